@@ -1,0 +1,15 @@
+// What every test file includes: cmocka in the order it wants, and a main that runs tests by name.
+// `tests/test_x` runs all, `tests/test_x PATTERN` those whose name matches (`*` and `?`).
+#ifndef PALAVER_TESTS_TEST_H
+#define PALAVER_TESTS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define test_main(group, argc, argv, tests)                                                                  \
+    ((argc) > 1 ? cmocka_set_test_filter((argv)[1]) : (void)0, cmocka_run_group_tests_name(group, tests, NULL, NULL))
+
+#endif
