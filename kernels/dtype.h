@@ -1,0 +1,47 @@
+// Element types of tensors in files and caches, and how many bytes they take.
+//
+// A row of a quantised type is a sequence of blocks of dtype_block_size() elements; plain types are
+// blocks of one. The block formats are those of GGUF, bit by bit.
+#ifndef PALAVER_KERNELS_DTYPE_H
+#define PALAVER_KERNELS_DTYPE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum DType {
+    DTYPE_F32,
+    DTYPE_F16,
+    DTYPE_BF16,
+    DTYPE_Q8_0,
+    DTYPE_Q4_0,
+    DTYPE_Q4_1,
+    DTYPE_Q5_0,
+    DTYPE_Q5_1,
+    DTYPE_Q4_K,
+    DTYPE_Q5_K,
+    DTYPE_Q6_K,
+    DTYPE_COUNT,
+} DType;
+
+// Lower case, as files and people write it: "f32", "bf16", "q4_k". "unknown" for anything else.
+const char *dtype_name(DType type);
+
+// Elements of one block: 1, 32 or 256.
+int64_t dtype_block_size(DType type);
+
+// Bytes of one block.
+int64_t dtype_block_bytes(DType type);
+
+// Bytes to which a block is aligned in memory: that of its widest member (4 for f32, else 2; 1 for none).
+int64_t dtype_alignment(DType type);
+
+// Bytes of a row of `cols` elements; -1 if cols is negative, no multiple of the block size, or too large.
+int64_t dtype_row_bytes(DType type, int64_t cols);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
