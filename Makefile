@@ -74,7 +74,9 @@ $(BUILD)/obj/%.cc.o: %.cc
 $(BUILD)/san/%.cc.o: %.cc
 	@mkdir -p $(@D); echo "  c++   $< (sanitized)"; $(CXX) $(ALL_CXXFLAGS) $(SANITIZE) -c -o $@ $<
 # A TOML file becomes the symbols _binary_config_NAME_toml_start and _end (see config/embedded.h).
-$(BUILD)/obj/%.toml.o $(BUILD)/san/%.toml.o: %.toml
+$(BUILD)/obj/%.toml.o: %.toml
+	@mkdir -p $(@D); $(LD) -r -b binary -z noexecstack -o $@ $<
+$(BUILD)/san/%.toml.o: %.toml
 	@mkdir -p $(@D); $(LD) -r -b binary -z noexecstack -o $@ $<
 
 # ---- tests ---------------------------------------------------------------------------------------------
