@@ -1,0 +1,108 @@
+// palaver's engine: a model that is loaded once, and conversations that live in a cache.
+//
+//   text → chat template + tokenizer → tokens → session (keeps the cached prefix) → forward (ops, KV cache)
+//        → logits → sampler → token → UTF-8 stream → text
+//
+// An Engine is a loaded model on a backend. A Session is one stream of tokens: its log, its slots in the KV
+// cache, the logits after its last token. A Conversation (conversation.h) keeps messages on top of a session.
+// Nothing here prints, exits or keeps global state; one thread uses an engine at a time.
+#ifndef PALAVER_ENGINE_ENGINE_H
+#define PALAVER_ENGINE_ENGINE_H
+
+#include "engine/model.h"
+#include "engine/sampler.h"
+#include "kernels/ops.h"
+#include "kernels/status.h"
+#include "tokenizer/tokenizer.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct Engine Engine;
+typedef struct Session Session;
+
+// Called between pieces of long work, at most some 20 times a second: `done` of `total` (bytes or tokens).
+// Returning false asks to stop; the work ends with STATUS_INTERRUPTED and is rolled back.
+typedef struct Progress {
+    bool (*step)(void *user, const char *what, int64_t done, int64_t total);
+    void *user;
+} Progress;
+
+// ---- Engine --------------------------------------------------------------------------------------------
+
+typedef struct EngineOptions {
+    const char *model;    // a Hugging Face folder or a .gguf file
+    const char *device;   // "auto", "cpu", "cuda", "cuda:1"
+    int n_threads;        // CPU: 0 = one for each core this process may use
+    int context_size;     // tokens; 0 = the model's own, fitted to the memory that is free
+    DType cache_type;     // DTYPE_F16 or DTYPE_F32
+    int chunk;            // most tokens evaluated in one step; 0 = the backend's favourite
+    Progress progress;
+} EngineOptions;
+
+// What memory goes where, in bytes. Known before anything of it is allocated.
+typedef struct EngineMemory {
+    int64_t weights;   // mapped from the files (CPU) or uploaded (GPU)
+    int64_t cache;     // KV cache of one session at the context size
+    int64_t scratch;   // activations, logits, the backend's own
+    int64_t available; // free on the device before loading
+} EngineMemory;
+
+// Loads the model: opens and checks its files and its tokenizer, compares the memory it needs with what is
+// free, hands the weights to the backend. STATUS_FILE, STATUS_UNSUPPORTED, STATUS_MEMORY or STATUS_INTERRUPTED
+// on failure, with *engine = NULL.
+Status engine_open(const EngineOptions *options, Engine **engine, Error *error);
+void engine_close(Engine *engine);
+
+const Model *engine_model(const Engine *engine);
+const Tokenizer *engine_tokenizer(const Engine *engine);
+// The model's own Jinja chat template, NULL if it has none.
+const char *engine_jinja_template(const Engine *engine);
+EngineMemory engine_memory(const Engine *engine);
+int engine_context_size(const Engine *engine); // tokens of a session's cache
+int engine_chunk(const Engine *engine);
+DType engine_cache_type(const Engine *engine);
+// One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
+void engine_describe_backend(const Engine *engine, char *text, size_t size);
+// Why a better backend is not used ("no CUDA plug-in beside palaver"), or "".
+const char *engine_backend_note(const Engine *engine);
+
+// ---- Session -------------------------------------------------------------------------------------------
+
+// One stream of tokens over its own KV cache of engine_context_size() slots, allocated here.
+Status session_open(Engine *engine, Session **session, Error *error);
+void session_close(Session *session);
+
+// Polled between steps: a nonzero flag ends the work in hand with STATUS_INTERRUPTED. NULL: never.
+void session_set_interrupt(Session *session, const volatile sig_atomic_t *flag);
+void session_set_progress(Session *session, Progress progress);
+
+const int32_t *session_tokens(const Session *session); // the log, valid until the session changes
+int64_t session_length(const Session *session);        // tokens in the log
+int64_t session_cached(const Session *session);        // of these, with keys and values in the cache
+
+typedef struct SyncReport {
+    int64_t cached;    // tokens of the longest common prefix, kept
+    int64_t evaluated; // tokens read in
+    double seconds;
+} SyncReport;
+
+// Makes the log equal to `tokens` [n], n >= 1: keeps the longest cached prefix, discards the rest of the cache,
+// evaluates what is new in chunks; afterwards session_logits() speak of the last token. n beyond the context size
+// is STATUS_CONTEXT. When it fails or is interrupted, the log keeps the part that is common to old and new and what
+// was evaluated, so that nothing is computed twice. `report` may be NULL.
+Status session_sync(Session *session, const int32_t *tokens, int64_t n, SyncReport *report, Error *error);
+
+// Draws the next token with `params` from the logits of the last token and appends it to the log. The token is
+// evaluated by the next call that needs its logits. STATUS_CONTEXT if no slot is left to evaluate the last token.
+Status session_sample(Session *session, const SampleParams *params, int32_t *token, Error *error);
+
+// Evaluates what is pending and copies the logits of the last token, float32 [vocab_size], to the host.
+Status session_logits(Session *session, float *logits, Error *error);
+
+// Like session_sync, but also copies the logits of every evaluated position from `from` on to `logits` (host float32
+// [n - from, vocab_size]): for perplexity and for tests. The prefix before `from` may come from the cache.
+Status session_logits_of(Session *session, const int32_t *tokens, int64_t n, int64_t from, float *logits, Error *error);
+
+#endif
