@@ -26,24 +26,27 @@ typedef enum CheckpointFormat { CHECKPOINT_SAFETENSORS, CHECKPOINT_GGUF } Checkp
 
 typedef struct CheckpointTensor {
     const char *name;
-    bool supported;        // false: a type that palaver has no code for; `type` means nothing then
-    DType type;
-    const char *type_name; // as palaver writes it ("q4_k"), or the file's own name if unsupported ("iq2_xs")
-    int n_dims;            // 0 (a scalar) to 4
-    int64_t shape[CHECKPOINT_MAX_DIMS]; // row-major, outermost first, as Hugging Face writes it; unused ones are 1
-    const void *data;      // in the mapped file; aligned to dtype_alignment(type)
+    bool supported;     // false: a type that palaver has no code for; `type` means nothing then
+    DType type;         // of the data
+    char type_name[16]; // as palaver writes it ("q4_k"), or the file's own name if unsupported ("iq2_xs")
+    int n_dims;         // 0 (a scalar) to 4
+    int64_t shape[CHECKPOINT_MAX_DIMS]; // row-major, outermost first, as Hugging Face writes it; unused ones
+                                        // are 1
+    const void *data;                   // in the mapped file; aligned to dtype_alignment(type)
     size_t bytes;
-    int file;              // index for checkpoint_file()
+    int file; // index for checkpoint_file()
 } CheckpointTensor;
 
-// Opens what is at `path`, told by its content: a folder with config.json and safetensors (one file, or several
-// with their index), a folder with a single GGUF file, or a GGUF file (a split one by any of its parts).
-// STATUS_FILE: missing, truncated or malformed. STATUS_UNSUPPORTED: another format or version. STATUS_MEMORY.
+// Opens what is at `path`, told by its content: a folder with config.json and safetensors (one file, or
+// several with their index), a folder with a single GGUF file, or a GGUF file (a split one by any of its
+// parts). STATUS_FILE: missing, truncated or malformed. STATUS_UNSUPPORTED: another format or version.
+// STATUS_MEMORY.
 Status checkpoint_open(const char *path, Checkpoint **checkpoint, Error *error);
 
 // The same readers over bytes in memory (tests, fuzzing, an embedded model); `data` is kept by reference and
 // outlives the Checkpoint. `name` stands for the file in messages. safetensors bring no config then.
-Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint, Error *error);
+Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                            Error *error);
 Status checkpoint_from_safetensors(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
                                    Error *error);
 
@@ -54,11 +57,13 @@ const char *checkpoint_path(const Checkpoint *checkpoint); // as it was given
 
 int64_t checkpoint_n_tensors(const Checkpoint *checkpoint);
 const CheckpointTensor *checkpoint_tensor(const Checkpoint *checkpoint, int64_t index); // in file order
-const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint, const char *name); // NULL: there is none
+const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint,
+                                        const char *name);     // NULL: there is none
 int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint); // sum over all tensors
 
 int checkpoint_n_files(const Checkpoint *checkpoint);
-const char *checkpoint_file(const Checkpoint *checkpoint, int index, int64_t *bytes); // path; bytes may be NULL
+const char *checkpoint_file(const Checkpoint *checkpoint, int index,
+                            int64_t *bytes); // path; bytes may be NULL
 
 // Asks the kernel to read a tensor's pages ahead of use, so that loading shows progress tensor by tensor.
 void checkpoint_prefetch(const CheckpointTensor *tensor);
@@ -89,10 +94,11 @@ typedef struct MetaValue {
 
 int64_t checkpoint_n_meta(const Checkpoint *checkpoint); // 0 for a Hugging Face folder
 const MetaValue *checkpoint_meta_at(const Checkpoint *checkpoint, int64_t index); // in file order
-const MetaValue *checkpoint_meta(const Checkpoint *checkpoint, const char *key); // NULL: there is none
+const MetaValue *checkpoint_meta(const Checkpoint *checkpoint, const char *key);  // NULL: there is none
 
-// Typed getters. If the key is absent `*value` stays as it was and all is well, so a default is set before the
-// call; a value of another type is STATUS_FILE, naming file, key and both types. An integer is fine as a number.
+// Typed getters. If the key is absent `*value` stays as it was and all is well, so a default is set before
+// the call; a value of another type is STATUS_FILE, naming file, key and both types. An integer is fine as a
+// number.
 Status checkpoint_get_string(const Checkpoint *checkpoint, const char *key, MetaString *value, Error *error);
 Status checkpoint_get_integer(const Checkpoint *checkpoint, const char *key, int64_t *value, Error *error);
 Status checkpoint_get_number(const Checkpoint *checkpoint, const char *key, double *value, Error *error);
@@ -117,9 +123,9 @@ const struct json_t *checkpoint_generation_config(const Checkpoint *checkpoint);
 
 // ---- of either kind ---------------------------------------------------------------------------------------
 
-// The model's own chat template (Jinja), from chat_template.jinja, tokenizer_config.json (a string, or a list of
-// {name, template}, of which "default" is taken, else the first) or GGUF's tokenizer.chat_template.
-// *text is malloc'ed and NUL-terminated, the caller's to free; NULL if the model has none.
+// The model's own chat template (Jinja), from chat_template.jinja, tokenizer_config.json (a string, or a list
+// of {name, template}, of which "default" is taken, else the first) or GGUF's tokenizer.chat_template. *text
+// is malloc'ed and NUL-terminated, the caller's to free; NULL if the model has none.
 Status checkpoint_chat_template(const Checkpoint *checkpoint, char **text, Error *error);
 
 #endif

@@ -30,20 +30,20 @@ typedef enum RopeScaling {
 // What the model's makers recommend for sampling. NaN, or -1 for top_k: they say nothing.
 typedef struct GenerationDefaults {
     double temperature, top_p, min_p, typical_p, repetition_penalty;
-    int top_k;      // 0: off
-    int do_sample;  // 1, 0 (greedy), or -1: not said
+    int top_k;     // 0: off
+    int do_sample; // 1, 0 (greedy), or -1: not said
 } GenerationDefaults;
 
 typedef struct Model {
     char architecture[64]; // "llama", "mistral", "qwen2", "qwen3"
     char name[128];        // what the files call the model, "" if they do not
 
-    DecoderShape shape; // its rope.inv_freq is the array below
-    LayerWeights *layers;   // [shape.n_layers], pointing into the mapped files
+    DecoderShape shape;   // its rope.inv_freq is the array below
+    LayerWeights *layers; // [shape.n_layers], pointing into the mapped files
     HeadWeights head;
-    int *windows;           // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
+    int *windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
-    bool tied_head;  // the output matrix is the embedding
+    bool tied_head; // the output matrix is the embedding
     bool qk_norm, qkv_bias, o_bias;
     double attention_softcap, logit_softcap; // 0: none (every architecture palaver has now)
 
@@ -53,13 +53,13 @@ typedef struct Model {
     double rope_factor; // of linear, llama3, yarn; else 1
     double *inv_freq;   // [shape.rope.rotary_dim/2] after scaling
 
-    int32_t bos_id;                // -1: none
+    int32_t bos_id; // -1: none
     int n_eos;
     int32_t eos_ids[MODEL_MAX_EOS]; // any of these ends a reply; those of generation_config.json included
     GenerationDefaults generation;
 
-    int64_t n_parameters;  // elements of the weights that are used, a tied head counted once
-    int64_t weight_bytes;  // their bytes in the files
+    int64_t n_parameters;   // elements of the weights that are used, a tied head counted once
+    int64_t weight_bytes;   // their bytes in the files
     Checkpoint *checkpoint; // owned
 } Model;
 
@@ -73,10 +73,10 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
 
 void model_close(Model *model); // closes the Checkpoint as well; NULL is fine
 
-// Hyperparameters only, from the text of config.json and of generation_config.json (may be NULL): no weights, no
-// Checkpoint. For tests and fuzzing; freed with model_close().
-Status model_from_config(const char *config, size_t config_size, const char *generation, size_t generation_size,
-                         Model **model, Error *error);
+// Hyperparameters only, from the text of config.json and of generation_config.json (may be NULL): no weights,
+// no Checkpoint. For tests and fuzzing; freed with model_close().
+Status model_from_config(const char *config, size_t config_size, const char *generation,
+                         size_t generation_size, Model **model, Error *error);
 
 bool model_is_eos(const Model *model, int32_t id);
 
@@ -85,8 +85,8 @@ bool model_is_eos(const Model *model, int32_t id);
 // Bytes of all weights in the files: what is mapped and read, or uploaded as it is.
 int64_t model_weight_bytes(const Model *model);
 
-// Bytes of the KV cache for one token in all layers: 2·n_layers·n_kv_heads·head_dim elements of `type`, which is
-// a plain type; -1 for block types.
+// Bytes of the KV cache for one token in all layers: 2·n_layers·n_kv_heads·head_dim elements of `type`, which
+// is a plain type; -1 for block types.
 int64_t model_kv_bytes_per_token(const Model *model, DType type);
 
 // The type that most of the weights' bytes have: what the banner calls the model ("q4_1").

@@ -25,13 +25,21 @@ static const DTypeTraits *traits_of(DType type) {
     return (unsigned)type < DTYPE_COUNT ? &TRAITS[type] : &UNKNOWN;
 }
 
-const char *dtype_name(DType type) { return traits_of(type)->name; }
+const char *dtype_name(DType type) {
+    return traits_of(type)->name;
+}
 
-int64_t dtype_block_size(DType type) { return traits_of(type)->block_size; }
+int64_t dtype_block_size(DType type) {
+    return traits_of(type)->block_size;
+}
 
-int64_t dtype_block_bytes(DType type) { return traits_of(type)->block_bytes; }
+int64_t dtype_block_bytes(DType type) {
+    return traits_of(type)->block_bytes;
+}
 
-int64_t dtype_alignment(DType type) { return traits_of(type)->alignment; }
+int64_t dtype_alignment(DType type) {
+    return traits_of(type)->alignment;
+}
 
 int64_t dtype_row_bytes(DType type, int64_t cols) {
     const DTypeTraits *traits = traits_of(type);
