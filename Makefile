@@ -57,10 +57,15 @@ objects = $(patsubst %,$(1)/%.o,$(C_SRC) $(CXX_SRC) $(APP_SRC) $(TOML))
 
 .PHONY: all
 all: $(BUILD)/palaver ## build palaver
-$(BUILD)/palaver: $(BUILD)/obj/app/main.c.o $(call objects,$(BUILD)/obj)
+$(BUILD)/palaver: $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
-$(BUILD)/san/palaver: $(BUILD)/san/app/main.c.o $(call objects,$(BUILD)/san)
+$(BUILD)/san/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
+
+$(BUILD)/obj/libpalaver.a: $(call objects,$(BUILD)/obj)
+	@rm -f $@; $(AR) rc $@ $^
+$(BUILD)/san/libpalaver.a: $(call objects,$(BUILD)/san)
+	@rm -f $@; $(AR) rc $@ $^
 
 # AVX2 kernels are compiled for it and chosen at run time; everything else runs on any x86-64.
 simd = $(if $(findstring _avx2,$(1)),-mavx2 -mfma -mf16c)
@@ -101,13 +106,13 @@ test: deps ## run every test, with sanitizers
 check: $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
 	@set -e; for t in $(TESTS); do echo "== $$t"; PALAVER=$(BUILD)/san/palaver $(BUILD)/san/tests/$$t; done
 	@set -e; for f in $(FUZZERS); do $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
-$(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(TEST_SUPPORT)) $(call objects,$(BUILD)/san)
+$(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(TEST_SUPPORT)) $(BUILD)/san/libpalaver.a
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.
 FUZZ_SECONDS ?= 3
-$(BUILD)/san/fuzz/%: $(BUILD)/san/tests/fuzz/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(call objects,$(BUILD)/san)
+$(BUILD)/san/fuzz/%: $(BUILD)/san/tests/fuzz/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(BUILD)/san/libpalaver.a
 	@mkdir -p $(@D); echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
 .PHONY: fuzz
 fuzz: deps ## run the fuzzers for FUZZ_SECONDS each (default here: 60)
@@ -142,7 +147,7 @@ GLIBC := libc|libm|libdl|libpthread|librt|ld-linux-x86-64
 bundle: all ## build/bundle: palaver with its libraries, to copy to another machine
 	@rm -rf $(BUILD)/bundle && mkdir -p $(BUILD)/bundle/lib
 	@$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' -o $(BUILD)/bundle/palaver \
-	    $(BUILD)/obj/app/main.c.o $(call objects,$(BUILD)/obj) $(ALL_LDLIBS)
+	    $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a $(ALL_LDLIBS)
 	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | \
 	    while read -r lib; do cp -L "$$lib" $(BUILD)/bundle/lib/; done
 	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/*; cp LICENSE README.md $(BUILD)/bundle/

@@ -202,6 +202,10 @@ Status config_copy(Config *copy, const Config *from, Error *error);
 // ---- layers ---------------------------------------------------------------------------------------------
 // Each of these either succeeds or leaves `config` as it was.
 
+// Where the user's file is looked for, written like snprintf; 0 when there is neither XDG_CONFIG_HOME nor
+// HOME.
+int config_user_path(char *buffer, size_t size);
+
 // The user's file and ./palaver.toml, those that exist.
 Status config_apply_user_files(Config *config, Error *error);
 

@@ -1,6 +1,16 @@
 // toml++ parses; its tree is copied into the plain one of toml.h, and its exceptions become errors.
 #include "config/toml.h"
 
+// toml++ 3.3 asserts where it should report (`[=]`, `[[[`). A failed assertion ends the parse, not the
+// program.
+#include <stdexcept>
+namespace {
+[[noreturn]] void assertion_failed(const char *expression) {
+    throw std::logic_error(expression);
+}
+} // namespace
+#undef NDEBUG
+#define TOML_ASSERT(expression) ((expression) ? (void)0 : assertion_failed(#expression))
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -90,42 +100,79 @@ void fill(TomlNode &node, const toml::node &value) {
     }
 }
 
-// Line (from 1) of the first line with more dots outside quotes and comments than max_dots, or 0. Quotes are
-// followed only as far as well-formed text needs it: the parser refuses the rest.
-size_t line_too_deep(std::string_view text) {
-    size_t line = 1, dots = 0;
-    for (size_t i = 0; i < text.size(); i++) {
-        char c = text[i];
-        if (c == '\n') {
-            line++, dots = 0;
-        } else if (c == '#') {
-            while (i + 1 < text.size() && text[i + 1] != '\n') i++;
-        } else if (c == '"' || c == '\'') {
-            bool block = text.compare(i, 3, std::string(3, c)) == 0;
-            size_t quotes = block ? 3 : 1;
-            for (i += quotes; i < text.size(); i++) {
-                if (text[i] == '\n') {
-                    line++, dots = 0;
-                    if (!block) break;
-                } else if (text[i] == '\\' && c == '"') {
-                    i++;
-                    if (i < text.size() && text[i] == '\n') line++, dots = 0;
-                } else if (text[i] == c && (!block || text.compare(i, 3, std::string(3, c)) == 0)) {
-                    i += quotes - 1;
-                    break;
-                }
-            }
-        } else if (c == '.' && ++dots > max_dots) {
-            return line;
-        }
+// The position after the string that begins with the quote at `i`. Quotes are followed only as far as
+// well-formed text needs it: the parser refuses the rest.
+size_t skip_string(std::string_view text, size_t i) {
+    char quote = text[i];
+    bool block = text.compare(i, 3, std::string(3, quote)) == 0;
+    size_t quotes = block ? 3 : 1;
+    for (i += quotes; i < text.size(); i++) {
+        if (text[i] == '\n' && !block) return i;
+        if (text[i] == '\\' && quote == '"')
+            i++;
+        else if (text[i] == quote && (!block || text.compare(i, 3, std::string(3, quote)) == 0))
+            break;
     }
-    return 0;
+    i = std::min(i + quotes, text.size());
+    for (int extra = 0; block && extra < 2 && i < text.size() && text[i] == quote; extra++) i++; // """a"""""
+    return i;
+}
+
+Status error_at(const char *name, std::string_view text, size_t at, const char *what, Error *error) {
+    size_t line_start = text.substr(0, at).rfind('\n');
+    line_start = line_start == std::string_view::npos ? 0 : line_start + 1;
+    auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(line_start), '\n');
+    return error_set(error, STATUS_FILE, "%s:%zu:%zu: not valid TOML: %s", name,
+                     static_cast<size_t>(lines) + 1, at - line_start + 1, what);
+}
+
+// What toml++ 3.3 does not survive, outside strings and comments: keys with very many parts, and characters
+// beyond ASCII (its search for exotic white space runs into a __builtin_unreachable).
+Status check_text(const char *name, std::string_view text, Error *error) {
+    size_t dots = 0;
+    for (size_t i = text.substr(0, 3) == "\xEF\xBB\xBF" ? 3 : 0; i < text.size();) {
+        char c = text[i];
+        if (c == '"' || c == '\'') {
+            i = skip_string(text, i);
+            continue;
+        }
+        if (c == '#') {
+            i = std::min(text.find('\n', i), text.size());
+            continue;
+        }
+        if (c == '\n') dots = 0;
+        if (c == '.' && ++dots > max_dots)
+            return error_at(name, text, i, "a key with more than 64 parts; write fewer dots", error);
+        if (static_cast<unsigned char>(c) >= 128)
+            return error_at(name, text, i, "a character that needs quotes around it", error);
+        i++;
+    }
+    return STATUS_OK;
+}
+
+bool asserts(std::string_view text) {
+    try {
+        (void)toml::parse(text);
+    } catch (const std::logic_error &) {
+        return true;
+    } catch (const std::exception &) {
+    }
+    return false;
+}
+
+// A failed assertion has no place. It fails in every beginning of the text that holds the offending character
+// and in no shorter one, so that character is found by halving.
+Status assertion_error(const char *name, std::string_view text, Error *error) {
+    size_t good = 0, bad = text.size();
+    while (bad - good > 1) {
+        size_t middle = good + (bad - good) / 2;
+        (asserts(text.substr(0, middle)) ? bad : good) = middle;
+    }
+    return error_at(name, text, good, "a key cannot begin with this character", error);
 }
 
 Status parse(const char *name, std::string_view text, TomlNode **root, Error *error) {
-    if (size_t line = line_too_deep(text))
-        return error_set(error, STATUS_FILE, "%s:%zu:1: a key with more than %zu parts; write fewer dots",
-                         name, line, max_dots);
+    if (Status status = check_text(name, text, error)) return status;
     try {
         toml::table table = toml::parse(text, std::string_view(name));
         NodePointer node(static_cast<TomlNode *>(std::calloc(1, sizeof(TomlNode))));
@@ -142,6 +189,8 @@ Status parse(const char *name, std::string_view text, TomlNode **root, Error *er
         return error_set(error, STATUS_FILE, "%s:%u:%u: not valid TOML: %s", name,
                          static_cast<unsigned>(failure.source().begin.line),
                          static_cast<unsigned>(failure.source().begin.column), what.c_str());
+    } catch (const std::logic_error &) {
+        return assertion_error(name, text, error);
     } catch (const BadKey &) {
         return error_set(error, STATUS_FILE, "%s: a key holds a NUL character; remove it", name);
     }

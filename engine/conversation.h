@@ -18,7 +18,7 @@ typedef struct Message {
     size_t size;
     int32_t *ids; // sampled ids without the end token; NULL for messages that were typed, loaded or edited
     int64_t n_ids;
-    int64_t n_gone;   // of ids: the oldest that overflow discarded inside this reply
+    int64_t n_gone;   // of ids: the oldest, which overflow discarded inside this reply
     bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
     bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
 } Message;
@@ -27,18 +27,12 @@ typedef struct ConversationSettings {
     SamplerSettings sampler;
     uint64_t seed;          // of the random numbers
     uint64_t stream;        // Philox subsequence: the number of this conversation
+    uint64_t position;      // numbers drawn so far: replies advance it, a journal keeps it, so that a replay is exact
     OverflowSettings overflow;
     int64_t max_tokens;     // of a reply; 0: until it ends
     const char *const *stop; // stop strings [n_stop], kept by reference
     int n_stop;
 } ConversationSettings;
-
-// What happens while a reply is made. Any may be NULL.
-typedef struct ConversationEvents {
-    void *user;
-    void (*text)(void *user, const char *text, size_t size); // whole UTF-8 characters, in order
-    void (*overflow)(void *user, const struct OverflowEvent *event);
-} ConversationEvents;
 
 typedef struct OverflowEvent {
     int first_turn, last_turn; // which turns left, counted from 1 over the whole conversation; 0, 0: none
@@ -48,6 +42,13 @@ typedef struct OverflowEvent {
     int64_t n_inside;          // tokens that left from inside the current reply
     double seconds;
 } OverflowEvent;
+
+// What happens while a reply is made. Any may be NULL.
+typedef struct ConversationEvents {
+    void *user;
+    void (*text)(void *user, const char *text, size_t size); // whole UTF-8 characters, in order
+    void (*overflow)(void *user, const OverflowEvent *event);
+} ConversationEvents;
 
 typedef enum FinishReason { FINISH_END, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_INTERRUPTED } FinishReason;
 const char *finish_reason_name(FinishReason reason); // "end", "stop", "length", "context", "interrupted"

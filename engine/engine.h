@@ -76,6 +76,7 @@ void session_close(Session *session);
 
 // Polled between steps: a nonzero flag ends the work in hand with STATUS_INTERRUPTED. NULL: never.
 void session_set_interrupt(Session *session, const volatile sig_atomic_t *flag);
+bool session_interrupted(const Session *session); // whether that flag is set
 void session_set_progress(Session *session, Progress progress);
 
 const int32_t *session_tokens(const Session *session); // the log, valid until the session changes

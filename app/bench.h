@@ -1,0 +1,19 @@
+// `palaver bench MODEL`: prefill and decode speed through the real engine, and memory.
+#ifndef PALAVER_APP_BENCH_H
+#define PALAVER_APP_BENCH_H
+
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+typedef struct BenchSettings {
+    int prefill; // tokens read into an empty cache; 0: 512
+    int decode;  // tokens decoded; 0: 128
+    int depth;   // tokens in the cache before decoding; 0: none but one
+    int repeat;  // runs of each, of which the median counts; 0: 5
+} BenchSettings;
+
+// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table.
+Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error);
+
+#endif

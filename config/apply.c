@@ -1,0 +1,269 @@
+// Settings from files, profiles, the environment and typed text.
+#include "config/layers.h"
+#include "config/nearest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+// ---- TOML
+// ---------------------------------------------------------------------------------------------------------
+
+// What is being read, and where to.
+typedef struct Reading {
+    const char *name; // of the file
+    ConfigLayer layer;
+    const char *profile; // NULL outside [profile.NAME]
+    ConfigLayers *added;
+} Reading;
+
+static Status at_node(const Reading *reading, const TomlNode *node, Error *error) {
+    return error_prefix(error, "%s:%zu:%zu: ", reading->name, node->line, node->column);
+}
+
+static Status read_value(const Reading *reading, const ConfigKey *key, const TomlNode *node, Error *error) {
+    ConfigValue value;
+    Status status = value_from_node(key, node, &value, error);
+    if (status) return at_node(reading, node, error);
+    char origin[512];
+    snprintf(origin, sizeof origin, "%s:%zu", reading->name, node->line);
+    return layers_add(reading->added, key, reading->layer, reading->profile, origin, value, error);
+}
+
+static Status read_section(const Reading *reading, const TomlNode *section, Error *error) {
+    for (size_t i = 0; i < section->n_children; i++) {
+        const TomlNode *node = &section->children[i];
+        char name[160];
+        snprintf(name, sizeof name, "%s.%.100s", section->key, node->key);
+        const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(name);
+        Status status = key ? read_value(reading, key, node, error) : config_key_unknown(name, error);
+        if (status) return key ? status : at_node(reading, node, error);
+    }
+    return STATUS_OK;
+}
+
+static bool is_section(const char *name) {
+    size_t count;
+    const ConfigKey *keys = config_keys(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(keys[i].section, name)) return true;
+    return false;
+}
+
+static Status unknown_section(const char *name, Error *error) {
+    static const char *const sections[] = {"sampling", "context", "cache",  "model",
+                                           "backend",  "ui",      "profile"};
+    int nearest = nearest_name(name, sections, sizeof sections / sizeof *sections);
+    if (nearest < 0)
+        return error_set(
+            error, STATUS_USAGE,
+            "unknown section [%.100s]; there are sampling, context, cache, model, backend, ui and "
+            "profile.NAME",
+            name);
+    return error_set(error, STATUS_USAGE, "unknown section [%.100s]; did you mean [%s]?", name,
+                     sections[nearest]);
+}
+
+static Status read_table(const Reading *reading, const TomlNode *table, Error *error);
+
+static Status read_profiles(const Reading *reading, const TomlNode *profiles, Error *error) {
+    if (profiles->type != TOML_TABLE || reading->profile) {
+        error_set(error, STATUS_USAGE, "a profile is a section [profile.NAME]");
+        return at_node(reading, profiles, error);
+    }
+    for (size_t i = 0; i < profiles->n_children; i++) {
+        const TomlNode *node = &profiles->children[i];
+        Reading inner = *reading;
+        inner.profile = node->key;
+        if (node->type != TOML_TABLE) {
+            error_set(error, STATUS_USAGE, "a profile is a section [profile.NAME]; put %.100s into one",
+                      node->key);
+            return at_node(reading, node, error);
+        }
+        Status status = read_table(&inner, node, error);
+        if (status) return status;
+    }
+    return STATUS_OK;
+}
+
+// The root, or one profile: sections, and keys by their own names.
+static Status read_table(const Reading *reading, const TomlNode *table, Error *error) {
+    for (size_t i = 0; i < table->n_children; i++) {
+        const TomlNode *node = &table->children[i];
+        const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(node->key);
+        Status status;
+        if (!strcmp(node->key, "profile")) {
+            status = read_profiles(reading, node, error);
+        } else if (key) {
+            status = read_value(reading, key, node, error);
+        } else if (node->type == TOML_TABLE && is_section(node->key)) {
+            status = read_section(reading, node, error);
+        } else {
+            if (is_section(node->key))
+                error_set(error, STATUS_USAGE, "%s is a section: write [%s], or a key such as %s.NAME",
+                          node->key, node->key, node->key);
+            else if (node->type == TOML_TABLE)
+                unknown_section(node->key, error);
+            else
+                config_key_unknown(node->key, error);
+            status = at_node(reading, node, error);
+        }
+        if (status) return status;
+    }
+    return STATUS_OK;
+}
+
+static Status apply_tree(Config *config, ConfigLayer layer, const char *name, TomlNode *root, Error *error) {
+    ConfigLayers added = {0};
+    Reading reading = {name, layer, NULL, &added};
+    Status status = read_table(&reading, root, error);
+    toml_free(root);
+    if (!status) return config_merge(config, &added, error);
+    layers_free(&added);
+    return status;
+}
+
+Status config_apply_text(Config *config, ConfigLayer layer, const char *name, const char *text, size_t length,
+                         Error *error) {
+    TomlNode *root;
+    Status status = toml_parse(name, text, length, &root, error);
+    return status ? status : apply_tree(config, layer, name, root, error);
+}
+
+Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error) {
+    TomlNode *root;
+    Status status = toml_parse_file(path, &root, error);
+    return status ? status : apply_tree(config, layer, path, root, error);
+}
+
+int config_user_path(char *buffer, size_t size) {
+    const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    if (folder && *folder == '/') return snprintf(buffer, size, "%s/palaver/palaver.toml", folder);
+    if (home && *home) return snprintf(buffer, size, "%s/.config/palaver/palaver.toml", home);
+    if (size) *buffer = 0;
+    return 0;
+}
+
+Status config_apply_user_files(Config *config, Error *error) {
+    char path[4096];
+    int length = config_user_path(path, sizeof path);
+    Status status = STATUS_OK;
+    if (length > 0 && (size_t)length < sizeof path && !access(path, F_OK))
+        status = config_apply_file(config, CONFIG_FILES, path, error);
+    if (!status && !access("palaver.toml", F_OK))
+        status = config_apply_file(config, CONFIG_FILES, "palaver.toml", error);
+    return status;
+}
+
+// ---- profiles
+// -----------------------------------------------------------------------------------------------------
+
+static Status unknown_profile(const Config *config, const char *profile, Error *error) {
+    enum { MOST = 64 };
+    const char *names[MOST];
+    size_t count = 0;
+    while (count < MOST && (names[count] = config_profile_name(config, count))) count++;
+    if (!count)
+        return error_set(error, STATUS_USAGE,
+                         "no profile \"%.100s\": no file that was read has a [profile.NAME] section",
+                         profile);
+    int nearest = nearest_name(profile, names, count);
+    if (nearest >= 0)
+        return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; did you mean \"%.100s\"?", profile,
+                         names[nearest]);
+    return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; the first that was read is \"%.100s\"",
+                     profile, names[0]);
+}
+
+Status config_apply_profile(Config *config, ConfigLayer layer, const char *profile, Error *error) {
+    ConfigLayers added = {0};
+    Status status = STATUS_OK;
+    for (size_t i = 0; !status && i < config->layers->count; i++) {
+        const Assignment *item = &config->layers->items[i];
+        // A file given with /config may hold the profile once more: its word is the later one.
+        if (item->profile && !strcmp(item->profile, profile))
+            status = layers_add_copy(&added, item, layer, error);
+    }
+    if (!status && !added.count) status = unknown_profile(config, profile, error);
+    if (status) {
+        layers_free(&added);
+        return status;
+    }
+    if (layer == CONFIG_PROFILE) config_clear(config, CONFIG_PROFILE);
+    return config_merge(config, &added, error);
+}
+
+// ---- typed text
+// -----------------------------------------------------------------------------------------------------
+
+static Status add_text(ConfigLayers *added, ConfigLayer layer, const ConfigKey *key, const char *text,
+                       Error *error) {
+    char origin[160];
+    if (layer == CONFIG_ENVIRONMENT) {
+        config_key_environment(key, origin, sizeof origin);
+    } else if (layer == CONFIG_FLAGS) {
+        snprintf(origin, sizeof origin, "--%s", key->name);
+        for (char *c = origin; *c; c++)
+            if (*c == '_') *c = '-';
+    } else {
+        snprintf(origin, sizeof origin, "%s", layer == CONFIG_MODEL ? "generation_config.json" : "/set");
+    }
+    ConfigValue value;
+    Status status = value_from_text(key, text, &value, error);
+    if (!status) return layers_add(added, key, layer, NULL, origin, value, error);
+    return layer == CONFIG_SESSION ? status : error_prefix(error, "%s: ", origin);
+}
+
+Status config_set(Config *config, ConfigLayer layer, const char *name, const char *text, Error *error) {
+    const ConfigKey *key = config_key_find(name);
+    if (!key) return config_key_unknown(name, error);
+    ConfigLayers added = {0};
+    Status status = add_text(&added, layer, key, text, error);
+    return status ? status : config_merge(config, &added, error);
+}
+
+// A variable that is none of ours, but so near to one that it must be meant.
+static Status check_stranger(const char *variable, Error *error) {
+    size_t count;
+    const ConfigKey *keys = config_keys(&count);
+    for (size_t i = 0; i < count; i++) {
+        char ours[160];
+        config_key_environment(&keys[i], ours, sizeof ours);
+        if (name_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), keys[i].name))
+            return error_set(error, STATUS_USAGE, "%.100s: unknown variable; did you mean %s?", variable,
+                             ours);
+    }
+    return STATUS_OK;
+}
+
+static Status read_variable(ConfigLayers *added, const char *entry, const char *equals, Error *error) {
+    char variable[NEAREST_NAME_MAX];
+    size_t length = (size_t)(equals - entry), count;
+    if (length >= sizeof variable || !equals[1]) return STATUS_OK; // no key is as long; empty counts as unset
+    memcpy(variable, entry, length);
+    variable[length] = 0;
+    const ConfigKey *keys = config_keys(&count);
+    for (size_t i = 0; i < count; i++) {
+        char ours[160];
+        config_key_environment(&keys[i], ours, sizeof ours);
+        if (!strcmp(variable, ours)) return add_text(added, CONFIG_ENVIRONMENT, &keys[i], equals + 1, error);
+    }
+    return check_stranger(variable, error);
+}
+
+Status config_apply_environment(Config *config, char *const *environment, Error *error) {
+    ConfigLayers added = {0};
+    for (; environment && *environment; environment++) {
+        const char *equals = strchr(*environment, '=');
+        if (!equals || strncmp(*environment, "PALAVER_", 8)) continue;
+        Status status = read_variable(&added, *environment, equals, error);
+        if (status) {
+            layers_free(&added);
+            return status;
+        }
+    }
+    return config_merge(config, &added, error);
+}

@@ -1,0 +1,218 @@
+// Layers of assignments, and the sections computed from them.
+#include "config/layers.h"
+#include "config/embedded.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- assignments
+// ------------------------------------------------------------------------------------------------
+
+static void assignment_free(Assignment *assignment) {
+    value_free(assignment->key, &assignment->value);
+    free(assignment->profile);
+    free(assignment->origin);
+}
+
+void layers_free(ConfigLayers *layers) {
+    for (size_t i = 0; i < layers->count; i++) assignment_free(&layers->items[i]);
+    free(layers->items);
+    *layers = (ConfigLayers){0};
+}
+
+static bool same_place(const Assignment *a, const Assignment *b) {
+    if (a->key != b->key || a->layer != b->layer || !a->profile != !b->profile) return false;
+    return !a->profile || !strcmp(a->profile, b->profile);
+}
+
+static bool make_room(ConfigLayers *layers, size_t more) {
+    if (layers->capacity - layers->count >= more) return true;
+    size_t capacity = layers->count + more + layers->capacity / 2 + 16;
+    Assignment *items = realloc(layers->items, capacity * sizeof *items);
+    if (!items) return false;
+    layers->items = items;
+    layers->capacity = capacity;
+    return true;
+}
+
+// Where there is room already: cannot fail.
+static void put_assignment(ConfigLayers *layers, Assignment assignment) {
+    for (size_t i = 0; i < layers->count; i++)
+        if (same_place(&layers->items[i], &assignment)) {
+            assignment_free(&layers->items[i]);
+            layers->items[i] = assignment;
+            return;
+        }
+    layers->items[layers->count++] = assignment;
+}
+
+Status layers_add(ConfigLayers *layers, const ConfigKey *key, ConfigLayer layer, const char *profile,
+                  const char *origin, ConfigValue value, Error *error) {
+    Assignment assignment = {key, layer, profile ? strdup(profile) : NULL, strdup(origin), value};
+    if ((profile && !assignment.profile) || !assignment.origin || !make_room(layers, 1)) {
+        assignment_free(&assignment);
+        return error_set(error, STATUS_MEMORY, "%s.%s: not enough memory to keep it", key->section,
+                         key->name);
+    }
+    put_assignment(layers, assignment);
+    return STATUS_OK;
+}
+
+Status layers_add_copy(ConfigLayers *layers, const Assignment *from, ConfigLayer layer, Error *error) {
+    ConfigValue value;
+    Status status = value_copy(from->key, &from->value, &value, error);
+    return status ? status : layers_add(layers, from->key, layer, NULL, from->origin, value, error);
+}
+
+const Assignment *layers_effective(const ConfigLayers *layers, const ConfigKey *key) {
+    const Assignment *best = NULL;
+    for (size_t i = 0; i < layers->count; i++) {
+        const Assignment *candidate = &layers->items[i];
+        if (candidate->key == key && !candidate->profile && (!best || candidate->layer >= best->layer))
+            best = candidate;
+    }
+    return best;
+}
+
+static void compute_sections(Config *config) {
+    size_t count;
+    const ConfigKey *keys = config_keys(&count);
+    for (size_t i = 0; i < count; i++)
+        value_store(&keys[i], &layers_effective(config->layers, &keys[i])->value, config);
+}
+
+Status config_merge(Config *config, ConfigLayers *added, Error *error) {
+    if (!make_room(config->layers, added->count)) {
+        layers_free(added);
+        return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    }
+    for (size_t i = 0; i < added->count; i++) put_assignment(config->layers, added->items[i]);
+    added->count = 0;
+    layers_free(added);
+    compute_sections(config);
+    return STATUS_OK;
+}
+
+// ---- life
+// -------------------------------------------------------------------------------------------------------
+
+Status config_init(Config *config, Error *error) {
+    *config = (Config){0};
+    config->layers = calloc(1, sizeof *config->layers);
+    if (!config->layers) return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    ConfigLayers built_in = {0};
+    TomlNode *root = NULL;
+    size_t length = (size_t)(_binary_config_default_toml_end - _binary_config_default_toml_start);
+    Status status =
+        toml_parse("config/default.toml", _binary_config_default_toml_start, length, &root, error);
+    size_t count;
+    const ConfigKey *keys = config_keys(&count);
+    for (size_t i = 0; !status && i < count; i++) {
+        const TomlNode *section = toml_child(root, keys[i].section);
+        const TomlNode *node = section ? toml_child(section, keys[i].name) : NULL;
+        ConfigValue value;
+        status = node ? value_from_node(&keys[i], node, &value, error)
+                      : error_set(error, STATUS_FILE, "config/default.toml: %s.%s is missing",
+                                  keys[i].section, keys[i].name);
+        if (!status) status = layers_add(&built_in, &keys[i], CONFIG_BUILTIN, NULL, "built in", value, error);
+    }
+    toml_free(root);
+    if (!status) status = config_merge(config, &built_in, error);
+    if (status) {
+        layers_free(&built_in);
+        config_free(config);
+    }
+    return status;
+}
+
+void config_free(Config *config) {
+    if (config->layers) layers_free(config->layers);
+    free(config->layers);
+    *config = (Config){0};
+}
+
+Status config_copy(Config *copy, const Config *from, Error *error) {
+    *copy = (Config){0};
+    copy->layers = calloc(1, sizeof *copy->layers);
+    Status status =
+        copy->layers ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    for (size_t i = 0; !status && i < from->layers->count; i++) {
+        const Assignment *item = &from->layers->items[i];
+        ConfigValue value;
+        status = value_copy(item->key, &item->value, &value, error);
+        if (!status)
+            status =
+                layers_add(copy->layers, item->key, item->layer, item->profile, item->origin, value, error);
+    }
+    if (status)
+        config_free(copy);
+    else
+        compute_sections(copy);
+    return status;
+}
+
+// ---- taking away
+// ------------------------------------------------------------------------------------------------
+
+// Removes a layer's assignments: of one key, or of all when it is NULL.
+static void remove_assignments(Config *config, ConfigLayer layer, const ConfigKey *key) {
+    ConfigLayers *layers = config->layers;
+    size_t kept = 0;
+    for (size_t i = 0; i < layers->count; i++) {
+        Assignment *item = &layers->items[i];
+        if (item->layer == layer && !item->profile && (!key || item->key == key))
+            assignment_free(item);
+        else
+            layers->items[kept++] = *item;
+    }
+    layers->count = kept;
+    compute_sections(config);
+}
+
+Status config_reset(Config *config, const char *key_name, Error *error) {
+    const ConfigKey *key = config_key_find(key_name);
+    if (!key) return config_key_unknown(key_name, error);
+    remove_assignments(config, CONFIG_SESSION, key);
+    return STATUS_OK;
+}
+
+void config_clear(Config *config, ConfigLayer layer) {
+    if (layer != CONFIG_BUILTIN) remove_assignments(config, layer, NULL);
+}
+
+// ---- looking
+// ----------------------------------------------------------------------------------------------------
+
+const char *config_origin(const Config *config, const ConfigKey *key) {
+    return layers_effective(config->layers, key)->origin;
+}
+
+ConfigLayer config_origin_layer(const Config *config, const ConfigKey *key) {
+    return layers_effective(config->layers, key)->layer;
+}
+
+const char *config_profile_name(const Config *config, size_t index) {
+    const ConfigLayers *layers = config->layers;
+    for (size_t i = 0; i < layers->count; i++) {
+        const char *profile = layers->items[i].profile;
+        bool first = profile != NULL;
+        for (size_t j = 0; first && j < i; j++)
+            first = !layers->items[j].profile || strcmp(layers->items[j].profile, profile) != 0;
+        if (first && !index--) return profile;
+    }
+    return NULL;
+}
+
+char *config_default_text(void) {
+    const char *text = _binary_config_default_toml_start, *end = _binary_config_default_toml_end;
+    char *copy = malloc((size_t)(end - text) * 2 + 1), *to = copy;
+    if (!copy) return NULL;
+    for (bool line_start = true; text < end; text++) {
+        if (line_start && *text >= 'a' && *text <= 'z') *to++ = '#';
+        *to++ = *text;
+        line_start = *text == '\n';
+    }
+    *to = 0;
+    return copy;
+}

@@ -1,0 +1,38 @@
+// The assignments behind a Config. Inner header of the room.
+#ifndef PALAVER_CONFIG_LAYERS_H
+#define PALAVER_CONFIG_LAYERS_H
+
+#include "config/value.h"
+
+typedef struct Assignment {
+    const ConfigKey *key;
+    ConfigLayer layer;
+    char *profile; // NULL, or the [profile.NAME] that merely remembers this
+    char *origin;  // where it was written
+    ConfigValue value;
+} Assignment;
+
+// At most one assignment of a key in each layer and profile. Everything is owned.
+struct ConfigLayers {
+    Assignment *items; // [count]
+    size_t count, capacity;
+};
+
+void layers_free(ConfigLayers *layers); // the contents, not `layers`
+
+// Adds one, with `value` taken over (also on failure) and the texts copied; replaces an older one of the same
+// key, layer and profile.
+Status layers_add(ConfigLayers *layers, const ConfigKey *key, ConfigLayer layer, const char *profile,
+                  const char *origin, ConfigValue value, Error *error);
+
+// A deep copy of one assignment into `layers`, in another layer and no profile.
+Status layers_add_copy(ConfigLayers *layers, const Assignment *from, ConfigLayer layer, Error *error);
+
+// Moves all of `added` into the config's layers and computes the sections anew. All or nothing; `added` is
+// empty afterwards in either case.
+Status config_merge(Config *config, ConfigLayers *added, Error *error);
+
+// The assignment in effect; every key has one.
+const Assignment *layers_effective(const ConfigLayers *layers, const ConfigKey *key);
+
+#endif

@@ -1,0 +1,119 @@
+// Values as TOML text.
+#include "config/value.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A buffer that is written like snprintf: what does not fit is counted.
+typedef struct Writer {
+    char *buffer;
+    size_t size;
+    size_t length;
+} Writer;
+
+static void put(Writer *writer, const char *text) {
+    for (; *text; text++) {
+        if (writer->length + 1 < writer->size) writer->buffer[writer->length] = *text;
+        writer->length++;
+    }
+}
+
+static void put_string(Writer *writer, const char *text) {
+    put(writer, "\"");
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        char escape[8] = {(char)c, 0};
+        if (c == '"' || c == '\\')
+            snprintf(escape, sizeof escape, "\\%c", c);
+        else if (c == '\n')
+            snprintf(escape, sizeof escape, "\\n");
+        else if (c == '\t')
+            snprintf(escape, sizeof escape, "\\t");
+        else if (c < ' ' || c == 127)
+            snprintf(escape, sizeof escape, "\\u%04X", c);
+        put(writer, escape);
+    }
+    put(writer, "\"");
+}
+
+// The shortest text that reads back to the same number, always with a point or an exponent.
+static void put_number(Writer *writer, double x) {
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    if (!strpbrk(text, ".en")) strcat(text, ".0"); // n: nan, inf
+    put(writer, text);
+}
+
+static void put_integer(Writer *writer, int64_t x) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)x);
+    put(writer, text);
+}
+
+static void put_biases(Writer *writer, const ConfigBiases *biases) {
+    put(writer, "{");
+    for (size_t i = 0; i < biases->count; i++) {
+        if (i) put(writer, ", ");
+        put_string(writer, biases->items[i].token);
+        put(writer, " = ");
+        put_number(writer, biases->items[i].bias);
+    }
+    put(writer, "}");
+}
+
+static void put_strings(Writer *writer, const ConfigStrings *strings) {
+    put(writer, "[");
+    for (size_t i = 0; i < strings->count; i++) {
+        if (i) put(writer, ", ");
+        put_string(writer, strings->items[i]);
+    }
+    put(writer, "]");
+}
+
+int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size) {
+    Writer writer = {buffer, size, 0};
+    switch (key->type) {
+    case CONFIG_BOOL:
+        put(&writer, value->boolean ? "true" : "false");
+        break;
+    case CONFIG_INTEGER:
+        if (key->words && value->integer == key->word_value)
+            put_string(&writer, key->words[0]);
+        else
+            put_integer(&writer, value->integer);
+        break;
+    case CONFIG_AMOUNT:
+        if (value->number >= 1)
+            put_integer(&writer, (int64_t)value->number);
+        else
+            put_number(&writer, value->number);
+        break;
+    case CONFIG_NUMBER:
+        put_number(&writer, value->number);
+        break;
+    case CONFIG_CHOICE:
+        put_string(&writer, key->words[value->choice]);
+        break;
+    case CONFIG_TEXT:
+        put_string(&writer, value->text);
+        break;
+    case CONFIG_STRINGS:
+        put_strings(&writer, &value->strings);
+        break;
+    case CONFIG_BIASES:
+        put_biases(&writer, &value->biases);
+        break;
+    }
+    if (size) buffer[writer.length < size ? writer.length : size - 1] = 0;
+    return (int)writer.length;
+}
+
+int config_print_value(const Config *config, const ConfigKey *key, char *buffer, size_t size) {
+    ConfigValue value = value_load(key, config);
+    return value_print(key, &value, buffer, size);
+}

@@ -1,0 +1,34 @@
+// One setting's value: from a TOML node, from typed text, to TOML text. Inner header of the room.
+#ifndef PALAVER_CONFIG_VALUE_H
+#define PALAVER_CONFIG_VALUE_H
+
+#include "config/config.h"
+#include "config/toml.h"
+
+// Which member is meant follows from the key's type.
+typedef union ConfigValue {
+    bool boolean;
+    int64_t integer;
+    double number; // CONFIG_NUMBER, CONFIG_AMOUNT
+    int choice;    // index into the key's words
+    char *text;    // owned
+    ConfigStrings strings;
+    ConfigBiases biases;
+} ConfigValue;
+
+// Checks type and range. A failing call leaves nothing to free; the message names the key, what it was given
+// and what is allowed, not the place.
+Status value_from_node(const ConfigKey *key, const TomlNode *node, ConfigValue *value, Error *error);
+Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *value, Error *error);
+
+Status value_copy(const ConfigKey *key, const ConfigValue *from, ConfigValue *copy, Error *error);
+void value_free(const ConfigKey *key, ConfigValue *value);
+
+// TOML text, written like snprintf; value_from_text() reads it back to the same value.
+int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size);
+
+// Stores into, and reads from, the key's place in the sections; strings and lists are shared, not copied.
+void value_store(const ConfigKey *key, const ConfigValue *value, Config *config);
+ConfigValue value_load(const ConfigKey *key, const Config *config);
+
+#endif

@@ -1,0 +1,30 @@
+// What conversation.c (the messages) shares with reply.c (how an answer is made).
+#ifndef PALAVER_ENGINE_CONVERSATION_INTERNAL_H
+#define PALAVER_ENGINE_CONVERSATION_INTERNAL_H
+
+#include "engine/conversation.h"
+
+struct Conversation {
+    Engine *engine;
+    const ChatTemplate *chat_template;
+    Session *session;
+    Sampler *sampler;
+    ConversationSettings settings;
+    Message *messages; // [n], owned
+    int n, capacity;
+};
+
+// The ids of the messages that are not discarded. With `open_reply` the last message, the assistant's, stays open
+// at its end: the model goes on with it.
+Status conversation_render(Conversation *conversation, bool open_reply, ConversationView *view, Error *error);
+
+// How a rendered view looks to overflow_plan; spans malloc'ed.
+Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
+                                   OverflowSpan **spans, Error *error);
+
+
+// Tokens kept free for a reply before a turn begins: as the settings say, but no more than a quarter of the
+// context, so that small contexts still hold a conversation, and no more than the reply may have.
+int64_t conversation_reserve(const Conversation *conversation);
+
+#endif

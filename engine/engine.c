@@ -1,0 +1,179 @@
+#include "engine/engine_internal.h"
+
+#include "engine/tokenizer_source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEFAULT_CHUNK = 512,       // tokens of a prefill step: large enough for the matrix loops, small enough to stop soon
+    LOGITS_ROWS = 16,          // rows of logits computed at once where many are wanted (perplexity)
+    SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
+    LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
+};
+
+// The ops of the device that was asked for; says in note why a better one is not used.
+static Status choose_ops(const char *device, const Ops **ops, char *note, size_t note_size, Error *error) {
+    *ops = ops_cpu();
+    note[0] = 0;
+    if (!strncmp(device, "cpu", 3) && (device[3] == 0 || device[3] == ':')) return STATUS_OK;
+    if (!strcmp(device, "auto")) {
+        snprintf(note, note_size, "no CUDA plug-in in this build");
+        return STATUS_OK;
+    }
+    if (!strncmp(device, "cuda", 4) && (device[4] == 0 || device[4] == ':'))
+        return error_set(error, STATUS_DEVICE, "device \"%s\": this build has no CUDA plug-in; use --device cpu", device);
+    return error_set(error, STATUS_USAGE, "device \"%s\": expected auto, cpu, cuda or cuda:N", device);
+}
+
+static void gigabytes(int64_t bytes, char text[32]) {
+    if (bytes < 1000000000) snprintf(text, 32, "%.0f MB", (double)bytes / 1e6);
+    else snprintf(text, 32, "%.1f GB", (double)bytes / 1e9);
+}
+
+// Settles the context size and checks that everything fits in what is free, before anything is allocated.
+static Status plan_memory(Engine *engine, const EngineOptions *options, const BackendOptions *backend, Error *error) {
+    const Ops *ops = engine->backend->ops;
+    const DecoderShape *shape = &engine->model->shape;
+    EngineMemory *m = &engine->memory;
+    int64_t total = 0;
+    ops->memory(engine->backend, &total, &m->available);
+    m->weights = model_weight_bytes(engine->model);
+    m->scratch = ops->scratch_bytes(backend) +
+                 forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
+
+    char need[32], have[32], fixed[32];
+    int64_t wanted = options->context_size > 0 ? options->context_size : engine->model->context_length;
+    if (wanted > LARGEST_CONTEXT) wanted = LARGEST_CONTEXT;
+    int64_t left = m->available - m->weights - m->scratch;
+    int64_t size = wanted;
+    if (options->context_size <= 0)
+        while (size > SMALLEST_CONTEXT && kv_cache_bytes(shape, engine->cache_type, (int)size) > left)
+            size = size / 2 > SMALLEST_CONTEXT ? size / 2 : SMALLEST_CONTEXT;
+    m->cache = kv_cache_bytes(shape, engine->cache_type, (int)size);
+    engine->context_size = (int)size;
+    if (m->cache <= left) return STATUS_OK;
+    gigabytes(m->weights + m->scratch + m->cache, need);
+    gigabytes(m->available, have);
+    gigabytes(m->weights, fixed);
+    return error_set(error, STATUS_MEMORY,
+                     "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "
+                     "or more strongly quantised model, or close other programs",
+                     need, fixed, engine->context_size, have);
+}
+
+static bool report(const EngineOptions *options, const char *what, int64_t done, int64_t total) {
+    return !options->progress.step || options->progress.step(options->progress.user, what, done, total);
+}
+
+static int64_t matrix_bytes(const Matrix *m) { return m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0; }
+
+static int64_t layer_bytes(const LayerWeights *w) {
+    const Matrix *all[] = {&w->attn_norm, &w->wq, &w->bq, &w->wk, &w->bk,       &w->wv,     &w->bv,   &w->q_norm,
+                           &w->k_norm,    &w->wo, &w->bo, &w->ffn_norm, &w->w_gate, &w->w_up, &w->w_down};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) bytes += matrix_bytes(all[i]);
+    return bytes;
+}
+
+// Reads the pages of a mapped matrix, so that the first reply does not wait for the disk.
+static void read_in(const Matrix *m) {
+    const volatile char *bytes = m->data;
+    for (int64_t i = 0, n = matrix_bytes(m); i < n; i += 4096) (void)bytes[i];
+}
+
+static Status load_weights(Engine *engine, const EngineOptions *options, Error *error) {
+    const Ops *ops = engine->backend->ops;
+    Model *model = engine->model;
+    int n_layers = model->shape.n_layers;
+    engine->forward.layers = calloc((size_t)n_layers, sizeof(Layer *));
+    if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
+
+    Status status = ops->load_head(engine->backend, &model->head, &engine->forward.head, error);
+    read_in(&model->head.embedding);
+    if (!model->tied_head) read_in(&model->head.output);
+    int64_t done = matrix_bytes(&model->head.embedding) + (model->tied_head ? 0 : matrix_bytes(&model->head.output));
+    for (int l = 0; l < n_layers && !status; l++) {
+        const LayerWeights *w = &model->layers[l];
+        if (!report(options, "loading", done, model->weight_bytes))
+            return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
+        status = ops->load_layer(engine->backend, w, &engine->forward.layers[l], error);
+        const Matrix *large[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
+        for (int i = 0; i < 7; i++) read_in(large[i]);
+        done += layer_bytes(w);
+        if (status) error_prefix(error, "layer %d: ", l);
+    }
+    if (!status && !report(options, "loading", model->weight_bytes, model->weight_bytes))
+        return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
+    return status;
+}
+
+static Status open_all(Engine *engine, const EngineOptions *options, Error *error) {
+    const Ops *ops;
+    const char *device = options->device ? options->device : "auto";
+    Status status = choose_ops(device, &ops, engine->backend_note, sizeof engine->backend_note, error);
+    if (status) return status;
+    engine->cache_type = options->cache_type;
+    if (engine->cache_type != DTYPE_F16 && engine->cache_type != DTYPE_F32)
+        return error_set(error, STATUS_UNSUPPORTED, "cache type %s: this build keeps the cache in f16 or f32",
+                         dtype_name(engine->cache_type));
+    status = model_open(options->model, &engine->model, error);
+    if (!status) status = tokenizer_open_for(engine->model->checkpoint, &engine->tokenizer, error);
+    if (!status) status = checkpoint_chat_template(engine->model->checkpoint, &engine->jinja_template, error);
+    if (status) return status;
+
+    int chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
+    BackendOptions backend = {
+        .device = device,
+        .n_threads = options->n_threads,
+        .shape = &engine->model->shape,
+        .max_tokens = chunk,
+        .max_logits = LOGITS_ROWS,
+    };
+    status = ops->open(&backend, &engine->backend, error);
+    if (!status) status = plan_memory(engine, options, &backend, error);
+    if (status) return status;
+    engine->forward = (Forward){.backend = engine->backend,
+                                .model = engine->model,
+                                .max_tokens = chunk,
+                                .max_logits = LOGITS_ROWS};
+    status = forward_open(&engine->forward, error);
+    if (!status) status = load_weights(engine, options, error);
+    return status;
+}
+
+Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
+    *out = NULL;
+    Engine *engine = calloc(1, sizeof *engine);
+    if (!engine) return error_set(error, STATUS_MEMORY, "no memory for the engine");
+    Status status = open_all(engine, options, error);
+    if (status) engine_close(engine);
+    else *out = engine;
+    return status;
+}
+
+void engine_close(Engine *engine) {
+    if (!engine) return;
+    if (engine->backend) {
+        forward_close(&engine->forward);
+        engine->backend->ops->close(engine->backend);
+    }
+    free(engine->forward.layers);
+    free(engine->jinja_template);
+    tokenizer_close(engine->tokenizer);
+    model_close(engine->model);
+    free(engine);
+}
+
+const Model *engine_model(const Engine *engine) { return engine->model; }
+const Tokenizer *engine_tokenizer(const Engine *engine) { return engine->tokenizer; }
+const char *engine_jinja_template(const Engine *engine) { return engine->jinja_template; }
+EngineMemory engine_memory(const Engine *engine) { return engine->memory; }
+int engine_context_size(const Engine *engine) { return engine->context_size; }
+int engine_chunk(const Engine *engine) { return engine->forward.max_tokens; }
+DType engine_cache_type(const Engine *engine) { return engine->cache_type; }
+const char *engine_backend_note(const Engine *engine) { return engine->backend_note; }
+void engine_describe_backend(const Engine *engine, char *text, size_t size) {
+    engine->backend->ops->describe(engine->backend, text, size);
+}

@@ -1,0 +1,21 @@
+// What engine.c shares with session.c: not for anyone else.
+#ifndef PALAVER_ENGINE_ENGINE_INTERNAL_H
+#define PALAVER_ENGINE_ENGINE_INTERNAL_H
+
+#include "engine/engine.h"
+#include "engine/forward.h"
+
+struct Engine {
+    Model *model;
+    Tokenizer *tokenizer;
+    char *jinja_template; // NULL: none
+    Backend *backend;
+    Forward forward;
+    const Session *logits_of; // whose last token row 0 of forward.logits speaks of; NULL: nobody's
+    DType cache_type;
+    int context_size;
+    EngineMemory memory;
+    char backend_note[160];
+};
+
+#endif

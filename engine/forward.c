@@ -1,0 +1,60 @@
+#include "engine/forward.h"
+
+Status forward_step(Forward *f, const Step *step, const KvCache *cache, const volatile sig_atomic_t *interrupt,
+                    Error *error) {
+    const Ops *ops = f->backend->ops;
+    Backend *b = f->backend;
+    Status s = ops->begin(b, step, error);
+    if (!s) s = ops->embed(b, f->head, f->x, error);
+    for (int l = 0; l < f->model->shape.n_layers && !s; l++) {
+        const Layer *layer = f->layers[l];
+        const KvLayer *kv = &cache->layers[l];
+        if (interrupt && *interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
+        s = ops->qkv(b, layer, f->x, kv, f->q, error);
+        if (!s) s = ops->attend(b, f->q, kv, f->model->windows[l], f->q, error);
+        if (!s) s = ops->out(b, layer, f->q, f->x, error);
+        if (!s) s = ops->gate_up(b, layer, f->x, f->g, error);
+        if (!s) s = ops->down(b, layer, f->g, f->x, error);
+        if (s) error_prefix(error, "layer %d: ", l);
+    }
+    return s;
+}
+
+Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
+    return f->backend->ops->logits(f->backend, f->head, f->x, tokens, n_rows, f->logits, error);
+}
+
+// ---- memory ------------------------------------------------------------------------------------------------
+
+static int64_t x_bytes(const DecoderShape *s, size_t size, int n) { return (int64_t)size * n * s->hidden_size; }
+static int64_t q_bytes(const DecoderShape *s, size_t size, int n) {
+    return (int64_t)size * n * s->n_heads * s->head_dim;
+}
+static int64_t g_bytes(const DecoderShape *s, size_t size, int n) { return (int64_t)size * n * s->intermediate_size; }
+static int64_t logits_bytes(const DecoderShape *s, int n) { return (int64_t)sizeof(float) * n * s->vocab_size; }
+
+int64_t forward_bytes(const DecoderShape *shape, size_t activation_bytes, int max_tokens, int max_logits) {
+    return x_bytes(shape, activation_bytes, max_tokens) + q_bytes(shape, activation_bytes, max_tokens) +
+           g_bytes(shape, activation_bytes, max_tokens) + logits_bytes(shape, max_logits);
+}
+
+Status forward_open(Forward *f, Error *error) {
+    const Ops *ops = f->backend->ops;
+    const DecoderShape *shape = &f->model->shape;
+    void *logits = NULL;
+    Status s = ops->alloc(f->backend, (size_t)x_bytes(shape, ops->activation_bytes, f->max_tokens), &f->x, error);
+    if (!s) s = ops->alloc(f->backend, (size_t)q_bytes(shape, ops->activation_bytes, f->max_tokens), &f->q, error);
+    if (!s) s = ops->alloc(f->backend, (size_t)g_bytes(shape, ops->activation_bytes, f->max_tokens), &f->g, error);
+    if (!s) s = ops->alloc(f->backend, (size_t)logits_bytes(shape, f->max_logits), &logits, error);
+    f->logits = logits;
+    if (s) forward_close(f);
+    return s;
+}
+
+void forward_close(Forward *f) {
+    void *memory[] = {f->x, f->q, f->g, f->logits};
+    for (int i = 0; i < 4; i++)
+        if (memory[i]) f->backend->ops->free(f->backend, memory[i]);
+    f->x = f->q = f->g = NULL;
+    f->logits = NULL;
+}

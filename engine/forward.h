@@ -1,0 +1,40 @@
+// The forward pass: the only layer loop there is, for one token or many, one sequence or many.
+#ifndef PALAVER_ENGINE_FORWARD_H
+#define PALAVER_ENGINE_FORWARD_H
+
+#include "engine/kv_cache.h"
+#include "engine/model.h"
+#include "kernels/ops.h"
+
+#include <signal.h>
+
+typedef struct Forward {
+    Backend *backend;
+    const Model *model;
+    Layer **layers; // [n_layers]
+    Head *head;
+    int max_tokens, max_logits;
+    // Activations in backend memory, for max_tokens tokens.
+    void *x;       // [max_tokens, hidden_size] the residual stream
+    void *q;       // [max_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *g;       // [max_tokens, intermediate_size]
+    float *logits; // [max_logits, vocab_size]
+} Forward;
+
+// Bytes of the activations above.
+int64_t forward_bytes(const DecoderShape *shape, size_t activation_bytes, int max_tokens, int max_logits);
+
+// Allocates the activations. Layers and head are loaded by the engine.
+Status forward_open(Forward *forward, Error *error);
+void forward_close(Forward *forward);
+
+// Evaluates a step: fills its slots of the cache and leaves the residual stream of its tokens in forward->x.
+// A nonzero *interrupt (may be NULL), polled between layers, ends it with STATUS_INTERRUPTED; what the step put
+// into its slots is then worthless.
+Status forward_step(Forward *forward, const Step *step, const KvCache *cache, const volatile sig_atomic_t *interrupt,
+                    Error *error);
+
+// The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step.
+Status forward_logits(Forward *forward, const int32_t *tokens, int n_rows, Error *error);
+
+#endif

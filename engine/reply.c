@@ -1,0 +1,327 @@
+// How an answer is made: render, make room, read, sample token by token, stream.
+#include "engine/conversation_internal.h"
+#include "engine/stop.h"
+#include "tokenizer/utf8_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_STOPS = 64 };
+
+// The reply in hand. Its message is the last of the conversation from the beginning on.
+typedef struct Reply {
+    Conversation *conversation;
+    const ConversationEvents *events;
+    ReplyReport *report;
+    StopMatcher *stops;
+    Utf8Stream utf8;
+    int64_t ids_capacity;
+    size_t text_capacity;
+    int32_t previous;     // the token before, -1 at the reply's beginning
+    int first_discarded;  // messages [first_discarded, end_discarded) left in this call
+    int end_discarded;
+} Reply;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static Message *reply_message(const Reply *r) { return &r->conversation->messages[r->conversation->n - 1]; }
+
+int64_t conversation_reserve(const Conversation *c) {
+    int64_t reserve = c->settings.overflow.reserve, quarter = engine_context_size(c->engine) / 4;
+    if (reserve > quarter) reserve = quarter;
+    if (c->settings.max_tokens > 0 && reserve > c->settings.max_tokens) reserve = c->settings.max_tokens;
+    return reserve > 1 ? reserve : 1;
+}
+
+// ---- making room ---------------------------------------------------------------------------------------------
+
+// Marks the oldest `n` messages after the kept prefix that are still seen as discarded; tells the turns they belong to.
+static void discard(Reply *r, int n, OverflowEvent *event) {
+    Conversation *c = r->conversation;
+    int turn = 0;
+    for (int i = 0; i < c->n && n > 0; i++) {
+        turn += c->messages[i].role == CHAT_USER;
+        if (c->messages[i].discarded || c->messages[i].role == CHAT_SYSTEM) continue;
+        if (r->end_discarded == 0) r->first_discarded = i;
+        r->end_discarded = i + 1;
+        c->messages[i].discarded = true;
+        if (event->first_turn == 0) event->first_turn = turn;
+        event->last_turn = turn;
+        n--;
+    }
+}
+
+// Makes room for `needed` tokens after what is rendered in *view, and renders again. Whole turns leave first; if
+// that is not enough and `inside` allows it, the older half of the reply in hand leaves the window.
+static Status make_room(Reply *r, int64_t needed, bool inside, ConversationView *view, OverflowEvent *event,
+                        Error *error) {
+    Conversation *c = r->conversation;
+    int64_t size = engine_context_size(c->engine), before = view->tokens.n;
+    OverflowSpan *spans;
+    Status status = conversation_overflow_spans(c, view, &spans, error);
+    if (status) return status;
+    OverflowPlan plan = overflow_plan(&c->settings.overflow, spans, view->n_spans, size, needed);
+    free(spans);
+    discard(r, plan.n_messages, event);
+    Message *reply = reply_message(r);
+    if (!plan.fits && inside) {
+        event->n_inside = (reply->n_ids - reply->n_gone + 1) / 2;
+        reply->n_gone += event->n_inside;
+    }
+    conversation_view_free(view);
+    status = conversation_render(c, true, view, error);
+    if (status) return status;
+    event->n_discarded = before - view->tokens.n;
+    if (view->tokens.n + needed > size)
+        return error_set(error, STATUS_CONTEXT,
+                         "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
+                         "it, or use a larger --context",
+                         (long long)view->tokens.n, (long long)needed, (long long)size);
+    return STATUS_OK;
+}
+
+static void tell_overflow(const Reply *r, OverflowEvent *event, const SyncReport *sync, double start) {
+    event->n_kept = sync->cached;
+    event->n_evaluated = sync->evaluated;
+    event->seconds = now() - start;
+    if (r->events && r->events->overflow) r->events->overflow(r->events->user, event);
+}
+
+// Renders the conversation with the reply open at its end, makes room if there is none, and reads in what is new.
+static Status read_prompt(Reply *r, Error *error) {
+    Conversation *c = r->conversation;
+    double start = now();
+    ConversationView view;
+    Status status = conversation_render(c, true, &view, error);
+    if (status) return status;
+    OverflowEvent event = {0};
+    SyncReport sync = {0};
+    bool full = view.tokens.n + conversation_reserve(c) > engine_context_size(c->engine);
+    if (full) status = make_room(r, conversation_reserve(c), false, &view, &event, error);
+    if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, &sync, error);
+    if (!status && full) tell_overflow(r, &event, &sync, start);
+    r->report->cached = sync.cached;
+    r->report->read = sync.evaluated;
+    conversation_view_free(&view);
+    return status;
+}
+
+// The context is full in the middle of the reply.
+static Status go_on(Reply *r, Error *error) {
+    Conversation *c = r->conversation;
+    double start = now();
+    ConversationView view;
+    Status status = conversation_render(c, true, &view, error);
+    if (status) return status;
+    OverflowEvent event = {0};
+    SyncReport sync = {0};
+    status = make_room(r, 1, true, &view, &event, error);
+    if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, &sync, error);
+    if (!status) tell_overflow(r, &event, &sync, start);
+    conversation_view_free(&view);
+    return status;
+}
+
+// ---- the reply's text and ids ------------------------------------------------------------------------------
+
+static Status keep_id(Reply *r, int32_t id, Error *error) {
+    Message *m = reply_message(r);
+    if (m->n_ids == r->ids_capacity) {
+        int64_t capacity = 2 * r->ids_capacity + 64;
+        int32_t *ids = realloc(m->ids, (size_t)capacity * sizeof *ids);
+        if (!ids) return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens", (long long)capacity);
+        m->ids = ids;
+        r->ids_capacity = capacity;
+    }
+    m->ids[m->n_ids++] = id;
+    return STATUS_OK;
+}
+
+static Status keep_text(Reply *r, const char *text, size_t size, Error *error) {
+    Message *m = reply_message(r);
+    if (size == 0) return STATUS_OK;
+    if (m->size + size + 1 > r->text_capacity) {
+        size_t capacity = 2 * (m->size + size + 1);
+        char *longer = realloc(m->text, capacity);
+        if (!longer) return error_set(error, STATUS_MEMORY, "no memory for a reply of %zu bytes", capacity);
+        m->text = longer;
+        r->text_capacity = capacity;
+    }
+    memcpy(m->text + m->size, text, size);
+    m->size += size;
+    m->text[m->size] = 0;
+    if (r->events && r->events->text) r->events->text(r->events->user, text, size);
+    return STATUS_OK;
+}
+
+// Bytes that no stop string can begin in any more become whole characters, text, and what the user sees.
+static Status show(Reply *r, const char *bytes, size_t size, Error *error) {
+    Status status = STATUS_OK;
+    while (size > 0 && !status) {
+        char text[UTF8_STREAM_ROOM(256)];
+        size_t n = size < 256 ? size : 256;
+        status = keep_text(r, text, utf8_stream_push(&r->utf8, bytes, n, text), error);
+        bytes += n;
+        size -= n;
+    }
+    return status;
+}
+
+static Status show_both(Reply *r, StopText sure, Error *error) {
+    Status status = show(r, sure.held, sure.n_held, error);
+    return status ? status : show(r, sure.fresh, sure.n_fresh, error);
+}
+
+// Shows what was held back and ends a dangling character.
+static Status finish_text(Reply *r, Error *error) {
+    Status status = show_both(r, stop_flush(r->stops), error);
+    char text[UTF8_STREAM_ROOM(0)];
+    if (!status) status = keep_text(r, text, utf8_stream_flush(&r->utf8, text), error);
+    return status;
+}
+
+// ---- sampling ---------------------------------------------------------------------------------------------------
+
+// One token: drawn, kept, shown. *finished is set when the reply ends with it.
+static Status next_token(Reply *r, bool *finished, Error *error) {
+    Conversation *c = r->conversation;
+    SampleParams params;
+    int32_t id;
+    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position, &params);
+    Status status = session_sample(c->session, &params, &id, error);
+    if (status) return status;
+    c->settings.position++;
+    r->report->n_reply++;
+    if (!c->settings.sampler.ignore_eos && chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
+        r->report->finish = FINISH_END;
+        *finished = true;
+        return STATUS_OK;
+    }
+    status = keep_id(r, id, error);
+    if (status) return status;
+    size_t size;
+    const char *bytes = tokenizer_bytes(engine_tokenizer(c->engine), r->previous, id, false, &size);
+    r->previous = id;
+    StopText sure = stop_feed(r->stops, bytes, size);
+    status = show_both(r, sure, error);
+    if (sure.stopped) {
+        // The ids hold a stop string that the text does not: from now on the text counts.
+        Message *m = reply_message(r);
+        free(m->ids);
+        m->ids = NULL;
+        m->n_ids = m->n_gone = r->ids_capacity = 0;
+        r->report->finish = FINISH_STOP;
+        *finished = true;
+    } else if (c->settings.max_tokens > 0 && r->report->n_reply >= c->settings.max_tokens) {
+        r->report->finish = FINISH_LENGTH;
+        *finished = true;
+    }
+    return status;
+}
+
+static Status sample_all(Reply *r, double start, Error *error) {
+    Conversation *c = r->conversation;
+    bool finished = false;
+    Status status = STATUS_OK;
+    double first = 0;
+    while (!finished && !status) {
+        if (session_interrupted(c->session)) status = STATUS_INTERRUPTED;
+        else if (session_length(c->session) >= engine_context_size(c->engine)) {
+            if (c->settings.overflow.policy == OVERFLOW_STOP) {
+                r->report->finish = FINISH_CONTEXT;
+                break;
+            }
+            status = go_on(r, error);
+        }
+        if (!status) status = next_token(r, &finished, error);
+        if (first == 0) first = now();
+    }
+    if (status == STATUS_INTERRUPTED) {
+        r->report->finish = FINISH_INTERRUPTED;
+        status = STATUS_OK;
+    }
+    reply_message(r)->interrupted = r->report->finish > FINISH_STOP;
+    if (!status && r->report->finish != FINISH_STOP) status = finish_text(r, error);
+    r->report->first_token_seconds = first - start;
+    r->report->decode_seconds = now() - first;
+    return status;
+}
+
+// ---- the whole ---------------------------------------------------------------------------------------------------
+
+// The last message becomes one that can be lengthened: an empty one, or the assistant's with ids.
+static Status open_message(Conversation *c, bool resume, Error *error) {
+    if (!resume) {
+        Message empty = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+        return conversation_append(c, &empty, error);
+    }
+    if (c->n == 0 || c->messages[c->n - 1].role != CHAT_ASSISTANT)
+        return error_set(error, STATUS_USAGE, "there is no reply to go on with");
+    Message *m = &c->messages[c->n - 1];
+    if (m->ids) return STATUS_OK;
+    Tokens ids = {0};
+    Status status = tokenizer_encode(engine_tokenizer(c->engine), m->text, m->size, false, &ids, error);
+    if (!status && !ids.ids) status = tokens_push(&ids, 0, error), ids.n = 0;
+    if (status) {
+        tokens_free(&ids);
+        return status;
+    }
+    m->ids = ids.ids;
+    m->n_ids = ids.n;
+    return STATUS_OK;
+}
+
+static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
+    const char *all[MAX_STOPS];
+    int n = 0, n_template;
+    const char *const *own = chat_template_stop_strings(c->chat_template, &n_template);
+    if (c->settings.n_stop + n_template > MAX_STOPS)
+        return error_set(error, STATUS_USAGE, "%d stop strings; at most %d", c->settings.n_stop + n_template, MAX_STOPS);
+    for (int i = 0; i < n_template; i++) all[n++] = own[i];
+    for (int i = 0; i < c->settings.n_stop; i++) all[n++] = c->settings.stop[i];
+    return stop_open(all, n, stops, error);
+}
+
+// Puts the messages back as they were: `length` of them, the last with the text and ids it had.
+static void roll_back(Reply *r, int length, const Message *before) {
+    Conversation *c = r->conversation;
+    for (int i = r->first_discarded; i < r->end_discarded; i++) c->messages[i].discarded = false;
+    conversation_truncate(c, length);
+    if (before) {
+        Message *m = &c->messages[length - 1];
+        m->n_ids = m->ids ? before->n_ids : 0;
+        m->n_gone = m->ids ? before->n_gone : 0;
+        m->size = before->size;
+        m->text[m->size] = 0;
+        m->interrupted = before->interrupted;
+    }
+}
+
+Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
+                          Error *error) {
+    ReplyReport unused;
+    Reply r = {.conversation = c, .events = events, .report = report ? report : &unused, .previous = -1};
+    *r.report = (ReplyReport){.context_size = engine_context_size(c->engine)};
+    double start = now();
+    int length = c->n;
+    Status status = open_message(c, resume, error);
+    if (status) return status;
+    Message before = *reply_message(&r);
+    r.ids_capacity = before.n_ids;
+    r.text_capacity = before.size + 1;
+    if (before.n_ids > 0) r.previous = before.ids[before.n_ids - 1];
+
+    status = sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
+    if (!status) status = open_stops(c, &r.stops, error);
+    if (!status) status = read_prompt(&r, error);
+    if (!status) status = sample_all(&r, start, error);
+    stop_close(r.stops);
+    r.report->used = session_length(c->session);
+    if (status) roll_back(&r, length, resume ? &before : NULL);
+    return status;
+}

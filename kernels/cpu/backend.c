@@ -1,0 +1,166 @@
+// The CPU backend's table, its opening and closing, and its memory, which is host memory.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_LINE 64
+
+// ---- opening -------------------------------------------------------------------------------------------
+
+static Status check_shape(const BackendOptions *o, Error *error) {
+    const DecoderShape *s = o->shape;
+    if (s->n_layers < 1 || s->hidden_size < 1 || s->n_heads < 1 || s->n_kv_heads < 1 || s->head_dim < 1 ||
+        s->intermediate_size < 1 || s->vocab_size < 1)
+        return error_set(error, STATUS_UNSUPPORTED, "cpu: a decoder with a dimension of zero or less");
+    if (s->n_heads % s->n_kv_heads != 0)
+        return error_set(error, STATUS_UNSUPPORTED, "cpu: %d heads cannot share %d KV heads evenly",
+                         s->n_heads, s->n_kv_heads);
+    if (s->rope.rotary_dim < 0 || s->rope.rotary_dim % 2 != 0 || s->rope.rotary_dim > s->head_dim)
+        return error_set(error, STATUS_UNSUPPORTED, "cpu: a rotary dimension of %d in heads of %d",
+                         s->rope.rotary_dim, s->head_dim);
+    if (o->max_tokens < 1 || o->max_logits < 1)
+        return error_set(error, STATUS_USAGE, "cpu: steps of %d tokens and %d rows of logits", o->max_tokens,
+                         o->max_logits);
+    return STATUS_OK;
+}
+
+// "cpu": the fastest loops for this machine; "cpu:reference": the plain ones.
+static const Loops *choose_loops(const char *device) {
+    if (device != NULL && strcmp(device, "cpu:reference") == 0) return loops_reference();
+    const Loops *fast = loops_avx2();
+    return fast ? fast : loops_reference();
+}
+
+static int choose_threads(const BackendOptions *options) {
+    return options->n_threads > 0 ? options->n_threads : threads_available();
+}
+
+static CpuBackend with_options(const BackendOptions *options) {
+    return (CpuBackend){
+        .base.ops = ops_cpu(),
+        .shape = options->shape,
+        .max_tokens = options->max_tokens,
+        .max_logits = options->max_logits,
+        .loops = choose_loops(options->device),
+    };
+}
+
+static int64_t cpu_scratch_bytes(const BackendOptions *options) {
+    if (check_shape(options, NULL) != STATUS_OK) return INT64_MAX;
+    CpuBackend cpu = with_options(options);
+    int64_t bytes = cpu_scratch_layout(&cpu, choose_threads(options), NULL);
+    return bytes < 0 ? INT64_MAX : bytes;
+}
+
+static void cpu_close(Backend *backend) {
+    if (backend == NULL) return;
+    CpuBackend *cpu = cpu_backend(backend);
+    cpu_free_weights(cpu);
+    threads_close(cpu->threads);
+    free(cpu->scratch);
+    free(cpu);
+}
+
+static Status cpu_open(const BackendOptions *options, Backend **out, Error *error) {
+    Status status = check_shape(options, error);
+    if (status != STATUS_OK) return status;
+    CpuBackend *cpu = malloc(sizeof *cpu);
+    if (cpu == NULL) return error_set(error, STATUS_MEMORY, "cpu: not enough memory to open");
+    *cpu = with_options(options);
+    status = threads_open(choose_threads(options), &cpu->threads, error);
+    if (status == STATUS_OK) {
+        int n_threads = threads_count(cpu->threads);
+        int64_t bytes = cpu_scratch_layout(cpu, n_threads, NULL);
+        cpu->scratch = bytes < 0 ? NULL : aligned_alloc(CACHE_LINE, (size_t)bytes);
+        if (cpu->scratch == NULL)
+            status = error_set(
+                error, STATUS_MEMORY,
+                "cpu: no memory for %lld MB of scratch; take fewer tokens a step or a shorter context",
+                (long long)(bytes >> 20));
+        else
+            cpu_scratch_layout(cpu, n_threads, cpu->scratch);
+    }
+    if (status != STATUS_OK) {
+        cpu_close(&cpu->base);
+        return status;
+    }
+    *out = &cpu->base;
+    return STATUS_OK;
+}
+
+static void cpu_describe(const Backend *backend, char *text, size_t size) {
+    const CpuBackend *cpu = (const CpuBackend *)backend;
+    int n = threads_count(cpu->threads);
+    snprintf(text, size, "%d thread%s, %s", n, n == 1 ? "" : "s", cpu->loops->name);
+}
+
+static void cpu_memory(const Backend *backend, int64_t *total, int64_t *available) {
+    (void)backend;
+    memory_available(total, available);
+}
+
+// ---- memory --------------------------------------------------------------------------------------------
+
+static Status cpu_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
+    (void)backend;
+    size_t padded = bytes > SIZE_MAX - CACHE_LINE ? SIZE_MAX : bytes + CACHE_LINE;
+    char *start = calloc(1, padded); // calloc: large ones come as untouched zero pages
+    if (start == NULL) return error_set(error, STATUS_MEMORY, "cpu: no memory for %zu MB", bytes >> 20);
+    // The byte before the block tells free() how far it was moved up for alignment: 1..64.
+    size_t shift = CACHE_LINE - (uintptr_t)start % CACHE_LINE;
+    start[shift - 1] = (char)shift;
+    *memory = start + shift;
+    return STATUS_OK;
+}
+
+static void cpu_free(Backend *backend, void *memory) {
+    (void)backend;
+    if (memory == NULL) return;
+    char *start = memory;
+    free(start - start[-1]);
+}
+
+static Status cpu_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error) {
+    (void)backend, (void)error;
+    memcpy(memory, host, bytes);
+    return STATUS_OK;
+}
+
+static Status cpu_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error) {
+    (void)backend, (void)error;
+    memcpy(host, memory, bytes);
+    return STATUS_OK;
+}
+
+// ---- the table -----------------------------------------------------------------------------------------
+
+const Ops *ops_cpu(void) {
+    static const Ops OPS = {
+        .name = "cpu",
+        .activation_bytes = sizeof(float),
+        .open = cpu_open,
+        .close = cpu_close,
+        .describe = cpu_describe,
+        .memory = cpu_memory,
+        .scratch_bytes = cpu_scratch_bytes,
+        .alloc = cpu_alloc,
+        .free = cpu_free,
+        .write = cpu_write,
+        .read = cpu_read,
+        .load_layer = cpu_load_layer,
+        .load_head = cpu_load_head,
+        .begin = cpu_begin,
+        .embed = cpu_embed,
+        .qkv = cpu_qkv,
+        .attend = cpu_attend,
+        .out = cpu_out,
+        .gate_up = cpu_gate_up,
+        .down = cpu_down,
+        .logits = cpu_logits,
+        .sample = cpu_sample,
+    };
+    return &OPS;
+}

@@ -1,0 +1,112 @@
+// What the files of the CPU backend share: its state, and the ops of its table.
+//
+// Each op checks its arguments, puts the activations into the form its weights want, and hands parts of the
+// work (a head, some rows of a matrix, some queries) to the threads; the arithmetic is in loops.h. Whichever
+// thread does a part, and however many tokens a step has, each element is computed in the same order: results
+// do not depend on the number of threads.
+#ifndef PALAVER_KERNELS_CPU_CPU_H
+#define PALAVER_KERNELS_CPU_CPU_H
+
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/threads.h"
+#include "kernels/ops.h"
+
+// Vectors are converted to float32 when they are loaded; matrices stay in the mapped file.
+struct Layer {
+    Layer *next;                                   // of the backend's list
+    LayerWeights weights;                          // as the file has them
+    float *attn_norm, *ffn_norm, *q_norm, *k_norm; // norm_offset added; q_norm and k_norm may be NULL
+    float *bq, *bk, *bv, *bo;                      // NULL: none
+    float *vectors;                                // the allocation they all lie in
+};
+
+struct Head {
+    Head *next;
+    HeadWeights weights;
+    float *norm;
+    float *vectors;
+};
+
+// Tokens of one sequence that attend together.
+typedef struct TokenTile {
+    int first_token, n_tokens, sequence;
+} TokenTile;
+
+typedef struct CpuBackend {
+    Backend base;
+    const DecoderShape *shape;
+    int max_tokens, max_logits;
+    const Loops *loops;
+    Threads *threads;
+    Layer *layers; // all that were loaded
+    Head *heads;
+
+    // The current step.
+    int n_tokens, n_sequences, n_tiles;
+    int32_t *ids, *positions, *slots, *before; // [max_tokens]; before: what slot_positions held
+    StepSequence *sequences;                   // [max_tokens]
+    TokenTile *tiles;                          // [max_tokens]
+    int32_t *slot_positions;                   // the caller's
+    float *cos, *sin;                          // [max_tokens, rotary_dim/2], times the rope's magnitude
+
+    // Scratch, all of it one allocation.
+    void *scratch;
+    float *normed; // [max(max_tokens, max_logits), hidden_size]
+    int8_t *q;     // quantised activations of up to the widest rows, see Activations
+    float *scale, *sum;
+    int16_t *sums;
+    float *k, *v;         // [max_tokens, n_kv_heads*head_dim]
+    float *up;            // [max_tokens, intermediate_size]
+    char *thread_scratch; // [n_threads, thread_bytes]
+    int64_t thread_bytes;
+} CpuBackend;
+
+static inline CpuBackend *cpu_backend(Backend *backend) {
+    return (CpuBackend *)backend;
+}
+
+static inline void *cpu_thread_scratch(CpuBackend *cpu, int thread) {
+    return cpu->thread_scratch + thread * cpu->thread_bytes;
+}
+
+// ---- scratch.c -----------------------------------------------------------------------------------------
+
+// Lays out the scratch of a backend whose shape, sizes, loops and threads are set, and returns its bytes; if
+// base is not NULL, points the members into it. -1 if the shape is impossible.
+int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base);
+
+// ---- linear.c ------------------------------------------------------------------------------------------
+
+// Rows x [n, cols] in the form that the matrices (NULLs and absent ones are skipped) want.
+Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
+                            int n_matrices);
+
+// The same for h = rms_norm(x)·norm; the rows are x[tokens[i]], or x[i] if tokens is NULL.
+Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, const float *norm,
+                       const Matrix *const *w, int n_matrices);
+
+// Parts into which n rows are best cut, and the first row of a part (of part n_parts: n).
+int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n);
+int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part);
+
+// x [n, w->rows] += W·y + bias (NULL: none), with y as activations.
+void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x);
+
+// ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ------------------------------------
+
+Status cpu_load_layer(Backend *, const LayerWeights *host, Layer **layer, Error *error);
+Status cpu_load_head(Backend *, const HeadWeights *host, Head **head, Error *error);
+void cpu_free_weights(CpuBackend *cpu);
+
+Status cpu_begin(Backend *, const Step *step, Error *error);
+Status cpu_embed(Backend *, const Head *head, void *x, Error *error);
+Status cpu_qkv(Backend *, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error);
+Status cpu_attend(Backend *, const void *q, const KvLayer *kv, int window, void *y, Error *error);
+Status cpu_out(Backend *, const Layer *layer, const void *y, void *x, Error *error);
+Status cpu_gate_up(Backend *, const Layer *layer, const void *x, void *g, Error *error);
+Status cpu_down(Backend *, const Layer *layer, const void *g, void *x, Error *error);
+Status cpu_logits(Backend *, const Head *head, const void *x, const int32_t *tokens, int n_rows,
+                  float *logits, Error *error);
+Status cpu_sample(Backend *, const float *logits, const SampleParams *params, int32_t *id, Error *error);
+
+#endif

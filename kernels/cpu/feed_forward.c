@@ -1,0 +1,62 @@
+// The attention block's output, and the feed-forward block: gate, up and down.
+#include "kernels/cpu/cpu.h"
+
+Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    (void)error;
+    const Matrix *wo = &layer->weights.wo;
+    Activations activations = cpu_activations(cpu, y, cpu->n_tokens, wo->cols, &wo, 1);
+    cpu_add_product(cpu, wo, layer->bo, &activations, x);
+    return STATUS_OK;
+}
+
+typedef struct GateUp {
+    CpuBackend *cpu;
+    const Layer *layer;
+    Activations h;
+    float *g;
+    int64_t n_parts;
+} GateUp;
+
+// Some rows of both matrices, so that a part can finish what it has begun.
+static void gate_up_part(void *context, int64_t part, int thread) {
+    const GateUp *c = context;
+    CpuBackend *cpu = c->cpu;
+    void *scratch = cpu_thread_scratch(cpu, thread);
+    int64_t wide = cpu->shape->intermediate_size;
+    Product product = {.w = &c->layer->weights.w_gate,
+                       .x = &c->h,
+                       .first = cpu_part_start(wide, c->n_parts, part),
+                       .end = cpu_part_start(wide, c->n_parts, part + 1),
+                       .y = c->g,
+                       .y_stride = wide};
+    cpu->loops->product(&product, scratch);
+    product.w = &c->layer->weights.w_up;
+    product.y = cpu->up;
+    cpu->loops->product(&product, scratch);
+    for (int64_t t = 0; t < cpu->n_tokens; t++) {
+        int64_t start = t * wide + product.first;
+        cpu->loops->activate(cpu->shape->activation, c->g + start, cpu->up + start,
+                             product.end - product.first);
+    }
+}
+
+Status cpu_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    (void)error;
+    const Matrix *matrices[] = {&layer->weights.w_gate, &layer->weights.w_up};
+    GateUp c = {.cpu = cpu, .layer = layer, .g = g};
+    c.n_parts = cpu_row_parts(cpu, cpu->shape->intermediate_size);
+    c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->ffn_norm, matrices, 2);
+    threads_run(cpu->threads, c.n_parts, gate_up_part, &c);
+    return STATUS_OK;
+}
+
+Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    (void)error;
+    const Matrix *w = &layer->weights.w_down;
+    Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
+    cpu_add_product(cpu, w, NULL, &activations, x);
+    return STATUS_OK;
+}

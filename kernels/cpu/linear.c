@@ -1,0 +1,112 @@
+// Activations in the form that products want, and what every linear layer shares.
+#include "kernels/cpu/cpu.h"
+
+#define SERIAL_ELEMENTS 16384 // fewer activations than these are prepared faster than a second thread wakes
+
+typedef struct Prepare {
+    CpuBackend *cpu;
+    const float *x;
+    const int32_t *tokens;
+    const float *norm; // NULL: x as it is
+    bool quantize;
+    int64_t n, n_parts, cols;
+} Prepare;
+
+static void prepare_row(const Prepare *p, int64_t i) {
+    CpuBackend *cpu = p->cpu;
+    const float *x = p->x + (p->tokens ? p->tokens[i] : i) * p->cols;
+    if (p->norm) {
+        float *normed = cpu->normed + i * p->cols;
+        cpu->loops->rms_norm(x, p->norm, p->cols, cpu->shape->norm_eps, normed);
+        x = normed;
+    }
+    if (!p->quantize) return;
+    int64_t groups = p->cols / QUANT_GROUP;
+    QuantRow row = {.q = cpu->q + i * p->cols,
+                    .scale = cpu->scale + i * groups,
+                    .sum = cpu->sum + i * groups,
+                    .sums = cpu->sums + i * groups * 2};
+    cpu->loops->quantize(x, p->cols, &row);
+}
+
+static void prepare_part(void *context, int64_t part, int thread) {
+    const Prepare *p = context;
+    (void)thread;
+    int64_t first = cpu_part_start(p->n, p->n_parts, part), end = cpu_part_start(p->n, p->n_parts, part + 1);
+    for (int64_t i = first; i < end; i++) prepare_row(p, i);
+}
+
+static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
+    CpuBackend *cpu = p->cpu;
+    for (int i = 0; i < n_matrices; i++)
+        if (cpu->loops->quantized_activations && w[i]->data && dtype_is_quantized(w[i]->type))
+            p->quantize = true;
+    bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
+    p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
+    if (p->norm || p->quantize) threads_run(cpu->threads, p->n_parts, prepare_part, p);
+    return (Activations){.n = p->n,
+                         .cols = p->cols,
+                         .x = p->norm ? cpu->normed : p->x,
+                         .quantized = p->quantize,
+                         .q = cpu->q,
+                         .scale = cpu->scale,
+                         .sum = cpu->sum,
+                         .sums = cpu->sums};
+}
+
+Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
+                            int n_matrices) {
+    Prepare p = {.cpu = cpu, .x = x, .n = n, .cols = cols};
+    return prepare(&p, w, n_matrices);
+}
+
+Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, const float *norm,
+                       const Matrix *const *w, int n_matrices) {
+    Prepare p = {.cpu = cpu, .x = x, .tokens = tokens, .norm = norm, .n = n, .cols = cpu->shape->hidden_size};
+    return prepare(&p, w, n_matrices);
+}
+
+// ---- rows in parts -------------------------------------------------------------------------------------
+
+#define ROW_UNIT 8       // the loops compute so many rows at a time
+#define PARTS_A_THREAD 4 // so that a thread that is held up does not hold up the others for long
+
+int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n) {
+    int64_t units = (n + ROW_UNIT - 1) / ROW_UNIT, parts = threads_count(cpu->threads);
+    parts = parts == 1 ? 1 : parts * PARTS_A_THREAD;
+    return parts < units ? parts : units;
+}
+
+int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part) {
+    int64_t units = (n + ROW_UNIT - 1) / ROW_UNIT, start = units * part / n_parts * ROW_UNIT;
+    return start < n ? start : n;
+}
+
+typedef struct AddProduct {
+    CpuBackend *cpu;
+    const Matrix *w;
+    const float *bias;
+    const Activations *y;
+    float *x;
+    int64_t n_parts;
+} AddProduct;
+
+static void add_product_part(void *context, int64_t part, int thread) {
+    const AddProduct *a = context;
+    Product product = {.w = a->w,
+                       .x = a->y,
+                       .first = cpu_part_start(a->w->rows, a->n_parts, part),
+                       .end = cpu_part_start(a->w->rows, a->n_parts, part + 1),
+                       .y = a->x,
+                       .y_stride = a->w->rows,
+                       .add = true};
+    a->cpu->loops->product(&product, cpu_thread_scratch(a->cpu, thread));
+    if (a->bias == NULL) return;
+    for (int64_t t = 0; t < a->y->n; t++)
+        for (int64_t r = product.first; r < product.end; r++) a->x[t * a->w->rows + r] += a->bias[r];
+}
+
+void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x) {
+    AddProduct a = {.cpu = cpu, .w = w, .bias = bias, .y = y, .x = x, .n_parts = cpu_row_parts(cpu, w->rows)};
+    threads_run(cpu->threads, a.n_parts, add_product_part, &a);
+}

@@ -1,0 +1,14 @@
+// What the machine offers this process: memory and cores, within its control group's limits.
+#ifndef PALAVER_KERNELS_CPU_MEMORY_H
+#define PALAVER_KERNELS_CPU_MEMORY_H
+
+#include <stdint.h>
+
+// Bytes of memory in all and available now: the machine's (/proc/meminfo), or less where a control group
+// (v1 or v2) says so. 0 and 0 where nothing can be found out.
+void memory_available(int64_t *total, int64_t *available);
+
+// Cores' worth of time that the control group grants, rounded up; 0: no limit.
+int cpu_quota(void);
+
+#endif

@@ -1,0 +1,99 @@
+// Norm, the three products, biases, QK norm, RoPE, and the store into the cache. A part of the work is one
+// head, so a head's product, norm and turn happen while it is in its core's cache.
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+typedef struct Qkv {
+    CpuBackend *cpu;
+    const Layer *layer;
+    const KvLayer *kv;
+    Activations h;
+    float *q;
+} Qkv;
+
+// One head of all tokens: its rows of a projection and what is done with them.
+typedef struct HeadPart {
+    const Matrix *w;
+    const float *bias, *norm; // norm: of each head; NULL: none
+    int head;
+    float *rows; // [n_tokens, w->rows]
+} HeadPart;
+
+void cpu_rope(const Rope *rope, const float *cos, const float *sin, float *x) {
+    int pairs = rope->rotary_dim / 2;
+    int step = rope->kind == ROPE_INTERLEAVED ? 2 : 1, distance = rope->kind == ROPE_INTERLEAVED ? 1 : pairs;
+    for (int i = 0; i < pairs; i++) {
+        float *a = x + i * step, *b = a + distance, first = *a, second = *b;
+        *a = first * cos[i] - second * sin[i];
+        *b = first * sin[i] + second * cos[i];
+    }
+}
+
+static void project(const Qkv *c, const HeadPart *p, int thread) {
+    int head_dim = c->cpu->shape->head_dim;
+    int64_t first = (int64_t)p->head * head_dim;
+    Product product = {
+        .w = p->w, .x = &c->h, .first = first, .end = first + head_dim, .y = p->rows, .y_stride = p->w->rows};
+    c->cpu->loops->product(&product, cpu_thread_scratch(c->cpu, thread));
+    for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
+        float *row = p->rows + t * p->w->rows + first;
+        for (int d = 0; p->bias && d < head_dim; d++) row[d] += p->bias[first + d];
+        if (p->norm) c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
+    }
+}
+
+static void turn(const Qkv *c, const HeadPart *p) {
+    const Rope *rope = &c->cpu->shape->rope;
+    for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
+        int64_t angles = t * (rope->rotary_dim / 2);
+        cpu_rope(rope, c->cpu->cos + angles, c->cpu->sin + angles,
+                 p->rows + t * p->w->rows + (int64_t)p->head * c->cpu->shape->head_dim);
+    }
+}
+
+static void store(const Qkv *c, const HeadPart *p, void *cache) {
+    int head_dim = c->cpu->shape->head_dim;
+    for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
+        const float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
+        int64_t start = c->cpu->slots[t] * c->kv->slot_stride + p->head * c->kv->head_stride;
+        if (c->kv->type == DTYPE_F16)
+            c->cpu->loops->to_half(row, head_dim, (uint16_t *)cache + start);
+        else
+            memcpy((float *)cache + start, row, (size_t)head_dim * sizeof *row);
+    }
+}
+
+static void qkv_head(void *context, int64_t part, int thread) {
+    const Qkv *c = context;
+    const LayerWeights *w = &c->layer->weights;
+    int n_heads = c->cpu->shape->n_heads, n_kv_heads = c->cpu->shape->n_kv_heads;
+    if (part < n_heads) {
+        HeadPart p = {&w->wq, c->layer->bq, c->layer->q_norm, (int)part, c->q};
+        project(c, &p, thread);
+        turn(c, &p);
+    } else if (part < n_heads + n_kv_heads) {
+        HeadPart p = {&w->wk, c->layer->bk, c->layer->k_norm, (int)part - n_heads, c->cpu->k};
+        project(c, &p, thread);
+        turn(c, &p);
+        store(c, &p, c->kv->k);
+    } else {
+        HeadPart p = {&w->wv, c->layer->bv, NULL, (int)part - n_heads - n_kv_heads, c->cpu->v};
+        project(c, &p, thread);
+        store(c, &p, c->kv->v);
+    }
+}
+
+Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+               Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    const LayerWeights *w = &layer->weights;
+    if (kv->type != DTYPE_F32 && kv->type != DTYPE_F16)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "qkv: the cpu backend keeps its cache in f32 or f16, not %s", dtype_name(kv->type));
+    const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
+    Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
+    c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->attn_norm, matrices, 3);
+    threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)cpu->shape->n_kv_heads, qkv_head, &c);
+    return STATUS_OK;
+}

@@ -1,0 +1,51 @@
+// Element types of files as numbers: one group of 32 elements at a time, or a whole row.
+//
+// Every block format is, group by group, value[i] = scale[i / 16] * q[i] + min with small integers q:
+// the formats with one scale per 32 elements repeat it, those without a minimum have min = 0, and the
+// 256-element blocks are eight groups. All that follows knows nothing else about a format. The layouts
+// are those of GGUF (ggml's quantisation types); rows need no alignment.
+#ifndef PALAVER_KERNELS_CPU_QUANT_H
+#define PALAVER_KERNELS_CPU_QUANT_H
+
+#include "kernels/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define QUANT_GROUP 32
+
+typedef struct QuantGroup {
+    int8_t q[QUANT_GROUP]; // -128..127
+    float scale[2];        // of elements 0..15 and 16..31
+    float min;
+} QuantGroup;
+
+// Whether the type is made of blocks (false for f32, f16, bf16).
+bool dtype_is_quantized(DType type);
+
+// Elements [32*group, 32*group + 32) of a row of a quantised type.
+void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out);
+
+// values [n] = elements [first, first + n) of a row of any type. first and n are multiples of 32 for
+// quantised types.
+void dequantize(DType type, const void *row, int64_t first, int64_t n, float *values);
+
+// IEEE half precision; to half rounds to nearest even, and keeps infinities and NaN.
+float half_to_float(uint16_t half);
+uint16_t float_to_half(float value);
+
+// ---- activations ---------------------------------------------------------------------------------------
+
+// A row of activations as 8-bit integers: x ≈ scale[g]*q for each group g of 32, scale = max|x| / 127.
+// A group that holds an infinity or NaN has scale NaN, so that the error stays visible in every result.
+typedef struct QuantRow {
+    int8_t *q;     // [cols] -127..127
+    float *scale;  // [cols/32]
+    float *sum;    // [cols/32] scale[g] * Σq over the group: what a weight's minimum multiplies
+    int16_t *sums; // [cols/16] Σq over each 16: what a weight's offset multiplies
+} QuantRow;
+
+// x [n], n a multiple of 32.
+void quantize_row(const float *x, int64_t n, const QuantRow *out);
+
+#endif

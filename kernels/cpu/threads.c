@@ -1,0 +1,159 @@
+#include "kernels/cpu/threads.h"
+#include "kernels/cpu/memory.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define SPIN_NANOSECONDS 200000 // how long a worker spins before it sleeps
+#define SPINS_PER_LOOK 64       // pauses between two looks at the clock
+
+typedef struct Worker {
+    Threads *threads;
+    int index;
+    pthread_t id;
+} Worker;
+
+struct Threads {
+    int n_threads;
+    Worker *workers; // [n_threads - 1]
+    ThreadsTask task;
+    void *context;
+    int64_t n_parts;
+    // Each on a cache line of its own: they are written by all.
+    _Alignas(64) atomic_uint round;     // counts threads_run(); a worker that sees a new value joins in
+    _Alignas(64) atomic_llong next;     // the next part to take
+    _Alignas(64) atomic_int unfinished; // workers that still run parts of this round
+    _Alignas(64) atomic_int sleepers;   // workers that wait on `wake`
+    atomic_bool closing;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+};
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    sched_yield();
+#endif
+}
+
+static int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void take_parts(Threads *threads, int thread) {
+    for (;;) {
+        int64_t part = atomic_fetch_add_explicit(&threads->next, 1, memory_order_relaxed);
+        if (part >= threads->n_parts) return;
+        threads->task(threads->context, part, thread);
+    }
+}
+
+// Returns when the round differs from `seen`: spinning first, then asleep.
+static void wait_for_round(Threads *threads, unsigned seen) {
+    int64_t start = nanoseconds();
+    do {
+        for (int i = 0; i < SPINS_PER_LOOK; i++) {
+            if (atomic_load_explicit(&threads->round, memory_order_acquire) != seen) return;
+            pause_briefly();
+        }
+    } while (nanoseconds() - start < SPIN_NANOSECONDS);
+    // The caller raises `round` before it looks at `sleepers`, this thread the other way round: one of them
+    // sees the other.
+    pthread_mutex_lock(&threads->lock);
+    atomic_fetch_add(&threads->sleepers, 1);
+    while (atomic_load(&threads->round) == seen) pthread_cond_wait(&threads->wake, &threads->lock);
+    atomic_fetch_sub(&threads->sleepers, 1);
+    pthread_mutex_unlock(&threads->lock);
+}
+
+static void start_round(Threads *threads) {
+    atomic_fetch_add(&threads->round, 1);
+    if (atomic_load(&threads->sleepers) == 0) return;
+    pthread_mutex_lock(&threads->lock);
+    pthread_cond_broadcast(&threads->wake);
+    pthread_mutex_unlock(&threads->lock);
+}
+
+static void *worker_main(void *argument) {
+    Worker *worker = argument;
+    Threads *threads = worker->threads;
+    for (unsigned round = 0;; round++) {
+        wait_for_round(threads, round);
+        if (atomic_load(&threads->closing)) return NULL;
+        take_parts(threads, worker->index);
+        atomic_fetch_sub_explicit(&threads->unfinished, 1, memory_order_release);
+    }
+}
+
+Status threads_open(int n_threads, Threads **out, Error *error) {
+    if (n_threads < 1 || n_threads > MAX_THREADS)
+        return error_set(error, STATUS_USAGE, "threads: %d is not between 1 and %d", n_threads, MAX_THREADS);
+    Threads *threads = aligned_alloc(64, sizeof *threads);
+    Worker *workers = calloc((size_t)n_threads, sizeof *workers);
+    if (threads == NULL || workers == NULL) {
+        free(threads), free(workers);
+        return error_set(error, STATUS_MEMORY, "threads: not enough memory for %d of them", n_threads);
+    }
+    *threads = (Threads){.n_threads = 1, .workers = workers};
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->wake, NULL);
+    for (int i = 1; i < n_threads; i++) {
+        Worker *worker = &workers[i - 1];
+        *worker = (Worker){.threads = threads, .index = i};
+        if (pthread_create(&worker->id, NULL, worker_main, worker) != 0) {
+            threads_close(threads);
+            return error_set(error, STATUS_MEMORY, "threads: the system gave %d of %d; ask for fewer", i,
+                             n_threads);
+        }
+        threads->n_threads = i + 1;
+    }
+    *out = threads;
+    return STATUS_OK;
+}
+
+void threads_close(Threads *threads) {
+    if (threads == NULL) return;
+    atomic_store(&threads->closing, true);
+    start_round(threads);
+    for (int i = 1; i < threads->n_threads; i++) pthread_join(threads->workers[i - 1].id, NULL);
+    pthread_cond_destroy(&threads->wake);
+    pthread_mutex_destroy(&threads->lock);
+    free(threads->workers);
+    free(threads);
+}
+
+int threads_count(const Threads *threads) {
+    return threads->n_threads;
+}
+
+void threads_run(Threads *threads, int64_t n_parts, ThreadsTask task, void *context) {
+    if (n_parts <= 1 || threads->n_threads == 1) {
+        for (int64_t part = 0; part < n_parts; part++) task(context, part, 0);
+        return;
+    }
+    threads->task = task;
+    threads->context = context;
+    threads->n_parts = n_parts;
+    atomic_store_explicit(&threads->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&threads->unfinished, threads->n_threads - 1, memory_order_relaxed);
+    start_round(threads);
+    take_parts(threads, 0);
+    for (int spins = 1; atomic_load_explicit(&threads->unfinished, memory_order_acquire) > 0; spins++) {
+        pause_briefly();
+        if (spins % 1024 == 0) sched_yield(); // more threads than cores: let the others run
+    }
+}
+
+int threads_available(void) {
+    cpu_set_t set;
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, quota = cpu_quota();
+    if (quota > 0 && quota < cores) cores = quota;
+    return cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : cores;
+}

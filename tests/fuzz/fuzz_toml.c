@@ -1,0 +1,42 @@
+// Hostile TOML as a settings file: it is applied or refused with one line, and a refused one changes nothing.
+#include "config/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+// Applied values must print as TOML that reads back to the same text.
+static void read_back(const Config *config) {
+    size_t count;
+    const ConfigKey *keys = config_keys(&count);
+    static char text[1 << 20], again[1 << 20];
+    for (size_t i = 0; i < count; i++) {
+        Config copy;
+        if (config_origin_layer(config, &keys[i]) == CONFIG_BUILTIN || config_copy(&copy, config, NULL))
+            continue;
+        config_print_value(config, &keys[i], text, sizeof text);
+        if (config_set(&copy, CONFIG_SESSION, keys[i].name, text, NULL)) abort();
+        config_print_value(&copy, &keys[i], again, sizeof again);
+        if (strcmp(text, again)) abort();
+        config_free(&copy);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    Config config;
+    Error error = {0};
+    if (config_init(&config, &error)) abort();
+    Config before = config;
+    if (config_apply_text(&config, CONFIG_FILES, "fuzz.toml", (const char *)data, size, &error)) {
+        if (memcmp(&before, &config, sizeof config) != 0) abort();
+        if (!*error.message || strchr(error.message, '\n')) abort();
+    } else {
+        read_back(&config);
+        const char *profile = config_profile_name(&config, 0);
+        if (profile && config_apply_profile(&config, CONFIG_PROFILE, profile, &error)) abort();
+    }
+    config_free(&config);
+    return 0;
+}
