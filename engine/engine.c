@@ -109,7 +109,8 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
     return status;
 }
 
-static Status open_all(Engine *engine, const EngineOptions *options, Error *error) {
+// Everything but the tokenizer: backend, memory, weights.
+static Status open_backend(Engine *engine, const EngineOptions *options, Error *error) {
     const Ops *ops;
     const char *device = options->device ? options->device : "auto";
     Status status = choose_ops(device, &ops, engine->backend_note, sizeof engine->backend_note, error);
@@ -118,11 +119,6 @@ static Status open_all(Engine *engine, const EngineOptions *options, Error *erro
     if (engine->cache_type != DTYPE_F16 && engine->cache_type != DTYPE_F32)
         return error_set(error, STATUS_UNSUPPORTED, "cache type %s: this build keeps the cache in f16 or f32",
                          dtype_name(engine->cache_type));
-    status = model_open(options->model, &engine->model, error);
-    if (!status) status = tokenizer_open_for(engine->model->checkpoint, &engine->tokenizer, error);
-    if (!status) status = checkpoint_chat_template(engine->model->checkpoint, &engine->jinja_template, error);
-    if (status) return status;
-
     int chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
     BackendOptions backend = {
         .device = device,
@@ -143,14 +139,45 @@ static Status open_all(Engine *engine, const EngineOptions *options, Error *erro
     return status;
 }
 
-Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
+Status engine_open_model(Model *model, const EngineOptions *options, Engine **out, Error *error) {
     *out = NULL;
     Engine *engine = calloc(1, sizeof *engine);
-    if (!engine) return error_set(error, STATUS_MEMORY, "no memory for the engine");
-    Status status = open_all(engine, options, error);
+    if (!engine) {
+        model_close(model);
+        return error_set(error, STATUS_MEMORY, "no memory for the engine");
+    }
+    engine->model = model;
+    Status status = open_backend(engine, options, error);
     if (status) engine_close(engine);
     else *out = engine;
     return status;
+}
+
+Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
+    *out = NULL;
+    Model *model = NULL;
+    Tokenizer *tokenizer = NULL;
+    char *jinja_template = NULL;
+    Status status = model_open(options->model, &model, error);
+    // Words before weights: what is wrong with them is known at once.
+    if (!status) status = tokenizer_open_for(model->checkpoint, &tokenizer, error);
+    if (!status) status = checkpoint_chat_template(model->checkpoint, &jinja_template, error);
+    if (!status && tokenizer_size(tokenizer) > model->shape.vocab_size)
+        status = error_set(error, STATUS_FILE, "%s: the tokenizer has %lld pieces, the model only %d", options->model,
+                           (long long)tokenizer_size(tokenizer), model->shape.vocab_size);
+    if (!status) {
+        status = engine_open_model(model, options, out, error);
+        model = NULL;
+    }
+    if (status) {
+        free(jinja_template);
+        tokenizer_close(tokenizer);
+        model_close(model);
+        return status;
+    }
+    (*out)->tokenizer = tokenizer;
+    (*out)->jinja_template = jinja_template;
+    return STATUS_OK;
 }
 
 void engine_close(Engine *engine) {

@@ -53,10 +53,12 @@ typedef struct EngineMemory {
 // free, hands the weights to the backend. STATUS_FILE, STATUS_UNSUPPORTED, STATUS_MEMORY or STATUS_INTERRUPTED
 // on failure, with *engine = NULL.
 Status engine_open(const EngineOptions *options, Engine **engine, Error *error);
+// The same over an open Model, which the engine takes over (also if it fails). There is no tokenizer then, only ids.
+Status engine_open_model(Model *model, const EngineOptions *options, Engine **engine, Error *error);
 void engine_close(Engine *engine);
 
 const Model *engine_model(const Engine *engine);
-const Tokenizer *engine_tokenizer(const Engine *engine);
+const Tokenizer *engine_tokenizer(const Engine *engine); // NULL after engine_open_model()
 // The model's own Jinja chat template, NULL if it has none.
 const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
