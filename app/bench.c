@@ -34,7 +34,8 @@ static void make_ids(int32_t *ids, int n, int vocab_size, int run) {
     ids[0] = run % vocab_size;
 }
 
-static Status time_prefill(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times, Error *error) {
+static Status time_prefill(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times,
+                           Error *error) {
     Status status = STATUS_OK;
     for (int run = 0; run <= b->repeat && !status; run++) { // the first warms up
         SyncReport report;
@@ -45,19 +46,26 @@ static Status time_prefill(Session *session, int32_t *ids, const BenchSettings *
     return status;
 }
 
-static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times, Error *error) {
+static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times,
+                          Error *error) {
     Status status = STATUS_OK;
     SamplerSettings s = sampler_default_settings();
     for (int run = 0; run <= b->repeat && !status; run++) {
         make_ids(ids, b->depth, vocab, run);
         status = session_sync(session, ids, b->depth, NULL, error);
         for (int i = 0; i < b->decode && !status; i++) {
-            SampleParams params = {.temperature = s.temperature, .top_p = s.top_p, .min_p = s.min_p,
-                                   .typical_p = s.typical_p, .top_k = s.top_k, .seed = 1, .position = (uint64_t)i};
+            SampleParams params = {.temperature = s.temperature,
+                                   .top_p = s.top_p,
+                                   .min_p = s.min_p,
+                                   .typical_p = s.typical_p,
+                                   .top_k = s.top_k,
+                                   .seed = 1,
+                                   .position = (uint64_t)i};
             int32_t id;
             double start = now();
             status = session_sample(session, &params, &id, error);
-            if (!status && run > 0 && i > 0) times->seconds[times->n++] = now() - start; // the first has its logits
+            if (!status && run > 0 && i > 0)
+                times->seconds[times->n++] = now() - start; // the first has its logits
         }
     }
     return status;
@@ -65,7 +73,8 @@ static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b
 
 static void print_memory(const Engine *engine, FILE *out) {
     EngineMemory m = engine_memory(engine);
-    fprintf(out, "memory    weights %.1f MB, cache %.1f MB (%d tokens, %s), scratch %.1f MB; %.1f GB were free\n",
+    fprintf(out,
+            "memory    weights %.1f MB, cache %.1f MB (%d tokens, %s), scratch %.1f MB; %.1f GB were free\n",
             (double)m.weights / 1e6, (double)m.cache / 1e6, engine_context_size(engine),
             dtype_name(engine_cache_type(engine)), (double)m.scratch / 1e6, (double)m.available / 1e9);
 }
@@ -79,8 +88,9 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     const Model *model = engine_model(engine);
     int longest = b.prefill > b.depth + b.decode ? b.prefill : b.depth + b.decode;
     if (longest > engine_context_size(engine))
-        return error_set(error, STATUS_CONTEXT, "%d tokens are wanted, the context holds %d; use a larger --context",
-                         longest, engine_context_size(engine));
+        return error_set(error, STATUS_CONTEXT,
+                         "%d tokens are wanted, the context holds %d; use a larger --context", longest,
+                         engine_context_size(engine));
 
     char backend[200];
     engine_describe_backend(engine, backend, sizeof backend);
@@ -89,20 +99,24 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     Times prefill = {.seconds = malloc((size_t)b.repeat * sizeof(double))};
     Times decode = {.seconds = malloc((size_t)b.repeat * (size_t)b.decode * sizeof(double))};
     Status status = STATUS_OK;
-    if (!ids || !prefill.seconds || !decode.seconds) status = error_set(error, STATUS_MEMORY, "no memory for a benchmark");
+    if (!ids || !prefill.seconds || !decode.seconds)
+        status = error_set(error, STATUS_MEMORY, "no memory for a benchmark");
     if (!status) status = session_open(engine, &session, error);
     if (!status) status = time_prefill(session, ids, &b, model->shape.vocab_size, &prefill, error);
     if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
     if (!status) {
         double read = median(&prefill), token = median(&decode);
-        double bytes = (double)model_weight_bytes(model) +
-                       (double)model_kv_bytes_per_token(model, engine_cache_type(engine)) * (b.depth + b.decode / 2.0);
-        fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n", *model->name ? model->name : model->architecture,
-                dtype_name(model_main_type(model)), (double)model->n_parameters / 1e6, (double)model->weight_bytes / 1e6);
+        double bytes =
+            (double)model_weight_bytes(model) +
+            (double)model_kv_bytes_per_token(model, engine_cache_type(engine)) * (b.depth + b.decode / 2.0);
+        fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
+                *model->name ? model->name : model->architecture, dtype_name(model_main_type(model)),
+                (double)model->n_parameters / 1e6, (double)model->weight_bytes / 1e6);
         fprintf(out, "backend   %s\n", backend);
-        fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b.prefill, b.prefill / read, prefill.n);
-        fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s (median of %d)\n", b.depth,
-                1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
+        fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b.prefill, b.prefill / read,
+                prefill.n);
+        fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s (median of %d)\n",
+                b.depth, 1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
         print_memory(engine, out);
     }
     session_close(session);

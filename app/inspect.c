@@ -9,14 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double mega(int64_t bytes) { return (double)bytes / 1e6; }
+static double mega(int64_t bytes) {
+    return (double)bytes / 1e6;
+}
 
 // Prints text of a file with everything that is not plain ASCII or UTF-8 text made visible.
 static void print_safely(FILE *out, const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c < 0x20 || c == 0x7f) fprintf(out, "\\x%02x", c);
-        else fputc(c, out);
+        if (c < 0x20 || c == 0x7f)
+            fprintf(out, "\\x%02x", c);
+        else
+            fputc(c, out);
     }
 }
 
@@ -27,18 +31,22 @@ static const char *scaling_name(RopeScaling scaling) {
 
 static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
-    fprintf(out, "architecture  %s: %d layers, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
-            m->architecture, s->n_layers, s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
+    fprintf(
+        out,
+        "architecture  %s: %d layers, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
+        m->architecture, s->n_layers, s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads,
+        s->intermediate_size);
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
     fprintf(out, "context       %" PRId64 " tokens", m->context_length);
     int windowed = 0;
     for (int l = 0; l < s->n_layers; l++) windowed += m->windows[l] > 0;
     if (windowed) fprintf(out, ", sliding window of %d in %d layers", m->windows[s->n_layers - 1], windowed);
-    fprintf(out, "\nrope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base, s->rope.rotary_dim,
-            s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split", scaling_name(m->rope_scaling));
+    fprintf(out, "\nrope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,
+            s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
+            scaling_name(m->rope_scaling));
     if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
-    fprintf(out, "\nextras        %s%s%snorm eps %g\n", m->qkv_bias ? "QKV bias, " : "", m->o_bias ? "output bias, " : "",
-            m->qk_norm ? "QK norm, " : "", (double)s->norm_eps);
+    fprintf(out, "\nextras        %s%s%snorm eps %g\n", m->qkv_bias ? "QKV bias, " : "",
+            m->o_bias ? "output bias, " : "", m->qk_norm ? "QK norm, " : "", (double)s->norm_eps);
 }
 
 static void print_types(const Model *m, FILE *out) {
@@ -50,25 +58,29 @@ static void print_types(const Model *m, FILE *out) {
         bytes[t->type] += (int64_t)t->bytes;
         count[t->type]++;
     }
-    fprintf(out, "weights       %.1f M parameters, %.1f MB:", (double)m->n_parameters / 1e6, mega(m->weight_bytes));
+    fprintf(out, "weights       %.1f M parameters, %.1f MB:", (double)m->n_parameters / 1e6,
+            mega(m->weight_bytes));
     const char *separator = " ";
     for (int t = 0; t < DTYPE_COUNT; t++)
         if (count[t]) {
-            fprintf(out, "%s%" PRId64 " x %s %.1f MB", separator, count[t], dtype_name((DType)t), mega(bytes[t]));
+            fprintf(out, "%s%" PRId64 " x %s %.1f MB", separator, count[t], dtype_name((DType)t),
+                    mega(bytes[t]));
             separator = ", ";
         }
     fputc('\n', out);
 }
 
 static void print_memory(const Model *m, FILE *out) {
-    fprintf(out, "cache         %.1f KB a token in f16:", (double)model_kv_bytes_per_token(m, DTYPE_F16) / 1e3);
+    fprintf(out,
+            "cache         %.1f KB a token in f16:", (double)model_kv_bytes_per_token(m, DTYPE_F16) / 1e3);
     for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)
         fprintf(out, " %.0f MB at %" PRId64, mega(kv_cache_bytes(&m->shape, DTYPE_F16, (int)size)), size);
     fputc('\n', out);
 }
 
 static Status print_words(const Model *m, const Tokenizer *tokenizer, FILE *out, Error *error) {
-    fprintf(out, "tokenizer     %s, %" PRId64 " pieces", tokenizer_describe(tokenizer), tokenizer_size(tokenizer));
+    fprintf(out, "tokenizer     %s, %" PRId64 " pieces", tokenizer_describe(tokenizer),
+            tokenizer_size(tokenizer));
     const int32_t ids[] = {tokenizer_bos(tokenizer), tokenizer_eos(tokenizer)};
     for (int i = 0; i < 2; i++) {
         if (ids[i] < 0) continue;
@@ -87,7 +99,9 @@ static Status print_words(const Model *m, const Tokenizer *tokenizer, FILE *out,
     if (!status) status = chat_template_recognise(jinja, tokenizer, &chat, &recognised, error);
     if (!status)
         fprintf(out, "template      %s%s\n", chat_template_name(chat),
-                recognised ? "" : jinja ? " (a guess: the model's own is not one palaver knows)" : " (a guess: the model has none)");
+                recognised ? ""
+                : jinja    ? " (a guess: the model's own is not one palaver knows)"
+                           : " (a guess: the model has none)");
     chat_template_close(chat);
     free(jinja);
     return status;

@@ -15,13 +15,14 @@ static double negative_log_likelihood(const float *logits, int n, int32_t id) {
 }
 
 // Scores window[from … n-1], each from the tokens before it.
-static Status score(Session *session, const int32_t *window, int64_t n, int64_t from, int vocab, float *logits,
-                    double *sum, Error *error) {
+static Status score(Session *session, const int32_t *window, int64_t n, int64_t from, int vocab,
+                    float *logits, double *sum, Error *error) {
     for (int64_t i = from; i < n; i += BLOCK) {
         int64_t end = i + BLOCK < n ? i + BLOCK : n;
         Status status = session_logits_of(session, window, end - 1, i - 1, logits, error);
         if (status) return status;
-        for (int64_t k = i; k < end; k++) *sum += negative_log_likelihood(logits + (k - i) * vocab, vocab, window[k]);
+        for (int64_t k = i; k < end; k++)
+            *sum += negative_log_likelihood(logits + (k - i) * vocab, vocab, window[k]);
     }
     return STATUS_OK;
 }
@@ -48,8 +49,8 @@ static Status score_all(Engine *engine, Session *session, const Tokens *text, in
     return status;
 }
 
-Status perplexity_measure(Engine *engine, const char *text, size_t size, Progress progress, PerplexityReport *report,
-                          Error *error) {
+Status perplexity_measure(Engine *engine, const char *text, size_t size, Progress progress,
+                          PerplexityReport *report, Error *error) {
     *report = (PerplexityReport){0};
     Tokens tokens = {0};
     Session *session = NULL;
@@ -60,7 +61,8 @@ Status perplexity_measure(Engine *engine, const char *text, size_t size, Progres
     Status status = STATUS_OK;
     if (!logits || !window) status = error_set(error, STATUS_MEMORY, "no memory for logits");
     if (!status) status = tokenizer_encode(engine_tokenizer(engine), text, size, false, &tokens, error);
-    if (!status && tokens.n < 2) status = error_set(error, STATUS_USAGE, "a text of at least two tokens is needed");
+    if (!status && tokens.n < 2)
+        status = error_set(error, STATUS_USAGE, "a text of at least two tokens is needed");
     if (!status) status = session_open(engine, &session, error);
     if (!status) status = score_all(engine, session, &tokens, window, logits, progress, report, &sum, error);
     if (!status) {

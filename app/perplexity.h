@@ -14,7 +14,7 @@ typedef struct PerplexityReport {
 
 // The text [size] in windows of the context size that overlap by half: each token but the first is predicted once,
 // with at least half a context before it as soon as there is so much. BOS begins each window if the model wants it.
-Status perplexity_measure(Engine *engine, const char *text, size_t size, Progress progress, PerplexityReport *report,
-                          Error *error);
+Status perplexity_measure(Engine *engine, const char *text, size_t size, Progress progress,
+                          PerplexityReport *report, Error *error);
 
 #endif

@@ -39,8 +39,8 @@ static void mark_tokens(Conversation *c) {
     }
 }
 
-Status conversation_open(Engine *engine, const ChatTemplate *chat_template, const ConversationSettings *settings,
-                         Conversation **out, Error *error) {
+Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
+                         const ConversationSettings *settings, Conversation **out, Error *error) {
     *out = NULL;
     Conversation *c = calloc(1, sizeof *c);
     if (!c) return error_set(error, STATUS_MEMORY, "no memory for a conversation");
@@ -48,11 +48,12 @@ Status conversation_open(Engine *engine, const ChatTemplate *chat_template, cons
     c->chat_template = chat_template;
     c->settings = *settings;
     Status status = session_open(engine, &c->session, error);
-    if (!status)
-        status = sampler_open(engine_model(engine)->shape.vocab_size, &c->sampler, error);
+    if (!status) status = sampler_open(engine_model(engine)->shape.vocab_size, &c->sampler, error);
     if (!status) mark_tokens(c);
-    if (status) conversation_close(c);
-    else *out = c;
+    if (status)
+        conversation_close(c);
+    else
+        *out = c;
     return status;
 }
 
@@ -65,10 +66,18 @@ void conversation_close(Conversation *c) {
     free(c);
 }
 
-Session *conversation_session(Conversation *c) { return c->session; }
-ConversationSettings *conversation_settings(Conversation *c) { return &c->settings; }
-int conversation_length(const Conversation *c) { return c->n; }
-const Message *conversation_message(const Conversation *c, int index) { return &c->messages[index]; }
+Session *conversation_session(Conversation *c) {
+    return c->session;
+}
+ConversationSettings *conversation_settings(Conversation *c) {
+    return &c->settings;
+}
+int conversation_length(const Conversation *c) {
+    return c->n;
+}
+const Message *conversation_message(const Conversation *c, int index) {
+    return &c->messages[index];
+}
 
 int conversation_turns(const Conversation *c) {
     int turns = 0;
@@ -111,7 +120,8 @@ Status conversation_set_system(Conversation *c, const char *text, Error *error) 
     bool has = c->n > 0 && c->messages[0].role == CHAT_SYSTEM;
     if (text && *text) {
         if (has) return conversation_replace(c, 0, text, error);
-        return insert(c, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)}, error);
+        return insert(c, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)},
+                      error);
     }
     if (!has) return STATUS_OK;
     message_free(&c->messages[0]);
@@ -130,7 +140,8 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
     ChatMessage *seen = malloc((size_t)(c->n + 1) * sizeof *seen);
     view->spans = malloc((size_t)(c->n + 1) * sizeof *view->spans);
     Status status = STATUS_OK;
-    if (!seen || !view->spans) status = error_set(error, STATUS_MEMORY, "no memory to render %d messages", c->n);
+    if (!seen || !view->spans)
+        status = error_set(error, STATUS_MEMORY, "no memory to render %d messages", c->n);
     const Message *reply = open_reply ? &c->messages[c->n - 1] : NULL;
     for (int i = 0; i < c->n - (reply ? 1 : 0) && !status; i++) {
         const Message *m = &c->messages[i];
@@ -142,11 +153,12 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
                                               .n_ids = m->n_ids - m->n_gone};
     }
     if (!status)
-        status = chat_template_render(c->chat_template, engine_tokenizer(c->engine), seen, view->n_spans, open_reply,
-                                      &view->tokens, view->spans, error);
+        status = chat_template_render(c->chat_template, engine_tokenizer(c->engine), seen, view->n_spans,
+                                      open_reply, &view->tokens, view->spans, error);
     if (!status && reply) {
         int64_t begin = view->n_spans ? view->spans[view->n_spans - 1].end : 0, text_begin = view->tokens.n;
-        status = tokens_append(&view->tokens, reply->ids + reply->n_gone, reply->n_ids - reply->n_gone, error);
+        status =
+            tokens_append(&view->tokens, reply->ids + reply->n_gone, reply->n_ids - reply->n_gone, error);
         view->spans[view->n_spans++] = (ChatSpan){begin, text_begin, view->tokens.n, view->tokens.n};
     }
     free(seen);

@@ -25,11 +25,12 @@ typedef struct Message {
 
 typedef struct ConversationSettings {
     SamplerSettings sampler;
-    uint64_t seed;          // of the random numbers
-    uint64_t stream;        // Philox subsequence: the number of this conversation
-    uint64_t position;      // numbers drawn so far: replies advance it, a journal keeps it, so that a replay is exact
+    uint64_t seed;   // of the random numbers
+    uint64_t stream; // Philox subsequence: the number of this conversation
+    uint64_t
+        position; // numbers drawn so far: replies advance it, a journal keeps it, so that a replay is exact
     OverflowSettings overflow;
-    int64_t max_tokens;     // of a reply; 0: until it ends
+    int64_t max_tokens;      // of a reply; 0: until it ends
     const char *const *stop; // stop strings [n_stop], kept by reference
     int n_stop;
 } ConversationSettings;
@@ -50,22 +51,28 @@ typedef struct ConversationEvents {
     void (*overflow)(void *user, const OverflowEvent *event);
 } ConversationEvents;
 
-typedef enum FinishReason { FINISH_END, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_INTERRUPTED } FinishReason;
+typedef enum FinishReason {
+    FINISH_END,
+    FINISH_STOP,
+    FINISH_LENGTH,
+    FINISH_CONTEXT,
+    FINISH_INTERRUPTED
+} FinishReason;
 const char *finish_reason_name(FinishReason reason); // "end", "stop", "length", "context", "interrupted"
 
 typedef struct ReplyReport {
-    int64_t cached;        // tokens of the prompt that were in the cache
-    int64_t read;          // tokens of the prompt that were evaluated
-    int64_t n_reply;       // tokens sampled, the end token included
+    int64_t cached;             // tokens of the prompt that were in the cache
+    int64_t read;               // tokens of the prompt that were evaluated
+    int64_t n_reply;            // tokens sampled, the end token included
     double first_token_seconds; // from the call to the first token
-    double decode_seconds; // from the first to the last token
+    double decode_seconds;      // from the first to the last token
     int64_t used, context_size; // tokens in the window afterwards, and its size
     FinishReason finish;
 } ReplyReport;
 
 // Opens an empty conversation with a session of its own. The template is kept by reference.
-Status conversation_open(Engine *engine, const ChatTemplate *chat_template, const ConversationSettings *settings,
-                         Conversation **conversation, Error *error);
+Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
+                         const ConversationSettings *settings, Conversation **conversation, Error *error);
 void conversation_close(Conversation *conversation);
 Session *conversation_session(Conversation *conversation);
 ConversationSettings *conversation_settings(Conversation *conversation); // may be changed between replies
@@ -97,7 +104,8 @@ typedef struct ConversationView {
     ChatSpan *spans; // [n_spans], one for each message that is not discarded
     int n_spans;
 } ConversationView;
-Status conversation_view(Conversation *conversation, bool with_generation_prompt, ConversationView *view, Error *error);
+Status conversation_view(Conversation *conversation, bool with_generation_prompt, ConversationView *view,
+                         Error *error);
 void conversation_view_free(ConversationView *view);
 
 // What would leave if a turn of `n_tokens` came now (for /context and the warning).

@@ -22,7 +22,6 @@ Status conversation_render(Conversation *conversation, bool open_reply, Conversa
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
 
-
 // Tokens kept free for a reply before a turn begins: as the settings say, but no more than a quarter of the
 // context, so that small contexts still hold a conversation, and no more than the reply may have.
 int64_t conversation_reserve(const Conversation *conversation);

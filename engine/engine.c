@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    DEFAULT_CHUNK = 512,       // tokens of a prefill step: large enough for the matrix loops, small enough to stop soon
+    DEFAULT_CHUNK =
+        512, // tokens of a prefill step: large enough for the matrix loops, small enough to stop soon
     LOGITS_ROWS = 16,          // rows of logits computed at once where many are wanted (perplexity)
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
@@ -23,17 +24,21 @@ static Status choose_ops(const char *device, const Ops **ops, char *note, size_t
         return STATUS_OK;
     }
     if (!strncmp(device, "cuda", 4) && (device[4] == 0 || device[4] == ':'))
-        return error_set(error, STATUS_DEVICE, "device \"%s\": this build has no CUDA plug-in; use --device cpu", device);
+        return error_set(error, STATUS_DEVICE,
+                         "device \"%s\": this build has no CUDA plug-in; use --device cpu", device);
     return error_set(error, STATUS_USAGE, "device \"%s\": expected auto, cpu, cuda or cuda:N", device);
 }
 
 static void gigabytes(int64_t bytes, char text[32]) {
-    if (bytes < 1000000000) snprintf(text, 32, "%.0f MB", (double)bytes / 1e6);
-    else snprintf(text, 32, "%.1f GB", (double)bytes / 1e9);
+    if (bytes < 1000000000)
+        snprintf(text, 32, "%.0f MB", (double)bytes / 1e6);
+    else
+        snprintf(text, 32, "%.1f GB", (double)bytes / 1e9);
 }
 
 // Settles the context size and checks that everything fits in what is free, before anything is allocated.
-static Status plan_memory(Engine *engine, const EngineOptions *options, const BackendOptions *backend, Error *error) {
+static Status plan_memory(Engine *engine, const EngineOptions *options, const BackendOptions *backend,
+                          Error *error) {
     const Ops *ops = engine->backend->ops;
     const DecoderShape *shape = &engine->model->shape;
     EngineMemory *m = &engine->memory;
@@ -57,21 +62,25 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     gigabytes(m->weights + m->scratch + m->cache, need);
     gigabytes(m->available, have);
     gigabytes(m->weights, fixed);
-    return error_set(error, STATUS_MEMORY,
-                     "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "
-                     "or more strongly quantised model, or close other programs",
-                     need, fixed, engine->context_size, have);
+    return error_set(
+        error, STATUS_MEMORY,
+        "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "
+        "or more strongly quantised model, or close other programs",
+        need, fixed, engine->context_size, have);
 }
 
 static bool report(const EngineOptions *options, const char *what, int64_t done, int64_t total) {
     return !options->progress.step || options->progress.step(options->progress.user, what, done, total);
 }
 
-static int64_t matrix_bytes(const Matrix *m) { return m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0; }
+static int64_t matrix_bytes(const Matrix *m) {
+    return m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
+}
 
 static int64_t layer_bytes(const LayerWeights *w) {
-    const Matrix *all[] = {&w->attn_norm, &w->wq, &w->bq, &w->wk, &w->bk,       &w->wv,     &w->bv,   &w->q_norm,
-                           &w->k_norm,    &w->wo, &w->bo, &w->ffn_norm, &w->w_gate, &w->w_up, &w->w_down};
+    const Matrix *all[] = {&w->attn_norm, &w->wq,       &w->bq,     &w->wk,     &w->bk,
+                           &w->wv,        &w->bv,       &w->q_norm, &w->k_norm, &w->wo,
+                           &w->bo,        &w->ffn_norm, &w->w_gate, &w->w_up,   &w->w_down};
     int64_t bytes = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) bytes += matrix_bytes(all[i]);
     return bytes;
@@ -93,7 +102,8 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
     Status status = ops->load_head(engine->backend, &model->head, &engine->forward.head, error);
     read_in(&model->head.embedding);
     if (!model->tied_head) read_in(&model->head.output);
-    int64_t done = matrix_bytes(&model->head.embedding) + (model->tied_head ? 0 : matrix_bytes(&model->head.output));
+    int64_t done =
+        matrix_bytes(&model->head.embedding) + (model->tied_head ? 0 : matrix_bytes(&model->head.output));
     for (int l = 0; l < n_layers && !status; l++) {
         const LayerWeights *w = &model->layers[l];
         if (!report(options, "loading", done, model->weight_bytes))
@@ -130,10 +140,8 @@ static Status open_backend(Engine *engine, const EngineOptions *options, Error *
     status = ops->open(&backend, &engine->backend, error);
     if (!status) status = plan_memory(engine, options, &backend, error);
     if (status) return status;
-    engine->forward = (Forward){.backend = engine->backend,
-                                .model = engine->model,
-                                .max_tokens = chunk,
-                                .max_logits = LOGITS_ROWS};
+    engine->forward = (Forward){
+        .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = LOGITS_ROWS};
     status = forward_open(&engine->forward, error);
     if (!status) status = load_weights(engine, options, error);
     return status;
@@ -148,8 +156,10 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     }
     engine->model = model;
     Status status = open_backend(engine, options, error);
-    if (status) engine_close(engine);
-    else *out = engine;
+    if (status)
+        engine_close(engine);
+    else
+        *out = engine;
     return status;
 }
 
@@ -163,8 +173,8 @@ Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
     if (!status) status = tokenizer_open_for(model->checkpoint, &tokenizer, error);
     if (!status) status = checkpoint_chat_template(model->checkpoint, &jinja_template, error);
     if (!status && tokenizer_size(tokenizer) > model->shape.vocab_size)
-        status = error_set(error, STATUS_FILE, "%s: the tokenizer has %lld pieces, the model only %d", options->model,
-                           (long long)tokenizer_size(tokenizer), model->shape.vocab_size);
+        status = error_set(error, STATUS_FILE, "%s: the tokenizer has %lld pieces, the model only %d",
+                           options->model, (long long)tokenizer_size(tokenizer), model->shape.vocab_size);
     if (!status) {
         status = engine_open_model(model, options, out, error);
         model = NULL;
@@ -193,14 +203,30 @@ void engine_close(Engine *engine) {
     free(engine);
 }
 
-const Model *engine_model(const Engine *engine) { return engine->model; }
-const Tokenizer *engine_tokenizer(const Engine *engine) { return engine->tokenizer; }
-const char *engine_jinja_template(const Engine *engine) { return engine->jinja_template; }
-EngineMemory engine_memory(const Engine *engine) { return engine->memory; }
-int engine_context_size(const Engine *engine) { return engine->context_size; }
-int engine_chunk(const Engine *engine) { return engine->forward.max_tokens; }
-DType engine_cache_type(const Engine *engine) { return engine->cache_type; }
-const char *engine_backend_note(const Engine *engine) { return engine->backend_note; }
+const Model *engine_model(const Engine *engine) {
+    return engine->model;
+}
+const Tokenizer *engine_tokenizer(const Engine *engine) {
+    return engine->tokenizer;
+}
+const char *engine_jinja_template(const Engine *engine) {
+    return engine->jinja_template;
+}
+EngineMemory engine_memory(const Engine *engine) {
+    return engine->memory;
+}
+int engine_context_size(const Engine *engine) {
+    return engine->context_size;
+}
+int engine_chunk(const Engine *engine) {
+    return engine->forward.max_tokens;
+}
+DType engine_cache_type(const Engine *engine) {
+    return engine->cache_type;
+}
+const char *engine_backend_note(const Engine *engine) {
+    return engine->backend_note;
+}
 void engine_describe_backend(const Engine *engine, char *text, size_t size) {
     engine->backend->ops->describe(engine->backend, text, size);
 }

@@ -32,12 +32,12 @@ typedef struct Progress {
 // ---- Engine --------------------------------------------------------------------------------------------
 
 typedef struct EngineOptions {
-    const char *model;    // a Hugging Face folder or a .gguf file
-    const char *device;   // "auto", "cpu", "cuda", "cuda:1"
-    int n_threads;        // CPU: 0 = one for each core this process may use
-    int context_size;     // tokens; 0 = the model's own, fitted to the memory that is free
-    DType cache_type;     // DTYPE_F16 or DTYPE_F32
-    int chunk;            // most tokens evaluated in one step; 0 = the backend's favourite
+    const char *model;  // a Hugging Face folder or a .gguf file
+    const char *device; // "auto", "cpu", "cuda", "cuda:1"
+    int n_threads;      // CPU: 0 = one for each core this process may use
+    int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
+    DType cache_type;   // DTYPE_F16 or DTYPE_F32
+    int chunk;          // most tokens evaluated in one step; 0 = the backend's favourite
     Progress progress;
 } EngineOptions;
 
@@ -106,6 +106,7 @@ Status session_logits(Session *session, float *logits, Error *error);
 
 // Like session_sync, but also copies the logits of every evaluated position from `from` on to `logits` (host float32
 // [n - from, vocab_size]): for perplexity and for tests. The prefix before `from` may come from the cache.
-Status session_logits_of(Session *session, const int32_t *tokens, int64_t n, int64_t from, float *logits, Error *error);
+Status session_logits_of(Session *session, const int32_t *tokens, int64_t n, int64_t from, float *logits,
+                         Error *error);
 
 #endif

@@ -1,7 +1,7 @@
 #include "engine/forward.h"
 
-Status forward_step(Forward *f, const Step *step, const KvCache *cache, const volatile sig_atomic_t *interrupt,
-                    Error *error) {
+Status forward_step(Forward *f, const Step *step, const KvCache *cache,
+                    const volatile sig_atomic_t *interrupt, Error *error) {
     const Ops *ops = f->backend->ops;
     Backend *b = f->backend;
     Status s = ops->begin(b, step, error);
@@ -26,12 +26,18 @@ Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *erro
 
 // ---- memory ------------------------------------------------------------------------------------------------
 
-static int64_t x_bytes(const DecoderShape *s, size_t size, int n) { return (int64_t)size * n * s->hidden_size; }
+static int64_t x_bytes(const DecoderShape *s, size_t size, int n) {
+    return (int64_t)size * n * s->hidden_size;
+}
 static int64_t q_bytes(const DecoderShape *s, size_t size, int n) {
     return (int64_t)size * n * s->n_heads * s->head_dim;
 }
-static int64_t g_bytes(const DecoderShape *s, size_t size, int n) { return (int64_t)size * n * s->intermediate_size; }
-static int64_t logits_bytes(const DecoderShape *s, int n) { return (int64_t)sizeof(float) * n * s->vocab_size; }
+static int64_t g_bytes(const DecoderShape *s, size_t size, int n) {
+    return (int64_t)size * n * s->intermediate_size;
+}
+static int64_t logits_bytes(const DecoderShape *s, int n) {
+    return (int64_t)sizeof(float) * n * s->vocab_size;
+}
 
 int64_t forward_bytes(const DecoderShape *shape, size_t activation_bytes, int max_tokens, int max_logits) {
     return x_bytes(shape, activation_bytes, max_tokens) + q_bytes(shape, activation_bytes, max_tokens) +
@@ -42,9 +48,14 @@ Status forward_open(Forward *f, Error *error) {
     const Ops *ops = f->backend->ops;
     const DecoderShape *shape = &f->model->shape;
     void *logits = NULL;
-    Status s = ops->alloc(f->backend, (size_t)x_bytes(shape, ops->activation_bytes, f->max_tokens), &f->x, error);
-    if (!s) s = ops->alloc(f->backend, (size_t)q_bytes(shape, ops->activation_bytes, f->max_tokens), &f->q, error);
-    if (!s) s = ops->alloc(f->backend, (size_t)g_bytes(shape, ops->activation_bytes, f->max_tokens), &f->g, error);
+    Status s =
+        ops->alloc(f->backend, (size_t)x_bytes(shape, ops->activation_bytes, f->max_tokens), &f->x, error);
+    if (!s)
+        s = ops->alloc(f->backend, (size_t)q_bytes(shape, ops->activation_bytes, f->max_tokens), &f->q,
+                       error);
+    if (!s)
+        s = ops->alloc(f->backend, (size_t)g_bytes(shape, ops->activation_bytes, f->max_tokens), &f->g,
+                       error);
     if (!s) s = ops->alloc(f->backend, (size_t)logits_bytes(shape, f->max_logits), &logits, error);
     f->logits = logits;
     if (s) forward_close(f);

@@ -10,7 +10,8 @@ static int64_t plane_bytes(const DecoderShape *shape, DType type, int n_slots) {
 }
 
 int64_t kv_cache_bytes(const DecoderShape *shape, DType type, int n_slots) {
-    return 2 * shape->n_layers * plane_bytes(shape, type, n_slots) + (int64_t)n_slots * (int64_t)sizeof(int32_t);
+    return 2 * shape->n_layers * plane_bytes(shape, type, n_slots) +
+           (int64_t)n_slots * (int64_t)sizeof(int32_t);
 }
 
 // -1 in every byte is -1 in every slot.
@@ -20,7 +21,8 @@ static Status empty_slots(Backend *backend, KvCache *cache, int first, int n, Er
     memset(empty, 0xff, (size_t)n * sizeof *empty);
     Status status = STATUS_OK;
     if (n > 0)
-        status = backend->ops->write(backend, cache->slot_positions + first, empty, (size_t)n * sizeof *empty, error);
+        status = backend->ops->write(backend, cache->slot_positions + first, empty, (size_t)n * sizeof *empty,
+                                     error);
     free(empty);
     return status;
 }
@@ -30,9 +32,11 @@ Status kv_cache_open(Backend *backend, const DecoderShape *shape, DType type, in
     *cache = (KvCache){.n_layers = shape->n_layers, .n_slots = n_slots};
     int64_t plane = plane_bytes(shape, type, n_slots);
     cache->layers = calloc((size_t)shape->n_layers, sizeof *cache->layers);
-    if (!cache->layers) return error_set(error, STATUS_MEMORY, "KV cache: no memory for %d layers", shape->n_layers);
+    if (!cache->layers)
+        return error_set(error, STATUS_MEMORY, "KV cache: no memory for %d layers", shape->n_layers);
 
-    Status status = backend->ops->alloc(backend, (size_t)(2 * shape->n_layers * plane), &cache->memory, error);
+    Status status =
+        backend->ops->alloc(backend, (size_t)(2 * shape->n_layers * plane), &cache->memory, error);
     if (!status) {
         void *positions = NULL;
         status = backend->ops->alloc(backend, (size_t)n_slots * sizeof(int32_t), &positions, error);

@@ -21,7 +21,8 @@ typedef struct KvCache {
 // Bytes of a cache of n_slots slots, slot positions included.
 int64_t kv_cache_bytes(const DecoderShape *shape, DType type, int n_slots);
 
-Status kv_cache_open(Backend *backend, const DecoderShape *shape, DType type, int n_slots, KvCache *cache, Error *error);
+Status kv_cache_open(Backend *backend, const DecoderShape *shape, DType type, int n_slots, KvCache *cache,
+                     Error *error);
 void kv_cache_close(Backend *backend, KvCache *cache);
 
 // Takes the next n slots; `slots` [n] receives them. STATUS_CONTEXT if fewer are free.

@@ -13,9 +13,9 @@ typedef enum OverflowPolicy { OVERFLOW_REEVALUATE, OVERFLOW_STOP } OverflowPolic
 
 typedef struct OverflowSettings {
     OverflowPolicy policy;
-    int64_t reserve;   // tokens kept free for the reply before a turn begins
-    double low_water;  // share of the context to go down to once something has to leave, 0 … 1
-    int64_t discard;   // leave at least so many tokens; 0: only as low_water says
+    int64_t reserve;         // tokens kept free for the reply before a turn begins
+    double low_water;        // share of the context to go down to once something has to leave, 0 … 1
+    int64_t discard;         // leave at least so many tokens; 0: only as low_water says
     double discard_fraction; // the same as a share of what is not kept; 0: none
 } OverflowSettings;
 
@@ -27,10 +27,10 @@ typedef struct OverflowSpan {
 } OverflowSpan;
 
 typedef struct OverflowPlan {
-    int n_messages;    // messages after the kept prefix that leave, oldest first
-    int n_turns;       // the turns among them
-    int64_t n_tokens;  // their tokens
-    bool fits;         // whether `needed` tokens are free after they left
+    int n_messages;   // messages after the kept prefix that leave, oldest first
+    int n_turns;      // the turns among them
+    int64_t n_tokens; // their tokens
+    bool fits;        // whether `needed` tokens are free after they left
 } OverflowPlan;
 
 // Which messages leave so that `needed` more tokens fit in `context_size`. The last turn never leaves whole.

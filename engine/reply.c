@@ -18,8 +18,8 @@ typedef struct Reply {
     Utf8Stream utf8;
     int64_t ids_capacity;
     size_t text_capacity;
-    int32_t previous;     // the token before, -1 at the reply's beginning
-    int first_discarded;  // messages [first_discarded, end_discarded) left in this call
+    int32_t previous;    // the token before, -1 at the reply's beginning
+    int first_discarded; // messages [first_discarded, end_discarded) left in this call
     int end_discarded;
 } Reply;
 
@@ -29,7 +29,9 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static Message *reply_message(const Reply *r) { return &r->conversation->messages[r->conversation->n - 1]; }
+static Message *reply_message(const Reply *r) {
+    return &r->conversation->messages[r->conversation->n - 1];
+}
 
 int64_t conversation_reserve(const Conversation *c) {
     int64_t reserve = c->settings.overflow.reserve, quarter = engine_context_size(c->engine) / 4;
@@ -78,10 +80,11 @@ static Status make_room(Reply *r, int64_t needed, bool inside, ConversationView 
     if (status) return status;
     event->n_discarded = before - view->tokens.n;
     if (view->tokens.n + needed > size)
-        return error_set(error, STATUS_CONTEXT,
-                         "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
-                         "it, or use a larger --context",
-                         (long long)view->tokens.n, (long long)needed, (long long)size);
+        return error_set(
+            error, STATUS_CONTEXT,
+            "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
+            "it, or use a larger --context",
+            (long long)view->tokens.n, (long long)needed, (long long)size);
     return STATUS_OK;
 }
 
@@ -134,7 +137,9 @@ static Status keep_id(Reply *r, int32_t id, Error *error) {
     if (m->n_ids == r->ids_capacity) {
         int64_t capacity = 2 * r->ids_capacity + 64;
         int32_t *ids = realloc(m->ids, (size_t)capacity * sizeof *ids);
-        if (!ids) return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens", (long long)capacity);
+        if (!ids)
+            return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens",
+                             (long long)capacity);
         m->ids = ids;
         r->ids_capacity = capacity;
     }
@@ -192,12 +197,14 @@ static Status next_token(Reply *r, bool *finished, Error *error) {
     Conversation *c = r->conversation;
     SampleParams params;
     int32_t id;
-    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position, &params);
+    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position,
+                   &params);
     Status status = session_sample(c->session, &params, &id, error);
     if (status) return status;
     c->settings.position++;
     r->report->n_reply++;
-    if (!c->settings.sampler.ignore_eos && chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
+    if (!c->settings.sampler.ignore_eos &&
+        chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
         r->report->finish = FINISH_END;
         *finished = true;
         return STATUS_OK;
@@ -230,7 +237,8 @@ static Status sample_all(Reply *r, double start, Error *error) {
     Status status = STATUS_OK;
     double first = 0;
     while (!finished && !status) {
-        if (session_interrupted(c->session)) status = STATUS_INTERRUPTED;
+        if (session_interrupted(c->session))
+            status = STATUS_INTERRUPTED;
         else if (session_length(c->session) >= engine_context_size(c->engine)) {
             if (c->settings.overflow.policy == OVERFLOW_STOP) {
                 r->report->finish = FINISH_CONTEXT;
@@ -281,7 +289,8 @@ static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
     int n = 0, n_template;
     const char *const *own = chat_template_stop_strings(c->chat_template, &n_template);
     if (c->settings.n_stop + n_template > MAX_STOPS)
-        return error_set(error, STATUS_USAGE, "%d stop strings; at most %d", c->settings.n_stop + n_template, MAX_STOPS);
+        return error_set(error, STATUS_USAGE, "%d stop strings; at most %d", c->settings.n_stop + n_template,
+                         MAX_STOPS);
     for (int i = 0; i < n_template; i++) all[n++] = own[i];
     for (int i = 0; i < c->settings.n_stop; i++) all[n++] = c->settings.stop[i];
     return stop_open(all, n, stops, error);

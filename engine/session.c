@@ -7,8 +7,8 @@
 struct Session {
     Engine *engine;
     KvCache cache;
-    int32_t *log;     // [n_slots + 1]: the last token may wait for its evaluation
-    int64_t n_log;    // tokens in the log
+    int32_t *log;  // [n_slots + 1]: the last token may wait for its evaluation
+    int64_t n_log; // tokens in the log
     const volatile sig_atomic_t *interrupt;
     Progress progress;
     int32_t *positions, *slots; // [max_tokens] of the step in hand
@@ -21,7 +21,9 @@ static double now(void) {
 }
 
 // Whether row 0 of forward.logits, which all sessions of an engine share, speaks of this log's last token.
-static bool has_logits(const Session *s) { return s->engine->logits_of == s; }
+static bool has_logits(const Session *s) {
+    return s->engine->logits_of == s;
+}
 static void drop_logits(Session *s) {
     if (has_logits(s)) s->engine->logits_of = NULL;
 }
@@ -37,12 +39,15 @@ Status session_open(Engine *engine, Session **out, Error *error) {
     s->slots = malloc(chunk * sizeof *s->slots);
     Status status = STATUS_OK;
     if (!s->log || !s->positions || !s->slots)
-        status = error_set(error, STATUS_MEMORY, "no memory for a session of %d tokens", engine->context_size);
+        status =
+            error_set(error, STATUS_MEMORY, "no memory for a session of %d tokens", engine->context_size);
     if (!status)
-        status = kv_cache_open(engine->backend, &engine->model->shape, engine->cache_type, engine->context_size,
-                               &s->cache, error);
-    if (status) session_close(s);
-    else *out = s;
+        status = kv_cache_open(engine->backend, &engine->model->shape, engine->cache_type,
+                               engine->context_size, &s->cache, error);
+    if (status)
+        session_close(s);
+    else
+        *out = s;
     return status;
 }
 
@@ -56,12 +61,24 @@ void session_close(Session *s) {
     free(s);
 }
 
-void session_set_interrupt(Session *s, const volatile sig_atomic_t *flag) { s->interrupt = flag; }
-bool session_interrupted(const Session *s) { return s->interrupt && *s->interrupt; }
-void session_set_progress(Session *s, Progress progress) { s->progress = progress; }
-const int32_t *session_tokens(const Session *s) { return s->log; }
-int64_t session_length(const Session *s) { return s->n_log; }
-int64_t session_cached(const Session *s) { return s->cache.n_used; }
+void session_set_interrupt(Session *s, const volatile sig_atomic_t *flag) {
+    s->interrupt = flag;
+}
+bool session_interrupted(const Session *s) {
+    return s->interrupt && *s->interrupt;
+}
+void session_set_progress(Session *s, Progress progress) {
+    s->progress = progress;
+}
+const int32_t *session_tokens(const Session *s) {
+    return s->log;
+}
+int64_t session_length(const Session *s) {
+    return s->n_log;
+}
+int64_t session_cached(const Session *s) {
+    return s->cache.n_used;
+}
 
 // Evaluates the log's tokens [cached, end), at most a chunk of them. Slot i holds position i: nothing ever leaves
 // from the middle. If it fails, the cache is as it was.
@@ -157,7 +174,8 @@ Status session_sample(Session *s, const SampleParams *params, int32_t *token, Er
         return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->cache.n_slots);
     Status status = evaluate_pending(s, error);
     if (!status)
-        status = s->engine->backend->ops->sample(s->engine->backend, s->engine->forward.logits, params, token, error);
+        status = s->engine->backend->ops->sample(s->engine->backend, s->engine->forward.logits, params, token,
+                                                 error);
     if (status) return status;
     s->log[s->n_log++] = *token;
     drop_logits(s);
@@ -185,16 +203,19 @@ static Status read_logits(Session *s, int64_t first, int64_t from, int64_t to, f
         for (int i = 0; i < n; i++) rows[i] = (int32_t)(from + i - first);
         status = forward_logits(f, rows, n, error);
         if (!status)
-            status = f->backend->ops->read(f->backend, logits, f->logits, (size_t)(n * vocab) * sizeof(float), error);
+            status = f->backend->ops->read(f->backend, logits, f->logits, (size_t)(n * vocab) * sizeof(float),
+                                           error);
         from += n;
         logits += n * vocab;
     }
     return status;
 }
 
-Status session_logits_of(Session *s, const int32_t *tokens, int64_t n, int64_t from, float *logits, Error *error) {
+Status session_logits_of(Session *s, const int32_t *tokens, int64_t n, int64_t from, float *logits,
+                         Error *error) {
     if (from < 0 || from >= n)
-        return error_set(error, STATUS_USAGE, "logits from position %lld of %lld", (long long)from, (long long)n);
+        return error_set(error, STATUS_USAGE, "logits from position %lld of %lld", (long long)from,
+                         (long long)n);
     Status status = replace_log(s, tokens, n, error);
     if (!status && s->cache.n_used > from)
         status = kv_cache_truncate(s->engine->backend, &s->cache, (int)from, error);
@@ -206,7 +227,8 @@ Status session_logits_of(Session *s, const int32_t *tokens, int64_t n, int64_t f
         if (end > n) end = n;
         status = evaluate(s, end, error);
         int64_t begin = first > from ? first : from;
-        if (!status && begin < end) status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);
+        if (!status && begin < end)
+            status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);
     }
     return status ? give_up(s, status) : STATUS_OK;
 }

@@ -78,9 +78,9 @@ typedef struct Rope {
 typedef struct DecoderShape {
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
     float norm_eps;
-    float norm_offset;        // added to every RMS norm weight: 0, or 1 where a file stores w - 1
-    float embedding_scale;    // 1, or √hidden_size for models that scale their embeddings
-    float attention_scale;    // multiplies q·k: usually 1/√head_dim
+    float norm_offset;     // added to every RMS norm weight: 0, or 1 where a file stores w - 1
+    float embedding_scale; // 1, or √hidden_size for models that scale their embeddings
+    float attention_scale; // multiplies q·k: usually 1/√head_dim
     Activation activation;
     Rope rope;
 } DecoderShape;
@@ -111,11 +111,11 @@ typedef struct StepSequence {
 typedef struct Step {
     int n_tokens; // >= 1, at most max_tokens
     int n_sequences;
-    const int32_t *ids;       // [n_tokens] 0 <= id < vocab_size
-    const int32_t *positions; // [n_tokens] >= 0
-    const int32_t *slots;     // [n_tokens] where each token's key and value go; no slot twice
+    const int32_t *ids;            // [n_tokens] 0 <= id < vocab_size
+    const int32_t *positions;      // [n_tokens] >= 0
+    const int32_t *slots;          // [n_tokens] where each token's key and value go; no slot twice
     const StepSequence *sequences; // [n_sequences], in order, covering all tokens
-    int32_t *slot_positions;  // backend memory [n_slots of the cache]; begin() enters the step's tokens
+    int32_t *slot_positions;       // backend memory [n_slots of the cache]; begin() enters the step's tokens
 } Step;
 
 // ---- sampling ------------------------------------------------------------------------------------------
@@ -153,11 +153,11 @@ typedef struct Layer Layer;     // one layer's weights in the backend's own form
 typedef struct Head Head;       // embedding, final norm and output matrix, likewise
 
 typedef struct BackendOptions {
-    const char *device;         // "cpu", "cuda", "cuda:1"
-    int n_threads;              // CPU: 0 = one for each core this process may use
-    const DecoderShape *shape;  // kept by reference: outlives the backend
-    int max_tokens;             // most tokens of a step
-    int max_logits;             // most rows of logits()
+    const char *device;        // "cpu", "cuda", "cuda:1"
+    int n_threads;             // CPU: 0 = one for each core this process may use
+    const DecoderShape *shape; // kept by reference: outlives the backend
+    int max_tokens;            // most tokens of a step
+    int max_logits;            // most rows of logits()
 } BackendOptions;
 
 typedef struct Ops {
@@ -193,7 +193,8 @@ typedef struct Ops {
     // h = rms_norm(x) · attn_norm;  q, k, v = W·h + b, each head of q and k normed where the layer has
     // q_norm, k_norm;  q and k turned by RoPE;  k and v stored in their slots of `kv`.
     // x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]. RMS norm: Zhang & Sennrich, arXiv:1910.07467.
-    Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error);
+    Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+                  Error *error);
 
     // softmax(attention_scale · q·Kᵀ + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
     // StepSequence; window 0: none. A query that sees no slot gives zeros. q and y may be the same memory.
@@ -216,7 +217,8 @@ typedef struct Ops {
 
     // Draws one token from one row [vocab_size] of logits, which is left as it was. NaN anywhere, or nothing
     // left to choose from, is an error. Returns the id on the host.
-    Status (*sample)(Backend *backend, const float *logits, const SampleParams *params, int32_t *id, Error *error);
+    Status (*sample)(Backend *backend, const float *logits, const SampleParams *params, int32_t *id,
+                     Error *error);
 } Ops;
 
 struct Backend {

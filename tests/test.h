@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #define test_main(group, argc, argv, tests)                                                                  \
-    ((argc) > 1 ? cmocka_set_test_filter((argv)[1]) : (void)0, cmocka_run_group_tests_name(group, tests, NULL, NULL))
+    ((argc) > 1 ? cmocka_set_test_filter((argv)[1]) : (void)0,                                               \
+     cmocka_run_group_tests_name(group, tests, NULL, NULL))
 
 #endif

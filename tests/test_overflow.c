@@ -85,7 +85,8 @@ static void odd_histories(void **state) {
     assert_true(overflow_plan(&half, NULL, 0, 10, 10).fits);
     assert_false(overflow_plan(&half, NULL, 0, 10, 11).fits);
     // Replies before any user message leave with the first piece; two user messages in a row are two turns.
-    OverflowSpan spans[] = {{.n_tokens = 50}, {.n_tokens = 50, .is_user = true}, {.n_tokens = 50, .is_user = true}};
+    OverflowSpan spans[] = {
+        {.n_tokens = 50}, {.n_tokens = 50, .is_user = true}, {.n_tokens = 50, .is_user = true}};
     OverflowPlan plan = overflow_plan(&half, spans, 3, 120, 10);
     assert_int_equal(plan.n_messages, 2);
     assert_true(plan.fits);
@@ -93,9 +94,12 @@ static void odd_histories(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_leaves_while_it_fits), cmocka_unit_test(oldest_turns_leave_until_low_water),
-        cmocka_unit_test(the_last_turn_stays),          cmocka_unit_test(stop_discards_nothing),
-        cmocka_unit_test(discard_asks_for_at_least_so_much), cmocka_unit_test(odd_histories),
+        cmocka_unit_test(nothing_leaves_while_it_fits),
+        cmocka_unit_test(oldest_turns_leave_until_low_water),
+        cmocka_unit_test(the_last_turn_stays),
+        cmocka_unit_test(stop_discards_nothing),
+        cmocka_unit_test(discard_asks_for_at_least_so_much),
+        cmocka_unit_test(odd_histories),
     };
     return test_main("overflow", argc, argv, tests);
 }

@@ -13,8 +13,8 @@
 typedef struct ChatTemplate ChatTemplate; // opaque, immutable after opening
 
 typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } ChatRole;
-const char *chat_role_name(ChatRole role);               // "system", "user", "assistant"
-int chat_role_find(const char *name);                    // a ChatRole, or -1
+const char *chat_role_name(ChatRole role); // "system", "user", "assistant"
+int chat_role_find(const char *name);      // a ChatRole, or -1
 
 // One message. An assistant's message may carry the ids it was sampled as; they are then taken as they are in
 // place of its text.
@@ -52,8 +52,8 @@ const char *const *chat_template_names(int *n); // the built-in ones, for comple
 // With generation_prompt the opening of an assistant's message follows. What the template cannot express (a system message
 // in the middle, two user turns in a row where it alternates) is rendered as well as it can be, or STATUS_USAGE.
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                            const ChatMessage *messages, int n_messages, bool generation_prompt, Tokens *tokens,
-                            ChatSpan *spans, Error *error);
+                            const ChatMessage *messages, int n_messages, bool generation_prompt,
+                            Tokens *tokens, ChatSpan *spans, Error *error);
 
 // Whether the id ends a reply: the template's own end pieces, or one of the model's.
 bool chat_template_is_end(const ChatTemplate *chat_template, const Tokenizer *tokenizer, int32_t id);

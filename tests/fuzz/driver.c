@@ -30,7 +30,9 @@ static uint64_t random_u64(void) { // xorshift64*
     state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
     return state * 0x2545f4914f6cdd1du;
 }
-static size_t below(size_t n) { return n ? (size_t)(random_u64() % n) : 0; }
+static size_t below(size_t n) {
+    return n ? (size_t)(random_u64() % n) : 0;
+}
 
 static void keep_input(void) {
     char path[4096];
@@ -74,7 +76,8 @@ static void add(const char *path) {
 }
 
 static void mutate_once(void) {
-    static const uint64_t odd[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fffffff, 0x80000000u, 0xffffffffu, 1ull << 63, ~0ull};
+    static const uint64_t odd[] = {0,          1,           0x7f,        0x80,       0xff,
+                                   0x7fffffff, 0x80000000u, 0xffffffffu, 1ull << 63, ~0ull};
     size_t at = below(input_size + 1), n = 1 + below(16);
     switch (below(8)) {
     case 0: // flip a bit
