@@ -24,11 +24,11 @@ typedef struct SamplerBias {
 } SamplerBias;
 
 typedef struct SamplerSettings {
-    float temperature; // 0 is greedy
-    float top_p;       // 1: off
-    int top_k;         // 0: off
-    float min_p;       // 0: off
-    float typical_p;   // 1: off
+    float temperature;       // 0 is greedy
+    float top_p;             // 1: off
+    int top_k;               // 0: off
+    float min_p;             // 0: off
+    float typical_p;         // 1: off
     float repeat_penalty;    // 1: off
     int64_t repeat_last;     // tokens that the three penalties look back; −1: all, 0: none
     float frequency_penalty; // 0: off
@@ -41,7 +41,8 @@ typedef struct SamplerSettings {
     bool ignore_eos; // end tokens are banned
 } SamplerSettings;
 
-// What palaver does when nobody says otherwise: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalties.
+// What palaver does when nobody says otherwise: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no
+// penalties.
 SamplerSettings sampler_default_settings(void);
 
 typedef struct Sampler Sampler;
@@ -59,15 +60,16 @@ void sampler_close(Sampler *sampler); // NULL is fine
 // Gives token `id` one more role; ids outside the vocabulary are ignored.
 void sampler_mark(Sampler *sampler, int32_t id, SamplerMark mark);
 
-// Takes settings over, after checking their ranges, and what the random numbers depend on besides the position.
-// On failure the sampler is as it was. Before the first call: the defaults, seed 0, conversation 0.
-Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint64_t seed, uint64_t conversation,
-                         Error *error);
+// Takes settings over, after checking their ranges, and what the random numbers depend on besides the
+// position. On failure the sampler is as it was. Before the first call: the defaults, seed 0, conversation 0.
+Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint64_t seed,
+                         uint64_t conversation, Error *error);
 
 // Fills `params` for the token that follows `history` [n]: all tokens that the model sees, prompt and reply.
-// `position` is the index of the drawn token in the conversation's stream, counted from its beginning whatever has
-// left the window since, so that a replay draws the same numbers. params->adjustments belong to the sampler and are
-// good until its next call. O(n) time, less where the penalties are off.
-void sampler_params(Sampler *sampler, const int32_t *history, int64_t n, uint64_t position, SampleParams *params);
+// `position` is the index of the drawn token in the conversation's stream, counted from its beginning
+// whatever has left the window since, so that a replay draws the same numbers. params->adjustments belong to
+// the sampler and are good until its next call. O(n) time, less where the penalties are off.
+void sampler_params(Sampler *sampler, const int32_t *history, int64_t n, uint64_t position,
+                    SampleParams *params);
 
 #endif

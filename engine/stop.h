@@ -1,8 +1,8 @@
 // Stop strings over a stream of bytes: they end a reply wherever they appear, also across tokens.
 //
-// The reply ends at the first byte that completes a stop string; of several that end there the longest counts. It
-// and what comes later are not part of the reply. Bytes that could still become the beginning of a stop string
-// are held back. How the stream is cut into pieces makes no difference.
+// The reply ends at the first byte that completes a stop string; of several that end there the longest
+// counts. It and what comes later are not part of the reply. Bytes that could still become the beginning of a
+// stop string are held back. How the stream is cut into pieces makes no difference.
 #ifndef PALAVER_ENGINE_STOP_H
 #define PALAVER_ENGINE_STOP_H
 
@@ -13,7 +13,8 @@
 
 typedef struct StopMatcher StopMatcher;
 
-// What may be shown now: first bytes that were held back, then bytes of the piece itself. Either may be empty.
+// What may be shown now: first bytes that were held back, then bytes of the piece itself. Either may be
+// empty.
 typedef struct StopText {
     const char *held; // [n_held], lives as long as the matcher
     size_t n_held;
@@ -26,7 +27,8 @@ typedef struct StopText {
 Status stop_open(const char *const *strings, int n, StopMatcher **matcher, Error *error);
 void stop_close(StopMatcher *matcher); // NULL is fine
 
-// The next piece of the stream. After a stop nothing comes out until stop_reset(). O(size · n), nothing is allocated.
+// The next piece of the stream. After a stop nothing comes out until stop_reset(). O(size · n), nothing is
+// allocated.
 StopText stop_feed(StopMatcher *matcher, const char *bytes, size_t size);
 
 // The stream is over: what is still held back comes out.
