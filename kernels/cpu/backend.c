@@ -52,7 +52,8 @@ static int64_t cpu_scratch_bytes(const BackendOptions *options) {
     if (check_shape(options, NULL) != STATUS_OK) return INT64_MAX;
     CpuBackend cpu = with_options(options);
     int64_t bytes = cpu_scratch_layout(&cpu, choose_threads(options), NULL);
-    return bytes < 0 ? INT64_MAX : bytes;
+    int64_t sampling = sample_scratch_bytes(options->shape->vocab_size);
+    return bytes < 0 || bytes > INT64_MAX - sampling ? INT64_MAX : bytes + sampling;
 }
 
 static void cpu_close(Backend *backend) {
@@ -60,6 +61,7 @@ static void cpu_close(Backend *backend) {
     CpuBackend *cpu = cpu_backend(backend);
     cpu_free_weights(cpu);
     threads_close(cpu->threads);
+    sample_scratch_close(cpu->sampling);
     free(cpu->scratch);
     free(cpu);
 }
@@ -71,6 +73,7 @@ static Status cpu_open(const BackendOptions *options, Backend **out, Error *erro
     if (cpu == NULL) return error_set(error, STATUS_MEMORY, "cpu: not enough memory to open");
     *cpu = with_options(options);
     status = threads_open(choose_threads(options), &cpu->threads, error);
+    if (status == STATUS_OK) status = sample_scratch_open(cpu->shape->vocab_size, &cpu->sampling, error);
     if (status == STATUS_OK) {
         int n_threads = threads_count(cpu->threads);
         int64_t bytes = cpu_scratch_layout(cpu, n_threads, NULL);

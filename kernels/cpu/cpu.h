@@ -8,6 +8,7 @@
 #define PALAVER_KERNELS_CPU_CPU_H
 
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/sample.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/ops.h"
 
@@ -59,6 +60,7 @@ typedef struct CpuBackend {
     float *up;            // [max_tokens, intermediate_size]
     char *thread_scratch; // [n_threads, thread_bytes]
     int64_t thread_bytes;
+    SampleScratch *sampling;
 } CpuBackend;
 
 static inline CpuBackend *cpu_backend(Backend *backend) {
