@@ -163,9 +163,10 @@ static void add_penalties(Sampler *sampler, const int32_t *history, int64_t n) {
     }
 }
 
-// ---- DRY (p-e-w, github.com/oobabooga/text-generation-webui/pull/5677)
-// --------------------------------------- If a token would prolong a repetition of `length` tokens that the
-// history ends with, and length >= dry_allowed, it loses dry_multiplier · dry_base^(length − dry_allowed).
+// ---- DRY -----------------------------------------------------------------------------------------------
+// If a token would prolong a repetition of `length` tokens that the history ends with, and length is at least
+// dry_allowed, it loses dry_multiplier · dry_base^(length − dry_allowed). From p-e-w,
+// github.com/oobabooga/text-generation-webui/pull/5677.
 
 // matches[k]: how many tokens pattern[-k], pattern[-k-1], … have in common with pattern[0], pattern[-1], …
 // (the Z function of the reversed pattern [n], n <= MAX_REPETITION; matches[0] is n).

@@ -211,8 +211,7 @@ static void gather_top(Chain *chain, int k) {
     if (chain->n > k) chain->n = select_mass(chain->scratch->candidates, chain->n, (uint64_t)k);
 }
 
-// ---- weights
-// ------------------------------------------------------------------------------------------------
+// ---- weights -------------------------------------------------------------------------------------------
 
 // Weights of what is left, relative to its most probable one; returns their sum.
 static uint64_t weigh(Chain *chain, double scale) {
@@ -255,8 +254,7 @@ static int find_mass(Chain *chain, double scale, double fraction) {
     return select_mass(chain->scratch->candidates, chain->n, sample_target(total, fraction));
 }
 
-// ---- the chain
-// ------------------------------------------------------------------------------------------------
+// ---- the chain -----------------------------------------------------------------------------------------
 
 // −ln p − H, the surprise beyond the expected one, is the distance from the maximum less its mean: ln Z is in
 // both.
@@ -324,8 +322,7 @@ Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, c
     return STATUS_OK;
 }
 
-// ---- what could have been drawn
-// -----------------------------------------------------------------------------------
+// ---- what could have been drawn ------------------------------------------------------------------------
 
 static int by_order(const void *a, const void *b) {
     uint64_t x = ((const Candidate *)a)->order, y = ((const Candidate *)b)->order;
