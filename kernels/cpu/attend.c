@@ -8,14 +8,15 @@ typedef struct Attend {
     const KvLayer *kv;
     int window;
     float *y;
-    int parts_a_group; // parts into which the query heads of a KV head are cut
+    int parts_a_group; // parts into which the heads of a KV head are cut, where there are too few for the
+                       // threads
 } Attend;
 
 static void attend_part(void *context, int64_t part, int thread) {
     const Attend *c = context;
     const DecoderShape *s = c->cpu->shape;
     int units = s->n_kv_heads * c->parts_a_group, unit = (int)(part % units);
-    const TokenTile *tokens = &c->cpu->tiles[part / units];
+    const TokenTile *tokens = &c->cpu->tiles[c->cpu->n_tiles - 1 - part / units]; // the longest first
     const StepSequence *sequence = &c->cpu->sequences[tokens->sequence];
     int group = s->n_heads / s->n_kv_heads, kv_head = unit / c->parts_a_group,
         piece = unit % c->parts_a_group;
@@ -45,7 +46,9 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
         return error_set(error, STATUS_UNSUPPORTED,
                          "attend: the cpu backend reads a cache of f32 or f16, not %s", dtype_name(kv->type));
     Attend c = {.cpu = cpu, .q = q, .kv = kv, .window = window, .y = y, .parts_a_group = 1};
-    int64_t parts = (int64_t)cpu->n_tiles * cpu->shape->n_kv_heads;
-    threads_run(cpu->threads, parts, attend_part, &c);
+    int64_t units = (int64_t)cpu->n_tiles * cpu->shape->n_kv_heads;
+    int group = cpu->shape->n_heads / cpu->shape->n_kv_heads, wanted = 2 * threads_count(cpu->threads);
+    while (c.parts_a_group < group && units * c.parts_a_group < wanted) c.parts_a_group++;
+    threads_run(cpu->threads, units * c.parts_a_group, attend_part, &c);
     return STATUS_OK;
 }

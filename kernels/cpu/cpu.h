@@ -71,6 +71,12 @@ static inline void *cpu_thread_scratch(CpuBackend *cpu, int thread) {
     return cpu->thread_scratch + thread * cpu->thread_bytes;
 }
 
+// Most tokens that attend together: with the heads that share a KV head they make about attend_rows rows.
+static inline int cpu_tile_tokens(const CpuBackend *cpu) {
+    int group = cpu->shape->n_heads / cpu->shape->n_kv_heads, tokens = cpu->loops->attend_rows / group;
+    return tokens > 0 ? tokens : 1;
+}
+
 // ---- scratch.c -----------------------------------------------------------------------------------------
 
 // Lays out the scratch of a backend whose shape, sizes, loops and threads are set, and returns its bytes; if

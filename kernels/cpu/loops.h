@@ -55,15 +55,15 @@ typedef struct Loops {
     // scratch: product_scratch(cols) bytes of the thread's own, 64-byte aligned
     void (*product)(const Product *product, void *scratch);
     int64_t (*product_scratch)(int64_t cols);
-    int attend_tokens; // most tokens of a tile
+    int attend_rows; // rows of a tile to aim at: tokens times heads
     void (*attend)(const AttendTile *tile, void *scratch);
-    int64_t (*attend_scratch)(int n_heads, int head_dim);
+    int64_t (*attend_scratch)(int n_rows, int head_dim);
 } Loops;
 
 // Plain loops in float32. Quantised weights are dequantised: this is what the fast loops approximate.
 const Loops *loops_reference(void);
 
-// AVX2 with FMA and F16C; NULL where the machine lacks them.
+// AVX2 with FMA and F16C: only for machines that have them. NULL where the compiler had none.
 const Loops *loops_avx2(void);
 
 // Whether slot position `slot` is seen from position p: see StepSequence.

@@ -1,6 +1,133 @@
-// The fast loops for x86-64 with AVX2, FMA and F16C.
-#include "kernels/cpu/loops.h"
+// The fast loops for x86-64 with AVX2, FMA and F16C: the table, and the loops over single rows.
+#include "kernels/cpu/simd_avx2.h"
+
+#ifdef __AVX2__
+#include <math.h>
+
+// ---- norm, activation, conversion
+// --------------------------------------------------------------------------
+
+static void rms_norm(const float *x, const float *w, int64_t n, float eps, float *y) {
+    __m256 a = _mm256_setzero_ps(), b = a;
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m256 x0 = _mm256_loadu_ps(x + i), x1 = _mm256_loadu_ps(x + i + 8);
+        a = _mm256_fmadd_ps(x0, x0, a);
+        b = _mm256_fmadd_ps(x1, x1, b);
+    }
+    float sum = sum_lanes(_mm256_add_ps(a, b));
+    for (; i < n; i++) sum += x[i] * x[i];
+    float scale = 1 / sqrtf(sum / (float)n + eps);
+    __m256 scales = _mm256_set1_ps(scale);
+    for (i = 0; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(
+            y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), scales), _mm256_loadu_ps(w + i)));
+    for (; i < n; i++) y[i] = x[i] * scale * w[i];
+}
+
+// x / (1 + exp(-x))
+INLINE __m256 silu(__m256 x) {
+    const __m256 one = _mm256_set1_ps(1);
+    return _mm256_div_ps(x, _mm256_add_ps(one, exp_lanes(_mm256_sub_ps(_mm256_setzero_ps(), x))));
+}
+
+// x/2 (1 + tanh z) = x / (1 + exp(-2z)), z = sqrt(2/pi) (x + 0.044715 x³)
+INLINE __m256 gelu_tanh(__m256 x) {
+    const __m256 one = _mm256_set1_ps(1);
+    __m256 cubic = _mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(0.044715f), one);
+    __m256 z = _mm256_mul_ps(_mm256_mul_ps(x, cubic), _mm256_set1_ps(-1.5957691216f));
+    return _mm256_div_ps(x, _mm256_add_ps(one, exp_lanes(z)));
+}
+
+INLINE __m256 activated(Activation activation, __m256 g, __m256 u) {
+    return _mm256_mul_ps(activation == ACTIVATION_SILU ? silu(g) : gelu_tanh(g), u);
+}
+
+static void activate(Activation activation, float *g, const float *u, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(g + i, activated(activation, _mm256_loadu_ps(g + i), _mm256_loadu_ps(u + i)));
+    if (i == n) return;
+    float last_g[8] = {0}, last_u[8] = {0};
+    for (int64_t j = i; j < n; j++) last_g[j - i] = g[j], last_u[j - i] = u[j];
+    _mm256_storeu_ps(last_g, activated(activation, _mm256_loadu_ps(last_g), _mm256_loadu_ps(last_u)));
+    for (int64_t j = i; j < n; j++) g[j] = last_g[j - i];
+}
+
+static void to_half(const float *x, int64_t n, uint16_t *half) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(half + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+    for (; i < n; i++) half[i] = float_to_half(x[i]);
+}
+
+// ---- activations as integers
+// -------------------------------------------------------------------------------
+
+// The largest magnitude of 32 floats. Magnitudes compare like their bits, where NaN is above infinity.
+INLINE float largest_magnitude(const __m256 x[4]) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i m = _mm256_and_si256(_mm256_castps_si256(x[0]), magnitude);
+    for (int i = 1; i < 4; i++)
+        m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
+    __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
+    h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(h));
+}
+
+static void quantize(const float *x, int64_t n, const QuantRow *out) {
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7), ones = _mm256_set1_epi16(1);
+    for (int64_t g = 0; g < n / QUANT_GROUP; g++) {
+        __m256 v[4];
+        for (int i = 0; i < 4; i++) v[i] = _mm256_loadu_ps(x + g * QUANT_GROUP + i * 8);
+        float largest = largest_magnitude(v);
+        if (!isfinite(largest)) { // a rare branch: the reference knows what to do
+            QuantRow row = {out->q + g * QUANT_GROUP, out->scale + g, out->sum + g, out->sums + g * 2};
+            quantize_row(x + g * QUANT_GROUP, QUANT_GROUP, &row);
+            continue;
+        }
+        __m256 inverse = _mm256_set1_ps(largest > QUANT_TINY ? 127 / largest : 0);
+        __m256i q[4];
+        for (int i = 0; i < 4; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+        __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
+        __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+        _mm256_storeu_si256((__m256i *)(out->q + g * QUANT_GROUP), bytes);
+
+        // low holds elements 0..15, high 16..31: sums of each.
+        __m256i sums = _mm256_hadd_epi32(_mm256_madd_epi16(low, ones), _mm256_madd_epi16(high, ones));
+        __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+        s = _mm_hadd_epi32(s, s);
+        int first = _mm_cvtsi128_si32(s), second = _mm_extract_epi32(s, 1);
+        out->sums[g * 2] = (int16_t)first;
+        out->sums[g * 2 + 1] = (int16_t)second;
+        out->scale[g] = largest / 127;
+        out->sum[g] = out->scale[g] * (float)(first + second);
+    }
+}
+
+const Loops *loops_avx2(void) {
+    static const Loops LOOPS = {
+        .name = "AVX2",
+        .quantized_activations = true,
+        .rms_norm = rms_norm,
+        .quantize = quantize,
+        .activate = activate,
+        .to_half = to_half,
+        .product = avx2_product,
+        .product_scratch = avx2_product_scratch,
+        .attend_rows = 48,
+        .attend = avx2_attend,
+        .attend_scratch = avx2_attend_scratch,
+    };
+    return &LOOPS;
+}
+
+#else
 
 const Loops *loops_avx2(void) {
     return NULL;
 }
+
+#endif

@@ -55,8 +55,8 @@ static float kv_at(const KvLayer *kv, const void *values, int64_t i) {
     return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
 }
 
-static int64_t attend_scratch(int n_heads, int head_dim) {
-    (void)n_heads;
+static int64_t attend_scratch(int n_rows, int head_dim) {
+    (void)n_rows;
     return head_dim * (int64_t)sizeof(float);
 }
 
@@ -103,7 +103,7 @@ const Loops *loops_reference(void) {
         .to_half = to_half,
         .product = product,
         .product_scratch = product_scratch,
-        .attend_tokens = 8,
+        .attend_rows = 8,
         .attend = attend,
         .attend_scratch = attend_scratch,
     };

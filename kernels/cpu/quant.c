@@ -212,7 +212,7 @@ static void quantize_group(const float *x, int64_t group, const QuantRow *out) {
         finite = finite && isfinite(x[i]);
         largest = fmaxf(largest, fabsf(x[i]));
     }
-    float inverse = finite && largest > 0 ? 127 / largest : 0;
+    float inverse = finite && largest > QUANT_TINY ? 127 / largest : 0;
     int sums[2] = {0, 0};
     for (int i = 0; i < QUANT_GROUP; i++) {
         q[i] = (int8_t)(finite ? rintf(x[i] * inverse) : 0);

@@ -45,6 +45,9 @@ typedef struct QuantRow {
     int16_t *sums; // [cols/16] Σq over each 16: what a weight's offset multiplies
 } QuantRow;
 
+// Groups whose largest magnitude is not above this become zeros, for its inverse may have no float.
+#define QUANT_TINY 0x1p-100f
+
 // x [n], n a multiple of 32.
 void quantize_row(const float *x, int64_t n, const QuantRow *out);
 

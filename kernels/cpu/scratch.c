@@ -44,7 +44,8 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->v = take(&arena, n * kv_width, sizeof *cpu->v);
     cpu->up = take(&arena, n * s->intermediate_size, sizeof *cpu->up);
 
-    int64_t attend = cpu->loops->attend_scratch(s->n_heads / s->n_kv_heads, s->head_dim);
+    int64_t attend =
+        cpu->loops->attend_scratch(cpu_tile_tokens(cpu) * (s->n_heads / s->n_kv_heads), s->head_dim);
     cpu->thread_bytes = (larger(cpu->loops->product_scratch(widest), attend) + 63) & ~INT64_C(63);
     cpu->thread_scratch = take(&arena, n_threads, cpu->thread_bytes);
     return arena.overflow ? -1 : arena.used;

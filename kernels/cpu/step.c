@@ -77,11 +77,12 @@ static void compute_angles(CpuBackend *cpu) {
 }
 
 static void cut_tiles(CpuBackend *cpu) {
+    int most = cpu_tile_tokens(cpu);
     cpu->n_tiles = 0;
     for (int i = 0; i < cpu->n_sequences; i++) {
         const StepSequence *s = &cpu->sequences[i];
-        for (int t = 0; t < s->n_tokens; t += cpu->loops->attend_tokens) {
-            int n = s->n_tokens - t < cpu->loops->attend_tokens ? s->n_tokens - t : cpu->loops->attend_tokens;
+        for (int t = 0; t < s->n_tokens; t += most) {
+            int n = s->n_tokens - t < most ? s->n_tokens - t : most;
             cpu->tiles[cpu->n_tiles++] = (TokenTile){s->first_token + t, n, i};
         }
     }

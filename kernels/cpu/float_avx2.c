@@ -1,0 +1,112 @@
+// Products of float32, float16 and bfloat16 weights with float activations.
+//
+// Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
+// three activations keep twelve of them in registers; the order of additions is the same in every tile.
+#include "kernels/cpu/simd_avx2.h"
+
+#ifdef __AVX2__
+#include <string.h>
+
+#define ROWS 4
+#define TOKENS 3
+#define UNPACK_FROM 4 // so many rows of activations are worth converting the weights into scratch first
+
+// Eight elements, or the first n < 8 and zeros.
+INLINE __m256 load_weights(DType type, const uint8_t *row, int64_t i, int64_t n) {
+    uint8_t part[32] = {0};
+    const uint8_t *from = row + i * (type == DTYPE_F32 ? 4 : 2);
+    if (n < 8) from = memcpy(part, from, (size_t)n * (type == DTYPE_F32 ? 4 : 2));
+    if (type == DTYPE_F32) return _mm256_loadu_ps((const float *)from);
+    if (type == DTYPE_F16) return load_halves(from);
+    __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+}
+
+INLINE __m256 load_floats(const float *x, int64_t i, int64_t n) {
+    return load_weights(DTYPE_F32, (const uint8_t *)x, i, n);
+}
+
+// sums[t] = four rows times each of n activations.
+INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, int64_t cols, int n,
+                 __m128 sums[]) {
+    __m256 acc[TOKENS][ROWS];
+    for (int t = 0; t < n; t++)
+        for (int r = 0; r < ROWS; r++) acc[t][r] = _mm256_setzero_ps();
+    int64_t i = 0;
+    for (; i + 8 <= cols; i += 8) {
+        __m256 w[ROWS];
+        for (int r = 0; r < ROWS; r++) w[r] = load_weights(type, rows[r], i, 8);
+        for (int t = 0; t < n; t++) {
+            __m256 v = _mm256_loadu_ps(x + t * cols + i);
+            for (int r = 0; r < ROWS; r++) acc[t][r] = _mm256_fmadd_ps(w[r], v, acc[t][r]);
+        }
+    }
+    if (i < cols)
+        for (int t = 0; t < n; t++)
+            for (int r = 0; r < ROWS; r++)
+                acc[t][r] = _mm256_fmadd_ps(load_weights(type, rows[r], i, cols - i),
+                                            load_floats(x + t * cols, i, cols - i), acc[t][r]);
+    for (int t = 0; t < n; t++) sums[t] = sum_lanes4(acc[t][0], acc[t][1], acc[t][2], acc[t][3]);
+}
+
+INLINE void four_rows(DType type, const Product *p, const uint8_t *const rows[ROWS], int64_t first,
+                      int n_rows, int64_t token, int64_t end_token) {
+    while (token < end_token) {
+        __m128 sums[TOKENS];
+        int64_t left = end_token - token, cols = p->x->cols;
+        const float *x = p->x->x + token * cols;
+        int n = left >= TOKENS ? TOKENS : 1;
+        if (n == TOKENS)
+            dots(type, rows, x, cols, TOKENS, sums);
+        else
+            dots(type, rows, x, cols, 1, sums);
+        for (int t = 0; t < n; t++) {
+            float values[ROWS], *y = p->y + (token + t) * p->y_stride + first;
+            _mm_storeu_ps(values, sums[t]);
+            for (int r = 0; r < n_rows; r++) y[r] = p->add ? y[r] + values[r] : values[r];
+        }
+        token += n;
+    }
+}
+
+// Converts 16-bit rows once for all activations.
+INLINE void unpack_rows(DType type, const uint8_t *rows[ROWS], int64_t cols, float *scratch) {
+    int64_t padded = (cols + 7) / 8 * 8;
+    for (int r = 0; r < ROWS; r++) {
+        float *row = scratch + r * padded;
+        for (int64_t i = 0; i < cols; i += 8)
+            _mm256_storeu_ps(row + i, load_weights(type, rows[r], i, cols - i < 8 ? cols - i : 8));
+        rows[r] = (const uint8_t *)row;
+    }
+}
+
+INLINE void product_float(DType type, const Product *p, int64_t token, int64_t end_token, float *scratch) {
+    const uint8_t *data = p->w->data;
+    int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(type, cols);
+    for (int64_t first = p->first; first < p->end; first += ROWS) {
+        int n_rows = p->end - first < ROWS ? (int)(p->end - first) : ROWS;
+        const uint8_t *rows[ROWS]; // beyond the last: that one again, not stored
+        for (int r = 0; r < ROWS; r++) rows[r] = data + (first + (r < n_rows ? r : n_rows - 1)) * row_bytes;
+        if (type != DTYPE_F32 && end_token - token >= UNPACK_FROM) {
+            unpack_rows(type, rows, cols, scratch);
+            four_rows(DTYPE_F32, p, rows, first, n_rows, token, end_token);
+        } else {
+            four_rows(type, p, rows, first, n_rows, token, end_token);
+        }
+    }
+}
+
+void avx2_product_float(const Product *p, int64_t first_token, int64_t end_token, float *scratch) {
+    switch (p->w->type) {
+    case DTYPE_F16:
+        product_float(DTYPE_F16, p, first_token, end_token, scratch);
+        break;
+    case DTYPE_BF16:
+        product_float(DTYPE_BF16, p, first_token, end_token, scratch);
+        break;
+    default:
+        product_float(DTYPE_F32, p, first_token, end_token, scratch);
+    }
+}
+
+#endif

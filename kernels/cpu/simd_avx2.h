@@ -1,0 +1,81 @@
+// What the AVX2 loops share: sums across lanes, exp, conversions; and each other's entry points.
+#ifndef PALAVER_KERNELS_CPU_SIMD_AVX2_H
+#define PALAVER_KERNELS_CPU_SIMD_AVX2_H
+
+#include "kernels/cpu/loops.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE __m256 load_halves(const void *halves) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)halves));
+}
+
+// The sum of the eight lanes, always in the order ((0+4)+(2+6))+((1+5)+(3+7)).
+INLINE float sum_lanes(__m256 v) {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+
+// The sums of four vectors, each in the order ((0+1)+(2+3))+((4+5)+(6+7)).
+INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d) {
+    __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    return _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+}
+
+INLINE float max_lanes(__m256 v) {
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
+// exp with a relative error below 2e-7: x = n ln 2 + r, exp(r) as a polynomial. Below -87.3 it is 0, above
+// 88.7 infinite; NaN stays NaN.
+INLINE __m256 exp_lanes(__m256 x) {
+    const __m256 lowest = _mm256_set1_ps(-87.33654f), highest = _mm256_set1_ps(88.72283f);
+    __m256 tiny = _mm256_cmp_ps(x, lowest, _CMP_LT_OQ), huge = _mm256_cmp_ps(x, highest, _CMP_GT_OQ);
+    __m256 clamped =
+        _mm256_min_ps(highest, _mm256_max_ps(lowest, x)); // a NaN is the second operand: it stays
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(clamped, _mm256_set1_ps(1.44269504f)),
+                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), clamped);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
+    __m256 p = _mm256_set1_ps(1.38888889e-3f); // 1/6!, then Horner down to 1
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.33333333e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.16666667e-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.66666667e-1f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    // 2^n in two halves, because n = 128 has no float of its own.
+    __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    __m256i bias = _mm256_set1_epi32(127);
+    __m256 a = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+    __m256 b =
+        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23));
+    p = _mm256_mul_ps(_mm256_mul_ps(p, a), b);
+    p = _mm256_blendv_ps(p, _mm256_set1_ps(__builtin_inff()), huge);
+    return _mm256_andnot_ps(tiny, p);
+}
+#endif
+
+// ---- product_avx2.c: the product loop of every type ------------------------------------------------------
+
+void avx2_product(const Product *product, void *scratch);
+int64_t avx2_product_scratch(int64_t cols);
+
+// ---- float_avx2.c: f32, f16 and bf16 weights with float activations --------------------------------------
+
+// Rows of a matrix, first to end, with the activations [first_token, end_token).
+void avx2_product_float(const Product *product, int64_t first_token, int64_t end_token, float *scratch);
+
+// ---- attend_avx2.c
+// -----------------------------------------------------------------------------------------
+
+void avx2_attend(const AttendTile *tile, void *scratch);
+int64_t avx2_attend_scratch(int n_rows, int head_dim);
+
+#endif
