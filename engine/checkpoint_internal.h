@@ -58,6 +58,9 @@ int64_t tensor_elements(const CheckpointTensor *tensor);
 // Reads the GGUF file in checkpoint->files[0], and the other parts if it is one of a split model.
 Status gguf_read(Checkpoint *checkpoint, Error *error);
 
+// Appends the tensors of checkpoint->files[index] and fills `meta`, which is the caller's also after a failure.
+Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error *error);
+
 // Reads the tensors of checkpoint->files[file]: all of them, or those that weight_map (name → file name)
 // gives it.
 Status safetensors_read_file(Checkpoint *checkpoint, int file, const json_t *weight_map, Error *error);
@@ -80,6 +83,7 @@ bool has_suffix(const char *text, const char *suffix);
 char *path_join(const char *folder, const char *name);
 
 void meta_free(MetaTable *table);
-Status meta_finish(MetaTable *table, const char *path, Error *error); // sorts keys, refuses duplicates
+const MetaValue *meta_find_integer(const MetaTable *table, const char *key); // NULL: absent, or no integer
+Status meta_finish(MetaTable *table, const char *path, Error *error);        // sorts keys, refuses duplicates
 
 #endif

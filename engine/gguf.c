@@ -1,4 +1,4 @@
-// GGUF v2 and v3 (ggml's docs/gguf.md), whole or split: header, metadata, tensor table.
+// A GGUF file, v2 or v3 (ggml's docs/gguf.md): header, metadata, tensor table.
 //
 //   "GGUF" version:u32 n_tensors:u64 n_meta:u64 {key value}… {name n_dims dims type offset}… padding data
 //
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEY_BYTES = 65535, MAX_NAME_BYTES = 1024, MAX_SPLITS = 99999, SPLIT_SUFFIX_LENGTH = 20 };
+enum { MAX_KEY_BYTES = 65535, MAX_NAME_BYTES = 1024 };
 
 typedef struct Reader {
     const char *path;
@@ -233,10 +233,10 @@ static Status read_table(Reader *reader, Checkpoint *checkpoint, int file, uint6
         if (status == STATUS_OK && offset > reader->size)
             status = damaged(reader, "data beyond the end of the file");
         if (status == STATUS_OK) {
+            tensor.data = reader->data + offset;
             gguf_tensor_type(type, &tensor, &block_size, &block_bytes);
             status = measure(reader, &tensor, block_size, block_bytes);
         }
-        tensor.data = reader->data + offset;
         if (status == STATUS_OK) status = checkpoint_add_tensor(checkpoint, name, &tensor, reader->error);
         free(name);
         if (status != STATUS_OK) return status;
@@ -293,7 +293,7 @@ static Status read_header(Reader *reader, uint64_t *n_tensors, uint64_t *n_meta)
     return STATUS_OK;
 }
 
-static const MetaValue *find_integer(const MetaTable *table, const char *key) {
+const MetaValue *meta_find_integer(const MetaTable *table, const char *key) {
     for (int64_t i = 0; i < table->count; i++) {
         const MetaValue *value = &table->values[i];
         if (value->type == META_INTEGER && strcmp(value->key, key) == 0) return value;
@@ -301,7 +301,7 @@ static const MetaValue *find_integer(const MetaTable *table, const char *key) {
     return NULL;
 }
 
-static Status read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error *error) {
+Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error *error) {
     const CheckpointFile *file = &checkpoint->files[index];
     Reader reader = {.path = file->path, .data = file->data, .size = file->size, .error = error};
     uint64_t n_tensors = 0, n_meta = 0, alignment = 32;
@@ -309,7 +309,7 @@ static Status read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Erro
     Status status = read_header(&reader, &n_tensors, &n_meta);
     if (status == STATUS_OK) status = read_meta(&reader, n_meta, meta);
     if (status != STATUS_OK) return status;
-    const MetaValue *wanted = find_integer(meta, "general.alignment");
+    const MetaValue *wanted = meta_find_integer(meta, "general.alignment");
     if (wanted != NULL) {
         if (wanted->integer <= 0 || wanted->integer > 1 << 30 ||
             (wanted->integer & (wanted->integer - 1)) != 0) {
@@ -320,89 +320,4 @@ static Status read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Erro
     }
     status = read_table(&reader, checkpoint, index, n_tensors, alignment);
     return status == STATUS_OK ? place_tensors(&reader, checkpoint, first, alignment) : status;
-}
-
-static int64_t integer_or(const MetaTable *table, const char *key, int64_t otherwise) {
-    const MetaValue *value = find_integer(table, key);
-    return value == NULL ? otherwise : value->integer;
-}
-
-// Length of PATH without "-00001-of-00003.gguf"; 0 if it does not end like that.
-static size_t split_stem(const char *path, int64_t number, int64_t count) {
-    char suffix[SPLIT_SUFFIX_LENGTH + 16];
-    snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", (int)number + 1, (int)count);
-    size_t n = strlen(path), m = strlen(suffix);
-    return n > m && strcmp(path + n - m, suffix) == 0 ? n - m : 0;
-}
-
-static Status open_part(Checkpoint *checkpoint, const char *stem, int stem_length, int64_t number,
-                        int64_t count, CheckpointFile *file, Error *error) {
-    char *path = NULL;
-    if (asprintf(&path, "%.*s-%05d-of-%05d.gguf", stem_length, stem, (int)number + 1, (int)count) < 0) {
-        return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
-    }
-    Status status = file_map(path, file, error);
-    if (status != STATUS_OK) {
-        error_prefix(error, "part %d of %d of the model: ", (int)number + 1, (int)count);
-    } else if (!gguf_recognise(file)) {
-        status =
-            error_set(error, STATUS_FILE, "%s: not a GGUF file, but part %d of %d of the model should be",
-                      path, (int)number + 1, (int)count);
-        file_unmap(file);
-    }
-    free(path);
-    return status;
-}
-
-// Reads the other parts of a split file. The metadata that counts is the first part's.
-static Status read_parts(Checkpoint *checkpoint, int64_t number, int64_t count, Error *error) {
-    if (!checkpoint->files[0].mapped || number < 0 || number >= count || count > MAX_SPLITS) {
-        return error_set(error, STATUS_FILE, "%s: says it is part %lld of %lld", checkpoint->path,
-                         (long long)number + 1, (long long)count);
-    }
-    size_t stem = split_stem(checkpoint->files[0].path, number, count);
-    if (stem == 0 || stem > INT32_MAX) {
-        return error_set(error, STATUS_FILE,
-                         "%s: is part %d of %d of a split model, so its name must end in "
-                         "-%05d-of-%05d.gguf for the others to be found",
-                         checkpoint->path, (int)number + 1, (int)count, (int)number + 1, (int)count);
-    }
-    char *first_path = strdup(checkpoint->files[0].path); // files[] moves when it grows
-    if (first_path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
-    Status status = STATUS_OK;
-    for (int64_t part = 0; part < count && status == STATUS_OK; part++) {
-        if (part == number) continue;
-        CheckpointFile file;
-        MetaTable meta = {0};
-        int index;
-        status = open_part(checkpoint, first_path, (int)stem, part, count, &file, error);
-        if (status == STATUS_OK) status = checkpoint_add_file(checkpoint, &file, &index, error);
-        if (status == STATUS_OK) status = read_file(checkpoint, index, &meta, error);
-        if (status == STATUS_OK &&
-            (integer_or(&meta, "split.no", -1) != part || integer_or(&meta, "split.count", -1) != count)) {
-            status = error_set(error, STATUS_FILE, "%s: does not say that it is part %d of %d of the model",
-                               checkpoint->files[index].path, (int)part + 1, (int)count);
-        }
-        if (status == STATUS_OK && part == 0) {
-            MetaTable other = checkpoint->meta;
-            checkpoint->meta = meta;
-            meta = other;
-        }
-        meta_free(&meta);
-    }
-    free(first_path);
-    return status;
-}
-
-Status gguf_read(Checkpoint *checkpoint, Error *error) {
-    Status status = read_file(checkpoint, 0, &checkpoint->meta, error);
-    if (status != STATUS_OK) return status;
-    int64_t count = integer_or(&checkpoint->meta, "split.count", 1);
-    int64_t number = integer_or(&checkpoint->meta, "split.no", 0);
-    if (count > 1) status = read_parts(checkpoint, number, count, error);
-    if (status != STATUS_OK || count <= 1) return status;
-    int64_t expected = integer_or(&checkpoint->meta, "split.tensors.count", checkpoint->n_tensors);
-    if (expected == checkpoint->n_tensors) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "%s: the parts hold %lld tensors, the first announces %lld",
-                     checkpoint->path, (long long)checkpoint->n_tensors, (long long)expected);
 }

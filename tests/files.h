@@ -1,0 +1,47 @@
+// Files for tests: bytes that grow, whole files, folders that come and go.
+#ifndef PALAVER_TESTS_FILES_H
+#define PALAVER_TESTS_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Failures in here end the test that called.
+typedef struct Bytes {
+    uint8_t *data;
+    size_t size, capacity;
+} Bytes; // {0} is empty
+
+void bytes_add(Bytes *bytes, const void *data, size_t size);
+void bytes_zeros(Bytes *bytes, size_t size);
+void bytes_u32(Bytes *bytes, uint32_t value); // little-endian, as all of these
+void bytes_u64(Bytes *bytes, uint64_t value);
+void bytes_text(Bytes *bytes, const char *text); // without its NUL
+void bytes_free(Bytes *bytes);
+
+Bytes bytes_of_file(const char *path);
+
+// A new folder under TMPDIR; freed and removed with all files in it by folder_remove().
+char *folder_new(void);
+void folder_write(const char *folder, const char *name, const void *data, size_t size);
+void folder_write_text(const char *folder, const char *name, const char *text);
+void folder_copy(const char *folder, const char *name, const char *from); // the file at `from`
+void folder_remove(char *folder);
+
+// ---- GGUF -----------------------------------------------------------------------------------------------
+
+void gguf_header(Bytes *bytes, uint32_t version, uint64_t n_tensors, uint64_t n_meta);
+void gguf_string(Bytes *bytes, const char *text); // length and text
+void gguf_key(Bytes *bytes, const char *key, uint32_t type);
+void gguf_key_u32(Bytes *bytes, const char *key, uint32_t value);
+void gguf_key_string(Bytes *bytes, const char *key, const char *value);
+// `dims` in the file's order, the contiguous one first.
+void gguf_tensor(Bytes *bytes, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type,
+                 uint64_t offset);
+void gguf_pad(Bytes *bytes, size_t alignment);
+
+// ---- safetensors ----------------------------------------------------------------------------------------
+
+// The length and text of a header, then `data_size` bytes 0, 1, 2, …
+Bytes safetensors_of(const char *header, size_t data_size);
+
+#endif
