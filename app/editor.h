@@ -36,6 +36,7 @@ typedef struct EditorOptions {
 
     const char *history; // file of earlier turns, created with mode 600 and its folders with 700; NULL: none
     bool plain;          // no cursor movement, no escape sequences
+    bool color;          // the editor's own hints may be dim
 } EditorOptions;
 
 typedef enum EditorResult {

@@ -1,0 +1,85 @@
+// What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
+// editor_keys.c (what keys do), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+#ifndef PALAVER_APP_EDITOR_PRIVATE_H
+#define PALAVER_APP_EDITOR_PRIVATE_H
+
+#include <histedit.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "app/editor.h"
+#include "app/history.h"
+#include "app/keys.h"
+#include "app/text.h"
+#include "app/turn.h"
+
+// How a line that libedit read came to its end.
+typedef enum LineEnd { LINE_ENTER, LINE_INTERRUPT, LINE_EOF, LINE_LOST, LINE_STOPPED } LineEnd;
+
+#define SEARCH_MAX 100
+
+// Ctrl-R: while it is on, keys change the pattern and the line shows what was found.
+typedef struct Search {
+    bool on;
+    char pattern[SEARCH_MAX * 4 + 1]; // UTF-8
+    size_t at;                        // the entry shown; turns_count(): none yet
+    bool failed;                      // nothing holds the pattern; the last find stays
+    char *original;                   // the line before the search
+    wchar_t prompt[SEARCH_MAX + 32];
+} Search;
+
+struct Editor {
+    EditorOptions options;
+    TurnHistory *history;
+    struct timespec interrupted; // the last Ctrl-C on an empty line; 0: none
+    char *prefill;               // the next line starts with it
+
+    // On a terminal; NULL where lines are read plainly.
+    EditLine *el;
+    FILE *out;       // libedit's, on a copy of stderr
+    wchar_t *prompt; // as libedit wants it: colours between \1
+    Keys keys;
+    LineEnd end;
+    wchar_t literal[2]; // a character that libedit's fast way would draw wrongly
+    char *place;        // a text that KEY_PLACE puts in
+    Key next_key;       // delivered before the next one is read
+    wchar_t next_char;
+    size_t recalled; // the entry of the history in the line; turns_count(): the line's own text
+    char *draft;     // the line's own text while an entry is shown
+    Search search;
+    int tabs; // in a row
+};
+
+// ---- editor_line.c
+// Sets libedit up on stdin and stderr; false: not possible here (editor->el stays NULL).
+bool line_open(Editor *editor);
+void line_close(Editor *editor);
+// Reads one buffer's worth, a turn or less, between tty_begin and tty_end. *text is the caller's; NULL unless
+// LINE_ENTER.
+LineEnd line_read(Editor *editor, char **text);
+char *line_text(Editor *editor);                     // the whole line as UTF-8, to free(); NULL: no memory
+size_t line_cursor(Editor *editor);                  // bytes of line_text before the cursor
+bool line_replace(Editor *editor, const char *text); // cursor at the end
+bool line_insert(Editor *editor, const char *text);  // at the cursor
+void line_leave(Editor *editor);                     // the output goes on below all rows of the line
+void line_redraw(Editor *editor); // after line_leave or foreign output: a fresh prompt and line
+Editor *line_editor(EditLine *el);
+wchar_t line_key_code(Key key);              // the C1 code that stands for a key in libedit's map
+void line_suspend(Editor *editor, bool job); // as tty_suspend, with the line drawn anew afterwards
+
+// ---- editor_keys.c
+bool line_bind_keys(EditLine *el);
+
+// ---- editor_recall.c
+unsigned char recall_up(EditLine *el, wint_t c);
+unsigned char recall_down(EditLine *el, wint_t c);
+unsigned char search_step(EditLine *el, wint_t c); // Ctrl-R, and again
+// A key while the search is on. Returns the key that is left to do: KEY_REDRAW, or the key that ended it.
+Key search_key(Editor *editor, Key key, wchar_t character);
+void recall_reset(Editor *editor);
+
+// ---- editor_tab.c
+unsigned char complete_word(EditLine *el, wint_t c);
+
+#endif

@@ -1,0 +1,92 @@
+#include "app/screen_private.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DRAW_EVERY 0.05 // seconds
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Best effort: progress is no reason to fail.
+static void put(const char *bytes, size_t n) {
+    ssize_t wrote = write(STDERR_FILENO, bytes, n);
+    (void)wrote;
+}
+
+static void format_bytes(double bytes, char out[16]) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    while (bytes >= 1000 && unit < 4) bytes /= 1000, unit++;
+    snprintf(out, 16, bytes < 10 && unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total) {
+    Progress *progress = &screen->progress;
+    char have[16], all[16], rate[16], tail[80];
+    double seconds = progress->last - progress->started;
+    format_bytes((double)done, have);
+    format_bytes(seconds > 0 ? (double)done / seconds : 0, rate);
+    if (total) format_bytes((double)total, all);
+    int percent = total ? (int)((double)done / (double)total * 100) : 0;
+    snprintf(tail, sizeof tail, total ? " %3d%%  %s of %s  %s/s" : "%.0d  %s%s  %s/s", percent, have, all,
+             rate);
+    Text *out = &screen->out;
+    out->size = 0;
+    text_add(out, "\r\033[K", 4);
+    // One column stays free: a full line would wrap.
+    int room = screen_width(screen) - 1 - (int)strlen(tail), name = (int)strlen(what);
+    if (name + 2 > room) name = room > 2 ? room - 2 : 0;
+    text_add(out, what, (size_t)name);
+    int bar = total ? room - name - 1 : 0;
+    if (bar > 40) bar = 40;
+    if (bar >= 5) {
+        int full = (int)((double)done / (double)total * bar);
+        text_add(out, " ", 1);
+        for (int i = 0; i < bar; i++) {
+            const char *cell =
+                i < full ? (screen->traits.utf8 ? "█" : "#") : (screen->traits.utf8 ? "░" : ".");
+            text_add(out, cell, strlen(cell));
+        }
+    }
+    if (room > 0) text_add(out, tail, strlen(tail));
+    put(out->bytes, out->size);
+    progress->drawn = true;
+}
+
+void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total) {
+    Progress *progress = &screen->progress;
+    if (screen->quiet || !screen->traits.notice_terminal) return;
+    if (total && done > total) done = total;
+    double time = now();
+    bool first = !progress->on;
+    if (first) *progress = (Progress){.on = true, .started = time};
+    if (!screen->traits.plain) {
+        if (!first && time - progress->last < DRAW_EVERY) return;
+        progress->last = time;
+        draw(screen, what, done, total);
+        return;
+    }
+    int quarter = total ? (int)(done * 4.0 / total) : 0;
+    if (quarter <= progress->quarter) return;
+    progress->quarter = quarter;
+    char all[16];
+    format_bytes((double)total, all);
+    Text *out = &screen->out;
+    char line[64];
+    snprintf(line, sizeof line, ": %d%% of %s\n", quarter * 25, all);
+    out->size = 0;
+    text_add(out, what, strlen(what));
+    text_add(out, line, strlen(line));
+    put(out->bytes, out->size);
+}
+
+void screen_progress_end(Screen *screen) {
+    if (screen->progress.drawn) put("\r\033[K", 4);
+    screen->progress = (Progress){0};
+}

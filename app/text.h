@@ -1,0 +1,54 @@
+// UTF-8 as the terminal side needs it: decoding that survives any bytes, wide characters for libedit, and
+// the forms of a text that are safe to send and safe to show.
+#ifndef PALAVER_APP_TEXT_H
+#define PALAVER_APP_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <wchar.h>
+
+#define TEXT_REPLACEMENT 0xFFFDu
+
+// A growing byte string. All zero is an empty one; after text_add it is NUL-terminated.
+typedef struct Text {
+    char *bytes; // to free()
+    size_t size; // without the NUL
+    size_t capacity;
+} Text;
+
+bool text_add(Text *text, const char *bytes, size_t n); // false: no memory, text unchanged
+bool text_add_code(Text *text, uint32_t code);          // one character as UTF-8
+void text_free(Text *text);                             // and makes it an empty one
+
+// Decodes the character at the beginning of n bytes. Returns how many bytes it takes: 1 and
+// TEXT_REPLACEMENT for a byte that begins no valid character, 0 where n bytes are the beginning of one
+// that is not complete.
+size_t text_decode(const char *bytes, size_t n, uint32_t *code);
+
+// Writes a character (replaced if it is none) to `out` and returns its 1…4 bytes.
+size_t text_encode(uint32_t code, char out[4]);
+
+// C0 other than \n and \t, DEL, C1.
+bool text_is_control(uint32_t code);
+
+// The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory.
+char *text_clean(const char *bytes, size_t n);
+
+// Adds the visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e).
+// Without UTF-8 signs of the kind ^[ and <9b>.
+bool text_add_harmless(Text *text, uint32_t code, bool utf8);
+
+// Between UTF-8 and libedit's wide characters. To free(); NULL: no memory.
+wchar_t *text_to_wide(const char *bytes);
+char *text_from_wide(const wchar_t *wide, size_t n);
+
+// The row and column where the cursor stands after `n` wide characters, beginning at `column` of row 0 in
+// a terminal of `width` columns. Counts as libedit draws: tabs to multiples of 8, characters of width 0 not
+// at all.
+typedef struct TextPlace {
+    int row, column;
+} TextPlace;
+TextPlace text_place(const wchar_t *wide, size_t n, int column, int width);
+
+#endif
