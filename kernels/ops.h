@@ -138,6 +138,8 @@ typedef struct LogitAdjustment {
 //  - draw: from softmax(l / temperature) over what is left, by inverting the cumulative sum in order of
 //    (probability descending, id ascending) at u, with u from Philox4x32-10 (Salmon et al., SC'11): the first
 //    curand_uniform() after curand_init(seed, conversation, position·4): see kernels/philox.h.
+// Probabilities and their sums are the integers of kernels/sample_math.h, so that every backend takes the same
+// token from the same logits.
 typedef struct SampleParams {
     float temperature, top_p, min_p, typical_p;
     int top_k;

@@ -35,11 +35,11 @@ PALAVER_SHARED int32_t sample_key(float logit) {
     int32_t bits;
     logit += 0.0f; // −0 + 0 = +0
     memcpy(&bits, &logit, sizeof bits);
-    return bits ^ ((bits >> 31) & 0x7fffffff);
+    return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
 PALAVER_SHARED float sample_logit(int32_t key) {
-    int32_t bits = key ^ ((key >> 31) & 0x7fffffff);
+    int32_t bits = key < 0 ? key ^ 0x7fffffff : key;
     float logit;
     memcpy(&logit, &bits, sizeof logit);
     return logit;
@@ -65,7 +65,7 @@ static inline double sample_scale(float temperature) {
 // difference is not followed by an addition, so no compiler can fuse it into something else.
 PALAVER_SHARED uint32_t sample_distance(float max, float logit, double scale) {
     double distance = ((double)max - (double)logit) * scale;
-    return distance < (double)SAMPLE_DISTANCE_LIMIT ? (uint32_t)distance : SAMPLE_DISTANCE_LIMIT;
+    return distance < (double)SAMPLE_DISTANCE_LIMIT ? (uint32_t)(int32_t)distance : SAMPLE_DISTANCE_LIMIT;
 }
 
 // round(2^42 · 2^−distance): the whole part is a shift, the fraction f a polynomial for 2^−f, fitted at the

@@ -213,12 +213,19 @@ static void gather_top(Chain *chain, int k) {
 
 // ---- weights -------------------------------------------------------------------------------------------
 
-// Weights of what is left, relative to its most probable one; returns their sum.
+// The largest logit of the candidates.
+static float max_logit(const Chain *chain) {
+    const Candidate *c = chain->scratch->candidates;
+    uint64_t best = 0;
+    for (int i = 0; i < chain->n; i++) best = c[i].order > best ? c[i].order : best;
+    return sample_logit(sample_order_key(best));
+}
+
+// Weights of the candidates, relative to the most probable one; returns their sum.
 static uint64_t weigh(Chain *chain, double scale) {
     Candidate *c = chain->scratch->candidates;
-    uint64_t best = 0, total = 0;
-    for (int i = 0; i < chain->n; i++) best = c[i].order > best ? c[i].order : best;
-    float max = sample_logit(sample_order_key(best));
+    float max = max_logit(chain);
+    uint64_t total = 0;
     for (int i = 0; i < chain->n; i++) {
         c[i].weight = sample_weight(sample_distance(max, sample_logit(sample_order_key(c[i].order)), scale));
         total += c[i].weight;
@@ -226,13 +233,17 @@ static uint64_t weigh(Chain *chain, double scale) {
     return total;
 }
 
-// The sum of the weights of the whole row.
+// The sum of the weights of the whole row. Distances first, so that the compiler may vectorise them.
 static uint64_t weigh_row(const Chain *chain, double scale) {
     const int32_t *keys = chain->scratch->keys;
     float max = sample_logit(chain->max_key);
     uint64_t total = 0;
-    for (int i = 0; i < chain->n_vocab; i++)
-        total += sample_weight(sample_distance(max, sample_logit(keys[i]), scale));
+    for (int b = 0; b < chain->n_blocks; b++) {
+        uint32_t distances[BLOCK];
+        int begin = b * BLOCK, n = block_end(chain, b) - begin;
+        for (int i = 0; i < n; i++) distances[i] = sample_distance(max, sample_logit(keys[begin + i]), scale);
+        for (int i = 0; i < n; i++) total += sample_weight(distances[i]);
+    }
     return total;
 }
 
@@ -263,15 +274,14 @@ static void keep_typical(Chain *chain, double fraction) {
     double scale = sample_scale(1);
     if (chain->n < 0) gather_all(chain);
     Candidate *c = chain->scratch->candidates;
-    uint64_t total = weigh(chain, scale), best = 0;
-    for (int i = 0; i < chain->n; i++) best = c[i].order > best ? c[i].order : best;
-    float max = sample_logit(sample_order_key(best));
+    uint64_t total = weigh(chain, scale);
+    float max = max_logit(chain);
     Wide sum = 0;
     for (int i = 0; i < chain->n; i++) {
         c[i].rank = sample_distance(max, sample_logit(sample_order_key(c[i].order)), scale);
         sum += (Wide)c[i].weight * c[i].rank;
     }
-    uint32_t mean = (uint32_t)(sum / total);
+    uint32_t mean = (uint32_t)(sum / total); // NOLINT(clang-analyzer-core.DivideZero): the first weighs 2^42
     for (int i = 0; i < chain->n; i++) {
         if (c[i].weight == 0)
             c[i].rank = UINT32_MAX; // nothing is gained by keeping it
@@ -290,9 +300,7 @@ static void keep_min_p(Chain *chain, double gap) {
         gather(chain, key > SAMPLE_KEY_MINUS_INFINITY ? key : SAMPLE_KEY_MINUS_INFINITY + 1);
     }
     Candidate *c = chain->scratch->candidates;
-    uint64_t best = 0;
-    for (int i = 0; i < chain->n; i++) best = c[i].order > best ? c[i].order : best;
-    double max = (double)sample_logit(sample_order_key(best));
+    double max = (double)max_logit(chain);
     int kept = 0;
     for (int i = 0; i < chain->n; i++)
         if (max - (double)sample_logit(sample_order_key(c[i].order)) <= gap) c[kept++] = c[i];
@@ -303,7 +311,7 @@ static void filter(Chain *chain, const SampleParams *params) {
     if (params->top_k > 0 && params->top_k < chain->n_vocab) gather_top(chain, params->top_k);
     if (params->typical_p < 1) keep_typical(chain, params->typical_p);
     if (params->top_p < 1) chain->n = find_mass(chain, sample_scale(1), params->top_p);
-    if (params->min_p > 0) keep_min_p(chain, -log(params->min_p));
+    if (params->min_p > 0) keep_min_p(chain, -log((double)params->min_p));
 }
 
 Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
