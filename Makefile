@@ -10,7 +10,7 @@ VERSION := 0.1.0
 
 # ---- what `make deps` installs: Debian package names --------------------------------------------
 DEPS := build-essential pkg-config python3 python3-pip ca-certificates libsentencepiece-dev \
-        libtomlplusplus-dev libedit-dev libpcre2-dev libjansson-dev libcmocka-dev
+        libtomlplusplus-dev libedit-dev libpcre2-dev libjansson-dev libutf8proc-dev libcmocka-dev
 
 # ---- sources, room by room, lowest first -----------------------------------------------------------
 C_SRC   := $(wildcard kernels/*.c kernels/cpu/*.c tokenizer/*.c config/*.c engine/*.c)
@@ -22,7 +22,7 @@ TEST_SUPPORT := $(filter-out $(wildcard tests/test_*.c),$(wildcard tests/*.c))
 TOML    := $(wildcard config/*.toml config/chat/*.toml)
 
 # ---- flags --------------------------------------------------------------------------------------------
-LIBS     := sentencepiece libedit libpcre2-8 jansson
+LIBS     := sentencepiece libedit libpcre2-8 jansson libutf8proc
 WARN     := -Wall -Wextra -Werror
 DEFINES  := -D_GNU_SOURCE -DPALAVER_VERSION='"$(VERSION)"'
 CPPFLAGS += -I. -MMD -MP $(DEFINES)

@@ -12,8 +12,10 @@
 //
 // Any bytes can be encoded. Byte-level BPE and BPE with byte fallback give every byte that is not part of valid
 // UTF-8 its own tokens, so that decoding restores it; SentencePiece's library reads it as U+FFFD. Decoding
-// restores every valid UTF-8 text, except what the model itself folds on purpose: a declared normalizer (Qwen2's
-// NFC, a SentencePiece model's character map or removal of extra spaces), and U+2581, SentencePiece's space.
+// restores every valid UTF-8 text, except what the model itself folds, where the ids leave no choice: a declared
+// normalizer (Qwen2's NFC, a SentencePiece model's character map or removal of extra spaces); U+2581, which is
+// SentencePiece's space; a leading space under Metaspace; the spaces around an added token that strips them;
+// bytes that a vocabulary lacks (SmolLM2's has no 0x04, 0x06, 0x13, 0xF1, …: they are left out).
 #ifndef PALAVER_TOKENIZER_TOKENIZER_H
 #define PALAVER_TOKENIZER_TOKENIZER_H
 
@@ -59,12 +61,14 @@ typedef struct TokenText {
 // A vocabulary as a GGUF file carries it (keys tokenizer.ggml.*). Everything is borrowed for the call only.
 // Fields that the file does not have: NULL, 0 for counts, -1 for ids and for the three-valued switches.
 typedef struct TokenizerVocab {
-    const char *model; // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
-    const char *pre;   // tokenizer.ggml.pre: the split rule, "llama-bpe", "smollm", "qwen2", "gpt-2", …
+    const char
+        *model; // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
+    const char *pre; // tokenizer.ggml.pre: the split rule, "llama-bpe", "smollm", "qwen2", "gpt-2", …
     int64_t n_pieces;
     const TokenText *pieces; // [n_pieces]
     const float *scores;     // [n_pieces] or NULL
-    const int32_t *types;    // [n_pieces] or NULL: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+    const int32_t
+        *types; // [n_pieces] or NULL: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
     int64_t n_merges;
     const TokenText *merges; // [n_merges] "left right", best first
     int32_t bos, eos, unk, pad;
@@ -121,8 +125,8 @@ typedef struct TextSpan {
 } TextSpan;
 
 // Appends the ids of one text, as the beginning of a sequence. On failure `tokens` is as it was.
-Status tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool special, Tokens *tokens,
-                        Error *error);
+Status tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool special,
+                        Tokens *tokens, Error *error);
 
 // Appends the ids of the spans' concatenation, exactly as if it were one text (merges cross span borders), except
 // that a control piece is only recognised where every byte of it lies in special spans. This is how a template
@@ -133,20 +137,21 @@ Status tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t siz
 // sequence, so not when continues is true, nor after a special token; the others (`legacy: true`, Prepend, GGUF)
 // put it at the beginning and again after every special token, so continues changes nothing. A literal "<s>" in
 // the spans is a special token like any other. As Hugging Face renders templates: one call for the whole prompt.
-Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans, int64_t n_spans, bool continues,
-                              Tokens *tokens, Error *error);
+Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans, int64_t n_spans,
+                              bool continues, Tokens *tokens, Error *error);
 
 // ---- decoding -------------------------------------------------------------------------------------------------
 // The bytes of token `id` in the text; they may end in the middle of a character (see utf8_stream.h). `previous`
 // is the token before it, -1 at the beginning of a text: there, and after special tokens where the model does so,
 // the dummy space is left out. Control tokens have no bytes unless with_special. *size gets the count; the pointer
 // is never NULL, not NUL-terminated, and lives as long as the tokenizer.
-const char *tokenizer_bytes(const Tokenizer *tokenizer, int32_t previous, int32_t id, bool with_special, size_t *size);
+const char *tokenizer_bytes(const Tokenizer *tokenizer, int32_t previous, int32_t id, bool with_special,
+                            size_t *size);
 
 // The text of n ids: *text is NUL-terminated (it may hold further NULs), freed by the caller; bytes as the tokens
 // give them, not necessarily valid UTF-8. STATUS_USAGE for an id out of range.
-Status tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, bool with_special, char **text,
-                        size_t *size, Error *error);
+Status tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, bool with_special,
+                        char **text, size_t *size, Error *error);
 
 #ifdef __cplusplus
 }

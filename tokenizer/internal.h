@@ -1,0 +1,49 @@
+// What a Tokenizer is made of, for the files that open one.
+#ifndef PALAVER_TOKENIZER_INTERNAL_H
+#define PALAVER_TOKENIZER_INTERNAL_H
+
+#include "tokenizer/added.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/normalize.h"
+#include "tokenizer/sentencepiece.h"
+#include "tokenizer/split.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+// Where a dummy space goes: nowhere, before a sequence's first text, or before every text between added tokens.
+typedef enum DummySpace { DUMMY_SPACE_NONE, DUMMY_SPACE_FIRST, DUMMY_SPACE_EACH } DummySpace;
+
+struct Tokenizer {
+    Vocabulary vocabulary;
+    AddedTokens added;            // looked for in the text as it comes
+    AddedTokens added_normalized; // looked for in the normalized text
+    DummySpace dummy_space;       // what decoding takes away, and what `spaced` is for
+
+    // One of the two: our own BPE behind a normalizer and split rules …
+    Bpe *bpe;
+    Normalizer normalizer;
+    SplitRules *split;
+    // … or the library's model, once with and once without its dummy space; NULL where that is not needed.
+    SentencePiece *spaced, *unspaced;
+
+    int32_t bos, eos, unk, pad;
+    bool add_bos, add_eos;
+    char describe[128];
+    char notice[256]; // "" if there is nothing to say
+};
+
+// An empty one: no ids, no pieces.
+Status tokenizer_new(Tokenizer **out, Error *error);
+
+// Reads the ModelProto in `proto` (whose content may change) into an empty tokenizer. `dummy_space` other than
+// NONE is dropped to NONE where the model itself wants no dummy space.
+Status tokenizer_load_model_proto(Tokenizer *tokenizer, TextBuffer *proto, DummySpace dummy_space,
+                                  Error *error);
+
+// Reads a tokenizer.json of `size` bytes into an empty tokenizer.
+Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, Error *error);
+
+// Every control piece becomes a special added token, and, if user_defined, every user-defined one a plain one.
+Status tokenizer_add_pieces(Tokenizer *tokenizer, bool user_defined, Error *error);
+
+#endif

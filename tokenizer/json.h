@@ -1,0 +1,30 @@
+// Small helpers over jansson: a member that is missing and one that is null read the same.
+#ifndef PALAVER_TOKENIZER_JSON_H
+#define PALAVER_TOKENIZER_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <string.h>
+
+// Member `key`, or NULL where it is missing, null, or `object` is no object.
+static inline json_t *json_member(const json_t *object, const char *key) {
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static inline bool json_flag(const json_t *object, const char *key, bool otherwise) {
+    const json_t *value = json_member(object, key);
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
+}
+
+// The member's string, or "" where it is none.
+static inline const char *json_text(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_member(object, key));
+    return text ? text : "";
+}
+
+static inline bool json_text_is(const json_t *object, const char *key, const char *text) {
+    return !strcmp(json_text(object, key), text);
+}
+
+#endif

@@ -1,0 +1,240 @@
+// A Hugging Face folder: which of its files describe the tokenizer, and what they say about special tokens.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "tokenizer/internal.h"
+#include "tokenizer/json.h"
+#include "tokenizer/model_proto.h"
+
+// Llama's largest relatives have 33 MB; nothing sane comes near this.
+static const off_t MAX_FILE_SIZE = (off_t)1 << 30;
+
+// Reads a whole file. A missing one is STATUS_OK with *found false.
+static Status file_read(const char *folder, const char *name, TextBuffer *out, bool *found, Error *error) {
+    char path[4096];
+    struct stat info;
+    *found = false;
+    out->n = 0;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return error_set(error, STATUS_FILE, "%.200s…: the path is too long", folder);
+    FILE *file = fopen(path, "rb");
+    if (!file && (errno == ENOENT || errno == ENOTDIR)) return STATUS_OK;
+    if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    Status status = STATUS_OK;
+    if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > MAX_FILE_SIZE) {
+        status = error_set(error, STATUS_FILE, "%s is no file that can be read", path);
+    }
+    if (!status) status = text_buffer_reserve(out, (size_t)info.st_size + 1, error);
+    if (!status) {
+        out->n = fread(out->data, 1, (size_t)info.st_size, file);
+        if (out->n != (size_t)info.st_size)
+            status = error_set(error, STATUS_FILE, "%s: cannot be read whole", path);
+    }
+    fclose(file);
+    *found = !status;
+    return status;
+}
+
+// Parses a JSON file that may be missing: then *out is NULL. *size (may be NULL) gets its bytes.
+static Status file_read_json(const char *folder, const char *name, json_t **out, size_t *size, Error *error) {
+    TextBuffer text = {0};
+    bool found;
+    *out = NULL;
+    Status status = file_read(folder, name, &text, &found, error);
+    if (found) {
+        json_error_t at;
+        *out = json_loadb(text.data, text.n, 0, &at);
+        if (!*out) {
+            status = error_set(error, STATUS_FILE, "%s/%s: line %d, column %d: %s", folder, name, at.line,
+                               at.column, at.text);
+        }
+    }
+    if (size) *size = text.n;
+    text_buffer_free(&text);
+    return status;
+}
+
+// ---- SentencePiece: tokenizer.model and the added tokens beside it ------------------------------------------------
+
+static bool special_listed(const json_t *special_map, const char *text) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(json_member(special_map, "additional_special_tokens"), i, item) {
+        const char *name = json_is_string(item) ? json_string_value(item) : json_text(item, "content");
+        if (!strcmp(name, text)) return true;
+    }
+    return false;
+}
+
+static Status add_token(Tokenizer *tokenizer, int64_t limit, json_int_t id, const char *text,
+                        AddedToken token, Error *error) {
+    Vocabulary *vocabulary = &tokenizer->vocabulary;
+    size_t size = strlen(text);
+    if (id < 0 || id >= limit || size == 0) {
+        return error_set(error, STATUS_FILE, "added token '%.60s' has the id %lld", text, (long long)id);
+    }
+    token.id = (int32_t)id;
+    Status status = vocabulary_extend(vocabulary, (int64_t)id + 1, error);
+    if (status) return status;
+    TokenKind kind = vocabulary->pieces[id].kind;
+    if (kind == TOKEN_UNUSED || kind == TOKEN_NORMAL)
+        kind = token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+    token.special |= kind == TOKEN_CONTROL;
+    status = vocabulary_set(vocabulary, token.id, text, size, kind, error);
+    return status ? status : added_tokens_add(&tokenizer->added, text, size, token, error);
+}
+
+// tokenizer_config.json: {"added_tokens_decoder": {"32000": {"content": …, "special": …, …}}}
+static Status add_decoder_tokens(Tokenizer *tokenizer, const json_t *config, int64_t limit, Error *error) {
+    const char *key;
+    json_t *entry;
+    Status status = STATUS_OK;
+    json_object_foreach(json_member(config, "added_tokens_decoder"), key, entry) {
+        char *end;
+        long long id = strtoll(key, &end, 10);
+        if (end == key || *end) id = -1;
+        const AddedToken token = {
+            .special = json_flag(entry, "special", false),
+            .single_word = json_flag(entry, "single_word", false),
+            .lstrip = json_flag(entry, "lstrip", false),
+            .rstrip = json_flag(entry, "rstrip", false),
+        };
+        if (!status) status = add_token(tokenizer, limit, id, json_text(entry, "content"), token, error);
+    }
+    return status;
+}
+
+// added_tokens.json: {"<pad>": 32000}
+static Status add_file_tokens(Tokenizer *tokenizer, const json_t *added, const json_t *special_map,
+                              int64_t limit, Error *error) {
+    const char *text;
+    json_t *value;
+    Status status = STATUS_OK;
+    json_object_foreach((json_t *)added, text, value) {
+        if (status || tokenizer_find(tokenizer, text) >= 0) continue; // described better elsewhere
+        const AddedToken token = {.special = special_listed(special_map, text)};
+        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        status = add_token(tokenizer, limit, id, text, token, error);
+    }
+    return status;
+}
+
+static Status load_model(Tokenizer *tokenizer, const char *folder, TextBuffer *proto, const json_t *config,
+                         Error *error) {
+    Status status = STATUS_OK;
+    if (!json_flag(config, "add_prefix_space", true))
+        status = model_proto_set_dummy_prefix(proto, false, error);
+    // transformers' "legacy" puts the dummy space before every text between special tokens.
+    DummySpace dummy_space = json_flag(config, "legacy", true) ? DUMMY_SPACE_EACH : DUMMY_SPACE_FIRST;
+    if (!status) status = tokenizer_load_model_proto(tokenizer, proto, dummy_space, error);
+    if (!status) status = tokenizer_add_pieces(tokenizer, false, error);
+    if (status) return error_prefix(error, "%s/tokenizer.model: ", folder);
+    json_t *added = NULL, *special_map = NULL;
+    size_t size = 0;
+    status = file_read_json(folder, "added_tokens.json", &added, &size, error);
+    if (!status) status = file_read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
+    // Each further id costs its file some bytes; a far one would only cost us memory.
+    int64_t limit = tokenizer_size(tokenizer) + (int64_t)size + 1000 +
+                    20 * (int64_t)json_object_size(json_member(config, "added_tokens_decoder"));
+    if (!status) status = add_decoder_tokens(tokenizer, config, limit, error);
+    if (!status) status = add_file_tokens(tokenizer, added, special_map, limit, error);
+    json_decref(added);
+    json_decref(special_map);
+    tokenizer->add_bos = tokenizer->bos >= 0;
+    return status;
+}
+
+// ---- what the other files say about special tokens ----------------------------------------------------------------
+
+// The id of a special token that a file names: "<s>" or {"content": "<s>"}. `known` stays where it is silent.
+static int32_t named_token(const Tokenizer *tokenizer, const json_t *config, const char *key, int32_t known) {
+    const json_t *value = json_member(config, key);
+    const char *name = json_is_string(value) ? json_string_value(value) : json_text(value, "content");
+    int32_t id = *name ? tokenizer_find(tokenizer, name) : -1;
+    return id >= 0 ? id : known;
+}
+
+static void read_names(Tokenizer *tokenizer, const json_t *config) {
+    tokenizer->bos = named_token(tokenizer, config, "bos_token", tokenizer->bos);
+    tokenizer->eos = named_token(tokenizer, config, "eos_token", tokenizer->eos);
+    tokenizer->unk = named_token(tokenizer, config, "unk_token", tokenizer->unk);
+    tokenizer->pad = named_token(tokenizer, config, "pad_token", tokenizer->pad);
+}
+
+// {"eos_token_id": 2} or {"eos_token_id": [2, 32007]}: all of them end a reply.
+static void read_ends(Tokenizer *tokenizer, const json_t *config) {
+    const json_t *value = json_member(config, "eos_token_id");
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (id < 0 || id >= tokenizer->vocabulary.n) continue;
+        vocabulary_mark_end(&tokenizer->vocabulary, (int32_t)id);
+        if (tokenizer->eos < 0) tokenizer->eos = (int32_t)id;
+    }
+}
+
+static Status read_special(Tokenizer *tokenizer, const char *folder, const json_t *config, Error *error) {
+    static const char *const files[] = {"generation_config.json", "config.json"};
+    json_t *special_map = NULL;
+    Status status = file_read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
+    read_names(tokenizer, special_map);
+    read_names(tokenizer, config);
+    json_decref(special_map);
+    for (int i = 0; i < 2 && !status; i++) {
+        json_t *other = NULL;
+        status = file_read_json(folder, files[i], &other, NULL, error);
+        read_ends(tokenizer, other);
+        json_decref(other);
+    }
+    tokenizer->add_bos = json_flag(config, "add_bos_token", tokenizer->add_bos) && tokenizer->bos >= 0;
+    tokenizer->add_eos = json_flag(config, "add_eos_token", tokenizer->add_eos) && tokenizer->eos >= 0;
+    vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
+    vocabulary_mark_named_ends(&tokenizer->vocabulary);
+    return status;
+}
+
+// ---- the folder ---------------------------------------------------------------------------------------------------
+
+// Loads tokenizer.json if there is one, else, or if it has something that palaver cannot follow, tokenizer.model.
+static Status folder_load(Tokenizer **tokenizer, const char *folder, const json_t *config, Error *error) {
+    TextBuffer json = {0}, model = {0};
+    bool has_json = false, has_model = false;
+    Status status = file_read(folder, "tokenizer.json", &json, &has_json, error);
+    if (!status) status = file_read(folder, "tokenizer.model", &model, &has_model, error);
+    if (!status && !has_json && !has_model) {
+        status = error_set(error, STATUS_FILE, "%s has neither tokenizer.json nor tokenizer.model", folder);
+    }
+    if (!status && has_json) {
+        status = tokenizer_load_json(*tokenizer, json.data, json.n, error);
+        if (status) error_prefix(error, "%s/tokenizer.json: ", folder);
+    }
+    if (has_model && (!has_json || status == STATUS_UNSUPPORTED)) {
+        tokenizer_close(*tokenizer);
+        status = tokenizer_new(tokenizer, error);
+        if (!status) status = load_model(*tokenizer, folder, &model, config, error);
+    }
+    text_buffer_free(&json);
+    text_buffer_free(&model);
+    return status;
+}
+
+Status tokenizer_open_folder(const char *folder, Tokenizer **out, Error *error) {
+    *out = NULL;
+    Tokenizer *tokenizer = NULL;
+    json_t *config = NULL;
+    Status status = file_read_json(folder, "tokenizer_config.json", &config, NULL, error);
+    if (!status) status = tokenizer_new(&tokenizer, error);
+    if (!status) status = folder_load(&tokenizer, folder, config, error);
+    if (!status) status = read_special(tokenizer, folder, config, error);
+    json_decref(config);
+    if (status) {
+        tokenizer_close(tokenizer);
+        return status;
+    }
+    *out = tokenizer;
+    return STATUS_OK;
+}

@@ -1,0 +1,217 @@
+// The vocabulary of a GGUF file.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer/internal.h"
+#include "tokenizer/model_proto.h"
+
+static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {
+    switch (vocab->types ? vocab->types[id] : 1) {
+    case 2:
+        return TOKEN_UNKNOWN;
+    case 3:
+        return TOKEN_CONTROL;
+    case 4:
+        return TOKEN_USER_DEFINED;
+    case 5:
+        return TOKEN_UNUSED;
+    case 6:
+        return TOKEN_BYTE;
+    default:
+        return TOKEN_NORMAL;
+    }
+}
+
+Status tokenizer_load_model_proto(Tokenizer *tokenizer, TextBuffer *proto, DummySpace dummy_space,
+                                  Error *error) {
+    ModelProto model;
+    Status status = model_proto_read(proto->data, proto->n, &model, &tokenizer->vocabulary, error);
+    if (status) return status;
+    tokenizer->dummy_space = model.add_dummy_prefix ? dummy_space : DUMMY_SPACE_NONE;
+    tokenizer->bos = model.bos, tokenizer->eos = model.eos, tokenizer->unk = model.unk,
+    tokenizer->pad = model.pad;
+    if (tokenizer->dummy_space != DUMMY_SPACE_NONE) {
+        status = sentencepiece_open(proto->data, proto->n, &tokenizer->spaced, error);
+    }
+    if (!status && tokenizer->dummy_space != DUMMY_SPACE_EACH) {
+        status = model_proto_set_dummy_prefix(proto, false, error);
+        if (!status) status = sentencepiece_open(proto->data, proto->n, &tokenizer->unspaced, error);
+    }
+    if (status) return status;
+    const SentencePiece *opened = tokenizer->spaced ? tokenizer->spaced : tokenizer->unspaced;
+    if (sentencepiece_size(opened) != model.n_pieces) {
+        return error_set(error, STATUS_FILE, "the sentencepiece library reads %lld pieces, palaver %lld",
+                         (long long)sentencepiece_size(opened), (long long)model.n_pieces);
+    }
+    snprintf(tokenizer->describe, sizeof tokenizer->describe, "SentencePiece %s",
+             model.unigram ? "unigram" : "BPE");
+    return vocabulary_spell_sentencepiece(&tokenizer->vocabulary, error);
+}
+
+// ---- SentencePiece ------------------------------------------------------------------------------------------------
+
+static Status load_sentencepiece(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+    TokenizerVocab whole = *vocab;
+    for (int64_t i = 0; i < vocab->n_pieces && whole.unk < 0; i++) {
+        if (vocab_kind(vocab, i) == TOKEN_UNKNOWN) whole.unk = (int32_t)i;
+    }
+    if (whole.unk < 0) whole.unk = 0; // the library wants one; 0 is its own default
+    TextBuffer proto = {0};
+    Status status = model_proto_write(&whole, &proto, error);
+    if (!status) status = tokenizer_load_model_proto(tokenizer, &proto, DUMMY_SPACE_EACH, error);
+    text_buffer_free(&proto);
+    tokenizer->bos = tokenizer->eos = tokenizer->pad = -1; // the made-up model's defaults
+    tokenizer->unk = whole.unk;
+    return status ? status : tokenizer_add_pieces(tokenizer, false, error);
+}
+
+// ---- byte-level BPE -----------------------------------------------------------------------------------------------
+
+typedef struct SplitPreset {
+    const char *rule;    // our name
+    const char *pattern; // after the optional step that isolates digits
+    bool digits;         // every digit is a word first
+    bool ignore_merges, nfc;
+    const char *names; // of tokenizer.ggml.pre, between spaces
+} SplitPreset;
+
+static const SplitPreset presets[] = {
+    {"gpt-2", SPLIT_GPT2, false, false, false, " gpt-2 gpt2 phi-2 olmo mpt "},
+    {"smollm", SPLIT_GPT2, true, false, false, " smollm starcoder refact codeshell "},
+    {"command-r", SPLIT_GPT2, true, false, true, " command-r "},
+    {"llama-bpe", SPLIT_LLAMA3, false, true, false, " llama-bpe llama3 llama-v3 falcon3 pixtral "},
+    {"dbrx", SPLIT_LLAMA3, false, false, false, " dbrx smaug-bpe "},
+    {"qwen2", SPLIT_QWEN2, false, false, true, " qwen2 deepseek-r1-qwen "},
+    {"stablelm2", SPLIT_QWEN2, false, false, false, " stablelm2 "},
+};
+
+static const SplitPreset *preset_find(const char *pre) {
+    char name[64];
+    int n = pre ? snprintf(name, sizeof name, " %s ", pre) : 0;
+    if (n <= 2 || (size_t)n >= sizeof name) return NULL;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        if (strstr(presets[i].names, name)) return &presets[i];
+    }
+    return NULL;
+}
+
+static Status load_pieces(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+    Status status = vocabulary_init(&tokenizer->vocabulary, vocab->n_pieces, error);
+    for (int64_t i = 0; i < vocab->n_pieces && !status; i++) {
+        const TokenText *piece = &vocab->pieces[i];
+        TokenKind kind = vocab_kind(vocab, i);
+        tokenizer->vocabulary.pieces[i].added = kind == TOKEN_CONTROL || kind == TOKEN_USER_DEFINED;
+        status = vocabulary_set(&tokenizer->vocabulary, (int32_t)i, piece->text, piece->size, kind, error);
+    }
+    return status ? status : vocabulary_spell_byte_level(&tokenizer->vocabulary, error);
+}
+
+static Status load_merges(Tokenizer *tokenizer, const TokenizerVocab *vocab, bool ignore_merges,
+                          Error *error) {
+    const BpeOptions options = {.byte_level = true, .ignore_merges = ignore_merges, .unk = -1};
+    Status status = bpe_open(&tokenizer->vocabulary, &options, vocab->n_merges, &tokenizer->bpe, error);
+    for (int64_t i = 0; i < vocab->n_merges && !status; i++) {
+        const char *text = vocab->merges[i].text;
+        size_t size = vocab->merges[i].size;
+        const char *space = size > 1 ? memchr(text + 1, ' ', size - 1) : NULL;
+        if (!space || space + 1 == text + size) {
+            return error_set(error, STATUS_FILE, "merge %lld is no pair", (long long)i);
+        }
+        size_t left = (size_t)(space - text);
+        status = bpe_add_merge(tokenizer->bpe, text, left, space + 1, size - left - 1, error);
+    }
+    return status;
+}
+
+static Status load_byte_level(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+    const SplitPreset *preset = preset_find(vocab->pre);
+    if (!preset) {
+        preset = &presets[0];
+        snprintf(tokenizer->notice, sizeof tokenizer->notice,
+                 "the split rule '%.60s' of this model's tokenizer is unknown: gpt-2's is used, which may "
+                 "read text "
+                 "slightly differently",
+                 vocab->pre ? vocab->pre : "(none)");
+    }
+    snprintf(tokenizer->describe, sizeof tokenizer->describe, "byte-level BPE, %s split", preset->rule);
+    Status status = load_pieces(tokenizer, vocab, error);
+    if (!status) status = load_merges(tokenizer, vocab, preset->ignore_merges, error);
+    if (!status) status = split_rules_open(&tokenizer->split, error);
+    if (!status && preset->nfc) {
+        status = normalizer_add(&tokenizer->normalizer, NORMALIZE_NFC, NULL, 0, NULL, 0, error);
+    }
+    if (!status && preset->digits) {
+        status = split_rules_add_regex(tokenizer->split, SPLIT_DIGIT, strlen(SPLIT_DIGIT), SPLIT_ISOLATED,
+                                       false, error);
+    }
+    if (!status && vocab->add_space_prefix == 1) {
+        tokenizer->dummy_space = DUMMY_SPACE_EACH;
+        status = split_rules_add_prefix(tokenizer->split, " ", 1, SPLIT_PREFIX_ALWAYS, error);
+    }
+    if (!status) {
+        status = split_rules_add_regex(tokenizer->split, preset->pattern, strlen(preset->pattern),
+                                       SPLIT_ISOLATED, false, error);
+    }
+    return status ? status : tokenizer_add_pieces(tokenizer, true, error);
+}
+
+// ---- both ---------------------------------------------------------------------------------------------------------
+
+static Status vocab_check(const TokenizerVocab *vocab, Error *error) {
+    if (vocab->n_pieces <= 0 || !vocab->pieces) {
+        return error_set(error, STATUS_FILE,
+                         "the file has no tokenizer: use one that was converted with its vocabulary");
+    }
+    const int32_t ids[] = {vocab->bos, vocab->eos, vocab->unk, vocab->pad};
+    static const char *const names[] = {"bos", "eos", "unknown", "padding"};
+    for (int i = 0; i < 4; i++) {
+        if (ids[i] < -1 || ids[i] >= vocab->n_pieces) {
+            return error_set(error, STATUS_FILE,
+                             "the tokenizer's %s token is %d, its vocabulary has %lld pieces", names[i],
+                             ids[i], (long long)vocab->n_pieces);
+        }
+    }
+    return STATUS_OK;
+}
+
+static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+    const char *model = vocab->model ? vocab->model : "(none)";
+    bool library = !strcmp(model, "llama") || !strcmp(model, "t5");
+    if (!library && strcmp(model, "gpt2") != 0) {
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "the tokenizer model '%.60s' cannot be used; 'gpt2', 'llama' and 't5' can", model);
+    }
+    Status status = vocab_check(vocab, error);
+    if (!status) {
+        status =
+            library ? load_sentencepiece(tokenizer, vocab, error) : load_byte_level(tokenizer, vocab, error);
+    }
+    if (status) return status;
+    if (vocab->bos >= 0) tokenizer->bos = vocab->bos;
+    if (vocab->eos >= 0) tokenizer->eos = vocab->eos;
+    if (vocab->unk >= 0) tokenizer->unk = vocab->unk;
+    if (vocab->pad >= 0) tokenizer->pad = vocab->pad;
+    // Files that are silent: SentencePiece models begin with BOS, and so does Llama 3.
+    bool silent = library || (vocab->pre && !strcmp(vocab->pre, "llama-bpe"));
+    tokenizer->add_bos = tokenizer->bos >= 0 && (vocab->add_bos < 0 ? silent : vocab->add_bos != 0);
+    tokenizer->add_eos = tokenizer->eos >= 0 && vocab->add_eos == 1;
+    vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
+    for (int64_t i = 0; i < vocab->n_ends; i++) vocabulary_mark_end(&tokenizer->vocabulary, vocab->ends[i]);
+    vocabulary_mark_named_ends(&tokenizer->vocabulary);
+    return STATUS_OK;
+}
+
+Status tokenizer_open_vocab(const TokenizerVocab *vocab, Tokenizer **out, Error *error) {
+    *out = NULL;
+    Tokenizer *tokenizer;
+    Status status = tokenizer_new(&tokenizer, error);
+    if (status) return status;
+    status = vocab_load(tokenizer, vocab, error);
+    if (status) {
+        tokenizer_close(tokenizer);
+        return status;
+    }
+    *out = tokenizer;
+    return STATUS_OK;
+}

@@ -1,0 +1,218 @@
+#include "tokenizer/normalize.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "tokenizer/characters.h"
+#include "tokenizer/utf8.h"
+
+bool character_is_space(uint32_t code) {
+    return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
+           code == 0x205F || code == 0x3000;
+}
+
+bool character_is_word(uint32_t code) {
+    switch (utf8proc_category((utf8proc_int32_t)code)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+        return true;
+    default:
+        return code == 0x200C || code == 0x200D;
+    }
+}
+
+static char *copy_of(const char *text, size_t size) {
+    char *copy = malloc(size + 1);
+    if (copy && size) memcpy(copy, text, size);
+    if (copy) copy[size] = 0;
+    return copy;
+}
+
+Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, const char *what, size_t what_size,
+                      const char *with, size_t with_size, Error *error) {
+    if (normalizer->n == MAX_NORMALIZE_STEPS) {
+        return error_set(error, STATUS_UNSUPPORTED, "more than %d normalizers", MAX_NORMALIZE_STEPS);
+    }
+    if (kind == NORMALIZE_REPLACE && what_size == 0) {
+        return error_set(error, STATUS_FILE, "a normalizer replaces the empty text");
+    }
+    NormalizeStep step = {kind, copy_of(what, what_size), copy_of(with, with_size), what_size, with_size};
+    if (!step.what || !step.with) {
+        free(step.what);
+        free(step.with);
+        return error_set(error, STATUS_MEMORY, "no memory for a normalizer");
+    }
+    normalizer->steps[normalizer->n++] = step;
+    return STATUS_OK;
+}
+
+void normalizer_free(Normalizer *normalizer) {
+    for (int i = 0; i < normalizer->n; i++) {
+        free(normalizer->steps[i].what);
+        free(normalizer->steps[i].with);
+    }
+    *normalizer = (Normalizer){0};
+}
+
+static Status replace_all(const NormalizeStep *step, const char *text, size_t size, TextBuffer *out,
+                          Error *error) {
+    size_t done = 0;
+    Status status = STATUS_OK;
+    while (!status && done < size) {
+        const char *hit = memmem(text + done, size - done, step->what, step->what_size);
+        size_t stop = hit ? (size_t)(hit - text) : size;
+        status = text_buffer_append(out, text + done, stop - done, error);
+        if (hit && !status) status = text_buffer_append(out, step->with, step->with_size, error);
+        done = hit ? stop + step->what_size : size;
+    }
+    return status;
+}
+
+// ---- Unicode's normal forms ---------------------------------------------------------------------------------------
+
+typedef struct Codes {
+    utf8proc_int32_t *data; // [capacity]
+    size_t n, capacity;
+} Codes;
+
+static Status codes_reserve(Codes *codes, size_t more, Error *error) {
+    if (more <= codes->capacity - codes->n) return STATUS_OK;
+    size_t capacity = 2 * codes->capacity + more + 64;
+    utf8proc_int32_t *data =
+        capacity < SIZE_MAX / 2 / sizeof *data ? realloc(codes->data, capacity * sizeof *data) : NULL;
+    if (!data) return error_set(error, STATUS_MEMORY, "no memory to normalize a text");
+    codes->data = data;
+    codes->capacity = capacity;
+    return STATUS_OK;
+}
+
+static int combining_class(utf8proc_int32_t code) {
+    return utf8proc_get_property(code)->combining_class;
+}
+
+typedef struct Mark {
+    uint32_t order; // combining class << 24 would not hold the place, so both are compared
+    int32_t code;
+    size_t place;
+} Mark;
+
+static int mark_compare(const void *a, const void *b) {
+    const Mark *x = a, *y = b;
+    if (x->order != y->order) return x->order < y->order ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+// Puts a run of combining marks in canonical order. utf8proc's own way is quadratic in the run.
+static Status order_run(utf8proc_int32_t *codes, size_t n, Error *error) {
+    bool sorted = true;
+    for (size_t i = 1; i < n && sorted; i++)
+        sorted = combining_class(codes[i - 1]) <= combining_class(codes[i]);
+    if (sorted) return STATUS_OK;
+    Mark *marks = malloc(n * sizeof *marks);
+    if (!marks) return error_set(error, STATUS_MEMORY, "no memory to normalize a text");
+    for (size_t i = 0; i < n; i++) marks[i] = (Mark){(uint32_t)combining_class(codes[i]), codes[i], i};
+    qsort(marks, n, sizeof *marks, mark_compare);
+    for (size_t i = 0; i < n; i++) codes[i] = marks[i].code;
+    free(marks);
+    return STATUS_OK;
+}
+
+static Status order_marks(Codes *codes, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < codes->n && !status;) {
+        size_t start = i;
+        while (i < codes->n && combining_class(codes->data[i]) != 0) i++;
+        if (i - start > 1) status = order_run(codes->data + start, i - start, error);
+        if (i == start) i++;
+    }
+    return status;
+}
+
+static Status decompose(const char *text, size_t size, utf8proc_option_t options, Codes *codes,
+                        Error *error) {
+    for (size_t i = 0; i < size;) {
+        uint32_t code;
+        int length = utf8_next(text + i, size - i, &code);
+        i += length > 0 ? (size_t)length : 1;
+        Status status = codes_reserve(codes, 32, error); // the longest decomposition has 18
+        if (status) return status;
+        int boundary = 0;
+        utf8proc_ssize_t n =
+            utf8proc_decompose_char((utf8proc_int32_t)code, codes->data + codes->n, 32, options, &boundary);
+        if (n < 0 || n > 32) return error_set(error, STATUS_UNSUPPORTED, "U+%04X cannot be normalized", code);
+        codes->n += (size_t)n;
+    }
+    return STATUS_OK;
+}
+
+static Status normal_form(NormalizeKind kind, const char *text, size_t size, TextBuffer *out, Error *error) {
+    bool compose = kind == NORMALIZE_NFC || kind == NORMALIZE_NFKC;
+    bool compatible = kind == NORMALIZE_NFKC || kind == NORMALIZE_NFKD;
+    Codes codes = {0};
+    Status status = codes_reserve(&codes, size, error);
+    if (!status) {
+        utf8proc_option_t options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
+        status = decompose(text, size, options, &codes, error);
+    }
+    if (!status) status = order_marks(&codes, error);
+    if (!status && compose) {
+        utf8proc_ssize_t n = utf8proc_normalize_utf32(codes.data, (utf8proc_ssize_t)codes.n,
+                                                      UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+        if (n < 0)
+            status = error_set(error, STATUS_UNSUPPORTED, "a text cannot be normalized");
+        else
+            codes.n = (size_t)n;
+    }
+    if (!status) status = text_buffer_reserve(out, 4 * codes.n, error);
+    for (size_t i = 0; i < codes.n && !status; i++) {
+        out->n += (size_t)utf8_write((uint32_t)codes.data[i], out->data + out->n);
+    }
+    free(codes.data);
+    return status;
+}
+
+static bool is_ascii(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if ((unsigned char)text[i] >= 0x80) return false;
+    }
+    return true;
+}
+
+static Status step_run(const NormalizeStep *step, const char *text, size_t size, TextBuffer *out,
+                       Error *error) {
+    if (step->kind == NORMALIZE_REPLACE) return replace_all(step, text, size, out, error);
+    if (step->kind != NORMALIZE_PREPEND) return normal_form(step->kind, text, size, out, error);
+    Status status = text_buffer_append(out, step->with, step->with_size, error);
+    return status ? status : text_buffer_append(out, text, size, error);
+}
+
+Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside,
+                      TextBuffer *buffer, const char **result, size_t *result_size, Error *error) {
+    *result = text;
+    *result_size = size;
+    Status status = STATUS_OK;
+    for (int i = 0; i < normalizer->n && !status && *result_size; i++) {
+        const NormalizeStep *step = &normalizer->steps[i];
+        if (step->kind <= NORMALIZE_NFKD && is_ascii(*result, *result_size)) continue;
+        if (step->kind == NORMALIZE_PREPEND && inside) continue;
+        TextBuffer next = {0};
+        status = step_run(step, *result, *result_size, &next, error);
+        text_buffer_free(buffer);
+        *buffer = next;
+        *result = next.data;
+        *result_size = next.n;
+    }
+    return status;
+}

@@ -1,0 +1,41 @@
+// Normalizers: what a model's file wants done to text before it is split.
+#ifndef PALAVER_TOKENIZER_NORMALIZE_H
+#define PALAVER_TOKENIZER_NORMALIZE_H
+
+#include <stdbool.h>
+
+#include "tokenizer/text_buffer.h"
+
+typedef enum NormalizeKind {
+    NORMALIZE_NFC,
+    NORMALIZE_NFD,
+    NORMALIZE_NFKC,
+    NORMALIZE_NFKD,
+    NORMALIZE_PREPEND, // puts `with` in front of a text that is not empty
+    NORMALIZE_REPLACE, // every `what` becomes `with`
+} NormalizeKind;
+
+typedef struct NormalizeStep {
+    NormalizeKind kind;
+    char *what, *with; // owned
+    size_t what_size, with_size;
+} NormalizeStep;
+
+enum { MAX_NORMALIZE_STEPS = 16 };
+
+typedef struct Normalizer {
+    NormalizeStep steps[MAX_NORMALIZE_STEPS];
+    int n;
+} Normalizer; // {0} changes nothing
+
+// Appends a step; the texts are copied. `what` is only for NORMALIZE_REPLACE.
+Status normalizer_add(Normalizer *normalizer, NormalizeKind kind, const char *what, size_t what_size,
+                      const char *with, size_t with_size, Error *error);
+void normalizer_free(Normalizer *normalizer);
+
+// Normalizes valid UTF-8: *result is either `text` itself or lies in `buffer`, whose content is replaced. `inside`
+// says that the text goes on after bytes that are no UTF-8: nothing is prepended. Linear in the text's length, whatever the text.
+Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside,
+                      TextBuffer *buffer, const char **result, size_t *result_size, Error *error);
+
+#endif

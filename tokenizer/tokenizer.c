@@ -1,0 +1,260 @@
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer/internal.h"
+#include "tokenizer/utf8.h"
+
+Status tokenizer_new(Tokenizer **out, Error *error) {
+    *out = calloc(1, sizeof **out);
+    if (!*out) return error_set(error, STATUS_MEMORY, "no memory for a tokenizer");
+    (*out)->bos = (*out)->eos = (*out)->unk = (*out)->pad = -1;
+    return STATUS_OK;
+}
+
+void tokenizer_close(Tokenizer *tokenizer) {
+    if (!tokenizer) return;
+    bpe_close(tokenizer->bpe);
+    split_rules_close(tokenizer->split);
+    normalizer_free(&tokenizer->normalizer);
+    sentencepiece_close(tokenizer->spaced);
+    sentencepiece_close(tokenizer->unspaced);
+    added_tokens_free(&tokenizer->added);
+    added_tokens_free(&tokenizer->added_normalized);
+    vocabulary_free(&tokenizer->vocabulary);
+    free(tokenizer);
+}
+
+// ---- facts ------------------------------------------------------------------------------------------------------
+
+static const Piece *piece_at(const Tokenizer *tokenizer, int32_t id) {
+    return id >= 0 && id < tokenizer->vocabulary.n ? &tokenizer->vocabulary.pieces[id] : NULL;
+}
+
+int64_t tokenizer_size(const Tokenizer *tokenizer) {
+    return tokenizer->vocabulary.n;
+}
+const char *tokenizer_describe(const Tokenizer *tokenizer) {
+    return tokenizer->describe;
+}
+const char *tokenizer_notice(const Tokenizer *tokenizer) {
+    return *tokenizer->notice ? tokenizer->notice : NULL;
+}
+int32_t tokenizer_bos(const Tokenizer *tokenizer) {
+    return tokenizer->bos;
+}
+int32_t tokenizer_eos(const Tokenizer *tokenizer) {
+    return tokenizer->eos;
+}
+int32_t tokenizer_unk(const Tokenizer *tokenizer) {
+    return tokenizer->unk;
+}
+int32_t tokenizer_pad(const Tokenizer *tokenizer) {
+    return tokenizer->pad;
+}
+bool tokenizer_add_bos(const Tokenizer *tokenizer) {
+    return tokenizer->add_bos;
+}
+bool tokenizer_add_eos(const Tokenizer *tokenizer) {
+    return tokenizer->add_eos;
+}
+
+bool tokenizer_is_end(const Tokenizer *tokenizer, int32_t id) {
+    const Piece *piece = piece_at(tokenizer, id);
+    return piece && piece->end;
+}
+
+int32_t tokenizer_find(const Tokenizer *tokenizer, const char *piece) {
+    return vocabulary_find(&tokenizer->vocabulary, piece, strlen(piece));
+}
+
+TokenKind tokenizer_kind(const Tokenizer *tokenizer, int32_t id) {
+    const Piece *piece = piece_at(tokenizer, id);
+    return piece ? piece->kind : TOKEN_UNUSED;
+}
+
+const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *size) {
+    const Piece *piece = piece_at(tokenizer, id);
+    if (size) *size = piece ? piece->text_size : 0;
+    return piece ? vocabulary_text(&tokenizer->vocabulary, id) : "";
+}
+
+Status tokenizer_add_pieces(Tokenizer *tokenizer, bool user_defined, Error *error) {
+    const Vocabulary *vocabulary = &tokenizer->vocabulary;
+    Status status = STATUS_OK;
+    for (int64_t i = 0; i < vocabulary->n && !status; i++) {
+        const Piece *piece = &vocabulary->pieces[i];
+        bool special = piece->kind == TOKEN_CONTROL;
+        if (!special && !(user_defined && piece->kind == TOKEN_USER_DEFINED)) continue;
+        if (piece->text_size == 0) continue;
+        status =
+            added_tokens_add(&tokenizer->added, vocabulary_text(vocabulary, (int32_t)i), piece->text_size,
+                             (AddedToken){.id = (int32_t)i, .special = special}, error);
+    }
+    return status;
+}
+
+// ---- encoding ---------------------------------------------------------------------------------------------------
+
+// One text on its way to ids.
+typedef struct Encoding {
+    const Tokenizer *tokenizer;
+    Tokens *tokens;
+    TextBuffer normalized;
+} Encoding;
+
+static Status encode_word(void *context, const char *word, size_t size, Error *error) {
+    Encoding *encoding = context;
+    return bpe_encode(encoding->tokenizer->bpe, word, size, encoding->tokens, error);
+}
+
+// Valid UTF-8 after normalization, which may hold added tokens that are declared as normalized.
+static Status encode_normalized(Encoding *encoding, const char *text, size_t size, SplitPlace place,
+                                Error *error) {
+    const Tokenizer *tokenizer = encoding->tokenizer;
+    Status status = STATUS_OK;
+    size_t done = 0;
+    while (!status && done < size) {
+        AddedMatch match = {size, size, -1};
+        bool found = added_tokens_next(&tokenizer->added_normalized, text, size, done, NULL, &match);
+        status = split_rules_run(tokenizer->split, text + done, match.start - done,
+                                 done ? SPLIT_AFTER_TOKENS : place, encode_word, encoding, error);
+        if (found && !status) status = tokens_push(encoding->tokens, match.id, error);
+        done = match.stop;
+    }
+    return status;
+}
+
+// Text between added tokens, through our own BPE. What is not UTF-8 is a word of its own, past the normalizer and
+// the split rules, which could not read it.
+static Status encode_bpe(Encoding *encoding, const char *text, size_t size, SplitPlace place, Error *error) {
+    const Tokenizer *tokenizer = encoding->tokenizer;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < size && !status;) {
+        size_t n = utf8_valid_run(text + i, size - i);
+        if (n) {
+            const char *normalized;
+            size_t normalized_size;
+            status = normalizer_run(&tokenizer->normalizer, text + i, n, i > 0, &encoding->normalized,
+                                    &normalized, &normalized_size, error);
+            if (!status) {
+                status = encode_normalized(encoding, normalized, normalized_size,
+                                           i ? SPLIT_INSIDE_TEXT : place, error);
+            }
+        } else {
+            n = utf8_invalid_run(text + i, size - i);
+            status = bpe_encode(tokenizer->bpe, text + i, n, encoding->tokens, error);
+        }
+        i += n;
+    }
+    return status;
+}
+
+static Status encode_plain(Encoding *encoding, const char *text, size_t size, bool first, Error *error) {
+    const Tokenizer *tokenizer = encoding->tokenizer;
+    if (size == 0) return STATUS_OK;
+    if (tokenizer->bpe)
+        return encode_bpe(encoding, text, size, first ? SPLIT_AT_START : SPLIT_AFTER_TOKENS, error);
+    bool spaced =
+        tokenizer->dummy_space == DUMMY_SPACE_EACH || (tokenizer->dummy_space == DUMMY_SPACE_FIRST && first);
+    return sentencepiece_encode(spaced ? tokenizer->spaced : tokenizer->unspaced, text, size,
+                                encoding->tokens, error);
+}
+
+static Status encode_text(const Tokenizer *tokenizer, const char *text, size_t size,
+                          const SpecialRanges *ranges, bool continues, Tokens *tokens, Error *error) {
+    Encoding encoding = {.tokenizer = tokenizer, .tokens = tokens};
+    int64_t before = tokens->n;
+    Status status = STATUS_OK;
+    size_t done = 0;
+    while (!status && done < size) {
+        AddedMatch match = {size, size, -1};
+        bool found = added_tokens_next(&tokenizer->added, text, size, done, ranges, &match);
+        status = encode_plain(&encoding, text + done, match.start - done, done == 0 && !continues, error);
+        if (found && !status) status = tokens_push(tokens, match.id, error);
+        done = match.stop;
+    }
+    text_buffer_free(&encoding.normalized);
+    if (status) tokens->n = before;
+    return status;
+}
+
+Status tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool special,
+                        Tokens *tokens, Error *error) {
+    const size_t from = 0;
+    const SpecialRanges all = {&from, &size, 1};
+    return encode_text(tokenizer, text, size, special ? &all : NULL, false, tokens, error);
+}
+
+Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans, int64_t n_spans,
+                              bool continues, Tokens *tokens, Error *error) {
+    TextBuffer text = {0};
+    size_t *from = calloc((size_t)n_spans + 1, sizeof *from), *to = calloc((size_t)n_spans + 1, sizeof *to);
+    int64_t n = 0;
+    Status status =
+        from && to ? STATUS_OK : error_set(error, STATUS_MEMORY, "no memory for the text's spans");
+    for (int64_t i = 0; i < n_spans && !status; i++) {
+        size_t start = text.n;
+        status = text_buffer_append(&text, spans[i].text, spans[i].size, error);
+        if (!spans[i].special || spans[i].size == 0) continue;
+        bool joins = n > 0 && to[n - 1] == start; // a literal goes on in the next span
+        if (!joins) from[n++] = start;
+        to[n - 1] = text.n;
+    }
+    if (!status) {
+        const SpecialRanges ranges = {from, to, n};
+        status = encode_text(tokenizer, text.data, text.n, &ranges, continues, tokens, error);
+    }
+    free(from);
+    free(to);
+    text_buffer_free(&text);
+    return status;
+}
+
+// ---- decoding ---------------------------------------------------------------------------------------------------
+
+static bool is_added(TokenKind kind) {
+    return kind == TOKEN_CONTROL || kind == TOKEN_USER_DEFINED;
+}
+
+const char *tokenizer_bytes(const Tokenizer *tokenizer, int32_t previous, int32_t id, bool with_special,
+                            size_t *size) {
+    const Piece *piece = piece_at(tokenizer, id);
+    *size = 0;
+    if (!piece || (piece->kind == TOKEN_CONTROL && !with_special)) return "";
+    const char *bytes = vocabulary_bytes(&tokenizer->vocabulary, id);
+    *size = piece->bytes_size;
+    if (piece->kind != TOKEN_NORMAL || *size == 0 || bytes[0] != ' ') return bytes;
+    const Piece *before = piece_at(tokenizer, previous);
+    bool first = !before || (tokenizer->dummy_space == DUMMY_SPACE_EACH && is_added(before->kind));
+    bool dummy = first && tokenizer->dummy_space != DUMMY_SPACE_NONE;
+    *size -= dummy;
+    return bytes + dummy;
+}
+
+Status tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, bool with_special,
+                        char **text, size_t *size, Error *error) {
+    TextBuffer out = {0};
+    Status status = STATUS_OK;
+    *text = NULL;
+    *size = 0;
+    for (int64_t i = 0; i < n && !status; i++) {
+        if (!piece_at(tokenizer, ids[i])) {
+            status = error_set(error, STATUS_USAGE, "token %d does not exist: ids are 0 to %lld", ids[i],
+                               (long long)tokenizer->vocabulary.n - 1);
+            break;
+        }
+        size_t count;
+        const char *bytes = tokenizer_bytes(tokenizer, i ? ids[i - 1] : -1, ids[i], with_special, &count);
+        status = text_buffer_append(&out, bytes, count, error);
+    }
+    if (!status) status = text_buffer_append(&out, "", 1, error);
+    if (status) {
+        text_buffer_free(&out);
+        return status;
+    }
+    *text = out.data;
+    *size = out.n - 1;
+    return STATUS_OK;
+}

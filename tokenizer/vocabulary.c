@@ -1,0 +1,206 @@
+#include "tokenizer/vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer/byte_level.h"
+#include "tokenizer/utf8.h"
+
+static uint64_t text_hash(const char *text, size_t size) {
+    uint64_t h = 0xcbf29ce484222325u; // FNV-1a, then mixed, for the table uses the low bits
+    for (size_t i = 0; i < size; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+static size_t table_size_for(int64_t n) {
+    size_t size = 64;
+    while (size < 2 * (size_t)n) size *= 2;
+    return size;
+}
+
+static PieceText *table_new(size_t size) {
+    PieceText *table = malloc(size * sizeof *table);
+    for (size_t i = 0; table && i < size; i++) table[i] = (PieceText){0, 0, -1};
+    return table;
+}
+
+Status vocabulary_init(Vocabulary *vocabulary, int64_t n, Error *error) {
+    *vocabulary = (Vocabulary){0};
+    if (n <= 0) return error_set(error, STATUS_FILE, "a vocabulary of %lld pieces", (long long)n);
+    Status status = text_buffer_append(&vocabulary->chars, "", 1, error); // offset 0: the empty text
+    return status ? status : vocabulary_extend(vocabulary, n, error);
+}
+
+void vocabulary_free(Vocabulary *vocabulary) {
+    free(vocabulary->pieces);
+    free(vocabulary->table);
+    text_buffer_free(&vocabulary->chars);
+    *vocabulary = (Vocabulary){0};
+}
+
+// The slot of a text: where it is, or the free one where it would go.
+static size_t table_slot(const Vocabulary *vocabulary, const char *text, size_t size) {
+    size_t mask = vocabulary->table_size - 1, slot = text_hash(text, size) & mask;
+    for (; vocabulary->table[slot].id >= 0; slot = (slot + 1) & mask) {
+        const PieceText *entry = &vocabulary->table[slot];
+        if (entry->size == size && !memcmp(vocabulary->chars.data + entry->text, text, size)) break;
+    }
+    return slot;
+}
+
+Status vocabulary_extend(Vocabulary *vocabulary, int64_t n, Error *error) {
+    if (n <= vocabulary->n) return STATUS_OK;
+    Piece *pieces = NULL;
+    PieceText *table = NULL;
+    size_t table_size = 0;
+    if (n <= INT32_MAX / 4) {
+        pieces = realloc(vocabulary->pieces, (size_t)n * sizeof *pieces);
+        if (pieces) vocabulary->pieces = pieces;
+        table_size = table_size_for(n);
+        table = table_new(table_size);
+    }
+    if (!pieces || !table) {
+        free(table);
+        return error_set(error, STATUS_MEMORY, "no memory for a vocabulary of %lld pieces", (long long)n);
+    }
+    for (int64_t i = vocabulary->n; i < n; i++) pieces[i] = (Piece){.kind = TOKEN_UNUSED};
+    Vocabulary old = *vocabulary;
+    vocabulary->n = n;
+    vocabulary->table = table;
+    vocabulary->table_size = table_size;
+    for (size_t i = 0; i < old.table_size; i++) {
+        const PieceText *entry = &old.table[i];
+        if (entry->id >= 0) table[table_slot(vocabulary, old.chars.data + entry->text, entry->size)] = *entry;
+    }
+    free(old.table);
+    return STATUS_OK;
+}
+
+int32_t vocabulary_find(const Vocabulary *vocabulary, const char *text, size_t size) {
+    return size == 0 ? -1 : vocabulary->table[table_slot(vocabulary, text, size)].id;
+}
+
+// Stores size bytes and a NUL, gives their offset.
+static Status chars_add(Vocabulary *vocabulary, const char *text, size_t size, size_t *offset, Error *error) {
+    if (size >= UINT32_MAX / 2) return error_set(error, STATUS_FILE, "a piece of %zu bytes", size);
+    *offset = vocabulary->chars.n;
+    Status status = text_buffer_reserve(&vocabulary->chars, size + 1, error);
+    if (!status) status = text_buffer_append(&vocabulary->chars, text, size, error);
+    return status ? status : text_buffer_append(&vocabulary->chars, "", 1, error);
+}
+
+Status vocabulary_set(Vocabulary *vocabulary, int32_t id, const char *text, size_t size, TokenKind kind,
+                      Error *error) {
+    Piece *piece = &vocabulary->pieces[id];
+    piece->kind = kind;
+    if (piece->text_size == size && !memcmp(vocabulary_text(vocabulary, id), text, size)) return STATUS_OK;
+    size_t offset = 0;
+    Status status = chars_add(vocabulary, text, size, &offset, error);
+    if (status) return status;
+    piece->text = piece->bytes = offset;
+    piece->text_size = piece->bytes_size = (uint32_t)size;
+    if (size == 0) return STATUS_OK;
+    PieceText *entry = &vocabulary->table[table_slot(vocabulary, text, size)];
+    if (entry->id >= 0) return STATUS_OK;
+    if (vocabulary->n_texts >= vocabulary->table_size / 4 * 3) {
+        return error_set(error, STATUS_FILE,
+                         "ids are given several texts, again and again: the file is damaged");
+    }
+    vocabulary->n_texts++;
+    *entry = (PieceText){offset, (uint32_t)size, id};
+    return STATUS_OK;
+}
+
+Status vocabulary_set_bytes(Vocabulary *vocabulary, int32_t id, const char *bytes, size_t size,
+                            Error *error) {
+    size_t offset = 0;
+    Status status = chars_add(vocabulary, bytes, size, &offset, error);
+    if (status) return status;
+    vocabulary->pieces[id].bytes = offset;
+    vocabulary->pieces[id].bytes_size = (uint32_t)size;
+    return STATUS_OK;
+}
+
+// GPT-2's characters to bytes; false if the text has any other character. `out` has room for n bytes.
+static bool byte_level_decode(const char *text, size_t n, char *out, size_t *written) {
+    *written = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        int length = utf8_next(text + i, n - i, &code);
+        int byte = length > 0 ? byte_level_byte(code) : -1;
+        if (byte < 0) return false;
+        out[(*written)++] = (char)byte;
+        i += (size_t)length;
+    }
+    return true;
+}
+
+// U+2581 to spaces. `out` has room for n bytes.
+static size_t spaces_decode(const char *text, size_t n, char *out) {
+    size_t written = 0;
+    for (size_t i = 0; i < n;) {
+        bool space = n - i >= 3 && !memcmp(text + i, "\u2581", 3);
+        out[written++] = space ? ' ' : text[i];
+        i += space ? 3 : 1;
+    }
+    return written;
+}
+
+// Gives piece `id` the bytes that its kind and spelling stand for; `scratch` is reused.
+static Status piece_spell(Vocabulary *vocabulary, int32_t id, bool byte_level, TextBuffer *scratch,
+                          Error *error) {
+    const Piece *piece = &vocabulary->pieces[id];
+    size_t size = piece->text_size, written = 0;
+    scratch->n = 0;
+    Status status = text_buffer_reserve(scratch, size + 8, error);
+    if (status) return status;
+    const char *text = vocabulary_text(vocabulary, id);
+    if (piece->kind == TOKEN_BYTE) {
+        int byte = byte_piece_value(text, size);
+        if (byte >= 0) scratch->data[written++] = (char)byte;
+    } else if (piece->kind == TOKEN_UNKNOWN && !byte_level) {
+        memcpy(scratch->data, " \u2047 ", written = 5);
+    } else if (byte_level && piece->kind == TOKEN_NORMAL) {
+        if (!byte_level_decode(text, size, scratch->data, &written)) return STATUS_OK;
+    } else if (!byte_level && (piece->kind == TOKEN_NORMAL || piece->kind == TOKEN_USER_DEFINED)) {
+        written = spaces_decode(text, size, scratch->data);
+        if (written == size) return STATUS_OK;
+    } else {
+        return STATUS_OK;
+    }
+    return vocabulary_set_bytes(vocabulary, id, scratch->data, written, error);
+}
+
+static Status vocabulary_spell(Vocabulary *vocabulary, bool byte_level, Error *error) {
+    TextBuffer scratch = {0};
+    Status status = STATUS_OK;
+    for (int64_t id = 0; id < vocabulary->n && !status; id++) {
+        status = piece_spell(vocabulary, (int32_t)id, byte_level, &scratch, error);
+    }
+    text_buffer_free(&scratch);
+    return status;
+}
+
+Status vocabulary_spell_byte_level(Vocabulary *vocabulary, Error *error) {
+    return vocabulary_spell(vocabulary, true, error);
+}
+
+Status vocabulary_spell_sentencepiece(Vocabulary *vocabulary, Error *error) {
+    return vocabulary_spell(vocabulary, false, error);
+}
+
+void vocabulary_mark_end(Vocabulary *vocabulary, int32_t id) {
+    if (id >= 0 && id < vocabulary->n) vocabulary->pieces[id].end = true;
+}
+
+void vocabulary_mark_named_ends(Vocabulary *vocabulary) {
+    static const char *const ends[] = {
+        "</s>",       "<|im_end|>",    "<|eot_id|>",           "<|eom_id|>",
+        "<|end|>",    "<|endoftext|>", "<|end_of_text|>",      "<end_of_turn>",
+        "<|eot|>",    "<EOT>",         "<|end_of_sentence|>",  "<|end_of_turn|>",
+        "<|return|>", "<|call|>",      "<｜end▁of▁sentence｜>"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int32_t id = vocabulary_find(vocabulary, ends[i], strlen(ends[i]));
+        if (id >= 0 && vocabulary->pieces[id].kind == TOKEN_CONTROL) vocabulary->pieces[id].end = true;
+    }
+}
