@@ -8,4 +8,23 @@
 
 EMBEDDED(default);
 
+// Chat templates; the order is that of tokenizer/chat_template.c.
+EMBEDDED(chat_chatml);
+EMBEDDED(chat_llama_2);
+EMBEDDED(chat_llama_3);
+EMBEDDED(chat_llama_3_1);
+EMBEDDED(chat_mistral_v1);
+EMBEDDED(chat_mistral_v2);
+EMBEDDED(chat_mistral_v3);
+EMBEDDED(chat_mistral_v3_tekken);
+EMBEDDED(chat_mistral_v7);
+EMBEDDED(chat_zephyr);
+EMBEDDED(chat_gemma);
+EMBEDDED(chat_phi_3);
+EMBEDDED(chat_qwen_3);
+EMBEDDED(chat_qwen_3_thinking);
+EMBEDDED(chat_vicuna);
+EMBEDDED(chat_vicuna_lines);
+EMBEDDED(chat_alpaca);
+
 #endif
