@@ -51,6 +51,28 @@ INLINE Traits traits_of(DType type) {
     }
 }
 
+// dtype_block_bytes() as a constant.
+INLINE int64_t block_bytes_of(DType type) {
+    switch (type) {
+    case DTYPE_Q4_0:
+        return 18;
+    case DTYPE_Q4_1:
+        return 20;
+    case DTYPE_Q5_0:
+        return 22;
+    case DTYPE_Q5_1:
+        return 24;
+    case DTYPE_Q4_K:
+        return 144;
+    case DTYPE_Q5_K:
+        return 176;
+    case DTYPE_Q6_K:
+        return 210;
+    default:
+        return 34;
+    }
+}
+
 // ---- a group's integers
 // ------------------------------------------------------------------------------------
 
@@ -219,9 +241,12 @@ INLINE __m256 add_group(Traits traits, __m256 y, const __m256 scale[2], __m256 m
     return traits.has_min ? _mm256_fmadd_ps(min, _mm256_broadcast_ss(x->sum + at), y) : y;
 }
 
-INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const Activations *x, int64_t row) {
+// Rows are often shorter than what a processor's prefetcher needs to find eight streams, so the loop asks for
+// the next eight rows itself, `ahead` bytes further on.
+INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], int64_t ahead, const Activations *x,
+                             int64_t row) {
     const Traits traits = traits_of(type);
-    const int64_t groups = x->cols / QUANT_GROUP, block_bytes = dtype_block_bytes(type);
+    const int64_t groups = x->cols / QUANT_GROUP, block_bytes = block_bytes_of(type);
     const int per_block = type >= DTYPE_Q4_K ? 8 : 1;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256 y = _mm256_setzero_ps();
@@ -229,6 +254,9 @@ INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const 
         int64_t at = g / per_block * block_bytes;
         int group = (int)(g % per_block);
         __m256i q = load32((const uint8_t *)x->q + row * x->cols + g * QUANT_GROUP), p[ROWS], a, b;
+        const int group_bytes = (int)(ROWS * block_bytes / per_block);
+        for (int i = 0; i < group_bytes; i += 64)
+            _mm_prefetch((const char *)rows[0] + ahead + g * group_bytes + i, _MM_HINT_T0);
         for (int r = 0; r < ROWS; r++) {
             __m256i w = group_integers(type, rows[r] + at, group);
             p[r] = _mm256_madd_epi16(pair_products(traits.sums == 0, w, q), ones);
@@ -263,7 +291,7 @@ INLINE void transpose(__m256i q[ROWS]) {
 }
 
 INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t groups, PanelGroup *panel) {
-    const int64_t block_bytes = dtype_block_bytes(type);
+    const int64_t block_bytes = block_bytes_of(type);
     const int per_block = type >= DTYPE_Q4_K ? 8 : 1;
     for (int64_t g = 0; g < groups; g++) {
         int64_t at = g / per_block * block_bytes;
@@ -283,43 +311,58 @@ INLINE __m256i broadcast4(const int8_t *q) {
     return _mm256_set1_epi32(load_int((const uint8_t *)q));
 }
 
-// Adds up the products of columns [4*first, 4*end) of a group for n rows of activations: pairs in 16 bits as
-// long as they fit, then in 32.
-INLINE void sum_columns(Traits traits, const PanelGroup *w, const int8_t *const x[], int n, int first,
-                        int end, __m256i sums[]) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    const int at_once = traits.sums ? traits.sums : 1;
-    for (int t = 0; t < n; t++) sums[t] = _mm256_setzero_si256();
-    for (int j = first; j < end; j += at_once) {
-        __m256i pairs[TOKENS];
-        for (int t = 0; t < n; t++) pairs[t] = _mm256_setzero_si256();
-        for (int i = j; i < j + at_once && i < end; i++)
-            for (int t = 0; t < n; t++)
-                pairs[t] = _mm256_add_epi16(
-                    pairs[t], pair_products(traits.sums == 0, w->q[i], broadcast4(x[t] + 4 * i)));
-        for (int t = 0; t < n; t++) sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs[t], ones));
-    }
+// Keeps the compiler from turning a chain of sums into a tree, which needs more registers than there are.
+INLINE __m256i kept(__m256i v) {
+    __asm__("" : "+x"(v));
+    return v;
 }
 
-// y[t] = the panel's eight rows times activations row + t, t < n.
-INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *x, int64_t row, int n,
-                        __m256 y[]) {
+// A vector for each of four rows of activations: named ones, which stay in registers.
+typedef struct Four {
+    __m256i a, b, c, d;
+} Four;
+
+// Adds up the products of columns [4*first, 4*end) of a group: pairs in 16 bits as long as they fit, then in 32.
+INLINE Four sum_columns(Traits traits, const PanelGroup *w, const int8_t *const x[TOKENS], int first,
+                        int end) {
+    const __m256i zero = _mm256_setzero_si256(), ones = _mm256_set1_epi16(1);
+    const bool negative = traits.sums == 0; // signed integers, whose pairs fill 16 bits
+    const int at_once = negative ? 1 : traits.sums;
+    Four sums = {zero, zero, zero, zero}, pairs = sums;
+#pragma GCC unroll 8
+    for (int j = first; j < end; j++) {
+        __m256i v = w->q[j];
+        pairs.a = kept(_mm256_add_epi16(pairs.a, pair_products(negative, v, broadcast4(x[0] + 4 * j))));
+        pairs.b = kept(_mm256_add_epi16(pairs.b, pair_products(negative, v, broadcast4(x[1] + 4 * j))));
+        pairs.c = kept(_mm256_add_epi16(pairs.c, pair_products(negative, v, broadcast4(x[2] + 4 * j))));
+        pairs.d = kept(_mm256_add_epi16(pairs.d, pair_products(negative, v, broadcast4(x[3] + 4 * j))));
+        if ((j + 1) % at_once != 0) continue;
+        sums.a = _mm256_add_epi32(sums.a, _mm256_madd_epi16(pairs.a, ones));
+        sums.b = _mm256_add_epi32(sums.b, _mm256_madd_epi16(pairs.b, ones));
+        sums.c = _mm256_add_epi32(sums.c, _mm256_madd_epi16(pairs.c, ones));
+        sums.d = _mm256_add_epi32(sums.d, _mm256_madd_epi16(pairs.d, ones));
+        pairs = (Four){zero, zero, zero, zero};
+    }
+    return sums;
+}
+
+// y[t] = the panel's eight rows times activations rows[t].
+INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *x, const int64_t rows[TOKENS],
+                        __m256 y[TOKENS]) {
     const Traits traits = traits_of(type);
     const int8_t *q[TOKENS];
-    for (int t = 0; t < n; t++) {
-        q[t] = x->q + (row + t) * x->cols;
-        y[t] = _mm256_setzero_ps();
+    __m256 y0 = _mm256_setzero_ps(), y1 = y0, y2 = y0, y3 = y0;
+    for (int t = 0; t < TOKENS; t++) q[t] = x->q + rows[t] * x->cols;
+    for (int64_t g = 0; g < x->cols / QUANT_GROUP; g++, panel++) {
+        Four first = sum_columns(traits, panel, q, 0, traits.two_scales ? 4 : 8), second = {0};
+        if (traits.two_scales) second = sum_columns(traits, panel, q, 4, 8);
+        y0 = add_group(traits, y0, panel->scale, panel->min, first.a, second.a, x, rows[0], g);
+        y1 = add_group(traits, y1, panel->scale, panel->min, first.b, second.b, x, rows[1], g);
+        y2 = add_group(traits, y2, panel->scale, panel->min, first.c, second.c, x, rows[2], g);
+        y3 = add_group(traits, y3, panel->scale, panel->min, first.d, second.d, x, rows[3], g);
+        for (int t = 0; t < TOKENS; t++) q[t] += QUANT_GROUP;
     }
-    for (int64_t g = 0; g < x->cols / QUANT_GROUP; g++) {
-        __m256i a[TOKENS], b[TOKENS];
-        sum_columns(traits, &panel[g], q, n, 0, traits.two_scales ? 4 : 8, a);
-        if (traits.two_scales) sum_columns(traits, &panel[g], q, n, 4, 8, b);
-        for (int t = 0; t < n; t++) {
-            if (!traits.two_scales) b[t] = _mm256_setzero_si256();
-            y[t] = add_group(traits, y[t], panel[g].scale, panel[g].min, a[t], b[t], x, row + t, g);
-            q[t] += QUANT_GROUP;
-        }
-    }
+    y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;
 }
 
 // ---- rows of a matrix
@@ -341,17 +384,16 @@ INLINE void eight_rows(DType type, const Product *p, const uint8_t *const rows[R
                        int n_rows, int64_t token, int64_t end_token, PanelGroup *panel) {
     __m256 y[TOKENS];
     if (end_token - token == 1) {
-        store_rows(p, token, first, n_rows, rows_times_one(type, rows, p->x, token));
+        store_rows(p, token, first, n_rows,
+                   rows_times_one(type, rows, ROWS * (rows[1] - rows[0]), p->x, token));
         return;
     }
     fill_panel(type, rows, p->x->cols / QUANT_GROUP, panel);
-    for (; token + TOKENS <= end_token; token += TOKENS) {
-        panel_times(type, panel, p->x, token, TOKENS, y);
-        for (int t = 0; t < TOKENS; t++) store_rows(p, token + t, first, n_rows, y[t]);
-    }
-    for (; token < end_token; token++) {
-        panel_times(type, panel, p->x, token, 1, y);
-        store_rows(p, token, first, n_rows, y[0]);
+    for (; token < end_token; token += TOKENS) {
+        int64_t left = end_token - token, tokens[TOKENS]; // beyond the last: that one again, not stored
+        for (int t = 0; t < TOKENS; t++) tokens[t] = token + (t < left ? t : left - 1);
+        panel_times(type, panel, p->x, tokens, y);
+        for (int t = 0; t < TOKENS && t < left; t++) store_rows(p, token + t, first, n_rows, y[t]);
     }
 }
 

@@ -22,16 +22,30 @@ struct Threads {
     Worker *workers; // [n_threads - 1]
     ThreadsTask task;
     void *context;
-    int64_t n_parts;
     // Each on a cache line of its own: they are written by all.
-    _Alignas(64) atomic_uint round;     // counts threads_run(); a worker that sees a new value joins in
-    _Alignas(64) atomic_llong next;     // the next part to take
-    _Alignas(64) atomic_int unfinished; // workers that still run parts of this round
+    _Alignas(64) atomic_ullong ticket;  // the current loop: see below
+    _Alignas(64) atomic_llong finished; // parts of it that are done
     _Alignas(64) atomic_int sleepers;   // workers that wait on `wake`
     atomic_bool closing;
     pthread_mutex_t lock;
     pthread_cond_t wake;
 };
+
+// A ticket is the loop's number, its parts, and the next part to take, in one word: whoever adds one to it has
+// got a part of that very loop, or learns that there is none left. A loop ends when its parts are done, so a
+// worker that the system holds up delays nobody, unless it has a part in hand; and task and context stay as they
+// are until the holder of the last part has said so.
+#define PART_BITS 20
+#define PART_MASK ((1u << PART_BITS) - 1)
+#define MAX_PARTS ((1 << PART_BITS) - 1 - MAX_THREADS) // each thread asks once in vain
+
+static unsigned long long ticket_make(unsigned long long round, int64_t n_parts) {
+    return round << 2 * PART_BITS | (unsigned long long)n_parts << PART_BITS;
+}
+
+static unsigned long long ticket_round(unsigned long long ticket) {
+    return ticket >> 2 * PART_BITS;
+}
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -48,33 +62,42 @@ static int64_t nanoseconds(void) {
 }
 
 static void take_parts(Threads *threads, int thread) {
-    for (;;) {
-        int64_t part = atomic_fetch_add_explicit(&threads->next, 1, memory_order_relaxed);
-        if (part >= threads->n_parts) return;
+    for (int64_t done = 0;; done++) {
+        unsigned long long ticket = atomic_fetch_add_explicit(&threads->ticket, 1, memory_order_acquire);
+        int64_t part = ticket & PART_MASK, n_parts = ticket >> PART_BITS & PART_MASK;
+        if (part >= n_parts) {
+            if (done > 0) atomic_fetch_add_explicit(&threads->finished, done, memory_order_release);
+            return;
+        }
         threads->task(threads->context, part, thread);
     }
 }
 
-// Returns when the round differs from `seen`: spinning first, then asleep.
-static void wait_for_round(Threads *threads, unsigned seen) {
+// Returns the round's number when it differs from `seen`: spinning first, then asleep.
+static unsigned long long wait_for_round(Threads *threads, unsigned long long seen) {
+    unsigned long long round;
     int64_t start = nanoseconds();
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
-            if (atomic_load_explicit(&threads->round, memory_order_acquire) != seen) return;
+            round = ticket_round(atomic_load_explicit(&threads->ticket, memory_order_acquire));
+            if (round != seen) return round;
             pause_briefly();
         }
     } while (nanoseconds() - start < SPIN_NANOSECONDS);
-    // The caller raises `round` before it looks at `sleepers`, this thread the other way round: one of them
+    // The caller changes the ticket before it looks at `sleepers`, this thread the other way round: one of them
     // sees the other.
     pthread_mutex_lock(&threads->lock);
     atomic_fetch_add(&threads->sleepers, 1);
-    while (atomic_load(&threads->round) == seen) pthread_cond_wait(&threads->wake, &threads->lock);
+    while ((round = ticket_round(atomic_load(&threads->ticket))) == seen)
+        pthread_cond_wait(&threads->wake, &threads->lock);
     atomic_fetch_sub(&threads->sleepers, 1);
     pthread_mutex_unlock(&threads->lock);
+    return round;
 }
 
-static void start_round(Threads *threads) {
-    atomic_fetch_add(&threads->round, 1);
+static void start_round(Threads *threads, int64_t n_parts) {
+    unsigned long long round = ticket_round(atomic_load_explicit(&threads->ticket, memory_order_relaxed)) + 1;
+    atomic_store(&threads->ticket, ticket_make(round, n_parts));
     if (atomic_load(&threads->sleepers) == 0) return;
     pthread_mutex_lock(&threads->lock);
     pthread_cond_broadcast(&threads->wake);
@@ -84,11 +107,10 @@ static void start_round(Threads *threads) {
 static void *worker_main(void *argument) {
     Worker *worker = argument;
     Threads *threads = worker->threads;
-    for (unsigned round = 0;; round++) {
-        wait_for_round(threads, round);
+    for (unsigned long long round = 0;;) {
+        round = wait_for_round(threads, round);
         if (atomic_load(&threads->closing)) return NULL;
         take_parts(threads, worker->index);
-        atomic_fetch_sub_explicit(&threads->unfinished, 1, memory_order_release);
     }
 }
 
@@ -121,7 +143,7 @@ Status threads_open(int n_threads, Threads **out, Error *error) {
 void threads_close(Threads *threads) {
     if (threads == NULL) return;
     atomic_store(&threads->closing, true);
-    start_round(threads);
+    start_round(threads, 0);
     for (int i = 1; i < threads->n_threads; i++) pthread_join(threads->workers[i - 1].id, NULL);
     pthread_cond_destroy(&threads->wake);
     pthread_mutex_destroy(&threads->lock);
@@ -134,18 +156,16 @@ int threads_count(const Threads *threads) {
 }
 
 void threads_run(Threads *threads, int64_t n_parts, ThreadsTask task, void *context) {
-    if (n_parts <= 1 || threads->n_threads == 1) {
+    if (n_parts <= 1 || n_parts > MAX_PARTS || threads->n_threads == 1) {
         for (int64_t part = 0; part < n_parts; part++) task(context, part, 0);
         return;
     }
     threads->task = task;
     threads->context = context;
-    threads->n_parts = n_parts;
-    atomic_store_explicit(&threads->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&threads->unfinished, threads->n_threads - 1, memory_order_relaxed);
-    start_round(threads);
+    atomic_store_explicit(&threads->finished, 0, memory_order_relaxed);
+    start_round(threads, n_parts);
     take_parts(threads, 0);
-    for (int spins = 1; atomic_load_explicit(&threads->unfinished, memory_order_acquire) > 0; spins++) {
+    for (int spins = 1; atomic_load_explicit(&threads->finished, memory_order_acquire) < n_parts; spins++) {
         pause_briefly();
         if (spins % 1024 == 0) sched_yield(); // more threads than cores: let the others run
     }
