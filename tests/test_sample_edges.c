@@ -90,6 +90,21 @@ static void hot_is_uniform_at_last(void **state) {
     assert_int_equal(counts[3], 0);
 }
 
+static void min_p_of_one_keeps_the_largest(void **state) {
+    Fixture *f = *state;
+    for (int i = 0; i < 300; i++) f->logits[i] = -(float)i;
+    f->logits[200] = 0;
+    for (int k = 0; k < 2; k++) {
+        int counts[300] = {0};
+        SampleParams params = plain_params();
+        params.min_p = 1;
+        params.top_k = 40 * k;
+        for (int i = 0; i < 100; i++, params.position++) counts[draw(f, 300, &params)]++;
+        assert_int_equal(counts[0] + counts[200], 100);
+        assert_in_range(counts[0], 30, 70);
+    }
+}
+
 static void infinite_logits(void **state) {
     Fixture *f = *state;
     SampleParams params = plain_params();
@@ -234,6 +249,9 @@ static void candidates_tell_both_probabilities(void **state) {
     assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 2, c, &count, &error), STATUS_OK);
     assert_int_equal(count, 2);
     assert_true(c[0].final == 1 && c[1].final == 0);
+    f->logits[0] = INFINITY;
+    assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 4, c, &count, &error), STATUS_OK);
+    assert_true(count == 1 && c[0].id == 0 && c[0].raw == 1 && c[0].final == 1);
     assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 0, c, &count, &error),
                      STATUS_USAGE);
 }
@@ -246,6 +264,7 @@ int main(int argc, char **argv) {
         test(greedy_takes_the_lowest_of_equals),
         test(cold_is_greedy_at_last),
         test(hot_is_uniform_at_last),
+        test(min_p_of_one_keeps_the_largest),
         test(infinite_logits),
         test(not_a_number_is_an_error),
         test(nothing_left_is_an_error),
