@@ -1,11 +1,13 @@
 #include "app/screen_private.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define DRAW_EVERY 0.05 // seconds
+#define RATE_AFTER 0.2  // a rate over less says nothing
 
 static double now(void) {
     struct timespec t;
@@ -28,20 +30,27 @@ static void format_bytes(double bytes, char out[16]) {
 
 static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total) {
     Progress *progress = &screen->progress;
-    char have[16], all[16], rate[16], tail[80];
+    char have[16], all[16], rate[24] = "", tail[80];
     double seconds = progress->last - progress->started;
+    if (seconds >= RATE_AFTER) {
+        memcpy(rate, "  ", 2);
+        format_bytes((double)done / seconds, rate + 2);
+        strcat(rate, "/s");
+    }
     format_bytes((double)done, have);
-    format_bytes(seconds > 0 ? (double)done / seconds : 0, rate);
-    if (total) format_bytes((double)total, all);
+    format_bytes((double)total, all);
     int percent = total ? (int)((double)done / (double)total * 100) : 0;
-    snprintf(tail, sizeof tail, total ? " %3d%%  %s of %s  %s/s" : "%.0d  %s%s  %s/s", percent, have, all,
-             rate);
+    if (total)
+        snprintf(tail, sizeof tail, " %3d%%  %s of %s%s", percent, have, all, rate);
+    else
+        snprintf(tail, sizeof tail, "  %s%s", have, rate);
     Text *out = &screen->out;
     out->size = 0;
     text_add(out, "\r\033[K", 4);
     // One column stays free: a full line would wrap.
     int room = screen_width(screen) - 1 - (int)strlen(tail), name = (int)strlen(what);
     if (name + 2 > room) name = room > 2 ? room - 2 : 0;
+    while (name && ((unsigned char)what[name] & 0xC0) == 0x80) name--; // whole characters
     text_add(out, what, (size_t)name);
     int bar = total ? room - name - 1 : 0;
     if (bar > 40) bar = 40;
@@ -69,7 +78,9 @@ void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t t
     if (!screen->traits.plain) {
         if (!first && time - progress->last < DRAW_EVERY) return;
         progress->last = time;
-        draw(screen, what, done, total);
+        char *name = screen_harmless(screen, what, strlen(what));
+        if (name) draw(screen, name, done, total);
+        free(name);
         return;
     }
     int quarter = total ? (int)(done * 4.0 / total) : 0;

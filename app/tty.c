@@ -153,6 +153,8 @@ void tty_take_typed_ahead(void) {
     tty.ahead_at = 0;
     tty.ahead_n = (size_t)n;
     if (tty.ahead[n - 1] == '\n') tty.ahead[n - 1] = '\r';
+    for (ssize_t i = 0; i < n; i++)
+        if (!tty.ahead[i]) tty.ahead[i] = 4; // what Linux makes of a Ctrl-D that nobody read as the end
 }
 
 TtyEvent tty_next(unsigned char *byte) {

@@ -124,6 +124,7 @@ static void fail_with_screen(Pty *pty, const char *what, const char *text, const
         print_error(c == '\n' ? "%c" : c < 0x20 || c == 0x7F ? "\\x%02x" : "%c", c);
     }
     print_error("\n");
+    pty_end(pty);
     _fail(file, line);
 }
 

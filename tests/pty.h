@@ -12,7 +12,7 @@
 
 #include "tests/vt.h"
 
-#define PTY_TIMEOUT 60
+#define PTY_TIMEOUT (getenv("PTY_TIMEOUT") ? atoi(getenv("PTY_TIMEOUT")) : 60)
 
 typedef struct PtyOptions {
     const char *const *argv; // NULL-terminated; argv[0] is found in PATH

@@ -1,72 +1,11 @@
-// The prompt's editor and the screen, driven through a pseudo-terminal as a person would.
-//
-// The program under test is this one again: `test_terminal --child edit|screen …` (see child_main).
+// The prompt's editor in a pseudo-terminal: typing, moving, wide characters, lines, paste.
 #include "tests/test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "app/editor.h"
-#include "app/screen.h"
-#include "tests/pty.h"
-#include "tests/terminal_child.h"
-
-static char folder[] = "/tmp/palaver-test-XXXXXX";
-static char history_path[64];
-static const char *program = "/proc/self/exe";
-
-// ---- helpers -------------------------------------------------------------------------------------------
-
-static Pty *start_with(const char *const *argv, const char *const *env, int rows, int cols) {
-    return pty_start(&(const PtyOptions){.argv = argv, .env = env, .rows = rows, .cols = cols});
-}
-
-static Pty *start_editor_in(int rows, int cols) {
-    const char *const argv[] = {program, "--child", "edit", NULL};
-    Pty *pty = start_with(argv, NULL, rows, cols);
-    pty_expect(pty, "> ");
-    return pty;
-}
-
-static Pty *start_editor(void) {
-    return start_editor_in(24, 80);
-}
-
-static Pty *start_with_history(void) {
-    const char *const argv[] = {program, "--child", "edit", "--history", history_path, NULL};
-    Pty *pty = start_with(argv, NULL, 0, 0);
-    pty_expect(pty, "> ");
-    return pty;
-}
-
-// Types keys and waits for the turn that comes of them.
-static void expect_turn(Pty *pty, const char *keys, const char *turn) {
-    char line[600];
-    snprintf(line, sizeof line, "got[%s]\r\n", turn);
-    pty_send(pty, keys);
-    pty_expect(pty, line);
-    pty_expect(pty, "> ");
-}
-
-// Ctrl-D, and everything is as it was.
-static void leave(Pty *pty) {
-    pty_send(pty, "\004");
-    pty_expect(pty, "end");
-    pty_expect(pty, "cooked");
-    pty_expect_exit(pty, 0);
-    pty_end(pty);
-}
-
-#define LEFT "\033[D"
-#define RIGHT "\033[C"
-#define UP "\033[A"
-#define DOWN "\033[B"
+#include "tests/terminal.h"
 
 // ---- typing ----------------------------------------------------------------------------------------------
 
@@ -112,21 +51,140 @@ static void wide_characters(void **state) {
     leave(pty);
 }
 
-int main(int argc, char **argv) {
-    if (argc > 1 && !strcmp(argv[1], "--child")) return terminal_child(argc - 2, argv + 2);
-    static char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n > 0) self[n] = 0, program = self;
-    if (!mkdtemp(folder)) return 1;
-    snprintf(history_path, sizeof history_path, "%s/state/palaver/history", folder);
+// Characters without a width are not drawn, but stay in the turn and go with the one before them.
+static void joined_characters(void **state) {
+    (void)state;
+    Pty *pty = start_editor();
+    expect_turn(pty, "e\u0301x\r", "e\u0301x");
+    expect_turn(pty, "ae\u0301b" LEFT "\177c\r", "acb");
+    expect_turn(pty, "a👩\u200d💻b" LEFT "\177\177c\r", "cb");
+    expect_turn(pty, "a👩\u200d💻b" LEFT LEFT "<" RIGHT ">\r", "a<👩\u200d💻>b");
+    expect_turn(pty, "ab\u202ecd\r", "ab\u202ecd"); // the terminal is not told to turn round
+    pty_send(pty, "e\u0301\u0302x");
+    pty_expect_cursor(pty, pty_screen(pty)->row, 4);
+    assert_null(strstr(pty_transcript(pty) + 0, "> ab\u202e"));
+    expect_turn(pty, "\r", "e\u0301\u0302x");
+    leave(pty);
+}
+
+static void bad_bytes(void **state) {
+    (void)state;
+    Pty *pty = start_editor();
+    expect_turn(pty,
+                "a\xff"
+                "b\xc3(\xe2\x82z\xc2\x9b"
+                "c\r",
+                "a\ufffdb(zc");
+    leave(pty);
+}
+
+static void long_lines_wrap(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(10, 20);
+    pty_send(pty, "0123456789abcdefghij日本語");
+    pty_expect_row(pty, 0, "> 0123456789abcdefgh");
+    pty_expect_row(pty, 1, "ij日本語");
+    pty_expect_cursor(pty, 1, 8);
+    pty_send(pty, "\001X");
+    pty_expect_row(pty, 0, "> X0123456789abcdefg");
+    pty_expect_row(pty, 1, "hij日本語");
+    pty_expect_cursor(pty, 0, 3);
+    // A wide character does not fit in the last column: it goes to the next row as a whole.
+    pty_send(pty, "\025123456789012345678");
+    pty_expect_cursor(pty, 1, 0);
+    pty_send(pty, "\177日本");
+    pty_expect_row(pty, 0, "> 12345678901234567");
+    pty_expect_row(pty, 1, "日本");
+    expect_turn(pty, "\r", "12345678901234567日本");
+    leave(pty);
+}
+
+// ---- several lines ---------------------------------------------------------------------------------------
+
+static void several_lines(void **state) {
+    (void)state;
+    Pty *pty = start_editor();
+    expect_turn(pty, "one\\\rtwo\r", "one\\ntwo");
+    expect_turn(pty, "one\ntwo\r", "one\\ntwo");
+    expect_turn(pty, "one\033\rtwo\r", "one\\ntwo");
+    expect_turn(pty, "one\033[13;2utwo\033[27;2;13~three\r", "one\\ntwo\\nthree");
+    expect_turn(pty, "\"\"\"one\r  two\\\r\rthree\"\"\"\r", "one\\n  two\\\\n\\nthree");
+    expect_turn(pty, "\"\"\"\rone\r\"\"\"\r", "one");
+    expect_turn(pty, "C:\\\\\r", "C:\\\\");
+    expect_turn(pty, "a \"\"\" b\r", "a \"\"\" b");
+    leave(pty);
+}
+
+static void moving_between_lines(void **state) {
+    (void)state;
+    Pty *pty = start_editor();
+    pty_send(pty, "first\nsecond\nthird");
+    pty_expect_row(pty, 0, "> first");
+    pty_expect_row(pty, 1, "second");
+    pty_expect_row(pty, 2, "third");
+    pty_send(pty, UP);
+    pty_expect_cursor(pty, 1, 5);
+    pty_send(pty, UP "!");
+    pty_expect_row(pty, 0, "> first!");
+    pty_send(pty, "\001>" DOWN "\005.");
+    pty_expect_row(pty, 1, "second.");
+    pty_send(pty, DOWN "\177\177\177\177\177\177");
+    pty_expect_row(pty, 1, "second.");
+    pty_expect_row(pty, 2, "");
+    expect_turn(pty, "\177\r", ">first!\\nsecond");
+    leave(pty);
+}
+
+static void paste_is_text(void **state) {
+    (void)state;
+    Pty *pty = start_editor();
+    expect_turn(pty, "\033[200~/cle\tx\r\nls -l\rrm\n\033[201~\r", "/cle\tx\\nls -l\\nrm");
+    expect_turn(pty, "a\033[200~b\003\004\032c\007\033[31md\033]0;t\007\177\xc2\x9b\xff\033[201~e\r",
+                "abc[31md]0;t\ufffde");
+    expect_turn(pty, "x\033[200~\\\r1\033[201~\r", "x\\\\n1"); // a `\\` inside a paste stays
+    pty_send(pty, "\033[200~no end \033[20 \033[201");
+    expect_turn(pty, " \033[201~\r", "no end [20 [201 ");
+    leave(pty);
+}
+
+static void long_paste(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(8, 40);
+    static char text[70000];
+    size_t n = (size_t)sprintf(text, "\033[200~");
+    for (int i = 0; i < 2000; i++) n += (size_t)sprintf(text + n, "line %d of a long paste 日本\n", i);
+    n += (size_t)sprintf(text + n, "end\033[201~");
+    pty_send_bytes(pty, text, n);
+    pty_expect_screen(pty, "line 1999 of a long paste");
+    pty_send(pty, "!\r");
+    pty_expect(pty, "line 1998 of a long paste 日本\\nline 1999 of a long paste 日本\\nend!]");
+    leave(pty);
+}
+
+// What is typed before the prompt is there is kept; lines among it do not run by themselves.
+static void typed_ahead(void **state) {
+    (void)state;
+    Pty *pty = terminal_start("edit", "--late", NULL);
+    pty_expect(pty, "ready");
+    pty_send(pty, "one\rtwo\r");
+    pty_expect(pty, "two"); // echoed by the terminal
+    pty_signal(pty, SIGUSR1);
+    pty_expect(pty, "got[one\\ntwo]");
+    leave(pty);
+}
+
+static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_and_editing),
-        cmocka_unit_test(unknown_keys_type_nothing),
-        cmocka_unit_test(wide_characters),
+        cmocka_unit_test(lines_and_editing), cmocka_unit_test(unknown_keys_type_nothing),
+        cmocka_unit_test(wide_characters),   cmocka_unit_test(joined_characters),
+        cmocka_unit_test(bad_bytes),         cmocka_unit_test(long_lines_wrap),
+        cmocka_unit_test(several_lines),     cmocka_unit_test(moving_between_lines),
+        cmocka_unit_test(paste_is_text),     cmocka_unit_test(long_paste),
+        cmocka_unit_test(typed_ahead),
     };
-    (void)start_with_history;
-    int status = test_main("terminal", argc, argv, tests);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) == 0 ? status : 1;
+    return test_main("terminal", argc, argv, tests);
+}
+
+int main(int argc, char **argv) {
+    return terminal_main(argc, argv, run);
 }
