@@ -11,13 +11,6 @@
 
 // ---- filling -----------------------------------------------------------------------------------------
 
-bool is_printable(const char *text, size_t length) {
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < ' ' || text[i] > '~') return false;
-    }
-    return true;
-}
-
 int64_t tensor_elements(const CheckpointTensor *tensor) {
     int64_t elements = 1;
     for (int i = 0; i < tensor->n_dims; i++) {

@@ -87,12 +87,7 @@ Status folder_json(const Checkpoint *checkpoint, const char *name, json_t **valu
                                file.size, MAX_JSON_BYTES);
             file_unmap(&file);
         } else if (status == STATUS_OK) {
-            json_error_t problem;
-            *value = json_loadb((const char *)file.data, file.size, JSON_REJECT_DUPLICATES, &problem);
-            if (*value == NULL) {
-                status = error_set(error, STATUS_FILE, "%s:%d: not valid JSON: %s", path, problem.line,
-                                   problem.text);
-            }
+            status = json_parse(path, (const char *)file.data, file.size, value, error);
             file_unmap(&file);
         }
     }

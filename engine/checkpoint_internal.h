@@ -4,8 +4,7 @@
 #define PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
 
 #include "engine/checkpoint.h"
-
-#include <jansson.h>
+#include "engine/json_text.h"
 
 typedef struct CheckpointFile {
     char *path;
@@ -48,9 +47,6 @@ Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const Che
 
 // Once all tensors are there: sorts names, refuses duplicates and overlaps, copies what lies unaligned.
 Status checkpoint_finish(Checkpoint *checkpoint, Error *error);
-
-// Names from files stand in messages: printable ASCII is all that is taken.
-bool is_printable(const char *text, size_t length);
 
 // Elements of tensor->shape; -1 if a dimension is negative or the product exceeds int64_t.
 int64_t tensor_elements(const CheckpointTensor *tensor);

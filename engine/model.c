@@ -185,20 +185,13 @@ Status model_open(const char *path, Model **model, Error *error) {
     return status == STATUS_OK ? model_from_checkpoint(checkpoint, model, error) : status;
 }
 
-static Status parse_json(const char *name, const char *text, size_t size, json_t **value, Error *error) {
-    json_error_t problem;
-    *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
-    if (*value != NULL) return STATUS_OK;
-    return error_set(error, STATUS_FILE, "%s:%d: not valid JSON: %s", name, problem.line, problem.text);
-}
-
 Status model_from_config(const char *config, size_t config_size, const char *generation,
                          size_t generation_size, Model **model, Error *error) {
     *model = NULL;
     json_t *parsed = NULL, *parsed_generation = NULL;
-    Status status = parse_json("config.json", config, config_size, &parsed, error);
+    Status status = json_parse("config.json", config, config_size, &parsed, error);
     if (status == STATUS_OK && generation != NULL) {
-        status = parse_json("generation_config.json", generation, generation_size, &parsed_generation, error);
+        status = json_parse("generation_config.json", generation, generation_size, &parsed_generation, error);
     }
     Model *created = status == STATUS_OK ? calloc(1, sizeof *created) : NULL;
     if (status == STATUS_OK && created == NULL) status = error_set(error, STATUS_MEMORY, "out of memory");

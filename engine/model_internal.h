@@ -2,9 +2,8 @@
 #ifndef PALAVER_ENGINE_MODEL_INTERNAL_H
 #define PALAVER_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/json_text.h"
 #include "engine/model.h"
-
-#include <jansson.h>
 
 // Which layers of an architecture look through a sliding window, where its files announce one.
 typedef enum WindowRule {

@@ -46,13 +46,6 @@ Status param_bool(const ParamSource *source, Key key, bool *value, Error *error)
     return key.hf == NULL ? STATUS_OK : json_bool_at(source->config, source->path, key.hf, value, error);
 }
 
-// Text that will stand in messages: what a terminal could act on becomes '?'.
-static void copy_printable(char *to, size_t size, const char *from, size_t length) {
-    size_t n = length < size - 1 ? length : size - 1;
-    for (size_t i = 0; i < n; i++) to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
-    to[n] = '\0';
-}
-
 Status param_string(const ParamSource *source, Key key, char *value, size_t size, Error *error) {
     char text[KEY_SIZE];
     if (source->config == NULL) {

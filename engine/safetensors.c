@@ -134,13 +134,12 @@ static Status read_header(const CheckpointFile *file, json_t **header, size_t *h
                          "cut short, or no safetensors file; fetch it again",
                          file->path, (unsigned long long)size, file->size);
     }
-    json_error_t problem;
-    *header =
-        json_loadb((const char *)file->data + sizeof size, (size_t)size, JSON_REJECT_DUPLICATES, &problem);
-    if (*header == NULL || !json_is_object(*header)) {
+    Status status =
+        json_parse(file->path, (const char *)file->data + sizeof size, (size_t)size, header, error);
+    if (status != STATUS_OK) return error_prefix(error, "the header cannot be read, fetch the file again: ");
+    if (!json_is_object(*header)) {
         json_decref(*header);
-        return error_set(error, STATUS_FILE, "%s: the header is not a JSON object: %s; fetch the file again",
-                         file->path, problem.text);
+        return error_set(error, STATUS_FILE, "%s: the header is not a JSON object", file->path);
     }
     *header_size = sizeof size + (size_t)size;
     return STATUS_OK;

@@ -3,15 +3,17 @@
 
 Each folder is a Hugging Face model (config.json, safetensors) with golden.json beside it: cases of token ids and
 positions, each with a file of float32 logits [n_tokens - from, vocab_size], little-endian, of the positions from
-`from` on (0: all). The logits come from transformers in float32 with eager attention. llama3.gguf and qwen2.gguf hold the same weights as the
-folders of that name, written with the gguf package (LLaMA's Q and K permuted, Llama 3's factors as
-rope_freqs.weight); blocks.gguf has a tensor of every block type and, as NAME.values, what gguf.quants makes of it.
+`from` on. The logits come from transformers in float32 with eager attention. llama3.gguf and qwen2.gguf hold the
+same weights as the folders of that name, written with the gguf package (LLaMA's Q and K permuted, Llama 3's factors
+as rope_freqs.weight). rope.json has transformers' rotary frequencies for nine configurations. blocks.gguf has a
+tensor of every block type and, as NAME.values, what gguf.quants makes of it.
 
 Cases "far" and "gap" lie at positions of 40,000 and more. There float32 angles are wrong by up to 5e-4, so the
 rotary embedding is replaced by one that computes frequencies and angles in float64 and rounds cos and sin to
 float32; everything else is as before. "far" begins at 40,000, "gap" has half its tokens at 0 and half at 40,000.
 
 Weights are drawn with numpy's PCG64 from the seed and the tensor's name: the same on every machine.
+It writes the seeds of the fuzzers for the same files too, in tests/fuzz/corpus/.
 usage: make_models.py   (needs numpy, torch, transformers, safetensors, gguf; writes models/PROVENANCE.txt)
 """
 import json
@@ -283,6 +285,46 @@ def make_tokenizer(folder):
                        unk_token="<unk>", add_bos_token=False, chat_template=CHATML), f, indent=1)
 
 
+# ---- frequencies -------------------------------------------------------------------------------------------------
+
+ROPES = [
+    dict(head_dim=128, rope_theta=10000.0),
+    dict(head_dim=128, rope_theta=10000.0, rope_scaling=dict(type="linear", factor=4.0)),
+    dict(head_dim=128, rope_theta=500000.0, max_position_embeddings=131072,  # Llama 3.1
+         rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                           original_max_position_embeddings=8192)),
+    dict(head_dim=64, max_position_embeddings=131072,  # Llama 3.2, as transformers 5 writes it
+         rope_parameters=dict(rope_type="llama3", rope_theta=500000.0, factor=32.0, low_freq_factor=1.0,
+                              high_freq_factor=4.0, original_max_position_embeddings=8192)),
+    dict(head_dim=128, rope_theta=1000000.0, max_position_embeddings=32768,  # Qwen2.5 with YaRN, as its card says
+         rope_scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=32768)),
+    dict(head_dim=96, max_position_embeddings=65536,
+         rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=16.0, beta_fast=16.0, beta_slow=2.0,
+                              attention_factor=1.5, original_max_position_embeddings=4096)),
+    dict(head_dim=64, max_position_embeddings=163840,  # as DeepSeek has it
+         rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=40.0, mscale=1.0, mscale_all_dim=0.7,
+                              original_max_position_embeddings=4096)),
+    dict(head_dim=64, max_position_embeddings=131072,
+         rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, truncate=False,
+                              original_max_position_embeddings=4096)),
+    dict(head_dim=64, max_position_embeddings=8192,  # without an original length it is max_position_embeddings
+         rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=2.0)),
+]
+
+
+def make_ropes():
+    """What transformers' rotary embedding computes (in float32) from a config.json."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+    rows = []
+    for extra in ROPES:
+        config_dict = {**BASE, "model_type": "llama", **extra}
+        rope = LlamaRotaryEmbedding(make_config(config_dict))
+        rows.append(dict(config=config_dict, magnitude=float(rope.attention_scaling),
+                         inv_freq=[float(f) for f in rope.inv_freq.double()]))
+    with open(os.path.join(OUT, "rope.json"), "w") as f:
+        json.dump(rows, f, indent=0)
+
+
 # ---- GGUF ---------------------------------------------------------------------------------------------------------
 
 GGUF_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -399,6 +441,63 @@ def make_blocks():
     finish(writer)
 
 
+# ---- seeds of the fuzzers ----------------------------------------------------------------------------------------
+
+def make_corpus():
+    """Whole but tiny: a GGUF model of one layer with a vocabulary, a safetensors file, the models' config.json."""
+    folder = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus")
+    for name in ("fuzz_gguf", "fuzz_safetensors", "fuzz_config_json"):
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        os.makedirs(os.path.join(folder, name))
+    for kind in ("llama", "qwen3"):
+        tiny_gguf(os.path.join(folder, "fuzz_gguf", f"{kind}.gguf"), kind)
+    tensors = {"a": torch.zeros(2, 3), "b": torch.ones(4, dtype=torch.bfloat16), "c": torch.ones(1, dtype=torch.int64)}
+    save_file(tensors, os.path.join(folder, "fuzz_safetensors", "three.safetensors"), metadata={"format": "pt"})
+    save_file({"x": torch.zeros(1, dtype=torch.float16)}, os.path.join(folder, "fuzz_safetensors", "one.safetensors"))
+    for name in MODELS:
+        with open(os.path.join(OUT, name, "config.json")) as f:
+            text = f.read()
+        with open(os.path.join(folder, "fuzz_config_json", name), "w") as f:
+            f.write(text + ("\0" + json.dumps(GENERATION) if name in ("llama3", "mistral") else ""))
+
+
+def tiny_gguf(path, kind):
+    rng = rng_of("tiny", kind)
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(16)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_sliding_window(8)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["<unk>", "<s>", "</s>", "\u2581a"])
+    writer.add_token_scores([0.0, 0.0, 0.0, -1.5])
+    writer.add_token_types([2, 3, 3, 1])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_space_prefix(True)
+    writer.add_chat_template("{{ messages }}")
+    if kind == "llama":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(2.0)
+        writer.add_tensor("rope_freqs.weight", np.ones(8, dtype=np.float32))
+    matrices = {"token_embd": (4, 32), "blk.0.attn_q": (32, 32), "blk.0.attn_k": (16, 32), "blk.0.attn_v": (16, 32),
+                "blk.0.attn_output": (32, 32), "blk.0.ffn_gate": (32, 32), "blk.0.ffn_up": (32, 32),
+                "blk.0.ffn_down": (32, 32)}
+    for i, (name, shape) in enumerate(matrices.items()):
+        quant = (Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1)[i % 4]
+        raw = gguf.quants.quantize(rng.standard_normal(shape).astype(np.float32), quant)
+        writer.add_tensor(f"{name}.weight", raw, raw_dtype=quant)
+    vectors = ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"]
+    for name in vectors + (["blk.0.attn_q_norm", "blk.0.attn_k_norm"] if kind == "qwen3" else []):
+        writer.add_tensor(f"{name}.weight", np.ones(16 if "q_norm" in name or "k_norm" in name else 32, dtype=np.float32))
+    finish(writer)
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(OUT)
@@ -408,9 +507,11 @@ def main():
     report = []
     for name, (extra, options) in MODELS.items():
         make_model(name, extra, options, report)
+    make_ropes()
     make_gguf("llama3")
     make_gguf("qwen2")
     make_blocks()
+    make_corpus()
     versions = (f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
                 f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, "
                 f"gguf {gguf_version()}")

@@ -1,0 +1,44 @@
+// Hostile config.json, and behind a NUL generation_config.json: a Model within its limits, or one line of error.
+#include "engine/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const Model *model) {
+    const DecoderShape *shape = &model->shape;
+    if (shape->n_layers < 1 || shape->hidden_size < 1 || shape->vocab_size < 1 ||
+        shape->intermediate_size < 1)
+        abort();
+    if (shape->n_kv_heads < 1 || shape->n_heads % shape->n_kv_heads != 0) abort();
+    if (shape->rope.rotary_dim < 2 || shape->rope.rotary_dim > shape->head_dim) abort();
+    for (int i = 0; i < shape->rope.rotary_dim / 2; i++) {
+        if (!isfinite(model->inv_freq[i]) || model->inv_freq[i] < 0) abort();
+    }
+    if (!(shape->rope.magnitude > 0) || !isfinite(shape->rope.magnitude)) abort();
+    for (int i = 0; i < shape->n_layers; i++) {
+        if (model->windows[i] < 0) abort();
+    }
+    for (int i = 0; i < model->n_eos; i++) {
+        if (model->eos_ids[i] < 0 || model->eos_ids[i] >= shape->vocab_size) abort();
+    }
+    if (model->context_length < 1 || model_kv_bytes_per_token(model, DTYPE_F32) <= 0) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *config = (const char *)data, *generation = memchr(data, 0, size);
+    size_t config_size = generation != NULL ? (size_t)(generation - config) : size;
+    size_t generation_size = size - config_size;
+    if (generation != NULL) generation++, generation_size--;
+    Model *model;
+    Error error = {0};
+    if (model_from_config(config, config_size, generation, generation_size, &model, &error) == STATUS_OK) {
+        check(model);
+    } else if (error.message[0] == '\0' || strchr(error.message, '\n') != NULL || model != NULL) {
+        abort();
+    }
+    model_close(model);
+    return 0;
+}

@@ -1,0 +1,246 @@
+// What a config.json means: values, defaults and refusals, in the styles of transformers 4 and 5.
+#include "tests/test.h"
+#include "engine/model.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void frequencies_equal_transformers(void **state) {
+    (void)state;
+    json_t *rows = json_load_file("tests/golden/models/rope.json", 0, NULL);
+    assert_true(json_array_size(rows) >= 9);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *expected = json_object_get(row, "inv_freq");
+        char *text = json_dumps(json_object_get(row, "config"), 0);
+        Model *model;
+        Error error = {0};
+        if (model_from_config(text, strlen(text), NULL, 0, &model, &error) != STATUS_OK)
+            fail_msg("%s", error.message);
+        assert_int_equal(model->shape.rope.rotary_dim, 2 * json_array_size(expected));
+        for (size_t j = 0; j < json_array_size(expected); j++) {
+            double wanted = json_number_value(json_array_get(expected, j));
+            if (!(fabs(model->inv_freq[j] / wanted - 1) < 2e-6)) { // theirs are float32
+                fail_msg("%s: inv_freq[%zu] is %.9g, transformers has %.9g", text, j, model->inv_freq[j],
+                         wanted);
+            }
+        }
+        assert_true(fabs(model->shape.rope.magnitude - json_number_value(json_object_get(row, "magnitude"))) <
+                    1e-12);
+        model_close(model);
+        free(text);
+    }
+    json_decref(rows);
+}
+
+static const char BASE[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": 4, "
+    "\"num_attention_heads\": 4, \"vocab_size\": 100, \"max_position_embeddings\": 512}";
+
+// BASE with changes; a value of "absent" removes the key.
+static Status with(const char *changes, const char *generation, Model **model, Error *error) {
+    json_t *config = json_loads(BASE, 0, NULL), *changed = json_loads(changes, 0, NULL);
+    if (changed == NULL) fail_msg("no JSON: %s", changes);
+    const char *key;
+    json_t *value;
+    json_object_update(config, changed);
+    json_object_foreach(changed, key, value) {
+        if (json_is_string(value) && strcmp(json_string_value(value), "absent") == 0)
+            json_object_del(config, key);
+    }
+    char *text = json_dumps(config, 0);
+    Status status = model_from_config(text, strlen(text), generation,
+                                      generation != NULL ? strlen(generation) : 0, model, error);
+    free(text);
+    json_decref(config);
+    json_decref(changed);
+    return status;
+}
+
+static Model *with_ok(const char *changes, const char *generation) {
+    Model *model;
+    Error error = {0};
+    if (with(changes, generation, &model, &error) != STATUS_OK) fail_msg("%s: %s", changes, error.message);
+    return model;
+}
+
+static void refuses_bad_configs(void **state) {
+    (void)state;
+    static const struct {
+        const char *changes;
+        Status status;
+        const char *fragment;
+    } CASES[] = {
+        {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
+        {"{\"model_type\": \"gpt_neox\"}", STATUS_UNSUPPORTED,
+         "\"gpt_neox\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3"},
+        {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a?[31mb\""},
+        {"{\"model_type\": 3}", STATUS_FILE, "model_type should be a string"},
+        {"{\"num_hidden_layers\": 0}", STATUS_FILE, "num_hidden_layers is 0; palaver takes 1 to 1024"},
+        {"{\"num_hidden_layers\": -1}", STATUS_FILE, "num_hidden_layers is -1"},
+        {"{\"num_hidden_layers\": 9223372036854775807}", STATUS_FILE,
+         "num_hidden_layers is 9223372036854775807"},
+        {"{\"num_hidden_layers\": \"absent\"}", STATUS_FILE, "num_hidden_layers is missing"},
+        {"{\"hidden_size\": \"absent\"}", STATUS_FILE, "hidden_size is missing"},
+        {"{\"hidden_size\": 64.0}", STATUS_FILE, "hidden_size should be an integer"},
+        {"{\"hidden_size\": 4294967296}", STATUS_FILE, "hidden_size is 4294967296"},
+        {"{\"vocab_size\": \"absent\"}", STATUS_FILE, "vocab_size is missing"},
+        {"{\"num_attention_heads\": 5}", STATUS_FILE, "hidden size 64 is no multiple of 5 heads"},
+        {"{\"num_key_value_heads\": 3}", STATUS_FILE, "4 attention heads cannot share 3"},
+        {"{\"num_key_value_heads\": 8}", STATUS_FILE, "4 attention heads cannot share 8"},
+        {"{\"num_attention_heads\": 65536, \"head_dim\": 65536}", STATUS_FILE, "beyond every model"},
+        {"{\"head_dim\": 15}", STATUS_FILE, "15 elements; it must be an even number"},
+        {"{\"hidden_act\": \"relu\"}", STATUS_UNSUPPORTED, "hidden_act \"relu\""},
+        {"{\"mlp_bias\": true}", STATUS_UNSUPPORTED, "feed-forward layers have biases"},
+        {"{\"rms_norm_eps\": -1}", STATUS_FILE, "epsilon"},
+        {"{\"num_local_experts\": 8}", STATUS_UNSUPPORTED, "mixture of 8 experts"},
+        {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", STATUS_UNSUPPORTED, "quantised by gptq"},
+        {"{\"max_position_embeddings\": 0}", STATUS_FILE, "context of 0 tokens"},
+        {"{\"rope_theta\": 0}", STATUS_FILE, "the base must be larger than 1"},
+        {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},
+        {"{\"partial_rotary_factor\": 2}", STATUS_FILE, "rope turns"},
+        {"{\"partial_rotary_factor\": 0.01}", STATUS_FILE, "rope turns 0 of a head's 16"},
+        {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", STATUS_UNSUPPORTED,
+         "rope scaling \"dynamic\""},
+        {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", STATUS_UNSUPPORTED,
+         "rope scaling \"longrope\""},
+        {"{\"rope_scaling\": {\"type\": \"mrope\"}}", STATUS_UNSUPPORTED, "rope scaling \"mrope\""},
+        {"{\"rope_scaling\": {\"type\": \"linear\"}}", STATUS_FILE, "the factor is missing"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", STATUS_FILE,
+         "the factor is missing or not positive"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": [2]}}", STATUS_FILE,
+         "factor should be a number"},
+        {"{\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}", STATUS_FILE, "low_freq_factor"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"beta_slow\": 40}}", STATUS_FILE,
+         "beta_slow"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"attention_factor\": -1}}", STATUS_FILE,
+         "attention factor"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"original_max_position_embeddings\": -5}}", STATUS_FILE,
+         "rope: "},
+        {"{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}", STATUS_UNSUPPORTED,
+         "differ by kind of layer"},
+        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", STATUS_UNSUPPORTED,
+         "layer_types[1]"},
+        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"linear_attention\"]}", STATUS_UNSUPPORTED,
+         "layer_types[0]"},
+        {"{\"sliding_window\": -3}", STATUS_FILE, "sliding window of -3"},
+        {"{\"eos_token_id\": \"</s>\"}", STATUS_FILE, "eos_token_id should be an id or a list of ids"},
+        {"{\"eos_token_id\": [1, null]}", STATUS_FILE, "eos_token_id should be an id or a list of ids"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model;
+        Error error = {0};
+        Status status = with(CASES[i].changes, NULL, &model, &error);
+        if (status != CASES[i].status || strstr(error.message, CASES[i].fragment) == NULL) {
+            fail_msg("%s: status %d, \"%s\"", CASES[i].changes, status, error.message);
+        }
+        assert_null(model);
+        assert_non_null(strstr(error.message, "config.json: "));
+    }
+}
+
+static void reads_windows(void **state) {
+    (void)state;
+    static const struct {
+        const char *changes;
+        int windows[4];
+    } CASES[] = {
+        {"{\"sliding_window\": 9}", {0, 0, 0, 0}}, // LLaMA has none
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9}", {9, 9, 9, 9}},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", {0, 0, 0, 0}},
+        {"{\"model_type\": \"mistral\"}", {4096, 4096, 4096, 4096}},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 9, \"max_window_layers\": 2}", {0, 0, 0, 0}},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 9, \"use_sliding_window\": true}", {0, 0, 0, 0}},
+        {"{\"model_type\": \"qwen3\", \"sliding_window\": 9, \"use_sliding_window\": true, "
+         "\"max_window_layers\": 2}",
+         {0, 0, 9, 9}},
+        {"{\"model_type\": \"qwen3\", \"sliding_window\": 9, \"use_sliding_window\": true, \"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"sliding_attention\"]}",
+         {0, 9, 0, 9}},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model = with_ok(CASES[i].changes, NULL);
+        for (int layer = 0; layer < 4; layer++) {
+            if (model->windows[layer] != CASES[i].windows[layer]) {
+                fail_msg("%s: layer %d has window %d", CASES[i].changes, layer, model->windows[layer]);
+            }
+        }
+        model_close(model);
+    }
+}
+
+static void reads_contexts_and_defaults(void **state) {
+    (void)state;
+    static const struct {
+        const char *changes;
+        int64_t context;
+        double base;
+        int head_dim, rotary_dim;
+    } CASES[] = {
+        {"{}", 512, 10000, 16, 16},
+        {"{\"max_position_embeddings\": \"absent\"}", 2048, 10000, 16, 16},
+        {"{\"model_type\": \"qwen3\"}", 512, 10000, 128, 128},
+        {"{\"head_dim\": 32, \"partial_rotary_factor\": 0.25}", 512, 10000, 32, 8},
+        {"{\"rope_theta\": 5000, \"rope_parameters\": {\"rope_theta\": 7000}}", 512, 7000, 16, 16},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}", 512, 10000, 16, 16},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", 512, 10000, 16, 16},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 512}}",
+         2048, 10000, 16, 16},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"original_max_position_embeddings\": 128}}", 512, 10000,
+         16, 16},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model = with_ok(CASES[i].changes, NULL);
+        assert_int_equal(model->context_length, CASES[i].context);
+        assert_true(model->rope_base == CASES[i].base);
+        assert_int_equal(model->shape.head_dim, CASES[i].head_dim);
+        assert_int_equal(model->shape.rope.rotary_dim, CASES[i].rotary_dim);
+        assert_true(model->shape.n_kv_heads == 4 && model->bos_id == -1 && model->n_eos == 0);
+        model_close(model);
+    }
+    Model *model =
+        with_ok("{\"rope_scaling\": {\"type\": \"yarn\", \"original_max_position_embeddings\": 128}}", NULL);
+    assert_true(model->rope_factor == 4); // the lengths' ratio where no factor is given
+    model_close(model);
+}
+
+static void reads_generation_settings(void **state) {
+    (void)state;
+    Model *model =
+        with_ok("{\"bos_token_id\": 7, \"eos_token_id\": 5}",
+                "{\"eos_token_id\": [6, 5, 100, -1], \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, "
+                "\"min_p\": 0.02, \"typical_p\": 0.5, \"repetition_penalty\": 1.05, \"do_sample\": true}");
+    assert_int_equal(model->bos_id, 7);
+    assert_int_equal(model->n_eos, 2); // ids beyond the vocabulary are none
+    assert_true(model_is_eos(model, 5) && model_is_eos(model, 6) && !model_is_eos(model, 7) &&
+                !model_is_eos(model, -1));
+    const GenerationDefaults *g = &model->generation;
+    assert_true(g->temperature == 0.6 && g->top_p == 0.9 && g->top_k == 20 && g->min_p == 0.02 &&
+                g->typical_p == 0.5);
+    assert_true(g->repetition_penalty == 1.05 && g->do_sample == 1);
+    model_close(model);
+    model = with_ok("{\"bos_token_id\": 100, \"temperature\": 3}",
+                    "{\"temperature\": -1, \"top_p\": 7, \"top_k\": -1}");
+    g = &model->generation;
+    assert_int_equal(model->bos_id, -1);
+    assert_true(isnan(g->temperature) && isnan(g->top_p) && isnan(g->repetition_penalty));
+    assert_true(g->top_k == -1 && g->do_sample == -1);
+    model_close(model);
+    Error error = {0};
+    assert_int_equal(with("{}", "{\"temperature\": \"hot\"}", &model, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "generation_config.json: temperature should be a number"));
+    assert_int_equal(with("{}", "{", &model, &error), STATUS_FILE);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frequencies_equal_transformers),
+        cmocka_unit_test(refuses_bad_configs),
+        cmocka_unit_test(reads_windows),
+        cmocka_unit_test(reads_contexts_and_defaults),
+        cmocka_unit_test(reads_generation_settings),
+    };
+    return test_main("model config", argc, argv, tests);
+}
