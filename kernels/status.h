@@ -3,7 +3,7 @@
 // Status and Error are the one thing that every room shares, so they live in the lowest of them.
 // An Error's message says what went wrong, where, and what to do about it, in one line without a
 // final newline; the caller that knows more (the file, the key, the turn) puts it in front with
-// error_prefix().
+// error_prefix(). Control characters in what is formatted become spaces.
 #ifndef PALAVER_KERNELS_STATUS_H
 #define PALAVER_KERNELS_STATUS_H
 

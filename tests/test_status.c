@@ -33,11 +33,21 @@ static void long_messages_are_cut(void **state) {
     assert_int_equal(strlen(e.message), sizeof e.message - 1);
 }
 
+static void control_characters_become_spaces(void **state) {
+    (void)state;
+    Error e;
+    error_set(&e, STATUS_FILE, "piece '%s'", "a\nb\x1b[2J\xc2\x9b\x7f\u00e9");
+    assert_string_equal(e.message, "piece 'a b [2J   \u00e9'");
+    error_prefix(&e, "%s: ", "x\ry");
+    assert_string_equal(e.message, "x y: piece 'a b [2J   \u00e9'");
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(set_fills_and_returns),
         cmocka_unit_test(prefix_keeps_the_status),
         cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(control_characters_become_spaces),
     };
     return test_main("status", argc, argv, tests);
 }
