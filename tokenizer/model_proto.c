@@ -79,23 +79,33 @@ static Status damaged(Error *error, const char *what) {
     return error_set(error, STATUS_FILE, "not a SentencePiece model: %s is damaged", what);
 }
 
+static uint32_t unit_at(const unsigned char *units, uint64_t i) {
+    const unsigned char *unit = units + 4 * i;
+    return unit[0] | (uint32_t)unit[1] << 8 | (uint32_t)unit[2] << 16 | (uint32_t)unit[3] << 24;
+}
+
+// Whether a step from unit i stays inside, whatever byte it is for: bit 31 marks a value, which no step leads from
+// (but the walk begins at unit 0 unasked); bit 8 says that the unit at the offset holds a value, which is where in
+// the replacements the text begins.
+static bool unit_is_safe(const unsigned char *units, uint64_t i, uint64_t n, uint64_t n_text) {
+    uint32_t unit = unit_at(units, i);
+    if (unit >> 31 && i > 0) return true;
+    uint64_t at = i ^ (uint64_t)(unit >> 10 & 0x1FFFFF) << (unit & 1u << 9 ? 8 : 0);
+    if ((at | 0xFF) >= n) return false;
+    return !(unit & 1u << 8) || (unit_at(units, at) & 0x7FFFFFFF) < n_text;
+}
+
 // The character map is a double array (darts-clone) that the library walks without checks: uint32 size of the
-// array in bytes, the array, NUL-terminated replacements. Every step must stay inside, whatever the text is.
+// array in bytes, the array, NUL-terminated replacements.
 static Status charsmap_check(Wire map, Error *error) {
-    uint64_t size;
+    uint64_t size = 0;
     if (!wire_fixed(&map, 4, &size) || size % 4 || size < 1024 || size >= (uint64_t)(map.end - map.at) ||
         map.end[-1] != 0) {
         return damaged(error, "its character map");
     }
     uint64_t n = size / 4, n_text = (uint64_t)(map.end - map.at) - size;
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t unit = 0;
-        wire_fixed(&map, 4, &unit);
-        bool leaf = unit >> 31;
-        uint64_t offset = (unit >> 10 & 0x1FFFFF) << (unit & 1u << 9 ? 8 : 0);
-        if (leaf ? (unit & 0x7FFFFFFF) >= n_text : ((i ^ offset) | 0xFF) >= n) {
-            return damaged(error, "its character map");
-        }
+        if (!unit_is_safe(map.at, i, n, n_text)) return damaged(error, "its character map");
     }
     return STATUS_OK;
 }

@@ -171,6 +171,20 @@ def write_charsmap_rules(path):
             f.write(f"{0xFEE0 + i:X}\t{i:X}\n")
 
 
+def fuzz_seeds(rules):
+    """Tiny models for fuzz_tokenizer_model to begin with."""
+    folder = os.path.join(os.path.dirname(__file__), "../fuzz/corpus/fuzz_tokenizer_model")
+    os.makedirs(folder, exist_ok=True)
+    for kind, size, more in (("bpe", 320, dict(byte_fallback=True, normalization_rule_name="identity")),
+                             ("unigram", 60, dict(normalization_rule_tsv=rules))):
+        out = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([" ".join(make_strings.WORDS)] * 20), model_writer=out, vocab_size=size, num_threads=1,
+            minloglevel=2, hard_vocab_limit=False, model_type=kind, user_defined_symbols=["<keep>"], **more)
+        with open(f"{folder}/{kind}.model", "wb") as f:
+            f.write(out.getvalue())
+
+
 def main():
     os.makedirs(HERE, exist_ok=True)
     valid, broken = make_strings.strings()
@@ -196,6 +210,7 @@ def main():
     write_charsmap_rules(rules)
     sp = train_sentencepiece("sp-unigram", valid, broken, model_type="unigram", normalization_rule_tsv=rules,
                              character_coverage=0.99)
+    fuzz_seeds(rules)
     os.remove(rules)
     model = open(f"{HERE}/sp-unigram/tokenizer.model", "rb").read()
     write_vocab("sp-unigram", sp, "t5", bos=1, eos=2, unk=0, charsmap=list(charsmap(model)))
