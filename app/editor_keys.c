@@ -8,7 +8,9 @@
 static unsigned char finish(EditLine *el, LineEnd end) {
     Editor *editor = line_editor(el);
     const wchar_t code[2] = {line_key_code(KEY_FINISH), 0};
-    editor->end = end;
+    free(editor->typed);
+    editor->typed = line_text(editor);
+    editor->end = editor->typed ? end : LINE_LOST;
     el_wpush(el, code);
     return CC_NORM;
 }
@@ -18,16 +20,31 @@ static unsigned char insert_newline(EditLine *el, wint_t c) {
     return el_winsertstr(el, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+// The cursor to the text's character `at`; false: no memory.
+static bool move_to(EditLine *el, bool (*target)(const View *, size_t *)) {
+    Editor *editor = line_editor(el);
+    View view;
+    size_t at = 0;
+    bool ok = window_view(editor, &view) && target(&view, &at) && window_move(editor, &view, at);
+    free(view.owned);
+    return ok;
+}
+
+static bool text_end(const View *view, size_t *at) {
+    *at = view->n;
+    return true;
+}
+
 static unsigned char enter(EditLine *el, wint_t c) {
     char *text = line_text(line_editor(el));
     TurnEnd end = text ? turn_end(text) : TURN_DONE;
     free(text);
-    const LineInfoW *line = el_wline(el);
     if (end == TURN_DONE) return finish(el, LINE_ENTER);
-    el_cursor(el, (int)(line->lastchar - line->cursor));
+    if (!move_to(el, text_end)) return CC_ERROR;
     if (end == TURN_MORE_LINE) { // the newline takes the place of the last `\` and of blanks behind it
+        const LineInfoW *line = el_wline(el);
         int n = 1;
-        while (line->lastchar[-n] != L'\\') n++;
+        while (n < line->lastchar - line->buffer && line->lastchar[-n] != L'\\') n++;
         el_wdeletestr(el, n);
     }
     return insert_newline(el, c);
@@ -41,7 +58,7 @@ static unsigned char interrupt(EditLine *el, wint_t c) {
 static unsigned char end_of_input(EditLine *el, wint_t c) {
     (void)c;
     const LineInfoW *line = el_wline(el);
-    if (line->lastchar == line->buffer) return finish(el, LINE_EOF);
+    if (line->lastchar == line->buffer && !window_is_partial(line_editor(el))) return finish(el, LINE_EOF);
     if (line->cursor == line->lastchar) return CC_ERROR;
     const wchar_t code[2] = {line_key_code(KEY_DELETE), 0};
     el_wpush(el, code);
@@ -155,22 +172,59 @@ static unsigned char delete (EditLine *el, wint_t c) {
     return CC_REFRESH;
 }
 
+static bool start_of_line(const View *view, size_t *at) {
+    *at = view->cursor;
+    while (*at && view->text[*at - 1] != L'\n') --*at;
+    return true;
+}
+
+static bool end_of_line(const View *view, size_t *at) {
+    *at = view->cursor;
+    while (*at < view->n && view->text[*at] != L'\n') ++*at;
+    return true;
+}
+
 static unsigned char home(EditLine *el, wint_t c) {
     (void)c;
-    const LineInfoW *line = el_wline(el);
-    const wchar_t *at = line->cursor;
-    while (at > line->buffer && at[-1] != L'\n') at--;
-    if (at != line->cursor) el_cursor(el, (int)(at - line->cursor));
-    return CC_CURSOR;
+    return move_to(el, start_of_line) ? CC_REFRESH : CC_ERROR;
 }
 
 static unsigned char line_end(EditLine *el, wint_t c) {
     (void)c;
-    const LineInfoW *line = el_wline(el);
-    const wchar_t *at = line->cursor;
-    while (at < line->lastchar && *at != L'\n') at++;
-    if (at != line->cursor) el_cursor(el, (int)(at - line->cursor));
-    return CC_CURSOR;
+    return move_to(el, end_of_line) ? CC_REFRESH : CC_ERROR;
+}
+
+// The line above or below, the same column.
+static bool line_above(const View *view, size_t *at) {
+    size_t start;
+    start_of_line(view, &start);
+    if (!start) return false;
+    View above = {view->text, view->n, start - 1, NULL};
+    size_t column = view->cursor - start;
+    start_of_line(&above, at);
+    *at = column < above.cursor - *at ? *at + column : above.cursor;
+    return true;
+}
+
+static bool line_below(const View *view, size_t *at) {
+    size_t start, end, last;
+    start_of_line(view, &start);
+    end_of_line(view, &end);
+    if (end == view->n) return false;
+    View below = {view->text, view->n, end + 1, NULL};
+    end_of_line(&below, &last);
+    *at = view->cursor - start < last - below.cursor ? below.cursor + (view->cursor - start) : last;
+    return true;
+}
+
+static unsigned char up(EditLine *el, wint_t c) {
+    (void)c;
+    return move_to(el, line_above) ? CC_REFRESH : recall_older(line_editor(el));
+}
+
+static unsigned char down(EditLine *el, wint_t c) {
+    (void)c;
+    return move_to(el, line_below) ? CC_REFRESH : recall_newer(line_editor(el));
 }
 
 static unsigned char redraw(EditLine *el, wint_t c) {
@@ -198,8 +252,8 @@ static const struct {
     {KEY_INTERRUPT, interrupt, L"palaver-interrupt"},
     {KEY_SUSPEND, suspend_job, L"palaver-suspend"},
     {KEY_EOF, end_of_input, L"palaver-eof"},
-    {KEY_UP, recall_up, L"palaver-up"},
-    {KEY_DOWN, recall_down, L"palaver-down"},
+    {KEY_UP, up, L"palaver-up"},
+    {KEY_DOWN, down, L"palaver-down"},
     {KEY_LEFT, left, L"palaver-left"},
     {KEY_RIGHT, right, L"palaver-right"},
     {KEY_HOME, home, L"palaver-home"},

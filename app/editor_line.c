@@ -26,15 +26,19 @@ Editor *line_editor(EditLine *el) {
 // ---- the buffer ------------------------------------------------------------------------------------------
 
 char *line_text(Editor *editor) {
-    const LineInfoW *line = el_wline(editor->el);
-    return text_from_wide(line->buffer, (size_t)(line->lastchar - line->buffer));
+    View view;
+    char *text = window_view(editor, &view) ? text_from_wide(view.text, view.n) : NULL;
+    free(view.owned);
+    return text;
 }
 
 size_t line_cursor(Editor *editor) {
-    const LineInfoW *line = el_wline(editor->el);
+    View view;
     size_t bytes = 0;
     char out[4];
-    for (const wchar_t *c = line->buffer; c < line->cursor; c++) bytes += text_encode((uint32_t)*c, out);
+    if (window_view(editor, &view))
+        for (size_t i = 0; i < view.cursor; i++) bytes += text_encode((uint32_t)view.text[i], out);
+    free(view.owned);
     return bytes;
 }
 
@@ -47,18 +51,23 @@ bool line_insert(Editor *editor, const char *text) {
 
 bool line_replace(Editor *editor, const char *text) {
     const LineInfoW *line = el_wline(editor->el);
-    el_cursor(editor->el, (int)(line->lastchar - line->cursor));
+    window_reset(editor);
+    if (line->cursor != line->lastchar) el_cursor(editor->el, (int)(line->lastchar - line->cursor));
     el_wdeletestr(editor->el, (int)(line->lastchar - line->buffer));
     return line_insert(editor, text);
 }
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-// Where the cursor stands after `n` characters of the line, the prompt included.
-static TextPlace place_of(Editor *editor, size_t n, int width) {
+static wchar_t *current_prompt(Editor *editor) {
+    if (editor->search.on) return editor->search.prompt;
+    return window_is_partial(editor) ? editor->window_prompt : editor->prompt;
+}
+
+TextPlace line_place(Editor *editor, size_t n, int width) {
     int column = 0;
     bool hidden = false;
-    for (const wchar_t *c = editor->search.on ? editor->search.prompt : editor->prompt; *c; c++) {
+    for (const wchar_t *c = current_prompt(editor); *c; c++) {
         int w = wcwidth(*c);
         if (*c == 1)
             hidden = !hidden;
@@ -74,8 +83,8 @@ static TextPlace place_of(Editor *editor, size_t n, int width) {
 void line_leave(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
     int width = tty_width();
-    TextPlace cursor = place_of(editor, (size_t)(line->cursor - line->buffer), width);
-    TextPlace end = place_of(editor, (size_t)(line->lastchar - line->buffer), width);
+    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer), width);
+    TextPlace end = line_place(editor, (size_t)(line->lastchar - line->buffer), width);
     for (int row = cursor.row; row <= end.row; row++) fputc('\n', editor->out);
     fputc('\r', editor->out);
     fflush(editor->out);
@@ -87,11 +96,11 @@ void line_redraw(Editor *editor) {
 
 // The terminal has another width. Terminals that wrap anew have moved the prompt's row, others not: go up by
 // the smaller of both counts, so that nothing that was there before the prompt is ever wiped.
-static void resize(Editor *editor, int old_width) {
+static void resize(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    int width = tty_width();
+    int old_width = editor->width, width = editor->width = tty_width();
     size_t n = (size_t)(line->cursor - line->buffer);
-    int before = place_of(editor, n, old_width).row, now = place_of(editor, n, width).row;
+    int before = line_place(editor, n, old_width).row, now = line_place(editor, n, width).row;
     int up = before < now ? before : now;
     if (up > 0) fprintf(editor->out, "\033[%dA", up);
     fputs("\r\033[J", editor->out);
@@ -109,28 +118,47 @@ void line_suspend(Editor *editor, bool job) {
     line_redraw(editor);
 }
 
-// The prompt for libedit: what hides no width, SGR sequences, between \1, everything else wide.
+// The length of the SGR sequence that begins here; 0: none does.
+static size_t sgr_size(const wchar_t *text) {
+    if (text[0] != 0x1B || text[1] != L'[') return 0;
+    size_t n = 2 + wcscspn(text + 2, L"m");
+    return text[n] ? n + 1 : 0;
+}
+
+// libedit drops a sequence that no character follows: the last character goes behind what ends the prompt.
+static void last_character_last(wchar_t *prompt) {
+    size_t n = wcslen(prompt), last = n;
+    for (size_t i = 0; i < n;) {
+        size_t sgr = sgr_size(prompt + i);
+        if (!sgr) last = i;
+        i += sgr ? sgr : 1;
+    }
+    if (last == n) return;
+    wchar_t character = prompt[last];
+    wmemmove(prompt + last, prompt + last + 1, n - last - 1);
+    prompt[n - 1] = character;
+}
+
+// The prompt for libedit: SGR sequences, which take no width, between \1; no other control characters.
 static wchar_t *wide_prompt(const char *prompt) {
     wchar_t *wide = text_to_wide(prompt);
-    size_t n = wide ? wcslen(wide) : 0;
-    wchar_t *out = wide ? malloc((2 * n + 1) * sizeof *out) : NULL;
+    wchar_t *out = wide ? malloc((2 * wcslen(wide) + 1) * sizeof *out) : NULL;
+    if (out) last_character_last(wide);
     size_t to = 0;
-    for (size_t i = 0; out && i < n; i++) {
-        size_t end = i;
-        if (wide[i] == 0x1B && wide[i + 1] == L'[') end = i + 2 + wcscspn(wide + i + 2, L"m");
-        if (end == i) {
-            if (!text_is_control((uint32_t)wide[i])) out[to++] = wide[i];
+    for (const wchar_t *c = wide; out && *c;) {
+        size_t sgr = sgr_size(c);
+        if (!sgr) {
+            if (!text_is_control((uint32_t)*c)) out[to++] = *c;
+            c++;
             continue;
         }
-        if (end >= n) break;
-        // Sequences side by side share their marks: libedit ties a mark to the one character behind it.
+        // Sequences side by side share their marks, for libedit ties a mark to the character behind it.
         if (to && out[to - 1] == 1)
             to--;
         else
             out[to++] = 1;
-        while (i <= end) out[to++] = wide[i++];
+        for (; sgr; sgr--) out[to++] = *c++;
         out[to++] = 1;
-        i = end;
     }
     if (out) out[to] = 0;
     free(wide);
@@ -138,15 +166,13 @@ static wchar_t *wide_prompt(const char *prompt) {
 }
 
 static wchar_t *show_prompt(EditLine *el) {
-    Editor *editor = line_editor(el);
-    return editor->search.on ? editor->search.prompt : editor->prompt;
+    return current_prompt(line_editor(el));
 }
 
 // ---- reading ---------------------------------------------------------------------------------------------
 
 // The next key, or how the line ended without one.
 static Key read_key(Editor *editor, wchar_t *character) {
-    int width = tty_width();
     for (;;) {
         unsigned char byte;
         Key key = KEY_NONE;
@@ -169,14 +195,13 @@ static Key read_key(Editor *editor, wchar_t *character) {
             line_redraw(editor);
             break;
         case TTY_RESIZE:
-            resize(editor, width);
-            break;
+            resize(editor);
+            return KEY_REDRAW; // the text may have become taller than the terminal
         case TTY_SIGNAL:
             if (!editor->options.stop || !editor->options.stop(editor->options.context)) break;
             editor->end = LINE_STOPPED;
             return KEY_COUNT;
         }
-        width = tty_width();
         if (key == KEY_QUIT)
             kill(0, SIGQUIT);
         else if (key != KEY_NONE)
@@ -187,12 +212,17 @@ static Key read_key(Editor *editor, wchar_t *character) {
 // What libedit calls for each character: 1 and *out, or 0 for the end.
 static int get_character(EditLine *el, wchar_t *out) {
     Editor *editor = line_editor(el);
+    if (window_adjust(editor)) {
+        *out = line_key_code(KEY_REDRAW);
+        return 1;
+    }
     wchar_t character = editor->next_char;
     Key key = editor->next_key;
     editor->next_key = KEY_NONE;
     if (key == KEY_NONE) key = read_key(editor, &character);
     if (key == KEY_COUNT) return 0;
     if (key != KEY_TAB) editor->tabs = 0;
+    if (key == KEY_KILL_ALL) window_reset(editor); // libedit kills the rest
     if (editor->search.on && key != KEY_SEARCH) {
         Key left_over = search_key(editor, key, character);
         if (left_over != KEY_REDRAW) editor->next_key = left_over, editor->next_char = character;
@@ -214,6 +244,7 @@ LineEnd line_read(Editor *editor, char **text) {
     *text = NULL;
     if (!editor->prompt) return LINE_LOST;
     recall_reset(editor);
+    window_reset(editor);
     editor->end = LINE_LOST;
     if (editor->prefill) {
         editor->place = editor->prefill;
@@ -221,23 +252,29 @@ LineEnd line_read(Editor *editor, char **text) {
         editor->next_key = KEY_PLACE;
     }
     int n = 0;
+    editor->width = tty_width();
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
     tty_take_typed_ahead();
     const wchar_t *line = el_wgets(editor->el, &n);
-    if (n > 0 && line[n - 1] == L'\n') n--;       // KEY_FINISH's own
-    if (editor->end == LINE_INTERRUPT && n > 0) { // a text was there: it is gone, and a new line begins
-        editor->interrupted = (struct timespec){0};
-        *text = strdup("");
-        return *text ? LINE_ENTER : LINE_LOST;
-    }
-    if (editor->end != LINE_ENTER) {
-        // The terminal ended the line, not a key: the prompt's row is still open.
-        if (!line) fputc('\n', editor->out), fflush(editor->out);
+    if (!line) { // the terminal ended the line, not a key: the prompt's row is still open
+        fputc('\n', editor->out);
+        fflush(editor->out);
         return editor->end;
     }
-    *text = line ? text_from_wide(line, (size_t)n) : NULL;
-    if (*text) turn_unblock(*text);
-    return *text ? LINE_ENTER : LINE_LOST;
+    char *typed = editor->typed;
+    editor->typed = NULL;
+    if (editor->end == LINE_ENTER) {
+        turn_unblock(typed);
+        *text = typed;
+    } else if (editor->end == LINE_INTERRUPT && *typed) { // it is gone, and a new line begins
+        editor->interrupted = (struct timespec){0};
+        *typed = 0;
+        *text = typed;
+        return LINE_ENTER;
+    } else {
+        free(typed);
+    }
+    return editor->end;
 }
 
 // ---- opening ---------------------------------------------------------------------------------------------
@@ -266,6 +303,7 @@ bool line_open(Editor *editor) {
 
 void line_close(Editor *editor) {
     recall_reset(editor);
+    window_reset(editor);
     if (editor->el) {
         // Without this libedit would throw away what was typed ahead for the shell.
         el_wset(editor->el, EL_EDITMODE, 0);
@@ -276,7 +314,9 @@ void line_close(Editor *editor) {
     editor->out = NULL;
     free(editor->prompt);
     free(editor->place);
+    free(editor->typed);
     editor->prompt = NULL;
     editor->place = NULL;
+    editor->typed = NULL;
     keys_free(&editor->keys);
 }

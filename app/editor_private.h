@@ -1,5 +1,5 @@
 // What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
-// editor_keys.c (what keys do), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+// editor_keys.c (what keys do), editor_window.c (texts taller than the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
 #ifndef PALAVER_APP_EDITOR_PRIVATE_H
 #define PALAVER_APP_EDITOR_PRIVATE_H
 
@@ -29,6 +29,11 @@ typedef struct Search {
     wchar_t prompt[SEARCH_MAX + 32];
 } Search;
 
+typedef struct Part {
+    wchar_t *text; // [n], no NUL
+    size_t n;
+} Part;
+
 struct Editor {
     EditorOptions options;
     TurnHistory *history;
@@ -41,6 +46,7 @@ struct Editor {
     wchar_t *prompt; // as libedit wants it: colours between \1
     Keys keys;
     LineEnd end;
+    char *typed;        // the text when the line ended
     wchar_t literal[2]; // a character that libedit's fast way would draw wrongly
     char *place;        // a text that KEY_PLACE puts in
     Key next_key;       // delivered before the next one is read
@@ -48,7 +54,10 @@ struct Editor {
     size_t recalled; // the entry of the history in the line; turns_count(): the line's own text
     char *draft;     // the line's own text while an entry is shown
     Search search;
-    int tabs; // in a row
+    int tabs;                  // in a row
+    int width;                 // of the terminal when the line was drawn last
+    Part above, below;         // what libedit's buffer leaves out of a tall text
+    wchar_t window_prompt[64]; // in the prompt's place while a part is left out
 };
 
 // ---- editor_line.c
@@ -68,12 +77,28 @@ Editor *line_editor(EditLine *el);
 wchar_t line_key_code(Key key);              // the C1 code that stands for a key in libedit's map
 void line_suspend(Editor *editor, bool job); // as tty_suspend, with the line drawn anew afterwards
 
+TextPlace line_place(Editor *editor, size_t n,
+                     int width); // of the cursor behind n characters, the prompt included
+
+// ---- editor_window.c
+// The whole text and the cursor in it, whatever of it libedit has. `owned` (may be NULL) is to free().
+typedef struct View {
+    const wchar_t *text; // [n]; valid until the line changes
+    size_t n, cursor;
+    wchar_t *owned;
+} View;
+bool window_view(Editor *editor, View *view); // false: no memory, owned is NULL
+bool window_move(Editor *editor, View *view, size_t cursor);
+bool window_adjust(Editor *editor); // true: the buffer has changed and is to be drawn
+bool window_is_partial(const Editor *editor);
+void window_reset(Editor *editor);
+
 // ---- editor_keys.c
 bool line_bind_keys(EditLine *el);
 
 // ---- editor_recall.c
-unsigned char recall_up(EditLine *el, wint_t c);
-unsigned char recall_down(EditLine *el, wint_t c);
+unsigned char recall_older(Editor *editor); // Up where there is no line above
+unsigned char recall_newer(Editor *editor);
 unsigned char search_step(EditLine *el, wint_t c); // Ctrl-R, and again
 // A key while the search is on. Returns the key that is left to do: KEY_REDRAW, or the key that ended it.
 Key search_key(Editor *editor, Key key, wchar_t character);

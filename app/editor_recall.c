@@ -24,39 +24,12 @@ static bool show_entry(Editor *editor, size_t i) {
                         i == count ? (editor->draft ? editor->draft : "") : turns_get(editor->history, i));
 }
 
-// Moves the cursor to the line of the buffer above or below, to the same column; false: there is none.
-static bool move_row(EditLine *el, bool up) {
-    const LineInfoW *line = el_wline(el);
-    const wchar_t *start = line->cursor, *target;
-    while (start > line->buffer && start[-1] != L'\n') start--;
-    if (up) {
-        if (start == line->buffer) return false;
-        target = start - 1;
-        while (target > line->buffer && target[-1] != L'\n') target--;
-    } else {
-        target = line->cursor;
-        while (target < line->lastchar && *target != L'\n') target++;
-        if (target == line->lastchar) return false;
-        target++;
-    }
-    for (long column = line->cursor - start; column > 0; column--)
-        if (target < line->lastchar && *target != L'\n') target++;
-    if (target != line->cursor) el_cursor(el, (int)(target - line->cursor));
-    return true;
-}
-
-unsigned char recall_up(EditLine *el, wint_t c) {
-    (void)c;
-    Editor *editor = line_editor(el);
-    if (move_row(el, true)) return CC_CURSOR;
+unsigned char recall_older(Editor *editor) {
     if (editor->recalled == 0) return CC_ERROR;
     return show_entry(editor, editor->recalled - 1) ? CC_REFRESH : CC_ERROR;
 }
 
-unsigned char recall_down(EditLine *el, wint_t c) {
-    (void)c;
-    Editor *editor = line_editor(el);
-    if (move_row(el, false)) return CC_CURSOR;
+unsigned char recall_newer(Editor *editor) {
     if (editor->recalled >= turns_count(editor->history)) return CC_ERROR;
     return show_entry(editor, editor->recalled + 1) ? CC_REFRESH : CC_ERROR;
 }

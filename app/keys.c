@@ -5,6 +5,8 @@
 
 enum { GROUND, CHARACTER, ESCAPE, CSI, CSI_LINUX, SS3, PASTE };
 
+_Static_assert(KEY_COUNT - KEY_ENTER <= 32, "the editor has one C1 code for each key");
+
 static const char PASTE_END[] = "\033[201~";
 
 static Key control_key(unsigned char byte) {

@@ -43,6 +43,7 @@ void tty_take_back(void);
 
 void tty_write(const char *bytes); // to stderr, as far as it goes
 int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
+int tty_rows(void);                // its rows, 24 where it does not say
 void tty_restore(void);            // editor_restore_terminal
 
 #endif

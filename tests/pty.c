@@ -18,6 +18,8 @@
 #include "app/text.h"
 #include "tests/test.h"
 
+enum { SHOWN = 3000 }; // bytes of the transcript in a failure
+
 struct Pty {
     int fd;
     pid_t pid;
@@ -119,7 +121,7 @@ static void fail_with_screen(Pty *pty, const char *what, const char *text, const
         print_error("%2d|%s\n", row, out);
     }
     print_error("cursor %d,%d; transcript:\n", pty->vt.row, pty->vt.col);
-    for (size_t i = 0; i < pty->seen.size; i++) {
+    for (size_t i = pty->seen.size > SHOWN ? pty->seen.size - SHOWN : 0; i < pty->seen.size; i++) {
         unsigned char c = (unsigned char)pty->seen.bytes[i];
         print_error(c == '\n' ? "%c" : c < 0x20 || c == 0x7F ? "\\x%02x" : "%c", c);
     }

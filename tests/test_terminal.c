@@ -161,6 +161,57 @@ static void long_paste(void **state) {
     leave(pty);
 }
 
+// A text with more rows than the terminal: the rows around the cursor are shown, every key works everywhere.
+static void taller_than_the_terminal(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(10, 40);
+    char text[600] = "\033[200~", whole[700] = "";
+    for (int i = 1; i <= 30; i++) sprintf(text + strlen(text), "line %d\n", i);
+    strcat(text, "end\033[201~");
+    pty_send(pty, text);
+    pty_expect_screen(pty, "(rows 24-31 of 31) line 24");
+    pty_expect_screen(pty, "end");
+    for (int i = 0; i < 20; i++) pty_send(pty, UP);
+    pty_expect_screen(pty, "line 11");
+    pty_send(pty, "\005X\nnew\001Y" DOWN "\005Z"); // edits far from both ends
+    pty_expect_screen(pty, "Ynew");
+    pty_expect_screen(pty, "line 12Z");
+    for (int i = 0; i < 40; i++) pty_send(pty, UP); // to the first line, but not into the history
+    pty_send(pty, "\001A");
+    pty_expect_screen(pty, ") Aline 1");
+    for (int i = 0; i < 50; i++) pty_send(pty, DOWN);
+    pty_send(pty, "\005.");
+    pty_expect_screen(pty, "end.");
+    for (int i = 1; i <= 30; i++)
+        sprintf(whole + strlen(whole), "%sline %d%s\\n", i == 1 ? "A" : "", i,
+                i == 11   ? "X\\nYnew"
+                : i == 12 ? "Z"
+                          : "");
+    strcat(whole, "end.");
+    pty_send(pty, "\r");
+    pty_expect(pty, whole);
+    pty_expect(pty, "> ");
+    // Up and Down over the whole, in and out of the history; then a long line without newlines.
+    pty_send(pty, UP);
+    pty_expect_screen(pty, "end.");
+    pty_send(pty, "\025");
+    pty_expect_screen(pty, ">");
+    char longest[1201] = "";
+    for (int i = 0; i < 200; i++) sprintf(longest + strlen(longest), "%05d ", i);
+    pty_send(pty, longest);
+    pty_expect_screen(pty, "00199");
+    pty_send(pty, "\001<"); // Home of one line that is taller than the terminal
+    pty_expect_screen(pty, ") <00000 00001");
+    pty_send(pty, "\005>");
+    pty_expect_screen(pty, "00199 >");
+    for (int i = 0; i < 300; i++) pty_send(pty, "\177");
+    pty_expect_screen(pty, "00149");
+    pty_send(pty, "\003");
+    pty_expect(pty, "> ");
+    expect_turn(pty, "x\r", "x");
+    leave(pty);
+}
+
 // What is typed before the prompt is there is kept; lines among it do not run by themselves.
 static void typed_ahead(void **state) {
     (void)state;
@@ -175,11 +226,17 @@ static void typed_ahead(void **state) {
 
 static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_and_editing), cmocka_unit_test(unknown_keys_type_nothing),
-        cmocka_unit_test(wide_characters),   cmocka_unit_test(joined_characters),
-        cmocka_unit_test(bad_bytes),         cmocka_unit_test(long_lines_wrap),
-        cmocka_unit_test(several_lines),     cmocka_unit_test(moving_between_lines),
-        cmocka_unit_test(paste_is_text),     cmocka_unit_test(long_paste),
+        cmocka_unit_test(lines_and_editing),
+        cmocka_unit_test(unknown_keys_type_nothing),
+        cmocka_unit_test(wide_characters),
+        cmocka_unit_test(joined_characters),
+        cmocka_unit_test(bad_bytes),
+        cmocka_unit_test(long_lines_wrap),
+        cmocka_unit_test(several_lines),
+        cmocka_unit_test(moving_between_lines),
+        cmocka_unit_test(paste_is_text),
+        cmocka_unit_test(long_paste),
+        cmocka_unit_test(taller_than_the_terminal),
         cmocka_unit_test(typed_ahead),
     };
     return test_main("terminal", argc, argv, tests);
