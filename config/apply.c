@@ -9,8 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-// ---- TOML
-// ---------------------------------------------------------------------------------------------------------
+// ---- TOML --------------------------------------------------------------------------------------------
 
 // What is being read, and where to.
 typedef struct Reading {
@@ -158,8 +157,7 @@ Status config_apply_user_files(Config *config, Error *error) {
     return status;
 }
 
-// ---- profiles
-// -----------------------------------------------------------------------------------------------------
+// ---- profiles ----------------------------------------------------------------------------------------
 
 static Status unknown_profile(const Config *config, const char *profile, Error *error) {
     enum { MOST = 64 };
@@ -196,8 +194,7 @@ Status config_apply_profile(Config *config, ConfigLayer layer, const char *profi
     return config_merge(config, &added, error);
 }
 
-// ---- typed text
-// -----------------------------------------------------------------------------------------------------
+// ---- typed text --------------------------------------------------------------------------------------
 
 static Status add_text(ConfigLayers *added, ConfigLayer layer, const ConfigKey *key, const char *text,
                        Error *error) {
@@ -258,7 +255,7 @@ Status config_apply_environment(Config *config, char *const *environment, Error 
     ConfigLayers added = {0};
     for (; environment && *environment; environment++) {
         const char *equals = strchr(*environment, '=');
-        if (!equals || strncmp(*environment, "PALAVER_", 8)) continue;
+        if (!equals || strncmp(*environment, "PALAVER_", 8) != 0) continue;
         Status status = read_variable(&added, *environment, equals, error);
         if (status) {
             layers_free(&added);

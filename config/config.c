@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- assignments
-// ------------------------------------------------------------------------------------------------
+// ---- assignments -------------------------------------------------------------------------------------
 
 static void assignment_free(Assignment *assignment) {
     value_free(assignment->key, &assignment->value);
@@ -21,9 +20,12 @@ void layers_free(ConfigLayers *layers) {
     *layers = (ConfigLayers){0};
 }
 
+static bool same_profile(const char *a, const char *b) {
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
 static bool same_place(const Assignment *a, const Assignment *b) {
-    if (a->key != b->key || a->layer != b->layer || !a->profile != !b->profile) return false;
-    return !a->profile || !strcmp(a->profile, b->profile);
+    return a->key == b->key && a->layer == b->layer && same_profile(a->profile, b->profile);
 }
 
 static bool make_room(ConfigLayers *layers, size_t more) {
@@ -94,8 +96,7 @@ Status config_merge(Config *config, ConfigLayers *added, Error *error) {
     return STATUS_OK;
 }
 
-// ---- life
-// -------------------------------------------------------------------------------------------------------
+// ---- life --------------------------------------------------------------------------------------------
 
 Status config_init(Config *config, Error *error) {
     *config = (Config){0};
@@ -103,7 +104,7 @@ Status config_init(Config *config, Error *error) {
     if (!config->layers) return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
     ConfigLayers built_in = {0};
     TomlNode *root = NULL;
-    size_t length = (size_t)(_binary_config_default_toml_end - _binary_config_default_toml_start);
+    size_t length = embedded_size(_binary_config_default_toml_start, _binary_config_default_toml_end);
     Status status =
         toml_parse("config/default.toml", _binary_config_default_toml_start, length, &root, error);
     size_t count;
@@ -135,8 +136,8 @@ void config_free(Config *config) {
 Status config_copy(Config *copy, const Config *from, Error *error) {
     *copy = (Config){0};
     copy->layers = calloc(1, sizeof *copy->layers);
-    Status status =
-        copy->layers ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    if (!copy->layers) return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    Status status = STATUS_OK;
     for (size_t i = 0; !status && i < from->layers->count; i++) {
         const Assignment *item = &from->layers->items[i];
         ConfigValue value;
@@ -152,8 +153,7 @@ Status config_copy(Config *copy, const Config *from, Error *error) {
     return status;
 }
 
-// ---- taking away
-// ------------------------------------------------------------------------------------------------
+// ---- taking away -------------------------------------------------------------------------------------
 
 // Removes a layer's assignments: of one key, or of all when it is NULL.
 static void remove_assignments(Config *config, ConfigLayer layer, const ConfigKey *key) {
@@ -181,8 +181,7 @@ void config_clear(Config *config, ConfigLayer layer) {
     if (layer != CONFIG_BUILTIN) remove_assignments(config, layer, NULL);
 }
 
-// ---- looking
-// ----------------------------------------------------------------------------------------------------
+// ---- looking -----------------------------------------------------------------------------------------
 
 const char *config_origin(const Config *config, const ConfigKey *key) {
     return layers_effective(config->layers, key)->origin;
@@ -205,13 +204,14 @@ const char *config_profile_name(const Config *config, size_t index) {
 }
 
 char *config_default_text(void) {
-    const char *text = _binary_config_default_toml_start, *end = _binary_config_default_toml_end;
-    char *copy = malloc((size_t)(end - text) * 2 + 1), *to = copy;
+    const char *text = _binary_config_default_toml_start;
+    size_t length = embedded_size(text, _binary_config_default_toml_end);
+    char *copy = malloc(length * 2 + 1), *to = copy;
     if (!copy) return NULL;
-    for (bool line_start = true; text < end; text++) {
-        if (line_start && *text >= 'a' && *text <= 'z') *to++ = '#';
-        *to++ = *text;
-        line_start = *text == '\n';
+    for (size_t i = 0; i < length; i++) {
+        bool line_start = !i || text[i - 1] == '\n';
+        if (line_start && text[i] >= 'a' && text[i] <= 'z') *to++ = '#';
+        *to++ = text[i];
     }
     *to = 0;
     return copy;

@@ -185,8 +185,7 @@ const ConfigKey *config_key_find(const char *name);
 Status config_key_unknown(const char *name, Error *error);
 
 // Write into buffer like snprintf, return the length: the environment variable, and the allowed values in
-// words
-// ("0 to 5", "true or false", "\"turn\" or \"token\"").
+// words ("0 to 5", "true or false", "\"turn\" or \"token\"").
 int config_key_environment(const ConfigKey *key, char *buffer, size_t size);
 int config_key_allowed(const ConfigKey *key, char *buffer, size_t size);
 
@@ -210,8 +209,7 @@ int config_user_path(char *buffer, size_t size);
 Status config_apply_user_files(Config *config, Error *error);
 
 // One TOML file; its [profile.NAME] sections are only remembered. `layer` is CONFIG_FILES, or CONFIG_SESSION
-// for
-// `/config FILE`. Errors read FILE:LINE:COLUMN: what, and the allowed values.
+// for `/config FILE`. Errors read FILE:LINE:COLUMN: what, and the allowed values.
 Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error);
 
 // The same for text in memory (`length` bytes, need not end with NUL); `name` stands for the file in

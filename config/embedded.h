@@ -3,6 +3,14 @@
 #ifndef PALAVER_CONFIG_EMBEDDED_H
 #define PALAVER_CONFIG_EMBEDDED_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+// Bytes from a symbol to its end. To the compiler they are two objects, whose addresses must not be subtracted.
+static inline size_t embedded_size(const char *start, const char *end) {
+    return (uintptr_t)end - (uintptr_t)start;
+}
+
 #define EMBEDDED(name)                                                                                       \
     extern const char _binary_config_##name##_toml_start[], _binary_config_##name##_toml_end[]
 

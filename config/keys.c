@@ -17,7 +17,7 @@ static const char *const template_words[] = {"auto", NULL};
 static bool accepts_device(const char *text) {
     for (size_t i = 0; device_words[i]; i++)
         if (!strcmp(text, device_words[i])) return true;
-    if (strncmp(text, "cuda:", 5)) return false;
+    if (strncmp(text, "cuda:", 5) != 0) return false;
     size_t digits = strspn(text + 5, "0123456789");
     return digits >= 1 && digits <= 2 && !text[5 + digits];
 }
@@ -27,6 +27,7 @@ static bool accepts_nonempty(const char *text) {
 }
 
 #define MAX_TOKENS 16777216
+// NOLINTBEGIN(bugprone-macro-parentheses): names of fields and types cannot stand in parentheses
 // The place of a field, if it has the type that the kind of key is stored as: anything else does not compile.
 #define AT(of, section, field) _Generic(((Config *)0)->section.field, of : offsetof(Config, section.field))
 #define ROW(section, field, ...)                                                                             \
@@ -46,6 +47,7 @@ static bool accepts_nonempty(const char *text) {
 #define TEXT(section, field, usual, check, range, explained)                                                 \
     ROW(section, field, CONFIG_TEXT, .words = usual, .accepts = check, .offset = AT(char *, section, field), \
         .allowed = range, .doc = explained)
+// NOLINTEND(bugprone-macro-parentheses)
 
 static const ConfigKey keys[] = {
     NUMBER(sampling, temperature, 0, 5, "low is sober, high is wild, 0 is greedy"),

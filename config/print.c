@@ -45,8 +45,8 @@ static void put_number(Writer *writer, double x) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
-    if (!strpbrk(text, ".en")) strcat(text, ".0"); // n: nan, inf
     put(writer, text);
+    if (!strpbrk(text, ".en")) put(writer, ".0"); // n: nan, inf
 }
 
 static void put_integer(Writer *writer, int64_t x) {

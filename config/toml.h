@@ -30,14 +30,14 @@ typedef enum TomlType {
 typedef struct TomlNode TomlNode;
 struct TomlNode {
     TomlType type;
+    bool boolean;
     char *key;   // of a table's child: NUL-terminated (a key that holds a NUL is refused); else NULL
     size_t line; // of the key where there is one, else of the value
     size_t column;
     char *string;  // TOML_STRING: `length` bytes of UTF-8 and a NUL
     size_t length; // TOML_STRING: bytes
     int64_t integer;
-    double number; // TOML_FLOAT, and TOML_INTEGER converted
-    bool boolean;
+    double number;      // TOML_FLOAT, and TOML_INTEGER converted
     TomlNode *children; // TOML_TABLE, TOML_ARRAY: [n_children]
     size_t n_children;
 };

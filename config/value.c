@@ -44,8 +44,7 @@ static Status no_memory(const ConfigKey *key, Error *error) {
     return error_set(error, STATUS_MEMORY, "%s.%s: not enough memory to keep it", key->section, key->name);
 }
 
-// ---- from a node
-// --------------------------------------------------------------------------------------------
+// ---- from a node -------------------------------------------------------------------------------------
 
 static bool is_number(const TomlNode *node) {
     return node->type == TOML_INTEGER || node->type == TOML_FLOAT;
@@ -169,18 +168,14 @@ Status value_from_node(const ConfigKey *key, const TomlNode *node, ConfigValue *
     return STATUS_UNSUPPORTED;
 }
 
-// ---- from text
-// ----------------------------------------------------------------------------------------------
+// ---- from text ---------------------------------------------------------------------------------------
 
 // The value of the one-line TOML document `x = TEXT`; NULL when it is none.
 static TomlNode *parse_value(const char *text) {
-    size_t length = strlen(text);
-    char *line = strpbrk(text, "\r\n") ? NULL : malloc(length + 5);
-    if (!line) return NULL;
-    memcpy(line, "x = ", 4);
-    memcpy(line + 4, text, length + 1);
+    char *line;
+    if (strpbrk(text, "\r\n") || asprintf(&line, "x = %s", text) < 0) return NULL;
     TomlNode *root;
-    Status status = toml_parse("", line, length + 4, &root, NULL);
+    Status status = toml_parse("", line, strlen(line), &root, NULL);
     free(line);
     return status ? NULL : root;
 }
@@ -255,8 +250,7 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
     return status;
 }
 
-// ---- copies
-// -------------------------------------------------------------------------------------------------
+// ---- copies ------------------------------------------------------------------------------------------
 
 Status value_copy(const ConfigKey *key, const ConfigValue *from, ConfigValue *copy, Error *error) {
     *copy = *from;
@@ -298,8 +292,7 @@ void value_free(const ConfigKey *key, ConfigValue *value) {
     *value = (ConfigValue){0};
 }
 
-// ---- in the sections
-// ------------------------------------------------------------------------------------------
+// ---- in the sections ---------------------------------------------------------------------------------
 
 static size_t stored_size(const ConfigKey *key) {
     static const size_t sizes[] = {

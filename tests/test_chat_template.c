@@ -12,8 +12,7 @@
 enum { MAX_MESSAGES = 16 };
 static Error error;
 
-// ---- golden files
-// ---------------------------------------------------------------------------------------------------
+// ---- golden files ------------------------------------------------------------------------------------
 
 static json_t *golden(void) {
     json_error_t problem;
@@ -91,8 +90,7 @@ static void check_spans(const ChatSpan *spans, int n, const Tokens *tokens) {
     }
 }
 
-// ---- equality with the models' own templates
-// --------------------------------------------------------------------------
+// ---- equality with the models' own templates ---------------------------------------------------------
 
 static void check_case(const json_t *root, const json_t *entry, const json_t *one,
                        const ChatTemplate *chat_template, const Tokenizer *tokenizer) {
@@ -137,8 +135,7 @@ static void as_the_models_own(void **state) {
     json_decref(root);
 }
 
-// ---- recognition
-// ------------------------------------------------------------------------------------------------------
+// ---- recognition -------------------------------------------------------------------------------------
 
 // Markers are exclusive, so that the order of the templates does not matter.
 static void one_template_matches(void **state) {
@@ -173,8 +170,7 @@ static void unknown_ones_are_guessed(void **state) {
         "{{ 'unclosed",
         "{# comment without an end",
         "{{'<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + '<|im_end|>'}}",
-        "{{ '### Instruction:\n' + message['content'] + '\n' }}{{ '### Response:\n' + message['content'] + "
-        "'<|EOT|>' }}",
+        "{{ '### Instruction:\n' + message['content'] + '\n' }}{{ '### Response:\n' + content + '<|EOT|>' }}",
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokenizer *tokenizer = open_tokenizer(cases[i].tokenizer);
@@ -216,8 +212,7 @@ static void normal_form(void **state) {
     assert_false(chat_normal_contains("{{'a'+b}}", "'a'+b"));
 }
 
-// ---- names and files
-// --------------------------------------------------------------------------------------------------
+// ---- names and files ---------------------------------------------------------------------------------
 
 static void names(void **state) {
     (void)state;
@@ -276,11 +271,11 @@ static void faulty_files(void **state) {
     }
 }
 
-// ---- spans
-// ------------------------------------------------------------------------------------------------------------
+// ---- spans -------------------------------------------------------------------------------------------
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define SAY(role, words)                                                                                     \
-    { role, words, sizeof words - 1, NULL, 0 }
+    { role, words, sizeof(words) - 1, NULL, 0 }
 
 // The text of the ids [begin, end).
 static char *span_text(const Tokenizer *tokenizer, const Tokens *tokens, int64_t begin, int64_t end) {
@@ -396,8 +391,7 @@ static void spans_beside_greedy_tokens(void **state) {
     tokenizer_close(tokenizer);
 }
 
-// ---- replies kept as ids
-// ------------------------------------------------------------------------------------------------
+// ---- replies kept as ids -----------------------------------------------------------------------------
 
 static int32_t piece(const Tokenizer *tokenizer, const char *text) {
     int32_t id = tokenizer_find(tokenizer, text);
@@ -482,8 +476,7 @@ static void thoughts_are_forgotten(void **state) {
     tokenizer_close(tokenizer);
 }
 
-// ---- hostile texts
-// ------------------------------------------------------------------------------------------------------
+// ---- hostile texts -----------------------------------------------------------------------------------
 
 static int64_t count_control(const Tokenizer *tokenizer, const Tokens *tokens) {
     int64_t n = 0;
@@ -541,8 +534,7 @@ static void text_never_becomes_control(void **state) {
     }
 }
 
-// ---- the rest
-// -----------------------------------------------------------------------------------------------------------
+// ---- the rest ----------------------------------------------------------------------------------------
 
 static void ends_and_stops(void **state) {
     (void)state;

@@ -49,8 +49,7 @@ static char *everything(const Config *config) {
     return all;
 }
 
-// ---- the documented file
-// --------------------------------------------------------------------------------------------
+// ---- the documented file -----------------------------------------------------------------------------
 
 static void built_in_values(void **state) {
     (void)state;
@@ -151,8 +150,7 @@ static void every_value_reads_back(void **state) {
     config_free(&copy);
 }
 
-// ---- precedence
-// -----------------------------------------------------------------------------------------------------
+// ---- precedence --------------------------------------------------------------------------------------
 
 static void layers_in_order(void **state) {
     (void)state;
@@ -241,8 +239,7 @@ static void profiles(void **state) {
     config_free(&config);
 }
 
-// ---- checks
-// -----------------------------------------------------------------------------------------------------------
+// ---- checks ------------------------------------------------------------------------------------------
 
 static void messages(void **state) {
     (void)state;
@@ -460,8 +457,7 @@ static void keys_speak(void **state) {
     assert_ptr_equal(config_key_find("repeat-penalty"), config_key_find("sampling.repeat_penalty"));
 }
 
-// ---- nearest names
-// --------------------------------------------------------------------------------------------------
+// ---- nearest names -----------------------------------------------------------------------------------
 
 static void distances(void **state) {
     (void)state;
@@ -489,8 +485,7 @@ static void distances(void **state) {
     assert_int_equal(nearest_name(long_name, names, 5), -1);
 }
 
-// ---- TOML
-// -----------------------------------------------------------------------------------------------------------
+// ---- TOML --------------------------------------------------------------------------------------------
 
 static void toml_tree(void **state) {
     (void)state;

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- normal form
-// --------------------------------------------------------------------------------------------------------
+// ---- normal form -------------------------------------------------------------------------------------
 
 // Copies the string that begins at the quote `*from`, escapes resolved, and moves both ends on.
 static void copy_string(const char **from, char **to) {
@@ -94,8 +93,7 @@ bool chat_normal_contains(const char *normal, const char *marker) {
     return strstr(normal, text) != NULL;
 }
 
-// ---- matching
-// -----------------------------------------------------------------------------------------------------------
+// ---- matching ----------------------------------------------------------------------------------------
 
 static bool any(const char *normal, const ChatStrings *markers) {
     for (int i = 0; i < markers->count; i++)

@@ -29,8 +29,7 @@ typedef struct Piece {
     int message;
 } Piece;
 
-// ---- small steps
-// --------------------------------------------------------------------------------------------------------
+// ---- small steps -------------------------------------------------------------------------------------
 
 static void add(Renderer *r, const char *text, size_t size, bool special) {
     if (!r->status) r->status = chunk_add(&r->chunk, text, size, special, r->error);
@@ -89,8 +88,7 @@ static void forget_thoughts(const Renderer *r, int message, Piece *piece) {
     piece->text = found;
 }
 
-// ---- turns
-// --------------------------------------------------------------------------------------------------------------
+// ---- turns -------------------------------------------------------------------------------------------
 
 static Piece message_piece(const Renderer *r, int message) {
     const ChatMessage *m = &r->messages[message];
@@ -194,8 +192,7 @@ static void add_user_turn(Renderer *r, UserTurn what) {
     free(pieces);
 }
 
-// ---- replies kept as ids
-// --------------------------------------------------------------------------------------------------
+// ---- replies kept as ids -----------------------------------------------------------------------------
 
 // [*from, *to) of a reply's ids: without the pieces that ended it, and without forgotten thoughts.
 static void bare_reply(const Renderer *r, int message, int64_t *from, int64_t *to) {
@@ -238,8 +235,7 @@ static void add_reply(Renderer *r, int message) {
     mark(r, &r->spans[message].end);
 }
 
-// ---- the whole
-// ------------------------------------------------------------------------------------------------------------
+// ---- the whole ---------------------------------------------------------------------------------------
 
 static void add_messages(Renderer *r, ChatPlace place) {
     bool with_default = r->to->default_system && (!r->n_messages || r->messages[0].role != CHAT_SYSTEM);

@@ -51,8 +51,8 @@ const char *const *chat_template_names(int *n) {
 
 Status chat_open_builtin(const ChatBuiltin *builtin, ChatTemplate **chat_template, Error *error) {
     TomlNode *root;
-    Status status =
-        toml_parse(builtin->name, builtin->begin, (size_t)(builtin->end - builtin->begin), &root, error);
+    size_t size = embedded_size(builtin->begin, builtin->end);
+    Status status = toml_parse(builtin->name, builtin->begin, size, &root, error);
     if (status) return status;
     status = chat_read(builtin->name, builtin->name, root, chat_template, error);
     toml_free(root);
