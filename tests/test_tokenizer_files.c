@@ -1,6 +1,7 @@
 // Files of tokenizers: what the ones beside tokenizer.json say, and damaged or hostile ones.
 #include "tests/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,82 @@ static void model_instead_of_json(void **state) {
     assert_string_equal(tokenizer_describe(t), "SentencePiece unigram");
     tokenizer_close(t);
     folder_remove(folder);
+}
+
+// <|im_end|> is no plain text even where a file says so: neither in tokenizer.json nor in a SentencePiece model.
+static void control_by_name(void **state) {
+    (void)state;
+    char *folder = folder_new();
+    folder_write_text(
+        folder, "tokenizer.json",
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"<|im_end|>\", \"special\": false}], \"model\": "
+        "{\"unk_token\": \"?\", \"vocab\": {\"?\": 0}, \"merges\": []}}");
+    Tokenizer *t = open_good(folder);
+    assert_int_equal(tokenizer_kind(t, 1), TOKEN_CONTROL);
+    Tokens tokens = golden_encode(t, (TokenText){"<|im_end|>", 10}, false);
+    assert_int_equal(tokens.n, 10); // unknown characters
+    tokens_free(&tokens);
+    tokenizer_close(t);
+    folder_remove(folder);
+    GoldenVocab golden = golden_vocab("sp-bpe", NULL);
+    golden.pieces[700] = (TokenText){"<|im_end|>", 10};
+    golden.types[700] = 4;
+    assert_int_equal(tokenizer_open_vocab(&golden.vocab, &t, NULL), STATUS_OK);
+    assert_int_equal(tokenizer_kind(t, 700), TOKEN_CONTROL);
+    assert_true(tokenizer_is_end(t, 700));
+    for (int special = 0; special < 2; special++) {
+        tokens = golden_encode(t, (TokenText){"<|im_end|>", 10}, special);
+        assert_true(special ? tokens.n == 1 && tokens.ids[0] == 700 : tokens.n > 1);
+        tokens_free(&tokens);
+    }
+    tokenizer_close(t);
+    golden_vocab_free(&golden);
+}
+
+// GGUF vocabularies that cannot be.
+static void wrong_vocab(void **state) {
+    (void)state;
+    static const char *const why[] = {"no tokenizer",           "'bert' cannot be used", "no scores",
+                                      "score of piece 7",       "eos token is 1400",     "merge 3 is no pair",
+                                      "merge 3 needs the piece"};
+    for (int i = 0; i < 7; i++) {
+        GoldenVocab golden = golden_vocab(i < 5 ? "sp-bpe" : "gpt2", "gpt-2");
+        Tokenizer *t = NULL;
+        Error error = {0};
+        if (i == 0) golden.vocab.n_pieces = 0;
+        if (i == 1) golden.vocab.model = "bert";
+        if (i == 2) golden.vocab.scores = NULL;
+        if (i == 3) golden.scores[7] = NAN;
+        if (i == 4) golden.vocab.eos = 1400;
+        if (i == 5) golden.merges[3] = (TokenText){"ab ", 3};
+        if (i == 6) golden.merges[3] = (TokenText){"a \0", 3};
+        assert_int_not_equal(tokenizer_open_vocab(&golden.vocab, &t, &error), STATUS_OK);
+        assert_null(t);
+        if (!strstr(error.message, why[i])) fail_msg("'%s' does not say '%s'", error.message, why[i]);
+        golden_vocab_free(&golden);
+    }
+}
+
+// Pieces that the library refuses keep their ids: the others are as before.
+static void odd_vocab_pieces(void **state) {
+    (void)state;
+    GoldenVocab golden = golden_vocab("sp-bpe", NULL);
+    golden.pieces[1399] = golden.pieces[1398];        // the second with its text
+    golden.pieces[1397] = (TokenText){"", 0};         // none at all
+    golden.types[1396] = 2;                           // a second unknown
+    golden.pieces[1395] = (TokenText){"\xff\xfe", 2}; // no UTF-8
+    golden.types[1394] = 77;
+    Tokenizer *t;
+    Error error = {0};
+    if (tokenizer_open_vocab(&golden.vocab, &t, &error)) fail_msg("%s", error.message);
+    assert_int_equal(tokenizer_size(t), 1400);
+    int32_t the = tokenizer_find(t, "\u2581the");
+    Tokens tokens = golden_encode(t, (TokenText){"the", 3}, false);
+    assert_int_equal(tokens.n, 1);
+    assert_int_equal(tokens.ids[0], the);
+    tokens_free(&tokens);
+    tokenizer_close(t);
+    golden_vocab_free(&golden);
 }
 
 // ---- tokenizer.json that is wrong -----------------------------------------------------------------------------------
@@ -296,6 +373,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(sentencepiece_settings),
         cmocka_unit_test(sentencepiece_added_tokens),
         cmocka_unit_test(model_instead_of_json),
+        cmocka_unit_test(control_by_name),
+        cmocka_unit_test(wrong_vocab),
+        cmocka_unit_test(odd_vocab_pieces),
         cmocka_unit_test(wrong_json),
         cmocka_unit_test(deep_json),
         cmocka_unit_test(endless_pattern),

@@ -80,6 +80,7 @@ static Status add_token(Tokenizer *tokenizer, int64_t limit, json_int_t id, cons
     Status status = vocabulary_extend(vocabulary, (int64_t)id + 1, error);
     if (status) return status;
     TokenKind kind = vocabulary->pieces[id].kind;
+    token.special |= piece_is_control_name(text, size);
     if (kind == TOKEN_UNUSED || kind == TOKEN_NORMAL)
         kind = token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
     token.special |= kind == TOKEN_CONTROL;

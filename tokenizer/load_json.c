@@ -84,7 +84,7 @@ static Status read_added_token(const JsonFile *file, const json_t *entry, Error 
     const char *text = json_text(entry, "content");
     size_t size = strlen(text);
     AddedToken token = {
-        .special = json_flag(entry, "special", false),
+        .special = json_flag(entry, "special", false) || piece_is_control_name(text, size),
         .single_word = json_flag(entry, "single_word", false),
         .lstrip = json_flag(entry, "lstrip", false),
         .rstrip = json_flag(entry, "rstrip", false),
@@ -99,7 +99,10 @@ static Status read_added_token(const JsonFile *file, const json_t *entry, Error 
     else
         tokenizer->vocabulary.pieces[token.id].added = true;
     TokenKind kind = token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-    if (known >= 0 && tokenizer->vocabulary.pieces[known].kind == TOKEN_UNKNOWN) kind = TOKEN_UNKNOWN;
+    // Characters without a piece may become the unknown token, but in byte-level models it doubles as a control
+    // piece.
+    bool unknown = known >= 0 && tokenizer->vocabulary.pieces[known].kind == TOKEN_UNKNOWN;
+    if (unknown && !file->byte_level) kind = TOKEN_UNKNOWN;
     status = vocabulary_set(&tokenizer->vocabulary, token.id, text, size, kind, error);
     if (status) return status;
     return add_token(tokenizer, text, size, token, json_flag(entry, "normalized", !token.special), error);
@@ -134,6 +137,7 @@ static Status read_merges(const JsonFile *file, Error *error) {
     if (*unk && unk_id < 0)
         return error_set(error, STATUS_FILE, "the unknown token '%.60s' is no piece", unk);
     tokenizer->unk = unk_id;
+    if (unk_id >= 0 && tokenizer->vocabulary.pieces[unk_id].kind == TOKEN_CONTROL) unk_id = -1;
     const BpeOptions options = {
         .byte_level = file->byte_level,
         .byte_fallback = json_flag(file->model, "byte_fallback", false) && !file->byte_level,

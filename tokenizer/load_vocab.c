@@ -12,8 +12,10 @@ static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {
         return TOKEN_UNKNOWN;
     case 3:
         return TOKEN_CONTROL;
-    case 4:
-        return TOKEN_USER_DEFINED;
+    case 4: {
+        const TokenText *piece = &vocab->pieces[id];
+        return piece_is_control_name(piece->text, piece->size) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+    }
     case 5:
         return TOKEN_UNUSED;
     case 6:
@@ -52,6 +54,7 @@ Status tokenizer_load_model_proto(Tokenizer *tokenizer, TextBuffer *proto, Dummy
 // ---- SentencePiece ------------------------------------------------------------------------------------------------
 
 static Status load_sentencepiece(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+    if (!vocab->scores) return error_set(error, STATUS_FILE, "the file's vocabulary has no scores");
     TokenizerVocab whole = *vocab;
     for (int64_t i = 0; i < vocab->n_pieces && whole.unk < 0; i++) {
         if (vocab_kind(vocab, i) == TOKEN_UNKNOWN) whole.unk = (int32_t)i;

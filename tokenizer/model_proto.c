@@ -156,25 +156,32 @@ static Status trainer_read(Wire wire, ModelProto *model, uint64_t *type, Error *
 static Status piece_read(Wire wire, int32_t id, Vocabulary *vocabulary, Error *error) {
     Wire text = {(const unsigned char *)"", (const unsigned char *)""};
     uint64_t type = PIECE_NORMAL;
+    unsigned char *type_byte = NULL;
     float score = 0;
     bool bad = false;
-    for (Field field; wire_next(&wire, &field, &bad);) {
+    for (Field field; !bad && wire_next(&wire, &field, &bad);) {
         uint32_t bits = (uint32_t)field.value;
         if (field.number == PIECE_TEXT && field.type == WIRE_BYTES) text = field.bytes;
         if (field.number == PIECE_SCORE && field.type == WIRE_32) memcpy(&score, &bits, sizeof score);
-        if (field.number == PIECE_TYPE && field.type == WIRE_VARINT) type = field.value;
+        if (field.number == PIECE_TYPE && field.type == WIRE_VARINT) {
+            type = field.value;
+            type_byte = (unsigned char *)wire.at - 1; // the value, in the only byte that it needs
+            bad |= *type_byte != type;
+        }
     }
     static const TokenKind kinds[] = {TOKEN_UNUSED,       TOKEN_NORMAL, TOKEN_UNKNOWN, TOKEN_CONTROL,
                                       TOKEN_USER_DEFINED, TOKEN_UNUSED, TOKEN_BYTE};
     if (bad || type < PIECE_NORMAL || type > PIECE_BYTE || !isfinite(score) || text.at == text.end) {
         return error_set(error, STATUS_FILE, "not a SentencePiece model: piece %d is damaged", id);
     }
-    return vocabulary_set(vocabulary, id, (const char *)text.at, (size_t)(text.end - text.at), kinds[type],
-                          error);
+    const char *name = (const char *)text.at;
+    size_t name_size = (size_t)(text.end - text.at);
+    if (type == PIECE_USER_DEFINED && piece_is_control_name(name, name_size))
+        *type_byte = type = PIECE_CONTROL;
+    return vocabulary_set(vocabulary, id, name, name_size, kinds[type], error);
 }
 
-Status model_proto_read(const void *data, size_t size, ModelProto *model, Vocabulary *vocabulary,
-                        Error *error) {
+Status model_proto_read(void *data, size_t size, ModelProto *model, Vocabulary *vocabulary, Error *error) {
     const Wire whole = {data, (const unsigned char *)data + size};
     *vocabulary = (Vocabulary){0};
     *model = (ModelProto){.add_dummy_prefix = true, .remove_extra_whitespaces = true};

@@ -15,10 +15,10 @@ typedef struct ModelProto {
     int32_t bos, eos, unk, pad;
 } ModelProto;
 
-// Checks what the library would trust (piece sizes, finite scores, the character map's tables stay inside it),
+// User-defined pieces with the name of a control piece become control pieces, in `data` too, so that the library
+// does not find them in what people type. Checks what the library would trust (piece sizes, finite scores, the character map's tables stay inside it),
 // fills `model` and, with the pieces, `vocabulary` (vocabulary_init is done here; free it also after a failure).
-Status model_proto_read(const void *data, size_t size, ModelProto *model, Vocabulary *vocabulary,
-                        Error *error);
+Status model_proto_read(void *data, size_t size, ModelProto *model, Vocabulary *vocabulary, Error *error);
 
 // Appends to `out` the ModelProto of a GGUF vocabulary (model "llama" or "t5"). Pieces that the library refuses
 // (empty, or the second with its text) become control pieces under a made-up name: their ids stay free.

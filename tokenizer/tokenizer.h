@@ -8,7 +8,8 @@
 //
 // What a person types never becomes a control token: special pieces (kind TOKEN_CONTROL) are only recognised in
 // text that is marked as special, which is for the literals of chat templates. Added tokens that their file
-// declares as not special (kind TOKEN_USER_DEFINED) are ordinary vocabulary and are recognised everywhere.
+// declares as not special (kind TOKEN_USER_DEFINED) are ordinary vocabulary and are recognised everywhere, unless
+// they are spelled like control tokens (<|im_end|>): those are taken for such, whatever the file says.
 //
 // Any bytes can be encoded. Byte-level BPE and BPE with byte fallback give every byte that is not part of valid
 // UTF-8 its own tokens, so that decoding restores it; SentencePiece's library reads it as U+FFFD. Decoding

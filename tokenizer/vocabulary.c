@@ -193,14 +193,49 @@ void vocabulary_mark_end(Vocabulary *vocabulary, int32_t id) {
     if (id >= 0 && id < vocabulary->n) vocabulary->pieces[id].end = true;
 }
 
+// The names that end a reply.
+static const char *const end_names[] = {
+    "</s>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<eos>",
+    "<|eot|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<EOT>",
+    "<|end_of_sentence|>",
+    "<|call|>",
+    "<|return|>",
+    "<|end_of_turn|>",
+    "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",
+};
+
+static bool is_one_of(const char *const *names, size_t n, const char *text, size_t size) {
+    for (size_t i = 0; i < n; i++) {
+        if (strlen(names[i]) == size && !memcmp(names[i], text, size)) return true;
+    }
+    return false;
+}
+
+bool piece_is_control_name(const char *text, size_t size) {
+    static const char *const others[] = {"<s>",     "<bos>",   "<start_of_turn>", "[INST]",
+                                         "[/INST]", "<<SYS>>", "<</SYS>>"};
+    static const char bar[] = "\uFF5C"; // DeepSeek's |
+    if (size > 4 && !memcmp(text, "<|", 2) && !memcmp(text + size - 2, "|>", 2)) return true;
+    if (size > 8 && text[0] == '<' && !memcmp(text + 1, bar, 3) && !memcmp(text + size - 4, bar, 3) &&
+        text[size - 1] == '>') {
+        return true;
+    }
+    return is_one_of(end_names, sizeof end_names / sizeof *end_names, text, size) ||
+           is_one_of(others, sizeof others / sizeof *others, text, size);
+}
+
 void vocabulary_mark_named_ends(Vocabulary *vocabulary) {
-    static const char *const ends[] = {
-        "</s>",       "<|im_end|>",    "<|eot_id|>",           "<|eom_id|>",
-        "<|end|>",    "<|endoftext|>", "<|end_of_text|>",      "<end_of_turn>",
-        "<|eot|>",    "<EOT>",         "<|end_of_sentence|>",  "<|end_of_turn|>",
-        "<|return|>", "<|call|>",      "<｜end▁of▁sentence｜>"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        int32_t id = vocabulary_find(vocabulary, ends[i], strlen(ends[i]));
+    for (size_t i = 0; i < sizeof end_names / sizeof *end_names; i++) {
+        int32_t id = vocabulary_find(vocabulary, end_names[i], strlen(end_names[i]));
         if (id >= 0 && vocabulary->pieces[id].kind == TOKEN_CONTROL) vocabulary->pieces[id].end = true;
     }
 }

@@ -56,6 +56,10 @@ static inline const char *vocabulary_bytes(const Vocabulary *vocabulary, int32_t
 Status vocabulary_spell_byte_level(Vocabulary *vocabulary, Error *error);
 Status vocabulary_spell_sentencepiece(Vocabulary *vocabulary, Error *error);
 
+// Whether a text is spelled like a control piece: <|…|>, <｜…｜>, or one of the well-known names. Added tokens of
+// such names are control pieces whatever their file says, for some files say that <|im_end|> is plain text.
+bool piece_is_control_name(const char *text, size_t size);
+
 // Marks `id` as an end of replies, if it is in range.
 void vocabulary_mark_end(Vocabulary *vocabulary, int32_t id);
 // Marks every control piece whose text is a known end of turn.
