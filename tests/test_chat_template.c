@@ -545,11 +545,12 @@ static void ends_and_stops(void **state) {
     assert_false(chat_template_is_end(chat_template, tokenizer, piece(tokenizer, "a")));
     assert_false(chat_template_is_end(chat_template, tokenizer, -1));
     int n;
-    chat_template_stop_strings(chat_template, &n);
-    assert_int_equal(n, 0);
+    const char *const *stops = chat_template_stop_strings(chat_template, &n);
+    assert_int_equal(n, 1);
+    assert_string_equal(stops[0], "<|im_end|>");
     chat_template_close(chat_template);
     chat_template = open_template("alpaca");
-    const char *const *stops = chat_template_stop_strings(chat_template, &n);
+    stops = chat_template_stop_strings(chat_template, &n);
     assert_int_equal(n, 1);
     assert_string_equal(stops[0], "### Instruction:");
     chat_template_close(chat_template);

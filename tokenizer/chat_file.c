@@ -156,6 +156,24 @@ static Status read_key(const Reader *reader, const TomlNode *node) {
     return unknown(reader, node, names, sizeof names / sizeof *names);
 }
 
+// The end pieces are stop strings as well: in a vocabulary that lacks them a model can only write them as
+// text.
+static Status add_ends_to_stops(const Reader *reader) {
+    ChatStrings *stops = &reader->to->stops;
+    const ChatStrings *ends = &reader->to->ends;
+    char **items = realloc(stops->items, ((size_t)stops->count + (size_t)ends->count + 1) * sizeof *items);
+    if (!items) return no_memory(reader);
+    stops->items = items;
+    for (int i = 0; i < ends->count; i++) {
+        if (!strcmp(ends->items[i], "{eos}")) continue;
+        items[stops->count] = strdup(ends->items[i]);
+        if (!items[stops->count]) return no_memory(reader);
+        stops->count++;
+    }
+    items[stops->count] = NULL;
+    return STATUS_OK;
+}
+
 // What a file may leave out: literals are empty, and a reply opens as an assistant's turn does.
 static Status fill_gaps(const Reader *reader) {
     ChatTemplate *to = reader->to;
@@ -180,6 +198,7 @@ Status chat_read(const char *file, const char *name, const TomlNode *root, ChatT
         status =
             error_set(error, STATUS_FILE, "%s: there is no [user] section; a chat template needs one", file);
     if (!status) status = fill_gaps(&reader);
+    if (!status) status = add_ends_to_stops(&reader);
     if (status)
         chat_template_close(reader.to);
     else

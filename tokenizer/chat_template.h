@@ -65,7 +65,9 @@ Status chat_template_render_text(const ChatTemplate *chat_template, const Tokeni
 // Whether the id ends a reply: the template's own end pieces, or one of the model's.
 bool chat_template_is_end(const ChatTemplate *chat_template, const Tokenizer *tokenizer, int32_t id);
 
-// Strings that end a reply of a template without control tokens (Alpaca's "### Instruction:"). *n may be 0.
+// Strings that end a reply where no control token does: those the template names (Alpaca's "###
+// Instruction:"), and its end pieces, which a model whose vocabulary lacks them can only write as text. *n
+// may be 0.
 const char *const *chat_template_stop_strings(const ChatTemplate *chat_template, int *n);
 
 #endif
