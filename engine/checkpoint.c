@@ -85,19 +85,19 @@ static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Err
 
 Status checkpoint_finish(Checkpoint *checkpoint, Error *error) {
     size_t n = (size_t)checkpoint->n_tensors;
-    checkpoint->by_name = malloc((n + 1) * sizeof *checkpoint->by_name);
+    checkpoint->by_name = malloc((n + 1) * sizeof(const CheckpointTensor *));
     if (checkpoint->by_name == NULL)
         return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     for (size_t i = 0; i < n; i++) checkpoint->by_name[i] = &checkpoint->tensors[i];
 
-    qsort(checkpoint->by_name, n, sizeof *checkpoint->by_name, compare_places);
+    qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_places);
     Status status = check_overlaps(checkpoint, checkpoint->by_name, error);
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         status = align_tensor(checkpoint, &checkpoint->tensors[i], error);
     }
     if (status != STATUS_OK) return status;
 
-    qsort(checkpoint->by_name, n, sizeof *checkpoint->by_name, compare_names);
+    qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_names);
     for (size_t i = 1; i < n; i++) {
         const CheckpointTensor *tensor = checkpoint->by_name[i];
         if (strcmp(checkpoint->by_name[i - 1]->name, tensor->name) == 0) {
@@ -116,7 +116,8 @@ static Status checkpoint_new(const char *path, Checkpoint **checkpoint, Error *e
     if (created != NULL) created->path = strdup(path);
     if (created == NULL || created->path == NULL) {
         free(created);
-        return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+        error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+        return STATUS_MEMORY;
     }
     // "folder/" and "folder" are the same; messages look better without the slash.
     for (size_t n = strlen(created->path); n > 1 && created->path[n - 1] == '/'; n--)
@@ -201,8 +202,12 @@ static Status open_memory(const char *name, const void *data, size_t size, Check
     if (status != STATUS_OK) return status;
     CheckpointFile file = {.path = strdup(name), .data = data, .size = size};
     int index;
-    status = file.path == NULL ? error_set(error, STATUS_MEMORY, "%s: out of memory", name)
-                               : checkpoint_add_file(*created, &file, &index, error);
+    if (file.path == NULL) {
+        status = STATUS_MEMORY;
+        error_set(error, status, "%s: out of memory", name);
+    } else {
+        status = checkpoint_add_file(*created, &file, &index, error);
+    }
     if (status != STATUS_OK) checkpoint_close(*created);
     return status;
 }
@@ -232,7 +237,7 @@ Status checkpoint_from_safetensors(const char *name, const void *data, size_t si
 
 void checkpoint_close(Checkpoint *checkpoint) {
     if (checkpoint == NULL) return;
-    for (int64_t i = 0; i < checkpoint->n_tensors; i++) free((void *)(uintptr_t)checkpoint->tensors[i].name);
+    for (int64_t i = 0; i < checkpoint->n_tensors; i++) free((void *)checkpoint->tensors[i].name);
     for (int64_t i = 0; i < checkpoint->n_copies; i++) free(checkpoint->copies[i]);
     for (int i = 0; i < checkpoint->n_files; i++) file_unmap(&checkpoint->files[i]);
     meta_free(&checkpoint->meta);
@@ -268,7 +273,7 @@ const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint, const char
     CheckpointTensor wanted = {.name = name};
     const CheckpointTensor *key = &wanted;
     const CheckpointTensor **found = bsearch(&key, checkpoint->by_name, (size_t)checkpoint->n_tensors,
-                                             sizeof *checkpoint->by_name, compare_names);
+                                             sizeof(const CheckpointTensor *), compare_names);
     return found == NULL ? NULL : *found;
 }
 
@@ -290,7 +295,7 @@ const char *checkpoint_file(const Checkpoint *checkpoint, int index, int64_t *by
 
 void checkpoint_prefetch(const CheckpointTensor *tensor) {
     if (tensor->bytes == 0) return;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->data & ~(page - 1);
+    size_t before = (uintptr_t)tensor->data % (uintptr_t)sysconf(_SC_PAGESIZE); // madvise wants whole pages
     // Advice only: what the kernel does not take changes nothing.
-    (void)madvise((void *)begin, (uintptr_t)tensor->data + tensor->bytes - begin, MADV_WILLNEED);
+    (void)madvise((uint8_t *)tensor->data - before, before + tensor->bytes, MADV_WILLNEED);
 }

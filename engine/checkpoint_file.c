@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,7 +45,7 @@ Status file_map(const char *path, CheckpointFile *file, Error *error) {
 }
 
 void file_unmap(CheckpointFile *file) {
-    if (file->mapped) munmap((void *)(uintptr_t)file->data, file->size);
+    if (file->mapped) munmap((void *)file->data, file->size);
     free(file->path);
     *file = (CheckpointFile){0};
 }
@@ -65,13 +66,8 @@ Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *in
 }
 
 char *path_join(const char *folder, const char *name) {
-    size_t folder_length = strlen(folder), name_length = strlen(name);
-    char *path = malloc(folder_length + name_length + 2);
-    if (path == NULL) return NULL;
-    memcpy(path, folder, folder_length);
-    path[folder_length] = '/';
-    memcpy(path + folder_length + 1, name, name_length + 1);
-    return path;
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
 }
 
 Status folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error) {

@@ -10,7 +10,7 @@ static int compare_keys(const void *a, const void *b) {
 }
 
 void meta_free(MetaTable *table) {
-    for (int64_t i = 0; i < table->count; i++) free((void *)(uintptr_t)table->values[i].key);
+    for (int64_t i = 0; i < table->count; i++) free((void *)table->values[i].key);
     free(table->values);
     free(table->by_key);
     *table = (MetaTable){0};
@@ -18,10 +18,10 @@ void meta_free(MetaTable *table) {
 
 Status meta_finish(MetaTable *table, const char *path, Error *error) {
     size_t n = (size_t)table->count;
-    table->by_key = malloc((n + 1) * sizeof *table->by_key);
+    table->by_key = malloc((n + 1) * sizeof(const MetaValue *));
     if (table->by_key == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
     for (size_t i = 0; i < n; i++) table->by_key[i] = &table->values[i];
-    qsort(table->by_key, n, sizeof *table->by_key, compare_keys);
+    qsort(table->by_key, n, sizeof(const MetaValue *), compare_keys);
     for (size_t i = 1; i < n; i++) {
         if (strcmp(table->by_key[i - 1]->key, table->by_key[i]->key) == 0) {
             return error_set(error, STATUS_FILE, "%s: metadata key %s is there twice: the file is damaged",
@@ -44,7 +44,7 @@ const MetaValue *checkpoint_meta(const Checkpoint *checkpoint, const char *key) 
     MetaValue wanted = {.key = key};
     const MetaValue *address = &wanted;
     const MetaValue **found = bsearch(&address, checkpoint->meta.by_key, (size_t)checkpoint->meta.count,
-                                      sizeof *checkpoint->meta.by_key, compare_keys);
+                                      sizeof(const MetaValue *), compare_keys);
     return found == NULL ? NULL : *found;
 }
 

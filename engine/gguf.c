@@ -22,10 +22,10 @@ typedef struct Reader {
 } Reader;
 
 static Status damaged(Reader *reader, const char *problem) {
-    return error_set(reader->error, STATUS_FILE,
-                     "%s: at byte %zu, %s: %s: the file is damaged or cut short; fetch "
-                     "it again",
-                     reader->path, reader->at, reader->what, problem);
+    error_set(reader->error, STATUS_FILE,
+              "%s: at byte %zu, %s: %s: the file is damaged or cut short; fetch it again", reader->path,
+              reader->at, reader->what, problem);
+    return STATUS_FILE;
 }
 
 static size_t left(const Reader *reader) {
@@ -77,8 +77,9 @@ static Status take_name(Reader *reader, size_t most, char **name) {
     if (!is_printable((const char *)bytes, (size_t)length))
         return damaged(reader, "a name that is not printable ASCII");
     *name = strndup((const char *)bytes, (size_t)length);
-    return *name != NULL ? STATUS_OK
-                         : error_set(reader->error, STATUS_MEMORY, "%s: out of memory", reader->path);
+    if (*name != NULL) return STATUS_OK;
+    error_set(reader->error, STATUS_MEMORY, "%s: out of memory", reader->path);
+    return STATUS_MEMORY;
 }
 
 // ---- metadata ------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ size_t gguf_decode(int type, const uint8_t *bytes, MetaValue *value) {
     memcpy(&raw, bytes, type == GGUF_STRING ? 8 : size);
     switch (type) {
     case GGUF_INT8:
-        value->integer = (int8_t)raw;
+        value->integer = raw < 128 ? (int64_t)raw : (int64_t)raw - 256;
         break;
     case GGUF_INT16:
         value->integer = (int16_t)raw;

@@ -23,12 +23,14 @@ static Status read_array(const Checkpoint *checkpoint, const char *key, MetaType
     Status status = checkpoint_get_array(checkpoint, key, element, array, error);
     if (status != STATUS_OK || *array == NULL) return status;
     if (expected >= 0 && (*array)->count != expected) {
-        return error_set(error, STATUS_FILE, "%s: %s has %lld elements for %lld tokens",
-                         checkpoint_path(checkpoint), key, (long long)(*array)->count, (long long)expected);
+        error_set(error, STATUS_FILE, "%s: %s has %lld elements for %lld tokens", checkpoint_path(checkpoint),
+                  key, (long long)(*array)->count, (long long)expected);
+        return STATUS_FILE;
     }
     *table = calloc((size_t)(*array)->count + 1, size);
     if (*table != NULL) return STATUS_OK;
-    return error_set(error, STATUS_MEMORY, "%s: no memory for %s", checkpoint_path(checkpoint), key);
+    error_set(error, STATUS_MEMORY, "%s: no memory for %s", checkpoint_path(checkpoint), key);
+    return STATUS_MEMORY;
 }
 
 static Status read_texts(const Checkpoint *checkpoint, const char *key, const TokenText **texts, int64_t *n,
@@ -181,6 +183,6 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
 void gguf_vocab_free(TokenizerVocab *vocab) {
     const void *owned[] = {vocab->model, vocab->pre,    vocab->pieces, vocab->scores,
                            vocab->types, vocab->merges, vocab->ends};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)(uintptr_t)owned[i]);
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)owned[i]);
     *vocab = (TokenizerVocab){.bos = -1, .eos = -1, .unk = -1, .pad = -1};
 }

@@ -37,8 +37,9 @@ static Status find_architecture(ParamSource *source, Error *error) {
         param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
     if (status != STATUS_OK) return status;
     if (name[0] == '\0') {
-        return error_set(error, STATUS_FILE, "%s: does not name its architecture (%s)", source->path,
-                         source->config != NULL ? "model_type" : "general.architecture");
+        error_set(error, STATUS_FILE, "%s: does not name its architecture (%s)", source->path,
+                  source->config != NULL ? "model_type" : "general.architecture");
+        return STATUS_FILE;
     }
     char known[256] = "";
     for (size_t i = 0; i < N_ARCHITECTURES; i++) {
@@ -49,8 +50,9 @@ static Status find_architecture(ParamSource *source, Error *error) {
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", ARCHITECTURES[i].name);
     }
-    return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
-                     source->path, name, known);
+    error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
+              source->path, name, known);
+    return STATUS_UNSUPPORTED;
 }
 
 // ---- sliding windows -----------------------------------------------------------------------------------
@@ -193,11 +195,16 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
     if (status == STATUS_OK && generation != NULL) {
         status = json_parse("generation_config.json", generation, generation_size, &parsed_generation, error);
     }
-    Model *created = status == STATUS_OK ? calloc(1, sizeof *created) : NULL;
-    if (status == STATUS_OK && created == NULL) status = error_set(error, STATUS_MEMORY, "out of memory");
+    Model *created = NULL;
     if (status == STATUS_OK) {
-        ParamSource source = {.config = parsed, .generation = parsed_generation, .path = "config.json"};
-        status = read_params(created, &source, error);
+        created = calloc(1, sizeof *created);
+        if (created == NULL) {
+            status = STATUS_MEMORY;
+            error_set(error, status, "out of memory");
+        } else {
+            ParamSource source = {.config = parsed, .generation = parsed_generation, .path = "config.json"};
+            status = read_params(created, &source, error);
+        }
     }
     json_decref(parsed);
     json_decref(parsed_generation);
@@ -242,11 +249,11 @@ DType model_main_type(const Model *model) {
     int64_t bytes[DTYPE_COUNT] = {0};
     for (int i = 0; i < model->shape.n_layers && model->layers != NULL; i++) {
         const LayerWeights *layer = &model->layers[i];
-        const Matrix *matrices[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
-                                    &layer->w_gate, &layer->w_up, &layer->w_down};
-        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++) {
-            bytes[matrices[j]->type] +=
-                matrices[j]->rows * dtype_row_bytes(matrices[j]->type, matrices[j]->cols);
+        const Matrix *matrices[] = {&layer->wq,     &layer->wk,   &layer->wv,     &layer->wo,
+                                    &layer->w_gate, &layer->w_up, &layer->w_down, NULL};
+        for (int j = 0; matrices[j] != NULL; j++) {
+            DType type = matrices[j]->type;
+            bytes[type] += matrices[j]->rows * dtype_row_bytes(type, matrices[j]->cols);
         }
     }
     DType most = DTYPE_F32;

@@ -42,7 +42,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     snprintf(what, sizeof what, "%.400s: %s", source->path, name);
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+    json_object_foreach((json_t *)object, key, value) {
         if (!json_is_object(value)) continue;
         return error_set(error, STATUS_UNSUPPORTED, "%s differ by kind of layer, which palaver cannot do",
                          what);

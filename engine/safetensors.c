@@ -231,7 +231,7 @@ static Status read_indexed(Checkpoint *checkpoint, const json_t *index, Error *e
     }
     const char *tensor;
     json_t *file;
-    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, file) {
+    json_object_foreach((json_t *)weight_map, tensor, file) {
         Status status = check_file_name(checkpoint, tensor, file, error);
         if (status == STATUS_OK && !is_open(checkpoint, json_string_value(file))) {
             status = open_in_folder(checkpoint, json_string_value(file), weight_map, error);

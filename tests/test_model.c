@@ -23,31 +23,56 @@ static void describes_golden_models(void **state) {
     enum { TIED = 1, QKV = 2, O_BIAS = 4, QK_NORM = 8, HALF = ROPE_HALF_SPLIT, PAIRS = ROPE_INTERLEAVED };
     static const struct {
         const char *path, *architecture;
-        int n_heads, n_kv_heads, head_dim, vocab, flags, kind, scaling;
+        int n_layers, n_heads, n_kv_heads, head_dim, vocab, flags, kind, scaling;
         int windows[2];
         DType type;
         int64_t parameters;
     } CASES[] = {
-        {"llama", "llama", 4, 4, 12, 128, TIED, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 43248},
-        {"llama-linear", "llama", 4, 2, 12, 128, 0, HALF, ROPE_SCALING_LINEAR, {0, 0}, DTYPE_F32, 44784},
-        {"llama3", "llama", 6, 2, 8, 320, 0, HALF, ROPE_SCALING_LLAMA3, {0, 0}, DTYPE_F32, 61680},
-        {"llama3.gguf", "llama", 6, 2, 8, 320, 0, PAIRS, ROPE_SCALING_FACTORS, {0, 0}, DTYPE_F32, 61680},
-        {"llama-yarn", "llama", 3, 1, 16, 128, 0, HALF, ROPE_SCALING_YARN, {0, 0}, DTYPE_F32, 43248},
-        {"mistral", "mistral", 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {7, 7}, DTYPE_F32, 44784},
-        {"qwen2", "qwen2", 4, 2, 12, 128, TIED | QKV, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 38832},
-        {"qwen2.gguf", "qwen2", 4, 2, 12, 128, TIED | QKV, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 38832},
-        {"qwen3", "qwen3", 4, 2, 16, 128, TIED | QK_NORM, HALF, ROPE_SCALING_NONE, {0, 8}, DTYPE_F32, 43312},
-        {"llama-sharded", "llama", 4, 2, 12, 128, QKV | O_BIAS, HALF, 0, {0, 0}, DTYPE_F32, 45072},
-        {"llama-f16", "llama", 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F16, 44784},
-        {"llama-bf16", "llama", 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_BF16, 44784},
+        {"llama", "llama", 2, 4, 4, 12, 128, TIED, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 43248},
+        {"llama-linear", "llama", 1, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_LINEAR, {0}, DTYPE_F32, 28560},
+        {"llama3", "llama", 2, 6, 2, 8, 320, 0, HALF, ROPE_SCALING_LLAMA3, {0, 0}, DTYPE_F32, 61680},
+        {"llama3.gguf", "llama", 2, 6, 2, 8, 320, 0, PAIRS, ROPE_SCALING_FACTORS, {0, 0}, DTYPE_F32, 61680},
+        {"llama-yarn", "llama", 2, 3, 1, 16, 128, 0, HALF, ROPE_SCALING_YARN, {0, 0}, DTYPE_F32, 43248},
+        {"mistral", "mistral", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {7, 7}, DTYPE_F32, 44784},
+        {"qwen2", "qwen2", 2, 4, 2, 12, 128, TIED | QKV, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 38832},
+        {"qwen2.gguf",
+         "qwen2",
+         2,
+         4,
+         2,
+         12,
+         128,
+         TIED | QKV,
+         HALF,
+         ROPE_SCALING_NONE,
+         {0, 0},
+         DTYPE_F32,
+         38832},
+        {"qwen3",
+         "qwen3",
+         2,
+         4,
+         2,
+         16,
+         128,
+         TIED | QK_NORM,
+         HALF,
+         ROPE_SCALING_NONE,
+         {0, 8},
+         DTYPE_F32,
+         43312},
+        {"llama-sharded", "llama", 1, 4, 2, 12, 128, QKV | O_BIAS, HALF, 0, {0}, DTYPE_F32, 28704},
+        {"llama-f16", "llama", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F16, 44784},
+        {"llama-bf16", "llama", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_BF16, 44784},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         char path[256];
         snprintf(path, sizeof path, GOLDEN "%s", CASES[i].path);
         Model *model = open_ok(path);
         const DecoderShape *shape = &model->shape;
+        const LayerWeights *last = &model->layers[shape->n_layers - 1];
         assert_string_equal(model->architecture, CASES[i].architecture);
-        assert_int_equal(shape->n_layers, 2);
+        assert_int_equal(shape->n_layers, CASES[i].n_layers);
         assert_int_equal(shape->hidden_size, 48);
         assert_int_equal(shape->intermediate_size, 64);
         assert_int_equal(shape->n_heads, CASES[i].n_heads);
@@ -63,23 +88,23 @@ static void describes_golden_models(void **state) {
         assert_ptr_equal(shape->rope.inv_freq, model->inv_freq);
         assert_int_equal(model->rope_scaling, CASES[i].scaling);
         assert_int_equal(model->context_length, 256);
-        for (int layer = 0; layer < 2; layer++)
+        for (int layer = 0; layer < CASES[i].n_layers; layer++)
             assert_int_equal(model->windows[layer], CASES[i].windows[layer]);
         assert_int_equal(model->tied_head, (CASES[i].flags & TIED) != 0);
         assert_int_equal(model->head.output.data == model->head.embedding.data, (CASES[i].flags & TIED) != 0);
         assert_int_equal(model->qkv_bias, (CASES[i].flags & QKV) != 0);
-        assert_int_equal(model->layers[1].bk.data != NULL, (CASES[i].flags & QKV) != 0);
+        assert_int_equal(last->bk.data != NULL, (CASES[i].flags & QKV) != 0);
         assert_int_equal(model->o_bias, (CASES[i].flags & O_BIAS) != 0);
-        assert_int_equal(model->layers[1].bo.data != NULL, (CASES[i].flags & O_BIAS) != 0);
+        assert_int_equal(last->bo.data != NULL, (CASES[i].flags & O_BIAS) != 0);
         assert_int_equal(model->qk_norm, (CASES[i].flags & QK_NORM) != 0);
-        assert_int_equal(model->layers[1].k_norm.data != NULL, (CASES[i].flags & QK_NORM) != 0);
+        assert_int_equal(last->k_norm.data != NULL, (CASES[i].flags & QK_NORM) != 0);
         assert_int_equal(model->layers[0].wk.rows, CASES[i].n_kv_heads * CASES[i].head_dim);
         assert_int_equal(model->layers[0].wk.cols, 48);
         assert_int_equal(model->layers[0].attn_norm.rows, 1);
         assert_int_equal(model_main_type(model), CASES[i].type);
         assert_int_equal(model->n_parameters, CASES[i].parameters);
         assert_int_equal(model_weight_bytes(model), CASES[i].parameters * dtype_block_bytes(CASES[i].type));
-        int64_t kv = 2 * 2 * CASES[i].n_kv_heads * CASES[i].head_dim;
+        int64_t kv = 2 * CASES[i].n_layers * CASES[i].n_kv_heads * CASES[i].head_dim;
         assert_int_equal(model_kv_bytes_per_token(model, DTYPE_F16), kv * 2);
         assert_int_equal(model_kv_bytes_per_token(model, DTYPE_F32), kv * 4);
         assert_int_equal(model_kv_bytes_per_token(model, DTYPE_Q8_0), -1);

@@ -205,8 +205,11 @@ static void reads_gguf_settings(void **state) {
     Bytes bytes;
     Model *model;
     Error error = {0};
-    if (open_tiny(&(Tiny){.n_meta = 11, .meta = meta_everything}, &bytes, &model, &error))
+    Tiny everything = {.n_meta = 11, .meta = meta_everything};
+    if (open_tiny(&everything, &bytes, &model, &error) != STATUS_OK || model == NULL) {
         fail_msg("%s", error.message);
+        return;
+    }
     assert_int_equal(model->windows[0], 5);
     assert_int_equal(model->rope_scaling, ROPE_SCALING_YARN);
     assert_int_equal(model->context_length, 200);
@@ -220,7 +223,10 @@ static void reads_gguf_settings(void **state) {
     // A factor without a type is linear, and the converter's divisors come on top.
     Tiny linear = {
         .n_meta = 1, .meta = meta_linear, .extra = "rope_freqs.weight", .extra_size = 8, .extra_value = 3};
-    if (open_tiny(&linear, &bytes, &model, &error)) fail_msg("%s", error.message);
+    if (open_tiny(&linear, &bytes, &model, &error) != STATUS_OK || model == NULL) {
+        fail_msg("%s", error.message);
+        return;
+    }
     assert_int_equal(model->rope_scaling, ROPE_SCALING_LINEAR);
     for (int i = 0; i < 8; i++) assert_true(fabs(model->inv_freq[i] * 6 / pow(10000, -i / 8.0) - 1) < 1e-12);
     model_close(model);

@@ -6,7 +6,8 @@ positions, each with a file of float32 logits [n_tokens - from, vocab_size], lit
 `from` on. The logits come from transformers in float32 with eager attention. llama3.gguf and qwen2.gguf hold the
 same weights as the folders of that name, written with the gguf package (LLaMA's Q and K permuted, Llama 3's factors
 as rope_freqs.weight). rope.json has transformers' rotary frequencies for nine configurations. blocks.gguf has a
-tensor of every block type and, as NAME.values, what gguf.quants makes of it.
+tensor of every block type and, as NAME.values, what gguf.quants makes of it. quants.gguf is a LLaMA whose matrices
+have all those types; the logits beside it (quants/) are transformers' with the values gguf.quants makes of them.
 
 Cases "far" and "gap" lie at positions of 40,000 and more. There float32 angles are wrong by up to 5e-4, so the
 rotary embedding is replaced by one that computes frequencies and angles in float64 and rounds cos and sin to
@@ -48,7 +49,7 @@ YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 # name: (config.json beyond BASE, options); rope settings as files of transformers 4 (OLD) or 5 (NEW) have them
 MODELS = {
     "llama": (dict(model_type="llama", num_key_value_heads=4, tie_word_embeddings=True, rope_theta=10000.0), ["far"]),
-    "llama-linear": (dict(model_type="llama", rope_theta=10000.0, **{OLD: dict(type="linear", factor=2.0)}), []),
+    "llama-linear": (dict(model_type="llama", num_hidden_layers=1, rope_theta=10000.0, **{OLD: dict(type="linear", factor=2.0)}), []),
     "llama3": (dict(model_type="llama", vocab_size=320, rope_theta=50000.0, eos_token_id=[2, 1],
                     num_attention_heads=6, head_dim=8, **{OLD: LLAMA3}), ["far", "tokenizer"]),
     "llama-yarn": (dict(model_type="llama", head_dim=16, num_attention_heads=3, num_key_value_heads=1,
@@ -59,7 +60,7 @@ MODELS = {
     "qwen3": (dict(model_type="qwen3", head_dim=16, tie_word_embeddings=True, attention_bias=False,
                    use_sliding_window=True, sliding_window=8, max_window_layers=1,
                    **{NEW: dict(rope_type="default", rope_theta=1000000.0)}), []),
-    "llama-sharded": (dict(model_type="llama", rope_theta=10000.0, attention_bias=True), ["sharded"]),
+    "llama-sharded": (dict(model_type="llama", num_hidden_layers=1, rope_theta=10000.0, attention_bias=True), ["sharded"]),
     "llama-f16": (dict(model_type="llama", rope_theta=10000.0, torch_dtype="float16"), []),
     "llama-bf16": (dict(model_type="llama", rope_theta=10000.0, torch_dtype="bfloat16"), []),
 }
@@ -441,6 +442,71 @@ def make_blocks():
     finish(writer)
 
 
+# Every block type in its place: rows of 64, and of 256 for the K types (w_down alone has them that long).
+QUANTS = {"embed_tokens": [Q.Q8_0], "lm_head": [Q.Q5_1], "q_proj": [Q.Q8_0, Q.Q5_0, Q.F16],
+          "k_proj": [Q.Q4_1, Q.Q8_0, Q.Q5_0], "v_proj": [Q.Q5_1, Q.Q4_0, Q.Q8_0], "o_proj": [Q.Q4_0, Q.BF16, Q.Q5_1],
+          "gate_proj": [Q.Q4_0, Q.Q4_1, Q.Q5_0], "up_proj": [Q.Q5_0, Q.Q4_0, Q.Q4_1],
+          "down_proj": [Q.Q4_K, Q.Q5_K, Q.Q6_K]}
+
+
+def make_quants():
+    config_dict = {**BASE, "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 3,
+                   "rope_theta": 10000.0}
+    config = make_config(config_dict)
+    name, kind = "quants", "llama"
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), kind)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    state = random_weights(load_model_skeleton(config), name)
+    for key, tensor in list(state.items()):
+        value = tensor.numpy()
+        part = key.split(".")[-2]
+        if part not in QUANTS:
+            writer.add_tensor(gguf_name(key), value)
+            continue
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(part)
+        if heads:
+            value = np.ascontiguousarray(permute(value, heads))
+        layer = int(key.split(".")[2]) if key.startswith("model.layers.") else 0
+        quant = QUANTS[part][layer]
+        raw = sane_blocks(quant, value, rng_of(name, key)) if "_K" in quant.name else gguf.quants.quantize(value, quant)
+        writer.add_tensor(gguf_name(key), raw, raw_dtype=None if quant == Q.F16 else quant)
+        value = gguf.quants.dequantize(raw, quant).astype(np.float32).reshape(value.shape)
+        state[key] = torch.from_numpy(unpermute(value, heads) if heads else value)
+    finish(writer)
+    folder = os.path.join(OUT, name)
+    os.makedirs(folder)
+    ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
+    positions = list(range(N_TOKENS))
+    logits = logits_of(load_model(config, state), ids, positions)
+    logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
+    with open(os.path.join(folder, "golden.json"), "w") as f:
+        json.dump({"vocab_size": config.vocab_size, "cases": [
+            {"name": "prompt", "ids": ids, "positions": positions, "from": 0, "logits": "prompt.logits"}]}, f)
+
+
+def unpermute(weight, n_heads):
+    head = weight.shape[0] // n_heads
+    swapped = weight.reshape(n_heads, head // 2, 2, *weight.shape[1:]).swapaxes(1, 2)
+    return np.ascontiguousarray(swapped.reshape(weight.shape))
+
+
+def sane_blocks(kind, value, rng):
+    """gguf.quants cannot quantise K types: random blocks whose values have about the size of the weights."""
+    rows, cols = value.shape
+    blocks = random_blocks(kind, rows * cols // 256, rng)
+    for scale in (slice(0, 2), slice(2, 4)) if kind != Q.Q6_K else (slice(-2, None),):
+        small = 2e-4 if kind != Q.Q6_K else 3e-5
+        blocks[:, scale] = f16_bytes(rng.uniform(small / 2, small, len(blocks))).reshape(-1, 2)
+    return blocks.reshape(rows, -1)
+
+
 # ---- seeds of the fuzzers ----------------------------------------------------------------------------------------
 
 def make_corpus():
@@ -511,6 +577,7 @@ def main():
     make_gguf("llama3")
     make_gguf("qwen2")
     make_blocks()
+    make_quants()
     make_corpus()
     versions = (f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
                 f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, "
