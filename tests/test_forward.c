@@ -99,33 +99,39 @@ static double relative_error(const float *a, const float *b, size_t n) {
     return worst / scale;
 }
 
-static void check_model(const char *name, const char *golden_of, double tolerance) {
+// How many rows are within what we see everywhere, of [n, vocab] each.
+static int close_rows(const float *a, const Case *c) {
+    int close = 0;
+    for (int i = 0; i < c->n - c->from; i++) {
+        size_t at = (size_t)i * (size_t)c->vocab;
+        if (relative_error(a + at, c->expected + at, (size_t)c->vocab) <= 1e-5) close++;
+    }
+    return close;
+}
+
+static void check_model(const char *name, const char *golden_of, const char *device, double tolerance) {
     char path[256];
     json_error_t json_error;
     snprintf(path, sizeof path, GOLDEN "%s/golden.json", golden_of);
     json_t *golden = json_load_file(path, 0, &json_error), *json;
     assert_non_null(golden);
-    const char *devices[] = {"cpu:reference", "cpu"};
     size_t i;
     json_array_foreach(json_object_get(golden, "cases"), i, json) {
         Case c;
         read_case(golden_of, golden, json, &c);
         size_t count = (size_t)(c.n - c.from) * (size_t)c.vocab;
         float *logits = malloc(count * sizeof *logits);
-        for (int d = 0; d < 2; d++) {
-            Engine *engine = open_engine(name, devices[d], 64);
-            for (int step = 1; step <= MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
-                memset(logits, 0xff, count * sizeof *logits);
-                evaluate(engine, &c, step, logits);
-                double error = relative_error(logits, c.expected, count);
-                if (!(error <= tolerance))
-                    fail_msg("%s, %s, %s, steps of %d: relative error %g", name, c.name, devices[d], step,
-                             error);
-                if (step == 55)
-                    print_message("%s, %s, %s: relative error %.1e\n", name, c.name, devices[d], error);
-            }
-            engine_close(engine);
+        Engine *engine = open_engine(name, device, 64);
+        for (int step = 1; step <= MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
+            memset(logits, 0xff, count * sizeof *logits);
+            evaluate(engine, &c, step, logits);
+            double error = relative_error(logits, c.expected, count);
+            if (!(error <= tolerance))
+                fail_msg("%s, %s, %s, steps of %d: relative error %g", name, c.name, device, step, error);
+            assert_in_range(close_rows(logits, &c), (c.n - c.from) / 2, c.n - c.from);
+            if (step == 55) print_message("%s, %s, %s: relative error %.1e\n", name, c.name, device, error);
         }
+        engine_close(engine);
         free(logits);
         free(c.expected);
     }
@@ -137,7 +143,8 @@ static void check_model(const char *name, const char *golden_of, double toleranc
 #define MODEL_TEST(test, name, golden_of)                                                                    \
     static void test(void **state) {                                                                         \
         (void)state;                                                                                         \
-        check_model(name, golden_of, 1e-5);                                                                  \
+        check_model(name, golden_of, "cpu:reference", 1e-5);                                                 \
+        check_model(name, golden_of, "cpu", 1e-5);                                                           \
     }
 MODEL_TEST(llama, "llama", "llama")
 MODEL_TEST(llama_linear_untied_gqa, "llama-linear", "llama-linear")
@@ -152,14 +159,34 @@ MODEL_TEST(qwen3_qk_norm, "qwen3", "qwen3")
 MODEL_TEST(llama3_gguf, "llama3.gguf", "llama3")
 MODEL_TEST(qwen2_gguf, "qwen2.gguf", "qwen2")
 
+// Fast loops round what enters a matrix of blocks to 8 bits. With these sharp random weights that moves the logits by
+// 2%, at most 5%, and transformers' by the same where the same is done to it: most positions then agree within 1e-6. In
+// the few where a value lies at the edge between two integers, the two programs round it apart.
+static void every_block_type(void **state) {
+    (void)state;
+    char backend[128];
+    check_model("quants.gguf", "quants", "cpu:reference", 1e-5);
+    Engine *engine = open_engine("quants.gguf", "cpu", 64);
+    engine_describe_backend(engine, backend, sizeof backend);
+    engine_close(engine);
+    check_model("quants.gguf", strstr(backend, "AVX2") != NULL ? "quants-int8" : "quants", "cpu", 0.05);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama),          cmocka_unit_test(llama_linear_untied_gqa),
-        cmocka_unit_test(llama3_scaling), cmocka_unit_test(llama_yarn),
-        cmocka_unit_test(llama_sharded),  cmocka_unit_test(llama_f16),
-        cmocka_unit_test(llama_bf16),     cmocka_unit_test(mistral_window),
-        cmocka_unit_test(qwen2_bias),     cmocka_unit_test(qwen3_qk_norm),
-        cmocka_unit_test(llama3_gguf),    cmocka_unit_test(qwen2_gguf),
+        cmocka_unit_test(llama),
+        cmocka_unit_test(llama_linear_untied_gqa),
+        cmocka_unit_test(llama3_scaling),
+        cmocka_unit_test(llama_yarn),
+        cmocka_unit_test(llama_sharded),
+        cmocka_unit_test(llama_f16),
+        cmocka_unit_test(llama_bf16),
+        cmocka_unit_test(mistral_window),
+        cmocka_unit_test(qwen2_bias),
+        cmocka_unit_test(qwen3_qk_norm),
+        cmocka_unit_test(llama3_gguf),
+        cmocka_unit_test(qwen2_gguf),
+        cmocka_unit_test(every_block_type),
     };
     return test_main("forward", argc, argv, tests);
 }

@@ -7,7 +7,8 @@ positions, each with a file of float32 logits [n_tokens - from, vocab_size], lit
 same weights as the folders of that name, written with the gguf package (LLaMA's Q and K permuted, Llama 3's factors
 as rope_freqs.weight). rope.json has transformers' rotary frequencies for nine configurations. blocks.gguf has a
 tensor of every block type and, as NAME.values, what gguf.quants makes of it. quants.gguf is a LLaMA whose matrices
-have all those types; the logits beside it (quants/) are transformers' with the values gguf.quants makes of them.
+have all those types; the logits beside it (quants/) are transformers' with the values gguf.quants makes of them, and
+in quants-int8/ what enters a matrix of blocks is rounded first, as fast loops do: in groups of 32, to absmax/127.
 
 Cases "far" and "gap" lie at positions of 40,000 and more. There float32 angles are wrong by up to 5e-4, so the
 rotary embedding is replaced by one that computes frequencies and angles in float64 and rounds cos and sin to
@@ -464,6 +465,7 @@ def make_quants():
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(10000.0)
     state = random_weights(load_model_skeleton(config), name)
+    quantized = set()
     for key, tensor in list(state.items()):
         value = tensor.numpy()
         part = key.split(".")[-2]
@@ -477,18 +479,30 @@ def make_quants():
         quant = QUANTS[part][layer]
         raw = sane_blocks(quant, value, rng_of(name, key)) if "_K" in quant.name else gguf.quants.quantize(value, quant)
         writer.add_tensor(gguf_name(key), raw, raw_dtype=None if quant == Q.F16 else quant)
+        if quant not in (Q.F16, Q.BF16):
+            quantized.add(key)
         value = gguf.quants.dequantize(raw, quant).astype(np.float32).reshape(value.shape)
         state[key] = torch.from_numpy(unpermute(value, heads) if heads else value)
     finish(writer)
-    folder = os.path.join(OUT, name)
-    os.makedirs(folder)
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     positions = list(range(N_TOKENS))
-    logits = logits_of(load_model(config, state), ids, positions)
-    logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
-    with open(os.path.join(folder, "golden.json"), "w") as f:
-        json.dump({"vocab_size": config.vocab_size, "cases": [
-            {"name": "prompt", "ids": ids, "positions": positions, "from": 0, "logits": "prompt.logits"}]}, f)
+    model = load_model(config, state)
+    for case in ("quants", "quants-int8"):
+        folder = os.path.join(OUT, case)
+        os.makedirs(folder)
+        logits_of(model, ids, positions).astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
+        with open(os.path.join(folder, "golden.json"), "w") as f:
+            json.dump({"vocab_size": config.vocab_size, "cases": [
+                {"name": "prompt", "ids": ids, "positions": positions, "from": 0, "logits": "prompt.logits"}]}, f)
+        for key, module in model.named_modules(): # for the second case
+            if isinstance(module, torch.nn.Linear) and key + ".weight" in quantized:
+                module.register_forward_pre_hook(round_to_int8)
+
+
+def round_to_int8(_, inputs):
+    groups = inputs[0].unflatten(-1, (-1, 32))
+    scale = groups.abs().amax(-1, keepdim=True) / 127
+    return ((groups / torch.where(scale == 0, 1, scale)).round() * scale).flatten(-2)
 
 
 def unpermute(weight, n_heads):
