@@ -1,0 +1,304 @@
+#include "app/options.h"
+
+#include "config/nearest.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAG_FIRST = 256 }; // values of long flags for getopt: FLAG_FIRST + an index into all flags
+
+// What a flag of the program itself does. Configuration keys come after these in the list of all flags.
+typedef enum FlagUse {
+    USE_FILE,
+    USE_PROFILE,
+    USE_PROMPT,
+    USE_SYSTEM,
+    USE_RESUME,
+    USE_NO_SAVE,
+    USE_ECHO,
+    USE_KEEP_GOING,
+    USE_PLAIN,
+    USE_DEFAULT,
+    USE_CONTEXT,
+    USE_LATER,
+    USE_HELP,
+    USE_VERSION,
+    USE_KEY,    // a configuration key with its value
+    USE_KEY_NO, // --no-KEY of a switch
+} FlagUse;
+
+typedef struct Flag {
+    const char *name;
+    int has_value; // as getopt's has_arg
+    FlagUse use;
+    char letter;  // 0: none
+    bool of_chat; // says how to talk: makes no sense with a subcommand
+} Flag;
+
+static const Flag program_flags[] = {
+    {"config", required_argument, USE_FILE, 'c', false},
+    {"profile", required_argument, USE_PROFILE, 0, false},
+    {"prompt", required_argument, USE_PROMPT, 'p', true},
+    {"system", required_argument, USE_SYSTEM, 's', true},
+    {"resume", optional_argument, USE_RESUME, 'r', true},
+    {"no-save", no_argument, USE_NO_SAVE, 0, true},
+    {"echo", no_argument, USE_ECHO, 0, true},
+    {"keep-going", no_argument, USE_KEEP_GOING, 'k', true},
+    {"plain", no_argument, USE_PLAIN, 0, false},
+    {"default", no_argument, USE_DEFAULT, 0, false},
+    {"context", required_argument, USE_CONTEXT, 0, false},
+    {"jsonl", no_argument, USE_LATER, 0, true},
+    {"parallel", required_argument, USE_LATER, 0, true},
+    {"ordered", no_argument, USE_LATER, 0, true},
+    {"help", no_argument, USE_HELP, 'h', false},
+    {"version", no_argument, USE_VERSION, 'V', false},
+};
+enum { N_PROGRAM_FLAGS = sizeof program_flags / sizeof *program_flags };
+
+static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench", "tune", "config"};
+static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY,
+                                         COMMAND_BENCH,   COMMAND_TUNE,     COMMAND_CONFIG};
+enum { N_COMMANDS = sizeof command_names / sizeof *command_names };
+static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1}; // how many operands each takes
+
+// All flags as getopt wants them, and what each is.
+typedef struct FlagList {
+    struct option *options; // [n + 1], the last all zero
+    const Flag **program;   // [n] NULL: a configuration key
+    const ConfigKey **keys; // [n]
+    char **names;           // [n] owned names of configuration keys
+    FlagUse *uses;          // [n]
+    size_t n;
+} FlagList;
+
+static void flag_list_free(FlagList *list) {
+    for (size_t i = 0; i < list->n; i++) free(list->names[i]);
+    free(list->options);
+    free(list->program);
+    free(list->keys);
+    free(list->names);
+    free(list->uses);
+}
+
+static bool flag_list_has(const FlagList *list, const char *name) {
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp(list->options[i].name, name)) return true;
+    return false;
+}
+
+static void flag_list_add(FlagList *list, const char *name, int has_value, FlagUse use) {
+    list->uses[list->n] = use;
+    list->options[list->n] = (struct option){name, has_value, NULL, FLAG_FIRST + (int)list->n};
+    list->n++;
+}
+
+// One flag for a key, named like it with dashes; a name that the program uses itself stays the program's.
+static bool flag_list_add_key(FlagList *list, const ConfigKey *key, const char *prefix) {
+    char *name = malloc(strlen(prefix) + strlen(key->name) + 1);
+    if (!name) return false;
+    sprintf(name, "%s%s", prefix, key->name);
+    for (char *p = name; *p; p++)
+        if (*p == '_') *p = '-';
+    if (flag_list_has(list, name)) {
+        free(name);
+        return true;
+    }
+    list->names[list->n] = name;
+    list->keys[list->n] = key;
+    bool is_switch = key->type == CONFIG_BOOL;
+    if (*prefix)
+        flag_list_add(list, name, no_argument, USE_KEY_NO);
+    else
+        flag_list_add(list, name, is_switch ? optional_argument : required_argument, USE_KEY);
+    return true;
+}
+
+static Status flag_list_build(FlagList *list, Error *error) {
+    size_t n_keys;
+    const ConfigKey *keys = config_keys(&n_keys);
+    size_t capacity = N_PROGRAM_FLAGS + 2 * n_keys;
+    *list = (FlagList){.options = calloc(capacity + 1, sizeof *list->options),
+                       .program = calloc(capacity, sizeof *list->program),
+                       .keys = calloc(capacity, sizeof *list->keys),
+                       .names = calloc(capacity, sizeof *list->names),
+                       .uses = calloc(capacity, sizeof *list->uses)};
+    bool ok = list->options && list->program && list->keys && list->names && list->uses;
+    for (int i = 0; ok && i < N_PROGRAM_FLAGS; i++) {
+        list->program[i] = &program_flags[i];
+        flag_list_add(list, program_flags[i].name, program_flags[i].has_value, program_flags[i].use);
+    }
+    for (size_t i = 0; ok && i < n_keys; i++) {
+        ok = flag_list_add_key(list, &keys[i], "");
+        if (ok && keys[i].type == CONFIG_BOOL) ok = flag_list_add_key(list, &keys[i], "no-");
+    }
+    return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory while reading the command line");
+}
+
+// Why getopt refused `word`, a whole argument like --tmperature=1 or -xyz.
+static Status flag_refused(const FlagList *list, const char *word, int letter, Error *error) {
+    if (strncmp(word, "--", 2))
+        return error_set(error, STATUS_USAGE, "unknown flag -%c: palaver --help lists them", letter);
+    char name[NEAREST_NAME_MAX + 1];
+    size_t length = strcspn(word + 2, "=");
+    snprintf(name, sizeof name, "%.*s", (int)(length < NEAREST_NAME_MAX ? length : NEAREST_NAME_MAX),
+             word + 2);
+    size_t n_longer = 0, longer = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (!strcmp(list->options[i].name, name))
+            return error_set(error, STATUS_USAGE, "--%s takes no value", name);
+        if (!strncmp(list->options[i].name, name, strlen(name))) longer = i, n_longer++;
+    }
+    if (n_longer > 1)
+        return error_set(error, STATUS_USAGE, "--%s may mean --%s and %zu more: write it out", name,
+                         list->options[longer].name, n_longer - 1);
+    const char **names = calloc(list->n, sizeof *names);
+    int nearest = -1;
+    for (size_t i = 0; names && i < list->n; i++) names[i] = list->options[i].name;
+    if (names) nearest = nearest_name(name, names, list->n);
+    Status status = nearest < 0
+                        ? error_set(error, STATUS_USAGE, "unknown flag --%s: palaver --help lists them", name)
+                        : error_set(error, STATUS_USAGE, "unknown flag --%s: did you mean --%s?", name,
+                                    list->options[nearest].name);
+    free(names);
+    return status;
+}
+
+static void add_setting(Options *options, const ConfigKey *key, const char *text) {
+    options->settings[options->n_settings++] = (OptionSetting){key, text};
+}
+
+// Takes one flag over. `i` is its index in the list.
+static Status flag_apply(Options *options, const FlagList *list, int i, const char *value, Error *error) {
+    switch (list->uses[i]) {
+    case USE_FILE:
+        options->files[options->n_files++] = value;
+        break;
+    case USE_PROFILE:
+        options->profile = value;
+        break;
+    case USE_PROMPT:
+        options->prompt = value;
+        break;
+    case USE_SYSTEM:
+        options->system = value;
+        break;
+    case USE_RESUME:
+        options->resume = true;
+        options->resume_name = value;
+        break;
+    case USE_NO_SAVE:
+        options->no_save = true;
+        break;
+    case USE_ECHO:
+        options->echo = true;
+        break;
+    case USE_KEEP_GOING:
+        options->keep_going = true;
+        break;
+    case USE_PLAIN:
+        options->plain = true;
+        break;
+    case USE_DEFAULT:
+        options->print_default = true;
+        break;
+    case USE_CONTEXT:
+        add_setting(options, config_key_find("context.size"), value);
+        break;
+    case USE_HELP:
+        options->command = COMMAND_HELP;
+        break;
+    case USE_VERSION:
+        if (options->command != COMMAND_HELP) options->command = COMMAND_VERSION;
+        break;
+    case USE_KEY:
+        add_setting(options, list->keys[i], value ? value : "true");
+        break;
+    case USE_KEY_NO:
+        add_setting(options, list->keys[i], "false");
+        break;
+    case USE_LATER:
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "--%s: many conversations at once are not in this version; give one conversation as "
+                         "plain lines on stdin",
+                         list->options[i].name);
+    }
+    return STATUS_OK;
+}
+
+static int flag_of_letter(int letter) {
+    for (int i = 0; i < N_PROGRAM_FLAGS; i++)
+        if (program_flags[i].letter == letter) return i;
+    return -1;
+}
+
+// MODEL, or a subcommand with its operands. `chat_flag`: a flag that only a chat can use, or NULL.
+static Status operands_apply(Options *options, char **operands, int n, const char *chat_flag, Error *error) {
+    int n_allowed = 1;
+    const char *command = NULL;
+    for (int i = 0; n && i < N_COMMANDS; i++) {
+        if (strcmp(operands[0], command_names[i])) continue;
+        command = operands[0];
+        options->command = command_values[i];
+        n_allowed = command_operands[i];
+        operands++, n--;
+        break;
+    }
+    if (command && chat_flag)
+        return error_set(error, STATUS_USAGE, "--%s has no meaning for palaver %s", chat_flag, command);
+    if (options->print_default && options->command != COMMAND_CONFIG)
+        return error_set(error, STATUS_USAGE, "--default belongs to palaver config --default");
+    if (n > n_allowed) {
+        int nearest = command ? -1 : nearest_name(operands[0], command_names, N_COMMANDS);
+        if (nearest >= 0)
+            return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean %s?", operands[0],
+                             command_names[nearest]);
+        return error_set(error, STATUS_USAGE, "%s is one operand too many: a question goes behind -p",
+                         operands[n_allowed]);
+    }
+    if (n > 0) options->model = operands[0];
+    if (n > 1) options->argument = operands[1];
+    return STATUS_OK;
+}
+
+static Status flags_read(int argc, char **argv, Options *options, const FlagList *list, Error *error) {
+    char letters[2 + 3 * N_PROGRAM_FLAGS] = ":";
+    for (int i = 0; i < N_PROGRAM_FLAGS; i++)
+        if (program_flags[i].letter)
+            sprintf(letters + strlen(letters), "%c%s", program_flags[i].letter,
+                    program_flags[i].has_value == required_argument ? ":" : "");
+    const char *chat_flag = NULL;
+    optind = 0; // GNU getopt: begin anew, permuting
+    opterr = 0;
+    for (;;) {
+        int found = getopt_long(argc, argv, letters, list->options, NULL);
+        if (found == -1) break;
+        if (found == '?') return flag_refused(list, argv[optind - 1], optopt, error);
+        if (found == ':') return error_set(error, STATUS_USAGE, "%s needs a value", argv[optind - 1]);
+        int i = found >= FLAG_FIRST ? found - FLAG_FIRST : flag_of_letter(found);
+        if (list->program[i] && list->program[i]->of_chat) chat_flag = list->options[i].name;
+        if (flag_apply(options, list, i, optarg, error)) return error->status;
+    }
+    if (options->command == COMMAND_HELP || options->command == COMMAND_VERSION) return STATUS_OK;
+    return operands_apply(options, argv + optind, argc - optind, chat_flag, error);
+}
+
+Status options_parse(int argc, char **argv, Options *options, Error *error) {
+    Error unread;
+    if (!error) error = &unread;
+    *options = (Options){.files = calloc((size_t)argc + 1, sizeof *options->files),
+                         .settings = calloc((size_t)argc + 1, sizeof *options->settings)};
+    if (!options->files || !options->settings)
+        return error_set(error, STATUS_MEMORY, "out of memory while reading the command line");
+    FlagList list;
+    Status status = flag_list_build(&list, error);
+    if (status == STATUS_OK) status = flags_read(argc, argv, options, &list, error);
+    flag_list_free(&list);
+    return status;
+}
+
+void options_free(Options *options) {
+    free(options->files);
+    free(options->settings);
+    *options = (Options){0};
+}

@@ -1,0 +1,60 @@
+// The command line: GNU-style flags, one for each configuration key besides those of the program itself.
+//
+// Parsing only looks: it neither prints nor opens anything. Values of configuration keys are kept as text and
+// checked by config_set() when they are applied, in the order of the command line.
+#ifndef PALAVER_APP_OPTIONS_H
+#define PALAVER_APP_OPTIONS_H
+
+#include "config/config.h"
+#include "kernels/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum Command {
+    COMMAND_CHAT,
+    COMMAND_INSPECT,
+    COMMAND_TOKENIZE,
+    COMMAND_PERPLEXITY,
+    COMMAND_BENCH,
+    COMMAND_TUNE,
+    COMMAND_CONFIG,
+    COMMAND_HELP,
+    COMMAND_VERSION,
+} Command;
+
+// A configuration key that was given as a flag.
+typedef struct OptionSetting {
+    const ConfigKey *key;
+    const char *text;
+} OptionSetting;
+
+// Strings point into argv.
+typedef struct Options {
+    Command command;
+    const char *model;    // as given; NULL: the configured or default model
+    const char *argument; // second operand: TEXT of tokenize, FILE of perplexity; NULL: none
+    const char *prompt;   // -p: one question; NULL: none
+    const char *system;   // --system TEXT or @FILE; NULL: none
+    bool resume;
+    const char *resume_name; // NULL: the last conversation
+    const char *profile;     // NULL: none
+    bool echo, keep_going, no_save, plain, print_default;
+
+    const char **files; // [n_files] of -c, in order
+    int n_files;
+    OptionSetting *settings; // [n_settings] in order
+    int n_settings;
+} Options;
+
+// Reads argv [argc] into `options`, which options_free() releases (also after a failure). STATUS_USAGE: an
+// unknown flag or subcommand (with the nearest name), a missing or superfluous value. STATUS_UNSUPPORTED: a
+// flag that is known but has no effect in this version.
+Status options_parse(int argc, char **argv, Options *options, Error *error);
+void options_free(Options *options);
+
+// What --help and --version print.
+void options_print_help(FILE *file);
+void options_print_version(FILE *file);
+
+#endif

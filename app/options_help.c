@@ -1,0 +1,64 @@
+// What --help and --version print: one screen, grouped by use, the keys out of the configuration's own table.
+#include "app/options.h"
+
+#include "kernels/ops.h"
+
+#include <string.h>
+
+enum { HELP_COLUMNS = 80, HELP_INDENT = 14 };
+
+// One line of flags for a section, wrapped.
+static void print_section(FILE *file, const char *section) {
+    size_t n;
+    const ConfigKey *keys = config_keys(&n);
+    int column = fprintf(file, "  %-*s", HELP_INDENT - 2, section);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(keys[i].section, section)) continue;
+        char flag[80];
+        int length = snprintf(flag, sizeof flag, " --%s", keys[i].name);
+        for (char *p = flag + 3; *p; p++)
+            if (*p == '_') *p = '-';
+        if (column + length > HELP_COLUMNS) column = fprintf(file, "\n%*s", HELP_INDENT, "") - 1;
+        column += fprintf(file, "%s", flag);
+    }
+    fputc('\n', file);
+}
+
+void options_print_help(FILE *file) {
+    fputs("palaver [MODEL]: talk with a language model on your own machine.\n"
+          "MODEL is a Hugging Face folder, a .gguf file, or a name in ~/.local/share/palaver/models.\n"
+          "\n"
+          "Talking     palaver [MODEL]               chat; commands begin with /, /help lists them\n"
+          "            palaver [MODEL] < talk.txt    a script: one line one turn, replies on stdout\n"
+          "  -p, --prompt TEXT    one question, its reply on stdout; piped stdin is appended\n"
+          "  -s, --system TEXT    the system prompt; @FILE reads it from a file\n"
+          "  -r, --resume[=NAME]  go on with the last (or a named) conversation\n"
+          "      --no-save        keep no journal of this conversation\n"
+          "      --echo           print a script's turns as well as the replies\n"
+          "  -k, --keep-going     go on after a script's failing turn\n"
+          "      --plain          no cursor movement, no colour: for screen readers and logs\n"
+          "Looking     palaver inspect MODEL          architecture, tensors, types, tokenizer, template\n"
+          "            palaver tokenize MODEL [TEXT]  ids and pieces (TEXT or stdin)\n"
+          "            palaver perplexity MODEL FILE  perplexity of a text\n"
+          "            palaver bench MODEL            speed and memory\n"
+          "            palaver config [--default]     settings and their origin; a documented file\n"
+          "Settings\n"
+          "  -c, --config FILE    a TOML file of settings; repeatable, later wins\n"
+          "      --profile NAME   the [profile.NAME] section of these files\n"
+          "      --context N      tokens of the context (the key context.size)\n"
+          "  every key is a flag (--KEY VALUE; switches: --KEY, --no-KEY):\n",
+          file);
+    size_t n;
+    const ConfigKey *keys = config_keys(&n);
+    for (size_t i = 0; i < n; i++)
+        if (!i || strcmp(keys[i].section, keys[i - 1].section)) print_section(file, keys[i].section);
+    fputs("Exit status  0 well, 1 failure, 2 wrong usage, 3 no model, 4 context full, 5 script, 130 "
+          "interrupted\n"
+          "  -h, --help   -V, --version\n",
+          file);
+}
+
+void options_print_version(FILE *file) {
+    fprintf(file, "palaver %s\nbuild: C11, compiler %s\nbackends: %s\n", PALAVER_VERSION, __VERSION__,
+            ops_cpu()->name);
+}

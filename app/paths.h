@@ -1,0 +1,37 @@
+// Where palaver keeps things (XDG base directories), and files that are written whole or not at all.
+#ifndef PALAVER_APP_PATHS_H
+#define PALAVER_APP_PATHS_H
+
+#include "kernels/status.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { PATH_ROOM = 4096 };
+
+// The default model, as `make model` puts it there.
+#define DEFAULT_MODEL_FILE "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+// Write a path with `tail` below palaver's data or state folder ("models", "conversations") into path
+// [PATH_ROOM]. A relative XDG variable is ignored, as the specification asks. STATUS_FILE: no home folder is
+// known.
+Status path_data(const char *tail, char *path, Error *error);
+Status path_state(const char *tail, char *path, Error *error);
+
+// Makes a folder and those above it, each with `mode`; one that exists is fine.
+Status path_make_folder(const char *path, mode_t mode, Error *error);
+
+// The model that `name` means: a path as it is, else a name (with or without .gguf) in the models folder;
+// NULL or "": the default model, or the only one there. STATUS_FILE names what is there, or how to get a
+// model.
+Status path_find_model(const char *name, char *path, Error *error);
+
+// Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
+// NULs).
+Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error);
+
+// Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
+// was.
+Status path_write_file(const char *path, const char *data, size_t size, mode_t mode, Error *error);
+
+#endif

@@ -1,0 +1,23 @@
+// Ctrl-C, and the end of the terminal, as flags that are polled: the only state of the program that is
+// global, for a signal handler has no other way to speak.
+#ifndef PALAVER_APP_SIGNALS_H
+#define PALAVER_APP_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+// SIGINT asks to stop what is being done; SIGTERM and SIGHUP to save and leave as well. System calls return
+// with EINTR. SIGPIPE and SIGXFSZ are ignored: a closed pipe and a full disk are errors like any other.
+void signals_install(void);
+
+// Nonzero from a signal on: for session_set_interrupt().
+const volatile sig_atomic_t *signals_interrupt(void);
+// Before new work. A signal that asked to leave stays.
+void signals_clear_interrupt(void);
+// As SIGINT would: to stop the work in hand from within.
+void signals_raise_interrupt(void);
+
+// The signal that asked to leave (SIGTERM, SIGHUP), 0: none.
+int signals_leave(void);
+
+#endif
