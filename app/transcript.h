@@ -1,0 +1,129 @@
+// A conversation as it is kept: an append-only log of records, and the tree of turns that they describe.
+//
+// A turn is what a person said and what was answered. Turns are nodes of a tree: node 3.1 is the first
+// attempt at the third turn, 3.2 the second (a retry, an edited question, or another question after an undo).
+// The head is the node that the next turn follows. Nothing is ever removed: undo moves the head, retry and
+// edit add a sibling.
+//
+// The log is JSON Lines, one record a line. It says everything: the tree is only what reading it gives, and
+// every change is a record that is read back as it is written. Records ("record" names the kind, others are
+// skipped):
+//
+//     palaver   format, version, created, model {name, path, fingerprint, template}, seed, stream; is first
+//     model     model {…} from here on; with another fingerprint or template the ids so far are void
+//     system    text of the system prompt from here on
+//     settings  values {KEY: TEXT} in force from here on; session [KEY]: those set by hand
+//     turn      node, parent ("0": the beginning), why, user, and a reply; becomes the head
+//     reply     node, and a reply that replaces the node's (it was continued)
+//     head      node, why (undo, …)
+//
+// A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
+// window), seed and position (of its first random number), interrupted, finish, tokens {cached, read, reply,
+// used, size}, seconds {first, decode}, overflow [{first, last, discarded, kept, evaluated, inside, seconds}].
+#ifndef PALAVER_APP_TRANSCRIPT_H
+#define PALAVER_APP_TRANSCRIPT_H
+
+#include "engine/conversation.h"
+#include "kernels/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TRANSCRIPT_FORMAT = 1,
+    TRANSCRIPT_START = -1,     // the index of the place before the first turn
+    TRANSCRIPT_NODE_ROOM = 24, // bytes of "3.1"
+};
+
+typedef struct Transcript Transcript;
+
+// Which model the token ids belong to.
+typedef struct TranscriptModel {
+    const char *name, *path;
+    const char *fingerprint;   // of weights' shape and tokenizer: equal ones understand each other's ids
+    const char *chat_template; // its name
+} TranscriptModel;
+
+typedef struct TranscriptHeader {
+    TranscriptModel model;
+    uint64_t seed, stream; // below 2^63
+} TranscriptHeader;
+
+// What was answered, and how.
+typedef struct TranscriptReply {
+    const char *text;
+    size_t size;
+    const int32_t *ids; // [n_ids] sampled ids; NULL: only the text counts
+    int64_t n_ids, n_gone;
+    bool interrupted;
+    uint64_t seed, position; // of its random numbers
+    ReplyReport report;
+    const OverflowEvent *overflow; // [n_overflow]
+    int n_overflow;
+} TranscriptReply;
+
+typedef struct TranscriptNode {
+    int turn, attempt; // from 1
+    int parent;        // index of a node, or TRANSCRIPT_START
+    const char *user;
+    size_t user_size;
+    TranscriptReply reply; // of the report only finish and the counts are kept; overflow is not kept
+    bool discarded;        // left the window by overflow
+} TranscriptNode;
+
+typedef struct TranscriptSetting {
+    const char *key, *text; // as config_set() takes them
+    bool session;           // set by hand
+} TranscriptSetting;
+
+// A new transcript whose log holds only its header.
+Status transcript_new(const TranscriptHeader *header, Transcript **transcript, Error *error);
+
+// Reads a log of `size` bytes; `name` stands for the file in messages (NAME:LINE). A last line that is torn
+// (without its end, or not JSON) is left out: transcript_log() gives the bytes that were taken. Ids are
+// checked to be >= 0, not against a vocabulary. STATUS_FILE: no transcript, or damaged; STATUS_UNSUPPORTED: a
+// later format.
+Status transcript_parse(const char *name, const char *text, size_t size, Transcript **transcript,
+                        Error *error);
+
+void transcript_free(Transcript *transcript); // NULL is fine
+
+// The log so far: whole lines. Valid until the transcript changes.
+const char *transcript_log(const Transcript *transcript, size_t *size);
+
+// ---- the tree; pointers are valid until the transcript changes --------------------------------------------
+
+TranscriptHeader transcript_header(const Transcript *transcript); // with the model of the latest record
+const char *transcript_system(const Transcript *transcript);      // "": none
+int transcript_n_nodes(const Transcript *transcript);
+const TranscriptNode *transcript_node(const Transcript *transcript, int index);
+int transcript_head(const Transcript *transcript); // index, or TRANSCRIPT_START
+// The node `up` steps before the head; up beyond the beginning gives TRANSCRIPT_START.
+int transcript_ancestor(const Transcript *transcript, int up);
+int transcript_depth(const Transcript *transcript); // turns from the beginning to the head
+// Index of the head's ancestor at `turn` (1 … depth).
+int transcript_at(const Transcript *transcript, int turn);
+// Which attempt the next turn after `parent` would be.
+int transcript_next_attempt(const Transcript *transcript, int parent);
+int transcript_n_settings(const Transcript *transcript);
+TranscriptSetting transcript_setting(const Transcript *transcript, int index);
+// Writes "3.1" (or "0") into text [TRANSCRIPT_NODE_ROOM].
+void transcript_node_name(const Transcript *transcript, int index, char *text);
+
+// ---- changes: each appends one record ---------------------------------------------------------------------
+
+// A new turn after `parent`, which becomes the head. `why` is one word ("ask", "retry", "edit"). Texts are
+// valid UTF-8.
+Status transcript_add_turn(Transcript *transcript, int parent, const char *why, const char *user,
+                           size_t user_size, const TranscriptReply *reply, Error *error);
+// Another reply in place of a node's.
+Status transcript_set_reply(Transcript *transcript, int index, const TranscriptReply *reply, Error *error);
+Status transcript_set_head(Transcript *transcript, int index, const char *why, Error *error);
+// These two append nothing if nothing changes.
+Status transcript_set_system(Transcript *transcript, const char *text, Error *error);
+Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *settings, int n,
+                               Error *error);
+Status transcript_set_model(Transcript *transcript, const TranscriptModel *model, Error *error);
+
+#endif

@@ -1,0 +1,350 @@
+// Reading records: every field of a journal is checked before it is used.
+#include "app/transcript_records.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES_MAX = 1 << 24 };
+
+static Status bad_field(Error *error, const char *field, const char *wanted) {
+    return error_set(error, STATUS_FILE, "\"%s\": expected %s", field, wanted);
+}
+
+// A copy of a string field with its size; `fallback` (may be NULL: required) where it is missing.
+static Status take_text(const json_t *record, const char *field, const char *fallback, char **text,
+                        size_t *size, Error *error) {
+    const json_t *value = json_object_get(record, field);
+    const char *from = fallback;
+    size_t length = fallback ? strlen(fallback) : 0;
+    if (value) {
+        if (!json_is_string(value)) return bad_field(error, field, "a string");
+        from = json_string_value(value);
+        length = json_string_length(value);
+    } else if (!fallback) {
+        return bad_field(error, field, "a string, but there is none");
+    }
+    if (!(*text = malloc(length + 1))) return error_set(error, STATUS_MEMORY, "out of memory");
+    memcpy(*text, from, length);
+    (*text)[length] = 0;
+    if (size) *size = length;
+    return STATUS_OK;
+}
+
+// A count of at least 0; where it is missing, 0.
+static Status take_count(const json_t *record, const char *field, int64_t *value, Error *error) {
+    const json_t *found = json_object_get(record, field);
+    *value = 0;
+    if (!found) return STATUS_OK;
+    if (!json_is_integer(found) || json_integer_value(found) < 0)
+        return bad_field(error, field, "a number from 0 on");
+    *value = json_integer_value(found);
+    return STATUS_OK;
+}
+
+// "3.1" → index of that node; "0" → TRANSCRIPT_START. Most nodes that are named are young: search from the
+// end.
+static Status take_node(const Transcript *transcript, const json_t *record, const char *field, int *index,
+                        Error *error) {
+    const char *name = json_string_value(json_object_get(record, field));
+    if (!name) return bad_field(error, field, "a node such as \"3.1\"");
+    *index = TRANSCRIPT_START;
+    if (!strcmp(name, "0")) return STATUS_OK;
+    for (int i = transcript->n_nodes - 1; i >= 0; i--) {
+        char known[TRANSCRIPT_NODE_ROOM];
+        transcript_node_name(transcript, i, known);
+        if (strcmp(known, name)) continue;
+        *index = i;
+        return STATUS_OK;
+    }
+    return error_set(error, STATUS_FILE, "\"%s\": there is no node %.24s", field, name);
+}
+
+static Status take_ids(const json_t *record, TranscriptReply *reply, Error *error) {
+    const json_t *ids = json_object_get(record, "ids");
+    if (!ids) return STATUS_OK;
+    if (!json_is_array(ids)) return bad_field(error, "ids", "a list of token ids");
+    size_t n = json_array_size(ids);
+    int32_t *copy = malloc((n ? n : 1) * sizeof *copy);
+    if (!copy) return error_set(error, STATUS_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(ids, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX) {
+            free(copy);
+            return bad_field(error, "ids", "token ids only");
+        }
+        copy[i] = (int32_t)json_integer_value(id);
+    }
+    reply->ids = copy;
+    reply->n_ids = (int64_t)n;
+    return STATUS_OK;
+}
+
+static void reply_free(TranscriptReply *reply) {
+    free((char *)reply->text);
+    free((int32_t *)reply->ids);
+    *reply = (TranscriptReply){0};
+}
+
+static FinishReason finish_of(const char *name) {
+    for (FinishReason reason = FINISH_END; name && reason <= FINISH_INTERRUPTED; reason++)
+        if (!strcmp(finish_reason_name(reason), name)) return reason;
+    return FINISH_END;
+}
+
+static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Error *error) {
+    ReplyReport *report = &reply->report;
+    const json_t *tokens = json_object_get(record, "tokens");
+    const json_t *seconds = json_object_get(record, "seconds");
+    int64_t seed, position;
+    if (take_count(record, "gone", &reply->n_gone, error) || take_count(record, "seed", &seed, error) ||
+        take_count(record, "position", &position, error) ||
+        take_count(tokens, "cached", &report->cached, error) ||
+        take_count(tokens, "read", &report->read, error) ||
+        take_count(tokens, "reply", &report->n_reply, error) ||
+        take_count(tokens, "used", &report->used, error) ||
+        take_count(tokens, "size", &report->context_size, error))
+        return error->status;
+    if (reply->n_gone > reply->n_ids) return bad_field(error, "gone", "no more than there are ids");
+    reply->seed = (uint64_t)seed;
+    reply->position = (uint64_t)position;
+    reply->interrupted = json_is_true(json_object_get(record, "interrupted"));
+    report->finish = finish_of(json_string_value(json_object_get(record, "finish")));
+    report->first_token_seconds = json_number_value(json_object_get(seconds, "first"));
+    report->decode_seconds = json_number_value(json_object_get(seconds, "decode"));
+    return STATUS_OK;
+}
+
+static Status take_reply(const json_t *record, TranscriptReply *reply, Error *error) {
+    *reply = (TranscriptReply){0};
+    char *text;
+    if (take_text(record, "reply", NULL, &text, &reply->size, error)) return error->status;
+    reply->text = text;
+    if (take_ids(record, reply, error) || take_reply_facts(record, reply, error)) {
+        reply_free(reply);
+        return error->status;
+    }
+    return STATUS_OK;
+}
+
+// Turns `first` to `last` of the path that ends at the head have left the window.
+static void mark_discarded(Transcript *transcript, int64_t first, int64_t last) {
+    for (int i = transcript->head; i != TRANSCRIPT_START; i = transcript->nodes[i].parent)
+        if (transcript->nodes[i].turn >= first && transcript->nodes[i].turn <= last)
+            transcript->nodes[i].discarded = true;
+}
+
+// Checked before anything of the record is entered.
+static Status check_overflow(const json_t *record, Error *error) {
+    const json_t *events = json_object_get(record, "overflow");
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        int64_t turn;
+        if (take_count(event, "first", &turn, error) || take_count(event, "last", &turn, error))
+            return error->status;
+    }
+    return STATUS_OK;
+}
+
+static void enter_overflow(Transcript *transcript, const json_t *record) {
+    const json_t *events = json_object_get(record, "overflow");
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        int64_t first = json_integer_value(json_object_get(event, "first"));
+        if (first > 0) mark_discarded(transcript, first, json_integer_value(json_object_get(event, "last")));
+    }
+}
+
+static bool grow_nodes(Transcript *transcript) {
+    if (transcript->n_nodes < transcript->n_capacity) return true;
+    if (transcript->n_capacity >= NODES_MAX) return false;
+    int capacity = transcript->n_capacity ? 2 * transcript->n_capacity : 16;
+    TranscriptNode *nodes = realloc(transcript->nodes, (size_t)capacity * sizeof *nodes);
+    if (!nodes) return false;
+    transcript->nodes = nodes;
+    transcript->n_capacity = capacity;
+    return true;
+}
+
+static Status take_turn(Transcript *transcript, const json_t *record, Error *error) {
+    int parent;
+    if (take_node(transcript, record, "parent", &parent, error) || check_overflow(record, error))
+        return error->status;
+    TranscriptNode node = {.parent = parent,
+                           .turn = parent == TRANSCRIPT_START ? 1 : transcript->nodes[parent].turn + 1,
+                           .attempt = transcript_next_attempt(transcript, parent)};
+    char expected[TRANSCRIPT_NODE_ROOM];
+    snprintf(expected, sizeof expected, "%d.%d", node.turn, node.attempt);
+    const char *name = json_string_value(json_object_get(record, "node"));
+    if (!name || strcmp(name, expected))
+        return error_set(error, STATUS_FILE, "\"node\": expected \"%s\", not \"%.24s\"", expected,
+                         name ? name : "");
+    char *user;
+    if (take_text(record, "user", NULL, &user, &node.user_size, error)) return error->status;
+    node.user = user;
+    if (take_reply(record, &node.reply, error)) {
+        free(user);
+        return error->status;
+    }
+    if (!grow_nodes(transcript)) {
+        free(user);
+        reply_free(&node.reply);
+        return error_set(error, STATUS_MEMORY, "out of memory");
+    }
+    transcript->nodes[transcript->n_nodes] = node;
+    transcript->head = transcript->n_nodes++;
+    enter_overflow(transcript, record);
+    return STATUS_OK;
+}
+
+static Status take_other_reply(Transcript *transcript, const json_t *record, Error *error) {
+    int index;
+    TranscriptReply reply;
+    if (take_node(transcript, record, "node", &index, error) || check_overflow(record, error))
+        return error->status;
+    if (index == TRANSCRIPT_START) return bad_field(error, "node", "a turn");
+    if (take_reply(record, &reply, error)) return error->status;
+    reply_free(&transcript->nodes[index].reply);
+    transcript->nodes[index].reply = reply;
+    enter_overflow(transcript, record);
+    return STATUS_OK;
+}
+
+// Ids mean nothing to another model or template: from here on only the texts count.
+static void forget_ids(Transcript *transcript) {
+    for (int i = 0; i < transcript->n_nodes; i++) {
+        TranscriptReply *reply = &transcript->nodes[i].reply;
+        free((int32_t *)reply->ids);
+        reply->ids = NULL;
+        reply->n_ids = reply->n_gone = 0;
+    }
+}
+
+static Status take_model(Transcript *transcript, const json_t *record, Error *error) {
+    const json_t *model = json_object_get(record, "model");
+    char *texts[4] = {NULL};
+    static const char *const fields[4] = {"name", "path", "fingerprint", "template"};
+    Status status = json_is_object(model) ? STATUS_OK : bad_field(error, "model", "an object");
+    for (int i = 0; i < 4 && status == STATUS_OK; i++)
+        status = take_text(model, fields[i], "", &texts[i], NULL, error);
+    if (status) {
+        for (int i = 0; i < 4; i++) free(texts[i]);
+        return status;
+    }
+    bool other = transcript->fingerprint &&
+                 (strcmp(transcript->fingerprint, texts[2]) || strcmp(transcript->chat_template, texts[3]));
+    if (other) forget_ids(transcript);
+    char **held[4] = {&transcript->name, &transcript->path, &transcript->fingerprint,
+                      &transcript->chat_template};
+    for (int i = 0; i < 4; i++) {
+        free(*held[i]);
+        *held[i] = texts[i];
+    }
+    return STATUS_OK;
+}
+
+static Status take_header(Transcript *transcript, const json_t *record, Error *error) {
+    int64_t format, seed, stream;
+    if (transcript->has_header) return error_set(error, STATUS_FILE, "a second header");
+    if (take_count(record, "format", &format, error) || take_count(record, "seed", &seed, error) ||
+        take_count(record, "stream", &stream, error))
+        return error->status;
+    if (format != TRANSCRIPT_FORMAT)
+        return error_set(error, STATUS_UNSUPPORTED, "format %lld; this palaver reads format %d",
+                         (long long)format, TRANSCRIPT_FORMAT);
+    if (take_model(transcript, record, error)) return error->status;
+    transcript->seed = (uint64_t)seed;
+    transcript->stream = (uint64_t)stream;
+    transcript->has_header = true;
+    return STATUS_OK;
+}
+
+static void settings_free(TranscriptSetting *settings, int n) {
+    for (int i = 0; i < n; i++) {
+        free((char *)settings[i].key);
+        free((char *)settings[i].text);
+    }
+    free(settings);
+}
+
+static Status take_settings(Transcript *transcript, const json_t *record, Error *error) {
+    json_t *values = json_object_get(record, "values");
+    const json_t *session = json_object_get(record, "session");
+    if (!json_is_object(values)) return bad_field(error, "values", "an object");
+    size_t capacity = json_object_size(values);
+    TranscriptSetting *settings = calloc(capacity ? capacity : 1, sizeof *settings);
+    if (!settings) return error_set(error, STATUS_MEMORY, "out of memory");
+    int n = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(values, key, value) {
+        if (!json_is_string(value)) {
+            settings_free(settings, n);
+            return bad_field(error, "values", "strings only");
+        }
+        bool by_hand = false;
+        for (size_t i = 0; i < json_array_size(session); i++) {
+            const char *name = json_string_value(json_array_get(session, i));
+            by_hand = by_hand || (name && !strcmp(name, key));
+        }
+        settings[n] = (TranscriptSetting){strdup(key), strdup(json_string_value(value)), by_hand};
+        n++;
+        if (settings[n - 1].key && settings[n - 1].text) continue;
+        settings_free(settings, n);
+        return error_set(error, STATUS_MEMORY, "out of memory");
+    }
+    settings_free(transcript->settings, transcript->n_settings);
+    transcript->settings = settings;
+    transcript->n_settings = n;
+    return STATUS_OK;
+}
+
+static Status take_system(Transcript *transcript, const json_t *record, Error *error) {
+    char *text;
+    if (take_text(record, "text", NULL, &text, NULL, error)) return error->status;
+    free(transcript->system);
+    transcript->system = text;
+    return STATUS_OK;
+}
+
+static Status take_head(Transcript *transcript, const json_t *record, Error *error) {
+    int index;
+    if (take_node(transcript, record, "node", &index, error)) return error->status;
+    transcript->head = index;
+    return STATUS_OK;
+}
+
+Status transcript_take_record(Transcript *transcript, const json_t *record, Error *error) {
+    static const struct {
+        const char *kind;
+        Status (*take)(Transcript *transcript, const json_t *record, Error *error);
+    } kinds[] = {{"palaver", take_header},    {"model", take_model}, {"system", take_system},
+                 {"settings", take_settings}, {"turn", take_turn},   {"reply", take_other_reply},
+                 {"head", take_head}};
+    const char *kind = json_string_value(json_object_get(record, "record"));
+    if (!kind) return bad_field(error, "record", "what kind of record this is");
+    if (!transcript->has_header && strcmp(kind, "palaver"))
+        return error_set(error, STATUS_FILE, "not a conversation of palaver: its header is missing");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kind, kinds[i].kind)) return kinds[i].take(transcript, record, error);
+    return STATUS_OK; // of a later version, and no part of the tree
+}
+
+void transcript_free(Transcript *transcript) {
+    if (!transcript) return;
+    for (int i = 0; i < transcript->n_nodes; i++) {
+        free((char *)transcript->nodes[i].user);
+        reply_free(&transcript->nodes[i].reply);
+    }
+    free(transcript->nodes);
+    settings_free(transcript->settings, transcript->n_settings);
+    free(transcript->name);
+    free(transcript->path);
+    free(transcript->fingerprint);
+    free(transcript->chat_template);
+    free(transcript->system);
+    free(transcript->log);
+    free(transcript);
+}

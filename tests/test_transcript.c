@@ -1,0 +1,556 @@
+// The conversation as it is kept: what is written is what is read; torn, hostile and full-disk cases; the
+// journal's files and their modes.
+#include "tests/test.h"
+#include "app/journal.h"
+#include "app/paths.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const TranscriptHeader HEADER = {.model = {.name = "a model",
+                                                  .path = "/models/a.gguf",
+                                                  .fingerprint = "llama-1-2-abc",
+                                                  .chat_template = "chatml"},
+                                        .seed = 42,
+                                        .stream = 3};
+
+#define ok(call)                                                                                             \
+    do {                                                                                                     \
+        Error error_ = {0}, *error = &error_;                                                                \
+        if (call) fail_msg("%s", error_.message);                                                            \
+    } while (0)
+
+static Transcript *fresh(void) {
+    Transcript *transcript;
+    ok(transcript_new(&HEADER, &transcript, error));
+    return transcript;
+}
+
+static void add(Transcript *transcript, int parent, const char *why, const char *user, const char *text) {
+    TranscriptReply reply = {.text = text, .size = strlen(text), .seed = 7};
+    ok(transcript_add_turn(transcript, parent, why, user, strlen(user), &reply, error));
+}
+
+static Transcript *reread(const Transcript *from) {
+    size_t size, again;
+    const char *log = transcript_log(from, &size);
+    Transcript *transcript;
+    ok(transcript_parse("log", log, size, &transcript, error));
+    const char *second = transcript_log(transcript, &again);
+    assert_int_equal(size, again);
+    assert_memory_equal(log, second, size);
+    return transcript;
+}
+
+static void expect_name(const Transcript *transcript, int index, const char *name) {
+    char text[TRANSCRIPT_NODE_ROOM];
+    transcript_node_name(transcript, index, text);
+    assert_string_equal(text, name);
+}
+
+static void refuse(const char *text, size_t size, Status status, const char *words) {
+    Error error = {0};
+    Transcript *transcript = (Transcript *)1;
+    Status got = transcript_parse("file.jsonl", text, size, &transcript, &error);
+    if (got != status) fail_msg("status %d, not %d: %s", got, status, error.message);
+    assert_null(transcript);
+    if (!strstr(error.message, words)) fail_msg("\"%s\" lacks \"%s\"", error.message, words);
+}
+
+// ---- the tree ---------------------------------------------------------------------------------------------
+
+static void test_nodes_are_named_by_turn_and_attempt(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    assert_int_equal(transcript_depth(t), 0);
+    add(t, TRANSCRIPT_START, "ask", "one", "1");
+    add(t, 0, "ask", "two", "2");
+    add(t, 0, "retry", "two", "zwei");
+    add(t, TRANSCRIPT_START, "edit", "uno", "I");
+    add(t, 3, "ask", "due", "II");
+    expect_name(t, 0, "1.1");
+    expect_name(t, 1, "2.1");
+    expect_name(t, 2, "2.2");
+    expect_name(t, 3, "1.2");
+    expect_name(t, 4, "2.3");
+    expect_name(t, TRANSCRIPT_START, "0");
+    assert_int_equal(transcript_head(t), 4);
+    assert_int_equal(transcript_depth(t), 2);
+    assert_int_equal(transcript_at(t, 1), 3);
+    assert_int_equal(transcript_ancestor(t, 2), TRANSCRIPT_START);
+    assert_int_equal(transcript_ancestor(t, 100), TRANSCRIPT_START);
+    ok(transcript_set_head(t, 1, "goto", error));
+    assert_int_equal(transcript_at(t, 1), 0);
+    Transcript *again = reread(t);
+    assert_int_equal(transcript_head(again), 1);
+    assert_int_equal(transcript_n_nodes(again), 5);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+static void test_everything_of_a_reply_is_read_back(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    int32_t ids[] = {0, 17, INT32_MAX};
+    OverflowEvent overflow = {
+        .first_turn = 1, .last_turn = 1, .n_discarded = 612, .n_kept = 410, .seconds = 0.25};
+    add(t, TRANSCRIPT_START, "ask", "left", "gone");
+    TranscriptReply reply = {.text = "a\0b \"quoted\" \xf0\x9f\x91\x8d\n",
+                             .size = 18,
+                             .ids = ids,
+                             .n_ids = 3,
+                             .n_gone = 1,
+                             .interrupted = true,
+                             .seed = 123456789,
+                             .position = 99,
+                             .report = {.cached = 5,
+                                        .read = 6,
+                                        .n_reply = 4,
+                                        .used = 15,
+                                        .context_size = 64,
+                                        .first_token_seconds = 0.5,
+                                        .decode_seconds = 1.25,
+                                        .finish = FINISH_INTERRUPTED},
+                             .overflow = &overflow,
+                             .n_overflow = 1};
+    ok(transcript_add_turn(t, 0, "ask", "line\nline", 9, &reply, error));
+    Transcript *again = reread(t);
+    const TranscriptNode *node = transcript_node(again, 1);
+    assert_int_equal(node->user_size, 9);
+    assert_string_equal(node->user, "line\nline");
+    assert_int_equal(node->reply.size, 18);
+    assert_memory_equal(node->reply.text, reply.text, 18);
+    assert_int_equal(node->reply.n_ids, 3);
+    assert_memory_equal(node->reply.ids, ids, sizeof ids);
+    assert_int_equal(node->reply.n_gone, 1);
+    assert_true(node->reply.interrupted);
+    assert_int_equal(node->reply.seed, 123456789);
+    assert_int_equal(node->reply.position, 99);
+    assert_int_equal(node->reply.report.n_reply, 4);
+    assert_int_equal(node->reply.report.used, 15);
+    assert_int_equal(node->reply.report.finish, FINISH_INTERRUPTED);
+    assert_true(node->reply.report.decode_seconds == 1.25);
+    assert_true(transcript_node(again, 0)->discarded);
+    assert_false(node->discarded);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+static void test_a_continued_reply_replaces_the_first(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    add(t, TRANSCRIPT_START, "ask", "count", "1 2");
+    ok(transcript_set_reply(t, 0, &(TranscriptReply){.text = "1 2 3", .size = 5}, error));
+    Transcript *again = reread(t);
+    assert_int_equal(transcript_n_nodes(again), 1);
+    assert_string_equal(transcript_node(again, 0)->reply.text, "1 2 3");
+    transcript_free(again);
+    transcript_free(t);
+}
+
+static void test_header_system_and_settings(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    size_t before, after;
+    TranscriptSetting settings[] = {{"temperature", "0.5", true}, {"stop", "[\"a\"]", false}};
+    ok(transcript_set_system(t, "be brief", error));
+    ok(transcript_set_settings(t, settings, 2, error));
+    transcript_log(t, &before);
+    ok(transcript_set_system(t, "be brief", error)); // nothing new: no record
+    ok(transcript_set_settings(t, settings, 2, error));
+    transcript_log(t, &after);
+    assert_int_equal(before, after);
+    Transcript *again = reread(t);
+    TranscriptHeader header = transcript_header(again);
+    assert_string_equal(header.model.name, "a model");
+    assert_string_equal(header.model.path, "/models/a.gguf");
+    assert_string_equal(header.model.fingerprint, "llama-1-2-abc");
+    assert_string_equal(header.model.chat_template, "chatml");
+    assert_int_equal(header.seed, 42);
+    assert_int_equal(header.stream, 3);
+    assert_string_equal(transcript_system(again), "be brief");
+    assert_int_equal(transcript_n_settings(again), 2);
+    assert_string_equal(transcript_setting(again, 0).key, "temperature");
+    assert_true(transcript_setting(again, 0).session);
+    assert_false(transcript_setting(again, 1).session);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+static void test_another_model_voids_the_ids(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    int32_t ids[] = {1, 2};
+    TranscriptReply reply = {.text = "x", .size = 1, .ids = ids, .n_ids = 2, .n_gone = 1};
+    ok(transcript_add_turn(t, TRANSCRIPT_START, "ask", "q", 1, &reply, error));
+    TranscriptModel other = HEADER.model;
+    other.path = "/elsewhere/a.gguf";
+    ok(transcript_set_model(t, &other, error));
+    assert_int_equal(transcript_node(t, 0)->reply.n_ids, 2); // the same model in another place
+    other.fingerprint = "another";
+    ok(transcript_set_model(t, &other, error));
+    assert_null(transcript_node(t, 0)->reply.ids);
+    assert_int_equal(transcript_node(t, 0)->reply.n_gone, 0);
+    transcript_free(reread(t));
+    transcript_free(t);
+}
+
+static void test_text_that_is_no_utf8_is_refused_whole(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    Error error;
+    size_t before, after;
+    transcript_log(t, &before);
+    TranscriptReply reply = {.text = "\xff", .size = 1};
+    assert_int_equal(transcript_add_turn(t, TRANSCRIPT_START, "ask", "q", 1, &reply, &error), STATUS_MEMORY);
+    transcript_log(t, &after);
+    assert_int_equal(before, after);
+    assert_int_equal(transcript_n_nodes(t), 0);
+    transcript_free(t);
+}
+
+// ---- damaged logs -----------------------------------------------------------------------------------------
+
+// However the file is cut, what was whole before the cut is there.
+static void test_every_truncation_keeps_the_whole_records(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    add(t, TRANSCRIPT_START, "ask", "first question", "first reply");
+    add(t, 0, "ask", "second question", "second reply");
+    size_t size;
+    const char *log = transcript_log(t, &size);
+    size_t header = (size_t)((const char *)memchr(log, '\n', size) - log);
+    for (size_t n = 0; n <= size; n++) {
+        char *copy = malloc(n ? n : 1); // of exactly this size, for the sanitizer
+        memcpy(copy, log, n);
+        Transcript *cut = NULL;
+        Error error;
+        Status status = transcript_parse("cut", copy, n, &cut, &error);
+        if (n < header) {
+            assert_int_equal(status, STATUS_FILE);
+            assert_null(cut);
+        } else {
+            assert_int_equal(status, STATUS_OK);
+            size_t taken;
+            const char *kept = transcript_log(cut, &taken);
+            assert_true(taken <= n + 1);
+            assert_memory_equal(kept, log, taken);
+            assert_int_equal(kept[taken - 1], '\n');
+        }
+        transcript_free(cut);
+        free(copy);
+    }
+    transcript_free(t);
+}
+
+static void test_garbage_at_the_end_is_a_torn_line(void **state) {
+    (void)state;
+    Transcript *t = fresh();
+    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    size_t size;
+    const char *log = transcript_log(t, &size);
+    char text[4096];
+    memcpy(text, log, size);
+    static const char zeros[20] = {0};
+    memcpy(text + size, zeros, 19); // what some file systems leave after a crash
+    text[size + 19] = '\n';
+    Transcript *again;
+    ok(transcript_parse("x", text, size + 20, &again, error));
+    assert_int_equal(transcript_n_nodes(again), 1);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+#define HEADER_LINE "{\"record\":\"palaver\",\"format\":1,\"model\":{}}\n"
+
+static void refuse_line(const char *line, Status status, const char *words) {
+    char text[1000];
+    int n = snprintf(text, sizeof text, HEADER_LINE "%s\n", line);
+    refuse(text, (size_t)n, status, words);
+}
+
+static void test_hostile_records_are_named_and_refused(void **state) {
+    (void)state;
+    refuse("", 0, STATUS_FILE, "empty");
+    refuse("hello\n", 6, STATUS_FILE, "file.jsonl:1");
+    refuse("{\"record\":\"turn\"}\n", 18, STATUS_FILE, "header is missing");
+    refuse("{\"record\":\"palaver\",\"format\":99,\"model\":{}}\n", 44, STATUS_UNSUPPORTED, "format 99");
+    refuse("{\"record\":\"palaver\",\"format\":1}\n", 32, STATUS_FILE, "\"model\"");
+    refuse_line(HEADER_LINE, STATUS_FILE, "second header");
+    refuse_line("{\"record\":7}", STATUS_FILE, "file.jsonl:2: \"record\"");
+    refuse_line("{}", STATUS_FILE, "\"record\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"9.9\"}", STATUS_FILE, "no node 9.9");
+    refuse_line("{\"record\":\"turn\",\"parent\":0}", STATUS_FILE, "\"parent\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.2\"}", STATUS_FILE, "expected \"1.1\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":1}", STATUS_FILE,
+                "\"user\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\"}", STATUS_FILE,
+                "\"reply\"");
+    refuse_line(
+        "{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\",\"ids\":[1,-1]}",
+        STATUS_FILE, "\"ids\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\",\"ids\":"
+                "[4294967296]}",
+                STATUS_FILE, "\"ids\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\",\"ids\":"
+                "[1],\"gone\":2}",
+                STATUS_FILE, "\"gone\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\","
+                "\"overflow\":[{\"first\":-1}]}",
+                STATUS_FILE, "\"first\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\","
+                "\"position\":-9}",
+                STATUS_FILE, "\"position\"");
+    refuse_line("{\"record\":\"reply\",\"node\":\"0\",\"reply\":\"\"}", STATUS_FILE, "\"node\"");
+    refuse_line("{\"record\":\"head\",\"node\":\"1.1\"}", STATUS_FILE, "no node 1.1");
+    refuse_line("{\"record\":\"settings\",\"values\":[]}", STATUS_FILE, "\"values\"");
+    refuse_line("{\"record\":\"settings\",\"values\":{\"seed\":1}}", STATUS_FILE, "\"values\"");
+    refuse_line("{\"record\":\"system\"}", STATUS_FILE, "\"text\"");
+    refuse_line("not json\n{\"record\":\"head\",\"node\":\"0\"}", STATUS_FILE,
+                "file.jsonl:2: not a JSON object");
+}
+
+static void test_records_of_later_versions_are_skipped(void **state) {
+    (void)state;
+    const char *text = HEADER_LINE
+        "{\"record\":\"fork\",\"name\":\"x\"}\n{\"record\":\"system\",\"text\":\"s\",\"more\":1}\n";
+    Transcript *t;
+    ok(transcript_parse("x", text, strlen(text), &t, error));
+    assert_string_equal(transcript_system(t), "s");
+    transcript_free(t);
+}
+
+// ---- files ------------------------------------------------------------------------------------------------
+
+typedef struct Home {
+    char path[64];
+} Home;
+
+static int remove_entry(const char *path, const struct stat *facts, int type, struct FTW *walk) {
+    (void)facts, (void)type, (void)walk;
+    return remove(path);
+}
+
+static int set_up(void **state) {
+    Home *home = calloc(1, sizeof *home);
+    strcpy(home->path, "/tmp/palaver-test-XXXXXX");
+    if (!mkdtemp(home->path)) return 1;
+    setenv("XDG_STATE_HOME", home->path, 1);
+    *state = home;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    Home *home = *state;
+    nftw(home->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(home);
+    return 0;
+}
+
+static void journal_path(const Home *home, const Journal *journal, char *path) {
+    snprintf(path, PATH_ROOM, "%s/palaver/conversations/%s.jsonl", home->path, journal_name(journal));
+}
+
+static mode_t mode_of(const char *path) {
+    struct stat facts;
+    if (stat(path, &facts)) fail_msg("%s is missing", path);
+    return facts.st_mode & 0777;
+}
+
+static void test_a_journal_begins_with_the_first_turn(void **state) {
+    Home *home = *state;
+    Transcript *t = fresh();
+    Journal *journal;
+    char path[PATH_ROOM];
+    ok(journal_new(&journal, error));
+    ok(journal_sync(journal, t, error));
+    assert_string_equal(journal_name(journal), "");
+    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    umask(0);
+    ok(journal_sync(journal, t, error));
+    journal_path(home, journal, path);
+    assert_int_equal(mode_of(path), 0600);
+    snprintf(path, sizeof path, "%s/palaver/conversations", home->path);
+    assert_int_equal(mode_of(path), 0700);
+    journal_close(journal);
+    transcript_free(t);
+}
+
+static void test_resume_goes_on_behind_the_log(void **state) {
+    (void)state;
+    Transcript *t = fresh(), *again;
+    Journal *journal;
+    char name[256];
+    ok(journal_new(&journal, error));
+    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    snprintf(name, sizeof name, "%s", journal_name(journal));
+    Error locked;
+    Journal *second;
+    assert_int_equal(journal_resume(NULL, &second, &again, &locked), STATUS_FILE);
+    assert_non_null(strstr(locked.message, "another palaver"));
+    journal_close(journal);
+    transcript_free(t);
+
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_string_equal(journal_name(journal), name);
+    assert_int_equal(transcript_depth(again), 1);
+    add(again, 0, "ask", "q2", "r2");
+    ok(journal_sync(journal, again, error));
+    journal_close(journal);
+    transcript_free(again);
+
+    ok(journal_resume(name, &journal, &again, error));
+    assert_int_equal(transcript_depth(again), 2);
+    journal_close(journal);
+    transcript_free(again);
+}
+
+static void test_a_torn_end_is_cut_off(void **state) {
+    Home *home = *state;
+    Transcript *t = fresh(), *again;
+    Journal *journal;
+    char path[PATH_ROOM];
+    ok(journal_new(&journal, error));
+    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    journal_path(home, journal, path);
+    journal_close(journal);
+    FILE *file = fopen(path, "ab");
+    fputs("{\"record\":\"turn\",\"no", file);
+    fclose(file);
+    ok(journal_resume(NULL, &journal, &again, error));
+    add(again, 0, "ask", "q2", "r2");
+    ok(journal_sync(journal, again, error));
+    journal_close(journal);
+    transcript_free(again);
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_int_equal(transcript_depth(again), 2);
+    journal_close(journal);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+static void test_resume_by_name(void **state) {
+    Home *home = *state;
+    char folder[PATH_ROOM], path[PATH_ROOM + 32];
+    Error error;
+    Journal *journal;
+    Transcript *t;
+    assert_int_equal(journal_resume(NULL, &journal, &t, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "no conversation to resume"));
+    snprintf(folder, sizeof folder, "%s/palaver/conversations", home->path);
+    ok(path_make_folder(folder, 0700, error));
+    static const char *const names[] = {"garden", "gardens", "travel"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s.jsonl", folder, names[i]);
+        ok(path_write_file(path, HEADER_LINE, strlen(HEADER_LINE), 0600, error));
+    }
+    ok(journal_resume("garden", &journal, &t, error));
+    assert_string_equal(journal_name(journal), "garden");
+    journal_close(journal);
+    transcript_free(t);
+    ok(journal_resume("tra", &journal, &t, error));
+    assert_string_equal(journal_name(journal), "travel");
+    journal_close(journal);
+    transcript_free(t);
+    assert_int_equal(journal_resume("gard", &journal, &t, &error), STATUS_USAGE);
+    assert_int_equal(journal_resume("travle", &journal, &t, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "did you mean travel?"));
+    assert_int_equal(journal_resume("../../etc/passwd", &journal, &t, &error), STATUS_FILE);
+}
+
+// A disk that is full: told, nothing half written, and complete again as soon as there is room.
+static void test_a_full_disk_is_an_error_and_passes(void **state) {
+    Home *home = *state;
+    Transcript *t = fresh();
+    Journal *journal;
+    char path[PATH_ROOM];
+    struct stat facts;
+    signal(SIGXFSZ, SIG_IGN);
+    ok(journal_new(&journal, error));
+    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    journal_path(home, journal, path);
+    stat(path, &facts);
+    struct rlimit before, full;
+    getrlimit(RLIMIT_FSIZE, &before);
+    full = before;
+    full.rlim_cur = (rlim_t)facts.st_size + 10;
+    setrlimit(RLIMIT_FSIZE, &full);
+    add(t, 0, "ask", "q2", "r2");
+    Error error = {0};
+    Status status = journal_sync(journal, t, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, STATUS_FILE);
+    assert_non_null(strstr(error.message, "/save"));
+    struct stat after;
+    stat(path, &after);
+    assert_int_equal(after.st_size, facts.st_size);
+    ok(journal_sync(journal, t, error));
+    journal_close(journal);
+    transcript_free(t);
+    ok(journal_resume(NULL, &journal, &t, error));
+    assert_int_equal(transcript_depth(t), 2);
+    journal_close(journal);
+    transcript_free(t);
+}
+
+static void test_files_are_replaced_whole_or_not_at_all(void **state) {
+    Home *home = *state;
+    char path[PATH_ROOM], *text;
+    size_t size;
+    Error error;
+    snprintf(path, sizeof path, "%s/file", home->path);
+    ok(path_write_file(path, "old", 3, 0600, error));
+    assert_int_equal(mode_of(path), 0600);
+    struct rlimit before, full;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    full = before;
+    full.rlim_cur = 2;
+    setrlimit(RLIMIT_FSIZE, &full);
+    Status status = path_write_file(path, "newer", 5, 0600, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, STATUS_FILE);
+    ok(path_read_file(path, 100, &text, &size, error));
+    assert_string_equal(text, "old");
+    free(text);
+    int entries = 0;
+    DIR *folder = opendir(home->path);
+    while (readdir(folder)) entries++;
+    closedir(folder);
+    assert_int_equal(entries, 3); // ., .., file: no temporary file is left
+    assert_int_equal(path_read_file(path, 2, &text, &size, &error), STATUS_FILE);
+    assert_int_equal(path_read_file(home->path, 2, &text, &size, &error), STATUS_FILE);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nodes_are_named_by_turn_and_attempt),
+        cmocka_unit_test(test_everything_of_a_reply_is_read_back),
+        cmocka_unit_test(test_a_continued_reply_replaces_the_first),
+        cmocka_unit_test(test_header_system_and_settings),
+        cmocka_unit_test(test_another_model_voids_the_ids),
+        cmocka_unit_test(test_text_that_is_no_utf8_is_refused_whole),
+        cmocka_unit_test(test_every_truncation_keeps_the_whole_records),
+        cmocka_unit_test(test_garbage_at_the_end_is_a_torn_line),
+        cmocka_unit_test(test_hostile_records_are_named_and_refused),
+        cmocka_unit_test(test_records_of_later_versions_are_skipped),
+        cmocka_unit_test_setup_teardown(test_a_journal_begins_with_the_first_turn, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_resume_goes_on_behind_the_log, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_torn_end_is_cut_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_resume_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_is_an_error_and_passes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_files_are_replaced_whole_or_not_at_all, set_up, tear_down),
+    };
+    return test_main("transcript", argc, argv, tests);
+}
