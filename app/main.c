@@ -1,6 +1,302 @@
-#include <stdio.h>
+// palaver: parse → configure → load → talk.
+#include "app/bench.h"
+#include "app/commands.h"
+#include "app/inspect.h"
+#include "app/modes.h"
+#include "app/paths.h"
+#include "app/perplexity.h"
+#include "app/signals.h"
 
-int main(void) {
-    puts("palaver " PALAVER_VERSION);
-    return 0;
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_LIMIT = 1 << 30, VALUE_ROOM = 4096 };
+
+typedef struct Program {
+    Options options;
+    Config config;
+    Screen *screen;
+    Engine *engine;
+    char model[PATH_ROOM];
+} Program;
+
+static int fail(const Program *program, const Error *error, int status) {
+    screen_error(program->screen, "%s", error->message);
+    if (error->status == STATUS_INTERRUPTED)
+        status = signals_leave() ? EXIT_SIGNAL + signals_leave() : EXIT_INTERRUPTED;
+    return status;
+}
+
+// ---- configuration ----------------------------------------------------------------------------------------
+
+// Every layer below the session, lowest first; the model's own comes when the model is there.
+static Status load_config(Program *program, Error *error) {
+    const Options *options = &program->options;
+    Config *config = &program->config;
+    if (config_apply_user_files(config, error)) return error->status;
+    for (int i = 0; i < options->n_files; i++)
+        if (config_apply_file(config, CONFIG_FILES, options->files[i], error)) return error->status;
+    if (options->profile && config_apply_profile(config, CONFIG_PROFILE, options->profile, error))
+        return error->status;
+    if (config_apply_environment(config, environ, error)) return error->status;
+    for (int i = 0; i < options->n_settings; i++)
+        if (config_set(config, CONFIG_FLAGS, options->settings[i].key->name, options->settings[i].text,
+                       error))
+            return error->status;
+    return STATUS_OK;
+}
+
+static Status open_screen(Program *program, Error *error) {
+    static const ScreenColor colors[] = {[CONFIG_COLOR_AUTO] = SCREEN_COLOR_AUTO,
+                                         [CONFIG_COLOR_ALWAYS] = SCREEN_COLOR_ALWAYS,
+                                         [CONFIG_COLOR_NEVER] = SCREEN_COLOR_NEVER};
+    ScreenOptions options = {.color = colors[program->config.ui.color], .plain = program->options.plain};
+    return screen_open(&options, &program->screen, error);
+}
+
+// `palaver config`: a TOML file of what is in force, each line with its origin.
+static int print_config(Program *program) {
+    Error error;
+    if (program->options.print_default) {
+        char *text = config_default_text();
+        if (text) fputs(text, stdout);
+        free(text);
+        return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
+    }
+    if (program->options.model) {
+        Model *model;
+        if (path_find_model(program->options.model, program->model, &error) ||
+            model_open(program->model, &model, &error))
+            return fail(program, &error, EXIT_MODEL);
+        config_apply_model(&program->config, model);
+        model_close(model);
+    }
+    size_t n;
+    const ConfigKey *keys = config_keys(&n);
+    for (size_t i = 0; i < n; i++) {
+        char value[VALUE_ROOM];
+        if (!i || strcmp(keys[i].section, keys[i - 1].section))
+            printf("%s[%s]\n", i ? "\n" : "", keys[i].section);
+        config_print_value(&program->config, &keys[i], value, sizeof value);
+        printf("%-17s = %-20s # %s\n", keys[i].name, value, config_origin(&program->config, &keys[i]));
+    }
+    return fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
+}
+
+// ---- the model --------------------------------------------------------------------------------------------
+
+static Status find_model(Program *program, const char *resumed, Error *error) {
+    const char *name = program->options.model;
+    if (!name) name = resumed;
+    if (!name && *program->config.model.path) name = program->config.model.path;
+    return path_find_model(name, program->model, error);
+}
+
+static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
+    const Program *program = user;
+    screen_progress(program->screen, what, (uint64_t)done, (uint64_t)total);
+    return !*signals_interrupt();
+}
+
+// What the configuration can say, but this version cannot do.
+static Status check_config(const Config *config, Error *error) {
+    if (config->cache.type != CONFIG_CACHE_F16 && config->cache.type != CONFIG_CACHE_F32)
+        return error_set(error, STATUS_UNSUPPORTED, "cache.type: this version knows \"f16\" and \"f32\"");
+    if (config->cache.paged)
+        return error_set(error, STATUS_UNSUPPORTED, "cache.paged: this version has no paged cache");
+    if (config->model.weights != CONFIG_WEIGHTS_AS_IS)
+        return error_set(error, STATUS_UNSUPPORTED, "model.weights: this version takes weights \"as-is\"");
+    if (config->context.size > INT_MAX || config->backend.threads > INT_MAX)
+        return error_set(error, STATUS_USAGE, "context.size or backend.threads is too large");
+    return STATUS_OK;
+}
+
+static Status load_model(Program *program, Error *error) {
+    const Config *config = &program->config;
+    EngineOptions options = {.model = program->model,
+                             .device = config->backend.device,
+                             .n_threads = (int)config->backend.threads,
+                             .context_size = (int)config->context.size,
+                             .cache_type = config->cache.type == CONFIG_CACHE_F32 ? DTYPE_F32 : DTYPE_F16,
+                             .progress = {on_progress, program}};
+    Status status = engine_open(&options, &program->engine, error);
+    screen_progress_end(program->screen);
+    if (status == STATUS_OK) {
+        config_apply_model(&program->config, engine_model(program->engine));
+        const char *notice = tokenizer_notice(engine_tokenizer(program->engine));
+        if (notice) screen_warn(program->screen, "[%s]", notice);
+    }
+    return status;
+}
+
+// ---- chat -------------------------------------------------------------------------------------------------
+
+static Status set_system(Chat *chat, Error *error) {
+    char *system;
+    if (!chat->options->system) return STATUS_OK;
+    Status status = commands_read_system(chat->options->system, &system, error);
+    if (status) return status;
+    char *clean = chat_clean_text(system, strlen(system));
+    free(system);
+    if (!clean) return error_set(error, STATUS_MEMORY, "out of memory");
+    status = transcript_set_system(chat->transcript, clean, error);
+    if (status == STATUS_OK) status = conversation_set_system(chat->conversation, clean, error);
+    free(clean);
+    return status;
+}
+
+static int talk(Chat *chat) {
+    if (chat->options->prompt) return script_ask(chat, chat->options->prompt);
+    return chat->interactive ? repl_run(chat) : script_run(chat, stdin, "stdin");
+}
+
+static int run_chat(Program *program) {
+    const ScreenTraits *traits = screen_traits(program->screen);
+    Error error = {0};
+    Journal *journal = NULL;
+    Transcript *transcript = NULL;
+    const char *resumed = NULL;
+    if (program->options.resume) {
+        if (journal_resume(program->options.resume_name, &journal, &transcript, &error))
+            return fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
+        resumed = transcript_header(transcript).model.path;
+        if (!*resumed) resumed = NULL;
+    }
+    Chat chat = {.options = &program->options,
+                 .config = &program->config,
+                 .screen = program->screen,
+                 .model_path = program->model,
+                 .interactive = !program->options.prompt && traits->input_terminal && traits->reply_terminal};
+    Status status = check_config(&program->config, &error);
+    int result = EXIT_USAGE;
+    if (status == STATUS_OK) {
+        result = EXIT_MODEL;
+        status = find_model(program, resumed, &error);
+        if (status == STATUS_OK) status = load_model(program, &error);
+        chat.engine = program->engine;
+    }
+    if (status) {
+        journal_close(journal);
+        transcript_free(transcript);
+        return fail(program, &error, result);
+    }
+    status = chat_open(&chat, journal, transcript, &error);
+    if (status == STATUS_OK) status = set_system(&chat, &error);
+    if (status)
+        result = fail(program, &error,
+                      status == STATUS_USAGE || status == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_RUNTIME);
+    else
+        result = talk(&chat);
+    chat_close(&chat);
+    return result;
+}
+
+// ---- the other subcommands --------------------------------------------------------------------------------
+
+static int finish(const Program *program, Status status, const Error *error) {
+    if (status == STATUS_OK && !fflush(stdout)) return EXIT_WELL;
+    if (status == STATUS_OK) {
+        screen_error(program->screen, "stdout: %s", strerror(errno));
+        return EXIT_RUNTIME;
+    }
+    return fail(program, error,
+                status == STATUS_FILE || status == STATUS_UNSUPPORTED ? EXIT_MODEL : EXIT_RUNTIME);
+}
+
+static int run_tokenize(Program *program) {
+    Error error;
+    const char *text = program->options.argument;
+    char *piped = NULL;
+    size_t size = text ? strlen(text) : 0;
+    if (!text && path_read_file("/dev/stdin", TEXT_LIMIT, &piped, &size, &error))
+        return fail(program, &error, EXIT_RUNTIME);
+    Status status = inspect_tokens(program->model, text ? text : piped, size, stdout, &error);
+    free(piped);
+    return finish(program, status, &error);
+}
+
+static Status run_perplexity(Program *program, Error *error) {
+    char *text;
+    size_t size;
+    PerplexityReport report;
+    Status status = path_read_file(program->options.argument, TEXT_LIMIT, &text, &size, error);
+    if (status) return status;
+    status =
+        perplexity_measure(program->engine, text, size, (Progress){on_progress, program}, &report, error);
+    screen_progress_end(program->screen);
+    free(text);
+    if (status == STATUS_OK)
+        printf("perplexity %.4f over %" PRId64 " tokens, %.4f bits per byte\n", report.perplexity,
+               report.n_tokens, report.bits_per_byte);
+    return status;
+}
+
+static int run_measurement(Program *program) {
+    Error error;
+    bool is_bench = program->options.command == COMMAND_BENCH;
+    if (!is_bench && !program->options.argument) {
+        error_set(&error, STATUS_USAGE, "perplexity needs a text: palaver perplexity MODEL FILE");
+        return fail(program, &error, EXIT_USAGE);
+    }
+    if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
+    if (load_model(program, &error)) return fail(program, &error, EXIT_MODEL);
+    Status status = is_bench ? bench_run(program->engine, &(BenchSettings){0}, stdout, &error)
+                             : run_perplexity(program, &error);
+    return finish(program, status, &error);
+}
+
+static int run_subcommand(Program *program) {
+    Error error;
+    if (program->options.command == COMMAND_CONFIG) return print_config(program);
+    if (program->options.command == COMMAND_TUNE) {
+        error_set(&error, STATUS_UNSUPPORTED,
+                  "tune fills the dispatch table of a GPU, and this palaver has no GPU backend");
+        return fail(program, &error, EXIT_USAGE);
+    }
+    if (find_model(program, NULL, &error)) return fail(program, &error, EXIT_MODEL);
+    switch (program->options.command) {
+    case COMMAND_INSPECT:
+        return finish(program, inspect_print(program->model, stdout, &error), &error);
+    case COMMAND_TOKENIZE:
+        return run_tokenize(program);
+    default:
+        return run_measurement(program);
+    }
+}
+
+static int run(Program *program) {
+    Error error;
+    if (load_config(program, &error) || open_screen(program, &error)) {
+        fprintf(stderr, "palaver: %s\n", error.message);
+        return error.status == STATUS_MEMORY ? EXIT_RUNTIME : EXIT_USAGE;
+    }
+    int result = program->options.command == COMMAND_CHAT ? run_chat(program) : run_subcommand(program);
+    engine_close(program->engine);
+    screen_close(program->screen);
+    return result;
+}
+
+int main(int argc, char **argv) {
+    Program program = {0};
+    Error error;
+    int result = EXIT_USAGE;
+    signals_install();
+    if (options_parse(argc, argv, &program.options, &error)) {
+        fprintf(stderr, "palaver: %s\n", error.message);
+    } else if (program.options.command == COMMAND_HELP || program.options.command == COMMAND_VERSION) {
+        (program.options.command == COMMAND_HELP ? options_print_help : options_print_version)(stdout);
+        result = fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
+    } else if (config_init(&program.config, &error)) {
+        fprintf(stderr, "palaver: %s\n", error.message);
+        result = EXIT_RUNTIME;
+    } else {
+        result = run(&program);
+        config_free(&program.config);
+    }
+    options_free(&program.options);
+    return result;
 }

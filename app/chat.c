@@ -1,0 +1,387 @@
+#include "app/chat.h"
+
+#include "app/signals.h"
+#include "tokenizer/utf8_stream.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the conversation as the transcript says --------------------------------------------------------------
+
+static Status append_node(Chat *chat, const TranscriptNode *node, Error *error) {
+    Message user = {
+        .role = CHAT_USER, .text = (char *)node->user, .size = node->user_size, .discarded = node->discarded};
+    Message reply = {.role = CHAT_ASSISTANT,
+                     .text = (char *)node->reply.text,
+                     .size = node->reply.size,
+                     .ids = (int32_t *)node->reply.ids,
+                     .n_ids = node->reply.n_ids,
+                     .n_gone = node->reply.n_gone,
+                     .interrupted = node->reply.interrupted,
+                     .discarded = node->discarded};
+    Status status = conversation_append(chat->conversation, &user, error);
+    return status ? status : conversation_append(chat->conversation, &reply, error);
+}
+
+// Messages of the path that ends at the head's ancestor of `depth` turns.
+static Status project_to(Chat *chat, int depth, Error *error) {
+    conversation_truncate(chat->conversation, 0);
+    chat->used = -1;
+    Status status = conversation_set_system(chat->conversation, transcript_system(chat->transcript), error);
+    for (int turn = 1; turn <= depth && status == STATUS_OK; turn++)
+        status = append_node(chat, transcript_node(chat->transcript, transcript_at(chat->transcript, turn)),
+                             error);
+    return status;
+}
+
+Status chat_project(Chat *chat, Error *error) {
+    return project_to(chat, transcript_depth(chat->transcript), error);
+}
+
+// After a failure, whose message stays: nothing of the turn is left.
+static void roll_back(Chat *chat) {
+    Error second;
+    if (chat_project(chat, &second)) screen_error(chat->screen, "%s", second.message);
+}
+
+// ---- a reply ----------------------------------------------------------------------------------------------
+
+static void on_text(void *user, const char *text, size_t size) {
+    Chat *chat = user;
+    Error error;
+    if (chat->output) return;
+    chat->output = screen_reply(chat->screen, text, size, &error);
+    if (chat->output) {
+        screen_error(chat->screen, "%s", error.message);
+        signals_raise_interrupt();
+    }
+}
+
+static void on_overflow(void *user, const OverflowEvent *event) {
+    Chat *chat = user;
+    report_overflow(chat, event);
+    OverflowEvent *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
+    if (!longer) return;
+    chat->overflow = longer;
+    chat->overflow[chat->n_overflow++] = *event;
+}
+
+static size_t last_message_size(const Chat *chat) {
+    return conversation_message(chat->conversation, conversation_length(chat->conversation) - 1)->size;
+}
+
+// The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
+// message.
+static Status make_reply(Chat *chat, bool resume, TranscriptReply *reply, Error *error) {
+    ConversationSettings *settings = conversation_settings(chat->conversation);
+    uint64_t seed = settings->seed, position = settings->position;
+    ConversationEvents events = {.user = chat, .text = on_text, .overflow = on_overflow};
+    ReplyReport report;
+    Error ignored;
+    chat->n_overflow = 0;
+    signals_clear_interrupt();
+    Status status = conversation_reply(chat->conversation, resume, &events, &report, error);
+    if (!status && !chat->interactive && !last_message_size(chat)) on_text(chat, "\n", 1);
+    Status ended = screen_reply_end(chat->screen, &ignored);
+    if (chat->output == STATUS_OK) chat->output = ended;
+    if (status) {
+        settings->position = position;
+        return status;
+    }
+    const Message *message =
+        conversation_message(chat->conversation, conversation_length(chat->conversation) - 1);
+    *reply = (TranscriptReply){.text = message->text,
+                               .size = message->size,
+                               .ids = message->ids,
+                               .n_ids = message->n_ids,
+                               .n_gone = message->n_gone,
+                               .interrupted = message->interrupted,
+                               .seed = seed,
+                               .position = position,
+                               .report = report,
+                               .overflow = chat->overflow,
+                               .n_overflow = chat->n_overflow};
+    chat->last = report;
+    chat->has_last = true;
+    chat->used = report.used;
+    if (chat->n_overflow) chat->warned_full = chat->warned_next = false;
+    return STATUS_OK;
+}
+
+// The turn in hand follows `parent`; it is in the conversation already.
+static Status answer(Chat *chat, int parent, const char *why, const char *text, size_t size, Error *error) {
+    TranscriptReply reply;
+    Status status = make_reply(chat, false, &reply, error);
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK)
+        status = transcript_add_turn(chat->transcript, parent, why, text, size, &reply, error);
+    return status;
+}
+
+Status chat_ask_again(Chat *chat, int parent, const char *why, const char *text, size_t size,
+                      const uint64_t *seed, Error *error) {
+    int depth = parent == TRANSCRIPT_START ? 0 : transcript_node(chat->transcript, parent)->turn;
+    Message user = {.role = CHAT_USER, .text = (char *)text, .size = size};
+    ConversationSettings *settings = conversation_settings(chat->conversation);
+    uint64_t position = settings->position;
+    Status status = STATUS_OK;
+    if (depth != transcript_depth(chat->transcript)) status = project_to(chat, depth, error);
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK && seed) settings->seed = *seed, settings->position = 0;
+    if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
+    if (status == STATUS_OK) status = answer(chat, parent, why, text, size, error);
+    if (seed) settings->seed = chat->seed, settings->position = position;
+    if (status) {
+        roll_back(chat);
+        return status;
+    }
+    chat_save(chat);
+    report_turn(chat);
+    return STATUS_OK;
+}
+
+Status chat_ask(Chat *chat, const char *text, Error *error) {
+    char *joined = NULL;
+    if (chat->attachment) {
+        if (asprintf(&joined, "%s\n\n%s", chat->attachment, text) < 0)
+            return error_set(error, STATUS_MEMORY, "out of memory");
+        text = joined;
+    }
+    Status status =
+        chat_ask_again(chat, transcript_head(chat->transcript), "ask", text, strlen(text), NULL, error);
+    if (status == STATUS_OK) {
+        free(chat->attachment);
+        chat->attachment = NULL;
+    }
+    free(joined);
+    return status;
+}
+
+Status chat_continue(Chat *chat, Error *error) {
+    int head = transcript_head(chat->transcript);
+    if (head == TRANSCRIPT_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
+    TranscriptReply reply;
+    Status status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK) status = make_reply(chat, true, &reply, error);
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
+    if (status) {
+        roll_back(chat);
+        return status;
+    }
+    chat_save(chat);
+    report_turn(chat);
+    return STATUS_OK;
+}
+
+double chat_share(Chat *chat) {
+    ConversationView view;
+    Error ignored;
+    if (chat->used < 0) {
+        if (conversation_view(chat->conversation, false, &view, &ignored)) return 0;
+        chat->used = view.tokens.n;
+        conversation_view_free(&view);
+    }
+    return (double)chat->used / (double)engine_context_size(chat->engine);
+}
+
+char *chat_clean_text(const char *text, size_t size) {
+    if (size > SIZE_MAX / 3 - 5) return NULL;
+    char *clean = malloc(UTF8_STREAM_ROOM(size) + 1);
+    if (!clean) return NULL;
+    Utf8Stream stream = {0};
+    size_t n = 0;
+    for (size_t at = 0; at < size; at++) {
+        const char *byte = text[at] ? text + at : "\xff";
+        n += utf8_stream_push(&stream, byte, 1, clean + n);
+    }
+    n += utf8_stream_flush(&stream, clean + n);
+    clean[n] = 0;
+    return clean;
+}
+
+// ---- keeping ----------------------------------------------------------------------------------------------
+
+void chat_save(Chat *chat) {
+    if (!chat->journal) return;
+    Error error;
+    Status status = journal_sync(chat->journal, chat->transcript, &error);
+    if (status && !chat->journal_failed) screen_error(chat->screen, "%s", error.message);
+    if (!status && chat->journal_failed) screen_notice(chat->screen, "[the journal is complete again]");
+    chat->journal_failed = status != STATUS_OK;
+}
+
+static TranscriptModel chat_model(const Chat *chat) {
+    return (TranscriptModel){.name = engine_model(chat->engine)->name,
+                             .path = chat->model_path,
+                             .fingerprint = chat->fingerprint,
+                             .chat_template = chat_template_name(chat->chat_template)};
+}
+
+// Parameters, bytes and vocabulary of the model, as FNV-1a over what tells two models apart.
+static void make_fingerprint(Chat *chat) {
+    const Model *model = engine_model(chat->engine);
+    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int64_t id = 0; id < tokenizer_size(tokenizer); id++) {
+        size_t size;
+        const char *piece = tokenizer_piece(tokenizer, (int32_t)id, &size);
+        for (size_t i = 0; i <= size; i++) hash = (hash ^ (unsigned char)piece[i]) * 0x100000001b3u;
+    }
+    snprintf(chat->fingerprint, sizeof chat->fingerprint, "%.16s-%" PRId64 "-%" PRId64 "-%016" PRIx64,
+             model->architecture, model->n_parameters, model->weight_bytes, hash);
+}
+
+static Status new_transcript(Chat *chat, const char *system, Transcript **transcript, Error *error) {
+    TranscriptHeader header = {.model = chat_model(chat), .seed = chat->seed, .stream = chat->stream};
+    Status status = transcript_new(&header, transcript, error);
+    if (status == STATUS_OK && system && *system &&
+        (status = transcript_set_system(*transcript, system, error))) {
+        transcript_free(*transcript);
+        *transcript = NULL;
+    }
+    return status;
+}
+
+// Replaces transcript and journal by those of another conversation.
+static void adopt(Chat *chat, Transcript *transcript, Journal *journal) {
+    transcript_free(chat->transcript);
+    journal_close(chat->journal);
+    chat->transcript = transcript;
+    chat->journal = journal;
+    chat->has_last = chat->warned_full = chat->warned_next = chat->journal_failed = false;
+    free(chat->attachment);
+    chat->attachment = NULL;
+}
+
+static Status optional_journal(const Chat *chat, Journal **journal, Error *error) {
+    *journal = NULL;
+    return chat->options->no_save ? STATUS_OK : journal_new(journal, error);
+}
+
+Status chat_clear(Chat *chat, Error *error) {
+    Transcript *transcript;
+    Journal *journal;
+    chat->stream++;
+    Status status = new_transcript(chat, transcript_system(chat->transcript), &transcript, error);
+    if (status) return status;
+    if ((status = optional_journal(chat, &journal, error))) {
+        transcript_free(transcript);
+        return status;
+    }
+    adopt(chat, transcript, journal);
+    conversation_settings(chat->conversation)->stream = chat->stream;
+    conversation_settings(chat->conversation)->position = 0;
+    return chat_project(chat, error);
+}
+
+// A transcript of other hands: its ids have to be this model's, or they are forgotten.
+static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
+    TranscriptModel ours = chat_model(chat), theirs = transcript_header(transcript).model;
+    if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
+        screen_notice(chat->screen,
+                      "[this conversation was with %s (template %s); its replies are read again as text]",
+                      *theirs.name ? theirs.name : theirs.path, theirs.chat_template);
+        return transcript_set_model(transcript, &ours, error);
+    }
+    for (int i = 0; i < transcript_n_nodes(transcript); i++) {
+        const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
+        for (int64_t k = 0; k < reply->n_ids; k++)
+            if (reply->ids[k] >= tokenizer_size(engine_tokenizer(chat->engine)))
+                return error_set(error, STATUS_FILE,
+                                 "the conversation is damaged: token %d is not in the vocabulary",
+                                 reply->ids[k]);
+    }
+    return STATUS_OK;
+}
+
+// The random numbers go on where the log ends.
+static void restore_numbers(Chat *chat) {
+    TranscriptHeader header = transcript_header(chat->transcript);
+    ConversationSettings *settings = conversation_settings(chat->conversation);
+    if (chat->config->sampling.seed == CONFIG_SEED_RANDOM) chat->seed = header.seed;
+    chat->stream = header.stream;
+    settings->seed = chat->seed;
+    settings->stream = chat->stream;
+    settings->position = 0;
+    for (int i = 0; i < transcript_n_nodes(chat->transcript); i++) {
+        const TranscriptReply *reply = &transcript_node(chat->transcript, i)->reply;
+        uint64_t next = reply->position + (uint64_t)reply->report.n_reply;
+        if (reply->seed == chat->seed && next > settings->position) settings->position = next;
+    }
+}
+
+Status chat_load(Chat *chat, Transcript *transcript, Error *error) {
+    Journal *journal;
+    Status status = check_model(chat, transcript, error);
+    if (status == STATUS_OK) status = optional_journal(chat, &journal, error);
+    if (status) {
+        transcript_free(transcript);
+        return status;
+    }
+    adopt(chat, transcript, journal);
+    restore_numbers(chat);
+    status = chat_project(chat, error);
+    chat_save(chat);
+    return status;
+}
+
+// ---- life -------------------------------------------------------------------------------------------------
+
+static Status open_template(Chat *chat, Error *error) {
+    const char *name = chat->config->model.template;
+    if (name && *name && strcmp(name, "auto")) return chat_template_open(name, &chat->chat_template, error);
+    bool recognised;
+    const char *jinja = engine_jinja_template(chat->engine);
+    Status status = chat_template_recognise(jinja, engine_tokenizer(chat->engine), &chat->chat_template,
+                                            &recognised, error);
+    if (status == STATUS_OK && !recognised)
+        screen_warn(chat->screen, "[%s: this chat uses %s; --template chooses another]",
+                    jinja ? "the model's chat template is not one that palaver knows"
+                          : "the model has no chat template",
+                    chat_template_name(chat->chat_template));
+    return status;
+}
+
+Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *error) {
+    chat->journal = journal;
+    chat->transcript = transcript;
+    chat->seed = chat->config->sampling.seed == CONFIG_SEED_RANDOM ? seed_random()
+                                                                   : (uint64_t)chat->config->sampling.seed;
+    Status status = open_template(chat, error);
+    if (status) return status;
+    make_fingerprint(chat);
+    ConversationSettings settings = {.seed = chat->seed, .sampler = sampler_default_settings()};
+    status = conversation_open(chat->engine, chat->chat_template, &settings, &chat->conversation, error);
+    if (status) return status;
+    session_set_interrupt(conversation_session(chat->conversation), signals_interrupt());
+    if (transcript) {
+        status = check_model(chat, transcript, error);
+        if (status == STATUS_OK) status = chat_restore_settings(chat, error);
+        if (status == STATUS_OK) restore_numbers(chat);
+    } else {
+        status = new_transcript(chat, NULL, &chat->transcript, error);
+        if (status == STATUS_OK) status = optional_journal(chat, &chat->journal, error);
+    }
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    return status ? status : chat_project(chat, error);
+}
+
+void chat_close(Chat *chat) {
+    conversation_close(chat->conversation);
+    chat_template_close(chat->chat_template);
+    transcript_free(chat->transcript);
+    journal_close(chat->journal);
+    free(chat->biases);
+    free(chat->attachment);
+    free(chat->overflow);
+    chat->conversation = NULL;
+    chat->chat_template = NULL;
+    chat->transcript = NULL;
+    chat->journal = NULL;
+    chat->biases = NULL;
+    chat->attachment = NULL;
+    chat->overflow = NULL;
+}

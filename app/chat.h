@@ -1,0 +1,111 @@
+// A running chat: one model, one conversation, and what keeps and shows them.
+//
+// The transcript is the truth: the conversation's messages are always the path from the beginning to its
+// head. A turn that fails leaves the transcript alone, and the messages are put back to what it says.
+#ifndef PALAVER_APP_CHAT_H
+#define PALAVER_APP_CHAT_H
+
+#include "app/journal.h"
+#include "app/options.h"
+#include "app/screen.h"
+#include "app/transcript.h"
+#include "config/config.h"
+#include "engine/conversation.h"
+
+typedef struct Chat {
+    // What main() opened; it outlives the chat.
+    const Options *options;
+    Config *config;
+    Screen *screen;
+    Engine *engine;
+    const char *model_path;
+    bool interactive; // a person at a terminal, not a script
+
+    ChatTemplate *chat_template;
+    Conversation *conversation;
+    Transcript *transcript;
+    Journal *journal; // NULL: --no-save
+
+    uint64_t seed, stream;   // of the random numbers; the stream counts the conversations of this run
+    SamplerBias *biases;     // as the settings name them
+    char fingerprint[64];    // of the model, see TranscriptModel
+    char *attachment;        // text that /file puts before the next turn; NULL: none
+    OverflowEvent *overflow; // [n_overflow] of the turn in hand
+    int n_overflow;
+    ReplyReport last; // of the latest reply
+    bool has_last;
+    int64_t used;                  // tokens in the window; -1: to be counted
+    Status output;                 // of stdout: not STATUS_OK once it takes no more
+    bool journal_failed;           // said once
+    bool warned_full, warned_next; // likewise
+    bool leave;                    // /quit
+} Chat;
+
+// Opens the template, the conversation and its transcript over the fields that are set; with --resume those
+// of the journal. `journal` and `transcript` are taken over (NULL: new ones).
+Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *error);
+void chat_close(Chat *chat);
+
+// One turn: what `text` (UTF-8) asks is answered on the screen, and both are kept. A text that waits from
+// /file goes first. A Ctrl-C during the reply is no failure; one while the prompt is read in is
+// STATUS_INTERRUPTED. After a failure everything is as it was before.
+Status chat_ask(Chat *chat, const char *text, Error *error);
+
+// The same as another child of `parent`; why: "retry", "edit". `seed` NULL: the chat's own.
+Status chat_ask_again(Chat *chat, int parent, const char *why, const char *text, size_t size,
+                      const uint64_t *seed, Error *error);
+
+// Goes on with the last reply.
+Status chat_continue(Chat *chat, Error *error);
+
+// Makes the conversation's messages those of the transcript's head.
+Status chat_project(Chat *chat, Error *error);
+
+// Writes the journal; what fails is said once and the chat goes on.
+void chat_save(Chat *chat);
+
+// Begins a new conversation with the same model and system prompt.
+Status chat_clear(Chat *chat, Error *error);
+
+// Takes another transcript over (/load): a new journal, the same model.
+Status chat_load(Chat *chat, Transcript *transcript, Error *error);
+
+// Share of the context that is used, 0 … 1.
+double chat_share(Chat *chat);
+
+// A copy of `text` that is valid UTF-8 without NUL, for chat_ask(): what is not becomes U+FFFD. NULL: out of
+// memory.
+char *chat_clean_text(const char *text, size_t size);
+
+// ---- settings (settings.c) --------------------------------------------------------------------------------
+
+// Hands the configuration to the conversation. STATUS_USAGE: a bias names no token.
+Status chat_apply_settings(Chat *chat, Error *error);
+// Enters them in the transcript, if they changed.
+Status chat_record_settings(Chat *chat, Error *error);
+// Puts those that were set by hand in a resumed conversation back, except where a flag says otherwise.
+Status chat_restore_settings(Chat *chat, Error *error);
+// Whether a key only counts when the model is loaded.
+bool setting_is_fixed(const ConfigKey *key);
+// A fresh seed: nine digits or less, easy to type.
+uint64_t seed_random(void);
+// The model's own recommendations, below every other layer.
+void config_apply_model(Config *config, const Model *model);
+
+// ---- lines for people (report.c) --------------------------------------------------------------------------
+
+void report_banner(Chat *chat);
+void report_turn(Chat *chat); // the statistics line, if wanted, and warnings
+void report_overflow(Chat *chat, const OverflowEvent *event);
+void report_stats(Chat *chat);                             // /stats
+Status report_context(Chat *chat, Error *error);           // /context
+void format_bytes(int64_t bytes, char *text, size_t size); // "94 MB"
+
+// ---- what the model sees (view.c) -------------------------------------------------------------------------
+
+typedef enum ViewKind { VIEW_TEXT, VIEW_TOKENS, VIEW_DIFF } ViewKind;
+Status view_print(Chat *chat, ViewKind kind, Error *error); // /view
+Status view_print_tokens(Screen *screen, const Tokenizer *tokenizer, const char *text, size_t size,
+                         Error *error); // /tokens
+
+#endif

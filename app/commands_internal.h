@@ -1,0 +1,33 @@
+// The functions behind the table of commands, and what they share. Only for commands*.c.
+#ifndef PALAVER_APP_COMMANDS_INTERNAL_H
+#define PALAVER_APP_COMMANDS_INTERNAL_H
+
+#include "app/commands.h"
+#include "app/paths.h"
+
+// commands_talk.c
+Status command_clear(Chat *chat, const char *argument, Error *error);
+Status command_system(Chat *chat, const char *argument, Error *error);
+Status command_retry(Chat *chat, const char *argument, Error *error);
+Status command_undo(Chat *chat, const char *argument, Error *error);
+Status command_edit(Chat *chat, const char *argument, Error *error);
+Status command_continue(Chat *chat, const char *argument, Error *error);
+// commands_settings.c
+Status command_set(Chat *chat, const char *argument, Error *error);
+Status command_reset(Chat *chat, const char *argument, Error *error);
+Status command_config(Chat *chat, const char *argument, Error *error);
+Status command_seed(Chat *chat, const char *argument, Error *error);
+// commands_files.c
+Status command_save(Chat *chat, const char *argument, Error *error);
+Status command_load(Chat *chat, const char *argument, Error *error);
+Status command_file(Chat *chat, const char *argument, Error *error);
+
+// A whole number from min to max; `what` names it in the message.
+Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
+                       Error *error);
+// The path that `argument` means, ~/ expanded, into path [PATH_ROOM].
+Status argument_path(const char *argument, char *path, Error *error);
+// "say so" for a command that takes none.
+Status argument_none(const char *argument, Error *error);
+
+#endif

@@ -1,0 +1,134 @@
+// Commands that change the conversation: clear, system, retry, undo, edit, continue.
+#include "app/commands_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
+
+static const char *plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
+static Status no_turn(Error *error) {
+    return error_set(error, STATUS_USAGE, "there is no turn yet");
+}
+
+Status command_clear(Chat *chat, const char *argument, Error *error) {
+    if (argument_none(argument, error) || chat_clear(chat, error)) return error->status;
+    screen_notice(chat->screen, "[a new conversation; the one before is kept%s]",
+                  chat->options->no_save ? " nowhere (--no-save)" : "");
+    return STATUS_OK;
+}
+
+Status commands_read_system(const char *argument, char **system, Error *error) {
+    char path[PATH_ROOM];
+    if (*argument != '@') {
+        *system = strdup(strcmp(argument, "\"\"") ? argument : "");
+        return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+    }
+    size_t size;
+    if (argument_path(argument + 1, path, error) || path_read_file(path, SYSTEM_LIMIT, system, &size, error))
+        return error->status;
+    if (strlen(*system) != size) {
+        free(*system);
+        return error_set(error, STATUS_FILE, "%s: no text file", path);
+    }
+    while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;
+    return STATUS_OK;
+}
+
+Status command_system(Chat *chat, const char *argument, Error *error) {
+    if (!*argument) {
+        const char *system = transcript_system(chat->transcript);
+        screen_say(chat->screen, "%s", *system ? system : "[no system prompt]");
+        return STATUS_OK;
+    }
+    char *system;
+    Status status = commands_read_system(argument, &system, error);
+    if (status) return status;
+    status = transcript_set_system(chat->transcript, system, error);
+    if (status == STATUS_OK) status = conversation_set_system(chat->conversation, system, error);
+    if (status == STATUS_OK) {
+        screen_notice(chat->screen, *system ? "[system prompt set]" : "[system prompt removed]");
+        chat_save(chat);
+    }
+    free(system);
+    return status;
+}
+
+Status command_retry(Chat *chat, const char *argument, Error *error) {
+    int head = transcript_head(chat->transcript);
+    int64_t number = 0;
+    if (head == TRANSCRIPT_START) return no_turn(error);
+    if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
+    uint64_t seed = (uint64_t)number;
+    const TranscriptNode *node = transcript_node(chat->transcript, head);
+    return chat_ask_again(chat, node->parent, "retry", node->user, node->user_size, *argument ? &seed : NULL,
+                          error);
+}
+
+Status command_undo(Chat *chat, const char *argument, Error *error) {
+    int64_t n = 1, depth = transcript_depth(chat->transcript);
+    if (!depth) return no_turn(error);
+    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
+        return error->status;
+    Status status =
+        transcript_set_head(chat->transcript, transcript_ancestor(chat->transcript, (int)n), "undo", error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status) return status;
+    chat->has_last = false;
+    screen_notice(chat->screen, "[%lld turn%s taken back, %lld left]", (long long)n, plural(n),
+                  (long long)(depth - n));
+    chat_save(chat);
+    return STATUS_OK;
+}
+
+// ---- editing ----------------------------------------------------------------------------------------------
+
+// A reply that a person wrote, as a sibling of the node: only its text counts.
+static Status keep_edited_reply(Chat *chat, const TranscriptNode *node, const char *text, Error *error) {
+    TranscriptReply reply = {.text = text, .size = strlen(text), .seed = chat->seed};
+    Status status = transcript_add_turn(chat->transcript, node->parent, "edit-reply", node->user,
+                                        node->user_size, &reply, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status) return status;
+    screen_notice(chat->screen, "[the reply is replaced; /continue goes on with it]");
+    chat_save(chat);
+    return STATUS_OK;
+}
+
+// What $EDITOR makes of `before`; *after is NULL if nothing is to be done.
+static Status compose(Chat *chat, const char *before, char **after, Error *error) {
+    Status status = editor_compose(before, after, error);
+    if (status) return status;
+    if (**after && strcmp(*after, before)) return STATUS_OK;
+    screen_notice(chat->screen, **after ? "[nothing was changed]" : "[left empty: nothing is changed]");
+    free(*after);
+    *after = NULL;
+    return STATUS_OK;
+}
+
+Status command_edit(Chat *chat, const char *argument, Error *error) {
+    int64_t depth = transcript_depth(chat->transcript), turn = depth;
+    bool is_reply = !strcmp(argument, "reply");
+    if (!depth) return no_turn(error);
+    if (*argument && !is_reply && argument_number(argument, "a turn, or reply", 1, depth, &turn, error))
+        return error->status;
+    if (!chat->interactive)
+        return error_set(error, STATUS_USAGE, "/edit needs a terminal; in a script, /undo and ask again");
+    TranscriptNode node = *transcript_node(chat->transcript, transcript_at(chat->transcript, (int)turn));
+    char *text;
+    Status status = compose(chat, is_reply ? node.reply.text : node.user, &text, error);
+    if (status || !text) return status;
+    if (is_reply)
+        status = keep_edited_reply(chat, &node, text, error);
+    else
+        status = chat_ask_again(chat, node.parent, "edit", text, strlen(text), NULL, error);
+    free(text);
+    return status;
+}
+
+Status command_continue(Chat *chat, const char *argument, Error *error) {
+    return argument_none(argument, error) ? error->status : chat_continue(chat, error);
+}

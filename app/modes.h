@@ -1,0 +1,31 @@
+// The three ways to talk: at a terminal, through a script, with one question. Each returns palaver's exit
+// status.
+#ifndef PALAVER_APP_MODES_H
+#define PALAVER_APP_MODES_H
+
+#include "app/chat.h"
+
+enum {
+    EXIT_WELL = 0,
+    EXIT_RUNTIME = 1,
+    EXIT_USAGE = 2,
+    EXIT_MODEL = 3,
+    EXIT_CONTEXT = 4,
+    EXIT_SCRIPT = 5,
+    EXIT_INTERRUPTED = 130,
+    EXIT_SIGNAL = 128, // + the signal's number
+};
+
+// repl.c: prompt, turn, prompt, …
+int repl_run(Chat *chat);
+
+// script.c: turns and commands line by line, see product's rules at turn.h. `name` stands for the input in
+// messages.
+int script_run(Chat *chat, FILE *input, const char *name);
+// One question; what is piped into stdin is appended to it.
+int script_ask(Chat *chat, const char *question);
+
+// What a failing turn means for the exit status.
+int exit_of_turn(Status status);
+
+#endif

@@ -1,0 +1,418 @@
+// The program as scripts use it: turns from stdin, replies on stdout, exit statuses, the journal and
+// --resume.
+#include "tests/program.h"
+#include "tests/test.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Short replies, always the same.
+#define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
+    return n;
+}
+
+static void test_one_line_is_one_turn(void **state) {
+    (void)state;
+    Run run, again;
+    program_run(&run, TALK "|--stats", "Hello there.\n\n# a comment\nAnd of Italy?\n");
+    expect_status(&run, 0);
+    assert_true(run.out_size > 2);
+    assert_int_equal(run.out[run.out_size - 1], '\n');
+    expect_err(&run, "[turn 1: 0 cached + ");
+    expect_err(&run, "[turn 2: ");
+    expect_no_err(&run, "[turn 2: 0 cached");
+    expect_no_err(&run, "[turn 3: ");
+    program_run(&again, TALK, "Hello there.\nAnd of Italy?\n");
+    assert_string_equal(run.out, again.out);
+    assert_string_equal(again.err, "");
+    program_free(&again);
+    program_run(&again, BABBLER "|--seed=2|--max-tokens=6", "Hello there.\nAnd of Italy?\n");
+    assert_string_not_equal(run.out, again.out);
+    program_free(&again);
+    program_free(&run);
+}
+
+static void test_nothing_to_do_is_well(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "");
+    expect_status(&run, 0);
+    assert_string_equal(run.out, "");
+    program_free(&run);
+    program_run(&run, TALK, "\n   \n# only a comment");
+    expect_status(&run, 0);
+    assert_string_equal(run.out, "");
+    program_free(&run);
+}
+
+static void test_lines_are_joined(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK "|--echo|--stats", "one\\\ntwo\n\"\"\"\n# three\n\nfour\n\"\"\"\nlast");
+    expect_status(&run, 0);
+    expect_out(&run, "> one\ntwo\n");
+    expect_out(&run, "> # three\n\nfour\n");
+    expect_out(&run, "> last\n");
+    expect_err(&run, "[turn 3: ");
+    expect_no_err(&run, "[turn 4: ");
+    program_free(&run);
+    program_run(&run, TALK, "\"\"\"\nnever closed\n");
+    expect_status(&run, 5);
+    expect_err(&run, "palaver: stdin:1: the input ends within this turn");
+    program_free(&run);
+}
+
+static void test_slashes(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "//usr is a folder\n/view\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[user] /usr is a folder");
+    program_free(&run);
+}
+
+static void test_a_wrong_command_ends_the_script(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK "|--stats", "Hello\n\n/stast\nnever asked\n");
+    expect_status(&run, 5);
+    expect_err(&run, "palaver: stdin:3: unknown command /stast: did you mean /stats?");
+    expect_no_err(&run, "[turn 2");
+    program_free(&run);
+    program_run(&run, TALK "|--stats|--keep-going", "/stast\nHello\n");
+    expect_status(&run, 5);
+    expect_err(&run, "[turn 1: ");
+    program_free(&run);
+    program_run(&run, TALK "|--stats", "Hello\n/quit\nnever asked\n");
+    expect_status(&run, 0);
+    expect_no_err(&run, "[turn 2");
+    program_free(&run);
+}
+
+static void test_a_turn_that_cannot_fit_is_refused(void **state) {
+    (void)state;
+    Run run;
+    char input[4096];
+    int n = 0;
+    while (n < 1500) n += sprintf(input + n, "quick brown fox ");
+    sprintf(input + n, "\nHello\n");
+    program_run(&run, TALK "|--context=64|--stats", input);
+    expect_status(&run, 4);
+    expect_err(&run, "palaver: stdin:1: ");
+    assert_string_equal(run.out, "");
+    program_free(&run);
+    program_run(&run, TALK "|--context=64|--stats|-k", input);
+    expect_status(&run, 4);
+    expect_err(&run, "[turn 1: 0 cached");
+    assert_true(run.out_size > 0);
+    program_free(&run);
+}
+
+static void test_the_talk_goes_on_when_the_context_is_full(void **state) {
+    (void)state;
+    Run run;
+    char input[2000] = "";
+    for (int i = 0; i < 20; i++) strcat(input, "Please tell me a story about a cat and a king.\n");
+    program_run(&run, TALK "|--context=128|--stats", input);
+    expect_status(&run, 0);
+    expect_err(&run, "[context full: turn");
+    expect_err(&run, "[turn 20: ");
+    program_free(&run);
+    program_run(&run, TALK "|--context=128|--overflow=stop", input);
+    expect_status(&run, 4);
+    program_free(&run);
+}
+
+static void test_one_question(void **state) {
+    (void)state;
+    Run run, script;
+    program_run(&run, TALK "|--echo|-p|What is this?", "a piped\ntext\n");
+    expect_status(&run, 0);
+    expect_out(&run, "> What is this?\n\na piped\ntext\n");
+    program_free(&run);
+    program_run(&run, TALK "|-p|Hello there.", "");
+    program_run(&script, TALK, "Hello there.\n");
+    assert_string_equal(run.out, script.out);
+    program_free(&run);
+    program_free(&script);
+    program_run(&run, TALK "|-p|", "");
+    expect_status(&run, 2);
+    program_free(&run);
+}
+
+static void test_exit_statuses_of_the_start(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, "--tempertaure=1", "");
+    expect_status(&run, 2);
+    expect_err(&run, "palaver: unknown flag --tempertaure: did you mean --temperature?");
+    program_free(&run);
+    program_run(&run, TALK "|--temperature=-1", "");
+    expect_status(&run, 2);
+    program_free(&run);
+    program_run(&run, "", "");
+    expect_status(&run, 3);
+    expect_err(&run, "make model");
+    program_free(&run);
+    program_run(&run, "no/such/model.gguf", "");
+    expect_status(&run, 3);
+    program_free(&run);
+    program_run(&run, "tests/golden", "");
+    expect_status(&run, 3);
+    program_free(&run);
+    program_run(&run, "--help", "");
+    expect_status(&run, 0);
+    expect_out(&run, "palaver [MODEL]");
+    program_free(&run);
+    program_run(&run, BABBLER "|--jsonl", "");
+    expect_status(&run, 2);
+    program_free(&run);
+    program_run(&run, BABBLER "|--resume", "");
+    expect_status(&run, 1);
+    program_free(&run);
+}
+
+static void test_a_model_by_its_name(void **state) {
+    char path[200], target[1000];
+    Run run;
+    snprintf(path, sizeof path, "%s/palaver", (char *)*state);
+    assert_int_equal(mkdir(path, 0700), 0);
+    strcat(path, "/models");
+    assert_int_equal(mkdir(path, 0700), 0);
+    strcat(path, "/babbler");
+    assert_non_null(realpath(BABBLER, target));
+    assert_int_equal(symlink(target, path), 0);
+    program_run(&run, "babbler|--max-tokens=2", "Hello\n");
+    expect_status(&run, 0);
+    program_free(&run);
+    program_run(&run, "--max-tokens=2", "Hello\n"); // the only one there
+    expect_status(&run, 0);
+    program_free(&run);
+    program_run(&run, "bablber", "");
+    expect_status(&run, 3);
+    expect_err(&run, "did you mean babbler?");
+    program_free(&run);
+}
+
+// What a person types is never a control token, nor a format, nor a command of the shell.
+static void test_user_text_stays_text(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "<|im_end|> %s%n $(id) `id`\n/view\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[user] <|im_end|> %s%n $(id) `id`");
+    program_free(&run);
+    static const char odd[] = "\xff\xfe broken \xf0\x9f\x98\n\0zero\x1b[31m\n/view\n";
+    program_run_bytes(&run, TALK, odd, sizeof odd - 1);
+    expect_status(&run, 0);
+    expect_err(&run, "\xef\xbf\xbdzero");
+    program_free(&run);
+}
+
+static int journals(const char *home) {
+    char path[200];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/palaver/conversations", home);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) n += entry->d_name[0] != '.';
+    if (folder) closedir(folder);
+    return n;
+}
+
+// A conversation that was resumed goes on exactly as the one that never stopped.
+static void test_resume_is_exact(void **state) {
+    Run whole, first, second;
+    program_run(&whole, TALK "|--no-save",
+                "/system Be brief.\nHello there.\nAnd of Italy?\n/set top_k 5\nTell me a story.\n");
+    assert_int_equal(journals(*state), 0);
+    program_run(&first, TALK,
+                "/system Be brief.\nHello there.\nAnd of Italy?\n/set top_k 5\n/undo\nAnd of Italy?\n");
+    expect_status(&first, 0);
+    assert_int_equal(journals(*state), 1);
+    program_free(&first);
+    program_run(&first, TALK, "/system Be brief.\nHello there.\n");
+    program_run(&second, TALK "|--resume|--stats", "And of Italy?\n/set top_k 5\nTell me a story.\n");
+    expect_status(&second, 0);
+    expect_err(&second, "[turn 3: ");
+    assert_int_equal(journals(*state), 2);
+    char both[2000];
+    snprintf(both, sizeof both, "%s%s", first.out, second.out);
+    assert_string_equal(both, whole.out);
+    program_free(&second);
+    program_run(&second, "--resume|--max-tokens=6",
+                "/view\n/seed\n/set top_k\n"); // model and settings from the journal
+    expect_status(&second, 0);
+    expect_err(&second, "[system] Be brief.");
+    expect_err(&second, "seed 1");
+    expect_err(&second, "top_k = 5");
+    program_free(&second);
+    program_free(&first);
+    program_free(&whole);
+}
+
+static void test_resume_with_another_template_reads_text(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "Hello there.\n");
+    program_free(&run);
+    program_run(&run, TALK "|--resume|--template=llama-2|--stats", "And of Italy?\n");
+    expect_status(&run, 0);
+    expect_err(&run, "read again as text");
+    expect_err(&run, "[turn 2: ");
+    program_free(&run);
+    program_run(&run, TALK "|--resume|--template=llama-2", "/stats\n");
+    expect_no_err(&run, "read again as text");
+    program_free(&run);
+}
+
+static void test_signals_save_first(void **state) {
+    (void)state;
+    static const struct {
+        int signal, status;
+    } cases[] = {{SIGTERM, 128 + SIGTERM}, {SIGHUP, 128 + SIGHUP}, {SIGINT, 130}};
+    for (int i = 0; i < 3; i++) {
+        Run run, again;
+        program_run_signal(&run, BABBLER "|--seed=1|--ignore-eos", "Hello there.\nnever asked\n",
+                           cases[i].signal, 30);
+        expect_status(&run, cases[i].status);
+        program_run(&again, "--resume|--max-tokens=4|--stats", "/view\n/continue\n");
+        expect_status(&again, 0);
+        expect_err(&again, "[user] Hello there.");
+        expect_no_err(&again, "never asked");
+        expect_err(&again, "[turn 1: ");
+        program_free(&again);
+        program_free(&run);
+    }
+}
+
+static void test_retry_undo_and_continue(void **state) {
+    (void)state;
+    Run run, again;
+    program_run(&run, TALK "|--stats",
+                "Hello there.\n/retry 5\n/retry 6\n/retry 5\n/continue\n/undo\nWhat?\n");
+    expect_status(&run, 0);
+    assert_int_equal(count(run.err, "[turn 1: "), 6);
+    expect_err(&run, "[1 turn taken back, 0 left]");
+    program_free(&run);
+    program_run(&run, TALK, "Hello there.\n/retry 5\n");
+    program_run(&again, TALK, "Hello there.\n/retry 6\n/retry 5\n");
+    const char *first = strrchr(run.out, '\n'), *second = strrchr(again.out, '\n');
+    assert_true(first && second);
+    program_free(&run);
+    program_free(&again);
+    program_run(&run, TALK, "/retry\n");
+    expect_status(&run, 5);
+    expect_err(&run, "there is no turn yet");
+    program_free(&run);
+    program_run(&run, TALK, "Hello\n/undo 2\n");
+    expect_status(&run, 5);
+    expect_err(&run, "1 to 1");
+    program_free(&run);
+    program_run(&run, TALK, "Hello\n/edit\n");
+    expect_status(&run, 5);
+    program_free(&run);
+}
+
+static void test_save_and_load(void **state) {
+    char line[400], path[200];
+    Run run, again;
+    snprintf(path, sizeof path, "%s/talk.jsonl", (char *)*state);
+    snprintf(line, sizeof line, "Hello there.\n/save %s\nTell me a story.\n", path);
+    program_run(&run, TALK "|--no-save", line);
+    expect_status(&run, 0);
+    expect_err(&run, "[1 turns saved to ");
+    snprintf(line, sizeof line, "/load %s\nTell me a story.\n", path);
+    program_run(&again, TALK "|--no-save|--stats", line);
+    expect_status(&again, 0);
+    expect_err(&again, "[turn 2: ");
+    assert_non_null(strstr(run.out, again.out));
+    program_free(&again);
+    program_free(&run);
+    snprintf(path, sizeof path, "%s/notes.txt", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("not a conversation\n", file);
+    fclose(file);
+    snprintf(line, sizeof line, "/save %s\n", path);
+    program_run(&run, TALK "|--no-save", line);
+    expect_status(&run, 5);
+    expect_err(&run, "choose another name");
+    program_free(&run);
+    snprintf(line, sizeof line, "/load %s\n", path);
+    program_run(&run, TALK "|--no-save", line);
+    expect_status(&run, 5);
+    expect_err(&run, "notes.txt:1: ");
+    program_free(&run);
+}
+
+static void test_a_closed_pipe_is_an_error(void **state) {
+    (void)state;
+    char command[500];
+    const char *program = getenv("PALAVER");
+    snprintf(command, sizeof command,
+             "{ echo Hello | %s " BABBLER
+             " --no-save --ignore-eos --max-tokens 3000 2>/dev/null; echo $? >&3; } 3>&1 >/dev/full",
+             program ? program : "build/san/palaver");
+    FILE *pipe = popen(command, "r");
+    int status = -1;
+    assert_int_equal(fscanf(pipe, "%d", &status), 1);
+    pclose(pipe);
+    assert_int_equal(status, 1);
+}
+
+static void test_config_can_be_read_again(void **state) {
+    char path[200], arguments[300];
+    Run run, again;
+    program_run(&run, "config|--temperature=0.5|--stop=[\"a\", \"b\"]|--context=512", "");
+    expect_status(&run, 0);
+    expect_out(&run, "[sampling]");
+    expect_out(&run, "# --temperature");
+    snprintf(path, sizeof path, "%s/all.toml", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs(run.out, file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "config|-c|%s", path);
+    program_run(&again, arguments, "");
+    expect_status(&again, 0);
+    expect_out(&again, "all.toml:");
+    expect_out(&again, "[\"a\", \"b\"]");
+    program_free(&again);
+    program_free(&run);
+    program_run(&run, "config|--default", "");
+    expect_status(&run, 0);
+    expect_out(&run, "temperature");
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_one_line_is_one_turn),
+        WITH_HOME(test_nothing_to_do_is_well),
+        WITH_HOME(test_lines_are_joined),
+        WITH_HOME(test_slashes),
+        WITH_HOME(test_a_wrong_command_ends_the_script),
+        WITH_HOME(test_a_turn_that_cannot_fit_is_refused),
+        WITH_HOME(test_the_talk_goes_on_when_the_context_is_full),
+        WITH_HOME(test_one_question),
+        WITH_HOME(test_exit_statuses_of_the_start),
+        WITH_HOME(test_a_model_by_its_name),
+        WITH_HOME(test_user_text_stays_text),
+        WITH_HOME(test_resume_is_exact),
+        WITH_HOME(test_resume_with_another_template_reads_text),
+        WITH_HOME(test_signals_save_first),
+        WITH_HOME(test_retry_undo_and_continue),
+        WITH_HOME(test_save_and_load),
+        WITH_HOME(test_a_closed_pipe_is_an_error),
+        WITH_HOME(test_config_can_be_read_again),
+    };
+    return test_main("script", argc, argv, tests);
+}
