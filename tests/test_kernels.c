@@ -1,13 +1,14 @@
-// The CPU backend: block formats against golden data, loops against each other, ops against formulas.
+// Element types against golden data; the CPU's loops against formulas and against each other.
 #include "tests/test.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/kernels_support.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- element types ---------------------------------------------------------------------------------------
+// ---- element types ------------------------------------------------------------------------------------
 
 static void *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
@@ -70,66 +71,7 @@ static void halves_round_trip(void **state) {
     assert_int_equal(float_to_half(-0x1.002p-25f), 0x8001);
 }
 
-// ---- seeded data, comparisons ----------------------------------------------------------------------------
-
-// xorshift64*
-static uint64_t random_bits(uint64_t *seed) {
-    *seed ^= *seed >> 12, *seed ^= *seed << 25, *seed ^= *seed >> 27;
-    return *seed * 0x2545F4914F6CDD1DULL;
-}
-
-// Uniform in [-1, 1).
-static float random_float(uint64_t *seed) {
-    return (float)((double)(random_bits(seed) >> 11) * 0x1p-52 - 1);
-}
-
-static float *random_floats(uint64_t seed, int64_t n) {
-    float *x = malloc((size_t)n * sizeof *x + 4);
-    for (int64_t i = 0; i < n; i++) x[i] = random_float(&seed);
-    return x;
-}
-
-// A matrix of random bits with sane scales, in a block of exactly its size that starts at an odd address.
-typedef struct TestMatrix {
-    Matrix matrix;
-    uint8_t *memory;
-} TestMatrix;
-
-static TestMatrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t seed) {
-    static const int SCALES[DTYPE_COUNT][2] = {
-        [DTYPE_Q8_0] = {0, 0}, [DTYPE_Q4_0] = {0, 0}, [DTYPE_Q4_1] = {0, 2}, [DTYPE_Q5_0] = {0, 0},
-        [DTYPE_Q5_1] = {0, 2}, [DTYPE_Q4_K] = {0, 2}, [DTYPE_Q5_K] = {0, 2}, [DTYPE_Q6_K] = {208, 208}};
-    int64_t bytes = rows * dtype_row_bytes(type, cols), block = dtype_block_bytes(type);
-    TestMatrix m = {.memory = malloc((size_t)bytes + 1)};
-    uint8_t *data = m.memory + 1;
-    m.matrix = (Matrix){type, rows, cols, data};
-    for (int64_t i = 0; i < bytes; i++) data[i] = (uint8_t)random_bits(&seed);
-    for (int64_t i = 0; i < bytes; i += block) {
-        if (type == DTYPE_F32) {
-            float value = random_float(&seed);
-            memcpy(data + i, &value, 4);
-            continue;
-        }
-        for (int j = 0; j < (dtype_is_quantized(type) ? 2 : 1); j++) {
-            float value = random_float(&seed) / (dtype_is_quantized(type) ? 16 : 1);
-            uint32_t bits;
-            memcpy(&bits, &value, 4);
-            uint16_t half = type == DTYPE_BF16 ? (uint16_t)(bits >> 16) : float_to_half(value);
-            memcpy(data + i + SCALES[type][j], &half, 2);
-        }
-    }
-    return m;
-}
-
-// NaN fails.
-static void assert_near(const char *what, int64_t i, double value, double expected, double tolerance) {
-    if (!(fabs(value - expected) <= tolerance))
-        fail_msg("%s, element %lld: %.9g, expected %.9g ± %.3g", what, (long long)i, value, expected,
-                 tolerance);
-}
-
-// ---- products
-// ----------------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------------
 
 static const Loops *fast_loops(void) {
     __builtin_cpu_init();
@@ -199,8 +141,6 @@ static Reference reference_product(const Matrix *w, int64_t row, const float *x)
     free(weights);
     return (Reference){(float)sum, (float)size};
 }
-
-#define GUARD 12345.678f // stands where nothing may be written
 
 static void check_product(const Loops *loops, DType type, int64_t rows, int64_t cols, int64_t n) {
     TestMatrix w = random_matrix(type, rows, cols, 7 + (uint64_t)(rows * 1000 + cols));
@@ -275,8 +215,7 @@ static void float_products_do_not_depend_on_tokens(void **state) {
     }
 }
 
-// ---- activations as integers
-// ---------------------------------------------------------------------------------
+// ---- activations as integers --------------------------------------------------------------------------
 
 static void quantize_is_the_same_in_both(void **state) {
     (void)state;
@@ -314,185 +253,6 @@ static void quantize_is_the_same_in_both(void **state) {
     free(x);
 }
 
-// ---- attention
-// -----------------------------------------------------------------------------------------------
-
-typedef struct AttendCase {
-    int head_dim, n_heads, n_kv_heads, window;
-    DType type;
-} AttendCase;
-
-#define CACHE_SLOTS 330
-
-// Two sequences, the second alone in its slots: history in shuffled slots with holes, then this step's
-// tokens.
-static const StepSequence SEQUENCES[] = {{0, 19, 3, 150}, {19, 1, 153, 1}, {20, 4, 160, 170}};
-#define STEP_TOKENS 24
-
-typedef struct AttendData {
-    int32_t ids[STEP_TOKENS], positions[STEP_TOKENS], slots[STEP_TOKENS], held[CACHE_SLOTS];
-    KvLayer kv;
-    int64_t elements;
-} AttendData;
-
-static void set_kv(KvLayer *kv, void *values, int64_t i, float value) {
-    if (kv->type == DTYPE_F16)
-        ((uint16_t *)values)[i] = float_to_half(value);
-    else
-        ((float *)values)[i] = value;
-}
-
-static float get_kv(const KvLayer *kv, const void *values, int64_t i) {
-    return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
-}
-
-// Slots that hold no token are NaN.
-static AttendData attend_data(const AttendCase *c, uint64_t seed) {
-    AttendData d;
-    d.kv = (KvLayer){c->type, NULL, NULL, c->n_kv_heads * (c->head_dim + 3) + 5, c->head_dim + 3};
-    d.elements = CACHE_SLOTS * d.kv.slot_stride;
-    d.kv.k = malloc((size_t)d.elements * 4);
-    d.kv.v = malloc((size_t)d.elements * 4);
-    for (int64_t i = 0; i < d.elements; i++) set_kv(&d.kv, d.kv.k, i, NAN), set_kv(&d.kv, d.kv.v, i, NAN);
-    for (int s = 0; s < CACHE_SLOTS; s++) d.held[s] = -1;
-    for (int i = 0; i < 3; i++) {
-        const StepSequence *sequence = &SEQUENCES[i];
-        int32_t order[CACHE_SLOTS];
-        int n = sequence->n_slots;
-        for (int s = 0; s < n; s++) order[s] = sequence->first_slot + s;
-        for (int s = n - 1; s > 0;
-             s--) { // shuffle all but a stretch at the start, so that blocks are seen whole
-            int other = (int)(random_bits(&seed) % (uint64_t)(s + 1));
-            if (s < 100 || other < 100) continue;
-            int32_t swap = order[s];
-            order[s] = order[other], order[other] = swap;
-        }
-        int used = n > 1 ? n - 7 : 1; // seven holes
-        for (int s = 0; s < used; s++) {
-            d.held[order[s]] = s;
-            for (int64_t e = 0; e < c->n_kv_heads; e++)
-                for (int j = 0; j < c->head_dim; j++) {
-                    int64_t at = order[s] * d.kv.slot_stride + e * d.kv.head_stride + j;
-                    set_kv(&d.kv, d.kv.k, at, 2 * random_float(&seed));
-                    set_kv(&d.kv, d.kv.v, at, random_float(&seed));
-                }
-        }
-        for (int t = 0; t < sequence->n_tokens; t++) {
-            int position = used - sequence->n_tokens + t;
-            d.ids[sequence->first_token + t] = 0;
-            d.positions[sequence->first_token + t] = position;
-            d.slots[sequence->first_token + t] = order[position];
-        }
-    }
-    return d;
-}
-
-static void expected_attend(const AttendCase *c, const AttendData *d, const float *q, int t, int h,
-                            double *y) {
-    const StepSequence *sequence = SEQUENCES;
-    while (t >= sequence->first_token + sequence->n_tokens) sequence++;
-    double total = 0;
-    for (int j = 0; j < c->head_dim; j++) y[j] = 0;
-    for (int s = sequence->first_slot; s < sequence->first_slot + sequence->n_slots; s++) {
-        if (d->held[s] < 0 || d->held[s] > d->positions[t]) continue;
-        if (c->window > 0 && d->positions[t] - d->held[s] >= c->window) continue;
-        int64_t at = s * d->kv.slot_stride + h * c->n_kv_heads / c->n_heads * d->kv.head_stride;
-        double score = 0;
-        for (int j = 0; j < c->head_dim; j++) score += (double)q[j] * get_kv(&d->kv, d->kv.k, at + j);
-        double weight = exp(score * 0.125);
-        total += weight;
-        for (int j = 0; j < c->head_dim; j++) y[j] += weight * get_kv(&d->kv, d->kv.v, at + j);
-    }
-    for (int j = 0; j < c->head_dim; j++) y[j] /= total;
-}
-
-static DecoderShape attend_shape(const AttendCase *c) {
-    return (DecoderShape){.n_layers = 1,
-                          .hidden_size = 8,
-                          .n_heads = c->n_heads,
-                          .n_kv_heads = c->n_kv_heads,
-                          .head_dim = c->head_dim,
-                          .intermediate_size = 8,
-                          .vocab_size = 1,
-                          .norm_eps = 1e-5f,
-                          .embedding_scale = 1,
-                          .attention_scale = 0.125f};
-}
-
-static Backend *open_cpu(const char *device, int n_threads, const DecoderShape *shape, int max_tokens) {
-    Error error = {0};
-    Backend *backend = NULL;
-    BackendOptions options = {device, n_threads, shape, max_tokens, max_tokens};
-    if (ops_cpu()->open(&options, &backend, &error) != STATUS_OK) fail_msg("%s", error.message);
-    return backend;
-}
-
-static void check_attend(const char *device, int n_threads, const AttendCase *c) {
-    AttendData d = attend_data(c, 11);
-    DecoderShape shape = attend_shape(c);
-    Backend *backend = open_cpu(device, n_threads, &shape, STEP_TOKENS);
-    Error error = {0};
-    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, d.held};
-    int64_t width = c->n_heads * c->head_dim, n = STEP_TOKENS * width;
-    float *q = random_floats(12, n), *y = malloc((size_t)(n + 16) * sizeof *y);
-    double *expected = malloc((size_t)c->head_dim * sizeof *expected);
-    for (int64_t i = 0; i < n + 16; i++) y[i] = GUARD;
-    if (backend->ops->begin(backend, &step, &error) != STATUS_OK) fail_msg("%s", error.message);
-    if (backend->ops->attend(backend, q, &d.kv, c->window, y + 8, &error) != STATUS_OK)
-        fail_msg("%s", error.message);
-    for (int i = 0; i < 8; i++) assert_true(y[i] == GUARD && y[n + 8 + i] == GUARD);
-    for (int t = 0; t < STEP_TOKENS; t++)
-        for (int h = 0; h < c->n_heads; h++) {
-            expected_attend(c, &d, q + t * width + h * c->head_dim, t, h, expected);
-            for (int j = 0; j < c->head_dim; j++)
-                assert_near(device, t * width + h * c->head_dim + j, y[8 + t * width + h * c->head_dim + j],
-                            expected[j], 2e-6);
-        }
-    if (backend->ops->attend(backend, q, &d.kv, c->window, q, &error) != STATUS_OK)
-        fail_msg("%s", error.message);
-    assert_memory_equal(q, y + 8, (size_t)n * sizeof *q); // in place
-    backend->ops->close(backend);
-    free(q), free(y), free(expected), free(d.kv.k), free(d.kv.v);
-}
-
-static void attend_equals_its_formula(void **state) {
-    (void)state;
-    static const AttendCase CASES[] = {
-        {64, 9, 3, 0, DTYPE_F16},    {64, 9, 3, 0, DTYPE_F32},  {80, 4, 4, 0, DTYPE_F16},
-        {96, 6, 2, 20, DTYPE_F16},   {128, 8, 1, 0, DTYPE_F16}, {128, 8, 2, 64, DTYPE_F32},
-        {256, 4, 1, 100, DTYPE_F16}, {20, 5, 1, 1, DTYPE_F16},  {12, 2, 2, 0, DTYPE_F32},
-        {16, 60, 1, 3, DTYPE_F32},
-    };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        for (int n_threads = 1; n_threads <= 3; n_threads++) {
-            check_attend("cpu", n_threads, &CASES[i]);
-            if (n_threads == 1) check_attend("cpu:reference", n_threads, &CASES[i]);
-        }
-}
-
-// A token alone gives the same bits as the token among others, however many threads there are.
-static void attend_does_not_depend_on_the_step(void **state) {
-    (void)state;
-    const AttendCase c = {64, 9, 3, 0, DTYPE_F16};
-    AttendData d = attend_data(&c, 21);
-    DecoderShape shape = attend_shape(&c);
-    Error error = {0};
-    float *q = random_floats(22, STEP_TOKENS * 576), all[STEP_TOKENS * 576], one[576];
-    Backend *backend = open_cpu("cpu", 2, &shape, STEP_TOKENS);
-    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, d.held};
-    assert_int_equal(backend->ops->begin(backend, &step, &error), STATUS_OK);
-    assert_int_equal(backend->ops->attend(backend, q, &d.kv, 0, all, &error), STATUS_OK);
-    for (int t = 0; t < SEQUENCES[0].n_tokens; t++) {
-        StepSequence alone = {0, 1, SEQUENCES[0].first_slot, SEQUENCES[0].n_slots};
-        step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, d.held};
-        assert_int_equal(backend->ops->begin(backend, &step, &error), STATUS_OK);
-        assert_int_equal(backend->ops->attend(backend, q + t * 576, &d.kv, 0, one, &error), STATUS_OK);
-        assert_memory_equal(one, all + t * 576, sizeof one);
-    }
-    backend->ops->close(backend);
-    free(q), free(d.kv.k), free(d.kv.v);
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dequantize_equals_gguf),
@@ -500,8 +260,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(quantize_is_the_same_in_both),
         cmocka_unit_test(products_of_all_types),
         cmocka_unit_test(float_products_do_not_depend_on_tokens),
-        cmocka_unit_test(attend_equals_its_formula),
-        cmocka_unit_test(attend_does_not_depend_on_the_step),
     };
     return test_main("kernels", argc, argv, tests);
 }

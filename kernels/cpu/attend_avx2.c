@@ -14,23 +14,33 @@
 #define BLOCK 64 // slots
 #define KEYS 4   // keys and rows whose dot products are computed together
 #define ROWS 3
+#define COPY_ROWS 6
 
 typedef struct Work {
     const AttendTile *tile;
-    int n_rows, width;        // width: head_dim rounded up to 8; the rest is zero
-    float *q;                 // [n_rows, width] times the scale
-    float *sums;              // [n_rows, width] the weighted values so far
-    float *weights;           // [n_rows, BLOCK] scores, then weights; -INFINITY, then 0, where masked
-    float *largest;           // [n_rows] the largest score so far
-    float *total;             // [n_rows] the weights' sum so far
-    int *seen;                // [n_rows] how many slots of the block the row sees
-    float *k, *v;             // [BLOCK, width]
-    int n_slots;              // of the block
+    int n_rows, width; // width: head_dim rounded up to 8; the rest is zero
+    float *q;          // [n_rows, width] times the scale
+    float *sums;       // [n_rows, width] the weighted values so far
+    float *weights;    // [n_rows, BLOCK] scores, then weights
+    float *largest;    // [n_rows] the largest score so far
+    float *total;      // [n_rows] the weights' sum so far
+    uint64_t *visible; // [n_rows] bit s: the row sees slot s of the block
+    float *copies;     // [2, BLOCK, width]
+    bool copy;         // whether rows read float32 copies of keys and values, or the cache itself
+    // The current block: slot s has its key at k + s*stride bytes.
+    int n_slots;
     const int32_t *positions; // [n_slots]
+    const char *k, *v;
+    int64_t stride;
+    bool half; // elements are float16
 } Work;
 
-// ---- scratch
-// -------------------------------------------------------------------------------------------------
+// What a row sees when it sees the whole block.
+static uint64_t everything(const Work *w) {
+    return w->n_slots == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << w->n_slots) - 1;
+}
+
+// ---- scratch ------------------------------------------------------------------------------------------
 
 static int padded(int head_dim) {
     return (head_dim + 7) / 8 * 8;
@@ -38,20 +48,22 @@ static int padded(int head_dim) {
 
 int64_t avx2_attend_scratch(int n_rows, int head_dim) {
     int64_t rows = n_rows, width = padded(head_dim);
-    return (int64_t)sizeof(float) * (2 * rows * width + rows * BLOCK + 2 * BLOCK * width + 3 * (rows + 7));
+    return (int64_t)sizeof(float) * (2 * rows * width + rows * BLOCK + 2 * BLOCK * width + 4 * rows);
 }
 
 static Work lay_out(const AttendTile *tile, float *scratch) {
     Work w = {.tile = tile, .n_rows = tile->n_tokens * tile->n_heads, .width = padded(tile->head_dim)};
     int64_t rows = w.n_rows, row_floats = rows * w.width;
+    w.visible = (uint64_t *)(void *)scratch;
+    scratch += 2 * rows; // the 64-bit masks come first, where alignment is right
     w.q = scratch;
     w.sums = w.q + row_floats;
-    w.k = w.sums + row_floats;
-    w.v = w.k + BLOCK * w.width;
-    w.weights = w.v + BLOCK * w.width;
+    w.copies = w.sums + row_floats;
+    w.weights = w.copies + 2 * BLOCK * w.width;
     w.largest = w.weights + rows * BLOCK;
     w.total = w.largest + rows;
-    w.seen = (int *)(w.total + rows);
+    // Few rows read 16-bit elements as they are; many are worth a copy. Odd heads need the copy's padding.
+    w.copy = w.width != tile->head_dim || (tile->kv->type == DTYPE_F16 && w.n_rows > COPY_ROWS);
     return w;
 }
 
@@ -68,59 +80,94 @@ static void start_rows(Work *w) {
     }
 }
 
-// ---- a block of slots
-// ----------------------------------------------------------------------------------------
+// ---- a block of slots ---------------------------------------------------------------------------------
 
-// Masks: weights 0 where a row sees a slot, -INFINITY where not. Returns whether any row sees any.
-static bool mask_block(Work *w) {
-    const AttendTile *tile = w->tile;
-    bool any = false;
-    for (int t = 0; t < tile->n_tokens; t++) {
-        float *mask = w->weights + (int64_t)t * tile->n_heads * BLOCK;
-        int seen = 0;
-        for (int s = 0; s < BLOCK; s++) {
-            bool visible = s < w->n_slots && slot_visible(w->positions[s], tile->positions[t], tile->window);
-            mask[s] = visible ? 0 : -INFINITY;
-            seen += visible;
-        }
-        for (int h = 0; h < tile->n_heads; h++) {
-            if (h > 0) memcpy(mask + h * BLOCK, mask, BLOCK * sizeof(float));
-            w->seen[t * tile->n_heads + h] = seen;
-        }
-        any = any || seen > 0;
+// The slots of the block that a query at `position` sees: see slot_visible(). Positions are padded with -1.
+static uint64_t visible_slots(const int32_t positions[BLOCK], int32_t position, int window) {
+    const __m256i p = _mm256_set1_epi32(position), none = _mm256_set1_epi32(-1);
+    const __m256i before = _mm256_set1_epi32(window > 0 && window <= position ? position - window : -1);
+    uint64_t visible = 0;
+    for (int s = 0; s < BLOCK; s += 8) {
+        __m256i slots = _mm256_loadu_si256((const __m256i *)(positions + s));
+        __m256i seen = _mm256_andnot_si256(_mm256_cmpgt_epi32(slots, p), _mm256_cmpgt_epi32(slots, before));
+        seen = _mm256_and_si256(seen, _mm256_cmpgt_epi32(slots, none));
+        visible |= (uint64_t)(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(seen)) << s;
     }
-    return any;
+    return visible;
+}
+
+// Returns whether any row sees any slot.
+static bool find_visible(Work *w) {
+    const AttendTile *tile = w->tile;
+    int32_t positions[BLOCK];
+    uint64_t any = 0;
+    for (int s = 0; s < BLOCK; s++) positions[s] = s < w->n_slots ? w->positions[s] : -1;
+    for (int t = 0; t < tile->n_tokens; t++) {
+        uint64_t visible = visible_slots(positions, tile->positions[t], tile->window);
+        for (int h = 0; h < tile->n_heads; h++) w->visible[t * tile->n_heads + h] = visible;
+        any |= visible;
+    }
+    return any != 0;
 }
 
 // Copies the block's keys or values [n_slots, head_dim] as float32.
-static void load_block(const Work *w, const void *from, int64_t first_slot, float *to) {
-    const KvLayer *kv = w->tile->kv;
+static const char *copy_block(const Work *w, const char *from, int64_t stride, float *to) {
     int head_dim = w->tile->head_dim;
-    for (int s = 0; s < w->n_slots; s++, to += w->width) {
-        int64_t start = (first_slot + s) * kv->slot_stride + w->tile->kv_head * kv->head_stride;
+    const char *copy = (const char *)to;
+    for (int s = 0; s < w->n_slots; s++, from += stride, to += w->width) {
         int d = 0;
-        if (kv->type == DTYPE_F16) {
-            const uint16_t *halves = (const uint16_t *)from + start;
-            for (; d + 8 <= head_dim; d += 8) _mm256_storeu_ps(to + d, load_halves(halves + d));
-            for (; d < head_dim; d++) to[d] = half_to_float(halves[d]);
+        if (w->tile->kv->type == DTYPE_F16) {
+            for (; d + 8 <= head_dim; d += 8) _mm256_storeu_ps(to + d, load_halves(from + 2 * d));
+            for (; d < head_dim; d++) to[d] = half_to_float(((const uint16_t *)from)[d]);
         } else {
-            memcpy(to, (const float *)from + start, (size_t)head_dim * sizeof *to);
+            memcpy(to, from, (size_t)head_dim * sizeof *to);
             d = head_dim;
         }
         for (; d < w->width; d++) to[d] = 0;
     }
+    return copy;
 }
 
-// Adds q·k to the masks of n rows, for all slots. A masked slot's key may be anything: -INFINITY stays.
-INLINE void score_rows(const Work *w, int row, int n) {
-    const __m128 minus_infinity = _mm_set1_ps(-INFINITY);
+// Points the work at the block from first_slot on, or at its copy.
+static void find_block(Work *w, int64_t first_slot) {
+    const KvLayer *kv = w->tile->kv;
+    int64_t size = kv->type == DTYPE_F16 ? 2 : 4,
+            start = first_slot * kv->slot_stride + w->tile->kv_head * kv->head_stride;
+    w->k = (const char *)kv->k + start * size;
+    w->v = (const char *)kv->v + start * size;
+    w->stride = kv->slot_stride * size;
+    w->half = kv->type == DTYPE_F16;
+    if (!w->copy) return;
+    w->k = copy_block(w, w->k, w->stride, w->copies);
+    w->v = copy_block(w, w->v, w->stride, w->copies + BLOCK * w->width);
+    w->stride = w->width * (int64_t)sizeof(float);
+    w->half = false;
+}
+
+// Eight elements from element d on.
+INLINE __m256 load_kv(bool half, const char *row, int d) {
+    return half ? load_halves(row + 2 * (int64_t)d) : _mm256_loadu_ps((const float *)row + d);
+}
+
+INLINE void prefetch_kv(const char *row, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(row + i, _MM_HINT_T0);
+}
+
+// weights = q·k of n rows, for all slots, seen or not.
+INLINE void score_rows(const Work *w, bool half, int row, int n) {
+    const int64_t bytes = w->width * (half ? 2 : 4);
     for (int s = 0; s < w->n_slots; s += KEYS) {
         __m256 acc[ROWS][KEYS];
+        const char *keys[KEYS]; // beyond the last: that one again, masked
+        for (int j = 0; j < KEYS; j++)
+            keys[j] = w->k + (s + j < w->n_slots ? s + j : w->n_slots - 1) * w->stride;
+        for (int j = 0; !w->copy && j < KEYS && s + j < w->n_slots; j++)
+            prefetch_kv(w->v + (s + j) * w->stride, bytes); // wanted when the scores are there
         for (int r = 0; r < n; r++)
             for (int j = 0; j < KEYS; j++) acc[r][j] = _mm256_setzero_ps();
         for (int d = 0; d < w->width; d += 8) {
             __m256 k[KEYS];
-            for (int j = 0; j < KEYS; j++) k[j] = _mm256_loadu_ps(w->k + (int64_t)(s + j) * w->width + d);
+            for (int j = 0; j < KEYS; j++) k[j] = load_kv(half, keys[j], d);
             for (int r = 0; r < n; r++) {
                 __m256 q = _mm256_loadu_ps(w->q + (int64_t)(row + r) * w->width + d);
                 for (int j = 0; j < KEYS; j++) acc[r][j] = _mm256_fmadd_ps(q, k[j], acc[r][j]);
@@ -128,18 +175,32 @@ INLINE void score_rows(const Work *w, int row, int n) {
         }
         for (int r = 0; r < n; r++) {
             float *weights = w->weights + (int64_t)(row + r) * BLOCK + s;
-            __m128 scores = sum_lanes4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]),
-                   mask = _mm_loadu_ps(weights);
-            _mm_storeu_ps(weights, _mm_blendv_ps(scores, minus_infinity, mask)); // the mask's sign chooses
+            _mm_storeu_ps(weights, sum_lanes4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]));
         }
     }
 }
 
-// Turns a row's scores into weights exp(score - largest), and scales what it has so far to the new largest.
+// All bits of the lanes whose bit is set in the low eight of `bits`.
+INLINE __m256 lanes_of_bits(uint64_t bits) {
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_castsi256_ps(
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), bit), bit));
+}
+
+// Turns a row's scores into weights exp(score - largest), 0 where it sees nothing, and scales what it has so far
+// to the new largest score. The score of an unseen slot may be anything.
 static void weigh_row(Work *w, int row) {
     float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
-    __m256 m = _mm256_loadu_ps(weights), total = _mm256_setzero_ps();
-    for (int s = 8; s < BLOCK; s += 8) m = _mm256_max_ps(m, _mm256_loadu_ps(weights + s));
+    const __m256 lowest = _mm256_set1_ps(-INFINITY);
+    __m256 m = lowest, total = _mm256_setzero_ps();
+    for (int s = 0; s < BLOCK; s += 8) {
+        __m256 scores = _mm256_loadu_ps(weights + s);
+        if (w->visible[row] != ~UINT64_C(0)) {
+            scores = _mm256_blendv_ps(lowest, scores, lanes_of_bits(w->visible[row] >> s));
+            _mm256_storeu_ps(weights + s, scores);
+        }
+        m = _mm256_max_ps(m, scores);
+    }
     float before = w->largest[row], largest = fmaxf(before, max_lanes(m));
     __m256 largests = _mm256_set1_ps(largest);
     for (int s = 0; s < BLOCK; s += 8) {
@@ -158,70 +219,71 @@ static void weigh_row(Work *w, int row) {
         _mm256_storeu_ps(sums + d, _mm256_mul_ps(_mm256_loadu_ps(sums + d), _mm256_set1_ps(shrink)));
 }
 
-// sums += weights·values for n rows and `vectors` times eight dimensions from d on. If `all`, the rows see
-// every slot of the block; else n is 1, and slots that the row does not see are skipped.
-INLINE void add_values(const Work *w, int row, int n, int d, int vectors, bool all, uint64_t visible) {
-    __m256 acc[ROWS][4];
+// sums += weights·values for rows [row, row + n) and `vectors` times eight dimensions from d on. If `all`, the
+// rows see the whole block; else n is 1, and slots that the row does not see are skipped.
+INLINE void add_values(const Work *w, bool half, bool all, int row, int n, int d, int vectors) {
+    __m256 acc[ROWS][4], weights[ROWS];
+    float *sums = w->sums + (int64_t)row * w->width + d;
+    const int64_t ahead = BLOCK * w->stride, bytes = d == 0 && !w->copy ? w->width * (half ? 2 : 4) : 0;
     for (int r = 0; r < n; r++)
-        for (int i = 0; i < vectors; i++)
-            acc[r][i] = _mm256_loadu_ps(w->sums + (int64_t)(row + r) * w->width + d + 8 * i);
+        for (int i = 0; i < vectors; i++) acc[r][i] = _mm256_loadu_ps(sums + r * w->width + 8 * i);
     for (int s = 0; s < w->n_slots; s++) {
-        if (!all && !(visible >> s & 1)) continue;
-        __m256 v[4];
-        for (int i = 0; i < vectors; i++) v[i] = _mm256_loadu_ps(w->v + (int64_t)s * w->width + d + 8 * i);
-        for (int r = 0; r < n; r++) {
-            __m256 weight = _mm256_broadcast_ss(w->weights + (int64_t)(row + r) * BLOCK + s);
-            for (int i = 0; i < vectors; i++) acc[r][i] = _mm256_fmadd_ps(weight, v[i], acc[r][i]);
+        prefetch_kv(w->k + s * w->stride + ahead, bytes); // the next block's key
+        if (!all && !(w->visible[row] >> s & 1)) continue;
+        for (int r = 0; r < n; r++)
+            weights[r] = _mm256_broadcast_ss(w->weights + (int64_t)(row + r) * BLOCK + s);
+        for (int i = 0; i < vectors; i++) {
+            __m256 v = load_kv(half, w->v + s * w->stride, d + 8 * i);
+            for (int r = 0; r < n; r++) acc[r][i] = _mm256_fmadd_ps(weights[r], v, acc[r][i]);
         }
     }
     for (int r = 0; r < n; r++)
-        for (int i = 0; i < vectors; i++)
-            _mm256_storeu_ps(w->sums + (int64_t)(row + r) * w->width + d + 8 * i, acc[r][i]);
+        for (int i = 0; i < vectors; i++) _mm256_storeu_ps(sums + r * w->width + 8 * i, acc[r][i]);
 }
 
-INLINE void add_all_values(const Work *w, int row, int n, bool all, uint64_t visible) {
+INLINE void add_dimensions(const Work *w, bool half, bool all, int row, int n) {
     int d = 0;
-    for (; d + 32 <= w->width; d += 32) add_values(w, row, n, d, 4, all, visible);
-    for (; d < w->width; d += 8) add_values(w, row, n, d, 1, all, visible);
+    for (; d + 32 <= w->width; d += 32) add_values(w, half, all, row, n, d, 4);
+    for (; d < w->width; d += 8) add_values(w, half, all, row, n, d, 1);
 }
 
-// Bit s: whether the row's token sees slot s of the block.
-static uint64_t visible_slots(const Work *w, int row) {
-    int32_t position = w->tile->positions[row / w->tile->n_heads];
-    uint64_t visible = 0;
-    for (int s = 0; s < w->n_slots; s++)
-        visible |= (uint64_t)slot_visible(w->positions[s], position, w->tile->window) << s;
-    return visible;
+INLINE void add_rows(const Work *w, bool all, int row, int n) {
+    w->half ? add_dimensions(w, true, all, row, n) : add_dimensions(w, false, all, row, n);
+}
+
+static void score_block(const Work *w) {
+    for (int row = 0; row < w->n_rows;) {
+        int n = row + ROWS <= w->n_rows ? ROWS : 1;
+        if (n == ROWS)
+            w->half ? score_rows(w, true, row, ROWS) : score_rows(w, false, row, ROWS);
+        else
+            w->half ? score_rows(w, true, row, 1) : score_rows(w, false, row, 1);
+        row += n;
+    }
+}
+
+// Rows that see the whole block go three at a time.
+static void add_block(const Work *w) {
+    for (int row = 0; row < w->n_rows;) {
+        int full = 0;
+        while (full < ROWS && row + full < w->n_rows && w->visible[row + full] == everything(w)) full++;
+        if (full == ROWS)
+            add_rows(w, true, row, ROWS);
+        else if (full > 0)
+            add_rows(w, true, row, 1);
+        else if (w->visible[row] != 0)
+            add_rows(w, false, row, 1);
+        row += full == ROWS ? ROWS : 1;
+    }
 }
 
 static void attend_block(Work *w, int64_t first_slot) {
-    if (!mask_block(w)) return;
-    load_block(w, w->tile->kv->k, first_slot, w->k);
-    load_block(w, w->tile->kv->v, first_slot, w->v);
-    for (int row = 0; row < w->n_rows;) {
-        if (row + ROWS <= w->n_rows) {
-            score_rows(w, row, ROWS);
-            row += ROWS;
-        } else {
-            score_rows(w, row++, 1);
-        }
-    }
+    if (!find_visible(w)) return;
+    find_block(w, first_slot);
+    score_block(w);
     for (int row = 0; row < w->n_rows; row++)
-        if (w->seen[row] > 0) weigh_row(w, row);
-    for (int row = 0; row < w->n_rows;) {
-        int full = 0; // rows from here on that see everything
-        while (full < ROWS && row + full < w->n_rows && w->seen[row + full] == w->n_slots) full++;
-        if (full == ROWS) {
-            add_all_values(w, row, ROWS, true, 0);
-            row += ROWS;
-        } else {
-            if (full > 0)
-                add_all_values(w, row, 1, true, 0);
-            else if (w->seen[row] > 0)
-                add_all_values(w, row, 1, false, visible_slots(w, row));
-            row++;
-        }
-    }
+        if (w->visible[row] != 0) weigh_row(w, row);
+    add_block(w);
 }
 
 void avx2_attend(const AttendTile *tile, void *scratch) {

@@ -11,7 +11,7 @@
 
 #define CACHE_LINE 64
 
-// ---- opening -------------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------------
 
 static Status check_shape(const BackendOptions *o, Error *error) {
     const DecoderShape *s = o->shape;
@@ -118,7 +118,7 @@ static void cpu_memory(const Backend *backend, int64_t *total, int64_t *availabl
     memory_available(total, available);
 }
 
-// ---- memory --------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------------
 
 static Status cpu_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
     (void)backend;
@@ -151,7 +151,7 @@ static Status cpu_read(Backend *backend, void *host, const void *memory, size_t 
     return STATUS_OK;
 }
 
-// ---- the table -----------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------------
 
 const Ops *ops_cpu(void) {
     static const Ops OPS = {

@@ -77,13 +77,13 @@ static inline int cpu_tile_tokens(const CpuBackend *cpu) {
     return tokens > 0 ? tokens : 1;
 }
 
-// ---- scratch.c -----------------------------------------------------------------------------------------
+// ---- scratch.c ----------------------------------------------------------------------------------------
 
 // Lays out the scratch of a backend whose shape, sizes, loops and threads are set, and returns its bytes; if
 // base is not NULL, points the members into it. -1 if the shape is impossible.
 int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base);
 
-// ---- linear.c ------------------------------------------------------------------------------------------
+// ---- linear.c -----------------------------------------------------------------------------------------
 
 // Rows x [n, cols] in the form that the matrices (NULLs and absent ones are skipped) want.
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
@@ -100,7 +100,7 @@ int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part);
 // x [n, w->rows] += W·y + bias (NULL: none), with y as activations.
 void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x);
 
-// ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ------------------------------------
+// ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ---------------------------------
 
 Status cpu_load_layer(Backend *, const LayerWeights *host, Layer **layer, Error *error);
 Status cpu_load_head(Backend *, const HeadWeights *host, Head **head, Error *error);

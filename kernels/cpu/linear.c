@@ -66,7 +66,7 @@ Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, i
     return prepare(&p, w, n_matrices);
 }
 
-// ---- rows in parts -------------------------------------------------------------------------------------
+// ---- rows in parts ------------------------------------------------------------------------------------
 
 #define ROW_UNIT 8       // the loops compute so many rows at a time
 #define PARTS_A_THREAD 4 // so that a thread that is held up does not hold up the others for long

@@ -4,8 +4,7 @@
 #ifdef __AVX2__
 #include <math.h>
 
-// ---- norm, activation, conversion
-// --------------------------------------------------------------------------
+// ---- norm, activation, conversion ---------------------------------------------------------------------
 
 static void rms_norm(const float *x, const float *w, int64_t n, float eps, float *y) {
     __m256 a = _mm256_setzero_ps(), b = a;
@@ -62,8 +61,7 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
     for (; i < n; i++) half[i] = float_to_half(x[i]);
 }
 
-// ---- activations as integers
-// -------------------------------------------------------------------------------
+// ---- activations as integers --------------------------------------------------------------------------
 
 // The largest magnitude of 32 floats. Magnitudes compare like their bits, where NaN is above infinity.
 INLINE float largest_magnitude(const __m256 x[4]) {

@@ -28,7 +28,7 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
     for (int64_t i = 0; i < n; i++) half[i] = float_to_half(x[i]);
 }
 
-// ---- products ------------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------------
 
 static int64_t product_scratch(int64_t cols) {
     return cols * (int64_t)sizeof(float);
@@ -49,7 +49,7 @@ static void product(const Product *p, void *scratch) {
     }
 }
 
-// ---- attention -----------------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------------
 
 static float kv_at(const KvLayer *kv, const void *values, int64_t i) {
     return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];

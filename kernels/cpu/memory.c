@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- control groups ------------------------------------------------------------------------------------
+// ---- control groups -----------------------------------------------------------------------------------
 
 // The first line of the file `name` in `folder`; false if there is none.
 static bool read_line(const char *folder, const char *name, char *line, int size) {
@@ -67,7 +67,7 @@ static void look_upwards(const char *controller, Look look, void *result) {
     }
 }
 
-// ---- memory --------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------------
 
 typedef struct MemoryLimit {
     int64_t total, available;
@@ -114,7 +114,7 @@ void memory_available(int64_t *total, int64_t *available) {
     *available = limit.available;
 }
 
-// ---- cores ---------------------------------------------------------------------------------------------
+// ---- cores --------------------------------------------------------------------------------------------
 
 static void look_at_quota(const char *folder, bool second, void *result) {
     char line[64];

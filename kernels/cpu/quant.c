@@ -7,7 +7,7 @@ bool dtype_is_quantized(DType type) {
     return type >= DTYPE_Q8_0 && type < DTYPE_COUNT;
 }
 
-// ---- half precision ------------------------------------------------------------------------------------
+// ---- half precision -----------------------------------------------------------------------------------
 
 static float float_of_bits(uint32_t bits) {
     float value;
@@ -41,7 +41,7 @@ static float half_at(const uint8_t *bytes) {
     return half_to_float(half);
 }
 
-// ---- block formats -------------------------------------------------------------------------------------
+// ---- block formats ------------------------------------------------------------------------------------
 
 #define NO_MINIMUM (-0.0f) // adding it changes nothing, not even the sign of a zero
 
@@ -176,7 +176,7 @@ void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out) {
     }
 }
 
-// ---- rows ----------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------------
 
 static void dequantize_groups(DType type, const void *row, int64_t first, int64_t n, float *values) {
     for (int64_t i = 0; i < n; i += QUANT_GROUP) {

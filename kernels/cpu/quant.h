@@ -34,7 +34,7 @@ void dequantize(DType type, const void *row, int64_t first, int64_t n, float *va
 float half_to_float(uint16_t half);
 uint16_t float_to_half(float value);
 
-// ---- activations ---------------------------------------------------------------------------------------
+// ---- activations --------------------------------------------------------------------------------------
 
 // A row of activations as 8-bit integers: x ≈ scale[g]*q for each group g of 32, scale = max|x| / 127.
 // A group that holds an infinity or NaN has scale NaN, so that the error stays visible in every result.

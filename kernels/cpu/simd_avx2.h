@@ -62,18 +62,17 @@ INLINE __m256 exp_lanes(__m256 x) {
 }
 #endif
 
-// ---- product_avx2.c: the product loop of every type ------------------------------------------------------
+// ---- product_avx2.c: the product loop of every type ---------------------------------------------------
 
 void avx2_product(const Product *product, void *scratch);
 int64_t avx2_product_scratch(int64_t cols);
 
-// ---- float_avx2.c: f32, f16 and bf16 weights with float activations --------------------------------------
+// ---- float_avx2.c: f32, f16 and bf16 weights with float activations -----------------------------------
 
 // Rows of a matrix, first to end, with the activations [first_token, end_token).
 void avx2_product_float(const Product *product, int64_t first_token, int64_t end_token, float *scratch);
 
-// ---- attend_avx2.c
-// -----------------------------------------------------------------------------------------
+// ---- attend_avx2.c ------------------------------------------------------------------------------------
 
 void avx2_attend(const AttendTile *tile, void *scratch);
 int64_t avx2_attend_scratch(int n_rows, int head_dim);
