@@ -170,14 +170,16 @@ Status value_from_node(const ConfigKey *key, const TomlNode *node, ConfigValue *
 
 // ---- from text ---------------------------------------------------------------------------------------
 
-// The value of the one-line TOML document `x = TEXT`; NULL when it is none.
-static TomlNode *parse_value(const char *text) {
+// The value of the one-line TOML document `x = TEXT`, with brackets put around it (or ""); NULL when it is none.
+static TomlNode *parse_value(const char *open, const char *text, const char *close) {
     char *line;
-    if (strpbrk(text, "\r\n") || asprintf(&line, "x = %s", text) < 0) return NULL;
+    if (strpbrk(text, "\r\n") || asprintf(&line, "x = %s%s%s", open, text, close) < 0) return NULL;
     TomlNode *root;
     Status status = toml_parse("", line, strlen(line), &root, NULL);
     free(line);
-    return status ? NULL : root;
+    if (!status && root->n_children == 1) return root;
+    toml_free(root);
+    return NULL;
 }
 
 static TomlNode text_node(char *text) {
@@ -222,6 +224,8 @@ static Status biases_from_words(const ConfigKey *key, char *text, ConfigValue *v
 static Status value_from_words(const ConfigKey *key, const char *text, ConfigValue *value, Error *error) {
     char *copy = strdup(text);
     if (!copy) return no_memory(key, error);
+    bool word = key->type != CONFIG_TEXT && key->type != CONFIG_STRINGS && key->type != CONFIG_BIASES;
+    for (size_t end = strlen(copy); word && end && strchr(" \t", copy[end - 1]);) copy[--end] = 0;
     TomlNode node = text_node(copy);
     Status status = key->type == CONFIG_STRINGS  ? strings_from_words(key, copy, value, error)
                     : key->type == CONFIG_BIASES ? biases_from_words(key, copy, value, error)
@@ -230,7 +234,25 @@ static Status value_from_words(const ConfigKey *key, const char *text, ConfigVal
     return status;
 }
 
+// Whether the text is valid UTF-8, without surrogates and overlong forms.
+static bool is_utf8(const char *text) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    for (const unsigned char *u = (const unsigned char *)text; *u;) {
+        size_t length = *u < 0x80 ? 1 : *u < 0xC2 ? 0 : *u < 0xE0 ? 2 : *u < 0xF0 ? 3 : *u < 0xF5 ? 4 : 0;
+        uint32_t c = length == 1 ? *u : *u & (0xFFu >> (length + 1));
+        for (size_t i = 1; i < length; i++) {
+            if ((u[i] & 0xC0) != 0x80) return false;
+            c = c << 6 | (u[i] & 0x3F);
+        }
+        if (!length || c < least[length] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return false;
+        u += length;
+    }
+    return true;
+}
+
 Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *value, Error *error) {
+    if (!is_utf8(text))
+        return error_set(error, STATUS_USAGE, "%s.%s: the text is not valid UTF-8", key->section, key->name);
     text += strspn(text, " \t");
     bool numeric = key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER || key->type == CONFIG_AMOUNT;
     if (!strchr(numeric ? "\"'+-.0123456789" : "\"'[{", *text))
@@ -240,11 +262,10 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
         snprintf(padded, sizeof padded, "0%s", text);
         text = padded;
     }
-    TomlNode *root = *text ? parse_value(text) : NULL;
-    if (!root || root->n_children != 1) {
-        toml_free(root);
-        return value_from_words(key, text, value, error);
-    }
+    TomlNode *root = parse_value("", text, "");
+    if (!root && key->type == CONFIG_STRINGS) root = parse_value("[", text, "]"); // "a", "b"
+    if (!root && key->type == CONFIG_BIASES) root = parse_value("{", text, "}");  // "a" = 1
+    if (!root) return value_from_words(key, text, value, error);
     Status status = value_from_node(key, &root->children[0], value, error);
     toml_free(root);
     return status;

@@ -1,4 +1,5 @@
-// Hostile TOML as a settings file: it is applied or refused with one line, and a refused one changes nothing.
+// Hostile TOML as a settings file: it is applied or refused with one line, and a refused one changes nothing. What
+// begins with / is text typed for the key of the second byte's number.
 #include "config/config.h"
 
 #include <stdio.h>
@@ -24,6 +25,15 @@ static void read_back(const Config *config) {
     }
 }
 
+static Status type(Config *config, const uint8_t *data, size_t size, Error *error) {
+    size_t count;
+    const ConfigKey *keys = config_keys(&count);
+    char *text = strndup((const char *)data + 2, size - 2);
+    Status status = config_set(config, CONFIG_SESSION, keys[data[1] % count].name, text ? text : "", error);
+    free(text);
+    return status;
+}
+
 static void print_all(const Config *config, char *buffer, size_t size) {
     size_t count, at = 0;
     const ConfigKey *keys = config_keys(&count);
@@ -37,7 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (config_init(&config, &error)) abort();
     static char before[1 << 16], after[1 << 16];
     print_all(&config, before, sizeof before);
-    if (config_apply_text(&config, CONFIG_FILES, "fuzz.toml", (const char *)data, size, &error)) {
+    if (size > 1 && data[0] == '/'
+            ? type(&config, data, size, &error)
+            : config_apply_text(&config, CONFIG_FILES, "fuzz.toml", (const char *)data, size, &error)) {
         print_all(&config, after, sizeof after);
         if (strcmp(before, after) != 0) abort();
         if (!*error.message || strchr(error.message, '\n')) abort();
