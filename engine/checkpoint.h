@@ -30,9 +30,10 @@ typedef struct CheckpointTensor {
     DType type;         // of the data
     char type_name[16]; // as palaver writes it ("q4_k"), or the file's own name if unsupported ("iq2_xs")
     int n_dims;         // 0 (a scalar) to 4
-    int64_t shape[CHECKPOINT_MAX_DIMS]; // row-major, outermost first, as Hugging Face writes it; unused ones
-                                        // are 1
-    const void *data;                   // in the mapped file; aligned to dtype_alignment(type)
+    // Row-major, outermost first, as Hugging Face writes it; unused ones are 1.
+    int64_t shape[CHECKPOINT_MAX_DIMS];
+    // In the mapped file, or a copy where the file has it at an address that is no multiple of dtype_alignment(type).
+    const void *data;
     size_t bytes;
     int file; // index for checkpoint_file()
 } CheckpointTensor;

@@ -20,7 +20,7 @@ typedef struct Architecture {
     bool qkv_bias, qk_norm;
     WindowRule window_rule;
     int64_t default_context, default_window;
-    int64_t default_head_dim; // 0: hidden_size / n_heads
+    int64_t default_head_dim; // of config.json; 0, as in GGUF: hidden_size / n_heads
 } Architecture;
 
 // Hyperparameters under either kind's names.

@@ -12,6 +12,12 @@
 static const char LLAMA3[] = "tests/golden/models/llama3.gguf";
 static const char BLOCKS[] = "tests/golden/models/blocks.gguf";
 
+// A length that is believed shows: allocations far beyond any file here end the program.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "max_allocation_size_mb=64";
+}
+
 // Parses an exactly sized copy, so that a read beyond the end is seen by the sanitizer.
 static Status parse(const uint8_t *data, size_t size, Checkpoint **checkpoint, Error *error) {
     static uint8_t *copy; // lives as long as the Checkpoint of the test

@@ -7,6 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+// A length that is believed shows: allocations far beyond the input end the program.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "max_allocation_size_mb=64";
+}
+
 static void check(const Model *model) {
     const DecoderShape *shape = &model->shape;
     if (shape->n_layers < 1 || shape->hidden_size < 1 || shape->vocab_size < 1 ||

@@ -6,6 +6,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+// A length that is believed shows: allocations far beyond the input end the program.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "max_allocation_size_mb=64";
+}
+
 static volatile uint8_t sink;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
