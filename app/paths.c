@@ -132,6 +132,16 @@ Status path_find_model(const char *name, char *path, Error *error) {
     return status;
 }
 
+bool path_model_settings(const char *model, char *path) {
+    static const char gguf[] = ".gguf";
+    struct stat file;
+    size_t size = strlen(model), stem = size - strlen(gguf);
+    bool is_file = size > strlen(gguf) && !strcmp(model + stem, gguf);
+    int n = is_file ? snprintf(path, PATH_ROOM, "%.*s.toml", (int)stem, model)
+                    : snprintf(path, PATH_ROOM, "%s/palaver.toml", model);
+    return n > 0 && n < PATH_ROOM && !stat(path, &file) && S_ISREG(file.st_mode);
+}
+
 // ---- files ------------------------------------------------------------------------------------------------
 
 Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error) {

@@ -4,6 +4,7 @@
 
 #include "kernels/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -25,6 +26,9 @@ Status path_make_folder(const char *path, mode_t mode, Error *error);
 // NULL or "": the default model, or the only one there. STATUS_FILE names what is there, or how to get a
 // model.
 Status path_find_model(const char *name, char *path, Error *error);
+
+// Settings that come with a model: X.toml beside X.gguf, palaver.toml in a folder. False if there is no such file.
+bool path_model_settings(const char *model, char *path);
 
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
 // NULs).
