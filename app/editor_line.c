@@ -75,8 +75,13 @@ TextPlace line_place(Editor *editor, size_t n, int width) {
             column += w;
     }
     TextPlace start = {column / width, column % width};
-    TextPlace place = text_place(el_wline(editor->el)->buffer, n, start.column, width);
+    const LineInfoW *line = el_wline(editor->el);
+    TextPlace place = text_place(line->buffer, n, start.column, width);
     place.row += start.row;
+    // A wide character that does not fit is drawn in the next row, and the cursor on it.
+    bool pushed =
+        line->buffer + n < line->lastchar && wcwidth(line->buffer[n]) == 2 && place.column + 2 > width;
+    if (pushed) place = (TextPlace){place.row + 1, 0};
     return place;
 }
 
@@ -92,6 +97,26 @@ void line_leave(Editor *editor) {
 
 void line_redraw(Editor *editor) {
     el_wset(editor->el, EL_REFRESH);
+}
+
+// Is there a character of a width other than 1 in what is drawn?
+static bool is_wide(Editor *editor) {
+    const LineInfoW *line = el_wline(editor->el);
+    for (const wchar_t *c = current_prompt(editor); *c; c++)
+        if (*c > 0x7F && wcwidth(*c) != 1) return true;
+    for (const wchar_t *c = line->buffer; c < line->lastchar; c++)
+        if (*c != L'\n' && *c != L'\t' && wcwidth(*c) != 1) return true;
+    return false;
+}
+
+// libedit draws by changes, and miscounts where a wide character takes another's place: such a line is wiped and
+// drawn anew.
+unsigned char line_changed(Editor *editor) {
+    if (!editor->drawn_wide && !is_wide(editor)) return CC_REFRESH;
+    if (editor->drawn_row > 0) fprintf(editor->out, "\033[%dA", editor->drawn_row);
+    fputs("\r\033[J", editor->out);
+    line_redraw(editor);
+    return CC_NORM;
 }
 
 // The terminal has another width. Terminals that wrap anew have moved the prompt's row, others not: go up by
@@ -212,6 +237,9 @@ static Key read_key(Editor *editor, wchar_t *character) {
 // What libedit calls for each character: 1 and *out, or 0 for the end.
 static int get_character(EditLine *el, wchar_t *out) {
     Editor *editor = line_editor(el);
+    const LineInfoW *line = el_wline(el);
+    editor->drawn_row = line_place(editor, (size_t)(line->cursor - line->buffer), editor->width).row;
+    editor->drawn_wide = is_wide(editor);
     if (window_adjust(editor)) {
         *out = line_key_code(KEY_REDRAW);
         return 1;
@@ -222,14 +250,15 @@ static int get_character(EditLine *el, wchar_t *out) {
     if (key == KEY_NONE) key = read_key(editor, &character);
     if (key == KEY_COUNT) return 0;
     if (key != KEY_TAB) editor->tabs = 0;
-    if (key == KEY_KILL_ALL) window_reset(editor); // libedit kills the rest
     if (editor->search.on && key != KEY_SEARCH) {
         Key left_over = search_key(editor, key, character);
         if (left_over != KEY_REDRAW) editor->next_key = left_over, editor->next_char = character;
         key = KEY_REDRAW;
     }
-    // Characters without a width, and Latin-1, which libedit would take for Alt keys, go in as a text.
-    if (key == KEY_CHAR && (wcwidth(character) < 1 || (character >= 0xA0 && character < 0x100))) {
+    // libedit's own way is quick and right for characters that are added at the end. Those without a width, and
+    // Latin-1, which it might take for Alt keys, go in as a text, too.
+    bool at_end = line->cursor == line->lastchar;
+    if (key == KEY_CHAR && (!at_end || wcwidth(character) < 1 || (character >= 0xA0 && character < 0x100))) {
         editor->literal[0] = character;
         key = KEY_LITERAL;
     }
@@ -315,8 +344,10 @@ void line_close(Editor *editor) {
     free(editor->prompt);
     free(editor->place);
     free(editor->typed);
+    free(editor->killed);
     editor->prompt = NULL;
     editor->place = NULL;
     editor->typed = NULL;
+    editor->killed = NULL;
     keys_free(&editor->keys);
 }

@@ -1,5 +1,5 @@
 // What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
-// editor_keys.c (what keys do), editor_window.c (texts taller than the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+// editor_keys.c and editor_move.c (what keys do), editor_window.c (texts taller than the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
 #ifndef PALAVER_APP_EDITOR_PRIVATE_H
 #define PALAVER_APP_EDITOR_PRIVATE_H
 
@@ -13,6 +13,14 @@
 #include "app/keys.h"
 #include "app/text.h"
 #include "app/turn.h"
+
+// What a key has done, for the drawing.
+typedef enum KeyEffect {
+    KEY_DONE = 0,    // nothing to draw
+    KEY_MOVED = 1,   // the cursor only
+    KEY_CHANGED = 2, // the text
+    KEY_BELL = 4,    // it could not be done, or not wholly
+} KeyEffect;
 
 // How a line that libedit read came to its end.
 typedef enum LineEnd { LINE_ENTER, LINE_INTERRUPT, LINE_EOF, LINE_LOST, LINE_STOPPED } LineEnd;
@@ -56,6 +64,9 @@ struct Editor {
     Search search;
     int tabs;                  // in a row
     int width;                 // of the terminal when the line was drawn last
+    int drawn_row;             // the cursor's row then, from the prompt's
+    bool drawn_wide;           // something of a width other than 1 was in it
+    char *killed;              // for Ctrl-Y
     Part above, below;         // what libedit's buffer leaves out of a tall text
     wchar_t window_prompt[64]; // in the prompt's place while a part is left out
 };
@@ -77,6 +88,7 @@ Editor *line_editor(EditLine *el);
 wchar_t line_key_code(Key key);              // the C1 code that stands for a key in libedit's map
 void line_suspend(Editor *editor, bool job); // as tty_suspend, with the line drawn anew afterwards
 
+unsigned char line_changed(Editor *editor); // draws what has changed; returns what libedit is to do
 TextPlace line_place(Editor *editor, size_t n,
                      int width); // of the cursor behind n characters, the prompt included
 
@@ -96,15 +108,34 @@ void window_reset(Editor *editor);
 // ---- editor_keys.c
 bool line_bind_keys(EditLine *el);
 
+// ---- editor_move.c
+bool move_to_end(Editor *editor);
+KeyEffect move_left(Editor *editor);
+KeyEffect move_right(Editor *editor);
+KeyEffect move_home(Editor *editor); // of the line, not of the text; the same for the end
+KeyEffect move_line_end(Editor *editor);
+KeyEffect move_word_left(Editor *editor);
+KeyEffect move_word_right(Editor *editor);
+KeyEffect move_up(Editor *editor); // to the line above, else to an older turn
+KeyEffect move_down(Editor *editor);
+KeyEffect delete_left(Editor *editor);
+KeyEffect delete_right(Editor *editor);
+KeyEffect kill_word_left(Editor *editor);
+KeyEffect kill_word_right(Editor *editor);
+KeyEffect kill_line_end(Editor *editor);
+KeyEffect kill_all(Editor *editor);
+KeyEffect yank(Editor *editor);
+KeyEffect transpose(Editor *editor);
+
 // ---- editor_recall.c
-unsigned char recall_older(Editor *editor); // Up where there is no line above
-unsigned char recall_newer(Editor *editor);
-unsigned char search_step(EditLine *el, wint_t c); // Ctrl-R, and again
+KeyEffect recall_older(Editor *editor);
+KeyEffect recall_newer(Editor *editor);
+KeyEffect search_step(Editor *editor); // Ctrl-R, and again
 // A key while the search is on. Returns the key that is left to do: KEY_REDRAW, or the key that ended it.
 Key search_key(Editor *editor, Key key, wchar_t character);
 void recall_reset(Editor *editor);
 
 // ---- editor_tab.c
-unsigned char complete_word(EditLine *el, wint_t c);
+KeyEffect complete_word(Editor *editor);
 
 #endif

@@ -24,14 +24,14 @@ static bool show_entry(Editor *editor, size_t i) {
                         i == count ? (editor->draft ? editor->draft : "") : turns_get(editor->history, i));
 }
 
-unsigned char recall_older(Editor *editor) {
-    if (editor->recalled == 0) return CC_ERROR;
-    return show_entry(editor, editor->recalled - 1) ? CC_REFRESH : CC_ERROR;
+KeyEffect recall_older(Editor *editor) {
+    if (editor->recalled == 0) return KEY_BELL;
+    return show_entry(editor, editor->recalled - 1) ? KEY_CHANGED : KEY_BELL;
 }
 
-unsigned char recall_newer(Editor *editor) {
-    if (editor->recalled >= turns_count(editor->history)) return CC_ERROR;
-    return show_entry(editor, editor->recalled + 1) ? CC_REFRESH : CC_ERROR;
+KeyEffect recall_newer(Editor *editor) {
+    if (editor->recalled >= turns_count(editor->history)) return KEY_BELL;
+    return show_entry(editor, editor->recalled + 1) ? KEY_CHANGED : KEY_BELL;
 }
 
 // ---- Ctrl-R ----------------------------------------------------------------------------------------------
@@ -70,21 +70,19 @@ static void find(Editor *editor, size_t before) {
     set_search_prompt(search);
 }
 
-unsigned char search_step(EditLine *el, wint_t c) {
-    (void)c;
-    Editor *editor = line_editor(el);
+KeyEffect search_step(Editor *editor) {
     Search *search = &editor->search;
     if (search->on) {
         find(editor, search->at);
-        return search->failed ? CC_REFRESH_BEEP : CC_REFRESH;
+        return search->failed ? KEY_CHANGED | KEY_BELL : KEY_CHANGED;
     }
     char *original = line_text(editor);
-    if (!original) return CC_ERROR;
+    if (!original) return KEY_BELL;
     free(search->original);
     *search = (Search){.on = true, .original = original, .at = turns_count(editor->history)};
     if (!editor->draft) editor->draft = strdup(original); // Down comes back to it
     set_search_prompt(search);
-    return CC_REFRESH;
+    return KEY_CHANGED;
 }
 
 // The pattern without its last character, or with one more.

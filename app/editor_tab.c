@@ -97,9 +97,9 @@ static bool put_in(Editor *editor, const EditorCompletion *completion, const cha
     return ok;
 }
 
-static unsigned char complete_at(Editor *editor, EditorCompletion *completion, char *text, size_t cursor) {
+static KeyEffect complete_at(Editor *editor, EditorCompletion *completion, char *text, size_t cursor) {
     editor->options.complete(editor->options.context, text, cursor, completion);
-    if (!completion->count || completion->start > cursor) return CC_ERROR;
+    if (!completion->count || completion->start > cursor) return KEY_BELL;
     qsort(completion->candidates, completion->count, sizeof *completion->candidates, by_text);
     text[cursor] = 0;
     const char *typed = text + completion->start;
@@ -110,21 +110,19 @@ static unsigned char complete_at(Editor *editor, EditorCompletion *completion, c
     if (further) {
         editor->tabs = single ? 0 : 1;
         char final = single ? completion->candidates[0].final : 0;
-        return put_in(editor, completion, typed, common, final) ? CC_REFRESH : CC_ERROR;
+        return put_in(editor, completion, typed, common, final) ? KEY_CHANGED : KEY_BELL;
     }
-    if (++editor->tabs < 2) return CC_ERROR;
+    if (++editor->tabs < 2) return KEY_BELL;
     list(editor, completion);
-    return CC_NORM;
+    return KEY_DONE;
 }
 
-unsigned char complete_word(EditLine *el, wint_t c) {
-    (void)c;
-    Editor *editor = line_editor(el);
-    if (!editor->options.complete) return CC_ERROR;
+KeyEffect complete_word(Editor *editor) {
+    if (!editor->options.complete) return KEY_BELL;
     char *text = line_text(editor);
-    if (!text) return CC_ERROR;
+    if (!text) return KEY_BELL;
     EditorCompletion completion = {0};
-    unsigned char result = complete_at(editor, &completion, text, line_cursor(editor));
+    KeyEffect result = complete_at(editor, &completion, text, line_cursor(editor));
     for (size_t i = 0; i < completion.count; i++) free(completion.candidates[i].text);
     free(completion.candidates);
     free(text);

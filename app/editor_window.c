@@ -83,6 +83,7 @@ static size_t start_of_row(const wchar_t *text, size_t n, int row, int width) {
     return i;
 }
 
+// Chooses the rows around the view's cursor. False: they are what libedit has already, or there is no memory.
 static bool show_around(Editor *editor, const View *view) {
     int width = tty_width(), limit = row_limit();
     int total = text_place(view->text, view->n, 0, width).row + 1;
@@ -94,6 +95,9 @@ static bool show_around(Editor *editor, const View *view) {
     size_t end = top + limit >= total ? view->n : start_of_row(view->text, view->n, top + limit, width);
     if (start > view->cursor) start = view->cursor;
     if (end < view->cursor) end = view->cursor;
+    const LineInfoW *line = el_wline(editor->el);
+    size_t shown = (size_t)(line->lastchar - line->buffer);
+    if (start == editor->above.n && end == editor->above.n + shown) return false;
     // The view may be the buffer itself: the parts are copied before the buffer changes.
     wchar_t *copy = malloc((end - start + 1) * sizeof *copy);
     bool ok = copy && set_part(&editor->above, view->text, start) &&

@@ -65,6 +65,15 @@ static void wait_for_sigusr1(void) {
     sigwait(&set, &number);
 }
 
+// Outside the editor keys are bytes, too: tests that type without looking lose none.
+static void make_raw(void) {
+    struct termios mode;
+    if (tcgetattr(STDIN_FILENO, &mode) != 0) return;
+    mode.c_iflag &= ~(tcflag_t)(ICRNL | IXON);
+    mode.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG | IEXTEN);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &mode);
+}
+
 static int edit(int argc, char **argv) {
     EditorOptions options = {.prompt = prompt, .complete = complete, .stop = is_stopped, .context = "> "};
     bool defaults = false, late = false;
@@ -82,6 +91,8 @@ static int edit(int argc, char **argv) {
             defaults = true;
         else if (!strcmp(argv[i], "--color"))
             options.color = true;
+        else if (!strcmp(argv[i], "--raw"))
+            make_raw();
         else if (!strcmp(argv[i], "--late"))
             late = true;
     }

@@ -212,6 +212,124 @@ static void taller_than_the_terminal(void **state) {
     leave(pty);
 }
 
+// Any keys in any order, in terminals of any size: the editor stays usable and ends well.
+static void any_keys(void **state) {
+    (void)state;
+    static const char *const keys[] = {
+        "a",     "b ",        "\n",
+        "日",    "e\u0301",   "👩\u200d💻",
+        "\t",    LEFT,        LEFT,
+        RIGHT,   UP,          UP,
+        DOWN,    "\001",      "\005",
+        "\013",  "\025",      "\027",
+        "\031",  "\024",      "\177",
+        "\177",  "\033[3~",   "\022",
+        "\022a", "z\003",     "/co\t\t",
+        "\014",  "\033b",     "\033f",
+        "\033d", "\033\177",  "\r",
+        "\\\r",  "\"\"\"",    "\033[200~p\nq\tr\033[201~",
+        "\xff",  "\033[1;5D", "a long word after another ",
+    };
+    const int sizes[][2] = {{24, 80}, {5, 20}, {3, 10}, {2, 4}, {2, 3}, {60, 250}};
+    uint32_t random = 7;
+    for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+        Pty *pty = terminal_start_with(&(const PtyOptions){.rows = sizes[size][0], .cols = sizes[size][1]},
+                                       "edit", "--raw", NULL);
+        pty_expect(pty, ">");
+        for (int i = 0; i < 3000; i++) {
+            random = random * 1664525u + 1013904223u;
+            pty_send(pty, keys[(random >> 16) % (sizeof keys / sizeof *keys)]);
+            if (i % 500 == 499) pty_resize(pty, sizes[size][0] + i / 500 % 3, sizes[size][1] + i / 500 % 5);
+        }
+        pty_send(pty, "z\003"); // out of a search, should it be on
+        pty_send(pty, "z\003");
+        pty_send(pty, "\033[200~the end\033[201~\r");
+        pty_expect(pty, "got[the end]");
+        pty_send(pty, "\004");
+        pty_expect_exit(pty, 0);
+        pty_end(pty);
+    }
+}
+
+// The screen as it stood at the next Ctrl-L after the one at byte `from` of the transcript. Returns where that is.
+static size_t screen_until_clear(Pty *pty, size_t from, Vt *vt) {
+    static const char clear[] = "\033[H\033[2J";
+    const char *seen = pty_transcript(pty), *end = strstr(seen + from + 1, clear);
+    assert_non_null(end);
+    vt_init(vt, pty_screen(pty)->rows, pty_screen(pty)->cols);
+    vt_feed(vt, seen + from, (size_t)(end - seen) - from);
+    return (size_t)(end - seen);
+}
+
+static void assert_same_screen(Pty *pty, const Vt *a, const Vt *b, int round) {
+    bool same = a->row == b->row && a->col == b->col;
+    char left[1300], right[1300];
+    for (int row = 0; row < a->rows; row++) {
+        vt_row(a, row, left, sizeof left);
+        vt_row(b, row, right, sizeof right);
+        if (!strcmp(left, right)) continue;
+        print_error("row %d:\n%s\n%s\n", row, left, right);
+        same = false;
+    }
+    if (same) return;
+    print_error("round %d: cursor %d,%d and %d,%d\n", round, a->row, a->col, b->row, b->col);
+    pty_end(pty);
+    fail();
+}
+
+// Drawing by changes shows the same as drawing anew, cursor and all.
+static void drawing_is_exact(void **state) {
+    (void)state;
+    static const char *const keys[] = {
+        "a",
+        "bc ",
+        "\n",
+        "日本",
+        "e\u0301",
+        "👩\u200d💻",
+        "\t",
+        "é",
+        LEFT,
+        LEFT,
+        RIGHT,
+        UP,
+        DOWN,
+        "\001",
+        "\005",
+        "\013",
+        "\027",
+        "\177",
+        "\033[3~",
+        "\033b",
+        "\033f",
+        "\033[200~p\nq\tr\033[201~",
+        "some more words ",
+        "\024",
+    };
+    const int sizes[][2] = {{24, 80}, {8, 20}};
+    static Vt changed, anew;
+    uint32_t random = 11;
+    for (size_t size = 0; size < 2; size++) {
+        Pty *pty = start_editor_in(sizes[size][0], sizes[size][1]);
+        size_t at = 0;
+        for (int round = 0; round < 150; round++) {
+            pty_send(pty, round % 10 ? "\014" : "\025\014");
+            for (int i = 0; i < 8; i++) {
+                random = random * 1664525u + 1013904223u;
+                pty_send(pty, keys[(random >> 16) % (sizeof keys / sizeof *keys)]);
+            }
+            pty_send(pty, "\014\014");
+            for (int i = 0; i < 3; i++) pty_expect(pty, "\033[H\033[2J");
+            at = screen_until_clear(pty, at, &anew); // the round's first
+            at = screen_until_clear(pty, at, &changed);
+            at = screen_until_clear(pty, at, &anew);
+            assert_same_screen(pty, &changed, &anew, round);
+        }
+        pty_send(pty, "\025");
+        leave(pty);
+    }
+}
+
 // What is typed before the prompt is there is kept; lines among it do not run by themselves.
 static void typed_ahead(void **state) {
     (void)state;
@@ -237,6 +355,8 @@ static int run(int argc, char **argv) {
         cmocka_unit_test(paste_is_text),
         cmocka_unit_test(long_paste),
         cmocka_unit_test(taller_than_the_terminal),
+        cmocka_unit_test(any_keys),
+        cmocka_unit_test(drawing_is_exact),
         cmocka_unit_test(typed_ahead),
     };
     return test_main("terminal", argc, argv, tests);
