@@ -292,11 +292,14 @@ static void deep_json(void **state) {
     deep[n] = 0;
     assert_refused_json(deep, STATUS_FILE, "line 1");
     free(deep);
-    char nested[8192] = "{\"pre_tokenizer\": ";
-    for (int i = 0; i < 60; i++) strcat(nested, "{\"type\": \"Sequence\", \"pretokenizers\": [");
-    for (int i = 0; i < 60; i++) strcat(nested, "]}");
-    strcat(nested, ", \"model\": {\"type\": \"BPE\", " VOCAB ", \"merges\": []}}");
-    assert_refused_json(nested, STATUS_UNSUPPORTED, "'Sequence'");
+    Bytes nested = {0};
+    bytes_text(&nested, "{\"pre_tokenizer\": ");
+    for (int i = 0; i < 60; i++) bytes_text(&nested, "{\"type\": \"Sequence\", \"pretokenizers\": [");
+    for (int i = 0; i < 60; i++) bytes_text(&nested, "]}");
+    bytes_text(&nested, ", \"model\": {\"type\": \"BPE\", " VOCAB ", \"merges\": []}}");
+    bytes_zeros(&nested, 1);
+    assert_refused_json((const char *)nested.data, STATUS_UNSUPPORTED, "'Sequence'");
+    bytes_free(&nested);
 }
 
 // A pattern that backtracks without end is stopped; the tokenizer stays usable.

@@ -173,3 +173,37 @@ Tokens golden_encode(const Tokenizer *tokenizer, TokenText text, bool special) {
         fail_msg("%s", error.message);
     return tokens;
 }
+
+bool golden_contains(TokenText text, const char *part) {
+    return memmem(text.text, text.size, part, strlen(part));
+}
+
+static void print_text(TokenText text) {
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char c = (unsigned char)text.text[i];
+        if (c >= 0x20 && c < 0x7F && c != '\\')
+            fputc(c, stderr);
+        else
+            fprintf(stderr, "\\x%02X", c);
+    }
+}
+
+// The first ids of a text as the package gives them, where they are recorded as text.
+static void print_expected(const char *name, int64_t index) {
+    char path[256], line[8192];
+    snprintf(path, sizeof path, GOLDEN_TOKENIZERS "/%s/ids.txt", name);
+    FILE *file = fopen(path, "r");
+    for (int64_t i = 0; file && fgets(line, sizeof line, file); i++) {
+        if (i == index) fprintf(stderr, "   expected: %s", line);
+    }
+    if (file) fclose(file);
+}
+
+void golden_print(const char *name, int64_t index, TokenText text, const Tokens *tokens) {
+    fprintf(stderr, "%s: text %lld '", name, (long long)index);
+    print_text(text);
+    fprintf(stderr, "'\n   ids:     ");
+    for (int64_t i = 0; i < tokens->n; i++) fprintf(stderr, " %d", tokens->ids[i]);
+    fprintf(stderr, "\n");
+    print_expected(name, index);
+}

@@ -44,7 +44,12 @@ void golden_vocab_free(GoldenVocab *vocab);
 // The golden hash of ids: the low half of 64-bit FNV-1a over their bytes.
 uint32_t golden_hash(const Tokens *tokens);
 
-// Encodes the text and compares it with nothing: returns its ids, fails the test on an error.
+// The ids of a text; fails the test on an error.
 Tokens golden_encode(const Tokenizer *tokenizer, TokenText text, bool special);
+
+bool golden_contains(TokenText text, const char *part);
+
+// Shows text `index` of tokenizer `name` and its ids on stderr, and the ids that the package gives, if recorded.
+void golden_print(const char *name, int64_t index, TokenText text, const Tokens *tokens);
 
 #endif

@@ -193,7 +193,7 @@ static int64_t merge_short(const Bpe *bpe, int32_t *ids, int64_t n) {
         n--;
         memmove(ids + best + 1, ids + best + 2, (size_t)(n - best - 1) * sizeof *ids);
         if (best + 1 < n) {
-            memmove(merges + best, merges + best + 1, (size_t)(n - best - 1) * sizeof *merges);
+            for (int64_t i = best; i + 1 < n; i++) merges[i] = merges[i + 1];
             merges[best] = merge_find(bpe, ids[best], ids[best + 1]);
         }
         if (best > 0) merges[best - 1] = merge_find(bpe, ids[best - 1], ids[best]);

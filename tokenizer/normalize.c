@@ -92,7 +92,10 @@ static Status codes_reserve(Codes *codes, size_t more, Error *error) {
     size_t capacity = 2 * codes->capacity + more + 64;
     utf8proc_int32_t *data =
         capacity < SIZE_MAX / 2 / sizeof *data ? realloc(codes->data, capacity * sizeof *data) : NULL;
-    if (!data) return error_set(error, STATUS_MEMORY, "no memory to normalize a text");
+    if (!data) {
+        error_set(error, STATUS_MEMORY, "no memory to normalize a text");
+        return STATUS_MEMORY;
+    }
     codes->data = data;
     codes->capacity = capacity;
     return STATUS_OK;
@@ -129,12 +132,12 @@ static Status order_run(utf8proc_int32_t *codes, size_t n, Error *error) {
     return STATUS_OK;
 }
 
-static Status order_marks(Codes *codes, Error *error) {
+static Status order_marks(utf8proc_int32_t *codes, size_t n, Error *error) {
     Status status = STATUS_OK;
-    for (size_t i = 0; i < codes->n && !status;) {
+    for (size_t i = 0; i < n && !status;) {
         size_t start = i;
-        while (i < codes->n && combining_class(codes->data[i]) != 0) i++;
-        if (i - start > 1) status = order_run(codes->data + start, i - start, error);
+        while (i < n && combining_class(codes[i]) != 0) i++;
+        if (i - start > 1) status = order_run(codes + start, i - start, error);
         if (i == start) i++;
     }
     return status;
@@ -161,12 +164,12 @@ static Status normal_form(NormalizeKind kind, const char *text, size_t size, Tex
     bool compose = kind == NORMALIZE_NFC || kind == NORMALIZE_NFKC;
     bool compatible = kind == NORMALIZE_NFKC || kind == NORMALIZE_NFKD;
     Codes codes = {0};
-    Status status = codes_reserve(&codes, size, error);
+    Status status = codes_reserve(&codes, size + 1, error);
     if (!status) {
         utf8proc_option_t options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
         status = decompose(text, size, options, &codes, error);
     }
-    if (!status) status = order_marks(&codes, error);
+    if (!status) status = order_marks(codes.data, codes.n, error);
     if (!status && compose) {
         utf8proc_ssize_t n = utf8proc_normalize_utf32(codes.data, (utf8proc_ssize_t)codes.n,
                                                       UTF8PROC_COMPOSE | UTF8PROC_STABLE);

@@ -190,10 +190,11 @@ Status tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t siz
 Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans, int64_t n_spans,
                               bool continues, Tokens *tokens, Error *error) {
     TextBuffer text = {0};
-    size_t *from = calloc((size_t)n_spans + 1, sizeof *from), *to = calloc((size_t)n_spans + 1, sizeof *to);
+    size_t *from = calloc((size_t)n_spans + 1, 2 * sizeof *from);
+    if (!from) return error_set(error, STATUS_MEMORY, "no memory for the text's spans");
+    size_t *to = from + n_spans + 1;
     int64_t n = 0;
-    Status status =
-        from && to ? STATUS_OK : error_set(error, STATUS_MEMORY, "no memory for the text's spans");
+    Status status = STATUS_OK;
     for (int64_t i = 0; i < n_spans && !status; i++) {
         size_t start = text.n;
         status = text_buffer_append(&text, spans[i].text, spans[i].size, error);
@@ -207,7 +208,6 @@ Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans,
         status = encode_text(tokenizer, text.data, text.n, &ranges, continues, tokens, error);
     }
     free(from);
-    free(to);
     text_buffer_free(&text);
     return status;
 }

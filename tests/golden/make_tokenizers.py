@@ -8,6 +8,7 @@
     NAME/ids.bin    per text the low 32 bits of FNV-1a (64 bit) over its ids, each as four bytes, low first; 0 where a
                     unigram model has two best ways, which the library's versions choose from differently
     NAME/ids.txt    the ids of the first texts, for failures that can be read
+    NAME/special.bin  hashes likewise for FIRST + text i + LAST + text i+1, i < 2000, special tokens recognised
 """
 import io
 import json
@@ -68,14 +69,20 @@ def byte_level(name, pre, valid, normalizer=None, ignore_merges=False, specials=
     if merges_as_text:
         data["model"]["merges"] = [" ".join(m) for m in data["model"]["merges"]]
     write_json(f"{HERE}/{name}/tokenizer.json", data)
-    reference(name, valid)
+    reference(name, valid, specials)
 
 
-def reference(name, valid):
-    """What the package says, with special tokens taken as text, as for what people type."""
+def reference(name, valid, specials):
+    """What the package says: with special tokens taken as text, as for what people type, and recognised."""
     tok = Tokenizer.from_file(f"{HERE}/{name}/tokenizer.json")
     tok.encode_special_tokens = True
-    write_ids(name, lambda t: tok.encode(t.decode(), add_special_tokens=False).ids, valid)
+    encode = lambda t: tok.encode(t.decode(), add_special_tokens=False).ids
+    write_ids(name, encode, valid)
+    tok.encode_special_tokens = False
+    first, last = specials[0].encode(), specials[-1].encode()
+    with open(f"{HERE}/{name}/special.bin", "wb") as f:
+        for i in range(2000):
+            f.write(struct.pack("<I", fnv(encode(first + valid[i] + last + valid[i + 1]))))
 
 
 def train_sentencepiece(name, valid, broken, vocabulary=1000, **options):
@@ -159,7 +166,7 @@ def llama_json(name, sp, valid, legacy):
     tok.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
     tok.save(f"{HERE}/{name}/tokenizer.json")
     write_json(f"{HERE}/{name}/tokenizer.json", json.load(open(f"{HERE}/{name}/tokenizer.json")))
-    reference(name, valid)
+    reference(name, valid, ["<s>", "</s>"])
 
 
 def write_charsmap_rules(path):
