@@ -155,7 +155,7 @@ typedef struct Layer Layer;     // one layer's weights in the backend's own form
 typedef struct Head Head;       // embedding, final norm and output matrix, likewise
 
 typedef struct BackendOptions {
-    const char *device;        // "cpu", "cuda", "cuda:1"
+    const char *device;        // "cpu", "cpu:reference" (plain loops, to compare with), "cuda", "cuda:1"
     int n_threads;             // CPU: 0 = one for each core this process may use
     const DecoderShape *shape; // kept by reference: outlives the backend
     int max_tokens;            // most tokens of a step

@@ -13,7 +13,7 @@
 
 // ---- opening ------------------------------------------------------------------------------------------
 
-static Status check_shape(const BackendOptions *o, Error *error) {
+static Status check_options(const BackendOptions *o, Error *error) {
     const DecoderShape *s = o->shape;
     if (s->n_layers < 1 || s->hidden_size < 1 || s->n_heads < 1 || s->n_kv_heads < 1 || s->head_dim < 1 ||
         s->intermediate_size < 1 || s->vocab_size < 1)
@@ -27,6 +27,8 @@ static Status check_shape(const BackendOptions *o, Error *error) {
     if (o->max_tokens < 1 || o->max_logits < 1)
         return error_set(error, STATUS_USAGE, "cpu: steps of %d tokens and %d rows of logits", o->max_tokens,
                          o->max_logits);
+    if (o->device != NULL && strncmp(o->device, "cpu:", 4) == 0 && strcmp(o->device, "cpu:reference") != 0)
+        return error_set(error, STATUS_USAGE, "device \"%s\": there are cpu and cpu:reference", o->device);
     return STATUS_OK;
 }
 
@@ -62,7 +64,7 @@ static CpuBackend with_options(const BackendOptions *options) {
 }
 
 static int64_t cpu_scratch_bytes(const BackendOptions *options) {
-    if (check_shape(options, NULL) != STATUS_OK) return INT64_MAX;
+    if (check_options(options, NULL) != STATUS_OK) return INT64_MAX;
     CpuBackend cpu = with_options(options);
     int64_t bytes = cpu_scratch_layout(&cpu, choose_threads(options), NULL);
     int64_t sampling = sample_scratch_bytes(options->shape->vocab_size);
@@ -80,7 +82,7 @@ static void cpu_close(Backend *backend) {
 }
 
 static Status cpu_open(const BackendOptions *options, Backend **out, Error *error) {
-    Status status = check_shape(options, error);
+    Status status = check_options(options, error);
     if (status != STATUS_OK) return status;
     CpuBackend *cpu = malloc(sizeof *cpu);
     if (cpu == NULL) return error_set(error, STATUS_MEMORY, "cpu: not enough memory to open");
@@ -92,10 +94,8 @@ static Status cpu_open(const BackendOptions *options, Backend **out, Error *erro
         int64_t bytes = cpu_scratch_layout(cpu, n_threads, NULL);
         cpu->scratch = bytes < 0 ? NULL : aligned_alloc(CACHE_LINE, (size_t)bytes);
         if (cpu->scratch == NULL)
-            status = error_set(
-                error, STATUS_MEMORY,
-                "cpu: no memory for %lld MB of scratch; take fewer tokens a step or a shorter context",
-                (long long)(bytes >> 20));
+            status = error_set(error, STATUS_MEMORY,
+                               "cpu: no memory to work on %d tokens at a time; take fewer", cpu->max_tokens);
         else
             cpu_scratch_layout(cpu, n_threads, cpu->scratch);
     }

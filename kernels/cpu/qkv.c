@@ -20,7 +20,7 @@ typedef struct HeadPart {
     float *rows; // [n_tokens, w->rows]
 } HeadPart;
 
-void cpu_rope(const Rope *rope, const float *cos, const float *sin, float *x) {
+static void turn_head(const Rope *rope, const float *cos, const float *sin, float *x) {
     int pairs = rope->rotary_dim / 2;
     int step = rope->kind == ROPE_INTERLEAVED ? 2 : 1, distance = rope->kind == ROPE_INTERLEAVED ? 1 : pairs;
     for (int i = 0; i < pairs; i++) {
@@ -47,8 +47,8 @@ static void turn(const Qkv *c, const HeadPart *p) {
     const Rope *rope = &c->cpu->shape->rope;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         int64_t angles = t * (rope->rotary_dim / 2);
-        cpu_rope(rope, c->cpu->cos + angles, c->cpu->sin + angles,
-                 p->rows + t * p->w->rows + (int64_t)p->head * c->cpu->shape->head_dim);
+        turn_head(rope, c->cpu->cos + angles, c->cpu->sin + angles,
+                  p->rows + t * p->w->rows + (int64_t)p->head * c->cpu->shape->head_dim);
     }
 }
 

@@ -1,0 +1,385 @@
+// The ops of a decoder layer on the CPU: each against its formula in double precision, and all of them against
+// themselves: results do not depend on threads, nor on how tokens are cut into steps.
+#include "kernels/cpu/quant.h"
+#include "tests/kernels_support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 7, SLOTS = 12, VOCABULARY = 45 };
+
+typedef struct LayerCase {
+    const char *name;
+    DType weights, cache;
+    int hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, rotary_dim;
+    RopeKind rope;
+    Activation activation;
+    bool biases, qk_norm;
+    float norm_offset, embedding_scale;
+    double magnitude;
+} LayerCase;
+
+static const LayerCase CASES[] = {
+    {"llama", DTYPE_F32, DTYPE_F32, 48, 6, 2, 8, 40, 8, ROPE_INTERLEAVED, ACTIVATION_SILU, false, false, 0, 1,
+     1},
+    {"qwen2", DTYPE_F32, DTYPE_F32, 37, 4, 4, 10, 51, 10, ROPE_HALF_SPLIT, ACTIVATION_SILU, true, false, 0, 1,
+     1},
+    {"qwen3", DTYPE_BF16, DTYPE_F16, 64, 4, 2, 24, 72, 24, ROPE_HALF_SPLIT, ACTIVATION_SILU, false, true, 0,
+     1, 1.2},
+    {"gemma", DTYPE_F16, DTYPE_F16, 40, 3, 1, 16, 33, 6, ROPE_HALF_SPLIT, ACTIVATION_GELU_TANH, true, true, 1,
+     6.3f, 1},
+    {"partial", DTYPE_F16, DTYPE_F32, 33, 2, 1, 9, 8, 4, ROPE_INTERLEAVED, ACTIVATION_SILU, true, true, 0, 1,
+     1},
+    {"no rope", DTYPE_F32, DTYPE_F32, 16, 1, 1, 5, 9, 0, ROPE_HALF_SPLIT, ACTIVATION_SILU, false, false, 0, 1,
+     1},
+    {"q4_1", DTYPE_Q4_1, DTYPE_F16, 96, 6, 2, 32, 64, 32, ROPE_INTERLEAVED, ACTIVATION_SILU, true, false, 0,
+     1, 1},
+    {"q8_0", DTYPE_Q8_0, DTYPE_F32, 64, 4, 1, 16, 160, 16, ROPE_HALF_SPLIT, ACTIVATION_SILU, false, false, 0,
+     1, 1},
+    {"q4_k", DTYPE_Q4_K, DTYPE_F16, 256, 4, 2, 64, 512, 64, ROPE_INTERLEAVED, ACTIVATION_SILU, false, false,
+     0, 1, 1},
+    {"q6_k", DTYPE_Q6_K, DTYPE_F16, 256, 4, 2, 64, 256, 64, ROPE_INTERLEAVED, ACTIVATION_SILU, false, true, 0,
+     1, 1},
+};
+
+#define N_MATRICES 17
+
+typedef struct TestLayer {
+    const LayerCase *c;
+    DecoderShape shape;
+    double inv_freq[64];
+    TestMatrix memory[N_MATRICES];
+    int n_memory;
+    LayerWeights weights;
+    HeadWeights head;
+} TestLayer;
+
+static Matrix make(TestLayer *t, bool there, DType type, int rows, int cols) {
+    if (!there) return (Matrix){0};
+    assert_true(t->n_memory < N_MATRICES);
+    t->memory[t->n_memory] = random_matrix(type, rows, cols, 100 + (uint64_t)t->n_memory);
+    return t->memory[t->n_memory++].matrix;
+}
+
+static TestLayer *open_layer(const LayerCase *c) {
+    TestLayer *t = calloc(1, sizeof *t);
+    int q_width = c->n_heads * c->head_dim, kv_width = c->n_kv_heads * c->head_dim;
+    t->c = c;
+    for (int i = 0; i < c->rotary_dim / 2; i++) t->inv_freq[i] = pow(10000, -2.0 * i / c->rotary_dim);
+    t->shape = (DecoderShape){.n_layers = 1,
+                              .hidden_size = c->hidden_size,
+                              .n_heads = c->n_heads,
+                              .n_kv_heads = c->n_kv_heads,
+                              .head_dim = c->head_dim,
+                              .intermediate_size = c->intermediate_size,
+                              .vocab_size = VOCABULARY,
+                              .norm_eps = 1e-5f,
+                              .norm_offset = c->norm_offset,
+                              .embedding_scale = c->embedding_scale,
+                              .attention_scale = 0.3f,
+                              .activation = c->activation,
+                              .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude}};
+    LayerWeights *w = &t->weights;
+    w->attn_norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
+    w->wq = make(t, true, c->weights, q_width, c->hidden_size);
+    w->wk = make(t, true, c->weights, kv_width, c->hidden_size);
+    w->wv = make(t, true, c->weights, kv_width, c->hidden_size);
+    w->bq = make(t, c->biases, DTYPE_F32, 1, q_width);
+    w->bk = make(t, c->biases, DTYPE_F16, 1, kv_width);
+    w->bv = make(t, c->biases, DTYPE_BF16, 1, kv_width);
+    w->q_norm = make(t, c->qk_norm, DTYPE_F32, 1, c->head_dim);
+    w->k_norm = make(t, c->qk_norm, DTYPE_F16, 1, c->head_dim);
+    w->wo = make(t, true, c->weights, c->hidden_size, q_width);
+    w->bo = make(t, c->biases, DTYPE_F32, 1, c->hidden_size);
+    w->ffn_norm = make(t, true, DTYPE_BF16, 1, c->hidden_size);
+    w->w_gate = make(t, true, c->weights, c->intermediate_size, c->hidden_size);
+    w->w_up = make(t, true, c->weights, c->intermediate_size, c->hidden_size);
+    w->w_down = make(t, true, c->weights, c->hidden_size, c->intermediate_size);
+    t->head.embedding = t->head.output = make(t, true, c->weights, VOCABULARY, c->hidden_size);
+    t->head.norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
+    return t;
+}
+
+static void close_layer(TestLayer *t) {
+    for (int i = 0; i < t->n_memory; i++) free(t->memory[i].memory);
+    free(t);
+}
+
+// ---- running the ops ----------------------------------------------------------------------------------
+
+static const int32_t IDS[TOKENS] = {3, 44, 0, 17, 3, 9, 21}, POSITIONS[TOKENS] = {0, 1, 2, 100000, 7, 8, 9},
+                     TOKEN_SLOTS[TOKENS] = {2, 0, 3, 1, 6, 11, 7};
+
+// What every op made of TOKENS tokens.
+typedef struct Results {
+    float *embedded, *q, *attended, *after_out, *g, *x, *logits;
+    KvLayer kv;
+    int64_t kv_elements;
+} Results;
+
+static Results new_results(const TestLayer *t) {
+    const LayerCase *c = t->c;
+    int64_t hidden = TOKENS * c->hidden_size, width = TOKENS * c->n_heads * c->head_dim;
+    Results r = {.kv = {c->cache, NULL, NULL, c->n_kv_heads * c->head_dim + 1, c->head_dim}};
+    r.kv_elements = SLOTS * r.kv.slot_stride;
+    r.kv.k = calloc((size_t)r.kv_elements, 4);
+    r.kv.v = calloc((size_t)r.kv_elements, 4);
+    r.embedded = calloc((size_t)hidden, 4);
+    r.after_out = calloc((size_t)hidden, 4);
+    r.x = calloc((size_t)hidden, 4);
+    r.q = calloc((size_t)width, 4);
+    r.attended = calloc((size_t)width, 4);
+    r.g = calloc((size_t)(TOKENS * c->intermediate_size), 4);
+    r.logits = calloc(TOKENS * VOCABULARY, 4);
+    return r;
+}
+
+static void free_results(Results *r) {
+    free(r->embedded), free(r->q), free(r->attended), free(r->after_out), free(r->g), free(r->x),
+        free(r->logits);
+    free(r->kv.k), free(r->kv.v);
+}
+
+// Tokens [first, first + n) of all: the first four are one sequence, the rest another.
+static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, int32_t *held, int first,
+                     int n, Results *r) {
+    const Ops *ops = b->ops;
+    const LayerCase *c = t->c;
+    Error e = {0};
+    StepSequence sequences[2] = {{0, 4, 0, 5}, {4, 3, 5, 7}};
+    StepSequence one = sequences[first >= 4];
+    one.first_token = 0, one.n_tokens = n;
+    bool all = n == TOKENS;
+    Step step = {
+        n, all ? 2 : 1, IDS + first, POSITIONS + first, TOKEN_SLOTS + first, all ? sequences : &one, held};
+    int64_t hidden = first * c->hidden_size, width = first * c->n_heads * c->head_dim;
+    size_t hidden_bytes = (size_t)(n * c->hidden_size) * 4;
+    int32_t rows[TOKENS] = {0, 1, 2, 3, 4, 5, 6};
+    assert_ok(ops->begin(b, &step, &e), &e);
+    assert_ok(ops->embed(b, head, r->embedded + hidden, &e), &e);
+    assert_ok(ops->qkv(b, layer, r->embedded + hidden, &r->kv, r->q + width, &e), &e);
+    assert_ok(ops->attend(b, r->q + width, &r->kv, 0, r->attended + width, &e), &e);
+    memcpy(r->after_out + hidden, r->embedded + hidden, hidden_bytes);
+    assert_ok(ops->out(b, layer, r->attended + width, r->after_out + hidden, &e), &e);
+    assert_ok(ops->gate_up(b, layer, r->after_out + hidden, r->g + first * c->intermediate_size, &e), &e);
+    memcpy(r->x + hidden, r->after_out + hidden, hidden_bytes);
+    assert_ok(ops->down(b, layer, r->g + first * c->intermediate_size, r->x + hidden, &e), &e);
+    assert_ok(ops->logits(b, head, r->x + hidden, rows, n, r->logits + first * VOCABULARY, &e), &e);
+}
+
+// In one step, or one token after the other.
+static Results run_layer(const TestLayer *t, const char *device, int n_threads, bool whole) {
+    Results r = new_results(t);
+    Backend *b = open_cpu(device, n_threads, &t->shape, TOKENS);
+    Layer *layer;
+    Head *head;
+    Error e = {0};
+    int32_t held[SLOTS];
+    memset(held, -1, sizeof held);
+    assert_ok(b->ops->load_layer(b, &t->weights, &layer, &e), &e);
+    assert_ok(b->ops->load_head(b, &t->head, &head, &e), &e);
+    for (int i = 0; i < TOKENS; i += whole ? TOKENS : 1)
+        run_step(t, b, layer, head, held, i, whole ? TOKENS : 1, &r);
+    for (int i = 0; i < TOKENS; i++) assert_int_equal(held[TOKEN_SLOTS[i]], POSITIONS[i]);
+    b->ops->close(b);
+    return r;
+}
+
+// ---- formulas -----------------------------------------------------------------------------------------
+
+// y [n] = rms_norm(x)·(w + offset); absent w: x as it is.
+static void norm_formula(const TestLayer *t, const Matrix *w, const double *x, int n, double *y) {
+    double sum = 0;
+    float *weights = w->data ? matrix_row(w, 0) : NULL;
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    for (int i = 0; i < n; i++)
+        y[i] = weights ? x[i] / sqrt(sum / n + 1e-5) * (weights[i] + (double)t->shape.norm_offset) : x[i];
+    free(weights);
+}
+
+// W·x + b; *size: the largest Σ|w·x|, which errors are measured by.
+static void linear_formula(const Matrix *w, const Matrix *b, const double *x, double *y, double *size) {
+    float *bias = b && b->data ? matrix_row(b, 0) : NULL;
+    *size = 0;
+    for (int64_t r = 0; r < w->rows; r++) {
+        float *row = matrix_row(w, r);
+        double sum = 0, magnitude = 0;
+        for (int64_t i = 0; i < w->cols; i++) sum += row[i] * x[i], magnitude += fabs(row[i] * x[i]);
+        y[r] = sum + (bias ? bias[r] : 0);
+        *size = fmax(*size, magnitude + 1);
+        free(row);
+    }
+    free(bias);
+}
+
+static void rope_formula(const TestLayer *t, int32_t position, double *head) {
+    const Rope *rope = &t->shape.rope;
+    for (int i = 0; i < rope->rotary_dim / 2; i++) {
+        bool split = rope->kind == ROPE_HALF_SPLIT;
+        double *a = head + (split ? i : 2 * i), *b = head + (split ? i + rope->rotary_dim / 2 : 2 * i + 1);
+        double angle = position * rope->inv_freq[i], x = *a, y = *b;
+        *a = (x * cos(angle) - y * sin(angle)) * rope->magnitude;
+        *b = (x * sin(angle) + y * cos(angle)) * rope->magnitude;
+    }
+}
+
+static void widen(const float *x, int n, double *y) {
+    for (int i = 0; i < n; i++) y[i] = x[i];
+}
+
+static double tolerance_of(const TestLayer *t, const char *device) {
+    bool fast = strcmp(device, "cpu") == 0;
+    return fast && dtype_is_quantized(t->c->weights) ? 1e-2 : 3e-6;
+}
+
+static float kv_value(const KvLayer *kv, const void *values, int64_t i) {
+    return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
+}
+
+typedef struct Projection {
+    const char *name;
+    const Matrix *w, *b, *norm;
+    int n_heads;
+    bool turned;
+} Projection;
+
+// One projection of one token, all heads, into y; returns the tolerance.
+static double project_formula(const TestLayer *t, const Projection *p, const double *h, int token,
+                              double relative, double *y) {
+    double size;
+    linear_formula(p->w, p->b, h, y, &size);
+    for (int head = 0; head < p->n_heads; head++) {
+        double *row = y + head * t->c->head_dim;
+        if (p->norm->data) norm_formula(t, p->norm, row, t->c->head_dim, row);
+        if (p->turned) rope_formula(t, POSITIONS[token], row);
+    }
+    return relative * size * (p->norm->data ? 20 : 1.3);
+}
+
+static void check_qkv(const TestLayer *t, const Results *r, const char *device) {
+    const LayerCase *c = t->c;
+    const LayerWeights *w = &t->weights;
+    static const Matrix NONE;
+    const Projection projections[] = {{"q", &w->wq, &w->bq, &w->q_norm, c->n_heads, true},
+                                      {"k", &w->wk, &w->bk, &w->k_norm, c->n_kv_heads, true},
+                                      {"v", &w->wv, &w->bv, &NONE, c->n_kv_heads, false}};
+    int width = c->n_heads * c->head_dim;
+    double *x = malloc((size_t)c->hidden_size * sizeof *x), *y = malloc((size_t)width * sizeof *y);
+    for (int token = 0; token < TOKENS; token++) {
+        for (int i = 0; i < 3; i++) {
+            const Projection *p = &projections[i];
+            widen(r->embedded + token * c->hidden_size, c->hidden_size, x);
+            norm_formula(t, &w->attn_norm, x, c->hidden_size, x);
+            double tolerance = project_formula(t, p, x, token, tolerance_of(t, device), y);
+            for (int j = 0; j < p->n_heads * c->head_dim; j++) {
+                int64_t at = TOKEN_SLOTS[token] * r->kv.slot_stride + j;
+                bool half = i > 0 && c->cache == DTYPE_F16;
+                float value =
+                    i == 0 ? r->q[token * width + j] : kv_value(&r->kv, i == 1 ? r->kv.k : r->kv.v, at);
+                assert_near(p->name, token * width + j, value, y[j],
+                            tolerance + (half ? 1e-3 * fabs(y[j]) : 0));
+            }
+        }
+    }
+    free(x), free(y);
+}
+
+static double activation_formula(Activation activation, double x) {
+    if (activation == ACTIVATION_SILU) return x / (1 + exp(-x));
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static void check_feed_forward(const TestLayer *t, const Results *r, const char *device) {
+    const LayerCase *c = t->c;
+    int hidden = c->hidden_size, wide = c->intermediate_size, width = c->n_heads * c->head_dim;
+    double *in = malloc((size_t)(hidden + wide + width) * sizeof *in), size, up_size,
+           relative = tolerance_of(t, device);
+    double *y = malloc((size_t)(hidden + wide + VOCABULARY) * sizeof *y),
+           *up = malloc((size_t)wide * sizeof *up);
+    for (int token = 0; token < TOKENS; token++) {
+        widen(r->attended + token * width, width, in);
+        linear_formula(&t->weights.wo, &t->weights.bo, in, y, &size);
+        for (int i = 0; i < hidden; i++)
+            assert_near("out", i, r->after_out[token * hidden + i],
+                        y[i] + (double)r->embedded[token * hidden + i], relative * size);
+        widen(r->after_out + token * hidden, hidden, in);
+        norm_formula(t, &t->weights.ffn_norm, in, hidden, in);
+        linear_formula(&t->weights.w_gate, NULL, in, y, &size);
+        linear_formula(&t->weights.w_up, NULL, in, up, &up_size);
+        for (int i = 0; i < wide; i++)
+            assert_near("gate_up", i, r->g[token * wide + i], activation_formula(c->activation, y[i]) * up[i],
+                        1.2 * relative * (size * fabs(up[i]) + up_size * fabs(y[i])) +
+                            relative * relative * size * up_size);
+        widen(r->g + token * wide, wide, in);
+        linear_formula(&t->weights.w_down, NULL, in, y, &size);
+        for (int i = 0; i < hidden; i++)
+            assert_near("down", i, r->x[token * hidden + i], y[i] + (double)r->after_out[token * hidden + i],
+                        relative * size);
+        widen(r->x + token * hidden, hidden, in);
+        norm_formula(t, &t->head.norm, in, hidden, in);
+        linear_formula(&t->head.output, NULL, in, y, &size);
+        for (int i = 0; i < VOCABULARY; i++)
+            assert_near("logits", i, r->logits[token * VOCABULARY + i], y[i], relative * size);
+    }
+    free(in), free(y), free(up);
+}
+
+static void check_embedding(const TestLayer *t, const Results *r) {
+    for (int token = 0; token < TOKENS; token++) {
+        float *row = matrix_row(&t->head.embedding, IDS[token]);
+        for (int i = 0; i < t->c->hidden_size; i++)
+            assert_true(r->embedded[token * t->c->hidden_size + i] == row[i] * t->c->embedding_scale);
+        free(row);
+    }
+}
+
+static void ops_equal_their_formulas(void **state) {
+    (void)state;
+    const char *devices[] = {"cpu:reference", "cpu"};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestLayer *t = open_layer(&CASES[i]);
+        for (int d = 0; d < 2; d++) {
+            Results r = run_layer(t, devices[d], 2, true);
+            check_embedding(t, &r);
+            check_qkv(t, &r, devices[d]);
+            check_feed_forward(t, &r, devices[d]);
+            free_results(&r);
+        }
+        close_layer(t);
+    }
+}
+
+// Bit by bit: any number of threads, all tokens at once or one after the other.
+static void results_do_not_depend_on_threads_or_steps(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestLayer *t = open_layer(&CASES[i]);
+        const LayerCase *c = t->c;
+        Results first = run_layer(t, "cpu", 1, true);
+        for (int n = 1; n <= 3; n++)
+            for (int whole = 0; whole < 2; whole++) {
+                Results r = run_layer(t, "cpu", n, whole);
+                size_t hidden = (size_t)(TOKENS * c->hidden_size) * 4;
+                assert_memory_equal(r.kv.k, first.kv.k,
+                                    (size_t)r.kv_elements * (c->cache == DTYPE_F16 ? 2 : 4));
+                assert_memory_equal(r.kv.v, first.kv.v,
+                                    (size_t)r.kv_elements * (c->cache == DTYPE_F16 ? 2 : 4));
+                assert_memory_equal(r.q, first.q, (size_t)(TOKENS * c->n_heads * c->head_dim) * 4);
+                assert_memory_equal(r.after_out, first.after_out, hidden);
+                assert_memory_equal(r.x, first.x, hidden);
+                assert_memory_equal(r.logits, first.logits, TOKENS * VOCABULARY * 4);
+                free_results(&r);
+            }
+        free_results(&first);
+        close_layer(t);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_equal_their_formulas),
+        cmocka_unit_test(results_do_not_depend_on_threads_or_steps),
+    };
+    return test_main("layer", argc, argv, tests);
+}
