@@ -228,5 +228,7 @@ const char *engine_backend_note(const Engine *engine) {
     return engine->backend_note;
 }
 void engine_describe_backend(const Engine *engine, char *text, size_t size) {
-    engine->backend->ops->describe(engine->backend, text, size);
+    char how[256];
+    engine->backend->ops->describe(engine->backend, how, sizeof how);
+    snprintf(text, size, "%s: %s", engine->backend->ops->name, how);
 }

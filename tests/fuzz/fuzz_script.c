@@ -1,0 +1,59 @@
+// Hostile scripts and journals: the first byte chooses. Lines become turns and commands; a log becomes a
+// transcript, and what is read of it is written again and read back equal.
+#include "app/commands.h"
+#include "app/transcript.h"
+#include "app/turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void read_script(const char *text, size_t size) {
+    TurnLines lines = {0};
+    for (size_t at = 0; at < size;) {
+        const char *end = memchr(text + at, '\n', size - at);
+        size_t n = end ? (size_t)(end - text) - at + 1 : size - at;
+        char *clean = chat_clean_text(text + at, n);
+        if (!clean || !turn_add_line(&lines, clean, strlen(clean))) abort();
+        free(clean);
+        if (!lines.open) {
+            if (commands_is_command(lines.text) && commands_literal(lines.text) != lines.text) abort();
+            turn_clear(&lines);
+        }
+        at += n;
+    }
+    turn_clear(&lines);
+}
+
+static void read_journal(const char *text, size_t size) {
+    Transcript *first, *second;
+    Error error;
+    if (transcript_parse("fuzz", text, size, &first, &error)) {
+        if (first || strchr(error.message, '\n')) abort();
+        return;
+    }
+    // Every path leads back to the beginning, and changes can go on from any head.
+    for (int i = 0; i < transcript_n_nodes(first); i++)
+        if (transcript_node(first, i)->parent >= i) abort();
+    for (int turn = transcript_depth(first); turn > 0; turn--)
+        if (transcript_node(first, transcript_at(first, turn))->turn != turn) abort();
+    TranscriptReply reply = {.text = "r", .size = 1};
+    (void)transcript_add_turn(first, transcript_head(first), "ask", "q", 1, &reply, &error);
+    size_t taken, again;
+    const char *log = transcript_log(first, &taken);
+    if (transcript_parse("again", log, taken, &second, &error)) abort();
+    if (transcript_n_nodes(second) != transcript_n_nodes(first) ||
+        transcript_head(second) != transcript_head(first))
+        abort();
+    if (memcmp(transcript_log(second, &again), log, taken) || again != taken) abort();
+    transcript_free(first);
+    transcript_free(second);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (!size) return 0;
+    if (data[0] == 's')
+        read_script((const char *)data + 1, size - 1);
+    else
+        read_journal((const char *)data + 1, size - 1);
+    return 0;
+}

@@ -1,0 +1,265 @@
+// Commands one by one, through scripts: what they show (all of it on stderr), what they change, what they
+// refuse.
+#include "tests/program.h"
+#include "tests/test.h"
+#include "app/commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1|--no-save"
+
+static void expect_script(const char *input, const char *part) {
+    Run run;
+    program_run(&run, TALK, input);
+    expect_status(&run, 0);
+    expect_err(&run, part);
+    program_free(&run);
+}
+
+static void expect_refusal(const char *input, const char *part) {
+    Run run;
+    program_run(&run, TALK, input);
+    expect_status(&run, 5);
+    expect_err(&run, part);
+    assert_string_equal(run.out, "");
+    program_free(&run);
+}
+
+static void write_file(const char *path, const char *data, size_t size) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    fclose(file);
+}
+
+static void test_what_is_a_command(void **state) {
+    (void)state;
+    assert_true(commands_is_command("/help"));
+    assert_true(commands_is_command("/"));
+    assert_false(commands_is_command("//help"));
+    assert_false(commands_is_command("help"));
+    assert_false(commands_is_command(""));
+    assert_false(commands_is_command(" /help"));
+    assert_string_equal(commands_literal("//help"), "/help");
+    assert_string_equal(commands_literal("help"), "help");
+}
+
+static void test_the_table_is_whole(void **state) {
+    (void)state;
+    static const char *const wanted[] = {"help",     "quit",   "clear", "system", "retry", "undo",  "edit",
+                                         "continue", "set",    "reset", "config", "seed",  "stats", "context",
+                                         "view",     "tokens", "save",  "load",   "file"};
+    size_t n;
+    const ChatCommand *commands = commands_list(&n);
+    assert_int_equal(n, sizeof wanted / sizeof *wanted);
+    for (size_t i = 0; i < n; i++) {
+        assert_string_equal(commands[i].name, wanted[i]);
+        assert_non_null(commands[i].run);
+        assert_true(strlen(commands[i].help) > 5);
+    }
+}
+
+static void test_help(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "/help\n");
+    size_t n;
+    const ChatCommand *commands = commands_list(&n);
+    for (size_t i = 0; i < n; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "/%s", commands[i].name);
+        expect_err(&run, name);
+    }
+    assert_string_equal(run.out, "");
+    program_free(&run);
+    expect_script("/help undo\n", "take the last turn");
+    expect_script("/? /retry\n", "another reply");
+    expect_refusal("/help undoo\n", "did you mean /undo?");
+}
+
+static void test_unknown_commands_are_never_sent(void **state) {
+    (void)state;
+    expect_refusal("/retyr\n", "unknown command /retyr: did you mean /retry?");
+    expect_refusal("/usr/bin is a folder\n", "// sends a literal slash");
+    expect_refusal("/\n", "unknown command /");
+    expect_refusal("/%s%n\n", "unknown command /%s%n");
+    expect_refusal("/stats now\n", "no argument");
+}
+
+static void test_set_reset_and_origin(void **state) {
+    (void)state;
+    expect_script("/set\n", "sampling.seed = 1  (--seed)");
+    expect_script("/set top_p 0.5\n", "sampling.top_p = 0.5  (/set)");
+    expect_script("/set top-p=0.5\n", "sampling.top_p = 0.5  (/set)");
+    expect_script("/set top_p 0.5\n/reset top_p\n", "sampling.top_p = 0.95  (built in)");
+    expect_script("/set temperature\n", "0 to ");
+    expect_script("/set stats on\nHello\n", "[turn 1: ");
+    expect_refusal("/set tempertaure 1\n", "temperature");
+    expect_refusal("/set temperature -1\n", "0 to");
+    expect_refusal("/set temperature much\n", "temperature");
+    expect_refusal("/set device cuda\n", "counts when the model is loaded");
+    expect_refusal("/set size 100\n", "--context");
+    expect_refusal("/set logit_bias nosuchtokenhere=1\n", "a bias needs one");
+    expect_refusal("/set overflow shift\n", "not the shifts");
+    expect_refusal("/reset\n", "needs a key");
+    // What was refused is not in force.
+    Run run;
+    program_run(&run, TALK "|-k", "/set overflow shift\n/set overflow\n");
+    expect_err(&run, "context.overflow = \"reevaluate\"");
+    program_free(&run);
+}
+
+static void test_settings_count_at_once(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK "|--stats", "/set max_tokens 2\nHello\n/set max_tokens 3\nHello\n");
+    expect_err(&run, "-> 2 reply");
+    expect_err(&run, "-> 3 reply");
+    program_free(&run);
+}
+
+static void test_config_files_and_profiles(void **state) {
+    char path[200], line[300];
+    static const char toml[] =
+        "[sampling]\ntop_k = 7\n[model]\ntemplate = \"zephyr\"\n[profile.wild.sampling]\ntop_k = 99\n";
+    snprintf(path, sizeof path, "%s/set.toml", (char *)*state);
+    write_file(path, toml, sizeof toml - 1);
+    Run run;
+    snprintf(line, sizeof line, "/config %s\n/set top_k\n/config wild\n/set top_k\n", path);
+    program_run(&run, TALK, line);
+    expect_status(&run, 0);
+    expect_err(&run, "sampling.top_k = 7");
+    expect_err(&run, "model.template counts when the model is loaded");
+    expect_err(&run, "sampling.top_k = 99");
+    program_free(&run);
+    write_file(path, "top_k = 1\n[sampling\n", 20);
+    snprintf(line, sizeof line, "/config %s\n", path);
+    expect_refusal(line, "set.toml:2:");
+    expect_refusal("/config /no/such/file.toml\n", "/no/such/file.toml");
+}
+
+static void test_seed_makes_replies_come_again(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "/seed 77\nHello\n/undo\n/seed 77\nHello\n");
+    expect_status(&run, 0);
+    expect_err(&run, "seed 77");
+    size_t half = run.out_size / 2;
+    assert_int_equal(run.out_size, 2 * half);
+    assert_memory_equal(run.out, run.out + half, half);
+    program_free(&run);
+    program_run(&run, TALK, "Hello\n/seed random\n/seed\n");
+    expect_no_err(&run, "seed 1\n");
+    program_free(&run);
+    expect_refusal("/seed -5\n", "seed");
+}
+
+static void test_system(void **state) {
+    char path[200], line[300];
+    expect_script("/system\n", "[no system prompt]");
+    expect_script("/system Be brief.\n/system\n", "Be brief.");
+    expect_script("/system Be brief.\nHello\n/view\n", "[system] Be brief.");
+    expect_script("/system Be brief.\n/system \"\"\n/system\n", "[no system prompt]");
+    expect_script("/system Be brief.\nHello\n/clear\n/view\n", "[system] Be brief.");
+    snprintf(path, sizeof path, "%s/system.txt", (char *)*state);
+    write_file(path, "From a file.\n", 13);
+    snprintf(line, sizeof line, "/system @%s\n/system\n", path);
+    expect_script(line, "From a file.");
+    Run run;
+    snprintf(line, sizeof line, TALK "|--system=@%s", path);
+    program_run(&run, line, "/view\n");
+    expect_err(&run, "[system] From a file.");
+    program_free(&run);
+    expect_refusal("/system @/no/such/file\n", "/no/such/file");
+}
+
+static void test_file_goes_before_the_turn(void **state) {
+    char path[200], line[300];
+    Run run;
+    snprintf(path, sizeof path, "%s/notes.txt", (char *)*state);
+    write_file(path, "caf\xc3\xa9 notes\n", 12);
+    snprintf(line, sizeof line, "/file %s\nWhat is this?\n/view\nAnd now?\n", path);
+    program_run(&run, TALK "|--echo", line);
+    expect_status(&run, 0);
+    expect_err(&run, "12 bytes go before the next turn");
+    expect_err(&run, "[user] caf\xc3\xa9 notes\n\n\nWhat is this?");
+    program_free(&run);
+    write_file(path, "bin\0ary", 7);
+    snprintf(line, sizeof line, "/file %s\n", path);
+    expect_refusal(line, "not a text in UTF-8");
+    write_file(path, "lat\xe9in", 6);
+    expect_refusal(line, "not a text in UTF-8");
+    write_file(path, "", 0);
+    expect_refusal(line, "empty");
+    char *big = malloc((1 << 20) + 1);
+    memset(big, 'x', (1 << 20) + 1);
+    write_file(path, big, (1 << 20) + 1);
+    free(big);
+    expect_refusal(line, "larger than");
+    expect_refusal("/file /no/such/file\n", "/no/such/file");
+    expect_script("/file\n", "no file waits");
+}
+
+static void test_view_and_tokens(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "<|im_end|>\n/view tokens\n");
+    expect_err(&run, "<|im_start|>  (special)");
+    expect_err(&run, "user       cached");
+    expect_err(&run, "template   new");
+    program_free(&run);
+    program_run(&run, TALK, "Hello there.\n/undo\n/view diff\nHello there.\n/view diff\n");
+    expect_status(&run, 0);
+    expect_err(&run, "tokens are in the cache");
+    expect_err(&run, "the next turn reads:");
+    program_free(&run);
+    expect_script("/tokens Hello <|im_end|>\n", "tokens");
+    expect_refusal("/tokens\n", "needs a text");
+    expect_refusal("/view everything\n", "text, tokens or diff");
+}
+
+static void test_stats_and_context(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "/stats\nHello there.\n/stats\n/context\n");
+    expect_status(&run, 0);
+    expect_err(&run, "conversation  0 turns");
+    expect_err(&run, "conversation  1 turns; 1 replies");
+    expect_err(&run, "journal       off");
+    expect_err(&run, "window   1024 tokens");
+    expect_err(&run, "nothing leaves with the next turn");
+    program_free(&run);
+}
+
+static void test_clear_begins_anew(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK "|--stats", "Hello there.\n/clear\nHello there.\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[a new conversation;");
+    expect_no_err(&run, "[turn 2");
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_a_command),
+        cmocka_unit_test(test_the_table_is_whole),
+        WITH_HOME(test_help),
+        WITH_HOME(test_unknown_commands_are_never_sent),
+        WITH_HOME(test_set_reset_and_origin),
+        WITH_HOME(test_settings_count_at_once),
+        WITH_HOME(test_config_files_and_profiles),
+        WITH_HOME(test_seed_makes_replies_come_again),
+        WITH_HOME(test_system),
+        WITH_HOME(test_file_goes_before_the_turn),
+        WITH_HOME(test_view_and_tokens),
+        WITH_HOME(test_stats_and_context),
+        WITH_HOME(test_clear_begins_anew),
+    };
+    return test_main("commands", argc, argv, tests);
+}

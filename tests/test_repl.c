@@ -1,0 +1,318 @@
+// The prompt as a person uses it, in a pseudo-terminal: banner, replies, Ctrl-C in all its meanings, $EDITOR,
+// signals, the gauge, and going on with --resume.
+#include "tests/program.h"
+#include "tests/pty.h"
+#include "tests/test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_ARGUMENTS = 16 };
+
+// Starts the program with the words of `arguments`, separated by '|'.
+static Pty *start_with(const char *arguments, const char *const *environment, const char *stdout_path) {
+    static const char *const no_color[] = {"NO_COLOR=1", NULL};
+    const char *argv[MAX_ARGUMENTS + 2];
+    char words[1000];
+    int argc = 0;
+    argv[argc++] = getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
+    snprintf(words, sizeof words, "%s", arguments);
+    for (char *word = words, *end; word && argc < MAX_ARGUMENTS; word = end) {
+        if ((end = strchr(word, '|'))) *end++ = 0;
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    PtyOptions options = {.argv = argv,
+                          .env = environment ? environment : no_color,
+                          .stdout_path = stdout_path,
+                          .rows = 40,
+                          .cols = 100};
+    return pty_start(&options);
+}
+
+static Pty *start(const char *arguments) {
+    Pty *pty = start_with(arguments, NULL, NULL);
+    pty_expect(pty, "> ");
+    return pty;
+}
+
+// Types a line and waits for the statistics of the turn, and the prompt after it.
+static void ask(Pty *pty, const char *line, const char *turn) {
+    pty_send(pty, line);
+    pty_send(pty, "\r");
+    pty_expect(pty, turn);
+    pty_expect(pty, "]");
+    pty_expect(pty, "> ");
+}
+
+static void leave(Pty *pty) {
+    pty_send(pty, "\004");
+    pty_expect_exit(pty, 0);
+    assert_true(pty_is_cooked(pty));
+    pty_end(pty);
+}
+
+#define SHORT BABBLER "|--seed=1|--max-tokens=6|--threads=1|--stats"
+#define ENDLESS BABBLER "|--seed=1|--ignore-eos|--threads=1|--stats|--context=1024"
+
+static void test_banner_turns_and_leaving(void **state) {
+    (void)state;
+    Pty *pty = start_with(SHORT, NULL, NULL);
+    pty_expect(pty, "llama, ");
+    pty_expect(pty, "cpu: 1 thread");
+    pty_expect(pty, "context 1024 tokens");
+    pty_expect(pty, "template chatml");
+    pty_expect(pty, "> ");
+    ask(pty, "Hello there.", "[turn 1: 0 cached");
+    ask(pty, "And of Italy?", "[turn 2: ");
+    pty_send(pty, "/hlep\r");
+    pty_expect(pty, "palaver: unknown command /hlep: did you mean /help?");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/he\t");
+    pty_expect(pty, "lp ");
+    pty_send(pty, "\r");
+    pty_expect(pty, "/continue");
+    pty_expect(pty, "> ");
+    leave(pty);
+    pty = start(SHORT);
+    pty_send(pty, "/bye\r");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
+static void test_no_banner_where_stdout_is_a_file(void **state) {
+    char path[200], text[100] = "";
+    snprintf(path, sizeof path, "%s/out", (char *)*state);
+    Pty *pty = start_with(SHORT, NULL, path);
+    pty_send(pty, "Hello there.\n\004");
+    pty_expect_exit(pty, 0);
+    assert_null(strstr(pty_transcript(pty), "context 1024"));
+    assert_null(strstr(pty_transcript(pty), "\n> "));
+    FILE *file = fopen(path, "r");
+    assert_true(fread(text, 1, sizeof text - 1, file) > 2);
+    assert_null(strchr(text, '\033'));
+    fclose(file);
+    pty_end(pty);
+}
+
+static void test_ctrl_c_keeps_what_was_said(void **state) {
+    (void)state;
+    Pty *pty = start(ENDLESS);
+    pty_send(pty, "Hello there.\r");
+    pty_expect(pty, "\n");
+    usleep(300000);
+    pty_send(pty, "\003");
+    pty_expect(pty, "| interrupted]");
+    pty_expect(pty, "/continue");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/continue\r");
+    usleep(300000);
+    pty_send(pty, "\003");
+    pty_expect(pty, "[turn 1: ");
+    pty_expect(pty, "| interrupted]");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
+// Two thousand tokens take the sanitized program long enough to be stopped while it reads them.
+static void test_ctrl_c_while_reading_takes_the_turn_back(void **state) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/long.txt", (char *)*state);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 40000; i++) fputs("zq ", file);
+    fclose(file);
+    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=6|--threads=1|--stats|--context=200000");
+    pty_send(pty, "/file ");
+    pty_send(pty, path);
+    pty_send(pty, "\r");
+    pty_expect(pty, "go before the next turn");
+    pty_expect(pty, "> ");
+    pty_send(pty, "What is this?\r");
+    pty_expect(pty, "\n");
+    usleep(500000);
+    pty_send(pty, "\003");
+    pty_expect(pty, "the turn is taken back");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/file\r");
+    pty_expect(pty, "taken away");
+    pty_expect(pty, "> ");
+    ask(pty, "Hello there.", "[turn 1: ");
+    leave(pty);
+}
+
+static void test_ctrl_c_at_the_prompt(void **state) {
+    (void)state;
+    Pty *pty = start(SHORT);
+    pty_send(pty, "some text\003");
+    pty_expect(pty, "> ");
+    ask(pty, "Hello there.", "[turn 1: ");
+    pty_send(pty, "\003\003");
+    pty_expect_exit(pty, 130);
+    assert_true(pty_is_cooked(pty));
+    pty_end(pty);
+}
+
+static void test_hang_up_saves_first(void **state) {
+    (void)state;
+    Pty *pty = start(ENDLESS);
+    pty_send(pty, "Hello there.\r");
+    pty_expect(pty, "\n");
+    usleep(300000);
+    pty_signal(pty, SIGHUP);
+    pty_expect_exit(pty, 128 + SIGHUP);
+    pty_end(pty);
+    pty = start_with(SHORT "|--resume", NULL, NULL);
+    pty_expect(pty, "[1 turn so far; the last:]");
+    pty_expect(pty, "> Hello there.");
+    pty_expect(pty, "> ");
+    ask(pty, "And of Italy?", "[turn 2: ");
+    pty_signal(pty, SIGTERM); // at the prompt
+    pty_expect_exit(pty, 128 + SIGTERM);
+    assert_true(pty_is_cooked(pty));
+    pty_end(pty);
+}
+
+// An $EDITOR that puts a line before what it gets.
+static void make_editor(const char *home, char *variable, size_t size) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/editor", home);
+    FILE *file = fopen(path, "w");
+    fputs("#!/bin/sh\nsed -i '1s/^/Edited: /' \"$1\"\n", file);
+    fclose(file);
+    chmod(path, 0700);
+    snprintf(variable, size, "EDITOR=%s", path);
+}
+
+static void test_edit_goes_on_from_there(void **state) {
+    char editor[300];
+    make_editor(*state, editor, sizeof editor);
+    const char *environment[] = {editor, "VISUAL", "NO_COLOR=1", NULL};
+    Pty *pty = start_with(SHORT, environment, NULL);
+    pty_expect(pty, "> ");
+    ask(pty, "Hello there.", "[turn 1: ");
+    ask(pty, "And of Italy?", "[turn 2: ");
+    ask(pty, "/edit 1", "[turn 1: ");
+    pty_send(pty, "/view\r");
+    pty_expect(pty, "[user] Edited: Hello there.");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/edit reply\r");
+    pty_expect(pty, "the reply is replaced");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/view\r");
+    pty_expect(pty, "[assistant] Edited: ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/edit 7\r");
+    pty_expect(pty, "1 to 1");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
+static void test_several_lines_are_one_turn(void **state) {
+    (void)state;
+    Pty *pty = start(SHORT);
+    pty_send(pty, "one\\\rtwo\r");
+    pty_expect(pty, "[turn 1: ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "\033[200~three\nfour\033[201~\r");
+    pty_expect(pty, "[turn 2: ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/view\r");
+    pty_expect(pty, "[user] one\r\ntwo");
+    pty_expect(pty, "[user] three\r\nfour");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
+static void test_the_gauge_shows_from_a_half_on(void **state) {
+    (void)state;
+    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=20|--ignore-eos|--threads=1|--stats|--context=128");
+    assert_null(strstr(pty_transcript(pty), "%]"));
+    ask(pty, "Hello there.", "[turn 1: ");
+    ask(pty, "Hello there.", "[turn 2: ");
+    pty_send(pty, "/context\r");
+    pty_expect(pty, "window   128 tokens");
+    pty_expect(pty, "%] > ");
+    pty_send(pty, "Hello there.\r");
+    pty_expect(pty, "[turn 3: ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "Hello there.\r");
+    pty_expect(pty, "[turn 4: ");
+    assert_non_null(strstr(pty_transcript(pty), "[context full: turn"));
+    assert_non_null(strstr(pty_transcript(pty), "the next turn will discard"));
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
+static void test_a_refused_turn_comes_back_to_the_prompt(void **state) {
+    (void)state;
+    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=4|--threads=1|--stats|--context=64");
+    pty_send(
+        pty,
+        "zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq\r");
+    pty_expect(pty, "palaver: ");
+    pty_expect(pty, "> zq zq");
+    pty_send(pty, "\003");
+    pty_expect(pty, "> ");
+    ask(pty, "Hi", "[turn 1: ");
+    leave(pty);
+}
+
+static void test_plain_and_dumb_terminals_get_no_escapes(void **state) {
+    (void)state;
+    static const char *const dumb[] = {"TERM=dumb", "NO_COLOR", NULL};
+    for (int i = 0; i < 2; i++) {
+        Pty *pty = start_with(i ? SHORT : SHORT "|--plain", i ? dumb : NULL, NULL);
+        pty_expect(pty, "> ");
+        pty_send(pty, "Hello there.\n");
+        pty_expect(pty, "[turn 1: ");
+        pty_expect(pty, "> ");
+        assert_null(strchr(pty_transcript(pty), '\033'));
+        pty_send(pty, "\004");
+        pty_expect_exit(pty, 0);
+        pty_end(pty);
+    }
+}
+
+static void test_history_is_private_and_optional(void **state) {
+    char path[200];
+    struct stat facts;
+    snprintf(path, sizeof path, "%s/palaver/history", (char *)*state);
+    Pty *pty = start(SHORT "|--no-history");
+    ask(pty, "Hello there.", "[turn 1: ");
+    leave(pty);
+    assert_int_not_equal(stat(path, &facts), 0);
+    pty = start(SHORT);
+    ask(pty, "Hello there.", "[turn 1: ");
+    leave(pty);
+    assert_int_equal(stat(path, &facts), 0);
+    assert_int_equal(facts.st_mode & 0777, 0600);
+    pty = start(SHORT);
+    pty_send(pty, "\033[A\r");
+    pty_expect(pty, "Hello there.");
+    pty_expect(pty, "[turn 1: ");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_banner_turns_and_leaving),
+        WITH_HOME(test_no_banner_where_stdout_is_a_file),
+        WITH_HOME(test_ctrl_c_keeps_what_was_said),
+        WITH_HOME(test_ctrl_c_while_reading_takes_the_turn_back),
+        WITH_HOME(test_ctrl_c_at_the_prompt),
+        WITH_HOME(test_hang_up_saves_first),
+        WITH_HOME(test_edit_goes_on_from_there),
+        WITH_HOME(test_several_lines_are_one_turn),
+        WITH_HOME(test_the_gauge_shows_from_a_half_on),
+        WITH_HOME(test_a_refused_turn_comes_back_to_the_prompt),
+        WITH_HOME(test_plain_and_dumb_terminals_get_no_escapes),
+        WITH_HOME(test_history_is_private_and_optional),
+    };
+    return test_main("repl", argc, argv, tests);
+}
