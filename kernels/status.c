@@ -13,7 +13,7 @@ static void make_one_line(char *message) {
     }
 }
 
-Status error_set(Error *error, Status status, const char *format, ...) {
+Status(error_set)(Error *error, Status status, const char *format, ...) {
     if (!error) return status;
     error->status = status;
     va_list args;

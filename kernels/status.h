@@ -32,6 +32,11 @@ typedef struct Error {
 // `return error_set(error, STATUS_FILE, "%s: …", path);`. A message that is too long is cut.
 Status error_set(Error *error, Status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+#ifdef __clang_analyzer__
+// What the static analyser cannot see across files: the result is `status`.
+#define error_set(error, status, ...) ((error_set)(error, status, __VA_ARGS__), (status))
+#endif
+
 // Puts the formatted text in front of the message, keeps the status and returns it.
 Status error_prefix(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
