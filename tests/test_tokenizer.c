@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "tests/tokenizer_golden.h"
+#include "tokenizer/utf8.h"
+#include "tokenizer/utf8_stream.h"
 
 // ---- several threads --------------------------------------------------------------------------------------------
 
@@ -51,6 +53,26 @@ static void one_tokenizer_for_several_threads(void **state) {
 
 // ---- there and back ---------------------------------------------------------------------------------------------
 
+// Token by token through a Utf8Stream: the same text, and never a part of a character.
+static void check_stream(const Tokenizer *tokenizer, const Tokens *tokens, TokenText text) {
+    Utf8Stream stream = {0};
+    size_t done = 0;
+    for (int64_t i = 0; i < tokens->n; i++) {
+        size_t size;
+        char out[UTF8_STREAM_ROOM(1000)];
+        const char *bytes =
+            tokenizer_bytes(tokenizer, i ? tokens->ids[i - 1] : -1, tokens->ids[i], false, &size);
+        assert_true(size <= 1000);
+        size_t n = utf8_stream_push(&stream, bytes, size, out);
+        assert_int_equal(utf8_valid_run(out, n), n);
+        assert_true(done + n <= text.size);
+        assert_memory_equal(text.text + done, out, n);
+        done += n;
+    }
+    assert_int_equal(done, text.size);
+    assert_int_equal(stream.n, 0);
+}
+
 // decode(encode(text)) == text for the first n texts that hold none of the words in `skip`.
 static void check_round_trip(const char *name, bool broken_too, const char *const *skip) {
     GoldenTexts texts = golden_texts();
@@ -61,6 +83,7 @@ static void check_round_trip(const char *name, bool broken_too, const char *cons
         for (const char *const *word = skip; *word; word++) skipped |= golden_contains(text, *word);
         if (skipped) continue;
         Tokens tokens = golden_encode(tokenizer, text, false);
+        if (i < texts.n_valid) check_stream(tokenizer, &tokens, text);
         char *back;
         size_t size;
         assert_int_equal(tokenizer_decode(tokenizer, tokens.ids, tokens.n, false, &back, &size, NULL),

@@ -101,8 +101,32 @@ static Status codes_reserve(Codes *codes, size_t more, Error *error) {
     return STATUS_OK;
 }
 
+// Whether a combining mark came after Unicode 9. The tokenizers package's normalizer is of that age: to it these are
+// characters like any other, and models have learnt from what it gave.
+static bool is_late_mark(utf8proc_int32_t code) {
+    static const struct {
+        utf8proc_int32_t first, last;
+    } ranges[] = {
+        {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
+        {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
+        {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50},
+        {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
+        {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47},
+        {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x16FF0, 0x16FF1},
+        {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}};
+    size_t low = 0, high = sizeof ranges / sizeof *ranges;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (code > ranges[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < sizeof ranges / sizeof *ranges && code >= ranges[low].first;
+}
+
 static int combining_class(utf8proc_int32_t code) {
-    return utf8proc_get_property(code)->combining_class;
+    return is_late_mark(code) ? 0 : utf8proc_get_property(code)->combining_class;
 }
 
 typedef struct Mark {
@@ -160,6 +184,21 @@ static Status decompose(const char *text, size_t size, utf8proc_option_t options
     return STATUS_OK;
 }
 
+// Composes in place, in stretches that begin at late marks: nothing composes across them.
+static Status compose_codes(Codes *codes, Error *error) {
+    size_t written = 0;
+    for (size_t start = 0, stop; start < codes->n; start = stop) {
+        for (stop = start + 1; stop < codes->n && !is_late_mark(codes->data[stop]);) stop++;
+        utf8proc_ssize_t n = utf8proc_normalize_utf32(codes->data + start, (utf8proc_ssize_t)(stop - start),
+                                                      UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+        if (n < 0) return error_set(error, STATUS_UNSUPPORTED, "a text cannot be normalized");
+        memmove(codes->data + written, codes->data + start, (size_t)n * sizeof *codes->data);
+        written += (size_t)n;
+    }
+    codes->n = written;
+    return STATUS_OK;
+}
+
 static Status normal_form(NormalizeKind kind, const char *text, size_t size, TextBuffer *out, Error *error) {
     bool compose = kind == NORMALIZE_NFC || kind == NORMALIZE_NFKC;
     bool compatible = kind == NORMALIZE_NFKC || kind == NORMALIZE_NFKD;
@@ -170,14 +209,7 @@ static Status normal_form(NormalizeKind kind, const char *text, size_t size, Tex
         status = decompose(text, size, options, &codes, error);
     }
     if (!status) status = order_marks(codes.data, codes.n, error);
-    if (!status && compose) {
-        utf8proc_ssize_t n = utf8proc_normalize_utf32(codes.data, (utf8proc_ssize_t)codes.n,
-                                                      UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-        if (n < 0)
-            status = error_set(error, STATUS_UNSUPPORTED, "a text cannot be normalized");
-        else
-            codes.n = (size_t)n;
-    }
+    if (!status && compose) status = compose_codes(&codes, error);
     if (!status) status = text_buffer_reserve(out, 4 * codes.n, error);
     for (size_t i = 0; i < codes.n && !status; i++) {
         out->n += (size_t)utf8_write((uint32_t)codes.data[i], out->data + out->n);
