@@ -26,15 +26,20 @@ INLINE __m256 load_floats(const float *x, int64_t i, int64_t n) {
     return load_weights(DTYPE_F32, (const uint8_t *)x, i, n);
 }
 
-// sums[t] = four rows times each of n activations.
+// sums[t] = four rows times each of n activations. Rows are often shorter than what a processor's prefetcher needs
+// to find four streams, so a single pass asks for the next four itself.
 INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, int64_t cols, int n,
                  __m128 sums[]) {
     __m256 acc[TOKENS][ROWS];
     for (int t = 0; t < n; t++)
         for (int r = 0; r < ROWS; r++) acc[t][r] = _mm256_setzero_ps();
+    const int64_t size = type == DTYPE_F32 ? 4 : 2;
+    const char *next = (const char *)rows[0] + ROWS * (rows[1] - rows[0]);
     int64_t i = 0;
     for (; i + 8 <= cols; i += 8) {
         __m256 w[ROWS];
+        for (int64_t at = 0; n == 1 && at < 8 * ROWS * size; at += 64)
+            _mm_prefetch(next + i * ROWS * size + at, _MM_HINT_T0);
         for (int r = 0; r < ROWS; r++) w[r] = load_weights(type, rows[r], i, 8);
         for (int t = 0; t < n; t++) {
             __m256 v = _mm256_loadu_ps(x + t * cols + i);

@@ -146,49 +146,56 @@ INLINE void split_halves(__m256i pairs, __m256 *low, __m256 *high) {
     *high = _mm256_cvtph_ps(_mm256_extracti128_si256(both, 1));
 }
 
-// The 6-bit scales and minimums of Q4_K and Q5_K for one group: see quant.c.
-INLINE Scales k_scales(const uint8_t *const rows[ROWS], int64_t at, int group) {
-    const __m256i four = _mm256_set1_epi32(15), six = _mm256_set1_epi32(63);
-    __m128i shift = _mm_cvtsi32_si128(group % 4 * 8);
-    __m256i first = _mm256_srl_epi32(load_ints(rows, at + 4), shift);
-    __m256i second = _mm256_srl_epi32(load_ints(rows, at + 8), shift);
-    __m256i scale = _mm256_and_si256(first, six), min = _mm256_and_si256(second, six);
-    if (group >= 4) {
-        __m256i third = _mm256_srl_epi32(load_ints(rows, at + 12), shift);
-        const __m256i two = _mm256_set1_epi32(0x30);
-        scale = _mm256_or_si256(_mm256_and_si256(third, four),
-                                _mm256_and_si256(_mm256_srli_epi32(first, 2), two));
-        min = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(third, 4), four),
-                              _mm256_and_si256(_mm256_srli_epi32(second, 2), two));
+// The scales of a block, still packed.
+typedef struct BlockScales {
+    __m256 scale, min;
+    // Four of a row's bytes to a lane. Q4_K, Q5_K: scales of groups 0..3, 4..7, minimums of groups 0..3, 4..7.
+    // Q6_K: scales of groups 0 and 1, 2 and 3, 4 and 5, 6 and 7.
+    __m256i bytes[4];
+} BlockScales;
+
+// The 6-bit scales and minimums of Q4_K and Q5_K, a byte each: see quant.c.
+INLINE void load_k_bytes(const uint8_t *const rows[ROWS], int64_t at, __m256i bytes[4]) {
+    const __m256i two = _mm256_set1_epi8(0x30), four = _mm256_set1_epi8(15), six = _mm256_set1_epi8(63);
+    __m256i first = load_ints(rows, at + 4), second = load_ints(rows, at + 8),
+            third = load_ints(rows, at + 12);
+    bytes[0] = _mm256_and_si256(first, six);
+    bytes[1] =
+        _mm256_or_si256(_mm256_and_si256(third, four), _mm256_and_si256(_mm256_srli_epi32(first, 2), two));
+    bytes[2] = _mm256_and_si256(second, six);
+    bytes[3] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(third, 4), four),
+                               _mm256_and_si256(_mm256_srli_epi32(second, 2), two));
+}
+
+// `at`: bytes from a row's start to the block. min is of Q4_1, Q5_1, Q4_K and Q5_K only, else of no meaning.
+INLINE void load_scales(DType type, const uint8_t *const rows[ROWS], int64_t at, BlockScales *block) {
+    if (type == DTYPE_Q6_K) { // the scale is a block's last two bytes
+        split_halves(load_ints(rows, at + 206), &block->min, &block->scale);
+        for (int i = 0; i < 4; i++) block->bytes[i] = load_ints(rows, at + 192 + 4 * i);
+        return;
     }
-    Scales s;
-    __m256 d, dmin;
-    split_halves(load_ints(rows, at), &d, &dmin);
-    s.scale[0] = s.scale[1] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(scale));
-    s.min = _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(min));
-    s.min = _mm256_xor_ps(s.min, _mm256_set1_ps(-0.0f));
-    return s;
+    split_halves(load_ints(rows, at), &block->scale, &block->min);
+    if (type == DTYPE_Q4_K || type == DTYPE_Q5_K) load_k_bytes(rows, at, block->bytes);
 }
 
-INLINE Scales q6_k_scales(const uint8_t *const rows[ROWS], int64_t at, int group) {
-    Scales s;
-    __m256 unused, d;
-    split_halves(load_ints(rows, at + 206), &unused, &d); // the last two bytes of a block
-    __m256i pairs = load_ints(rows, at + 192 + group / 2 * 4);
-    pairs = _mm256_sll_epi32(pairs, _mm_cvtsi32_si128(group % 2 ? 0 : 16));
-    s.scale[0] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, 8), 24)));
-    s.scale[1] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_srai_epi32(pairs, 24)));
-    s.min = _mm256_setzero_ps();
-    return s;
+// Byte n of each lane, with its sign or without, as a float.
+INLINE __m256 byte_of(__m256i lanes, int n, bool is_signed) {
+    lanes = _mm256_sll_epi32(lanes, _mm_cvtsi32_si128(24 - 8 * n));
+    return _mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(lanes, 24) : _mm256_srli_epi32(lanes, 24));
 }
 
-// `at`: bytes from a row's start to the block.
-INLINE Scales group_scales(DType type, const uint8_t *const rows[ROWS], int64_t at, int group) {
-    if (type == DTYPE_Q4_K || type == DTYPE_Q5_K) return k_scales(rows, at, group);
-    if (type == DTYPE_Q6_K) return q6_k_scales(rows, at, group);
-    Scales s;
-    split_halves(load_ints(rows, at), &s.scale[0], &s.min); // min: of Q4_1 and Q5_1 only, else of no meaning
-    s.scale[1] = s.scale[0];
+INLINE Scales group_scales(DType type, const BlockScales *block, int group) {
+    Scales s = {{block->scale, block->scale}, block->min};
+    if (type == DTYPE_Q4_K || type == DTYPE_Q5_K) {
+        __m256 min = _mm256_mul_ps(block->min, byte_of(block->bytes[2 + group / 4], group % 4, false));
+        s.scale[0] = _mm256_mul_ps(block->scale, byte_of(block->bytes[group / 4], group % 4, false));
+        s.scale[1] = s.scale[0];
+        s.min = _mm256_xor_ps(min, _mm256_set1_ps(-0.0f));
+    } else if (type == DTYPE_Q6_K) {
+        for (int i = 0; i < 2; i++)
+            s.scale[i] =
+                _mm256_mul_ps(block->scale, byte_of(block->bytes[group / 2], group % 2 * 2 + i, true));
+    }
     return s;
 }
 

@@ -94,20 +94,25 @@ INLINE void prefetch_rows(DType type, const uint8_t *row, int64_t ahead, int64_t
         _mm_prefetch((const char *)row + ahead + group * bytes + i, _MM_HINT_T0);
 }
 
+INLINE int groups_a_block(DType type) {
+    return type >= DTYPE_Q4_K ? 8 : 1;
+}
+
 INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const Activations *x, int64_t row) {
     const Traits traits = traits_of(type);
-    const int64_t block_bytes = block_bytes_of(type), ahead = ROWS * (rows[1] - rows[0]);
-    const int per_block = type >= DTYPE_Q4_K ? 8 : 1;
+    const int64_t ahead = ROWS * (rows[1] - rows[0]), groups = x->cols / QUANT_GROUP;
     const int8_t *q = x->q + row * x->cols;
     __m256 y = _mm256_setzero_ps();
-    for (int64_t g = 0; g < x->cols / QUANT_GROUP; g++) {
-        int64_t at = g / per_block * block_bytes;
-        int group = (int)(g % per_block);
-        __m256i a, b;
-        prefetch_rows(type, rows[0], ahead, g);
-        group_sums(type, rows, at, group, q + g * QUANT_GROUP, &a, &b);
-        Scales s = group_scales(type, rows, at, group);
-        y = add_group(traits, y, s.scale, s.min, a, b, x, row, g);
+    for (int64_t g = 0, at = 0; g < groups; at += block_bytes_of(type)) {
+        BlockScales scales;
+        load_scales(type, rows, at, &scales);
+        for (int group = 0; group < groups_a_block(type); group++, g++) {
+            __m256i a, b;
+            prefetch_rows(type, rows[0], ahead, g);
+            group_sums(type, rows, at, group, q + g * QUANT_GROUP, &a, &b);
+            Scales s = group_scales(type, &scales, group);
+            y = add_group(traits, y, s.scale, s.min, a, b, x, row, g);
+        }
     }
     return y;
 }
@@ -134,20 +139,21 @@ INLINE void transpose(__m256i q[ROWS]) {
 }
 
 INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t groups, PanelGroup *panel) {
-    const int64_t block_bytes = block_bytes_of(type);
-    const int per_block = type >= DTYPE_Q4_K ? 8 : 1;
-    for (int64_t g = 0; g < groups; g++) {
-        int64_t at = g / per_block * block_bytes;
-        int group = (int)(g % per_block);
-        __m256i q[ROWS];
-        prefetch_rows(type, rows[0], ROWS * (rows[1] - rows[0]), g);
-        for (int r = 0; r < ROWS; r++) q[r] = group_integers(type, rows[r] + at, group);
-        transpose(q);
-        Scales s = group_scales(type, rows, at, group);
-        for (int j = 0; j < ROWS; j++) panel[g].q[j] = q[j];
-        panel[g].scale[0] = s.scale[0];
-        panel[g].scale[1] = s.scale[1];
-        panel[g].min = s.min;
+    const int64_t ahead = ROWS * (rows[1] - rows[0]);
+    for (int64_t g = 0, at = 0; g < groups; at += block_bytes_of(type)) {
+        BlockScales scales;
+        load_scales(type, rows, at, &scales);
+        for (int group = 0; group < groups_a_block(type); group++, g++) {
+            __m256i q[ROWS];
+            prefetch_rows(type, rows[0], ahead, g);
+            for (int r = 0; r < ROWS; r++) q[r] = group_integers(type, rows[r] + at, group);
+            transpose(q);
+            Scales s = group_scales(type, &scales, group);
+            for (int j = 0; j < ROWS; j++) panel[g].q[j] = q[j];
+            panel[g].scale[0] = s.scale[0];
+            panel[g].scale[1] = s.scale[1];
+            panel[g].min = s.min;
+        }
     }
 }
 
