@@ -73,66 +73,44 @@ static size_t last_message_size(const Chat *chat) {
 }
 
 // The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
-// message.
-static Status make_reply(Chat *chat, bool resume, TranscriptReply *reply, Error *error) {
+// message. A seed of the reply's own leaves the conversation's random numbers where they are.
+static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, TranscriptReply *reply,
+                         Error *error) {
     ConversationSettings *settings = conversation_settings(chat->conversation);
-    uint64_t seed = settings->seed, position = settings->position;
     ConversationEvents events = {.user = chat, .text = on_text, .overflow = on_overflow};
-    ReplyReport report;
+    uint64_t own = settings->position;
     Error ignored;
+    if (seed) settings->seed = *seed, settings->position = 0;
+    *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat->n_overflow = 0;
     signals_clear_interrupt();
-    Status status = conversation_reply(chat->conversation, resume, &events, &report, error);
+    Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
     if (!status && !chat->interactive && !last_message_size(chat)) on_text(chat, "\n", 1);
     Status ended = screen_reply_end(chat->screen, &ignored);
     if (chat->output == STATUS_OK) chat->output = ended;
-    if (status) {
-        settings->position = position;
-        return status;
-    }
+    settings->seed = chat->seed;
+    if (status || seed) settings->position = own;
+    if (status) return status;
     const Message *message =
         conversation_message(chat->conversation, conversation_length(chat->conversation) - 1);
-    *reply = (TranscriptReply){.text = message->text,
-                               .size = message->size,
-                               .ids = message->ids,
-                               .n_ids = message->n_ids,
-                               .n_gone = message->n_gone,
-                               .interrupted = message->interrupted,
-                               .seed = seed,
-                               .position = position,
-                               .report = report,
-                               .overflow = chat->overflow,
-                               .n_overflow = chat->n_overflow};
-    chat->last = report;
+    reply->text = message->text;
+    reply->size = message->size;
+    reply->ids = message->ids;
+    reply->n_ids = message->n_ids;
+    reply->n_gone = message->n_gone;
+    reply->interrupted = message->interrupted;
+    reply->next = settings->position;
+    reply->overflow = chat->overflow;
+    reply->n_overflow = chat->n_overflow;
+    chat->last = reply->report;
     chat->has_last = true;
-    chat->used = report.used;
+    chat->used = reply->report.used;
     if (chat->n_overflow) chat->warned_full = chat->warned_next = false;
     return STATUS_OK;
 }
 
-// The turn in hand follows `parent`; it is in the conversation already.
-static Status answer(Chat *chat, int parent, const char *why, const char *text, size_t size, Error *error) {
-    TranscriptReply reply;
-    Status status = make_reply(chat, false, &reply, error);
-    if (status == STATUS_OK) status = chat_record_settings(chat, error);
-    if (status == STATUS_OK)
-        status = transcript_add_turn(chat->transcript, parent, why, text, size, &reply, error);
-    return status;
-}
-
-Status chat_ask_again(Chat *chat, int parent, const char *why, const char *text, size_t size,
-                      const uint64_t *seed, Error *error) {
-    int depth = parent == TRANSCRIPT_START ? 0 : transcript_node(chat->transcript, parent)->turn;
-    Message user = {.role = CHAT_USER, .text = (char *)text, .size = size};
-    ConversationSettings *settings = conversation_settings(chat->conversation);
-    uint64_t position = settings->position;
-    Status status = STATUS_OK;
-    if (depth != transcript_depth(chat->transcript)) status = project_to(chat, depth, error);
-    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK && seed) settings->seed = *seed, settings->position = 0;
-    if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
-    if (status == STATUS_OK) status = answer(chat, parent, why, text, size, error);
-    if (seed) settings->seed = chat->seed, settings->position = position;
+// A turn is in the transcript, or nothing of it is left.
+static Status settle_turn(Chat *chat, Status status) {
     if (status) {
         roll_back(chat);
         return status;
@@ -142,6 +120,22 @@ Status chat_ask_again(Chat *chat, int parent, const char *why, const char *text,
     return STATUS_OK;
 }
 
+Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
+    int depth = turn->parent == TRANSCRIPT_START ? 0 : transcript_node(chat->transcript, turn->parent)->turn;
+    Message user = {.role = CHAT_USER, .text = (char *)turn->text, .size = turn->size};
+    TranscriptReply reply;
+    Status status = STATUS_OK;
+    if (depth != transcript_depth(chat->transcript)) status = project_to(chat, depth, error);
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
+    if (status == STATUS_OK) status = make_reply(chat, false, turn->seed, &reply, error);
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK)
+        status = transcript_add_turn(chat->transcript, turn->parent, turn->why, turn->text, turn->size,
+                                     &reply, error);
+    return settle_turn(chat, status);
+}
+
 Status chat_ask(Chat *chat, const char *text, Error *error) {
     char *joined = NULL;
     if (chat->attachment) {
@@ -149,8 +143,8 @@ Status chat_ask(Chat *chat, const char *text, Error *error) {
             return error_set(error, STATUS_MEMORY, "out of memory");
         text = joined;
     }
-    Status status =
-        chat_ask_again(chat, transcript_head(chat->transcript), "ask", text, strlen(text), NULL, error);
+    ChatTurn turn = {transcript_head(chat->transcript), "ask", text, strlen(text), NULL};
+    Status status = chat_ask_at(chat, &turn, error);
     if (status == STATUS_OK) {
         free(chat->attachment);
         chat->attachment = NULL;
@@ -164,16 +158,10 @@ Status chat_continue(Chat *chat, Error *error) {
     if (head == TRANSCRIPT_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
     TranscriptReply reply;
     Status status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK) status = make_reply(chat, true, &reply, error);
+    if (status == STATUS_OK) status = make_reply(chat, true, NULL, &reply, error);
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
-    if (status) {
-        roll_back(chat);
-        return status;
-    }
-    chat_save(chat);
-    report_turn(chat);
-    return STATUS_OK;
+    return settle_turn(chat, status);
 }
 
 double chat_share(Chat *chat) {
@@ -297,20 +285,26 @@ static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
     return STATUS_OK;
 }
 
-// The random numbers go on where the log ends.
+// The random numbers go on where the log ends, unless another seed is asked for.
 static void restore_numbers(Chat *chat) {
     TranscriptHeader header = transcript_header(chat->transcript);
     ConversationSettings *settings = conversation_settings(chat->conversation);
-    if (chat->config->sampling.seed == CONFIG_SEED_RANDOM) chat->seed = header.seed;
+    int64_t wanted = chat->config->sampling.seed;
+    chat->seed = wanted == CONFIG_SEED_RANDOM ? header.seed : (uint64_t)wanted;
     chat->stream = header.stream;
     settings->seed = chat->seed;
     settings->stream = chat->stream;
-    settings->position = 0;
-    for (int i = 0; i < transcript_n_nodes(chat->transcript); i++) {
-        const TranscriptReply *reply = &transcript_node(chat->transcript, i)->reply;
-        uint64_t next = reply->position + (uint64_t)reply->report.n_reply;
-        if (reply->seed == chat->seed && next > settings->position) settings->position = next;
-    }
+    settings->position = chat->seed == header.seed ? transcript_position(chat->transcript) : 0;
+}
+
+Status chat_set_seed(Chat *chat, uint64_t seed, Error *error) {
+    Status status = transcript_set_seed(chat->transcript, seed, 0, error);
+    if (status) return status;
+    chat->seed = seed;
+    conversation_settings(chat->conversation)->seed = seed;
+    conversation_settings(chat->conversation)->position = 0;
+    chat_save(chat);
+    return STATUS_OK;
 }
 
 Status chat_load(Chat *chat, Transcript *transcript, Error *error) {
@@ -346,8 +340,11 @@ static Status open_template(Chat *chat, Error *error) {
 }
 
 Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *error) {
-    chat->journal = journal;
     chat->transcript = transcript;
+    if (chat->options->no_save)
+        journal_close(journal); // what was resumed is only read
+    else
+        chat->journal = journal;
     chat->seed = chat->config->sampling.seed == CONFIG_SEED_RANDOM ? seed_random()
                                                                    : (uint64_t)chat->config->sampling.seed;
     Status status = open_template(chat, error);
@@ -361,6 +358,8 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
         status = check_model(chat, transcript, error);
         if (status == STATUS_OK) status = chat_restore_settings(chat, error);
         if (status == STATUS_OK) restore_numbers(chat);
+        if (status == STATUS_OK && chat->seed != transcript_header(transcript).seed)
+            status = transcript_set_seed(transcript, chat->seed, 0, error);
     } else {
         status = new_transcript(chat, NULL, &chat->transcript, error);
         if (status == STATUS_OK) status = optional_journal(chat, &chat->journal, error);

@@ -51,9 +51,17 @@ void chat_close(Chat *chat);
 // STATUS_INTERRUPTED. After a failure everything is as it was before.
 Status chat_ask(Chat *chat, const char *text, Error *error);
 
-// The same as another child of `parent`; why: "retry", "edit". `seed` NULL: the chat's own.
-Status chat_ask_again(Chat *chat, int parent, const char *why, const char *text, size_t size,
-                      const uint64_t *seed, Error *error);
+// A turn at any place of the tree.
+typedef struct ChatTurn {
+    int parent;       // the node it follows: the head, or an ancestor of it
+    const char *why;  // one word for the journal: "ask", "retry", "edit"
+    const char *text; // [size] UTF-8
+    size_t size;
+    const uint64_t *seed; // NULL: the conversation's own random numbers go on
+} ChatTurn;
+
+// As chat_ask(), but without what waits from /file.
+Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error);
 
 // Goes on with the last reply.
 Status chat_continue(Chat *chat, Error *error);
@@ -63,6 +71,9 @@ Status chat_project(Chat *chat, Error *error);
 
 // Writes the journal; what fails is said once and the chat goes on.
 void chat_save(Chat *chat);
+
+// A new seed: the conversation's random numbers begin anew.
+Status chat_set_seed(Chat *chat, uint64_t seed, Error *error);
 
 // Begins a new conversation with the same model and system prompt.
 Status chat_clear(Chat *chat, Error *error);

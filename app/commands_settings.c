@@ -7,11 +7,16 @@
 
 enum { VALUE_ROOM = 1024, ALLOWED_ROOM = 512 };
 
-// Takes changed settings over; if they do not suit, the configuration is again what it was before.
+// Takes changed settings over and keeps them in the journal; if they do not suit, the configuration is again
+// what it was before.
 static Status settle(Chat *chat, Config *before, Status status, Error *error) {
     if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK && chat->seed != transcript_header(chat->transcript).seed)
+        status = chat_set_seed(chat, chat->seed, error);
     if (status == STATUS_OK) {
         config_free(before);
+        chat_save(chat);
         return STATUS_OK;
     }
     Error ignored;
@@ -122,9 +127,8 @@ Status command_seed(Chat *chat, const char *argument, Error *error) {
         if (config_copy(&before, chat->config, error)) return error->status;
         if (settle(chat, &before, config_set(chat->config, CONFIG_SESSION, "seed", argument, error), error))
             return error->status;
-        if (chat->config->sampling.seed == CONFIG_SEED_RANDOM) chat->seed = seed_random();
-        if (chat_apply_settings(chat, error)) return error->status;
-        conversation_settings(chat->conversation)->position = 0;
+        bool is_random = chat->config->sampling.seed == CONFIG_SEED_RANDOM;
+        if (chat_set_seed(chat, is_random ? seed_random() : chat->seed, error)) return error->status;
     }
     screen_say(chat->screen, "seed %" PRIu64, chat->seed);
     return STATUS_OK;

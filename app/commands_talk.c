@@ -22,20 +22,19 @@ Status command_clear(Chat *chat, const char *argument, Error *error) {
 }
 
 Status commands_read_system(const char *argument, char **system, Error *error) {
-    char path[PATH_ROOM];
-    if (*argument != '@') {
-        *system = strdup(strcmp(argument, "\"\"") ? argument : "");
-        return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+    char path[PATH_ROOM], *read = NULL;
+    const char *text = strcmp(argument, "\"\"") ? argument : "";
+    size_t size = strlen(text);
+    if (*argument == '@') {
+        if (argument_path(argument + 1, path, error) ||
+            path_read_file(path, SYSTEM_LIMIT, &read, &size, error))
+            return error->status;
+        text = read;
+        while (size && text[size - 1] == '\n') size--;
     }
-    size_t size;
-    if (argument_path(argument + 1, path, error) || path_read_file(path, SYSTEM_LIMIT, system, &size, error))
-        return error->status;
-    if (strlen(*system) != size) {
-        free(*system);
-        return error_set(error, STATUS_FILE, "%s: no text file", path);
-    }
-    while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;
-    return STATUS_OK;
+    *system = chat_clean_text(text, size);
+    free(read);
+    return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
 }
 
 Status command_system(Chat *chat, const char *argument, Error *error) {
@@ -64,8 +63,8 @@ Status command_retry(Chat *chat, const char *argument, Error *error) {
     if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
     uint64_t seed = (uint64_t)number;
     const TranscriptNode *node = transcript_node(chat->transcript, head);
-    return chat_ask_again(chat, node->parent, "retry", node->user, node->user_size, *argument ? &seed : NULL,
-                          error);
+    ChatTurn again = {node->parent, "retry", node->user, node->user_size, *argument ? &seed : NULL};
+    return chat_ask_at(chat, &again, error);
 }
 
 Status command_undo(Chat *chat, const char *argument, Error *error) {
@@ -88,7 +87,10 @@ Status command_undo(Chat *chat, const char *argument, Error *error) {
 
 // A reply that a person wrote, as a sibling of the node: only its text counts.
 static Status keep_edited_reply(Chat *chat, const TranscriptNode *node, const char *text, Error *error) {
-    TranscriptReply reply = {.text = text, .size = strlen(text), .seed = chat->seed};
+    TranscriptReply reply = {.text = text,
+                             .size = strlen(text),
+                             .seed = chat->seed,
+                             .next = conversation_settings(chat->conversation)->position};
     Status status = transcript_add_turn(chat->transcript, node->parent, "edit-reply", node->user,
                                         node->user_size, &reply, error);
     if (status == STATUS_OK) status = chat_project(chat, error);
@@ -100,8 +102,12 @@ static Status keep_edited_reply(Chat *chat, const TranscriptNode *node, const ch
 
 // What $EDITOR makes of `before`; *after is NULL if nothing is to be done.
 static Status compose(Chat *chat, const char *before, char **after, Error *error) {
-    Status status = editor_compose(before, after, error);
+    char *composed;
+    Status status = editor_compose(before, &composed, error);
     if (status) return status;
+    *after = chat_clean_text(composed, strlen(composed));
+    free(composed);
+    if (!*after) return error_set(error, STATUS_MEMORY, "out of memory");
     if (**after && strcmp(*after, before)) return STATUS_OK;
     screen_notice(chat->screen, **after ? "[nothing was changed]" : "[left empty: nothing is changed]");
     free(*after);
@@ -124,7 +130,7 @@ Status command_edit(Chat *chat, const char *argument, Error *error) {
     if (is_reply)
         status = keep_edited_reply(chat, &node, text, error);
     else
-        status = chat_ask_again(chat, node.parent, "edit", text, strlen(text), NULL, error);
+        status = chat_ask_at(chat, &(ChatTurn){node.parent, "edit", text, strlen(text), NULL}, error);
     free(text);
     return status;
 }

@@ -64,7 +64,9 @@ static Status find_model(Program *program, const char *resumed, Error *error) {
     const char *name = program->options.model;
     if (!name) name = resumed;
     if (!name && *program->config.model.path) name = program->config.model.path;
-    return path_find_model(name, program->model, error);
+    Status status = path_find_model(name, program->model, error);
+    if (status == STATUS_OK) path_make_absolute(program->model);
+    return status;
 }
 
 static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
@@ -119,12 +121,9 @@ static Status set_system(Chat *chat, Error *error) {
     if (!chat->options->system) return STATUS_OK;
     Status status = commands_read_system(chat->options->system, &system, error);
     if (status) return status;
-    char *clean = chat_clean_text(system, strlen(system));
+    status = transcript_set_system(chat->transcript, system, error);
+    if (status == STATUS_OK) status = conversation_set_system(chat->conversation, system, error);
     free(system);
-    if (!clean) return error_set(error, STATUS_MEMORY, "out of memory");
-    status = transcript_set_system(chat->transcript, clean, error);
-    if (status == STATUS_OK) status = conversation_set_system(chat->conversation, clean, error);
-    free(clean);
     return status;
 }
 

@@ -142,6 +142,13 @@ bool path_model_settings(const char *model, char *path) {
     return n > 0 && n < PATH_ROOM && !stat(path, &file) && S_ISREG(file.st_mode);
 }
 
+void path_make_absolute(char *path) {
+    char folder[PATH_ROOM], whole[2 * PATH_ROOM];
+    if (path[0] == '/' || !getcwd(folder, sizeof folder)) return;
+    int n = snprintf(whole, sizeof whole, "%s/%s", folder, path);
+    if (n > 0 && n < PATH_ROOM) strcpy(path, whole);
+}
+
 // ---- files ------------------------------------------------------------------------------------------------
 
 Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error) {

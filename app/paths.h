@@ -27,8 +27,12 @@ Status path_make_folder(const char *path, mode_t mode, Error *error);
 // model.
 Status path_find_model(const char *name, char *path, Error *error);
 
-// Settings that come with a model: X.toml beside X.gguf, palaver.toml in a folder. False if there is no such file.
+// Settings that come with a model: X.toml beside X.gguf, palaver.toml in a folder. False if there is no such
+// file.
 bool path_model_settings(const char *model, char *path);
+
+// Puts the working folder before a relative path [PATH_ROOM], so that it can be kept; links stay links.
+void path_make_absolute(char *path);
 
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
 // NULs).

@@ -112,6 +112,10 @@ TranscriptHeader transcript_header(const Transcript *transcript) {
         .stream = transcript->stream};
 }
 
+uint64_t transcript_position(const Transcript *transcript) {
+    return transcript->position;
+}
+
 const char *transcript_system(const Transcript *transcript) {
     return transcript->system ? transcript->system : "";
 }
@@ -219,6 +223,7 @@ bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record) {
     ok = !json_object_set_new(record, "finish", json_string(finish_reason_name(report->finish))) && ok;
     ok = !json_object_set_new(record, "seed", json_integer((json_int_t)reply->seed)) && ok;
     ok = !json_object_set_new(record, "position", json_integer((json_int_t)reply->position)) && ok;
+    ok = !json_object_set_new(record, "next", json_integer((json_int_t)reply->next)) && ok;
     ok = !json_object_set_new(record, "tokens",
                               json_pack("{s:I, s:I, s:I, s:I, s:I}", "cached", (json_int_t)report->cached,
                                         "read", (json_int_t)report->read, "reply",
@@ -298,6 +303,12 @@ Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *
         json_decref(values);
         json_decref(session);
     }
+    return append_record(transcript, record, error);
+}
+
+Status transcript_set_seed(Transcript *transcript, uint64_t seed, uint64_t position, Error *error) {
+    json_t *record = json_pack("{s:s, s:I, s:I}", "record", "seed", "seed", (json_int_t)seed, "position",
+                               (json_int_t)position);
     return append_record(transcript, record, error);
 }
 

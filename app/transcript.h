@@ -16,10 +16,12 @@
 //     turn      node, parent ("0": the beginning), why, user, and a reply; becomes the head
 //     reply     node, and a reply that replaces the node's (it was continued)
 //     head      node, why (undo, …)
+//     seed      seed and position of the random numbers from here on (/seed)
 //
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
-// window), seed and position (of its first random number), interrupted, finish, tokens {cached, read, reply,
-// used, size}, seconds {first, decode}, overflow [{first, last, discarded, kept, evaluated, inside, seconds}].
+// window), seed and position (of its first random number), next (position of the next turn's), interrupted,
+// finish, tokens {cached, read, reply, used, size}, seconds {first, decode}, overflow [{first, last,
+// discarded, kept, evaluated, inside, seconds}].
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
@@ -58,6 +60,7 @@ typedef struct TranscriptReply {
     int64_t n_ids, n_gone;
     bool interrupted;
     uint64_t seed, position; // of its random numbers
+    uint64_t next;           // the position at which the conversation's own numbers go on
     ReplyReport report;
     const OverflowEvent *overflow; // [n_overflow]
     int n_overflow;
@@ -94,7 +97,8 @@ const char *transcript_log(const Transcript *transcript, size_t *size);
 
 // ---- the tree; pointers are valid until the transcript changes --------------------------------------------
 
-TranscriptHeader transcript_header(const Transcript *transcript); // with the model of the latest record
+TranscriptHeader transcript_header(const Transcript *transcript); // with the latest model and seed
+uint64_t transcript_position(const Transcript *transcript);       // of the random numbers, where the log ends
 const char *transcript_system(const Transcript *transcript);      // "": none
 int transcript_n_nodes(const Transcript *transcript);
 const TranscriptNode *transcript_node(const Transcript *transcript, int index);
@@ -124,6 +128,7 @@ Status transcript_set_head(Transcript *transcript, int index, const char *why, E
 Status transcript_set_system(Transcript *transcript, const char *text, Error *error);
 Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *settings, int n,
                                Error *error);
+Status transcript_set_seed(Transcript *transcript, uint64_t seed, uint64_t position, Error *error);
 Status transcript_set_model(Transcript *transcript, const TranscriptModel *model, Error *error);
 
 #endif

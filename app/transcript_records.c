@@ -96,9 +96,9 @@ static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Err
     ReplyReport *report = &reply->report;
     const json_t *tokens = json_object_get(record, "tokens");
     const json_t *seconds = json_object_get(record, "seconds");
-    int64_t seed, position;
+    int64_t seed, position, next;
     if (take_count(record, "gone", &reply->n_gone, error) || take_count(record, "seed", &seed, error) ||
-        take_count(record, "position", &position, error) ||
+        take_count(record, "position", &position, error) || take_count(record, "next", &next, error) ||
         take_count(tokens, "cached", &report->cached, error) ||
         take_count(tokens, "read", &report->read, error) ||
         take_count(tokens, "reply", &report->n_reply, error) ||
@@ -108,6 +108,7 @@ static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Err
     if (reply->n_gone > reply->n_ids) return bad_field(error, "gone", "no more than there are ids");
     reply->seed = (uint64_t)seed;
     reply->position = (uint64_t)position;
+    reply->next = (uint64_t)next;
     reply->interrupted = json_is_true(json_object_get(record, "interrupted"));
     report->finish = finish_of(json_string_value(json_object_get(record, "finish")));
     report->first_token_seconds = json_number_value(json_object_get(seconds, "first"));
@@ -195,6 +196,7 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
     }
     transcript->nodes[transcript->n_nodes] = node;
     transcript->head = transcript->n_nodes++;
+    transcript->position = node.reply.next;
     enter_overflow(transcript, record);
     return STATUS_OK;
 }
@@ -208,6 +210,7 @@ static Status take_other_reply(Transcript *transcript, const json_t *record, Err
     if (take_reply(record, &reply, error)) return error->status;
     reply_free(&transcript->nodes[index].reply);
     transcript->nodes[index].reply = reply;
+    transcript->position = reply.next;
     enter_overflow(transcript, record);
     return STATUS_OK;
 }
@@ -316,13 +319,22 @@ static Status take_head(Transcript *transcript, const json_t *record, Error *err
     return STATUS_OK;
 }
 
+static Status take_seed(Transcript *transcript, const json_t *record, Error *error) {
+    int64_t seed, position;
+    if (take_count(record, "seed", &seed, error) || take_count(record, "position", &position, error))
+        return error->status;
+    transcript->seed = (uint64_t)seed;
+    transcript->position = (uint64_t)position;
+    return STATUS_OK;
+}
+
 Status transcript_take_record(Transcript *transcript, const json_t *record, Error *error) {
     static const struct {
         const char *kind;
         Status (*take)(Transcript *transcript, const json_t *record, Error *error);
     } kinds[] = {{"palaver", take_header},    {"model", take_model}, {"system", take_system},
                  {"settings", take_settings}, {"turn", take_turn},   {"reply", take_other_reply},
-                 {"head", take_head}};
+                 {"head", take_head},         {"seed", take_seed}};
     const char *kind = json_string_value(json_object_get(record, "record"));
     if (!kind) return bad_field(error, "record", "what kind of record this is");
     if (!transcript->has_header && strcmp(kind, "palaver"))

@@ -11,7 +11,7 @@ struct Transcript {
     size_t log_size, log_capacity;
     bool has_header;
     char *name, *path, *fingerprint, *chat_template; // of the model
-    uint64_t seed, stream;
+    uint64_t seed, stream, position;
     char *system;          // NULL: none yet
     TranscriptNode *nodes; // [n_capacity]; texts and ids are owned
     int n_nodes, n_capacity;

@@ -84,12 +84,13 @@ static void serve(Child *child, Run *run, const char *input, size_t size, int si
     struct pollfd files[3] = {{child->in, POLLOUT, 0}, {child->out, POLLIN, 0}, {child->err, POLLIN, 0}};
     size_t given = 0;
     while (files[1].fd >= 0 || files[2].fd >= 0) {
-        if (files[0].fd >= 0 && given == size) close(child->in), files[0].fd = -1;
+        if (files[0].fd >= 0 && given == size && !signal_number) close(child->in), files[0].fd = -1;
+        files[0].events = given < size ? POLLOUT : 0;
         if (poll(files, 3, PATIENCE * 1000) <= 0) {
             kill(child->pid, SIGKILL);
             fail_msg("the program does not end; stdout so far:\n%s\nstderr:\n%s", run->out, run->err);
         }
-        if (files[0].fd >= 0 && files[0].revents) {
+        if (files[0].fd >= 0 && files[0].revents && given < size) {
             ssize_t n = write(child->in, input + given, size - given);
             if (n < 0)
                 given = size;

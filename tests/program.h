@@ -22,7 +22,7 @@ int program_tear_down(void **state);
 // `run` is released with program_free().
 void program_run(Run *run, const char *arguments, const char *input);
 void program_run_bytes(Run *run, const char *arguments, const char *input, size_t size);
-// The same, but sends `signal` once stdout has `after` bytes.
+// The same, but sends `signal` once stdout has `after` bytes; stdin stays open until then.
 void program_run_signal(Run *run, const char *arguments, const char *input, int signal, size_t after);
 void program_free(Run *run);
 

@@ -13,6 +13,7 @@
 
 // Short replies, always the same.
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
+#define TALK_WORDS BABBLER " --seed 1 --max-tokens 6 --threads 1"
 
 static int count(const char *text, const char *part) {
     int n = 0;
@@ -259,6 +260,96 @@ static void test_resume_is_exact(void **state) {
     program_free(&whole);
 }
 
+// The same where the window has lost its oldest turns, and where a seed, a retry and a setting came between.
+static void test_resume_is_exact_after_changes(void **state) {
+    (void)state;
+    static const char first[] = "Tell me a story about a cat.\nAnd a king.\nAnd a fox.\n/retry 9\n/seed 4\n"
+                                "Hello there, how are you?\n/set top_k 3\n/continue\n/set temperature 1.5\n";
+    static const char second[] =
+        "Please tell me more about the king.\nWhat is this?\n/retry\nAnd of Italy?\n";
+    static const char flags[] = BABBLER "|--seed=1|--max-tokens=12|--ignore-eos|--threads=1|--context=128";
+    char both[2000], arguments[300];
+    Run whole, before, after;
+    snprintf(both, sizeof both, "%s%s", first, second);
+    program_run(&whole, flags, both);
+    expect_status(&whole, 0);
+    expect_err(&whole, "[context full: turn");
+    program_run(&before, flags, first);
+    snprintf(arguments, sizeof arguments, "%s|--resume", strstr(flags, "--max"));
+    program_run(&after, arguments, second);
+    expect_status(&after, 0);
+    snprintf(both, sizeof both, "%s%s", before.out, after.out);
+    assert_string_equal(both, whole.out);
+    program_free(&whole);
+    program_free(&before);
+    program_free(&after);
+}
+
+static void test_resume_without_saving_only_reads(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK, "Hello there.\n");
+    program_free(&run);
+    program_run(&run, TALK "|--resume|--no-save|--stats", "And of Italy?\n");
+    expect_err(&run, "[turn 2: ");
+    program_free(&run);
+    program_run(&run, TALK "|--resume|--stats", "And of Italy?\n");
+    expect_err(&run, "[turn 2: ");
+    program_free(&run);
+}
+
+static void newest_journal(const char *home, char *path, size_t size) {
+    char folder[200];
+    snprintf(folder, sizeof folder, "%s/palaver/conversations", home);
+    DIR *directory = opendir(folder);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (entry->d_name[0] != '.') snprintf(path, size, "%s/%s", folder, entry->d_name);
+    closedir(directory);
+}
+
+static void test_damaged_journals_are_refused(void **state) {
+    char path[600];
+    Run run;
+    program_run(&run, TALK, "Hello there.\n");
+    program_free(&run);
+    newest_journal(*state, path, sizeof path);
+    FILE *file = fopen(path, "a");
+    fputs("{\"record\":\"turn\",\"node\":\"2.1\",\"parent\":\"1.1\",\"user\":\"q\",\"reply\":\"r\",\"ids\":["
+          "999999]}\n",
+          file);
+    fclose(file);
+    program_run(&run, TALK "|--resume", "And of Italy?\n");
+    expect_status(&run, 1);
+    expect_err(&run, "token 999999 is not in the vocabulary");
+    program_free(&run);
+    file = fopen(path, "a");
+    fputs("{\"record\":\"head\",\"node\":\"7.1\"}\n", file);
+    fclose(file);
+    program_run(&run, TALK "|--resume", "");
+    expect_status(&run, 1);
+    expect_err(&run, ".jsonl:5: \"node\": there is no node 7.1");
+    program_free(&run);
+}
+
+// A full disk is said once, and the talk goes on.
+static void test_a_full_disk_does_not_end_the_talk(void **state) {
+    (void)state;
+    char command[800];
+    const char *program = getenv("PALAVER");
+    snprintf(command, sizeof command,
+             "ulimit -f 1; printf 'One\\nTwo\\nThree\\nFour\\n' | %s " TALK_WORDS
+             " --stats 2>&1 >/dev/null; echo status $?",
+             program ? program : "build/san/palaver");
+    FILE *pipe = popen(command, "r");
+    char text[8000] = "";
+    size_t n = fread(text, 1, sizeof text - 1, pipe);
+    text[n] = 0;
+    pclose(pipe);
+    if (count(text, "cannot be written") != 1 || !strstr(text, "[turn 4: ") || !strstr(text, "status 0"))
+        fail_msg("%s", text);
+}
+
 static void test_resume_with_another_template_reads_text(void **state) {
     (void)state;
     Run run;
@@ -392,6 +483,52 @@ static void test_config_can_be_read_again(void **state) {
     program_free(&run);
 }
 
+static void test_looking_subcommands(void **state) {
+    char path[200], arguments[400];
+    Run run;
+    program_run(&run, "inspect|" BABBLER, "");
+    expect_status(&run, 0);
+    expect_out(&run, "architecture  llama");
+    program_free(&run);
+    program_run(&run, "tokenize|" BABBLER "|Hello there.", "");
+    expect_status(&run, 0);
+    expect_out(&run, "Hell");
+    program_free(&run);
+    program_run(&run, "tokenize|" BABBLER, "Hello there.");
+    expect_status(&run, 0);
+    expect_out(&run, "Hell");
+    program_free(&run);
+    snprintf(path, sizeof path, "%s/text", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("The quick brown fox jumps over the lazy dog.\n", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s", path);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "perplexity ");
+    program_free(&run);
+    program_run(&run, "perplexity|" BABBLER, "");
+    expect_status(&run, 2);
+    program_free(&run);
+    program_run(&run, "inspect|/no/such/model", "");
+    expect_status(&run, 3);
+    program_free(&run);
+    program_run(&run, "tune|" BABBLER, "");
+    expect_status(&run, 2);
+    program_free(&run);
+}
+
+static void test_a_signal_while_waiting_for_input(void **state) {
+    (void)state;
+    Run run;
+    program_run_signal(&run, TALK, "Hello there.\n", SIGTERM, 3);
+    expect_status(&run, 128 + SIGTERM);
+    program_free(&run);
+    program_run_signal(&run, TALK, "Hello there.\n", SIGINT, 3);
+    expect_status(&run, 130);
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -407,6 +544,12 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_model_by_its_name),
         WITH_HOME(test_user_text_stays_text),
         WITH_HOME(test_resume_is_exact),
+        WITH_HOME(test_resume_is_exact_after_changes),
+        WITH_HOME(test_resume_without_saving_only_reads),
+        WITH_HOME(test_damaged_journals_are_refused),
+        WITH_HOME(test_a_full_disk_does_not_end_the_talk),
+        WITH_HOME(test_looking_subcommands),
+        WITH_HOME(test_a_signal_while_waiting_for_input),
         WITH_HOME(test_resume_with_another_template_reads_text),
         WITH_HOME(test_signals_save_first),
         WITH_HOME(test_retry_undo_and_continue),
