@@ -6,12 +6,11 @@
 #include "app/tty.h"
 
 static KeyEffect finish(Editor *editor, LineEnd end) {
-    const wchar_t code[2] = {line_key_code(KEY_FINISH), 0};
     free(editor->typed);
     editor->typed = line_text(editor);
     editor->end = editor->typed ? end : LINE_LOST;
-    el_wpush(editor->el, code);
-    return KEY_DONE;
+    line_leave(editor);
+    return KEY_FINISHED;
 }
 
 static KeyEffect insert_newline(Editor *editor) {
@@ -89,55 +88,57 @@ static KeyEffect redraw(Editor *editor) {
     return KEY_CHANGED;
 }
 
-static KeyEffect insert_literal(Editor *editor) {
-    return el_winsertstr(editor->el, editor->literal) == 0 ? KEY_CHANGED : KEY_BELL;
+static KeyEffect insert(Editor *editor) {
+    if (el_winsertstr(editor->el, editor->typed_character) != 0) return KEY_BELL;
+    line_paint_typed(editor, editor->typed_character[0]);
+    return KEY_DONE;
 }
 
-// A key has a function of ours, or the name of one of libedit's.
-static const struct {
-    KeyEffect (*function)(Editor *);
-    const wchar_t *name;
-} BINDINGS[KEY_COUNT] = {
-    [KEY_ENTER] = {enter, NULL},
-    [KEY_NEWLINE] = {insert_newline, NULL},
-    [KEY_PASTE] = {paste, NULL},
-    [KEY_COMPOSE] = {compose, NULL},
-    [KEY_TAB] = {complete_word, NULL},
-    [KEY_INTERRUPT] = {interrupt, NULL},
-    [KEY_SUSPEND] = {suspend, NULL},
-    [KEY_EOF] = {end_of_input, NULL},
-    [KEY_UP] = {move_up, NULL},
-    [KEY_DOWN] = {move_down, NULL},
-    [KEY_LEFT] = {move_left, NULL},
-    [KEY_RIGHT] = {move_right, NULL},
-    [KEY_HOME] = {move_home, NULL},
-    [KEY_END] = {move_line_end, NULL},
-    [KEY_WORD_LEFT] = {move_word_left, NULL},
-    [KEY_WORD_RIGHT] = {move_word_right, NULL},
-    [KEY_BACKSPACE] = {delete_left, NULL},
-    [KEY_DELETE] = {delete_right, NULL},
-    [KEY_KILL_END] = {kill_line_end, NULL},
-    [KEY_KILL_ALL] = {kill_all, NULL},
-    [KEY_KILL_WORD_LEFT] = {kill_word_left, NULL},
-    [KEY_KILL_WORD_RIGHT] = {kill_word_right, NULL},
-    [KEY_YANK] = {yank, NULL},
-    [KEY_TRANSPOSE] = {transpose, NULL},
-    [KEY_CLEAR] = {NULL, L"ed-clear-screen"},
-    [KEY_SEARCH] = {search_step, NULL},
-    [KEY_FINISH] = {NULL, L"ed-newline"},
-    [KEY_PLACE] = {place, NULL},
-    [KEY_REDRAW] = {redraw, NULL},
-    [KEY_LITERAL] = {insert_literal, NULL},
+static KeyEffect clear_screen(Editor *editor) {
+    line_clear_screen(editor);
+    return KEY_DONE;
+}
+
+static KeyEffect (*const FUNCTIONS[KEY_COUNT])(Editor *) = {
+    [KEY_ENTER] = enter,
+    [KEY_NEWLINE] = insert_newline,
+    [KEY_PASTE] = paste,
+    [KEY_COMPOSE] = compose,
+    [KEY_TAB] = complete_word,
+    [KEY_INTERRUPT] = interrupt,
+    [KEY_SUSPEND] = suspend,
+    [KEY_EOF] = end_of_input,
+    [KEY_UP] = move_up,
+    [KEY_DOWN] = move_down,
+    [KEY_LEFT] = move_left,
+    [KEY_RIGHT] = move_right,
+    [KEY_HOME] = move_home,
+    [KEY_END] = move_line_end,
+    [KEY_WORD_LEFT] = move_word_left,
+    [KEY_WORD_RIGHT] = move_word_right,
+    [KEY_BACKSPACE] = delete_left,
+    [KEY_DELETE] = delete_right,
+    [KEY_KILL_END] = kill_line_end,
+    [KEY_KILL_ALL] = kill_all,
+    [KEY_KILL_WORD_LEFT] = kill_word_left,
+    [KEY_KILL_WORD_RIGHT] = kill_word_right,
+    [KEY_YANK] = yank,
+    [KEY_TRANSPOSE] = transpose,
+    [KEY_CLEAR] = clear_screen,
+    [KEY_SEARCH] = search_step,
+    [KEY_PLACE] = place,
+    [KEY_REDRAW] = redraw,
+    [KEY_INSERT] = insert,
 };
 
-// libedit's call for each of our keys; `code` is what stands for the key.
+// libedit's call for each of our keys; `code` is what stands for the key. What is returned makes it draw nothing.
 static unsigned char on_key(EditLine *el, wint_t code) {
     Editor *editor = line_editor(el);
-    KeyEffect effect = BINDINGS[KEY_ENTER + (code - (wint_t)line_key_code(KEY_ENTER))].function(editor);
-    if (effect & KEY_BELL) el_beep(el);
-    if (effect & KEY_CHANGED) return line_changed(editor);
-    return effect & KEY_MOVED ? CC_REFRESH
-                              : CC_NORM; // with the text as it was, libedit only moves the cursor
+    KeyEffect effect = FUNCTIONS[KEY_ENTER + (code - (wint_t)line_key_code(KEY_ENTER))](editor);
+    if (effect & KEY_BELL) tty_write("\a");
+    if (effect & KEY_CHANGED) line_paint(editor);
+    if (effect & KEY_MOVED) line_paint_cursor(editor);
+    return effect & KEY_FINISHED ? CC_NEWLINE : CC_NORM;
 }
 
 bool line_bind_keys(EditLine *el) {
@@ -145,8 +146,7 @@ bool line_bind_keys(EditLine *el) {
     if (el_wset(el, EL_ADDFN, NAME, NAME, on_key) != 0) return false;
     for (Key key = KEY_ENTER; key < KEY_COUNT; key++) {
         const wchar_t code[2] = {line_key_code(key), 0};
-        if (el_wset(el, EL_BIND, code, BINDINGS[key].function ? NAME : BINDINGS[key].name, NULL) != 0)
-            return false;
+        if (el_wset(el, EL_BIND, code, NAME, NULL) != 0) return false;
     }
     return true;
 }

@@ -57,141 +57,13 @@ bool line_replace(Editor *editor, const char *text) {
     return line_insert(editor, text);
 }
 
-// ---- drawing ---------------------------------------------------------------------------------------------
-
-static wchar_t *current_prompt(Editor *editor) {
-    if (editor->search.on) return editor->search.prompt;
-    return window_is_partial(editor) ? editor->window_prompt : editor->prompt;
-}
-
-TextPlace line_place(Editor *editor, size_t n, int width) {
-    int column = 0;
-    bool hidden = false;
-    for (const wchar_t *c = current_prompt(editor); *c; c++) {
-        int w = wcwidth(*c);
-        if (*c == 1)
-            hidden = !hidden;
-        else if (!hidden && w > 0)
-            column += w;
-    }
-    TextPlace start = {column / width, column % width};
-    const LineInfoW *line = el_wline(editor->el);
-    TextPlace place = text_place(line->buffer, n, start.column, width);
-    place.row += start.row;
-    // A wide character that does not fit is drawn in the next row, and the cursor on it.
-    bool pushed =
-        line->buffer + n < line->lastchar && wcwidth(line->buffer[n]) == 2 && place.column + 2 > width;
-    if (pushed) place = (TextPlace){place.row + 1, 0};
-    return place;
-}
-
-void line_leave(Editor *editor) {
-    const LineInfoW *line = el_wline(editor->el);
-    int width = tty_width();
-    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer), width);
-    TextPlace end = line_place(editor, (size_t)(line->lastchar - line->buffer), width);
-    for (int row = cursor.row; row <= end.row; row++) fputc('\n', editor->out);
-    fputc('\r', editor->out);
-    fflush(editor->out);
-}
-
-void line_redraw(Editor *editor) {
-    el_wset(editor->el, EL_REFRESH);
-}
-
-// Is there a character of a width other than 1 in what is drawn?
-static bool is_wide(Editor *editor) {
-    const LineInfoW *line = el_wline(editor->el);
-    for (const wchar_t *c = current_prompt(editor); *c; c++)
-        if (*c > 0x7F && wcwidth(*c) != 1) return true;
-    for (const wchar_t *c = line->buffer; c < line->lastchar; c++)
-        if (*c != L'\n' && *c != L'\t' && wcwidth(*c) != 1) return true;
-    return false;
-}
-
-// libedit draws by changes, and miscounts where a wide character takes another's place: such a line is wiped and
-// drawn anew.
-unsigned char line_changed(Editor *editor) {
-    if (!editor->drawn_wide && !is_wide(editor)) return CC_REFRESH;
-    if (editor->drawn_row > 0) fprintf(editor->out, "\033[%dA", editor->drawn_row);
-    fputs("\r\033[J", editor->out);
-    line_redraw(editor);
-    return CC_NORM;
-}
-
-// The terminal has another width. Terminals that wrap anew have moved the prompt's row, others not: go up by
-// the smaller of both counts, so that nothing that was there before the prompt is ever wiped.
-static void resize(Editor *editor) {
-    const LineInfoW *line = el_wline(editor->el);
-    int old_width = editor->width, width = editor->width = tty_width();
-    size_t n = (size_t)(line->cursor - line->buffer);
-    int before = line_place(editor, n, old_width).row, now = line_place(editor, n, width).row;
-    int up = before < now ? before : now;
-    if (up > 0) fprintf(editor->out, "\033[%dA", up);
-    fputs("\r\033[J", editor->out);
-    fflush(editor->out);
-    el_resize(editor->el);
-    line_redraw(editor);
-}
-
 void line_suspend(Editor *editor, bool job) {
     line_leave(editor);
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_suspend(job);
     el_wset(editor->el, EL_PREP_TERM, 1);
-    el_resize(editor->el);
+    editor->width = tty_width();
     line_redraw(editor);
-}
-
-// The length of the SGR sequence that begins here; 0: none does.
-static size_t sgr_size(const wchar_t *text) {
-    if (text[0] != 0x1B || text[1] != L'[') return 0;
-    size_t n = 2 + wcscspn(text + 2, L"m");
-    return text[n] ? n + 1 : 0;
-}
-
-// libedit drops a sequence that no character follows: the last character goes behind what ends the prompt.
-static void last_character_last(wchar_t *prompt) {
-    size_t n = wcslen(prompt), last = n;
-    for (size_t i = 0; i < n;) {
-        size_t sgr = sgr_size(prompt + i);
-        if (!sgr) last = i;
-        i += sgr ? sgr : 1;
-    }
-    if (last == n) return;
-    wchar_t character = prompt[last];
-    wmemmove(prompt + last, prompt + last + 1, n - last - 1);
-    prompt[n - 1] = character;
-}
-
-// The prompt for libedit: SGR sequences, which take no width, between \1; no other control characters.
-static wchar_t *wide_prompt(const char *prompt) {
-    wchar_t *wide = text_to_wide(prompt);
-    wchar_t *out = wide ? malloc((2 * wcslen(wide) + 1) * sizeof *out) : NULL;
-    if (out) last_character_last(wide);
-    size_t to = 0;
-    for (const wchar_t *c = wide; out && *c;) {
-        size_t sgr = sgr_size(c);
-        if (!sgr) {
-            if (!text_is_control((uint32_t)*c)) out[to++] = *c;
-            c++;
-            continue;
-        }
-        // Sequences side by side share their marks, for libedit ties a mark to the character behind it.
-        if (to && out[to - 1] == 1)
-            to--;
-        else
-            out[to++] = 1;
-        for (; sgr; sgr--) out[to++] = *c++;
-        out[to++] = 1;
-    }
-    if (out) out[to] = 0;
-    free(wide);
-    return out;
-}
-
-static wchar_t *show_prompt(EditLine *el) {
-    return current_prompt(line_editor(el));
 }
 
 // ---- reading ---------------------------------------------------------------------------------------------
@@ -220,8 +92,8 @@ static Key read_key(Editor *editor, wchar_t *character) {
             line_redraw(editor);
             break;
         case TTY_RESIZE:
-            resize(editor);
-            return KEY_REDRAW; // the text may have become taller than the terminal
+            line_resize(editor);
+            break;
         case TTY_SIGNAL:
             if (!editor->options.stop || !editor->options.stop(editor->options.context)) break;
             editor->end = LINE_STOPPED;
@@ -237,13 +109,6 @@ static Key read_key(Editor *editor, wchar_t *character) {
 // What libedit calls for each character: 1 and *out, or 0 for the end.
 static int get_character(EditLine *el, wchar_t *out) {
     Editor *editor = line_editor(el);
-    const LineInfoW *line = el_wline(el);
-    editor->drawn_row = line_place(editor, (size_t)(line->cursor - line->buffer), editor->width).row;
-    editor->drawn_wide = is_wide(editor);
-    if (window_adjust(editor)) {
-        *out = line_key_code(KEY_REDRAW);
-        return 1;
-    }
     wchar_t character = editor->next_char;
     Key key = editor->next_key;
     editor->next_key = KEY_NONE;
@@ -255,21 +120,25 @@ static int get_character(EditLine *el, wchar_t *out) {
         if (left_over != KEY_REDRAW) editor->next_key = left_over, editor->next_char = character;
         key = KEY_REDRAW;
     }
-    // libedit's own way is quick and right for characters that are added at the end. Those without a width, and
-    // Latin-1, which it might take for Alt keys, go in as a text, too.
-    bool at_end = line->cursor == line->lastchar;
-    if (key == KEY_CHAR && (!at_end || wcwidth(character) < 1 || (character >= 0xA0 && character < 0x100))) {
-        editor->literal[0] = character;
-        key = KEY_LITERAL;
+    if (key == KEY_CHAR) {
+        editor->typed_character[0] = character;
+        key = KEY_INSERT;
     }
-    *out = key == KEY_CHAR ? character : line_key_code(key);
+    *out = line_key_code(key);
     return 1;
+}
+
+// libedit has no prompt to draw: see editor_paint.c.
+static wchar_t *no_prompt(EditLine *el) {
+    static wchar_t empty[1] = L"";
+    (void)el;
+    return empty;
 }
 
 LineEnd line_read(Editor *editor, char **text) {
     const char *prompt = editor->options.prompt ? editor->options.prompt(editor->options.context) : NULL;
     free(editor->prompt);
-    editor->prompt = wide_prompt(prompt ? prompt : "> ");
+    editor->prompt = strdup(prompt ? prompt : "> ");
     *text = NULL;
     if (!editor->prompt) return LINE_LOST;
     recall_reset(editor);
@@ -284,10 +153,11 @@ LineEnd line_read(Editor *editor, char **text) {
     editor->width = tty_width();
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
     tty_take_typed_ahead();
-    const wchar_t *line = el_wgets(editor->el, &n);
-    if (!line) { // the terminal ended the line, not a key: the prompt's row is still open
-        fputc('\n', editor->out);
-        fflush(editor->out);
+    line_replace(editor, ""); // what the last one left
+    line_redraw(editor);
+    el_wgets(editor->el, &n);
+    if (!editor->typed) { // the terminal ended the line, not a key: its row is still open
+        line_leave(editor);
         return editor->end;
     }
     char *typed = editor->typed;
@@ -318,13 +188,16 @@ bool line_open(Editor *editor) {
         if (fd >= 0) close(fd);
         return false;
     }
-    setvbuf(editor->out, NULL, _IOFBF, 4096); // a redraw is one write
     EditLine *el = editor->el = el_init("palaver", stdin, editor->out, editor->out);
-    bool ok = el && el_wset(el, EL_CLIENTDATA, editor) == 0 && el_wset(el, EL_EDITOR, L"emacs") == 0 &&
-              el_wset(el, EL_SIGNAL, 0) == 0 && el_wset(el, EL_GETCFN, get_character) == 0 &&
-              el_wset(el, EL_PROMPT_ESC, show_prompt, 1) == 0 && line_bind_keys(el) &&
-              // Every key comes as a byte of its own: Enter is not Ctrl-J, Ctrl-C and Ctrl-Z are keys.
-              el_wset(el, EL_SETTY, L"-d", L"-icrnl", L"-inlcr", L"-isig", L"-ixon", L"-istrip", NULL) == 0;
+    bool ok =
+        el && el_wset(el, EL_CLIENTDATA, editor) == 0 && el_wset(el, EL_EDITOR, L"emacs") == 0 &&
+        el_wset(el, EL_SIGNAL, 0) == 0 && el_wset(el, EL_GETCFN, get_character) == 0 &&
+        el_wset(el, EL_PROMPT, no_prompt) == 0 && line_bind_keys(el) &&
+        // Every key comes as a byte of its own: Enter is not Ctrl-J, Ctrl-C and Ctrl-Z are keys. Also when libedit
+        // thinks that it gives the terminal back, between two lines; really back it is given by tty_end.
+        el_wset(el, EL_SETTY, L"-d", L"-icrnl", L"-inlcr", L"-isig", L"-ixon", L"-istrip", NULL) == 0 &&
+        el_wset(el, EL_SETTY, L"-x", L"-icrnl", L"-inlcr", L"-isig", L"-ixon", L"-icanon", L"-echo",
+                L"-iexten", NULL) == 0;
     if (known) tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
     if (!ok) line_close(editor);
     return ok;
@@ -345,6 +218,7 @@ void line_close(Editor *editor) {
     free(editor->place);
     free(editor->typed);
     free(editor->killed);
+    text_free(&editor->painted);
     editor->prompt = NULL;
     editor->place = NULL;
     editor->typed = NULL;

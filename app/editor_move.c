@@ -101,9 +101,9 @@ static bool word_right(const View *view, size_t *at) {
 
 // A move may choose another window of a tall text; then the text that is drawn changes, too.
 static KeyEffect move(Editor *editor, bool (*target)(const View *, size_t *)) {
-    size_t above = editor->above.n;
+    size_t above = editor->above.n, below = editor->below.n;
     if (!move_to(editor, target)) return KEY_BELL;
-    return editor->above.n == above ? KEY_MOVED : KEY_CHANGED;
+    return editor->above.n == above && editor->below.n == below ? KEY_MOVED : KEY_CHANGED;
 }
 
 bool move_to_end(Editor *editor) {

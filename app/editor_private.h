@@ -1,5 +1,5 @@
 // What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
-// editor_keys.c and editor_move.c (what keys do), editor_window.c (texts taller than the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+// editor_keys.c and editor_move.c (what keys do), editor_paint.c (drawing), editor_window.c (texts taller than the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
 #ifndef PALAVER_APP_EDITOR_PRIVATE_H
 #define PALAVER_APP_EDITOR_PRIVATE_H
 
@@ -20,6 +20,7 @@ typedef enum KeyEffect {
     KEY_MOVED = 1,   // the cursor only
     KEY_CHANGED = 2, // the text
     KEY_BELL = 4,    // it could not be done, or not wholly
+    KEY_FINISHED = 8 // the line has ended
 } KeyEffect;
 
 // How a line that libedit read came to its end.
@@ -34,7 +35,7 @@ typedef struct Search {
     size_t at;                        // the entry shown; turns_count(): none yet
     bool failed;                      // nothing holds the pattern; the last find stays
     char *original;                   // the line before the search
-    wchar_t prompt[SEARCH_MAX + 32];
+    char prompt[SEARCH_MAX * 4 + 32];
 } Search;
 
 typedef struct Part {
@@ -50,25 +51,25 @@ struct Editor {
 
     // On a terminal; NULL where lines are read plainly.
     EditLine *el;
-    FILE *out;       // libedit's, on a copy of stderr
-    wchar_t *prompt; // as libedit wants it: colours between \1
+    FILE *out;    // libedit's, on a copy of stderr
+    char *prompt; // of this turn
     Keys keys;
     LineEnd end;
-    char *typed;        // the text when the line ended
-    wchar_t literal[2]; // a character that libedit's fast way would draw wrongly
-    char *place;        // a text that KEY_PLACE puts in
-    Key next_key;       // delivered before the next one is read
+    char *typed; // the text when the line ended
+    wchar_t typed_character[2];
+    char *place;  // a text that KEY_PLACE puts in
+    Key next_key; // delivered before the next one is read
     wchar_t next_char;
     size_t recalled; // the entry of the history in the line; turns_count(): the line's own text
     char *draft;     // the line's own text while an entry is shown
     Search search;
-    int tabs;                  // in a row
-    int width;                 // of the terminal when the line was drawn last
-    int drawn_row;             // the cursor's row then, from the prompt's
-    bool drawn_wide;           // something of a width other than 1 was in it
-    char *killed;              // for Ctrl-Y
-    Part above, below;         // what libedit's buffer leaves out of a tall text
-    wchar_t window_prompt[64]; // in the prompt's place while a part is left out
+    int tabs;               // in a row
+    int width;              // of the terminal when the line was drawn last
+    int drawn_row;          // the cursor's row then, from the prompt's
+    Text painted;           // what the next drawing writes
+    char *killed;           // for Ctrl-Y
+    Part above, below;      // what libedit's buffer leaves out of a tall text
+    char window_prompt[64]; // in the prompt's place while a part is left out
 };
 
 // ---- editor_line.c
@@ -82,22 +83,27 @@ char *line_text(Editor *editor);                     // the whole line as UTF-8,
 size_t line_cursor(Editor *editor);                  // bytes of line_text before the cursor
 bool line_replace(Editor *editor, const char *text); // cursor at the end
 bool line_insert(Editor *editor, const char *text);  // at the cursor
-void line_leave(Editor *editor);                     // the output goes on below all rows of the line
-void line_redraw(Editor *editor); // after line_leave or foreign output: a fresh prompt and line
 Editor *line_editor(EditLine *el);
 wchar_t line_key_code(Key key);              // the C1 code that stands for a key in libedit's map
 void line_suspend(Editor *editor, bool job); // as tty_suspend, with the line drawn anew afterwards
 
-unsigned char line_changed(Editor *editor); // draws what has changed; returns what libedit is to do
-TextPlace line_place(Editor *editor, size_t n,
-                     int width); // of the cursor behind n characters, the prompt included
+// ---- editor_paint.c
+void line_paint(Editor *editor);                  // the whole line, where it was drawn last
+void line_paint_cursor(Editor *editor);           // only the cursor has moved
+void line_paint_typed(Editor *editor, wchar_t c); // `c` was put in before the cursor
+void line_redraw(Editor *editor);                 // where the terminal's cursor is now, in column 0
+void line_leave(Editor *editor);                  // the output goes on below all rows of the line
+void line_clear_screen(Editor *editor);
+void line_resize(Editor *editor); // the terminal has another size
+TextLayout line_layout(const Editor *editor);
+TextPlace line_place(Editor *editor, size_t n); // of the cursor behind n characters; row 0 is the prompt's
 
 // ---- editor_window.c
-// The whole text and the cursor in it, whatever of it libedit has. `owned` (may be NULL) is to free().
+// The whole text and the cursor in it, whatever of it libedit has.
 typedef struct View {
     const wchar_t *text; // [n]; valid until the line changes
     size_t n, cursor;
-    wchar_t *owned;
+    wchar_t *owned; // to free(); may be NULL
 } View;
 bool window_view(Editor *editor, View *view); // false: no memory, owned is NULL
 bool window_move(Editor *editor, View *view, size_t cursor);
@@ -112,7 +118,7 @@ bool line_bind_keys(EditLine *el);
 bool move_to_end(Editor *editor);
 KeyEffect move_left(Editor *editor);
 KeyEffect move_right(Editor *editor);
-KeyEffect move_home(Editor *editor); // of the line, not of the text; the same for the end
+KeyEffect move_home(Editor *editor); // of the line, not of the text; so the end
 KeyEffect move_line_end(Editor *editor);
 KeyEffect move_word_left(Editor *editor);
 KeyEffect move_word_right(Editor *editor);

@@ -37,10 +37,8 @@ KeyEffect recall_newer(Editor *editor) {
 // ---- Ctrl-R ----------------------------------------------------------------------------------------------
 
 static void set_search_prompt(Search *search) {
-    wchar_t *pattern = text_to_wide(search->pattern);
-    swprintf(search->prompt, sizeof search->prompt / sizeof *search->prompt, L"(%ls: %ls) ",
-             search->failed ? L"not found" : L"search", pattern ? pattern : L"");
-    free(pattern);
+    snprintf(search->prompt, sizeof search->prompt, "(%s: %s) ", search->failed ? "not found" : "search",
+             search->pattern);
 }
 
 // Looks for the pattern in the entries before `before` and shows what it finds, the cursor on it.

@@ -67,17 +67,20 @@ static void list(Editor *editor, const EditorCompletion *completion) {
     size_t columns = (size_t)(screen / (widest + 2));
     if (columns < 1) columns = 1;
     size_t rows = (count + columns - 1) / columns;
-    line_leave(editor);
+    Text out = {0};
     for (size_t row = 0; row < rows; row++) {
         for (size_t i = row; i < count; i += rows) {
             const char *text = completion->candidates[i].text;
-            bool last = i + rows >= count;
-            fprintf(editor->out, "%s%*s", text, last ? 0 : widest + 2 - width_of(text), "");
+            text_add(&out, text, strlen(text));
+            int blanks = i + rows < count ? widest + 2 - width_of(text) : 0;
+            for (; blanks > 0; blanks--) text_add(&out, " ", 1);
         }
-        fputs("\r\n", editor->out);
+        text_add(&out, "\r\n", 2);
     }
-    if (count < completion->count) fprintf(editor->out, "… and %zu more\r\n", completion->count - count);
-    fflush(editor->out);
+    line_leave(editor);
+    tty_write(out.bytes);
+    text_free(&out);
+    if (count < completion->count) tty_write("…\r\n");
     line_redraw(editor);
 }
 

@@ -1,4 +1,4 @@
-// A text with more rows than the terminal: libedit would lose the cursor, so it only gets the rows around it.
+// A text with more rows than the terminal: libedit's buffer only gets the rows around the cursor.
 //
 // What lies above and below is kept here. Before each key window_adjust() sees to it that at least one row is left
 // on both sides of the cursor, so that keys which move or delete a little need not know of the window.
@@ -70,29 +70,30 @@ static int row_limit(void) {
     return rows < 3 ? 3 : rows;
 }
 
-// The first character of a row, counted from the text's beginning as if it began in column 0.
-static size_t start_of_row(const wchar_t *text, size_t n, int row, int width) {
+// The first character of a row of the whole text, whose rows are counted without a prompt.
+static size_t start_of_row(const View *view, int row, TextLayout layout) {
     TextPlace place = {0, 0};
-    size_t i = 0;
-    for (; i < n && place.row < row; i++) {
-        TextPlace next = text_place(text + i, 1, place.column, width);
-        place = (TextPlace){place.row + next.row, next.column};
+    for (size_t i = 0; i < view->n; i++) {
+        TextPlace next = text_place(view->text + i, 1, place, layout);
+        if ((view->text[i] == L'\n' ? place.row : next.row) >= row) return i;
+        place = next;
     }
-    // A mark without a width, or a wide character that was pushed over, belongs to the row before it or its own.
-    while (i < n && text[i] != L'\n' && text[i] != L'\t' && wcwidth(text[i]) == 0) i++;
-    return i;
+    return view->n;
 }
 
 // Chooses the rows around the view's cursor. False: they are what libedit has already, or there is no memory.
 static bool show_around(Editor *editor, const View *view) {
-    int width = tty_width(), limit = row_limit();
-    int total = text_place(view->text, view->n, 0, width).row + 1;
-    int row = text_place(view->text, view->cursor, 0, width).row;
+    TextLayout layout = line_layout(editor);
+    int limit = row_limit();
+    int total = text_place(view->text, view->n, (TextPlace){0, 0}, layout).row + 1;
+    int row = text_place(view->text, view->cursor, (TextPlace){0, 0}, layout).row;
     int top = row - limit / 2;
     if (top > total - limit) top = total - limit;
     if (top < 0) top = 0;
-    size_t start = start_of_row(view->text, view->n, top, width);
-    size_t end = top + limit >= total ? view->n : start_of_row(view->text, view->n, top + limit, width);
+    size_t start = start_of_row(view, top, layout);
+    size_t end = top + limit >= total ? view->n : start_of_row(view, top + limit, layout);
+    // A newline that ends the window would show an empty row where there is a text.
+    if (end < view->n && end > view->cursor && view->text[end - 1] == L'\n') end--;
     if (start > view->cursor) start = view->cursor;
     if (end < view->cursor) end = view->cursor;
     const LineInfoW *line = el_wline(editor->el);
@@ -107,10 +108,25 @@ static bool show_around(Editor *editor, const View *view) {
         ok = set_buffer(editor, copy, end - start, view->cursor - start);
     }
     free(copy);
-    int last = top + limit < total ? top + limit : total;
-    swprintf(editor->window_prompt, sizeof editor->window_prompt / sizeof *editor->window_prompt,
-             L"(rows %d-%d of %d) ", top + 1, last, total);
     return ok;
+}
+
+// Which rows of the whole the buffer holds.
+static void set_label(Editor *editor) {
+    View view;
+    if (!window_view(editor, &view)) return; // the label stays as it was
+    TextLayout layout = line_layout(editor);
+    const LineInfoW *line = el_wline(editor->el);
+    size_t last = editor->above.n + (size_t)(line->lastchar - line->buffer);
+    int from = text_place(view.text, editor->above.n, (TextPlace){0, 0}, layout).row + 1;
+    int to = text_place(view.text, last, (TextPlace){0, 0}, layout).row + 1;
+    int total = text_place(view.text, view.n, (TextPlace){0, 0}, layout).row + 1;
+    snprintf(editor->window_prompt, sizeof editor->window_prompt,
+             editor->width < 20   ? ""
+             : editor->width < 40 ? "(%d-%d/%d) "
+                                  : "(rows %d-%d of %d) ",
+             from, to, total);
+    free(view.owned);
 }
 
 bool window_move(Editor *editor, View *view, size_t cursor) {
@@ -127,17 +143,28 @@ bool window_move(Editor *editor, View *view, size_t cursor) {
     return ok;
 }
 
-bool window_adjust(Editor *editor) {
+static bool adjust_once(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    int width = tty_width(), limit = row_limit();
-    int rows = line_place(editor, (size_t)(line->lastchar - line->buffer), width).row + 1;
-    int row = line_place(editor, (size_t)(line->cursor - line->buffer), width).row;
+    int limit = row_limit();
+    int rows = line_place(editor, (size_t)(line->lastchar - line->buffer)).row + 1;
+    int row = line_place(editor, (size_t)(line->cursor - line->buffer)).row;
     bool too_tall = rows > limit + 1;
-    bool partial = window_is_partial(editor);
     bool at_edge = (editor->above.n && row < 1) || (editor->below.n && row >= rows - 1);
-    if (!too_tall && !at_edge && !(partial && rows < limit - 1)) return false;
+    bool too_low = window_is_partial(editor) && rows < limit - 1;
+    if (!too_tall && !at_edge && !too_low) return false;
     View view;
     bool ok = window_view(editor, &view) && show_around(editor, &view);
     free(view.owned);
     return ok;
+}
+
+bool window_adjust(Editor *editor) {
+    bool changed = false;
+    // The label is part of the first row: another window may need another one.
+    for (int tries = 0; tries < 4 && adjust_once(editor); tries++) {
+        changed = true;
+        if (window_is_partial(editor)) set_label(editor);
+    }
+    if (!changed && window_is_partial(editor)) set_label(editor);
+    return changed;
 }

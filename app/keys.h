@@ -41,10 +41,10 @@ typedef enum Key {
     KEY_TRANSPOSE,
     KEY_CLEAR,
     KEY_SEARCH,
-    KEY_FINISH,  // the last four are the editor's own: libedit's end of line,
-    KEY_PLACE,   // a text that waits to be put in,
-    KEY_REDRAW,  // nothing but drawing again,
-    KEY_LITERAL, // and a character that is put in as a text
+    KEY_FINISH, // the last four are the editor's own: libedit's end of line,
+    KEY_PLACE,  // a text that waits to be put in,
+    KEY_REDRAW, // nothing but drawing again,
+    KEY_INSERT, // and a character
     KEY_COUNT
 } Key;
 

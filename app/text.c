@@ -133,18 +133,28 @@ char *text_from_wide(const wchar_t *wide, size_t n) {
     return out.bytes;
 }
 
-TextPlace text_place(const wchar_t *wide, size_t n, int column, int width) {
-    TextPlace place = {0, column};
+int text_width(wchar_t c, int column, TextLayout layout) {
+    if (c == L'\t') {
+        int to_stop = 8 - column % 8, room = layout.width - column;
+        return room > 0 && to_stop > room ? room : to_stop < layout.width ? to_stop : layout.width;
+    }
+    int width = wcwidth(c);
+    return width < 0 ? 1 : width; // what cannot be shown is shown as one sign
+}
+
+TextPlace text_place(const wchar_t *wide, size_t n, TextPlace start, TextLayout layout) {
+    TextPlace place = start;
     for (size_t i = 0; i < n; i++) {
         if (wide[i] == L'\n') {
-            place = (TextPlace){place.row + 1, 0};
+            place = (TextPlace){place.row + 1, layout.indent};
             continue;
         }
-        int w = wide[i] == L'\t' ? 8 - place.column % 8 : wcwidth(wide[i]);
-        if (w < 0) w = wide[i] < 0x20 ? 2 : 8; // ^X, \U+xxxx
-        if (w == 2 && place.column + 2 > width) place = (TextPlace){place.row + 1, 0};
-        place.column += w;
-        if (place.column >= width) place = (TextPlace){place.row + 1, 0};
+        int width = text_width(wide[i], place.column, layout);
+        if (place.column + width > layout.width) {
+            place = (TextPlace){place.row + 1, 0};
+            width = text_width(wide[i], 0, layout);
+        }
+        place.column += width;
     }
     return place;
 }

@@ -43,12 +43,17 @@ bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 wchar_t *text_to_wide(const char *bytes);
 char *text_from_wide(const wchar_t *wide, size_t n);
 
-// The row and column where the cursor stands after `n` wide characters, beginning at `column` of row 0 in
-// a terminal of `width` columns. Counts as libedit draws: tabs to multiples of 8, characters of width 0 not
-// at all.
+// Where text stands in a terminal of `width` columns: a line that follows a \n begins in column `indent`, tabs go to
+// multiples of 8, marks of width 0 take no column, and a row wraps when the next character does not fit any more: a
+// full row is column == width.
 typedef struct TextPlace {
     int row, column;
 } TextPlace;
-TextPlace text_place(const wchar_t *wide, size_t n, int column, int width);
+typedef struct TextLayout {
+    int width, indent;
+} TextLayout;
+TextPlace text_place(const wchar_t *wide, size_t n, TextPlace start, TextLayout layout);
+// The columns a character takes at a place, a tab's depending on it.
+int text_width(wchar_t c, int column, TextLayout layout);
 
 #endif

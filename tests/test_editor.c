@@ -210,12 +210,12 @@ static void listing_below_several_rows(void **state) {
     pty_send(pty, "/con");
     pty_send(pty, "\nnext" UP "\t\t");
     pty_expect_row(pty, 0, "> /con");
-    pty_expect_row(pty, 1, "next");
+    pty_expect_row(pty, 1, "… next");
     pty_expect_row(pty, 2, "/config");
     pty_expect_row(pty, 3, "/context");
     pty_expect_row(pty, 4, "/continue");
     pty_expect_row(pty, 5, "> /con");
-    pty_expect_row(pty, 6, "next");
+    pty_expect_row(pty, 6, "… next");
     pty_expect_cursor(pty, 5, 6);
     pty_send(pty, "f\t\005!\r");
     pty_expect(pty, "got[/config !\\nnext]");

@@ -146,7 +146,7 @@ static void coloured_prompt(void **state) {
     (void)state;
     Pty *pty = terminal_start("edit", "--prompt", "\033[33m[62%]\033[0m\033[1m › \033[0m", NULL);
     pty_expect_row(pty, 0, "[62%] ›");
-    pty_expect(pty, "\033[33m[62%]\033[0m\033[1m ›\033[0m "); // what is typed is not bold
+    pty_expect(pty, "\033[33m[62%]\033[0m\033[1m › \033[0m"); // what is typed is not bold
     pty_expect_cursor(pty, 0, 8);
     pty_send(pty, "ab\001x");
     pty_expect_row(pty, 0, "[62%] › xab");

@@ -51,7 +51,7 @@ static void wide_characters(void **state) {
     leave(pty);
 }
 
-// Characters without a width are not drawn, but stay in the turn and go with the one before them.
+// Characters without a width go with the one before them.
 static void joined_characters(void **state) {
     (void)state;
     Pty *pty = start_editor();
@@ -120,16 +120,16 @@ static void moving_between_lines(void **state) {
     Pty *pty = start_editor();
     pty_send(pty, "first\nsecond\nthird");
     pty_expect_row(pty, 0, "> first");
-    pty_expect_row(pty, 1, "second");
-    pty_expect_row(pty, 2, "third");
+    pty_expect_row(pty, 1, "… second");
+    pty_expect_row(pty, 2, "… third");
     pty_send(pty, UP);
-    pty_expect_cursor(pty, 1, 5);
+    pty_expect_cursor(pty, 1, 7);
     pty_send(pty, UP "!");
     pty_expect_row(pty, 0, "> first!");
     pty_send(pty, "\001>" DOWN "\005.");
-    pty_expect_row(pty, 1, "second.");
+    pty_expect_row(pty, 1, "… second.");
     pty_send(pty, DOWN "\177\177\177\177\177\177");
-    pty_expect_row(pty, 1, "second.");
+    pty_expect_row(pty, 1, "… second.");
     pty_expect_row(pty, 2, "");
     expect_turn(pty, "\177\r", ">first!\\nsecond");
     leave(pty);
