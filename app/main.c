@@ -6,6 +6,7 @@
 #include "app/paths.h"
 #include "app/perplexity.h"
 #include "app/signals.h"
+#include "engine/model_shape.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -227,7 +228,7 @@ static int run_tokenize(Program *program) {
     return finish(program, status, &error);
 }
 
-static Status run_perplexity(Program *program, Error *error) {
+static Status measure_perplexity(Program *program, Error *error) {
     char *text;
     size_t size;
     PerplexityReport report;
@@ -243,18 +244,48 @@ static Status run_perplexity(Program *program, Error *error) {
     return status;
 }
 
-static int run_measurement(Program *program) {
+// An engine over made-up weights of a known shape.
+static Status open_shape(Program *program, Error *error) {
+    const Options *o = &program->options;
+    const char *name = o->shape_weights ? o->shape_weights : "bf16";
+    DType type = DTYPE_F32;
+    while (type < DTYPE_COUNT && strcmp(dtype_name(type), name) != 0) type++;
+    if (type == DTYPE_COUNT)
+        return error_set(error, STATUS_USAGE,
+                         "--weights %s: no such type; f32, f16, bf16, q8_0, q4_0, … there are", name);
+    Model *model;
+    Status status = model_of_shape(o->shape, type, &model, error);
+    if (status) return status;
+    int longest = (o->depth ? o->depth : 1) + (o->decode ? o->decode : 128);
+    int prefill = o->prefill ? o->prefill : 1024;
+    EngineOptions options = {.device = program->config.backend.device,
+                             .context_size = (longest > prefill ? longest : prefill) + 8,
+                             .cache_type = DTYPE_F16,
+                             .chunk = 1024,
+                             .random_weights = true};
+    return engine_open_model(model, &options, &program->engine, error);
+}
+
+static int run_bench(Program *program) {
     Error error;
-    bool is_bench = program->options.command == COMMAND_BENCH;
-    if (!is_bench && !program->options.argument) {
+    const Options *o = &program->options;
+    BenchSettings settings = {.prefill = o->prefill, .decode = o->decode, .depth = o->depth};
+    if (!settings.prefill && o->shape) settings.prefill = 1024;
+    if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
+    Status status = o->shape ? open_shape(program, &error) : load_model(program, &error);
+    if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    return finish(program, bench_run(program->engine, &settings, stdout, &error), &error);
+}
+
+static int run_perplexity(Program *program) {
+    Error error;
+    if (!program->options.argument) {
         error_set(&error, STATUS_USAGE, "perplexity needs a text: palaver perplexity MODEL FILE");
         return fail(program, &error, EXIT_USAGE);
     }
     if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
     if (load_model(program, &error)) return fail(program, &error, EXIT_MODEL);
-    Status status = is_bench ? bench_run(program->engine, &(BenchSettings){0}, stdout, &error)
-                             : run_perplexity(program, &error);
-    return finish(program, status, &error);
+    return finish(program, measure_perplexity(program, &error), &error);
 }
 
 static int run_subcommand(Program *program) {
@@ -265,14 +296,17 @@ static int run_subcommand(Program *program) {
                   "tune fills the dispatch table of a GPU, and this palaver has no GPU backend");
         return fail(program, &error, EXIT_USAGE);
     }
+    if (program->options.command == COMMAND_BENCH && program->options.shape) return run_bench(program);
     if (find_model(program, NULL, &error)) return fail(program, &error, EXIT_MODEL);
     switch (program->options.command) {
     case COMMAND_INSPECT:
         return finish(program, inspect_print(program->model, stdout, &error), &error);
     case COMMAND_TOKENIZE:
         return run_tokenize(program);
+    case COMMAND_BENCH:
+        return run_bench(program);
     default:
-        return run_measurement(program);
+        return run_perplexity(program);
     }
 }
 

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_FIRST = 256 }; // values of long flags for getopt: FLAG_FIRST + an index into all flags
+enum { MAX_COUNT = 1 << 24 }; // tokens of a benchmark
+enum { FLAG_FIRST = 256 };    // values of long flags for getopt: FLAG_FIRST + an index into all flags
 
 // What a flag of the program itself does. Configuration keys come after these in the list of all flags.
 typedef enum FlagUse {
@@ -21,6 +22,10 @@ typedef enum FlagUse {
     USE_PLAIN,
     USE_DEFAULT,
     USE_CONTEXT,
+    USE_SHAPE,
+    USE_PREFILL,
+    USE_DECODE,
+    USE_DEPTH,
     USE_LATER,
     USE_HELP,
     USE_VERSION,
@@ -48,6 +53,10 @@ static const Flag program_flags[] = {
     {"plain", no_argument, USE_PLAIN, 0, false},
     {"default", no_argument, USE_DEFAULT, 0, false},
     {"context", required_argument, USE_CONTEXT, 0, false},
+    {"shape", required_argument, USE_SHAPE, 0, false},
+    {"prefill", required_argument, USE_PREFILL, 0, false},
+    {"decode", required_argument, USE_DECODE, 0, false},
+    {"depth", required_argument, USE_DEPTH, 0, false},
     {"jsonl", no_argument, USE_LATER, 0, true},
     {"parallel", required_argument, USE_LATER, 0, true},
     {"ordered", no_argument, USE_LATER, 0, true},
@@ -168,6 +177,32 @@ static void add_setting(Options *options, const ConfigKey *key, const char *text
     options->settings[options->n_settings++] = (OptionSetting){key, text};
 }
 
+static Status read_count(const char *name, const char *text, int *count, Error *error) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < 1 || value > MAX_COUNT)
+        return error_set(error, STATUS_USAGE, "--%s %s: allowed is 1 to %d", name, text, MAX_COUNT);
+    *count = (int)value;
+    return STATUS_OK;
+}
+
+// With a shape, --weights says what its weights are made of rather than how a model's are to be kept.
+static Status take_shape_weights(Options *options, Error *error) {
+    bool counts = options->prefill || options->decode || options->depth;
+    if (options->command != COMMAND_BENCH && (options->shape || counts))
+        return error_set(error, STATUS_USAGE,
+                         "--shape, --prefill, --decode and --depth belong to palaver bench");
+    int kept = 0;
+    for (int i = 0; options->shape && i < options->n_settings; i++) {
+        if (options->settings[i].key == config_key_find("model.weights"))
+            options->shape_weights = options->settings[i].text;
+        else
+            options->settings[kept++] = options->settings[i];
+    }
+    if (options->shape) options->n_settings = kept;
+    return STATUS_OK;
+}
+
 // Takes one flag over. `i` is its index in the list.
 static Status flag_apply(Options *options, const FlagList *list, int i, const char *value, Error *error) {
     switch (list->uses[i]) {
@@ -205,6 +240,15 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
     case USE_CONTEXT:
         add_setting(options, config_key_find("context.size"), value);
         break;
+    case USE_SHAPE:
+        options->shape = value;
+        break;
+    case USE_PREFILL:
+        return read_count("prefill", value, &options->prefill, error);
+    case USE_DECODE:
+        return read_count("decode", value, &options->decode, error);
+    case USE_DEPTH:
+        return read_count("depth", value, &options->depth, error);
     case USE_HELP:
         options->command = COMMAND_HELP;
         break;
@@ -280,7 +324,8 @@ static Status flags_read(int argc, char **argv, Options *options, const FlagList
         if (flag_apply(options, list, i, optarg, error)) return error->status;
     }
     if (options->command == COMMAND_HELP || options->command == COMMAND_VERSION) return STATUS_OK;
-    return operands_apply(options, argv + optind, argc - optind, chat_flag, error);
+    Status status = operands_apply(options, argv + optind, argc - optind, chat_flag, error);
+    return status ? status : take_shape_weights(options, error);
 }
 
 Status options_parse(int argc, char **argv, Options *options, Error *error) {

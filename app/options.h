@@ -41,6 +41,10 @@ typedef struct Options {
     const char *profile;     // NULL: none
     bool echo, keep_going, no_save, plain, print_default;
 
+    // of bench; 0 or NULL: not given
+    const char *shape, *shape_weights; // made-up weights of a known shape, and their type
+    int prefill, decode, depth;
+
     const char **files; // [n_files] of -c, in order
     int n_files;
     OptionSetting *settings; // [n_settings] in order

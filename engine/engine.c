@@ -1,5 +1,6 @@
 #include "engine/engine_internal.h"
 
+#include "engine/backend.h"
 #include "engine/tokenizer_source.h"
 
 #include <stdio.h>
@@ -13,21 +14,6 @@ enum {
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
 };
-
-// The ops of the device that was asked for; says in note why a better one is not used.
-static Status choose_ops(const char *device, const Ops **ops, char *note, size_t note_size, Error *error) {
-    *ops = ops_cpu();
-    note[0] = 0;
-    if (!strncmp(device, "cpu", 3) && (device[3] == 0 || device[3] == ':')) return STATUS_OK;
-    if (!strcmp(device, "auto")) {
-        snprintf(note, note_size, "no CUDA plug-in in this build");
-        return STATUS_OK;
-    }
-    if (!strncmp(device, "cuda", 4) && (device[4] == 0 || device[4] == ':'))
-        return error_set(error, STATUS_DEVICE,
-                         "device \"%s\": this build has no CUDA plug-in; use --device cpu", device);
-    return error_set(error, STATUS_USAGE, "device \"%s\": expected auto, cpu, cuda or cuda:N", device);
-}
 
 static void gigabytes(int64_t bytes, char text[32]) {
     if (bytes < 1000000000)
@@ -86,8 +72,9 @@ static int64_t layer_bytes(const LayerWeights *w) {
     return bytes;
 }
 
-// Reads the pages of a mapped matrix, so that the first reply does not wait for the disk.
-static void read_in(const Matrix *m) {
+// Reads the pages of a mapped matrix that the CPU uses as it is, so that the first reply does not wait for the disk.
+static void read_in(const Engine *engine, const Matrix *m) {
+    if (engine->backend->ops != ops_cpu()) return;
     const volatile char *bytes = m->data;
     for (int64_t i = 0, n = matrix_bytes(m); i < n; i += 4096) (void)bytes[i];
 }
@@ -100,8 +87,8 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
     if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
 
     Status status = ops->load_head(engine->backend, &model->head, &engine->forward.head, error);
-    read_in(&model->head.embedding);
-    if (!model->tied_head) read_in(&model->head.output);
+    read_in(engine, &model->head.embedding);
+    if (!model->tied_head) read_in(engine, &model->head.output);
     int64_t done =
         matrix_bytes(&model->head.embedding) + (model->tied_head ? 0 : matrix_bytes(&model->head.output));
     for (int l = 0; l < n_layers && !status; l++) {
@@ -110,7 +97,7 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
             return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
         status = ops->load_layer(engine->backend, w, &engine->forward.layers[l], error);
         const Matrix *large[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
-        for (int i = 0; i < 7; i++) read_in(large[i]);
+        for (int i = 0; i < 7; i++) read_in(engine, large[i]);
         done += layer_bytes(w);
         if (status) error_prefix(error, "layer %d: ", l);
     }
@@ -119,16 +106,18 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
     return status;
 }
 
-// Everything but the tokenizer: backend, memory, weights.
-static Status open_backend(Engine *engine, const EngineOptions *options, Error *error) {
-    const Ops *ops;
-    const char *device = options->device ? options->device : "auto";
-    Status status = choose_ops(device, &ops, engine->backend_note, sizeof engine->backend_note, error);
-    if (status) return status;
-    engine->cache_type = options->cache_type;
-    if (engine->cache_type != DTYPE_F16 && engine->cache_type != DTYPE_F32)
-        return error_set(error, STATUS_UNSUPPORTED, "cache type %s: this build keeps the cache in f16 or f32",
-                         dtype_name(engine->cache_type));
+static void close_backend(Engine *engine) {
+    if (!engine->backend) return;
+    forward_close(&engine->forward);
+    engine->backend->ops->close(engine->backend);
+    free(engine->forward.layers);
+    engine->forward = (Forward){0};
+    engine->backend = NULL;
+}
+
+// Everything but the tokenizer on one backend: device, memory, weights. What fails leaves nothing behind.
+static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
+                           Error *error) {
     int chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
     BackendOptions backend = {
         .device = device,
@@ -136,15 +125,46 @@ static Status open_backend(Engine *engine, const EngineOptions *options, Error *
         .shape = &engine->model->shape,
         .max_tokens = chunk,
         .max_logits = LOGITS_ROWS,
+        .random_weights = options->random_weights,
     };
-    status = ops->open(&backend, &engine->backend, error);
-    if (!status) status = plan_memory(engine, options, &backend, error);
-    if (status) return status;
+    Status status = ops->open(&backend, &engine->backend, error);
+    if (status) {
+        engine->backend = NULL;
+        return status;
+    }
+    status = plan_memory(engine, options, &backend, error);
     engine->forward = (Forward){
         .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = LOGITS_ROWS};
-    status = forward_open(&engine->forward, error);
+    if (!status) status = forward_open(&engine->forward, error);
     if (!status) status = load_weights(engine, options, error);
+    if (status) close_backend(engine);
     return status;
+}
+
+// The device that was asked for; with "auto" the GPU if it can take the model, else the CPU, and why.
+static Status choose_backend(Engine *engine, const EngineOptions *options, Error *error) {
+    const char *device = options->device ? options->device : "auto";
+    DeviceKind kind;
+    Status status = backend_device_kind(device, &kind, error);
+    if (status) return status;
+    engine->cache_type = options->cache_type;
+    if (engine->cache_type != DTYPE_F16 && engine->cache_type != DTYPE_F32)
+        return error_set(error, STATUS_UNSUPPORTED, "cache type %s: this build keeps the cache in f16 or f32",
+                         dtype_name(engine->cache_type));
+    if (kind == DEVICE_CPU && options->random_weights)
+        return error_set(error, STATUS_UNSUPPORTED, "made-up weights need a GPU, not device \"%s\"", device);
+    if (kind == DEVICE_CPU) return open_backend(engine, ops_cpu(), device, options, error);
+    const Ops *cuda;
+    Error why = {0};
+    status = backend_cuda_ops(&cuda, &why);
+    if (!status) status = open_backend(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
+    if (status == STATUS_OK) return STATUS_OK;
+    if (kind == DEVICE_CUDA || status == STATUS_INTERRUPTED || status == STATUS_FATAL)
+        return error_set(error, status, "%s", why.message);
+    if (options->random_weights)
+        return error_set(error, STATUS_UNSUPPORTED, "made-up weights need a GPU: %s", why.message);
+    memcpy(engine->backend_note, why.message, sizeof why.message);
+    return open_backend(engine, ops_cpu(), "cpu", options, error);
 }
 
 Status engine_open_model(Model *model, const EngineOptions *options, Engine **out, Error *error) {
@@ -155,7 +175,7 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
         return error_set(error, STATUS_MEMORY, "no memory for the engine");
     }
     engine->model = model;
-    Status status = open_backend(engine, options, error);
+    Status status = choose_backend(engine, options, error);
     if (status)
         engine_close(engine);
     else
@@ -192,11 +212,7 @@ Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
 
 void engine_close(Engine *engine) {
     if (!engine) return;
-    if (engine->backend) {
-        forward_close(&engine->forward);
-        engine->backend->ops->close(engine->backend);
-    }
-    free(engine->forward.layers);
+    close_backend(engine);
     free(engine->jinja_template);
     tokenizer_close(engine->tokenizer);
     model_close(engine->model);

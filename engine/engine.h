@@ -32,12 +32,13 @@ typedef struct Progress {
 // ---- Engine --------------------------------------------------------------------------------------------
 
 typedef struct EngineOptions {
-    const char *model;  // a Hugging Face folder or a .gguf file
-    const char *device; // "auto", "cpu", "cuda", "cuda:1"
-    int n_threads;      // CPU: 0 = one for each core this process may use
-    int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
-    DType cache_type;   // DTYPE_F16 or DTYPE_F32
-    int chunk;          // most tokens evaluated in one step; 0 = the backend's favourite
+    const char *model;   // a Hugging Face folder or a .gguf file
+    const char *device;  // "auto", "cpu", "cuda", "cuda:1"
+    int n_threads;       // CPU: 0 = one for each core this process may use
+    int context_size;    // tokens; 0 = the model's own, fitted to the memory that is free
+    DType cache_type;    // DTYPE_F16 or DTYPE_F32
+    int chunk;           // most tokens evaluated in one step; 0 = the backend's favourite
+    bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
     Progress progress;
 } EngineOptions;
 

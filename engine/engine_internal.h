@@ -15,7 +15,7 @@ struct Engine {
     DType cache_type;
     int context_size;
     EngineMemory memory;
-    char backend_note[160];
+    char backend_note[sizeof((Error *)0)->message];
 };
 
 #endif

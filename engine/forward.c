@@ -1,10 +1,30 @@
 #include "engine/forward.h"
 
+// A single token in one go, where the backend can: the same ops, fused further. STATUS_UNSUPPORTED: not this one.
+static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *error) {
+    const Ops *ops = f->backend->ops;
+    if (!ops->decode || step->n_tokens != 1 || step->n_sequences != 1) return STATUS_UNSUPPORTED;
+    DecodeStep all = {
+        .step = step,
+        .head = f->head,
+        .layers = (const Layer *const *)f->layers,
+        .kv = cache->layers,
+        .windows = f->model->windows,
+        .logits = f->logits,
+    };
+    Status status = ops->decode(f->backend, &all, error);
+    f->has_logits = status == STATUS_OK;
+    return status;
+}
+
 Status forward_step(Forward *f, const Step *step, const KvCache *cache,
                     const volatile sig_atomic_t *interrupt, Error *error) {
     const Ops *ops = f->backend->ops;
     Backend *b = f->backend;
-    Status s = ops->begin(b, step, error);
+    f->has_logits = false;
+    Status s = decode(f, step, cache, error);
+    if (s != STATUS_UNSUPPORTED) return s;
+    s = ops->begin(b, step, error);
     if (!s) s = ops->embed(b, f->head, f->x, error);
     for (int l = 0; l < f->model->shape.n_layers && !s; l++) {
         const Layer *layer = f->layers[l];
@@ -21,6 +41,7 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache,
 }
 
 Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
+    if (f->has_logits) return STATUS_OK;
     return f->backend->ops->logits(f->backend, f->head, f->x, tokens, n_rows, f->logits, error);
 }
 

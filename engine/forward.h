@@ -15,10 +15,11 @@ typedef struct Forward {
     Head *head;
     int max_tokens, max_logits;
     // Activations in backend memory, for max_tokens tokens.
-    void *x;       // [max_tokens, hidden_size] the residual stream
-    void *q;       // [max_tokens, n_heads*head_dim] queries, then what attention made of them
-    void *g;       // [max_tokens, intermediate_size]
-    float *logits; // [max_logits, vocab_size]
+    void *x;         // [max_tokens, hidden_size] the residual stream
+    void *q;         // [max_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *g;         // [max_tokens, intermediate_size]
+    float *logits;   // [max_logits, vocab_size]
+    bool has_logits; // the last step left the logits of its only token there already (ops->decode)
 } Forward;
 
 // Bytes of the activations above.

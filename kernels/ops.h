@@ -9,8 +9,8 @@
 //  - Pointers named `host` are host memory. Everything else that a backend's alloc() returned is
 //    backend memory: only its ops, read() and write() touch it.
 //  - Shapes stand in brackets, row-major. Sizes are elements unless a name says bytes.
-//  - Activations are the backend's own type (float32 on the CPU, a 16-bit type on CUDA) of
-//    `activation_bytes` each; logits are float32 everywhere.
+//  - Activations are of the backend's own types, of at most `activation_bytes` each (float32 on the CPU; on CUDA
+//    x is float32, q and g are of the type that its matrices are multiplied in); logits are float32 everywhere.
 //  - Linear layers are y = W·x, W [n_out, n_in], as files store them. Sums are accumulated in float32.
 //  - Ops work in order; read() waits for what was asked before it. A backend serves one thread.
 //  - A failing op returns a Status other than STATUS_OK and fills the Error with op, shapes and cause;
@@ -148,6 +148,18 @@ typedef struct SampleParams {
     const LogitAdjustment *adjustments; // host [n_adjustments], each id once
 } SampleParams;
 
+// ---- one token at once --------------------------------------------------------------------------------------
+
+// A step of one token of one sequence, with everything that the ops would be given one after the other.
+typedef struct DecodeStep {
+    const struct Step *step;             // n_tokens = n_sequences = 1
+    const struct Head *head;
+    const struct Layer *const *layers;   // host [n_layers]
+    const KvLayer *kv;                   // host [n_layers]
+    const int *windows;                  // host [n_layers]
+    float *logits;                       // backend memory [vocab_size]
+} DecodeStep;
+
 // ---- the table ------------------------------------------------------------------------------------------
 
 typedef struct Backend Backend; // begins with `const Ops *ops`
@@ -160,7 +172,10 @@ typedef struct BackendOptions {
     const DecoderShape *shape; // kept by reference: outlives the backend
     int max_tokens;            // most tokens of a step
     int max_logits;            // most rows of logits()
+    bool random_weights; // for measuring: data of matrices is not read, values of sane scale are made up
 } BackendOptions;
+
+enum { OPS_ABI = 1 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -217,6 +232,10 @@ typedef struct Ops {
     Status (*logits)(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
                      float *logits, Error *error);
 
+    // Optional (NULL: none): begin, embed, every layer and logits of a DecodeStep in one go, with the results of
+    // the ops. STATUS_UNSUPPORTED without an error message: not this step, and nothing was done; take the ops.
+    Status (*decode)(Backend *backend, const DecodeStep *step, Error *error);
+
     // Draws one token from one row [vocab_size] of logits, which is left as it was. NaN anywhere, or nothing
     // left to choose from, is an error. Returns the id on the host.
     Status (*sample)(Backend *backend, const float *logits, const SampleParams *params, int32_t *id,
@@ -229,6 +248,10 @@ struct Backend {
 
 // The reference and fast loops of kernels/cpu. Always there.
 const Ops *ops_cpu(void);
+
+// What the plug-in libpalaver-cuda.so exports under the name "palaver_cuda_ops". NULL if `abi`, the caller's
+// OPS_ABI, is not its own: the two were built from different sources.
+typedef const Ops *(*OpsPlugin)(int abi);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,56 @@
+#include "engine/backend.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char PLUGIN[] = "libpalaver-cuda.so";
+
+static bool names(const char *device, const char *kind) {
+    size_t n = strlen(kind);
+    return !strncmp(device, kind, n) && (device[n] == 0 || device[n] == ':');
+}
+
+Status backend_device_kind(const char *device, DeviceKind *kind, Error *error) {
+    if (!strcmp(device, "auto"))
+        *kind = DEVICE_AUTO;
+    else if (names(device, "cpu"))
+        *kind = DEVICE_CPU;
+    else if (names(device, "cuda"))
+        *kind = DEVICE_CUDA;
+    else
+        return error_set(error, STATUS_USAGE, "device \"%s\": expected auto, cpu, cuda or cuda:N", device);
+    return STATUS_OK;
+}
+
+// The plug-in's path: `folder` is relative to the program's own. False if there is no such file.
+static bool find_plugin(const char *folder, char path[PATH_MAX]) {
+    char program[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) return false;
+    program[n] = 0;
+    char *slash = strrchr(program, '/');
+    if (!slash) return false;
+    *slash = 0;
+    int length = snprintf(path, PATH_MAX, "%s/%s%s", program, folder, PLUGIN);
+    return length > 0 && length < PATH_MAX && !access(path, R_OK);
+}
+
+Status backend_cuda_ops(const Ops **ops, Error *error) {
+    char path[PATH_MAX];
+    *ops = NULL;
+    if (!find_plugin("", path) && !find_plugin("../lib/palaver/", path))
+        return error_set(error, STATUS_DEVICE, "no CUDA plug-in (%s) beside palaver", PLUGIN);
+    // Never closed: the driver keeps threads of its own until the program ends.
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return error_set(error, STATUS_DEVICE, "the CUDA plug-in cannot be loaded: %s", dlerror());
+    OpsPlugin plugin = NULL;
+    *(void **)&plugin = dlsym(library, "palaver_cuda_ops");
+    if (plugin) *ops = plugin(OPS_ABI);
+    if (!*ops)
+        return error_set(error, STATUS_DEVICE, "%s is of another build than palaver: make all builds both",
+                         path);
+    return STATUS_OK;
+}

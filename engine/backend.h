@@ -1,0 +1,17 @@
+// Which backend computes: the CUDA plug-in where it is there and works, else the CPU.
+#ifndef PALAVER_ENGINE_BACKEND_H
+#define PALAVER_ENGINE_BACKEND_H
+
+#include "kernels/ops.h"
+
+// The ops of the CUDA plug-in, libpalaver-cuda.so beside the program or in ../lib/palaver, loaded once. STATUS_DEVICE
+// says why there are none: no plug-in, one that cannot be loaded, one of another build.
+Status backend_cuda_ops(const Ops **ops, Error *error);
+
+// What a device name asks for.
+typedef enum DeviceKind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } DeviceKind;
+
+// "auto", "cpu" and "cuda" with anything after a colon; else STATUS_USAGE.
+Status backend_device_kind(const char *device, DeviceKind *kind, Error *error);
+
+#endif
