@@ -106,8 +106,10 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
     if (!status) {
         double read = median(&prefill), token = median(&decode);
+        const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
+        double unread = model->tied_head ? 0 : (double)(rows->rows * dtype_row_bytes(rows->type, rows->cols));
         double bytes =
-            (double)model_weight_bytes(model) +
+            (double)model_weight_bytes(model) - unread +
             (double)model_kv_bytes_per_token(model, engine_cache_type(engine)) * (b.depth + b.decode / 2.0);
         fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
                 *model->name ? model->name : model->architecture, dtype_name(model_main_type(model)),

@@ -67,7 +67,11 @@ void assert_ok(Status status, const Error *error) {
 Backend *open_cpu(const char *device, int n_threads, const DecoderShape *shape, int max_tokens) {
     Error error = {0};
     Backend *backend = NULL;
-    BackendOptions options = {device, n_threads, shape, max_tokens, max_tokens};
+    BackendOptions options = {.device = device,
+                              .n_threads = n_threads,
+                              .shape = shape,
+                              .max_tokens = max_tokens,
+                              .max_logits = max_tokens};
     assert_ok(ops_cpu()->open(&options, &backend, &error), &error);
     return backend;
 }

@@ -56,11 +56,13 @@ static void refuses_impossible_options(void **state) {
     Backend *b = NULL;
     Error error;
     for (int i = 0; i < 6; i++) {
-        BackendOptions options = {"cpu", 1, &bad[i], 4, 1};
+        BackendOptions options = {
+            .device = "cpu", .n_threads = 1, .shape = &bad[i], .max_tokens = 4, .max_logits = 1};
         assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_UNSUPPORTED);
         assert_true(ops_cpu()->scratch_bytes(&options) == INT64_MAX);
     }
-    BackendOptions options = {"cpu:fast", 1, &good, 4, 1};
+    BackendOptions options = {
+        .device = "cpu:fast", .n_threads = 1, .shape = &good, .max_tokens = 4, .max_logits = 1};
     assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
     options = (BackendOptions){"cpu", 100000, &good, 4, 1};
     assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
