@@ -25,10 +25,11 @@ Status commands_read_system(const char *argument, char **system, Error *error) {
     char path[PATH_ROOM], *read = NULL;
     const char *text = strcmp(argument, "\"\"") ? argument : "";
     size_t size = strlen(text);
+    *system = NULL;
     if (*argument == '@') {
-        if (argument_path(argument + 1, path, error) ||
-            path_read_file(path, SYSTEM_LIMIT, &read, &size, error))
-            return error->status;
+        Status status = argument_path(argument + 1, path, error);
+        if (status == STATUS_OK) status = path_read_file(path, SYSTEM_LIMIT, &read, &size, error);
+        if (status) return status;
         text = read;
         while (size && text[size - 1] == '\n') size--;
     }

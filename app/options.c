@@ -161,7 +161,7 @@ static Status flag_refused(const FlagList *list, const char *word, int letter, E
     if (n_longer > 1)
         return error_set(error, STATUS_USAGE, "--%s may mean --%s and %zu more: write it out", name,
                          list->options[longer].name, n_longer - 1);
-    const char **names = calloc(list->n, sizeof *names);
+    const char **names = calloc(list->n + 1, sizeof *names);
     int nearest = -1;
     for (size_t i = 0; names && i < list->n; i++) names[i] = list->options[i].name;
     if (names) nearest = nearest_name(name, names, list->n);

@@ -131,7 +131,8 @@ static Status whole_question(const char *question, char **whole, Error *error) {
     char *piped = NULL, *joined = NULL;
     size_t size = 0;
     *whole = NULL;
-    if (!isatty(STDIN_FILENO) && read_piped(stdin, &piped, &size, error)) return error->status;
+    Status status = isatty(STDIN_FILENO) ? STATUS_OK : read_piped(stdin, &piped, &size, error);
+    if (status) return status;
     while (size && (piped[size - 1] == '\n' || piped[size - 1] == '\r')) size--;
     char *clean = chat_clean_text(piped ? piped : "", size),
          *asked = chat_clean_text(question, strlen(question));

@@ -26,7 +26,10 @@ static int remove_entry(const char *path, const struct stat *facts, int type, st
 int program_set_up(void **state) {
     static const char *const folders[] = {"XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"};
     char *home = strdup("/tmp/palaver-home-XXXXXX");
-    if (!home || !mkdtemp(home)) return 1;
+    if (!home || !mkdtemp(home)) {
+        free(home);
+        return 1;
+    }
     for (int i = 0; i < 4; i++) setenv(folders[i], home, 1);
     *state = home;
     return 0;
@@ -46,29 +49,23 @@ typedef struct Child {
     int in, out, err; // our ends
 } Child;
 
-static void start(Child *child, const char *arguments) {
-    char *argv[MAX_ARGUMENTS + 2], *words = strdup(arguments);
-    const char *program = getenv("PALAVER");
-    int argc = 0, in[2], out[2], err[2];
-    if (!program) program = "build/san/palaver";
-    argv[argc++] = (char *)program;
-    for (char *word = words, *end; *words && word && argc < MAX_ARGUMENTS; word = end) {
-        if ((end = strchr(word, '|'))) *end++ = 0;
-        argv[argc++] = word;
-    }
-    argv[argc] = NULL;
-    if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC))
-        fail_msg("pipe: %s", strerror(errno));
+static void start(Child *child, char *const *argv) {
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+    for (int i = 0; i < 3; i++)
+        if (pipe2(pipes[i], O_CLOEXEC)) fail_msg("pipe: %s", strerror(errno));
     if (!(child->pid = fork())) {
-        dup2(in[0], 0), dup2(out[1], 1), dup2(err[1], 2);
+        dup2(pipes[0][0], 0), dup2(pipes[1][1], 1), dup2(pipes[2][1], 2);
         signal(SIGPIPE, SIG_DFL);
-        execv(program, argv);
-        fprintf(stderr, "%s: %s\n", program, strerror(errno));
+        execv(argv[0], argv);
+        fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
         _exit(127);
     }
-    close(in[0]), close(out[1]), close(err[1]);
-    child->in = in[1], child->out = out[0], child->err = err[0];
-    free(words);
+    close(pipes[0][0]), close(pipes[1][1]), close(pipes[2][1]);
+    child->in = pipes[0][1], child->out = pipes[1][0], child->err = pipes[2][0];
+}
+
+static const char *program_path(void) {
+    return getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
 }
 
 // Adds what can be read; false at the end.
@@ -110,29 +107,55 @@ static void serve(Child *child, Run *run, const char *input, size_t size, int si
     close(child->out), close(child->err);
 }
 
-static void run_all(Run *run, const char *arguments, const char *input, size_t size, int signal_number,
-                    size_t after) {
+// What is given to a program, and when a signal is sent to it.
+typedef struct Plan {
+    const char *input;
+    size_t size;
+    int signal_number;
+    size_t after;
+} Plan;
+
+static void run_all(Run *run, char *const *argv, const Plan *plan) {
     Child child;
     int status;
     signal(SIGPIPE, SIG_IGN);
     *run = (Run){.out = calloc(1, 1), .err = calloc(1, 1)};
-    start(&child, arguments);
-    serve(&child, run, input, size, signal_number, after);
+    start(&child, argv);
+    serve(&child, run, plan->input, plan->size, plan->signal_number, plan->after);
     waitpid(child.pid, &status, 0);
     run->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (strstr(run->err, "Sanitizer") || strstr(run->err, "runtime error:")) fail_msg("%s", run->err);
 }
 
+static void run_words(Run *run, const char *arguments, const Plan *plan) {
+    char *argv[MAX_ARGUMENTS + 2], *words = strdup(arguments);
+    int argc = 0;
+    argv[argc++] = (char *)program_path();
+    for (char *word = words, *end; word && *words && argc < MAX_ARGUMENTS; word = end) {
+        if ((end = strchr(word, '|'))) *end++ = 0;
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    run_all(run, argv, plan);
+    free(words);
+}
+
 void program_run(Run *run, const char *arguments, const char *input) {
-    run_all(run, arguments, input, strlen(input), 0, 0);
+    run_words(run, arguments, &(Plan){.input = input, .size = strlen(input)});
 }
 
 void program_run_bytes(Run *run, const char *arguments, const char *input, size_t size) {
-    run_all(run, arguments, input, size, 0, 0);
+    run_words(run, arguments, &(Plan){.input = input, .size = size});
 }
 
 void program_run_signal(Run *run, const char *arguments, const char *input, int signal, size_t after) {
-    run_all(run, arguments, input, strlen(input), signal, after);
+    run_words(run, arguments, &(Plan){input, strlen(input), signal, after});
+}
+
+void program_shell(Run *run, const char *command) {
+    char *argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)command, NULL};
+    setenv("PALAVER", program_path(), 1);
+    run_all(run, argv, &(Plan){.input = ""});
 }
 
 void program_free(Run *run) {

@@ -24,6 +24,8 @@ void program_run(Run *run, const char *arguments, const char *input);
 void program_run_bytes(Run *run, const char *arguments, const char *input, size_t size);
 // The same, but sends `signal` once stdout has `after` bytes; stdin stays open until then.
 void program_run_signal(Run *run, const char *arguments, const char *input, int signal, size_t after);
+// A command of the shell, in which $PALAVER is the program.
+void program_shell(Run *run, const char *command);
 void program_free(Run *run);
 
 // Fails the test, showing all of the run, unless status, or a part of stderr or stdout, is as expected.

@@ -335,19 +335,12 @@ static void test_damaged_journals_are_refused(void **state) {
 // A full disk is said once, and the talk goes on.
 static void test_a_full_disk_does_not_end_the_talk(void **state) {
     (void)state;
-    char command[800];
-    const char *program = getenv("PALAVER");
-    snprintf(command, sizeof command,
-             "ulimit -f 1; printf 'One\\nTwo\\nThree\\nFour\\n' | %s " TALK_WORDS
-             " --stats 2>&1 >/dev/null; echo status $?",
-             program ? program : "build/san/palaver");
-    FILE *pipe = popen(command, "r");
-    char text[8000] = "";
-    size_t n = fread(text, 1, sizeof text - 1, pipe);
-    text[n] = 0;
-    pclose(pipe);
-    if (count(text, "cannot be written") != 1 || !strstr(text, "[turn 4: ") || !strstr(text, "status 0"))
-        fail_msg("%s", text);
+    Run run;
+    program_shell(&run, "ulimit -f 1; printf 'One\nTwo\nThree\nFour\n' | $PALAVER " TALK_WORDS " --stats");
+    expect_status(&run, 0);
+    expect_err(&run, "[turn 4: ");
+    assert_int_equal(count(run.err, "cannot be written"), 1);
+    program_free(&run);
 }
 
 static void test_resume_with_another_template_reads_text(void **state) {
@@ -446,17 +439,15 @@ static void test_save_and_load(void **state) {
 
 static void test_a_closed_pipe_is_an_error(void **state) {
     (void)state;
-    char command[500];
-    const char *program = getenv("PALAVER");
-    snprintf(command, sizeof command,
-             "{ echo Hello | %s " BABBLER
-             " --no-save --ignore-eos --max-tokens 3000 2>/dev/null; echo $? >&3; } 3>&1 >/dev/full",
-             program ? program : "build/san/palaver");
-    FILE *pipe = popen(command, "r");
-    int status = -1;
-    assert_int_equal(fscanf(pipe, "%d", &status), 1);
-    pclose(pipe);
-    assert_int_equal(status, 1);
+    Run run;
+    program_shell(&run, "echo Hello | $PALAVER " BABBLER " --no-save --ignore-eos >/dev/full");
+    expect_status(&run, 1);
+    expect_err(&run, "palaver: ");
+    program_free(&run);
+    program_shell(&run, "{ echo Hello | $PALAVER " BABBLER
+                        " --no-save --ignore-eos; echo status $? >&2; } | head -c 1");
+    expect_err(&run, "status 1");
+    program_free(&run);
 }
 
 static void test_config_can_be_read_again(void **state) {
