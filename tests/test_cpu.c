@@ -64,12 +64,15 @@ static void refuses_impossible_options(void **state) {
     BackendOptions options = {
         .device = "cpu:fast", .n_threads = 1, .shape = &good, .max_tokens = 4, .max_logits = 1};
     assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
-    options = (BackendOptions){"cpu", 100000, &good, 4, 1};
+    options = (BackendOptions){
+        .device = "cpu", .n_threads = 100000, .shape = &good, .max_tokens = 4, .max_logits = 1};
     assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
-    options = (BackendOptions){"cpu", 1, &good, 0, 1};
+    options =
+        (BackendOptions){.device = "cpu", .n_threads = 1, .shape = &good, .max_tokens = 0, .max_logits = 1};
     assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
     good.hidden_size = good.intermediate_size = good.head_dim = 1 << 30;
-    options = (BackendOptions){"cpu", 1, &good, 1 << 30, 1};
+    options = (BackendOptions){
+        .device = "cpu", .n_threads = 1, .shape = &good, .max_tokens = 1 << 30, .max_logits = 1};
     assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_MEMORY);
 }
 
