@@ -68,6 +68,13 @@ $(BUILD)/obj/libpalaver.a: $(call objects,$(BUILD)/obj)
 $(BUILD)/san/libpalaver.a: $(call objects,$(BUILD)/san)
 	@rm -f $@; $(AR) rc $@ $^
 
+# What was found, one line each; what is missing ends the build before the compiler stumbles over it.
+$(BUILD)/capabilities:
+	@mkdir -p $(@D); missing=; for l in $(LIBS); do \
+	    v=$$(pkg-config --modversion $$l 2>/dev/null) && echo "  found $$l $$v" || missing="$$missing $$l"; done; \
+	if [ -n "$$missing" ]; then echo "missing:$$missing; make deps installs them"; exit 1; fi; touch $@
+$(call objects,$(BUILD)/obj) $(call objects,$(BUILD)/san): | $(BUILD)/capabilities
+
 # AVX2 kernels are compiled for it and chosen at run time; everything else runs on any x86-64.
 simd = $(if $(findstring _avx2,$(1)),-mavx2 -mfma -mf16c)
 

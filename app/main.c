@@ -209,7 +209,8 @@ static int print_config(Program *program) {
 static int finish(const Program *program, Status status, const Error *error) {
     if (status == STATUS_OK && !fflush(stdout)) return EXIT_WELL;
     if (status == STATUS_OK) {
-        screen_error(program->screen, "stdout: %s", strerror(errno));
+        if (errno != EPIPE)
+            screen_error(program->screen, "stdout: %s", strerror(errno)); // `| head` is no failure
         return EXIT_RUNTIME;
     }
     return fail(program, error,
