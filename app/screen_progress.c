@@ -33,9 +33,9 @@ static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total
     char have[16], all[16], rate[24] = "", tail[80];
     double seconds = progress->last - progress->started;
     if (seconds >= RATE_AFTER) {
-        memcpy(rate, "  ", 2);
-        format_bytes((double)done / seconds, rate + 2);
-        strcat(rate, "/s");
+        char per_second[16];
+        format_bytes((double)done / seconds, per_second);
+        snprintf(rate, sizeof rate, "  %s/s", per_second);
     }
     format_bytes((double)done, have);
     format_bytes((double)total, all);

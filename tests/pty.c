@@ -36,6 +36,12 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int timeout(void) {
+    const char *seconds = getenv("PTY_TIMEOUT");
+    int value = seconds ? (int)strtol(seconds, NULL, 10) : 0;
+    return value > 0 ? value : 60;
+}
+
 static _Noreturn void run_child(const PtyOptions *options) {
     setenv("TERM", "xterm-256color", 1);
     setenv("LANG", "C.UTF-8", 1);
@@ -96,7 +102,7 @@ void pty_send_bytes(Pty *pty, const char *bytes, size_t n) {
     while (n) {
         // The kernel's buffer is small: read while writing, else both sides wait.
         struct pollfd wait = {.fd = pty->fd, .events = POLLIN | POLLOUT};
-        assert_true(poll(&wait, 1, PTY_TIMEOUT * 1000) > 0);
+        assert_true(poll(&wait, 1, timeout() * 1000) > 0);
         if (wait.revents & POLLIN) pump(pty, 0);
         if (!(wait.revents & POLLOUT)) {
             assert_false(pty->closed);
@@ -113,7 +119,7 @@ void pty_send(Pty *pty, const char *text) {
     pty_send_bytes(pty, text, strlen(text));
 }
 
-static void fail_with_screen(Pty *pty, const char *what, const char *text, const char *file, int line) {
+static _Noreturn void fail_with_screen(Pty *pty, const char *what, const char *text, const char *file, int line) {
     print_error("%s: \"%s\"%s\nscreen:\n", what, text, pty->closed ? " (the program has ended)" : "");
     for (int row = 0; row < pty->vt.rows; row++) {
         char out[4 * VT_MAX_COLS + 1];
@@ -128,11 +134,12 @@ static void fail_with_screen(Pty *pty, const char *what, const char *text, const
     print_error("\n");
     pty_end(pty);
     _fail(file, line);
+    abort(); // _fail jumps away
 }
 
-// Waits until `holds` is true; false after PTY_TIMEOUT seconds, or when the program has ended without it.
+// Waits until `holds` is true; false after the time is up, or when the program has ended without it.
 static bool wait_until(Pty *pty, bool (*holds)(Pty *, const void *), const void *context) {
-    double end = now() + PTY_TIMEOUT;
+    double end = now() + timeout();
     while (!holds(pty, context)) {
         double left = end - now();
         if (left <= 0 || (!pump(pty, left) && (pty->closed || now() >= end))) return holds(pty, context);
@@ -199,7 +206,7 @@ static bool has_ended(Pty *pty, const void *context) {
 }
 
 void pty_expect_exit_at(Pty *pty, int status, const char *file, int line) {
-    double end = now() + PTY_TIMEOUT;
+    double end = now() + timeout();
     while (now() < end && pump(pty, end - now())) continue; // its last words, until it lets the terminal go
     while (!has_ended(pty, NULL) && now() < end) poll(NULL, 0, 5);
     if (pty->status == -1) fail_with_screen(pty, "the program did not end", "", file, line);

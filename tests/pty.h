@@ -1,8 +1,8 @@
 // Programs in a real pseudo-terminal: what a person types goes in, what a person sees is waited for.
 //
-// Nothing here sleeps to be in step with the program: every expectation waits for its text, generously
-// (PTY_TIMEOUT seconds, for sanitized programs on a busy machine), and fails with the whole screen and
-// transcript.
+// Nothing here sleeps to be in step with the program: every expectation waits for its text, generously (60 seconds, for
+// sanitized programs on a busy machine, unless PTY_TIMEOUT in the environment says otherwise), and fails with the
+// screen and the end of the transcript.
 #ifndef PALAVER_TESTS_PTY_H
 #define PALAVER_TESTS_PTY_H
 
@@ -11,8 +11,6 @@
 #include <sys/types.h>
 
 #include "tests/vt.h"
-
-#define PTY_TIMEOUT (getenv("PTY_TIMEOUT") ? atoi(getenv("PTY_TIMEOUT")) : 60)
 
 typedef struct PtyOptions {
     const char *const *argv; // NULL-terminated; argv[0] is found in PATH
