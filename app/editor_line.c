@@ -62,6 +62,7 @@ void line_suspend(Editor *editor, bool job) {
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_suspend(job);
     el_wset(editor->el, EL_PREP_TERM, 1);
+    tty_take_typed_ahead();
     editor->width = tty_width();
     line_redraw(editor);
 }

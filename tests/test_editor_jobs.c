@@ -83,6 +83,7 @@ static void suspending(void **state) {
     assert_false(pty_screen(pty)->paste);
     pty_expect(pty, "shell$ ");
     pty_send(pty, "fg\r");
+    pty_expect(pty, "'ed> '\r\n"); // the shell names the job
     pty_expect(pty, "ed> half a line");
     assert_true(pty_screen(pty)->paste);
     expect_turn(pty, " more\r", "half a line more");
@@ -94,6 +95,7 @@ static void suspending(void **state) {
     pty_expect(pty, "Stopped");
     pty_expect(pty, "shell$ ");
     pty_send(pty, "fg\r");
+    pty_expect(pty, "'ed> '\r\n"); // the shell names the job
     pty_expect(pty, "ed> again");
     expect_turn(pty, "!\r", "again!");
     snprintf(command, sizeof command, "pkill -TSTP -P %d", (int)pty_pid(pty));
@@ -101,6 +103,7 @@ static void suspending(void **state) {
     pty_expect(pty, "Stopped");
     pty_expect(pty, "shell$ ");
     pty_send(pty, "fg\r");
+    pty_expect(pty, "'ed> '\r\n"); // the shell names the job
     pty_expect(pty, "ed> ");
     pty_send(pty, "\004");
     pty_expect(pty, "end, cooked");
