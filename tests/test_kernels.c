@@ -38,12 +38,13 @@ static void dequantize_equals_gguf(void **state) {
         at += (size_t)head[2];
         float *values = malloc((size_t)head[1] * sizeof *values);
         dequantize(head[0], row + 1, 0, head[1], values);
-        for (int i = 0; i < head[1]; i++)
-            if (memcmp(&values[i], golden + at + (size_t)i * 4, 4) != 0) {
-                float expected;
-                memcpy(&expected, golden + at + (size_t)i * 4, 4);
-                fail_msg("%s, element %d: %a, expected %a", dtype_name(head[0]), i, values[i], expected);
-            }
+        for (int i = 0; i < head[1]; i++) {
+            uint32_t bits, expected;
+            memcpy(&bits, &values[i], 4);
+            memcpy(&expected, golden + at + (size_t)i * 4, 4);
+            if (bits != expected)
+                fail_msg("%s, element %d: bits %08x, expected %08x", dtype_name(head[0]), i, bits, expected);
+        }
         at += (size_t)head[1] * 4;
         seen |= 1u << head[0];
         free(values);

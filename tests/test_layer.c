@@ -130,7 +130,7 @@ static Results new_results(const TestLayer *t) {
     r.x = calloc((size_t)hidden, 4);
     r.q = calloc((size_t)width, 4);
     r.attended = calloc((size_t)width, 4);
-    r.g = calloc((size_t)(TOKENS * c->intermediate_size), 4);
+    r.g = calloc((size_t)c->intermediate_size, TOKENS * sizeof(float));
     r.logits = calloc(TOKENS * VOCABULARY, 4);
     return r;
 }
@@ -265,7 +265,7 @@ static void check_qkv(const TestLayer *t, const Results *r, const char *device) 
                                       {"k", &w->wk, &w->bk, &w->k_norm, c->n_kv_heads, true},
                                       {"v", &w->wv, &w->bv, &NONE, c->n_kv_heads, false}};
     int width = c->n_heads * c->head_dim;
-    double *x = malloc((size_t)c->hidden_size * sizeof *x), *y = malloc((size_t)width * sizeof *y);
+    double *x = calloc((size_t)c->hidden_size, sizeof *x), *y = calloc((size_t)width, sizeof *y);
     for (int token = 0; token < TOKENS; token++) {
         for (int i = 0; i < 3; i++) {
             const Projection *p = &projections[i];
@@ -293,10 +293,9 @@ static double activation_formula(Activation activation, double x) {
 static void check_feed_forward(const TestLayer *t, const Results *r, const char *device) {
     const LayerCase *c = t->c;
     int hidden = c->hidden_size, wide = c->intermediate_size, width = c->n_heads * c->head_dim;
-    double *in = malloc((size_t)(hidden + wide + width) * sizeof *in), size, up_size,
+    double *in = calloc((size_t)hidden + wide + width, sizeof *in), size, up_size,
            relative = tolerance_of(t, device);
-    double *y = malloc((size_t)(hidden + wide + VOCABULARY) * sizeof *y),
-           *up = malloc((size_t)wide * sizeof *up);
+    double *y = calloc((size_t)hidden + wide + VOCABULARY, sizeof *y), *up = calloc((size_t)wide, sizeof *up);
     for (int token = 0; token < TOKENS; token++) {
         widen(r->attended + token * width, width, in);
         linear_formula(&t->weights.wo, &t->weights.bo, in, y, &size);

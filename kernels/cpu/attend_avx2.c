@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 64 // slots
-#define KEYS 4   // keys and rows whose dot products are computed together
+#define BLOCK 64 // slots that are weighed together
+#define KEYS 4   // KEYS times ROWS dot products keep their sums in registers
 #define ROWS 3
-#define COPY_ROWS 6
+#define COPY_ROWS 6 // so many rows still read 16-bit keys and values as they are
 
 typedef struct Work {
     const AttendTile *tile;
@@ -62,7 +62,7 @@ static Work lay_out(const AttendTile *tile, float *scratch) {
     w.weights = w.copies + 2 * BLOCK * w.width;
     w.largest = w.weights + rows * BLOCK;
     w.total = w.largest + rows;
-    // Few rows read 16-bit elements as they are; many are worth a copy. Odd heads need the copy's padding.
+    // Odd heads need the copy's padding.
     w.copy = w.width != tile->head_dim || (tile->kv->type == DTYPE_F16 && w.n_rows > COPY_ROWS);
     return w;
 }
@@ -187,8 +187,8 @@ INLINE __m256 lanes_of_bits(uint64_t bits) {
         _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), bit), bit));
 }
 
-// Turns a row's scores into weights exp(score - largest), 0 where it sees nothing, and scales what it has so far
-// to the new largest score. The score of an unseen slot may be anything.
+// Turns a row's scores into weights exp(score - largest), 0 where it sees nothing, and scales what it has so
+// far to the new largest score. The score of an unseen slot may be anything.
 static void weigh_row(Work *w, int row) {
     float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
     const __m256 lowest = _mm256_set1_ps(-INFINITY);

@@ -26,8 +26,8 @@ INLINE __m256 load_floats(const float *x, int64_t i, int64_t n) {
     return load_weights(DTYPE_F32, (const uint8_t *)x, i, n);
 }
 
-// sums[t] = four rows times each of n activations. Rows are often shorter than what a processor's prefetcher needs
-// to find four streams, so a single pass asks for the next four itself.
+// sums[t] = four rows times each of n activations. Rows are often shorter than what a processor's prefetcher
+// needs to find four streams, so a single pass asks for the next four itself.
 INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, int64_t cols, int n,
                  __m128 sums[]) {
     __m256 acc[TOKENS][ROWS];

@@ -12,7 +12,7 @@
 
 #ifdef __AVX2__
 #define TOKENS 4                // rows of activations that pass over a panel together
-#define BLOCK_BYTES (256 << 10) // of activations that stay in a core's cache while panels change
+#define BLOCK_BYTES (256 << 10) // of activations, which stay in a core's cache while panels change
 
 // One group of eight rows. q[j] holds columns 4j..4j+3 of rows 0..7. As stored: the format's unsigned
 // integers, of which `offset` must be subtracted (see Traits), or signed ones (Q8_0).
@@ -172,7 +172,7 @@ typedef struct Four {
     __m256i a, b, c, d;
 } Four;
 
-// Adds up the products of columns [4*first, 4*end) of a group: pairs in 16 bits as long as they fit, then in 32.
+// Adds up the products of columns [4*first, 4*end) of a group: pairs in 16 bits while they fit, then in 32.
 INLINE Four sum_columns(Traits traits, const PanelGroup *w, const int8_t *const x[TOKENS], int first,
                         int end) {
     const __m256i zero = _mm256_setzero_si256(), ones = _mm256_set1_epi16(1);

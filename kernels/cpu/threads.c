@@ -18,17 +18,17 @@ typedef struct Worker {
 } Worker;
 
 struct Threads {
-    int n_threads;
+    // What all threads write has cache lines of its own.
+    _Alignas(64) atomic_ullong ticket;  // the current loop: see below
+    _Alignas(64) atomic_llong finished; // parts of it that are done
+    _Alignas(64) pthread_mutex_t lock;
+    pthread_cond_t wake;
     Worker *workers; // [n_threads - 1]
     ThreadsTask task;
     void *context;
-    // Each on a cache line of its own: they are written by all.
-    _Alignas(64) atomic_ullong ticket;  // the current loop: see below
-    _Alignas(64) atomic_llong finished; // parts of it that are done
-    _Alignas(64) atomic_int sleepers;   // workers that wait on `wake`
+    int n_threads;
+    atomic_int sleepers; // workers that wait on `wake`
     atomic_bool closing;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
 };
 
 // A ticket is the loop's number, its parts, and the next part to take, in one word: whoever adds one to it has
