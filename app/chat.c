@@ -27,12 +27,19 @@ static Status append_node(Chat *chat, const TranscriptNode *node, Error *error) 
 
 // Messages of the path that ends at the head's ancestor of `depth` turns.
 static Status project_to(Chat *chat, int depth, Error *error) {
+    int *path = malloc(((size_t)depth + 1) * sizeof *path);
+    if (!path) return error_set(error, STATUS_MEMORY, "out of memory");
+    int node = transcript_at(chat->transcript, depth);
+    for (int turn = depth; turn > 0; turn--) {
+        path[turn - 1] = node;
+        node = transcript_node(chat->transcript, node)->parent;
+    }
     conversation_truncate(chat->conversation, 0);
     chat->used = -1;
     Status status = conversation_set_system(chat->conversation, transcript_system(chat->transcript), error);
     for (int turn = 1; turn <= depth && status == STATUS_OK; turn++)
-        status = append_node(chat, transcript_node(chat->transcript, transcript_at(chat->transcript, turn)),
-                             error);
+        status = append_node(chat, transcript_node(chat->transcript, path[turn - 1]), error);
+    free(path);
     return status;
 }
 
@@ -83,7 +90,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat->n_overflow = 0;
-    signals_clear_interrupt();
+    if (chat->interactive) signals_clear_interrupt(); // elsewhere it ends the program
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
     if (!status && !chat->interactive && !last_message_size(chat)) on_text(chat, "\n", 1);
     Status ended = screen_reply_end(chat->screen, &ignored);

@@ -96,7 +96,7 @@ Status chat_apply_settings(Chat *chat, Error *error);
 Status chat_record_settings(Chat *chat, Error *error);
 // Puts those that were set by hand in a resumed conversation back, except where a flag says otherwise.
 Status chat_restore_settings(Chat *chat, Error *error);
-// Whether a key only counts when the model is loaded.
+// Whether a key only counts when palaver starts.
 bool setting_is_fixed(const ConfigKey *key);
 // A fresh seed: nine digits or less, easy to type.
 uint64_t seed_random(void);

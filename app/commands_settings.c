@@ -44,8 +44,8 @@ static Status print_key(Chat *chat, const char *name, Error *error) {
 }
 
 static Status fixed_error(const ConfigKey *key, Error *error) {
-    return error_set(error, STATUS_USAGE, "%s.%s counts when the model is loaded: start palaver with --%s",
-                     key->section, key->name, !strcmp(key->name, "size") ? "context" : key->name);
+    return error_set(error, STATUS_USAGE, "%s.%s counts at the start: palaver --%s", key->section, key->name,
+                     !strcmp(key->name, "size") ? "context" : key->name);
 }
 
 static Status set_value(Chat *chat, const char *name, const char *text, Error *error) {
@@ -100,7 +100,7 @@ static void tell_fixed(Chat *chat) {
     const ConfigKey *keys = config_keys(&n);
     for (size_t i = 0; i < n; i++)
         if (setting_is_fixed(&keys[i]) && config_origin_layer(chat->config, &keys[i]) == CONFIG_SESSION)
-            screen_notice(chat->screen, "[%s.%s counts when the model is loaded, not now]", keys[i].section,
+            screen_notice(chat->screen, "[%s.%s counts at the start, not now]", keys[i].section,
                           keys[i].name);
 }
 

@@ -170,6 +170,7 @@ static int run_chat(Program *program) {
                       status == STATUS_USAGE || status == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_RUNTIME);
     else
         result = talk(&chat);
+    if (chat.journal_failed) screen_error(chat.screen, "the end of this conversation could not be kept");
     chat_close(&chat);
     return result;
 }

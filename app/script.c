@@ -78,7 +78,6 @@ int script_run(Chat *chat, FILE *input, const char *name) {
     long long number = 0, first = 0;
     int result = EXIT_WELL;
     bool no_memory = false, going = true;
-    signals_clear_interrupt();
     while (going && !chat->leave && next_line(input, &buffer, &capacity, &lines, &no_memory)) {
         number++;
         if (!first) first = number;

@@ -20,8 +20,11 @@ uint64_t seed_random(void) {
 }
 
 bool setting_is_fixed(const ConfigKey *key) {
-    return !strcmp(key->section, "model") || !strcmp(key->section, "backend") ||
-           !strcmp(key->section, "cache") || (!strcmp(key->section, "context") && !strcmp(key->name, "size"));
+    static const char *const sections[] = {"model", "backend", "cache"}, *const names[] = {"size", "color",
+                                                                                           "history"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(key->section, sections[i]) || !strcmp(key->name, names[i])) return true;
+    return false;
 }
 
 // ---- the model's recommendations --------------------------------------------------------------------------

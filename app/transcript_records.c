@@ -50,10 +50,12 @@ static Status take_node(const Transcript *transcript, const json_t *record, cons
     if (!name) return bad_field(error, field, "a node such as \"3.1\"");
     *index = TRANSCRIPT_START;
     if (!strcmp(name, "0")) return STATUS_OK;
+    char *rest, known[TRANSCRIPT_NODE_ROOM];
+    long turn = strtol(name, &rest, 10), attempt = *rest == '.' ? strtol(rest + 1, NULL, 10) : 0;
     for (int i = transcript->n_nodes - 1; i >= 0; i--) {
-        char known[TRANSCRIPT_NODE_ROOM];
+        if (transcript->nodes[i].turn != turn || transcript->nodes[i].attempt != attempt) continue;
         transcript_node_name(transcript, i, known);
-        if (strcmp(known, name)) continue;
+        if (strcmp(known, name)) break; // spelled in another way
         *index = i;
         return STATUS_OK;
     }

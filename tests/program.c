@@ -83,6 +83,10 @@ static void serve(Child *child, Run *run, const char *input, size_t size, int si
     while (files[1].fd >= 0 || files[2].fd >= 0) {
         if (files[0].fd >= 0 && given == size && !signal_number) close(child->in), files[0].fd = -1;
         files[0].events = given < size ? POLLOUT : 0;
+        if (signal_number && run->out_size >= after) {
+            kill(child->pid, signal_number);
+            signal_number = 0;
+        }
         if (poll(files, 3, PATIENCE * 1000) <= 0) {
             kill(child->pid, SIGKILL);
             fail_msg("the program does not end; stdout so far:\n%s\nstderr:\n%s", run->out, run->err);
@@ -98,10 +102,6 @@ static void serve(Child *child, Run *run, const char *input, size_t size, int si
             files[1].fd = -1;
         if (files[2].fd >= 0 && files[2].revents && !gather(child->err, &run->err, &run->err_size))
             files[2].fd = -1;
-        if (signal_number && run->out_size >= after) {
-            kill(child->pid, signal_number);
-            signal_number = 0;
-        }
     }
     if (files[0].fd >= 0) close(child->in);
     close(child->out), close(child->err);

@@ -100,8 +100,9 @@ static void test_set_reset_and_origin(void **state) {
     expect_refusal("/set tempertaure 1\n", "temperature");
     expect_refusal("/set temperature -1\n", "0 to");
     expect_refusal("/set temperature much\n", "temperature");
-    expect_refusal("/set device cuda\n", "counts when the model is loaded");
+    expect_refusal("/set device cuda\n", "counts at the start");
     expect_refusal("/set size 100\n", "--context");
+    expect_refusal("/set color never\n", "counts at the start");
     expect_refusal("/set logit_bias nosuchtokenhere=1\n", "a bias needs one");
     expect_refusal("/set overflow shift\n", "not the shifts");
     expect_refusal("/reset\n", "needs a key");
@@ -132,7 +133,7 @@ static void test_config_files_and_profiles(void **state) {
     program_run(&run, TALK, line);
     expect_status(&run, 0);
     expect_err(&run, "sampling.top_k = 7");
-    expect_err(&run, "model.template counts when the model is loaded");
+    expect_err(&run, "model.template counts at the start");
     expect_err(&run, "sampling.top_k = 99");
     program_free(&run);
     write_file(path, "top_k = 1\n[sampling\n", 20);

@@ -518,6 +518,9 @@ static void test_a_signal_while_waiting_for_input(void **state) {
     program_run_signal(&run, TALK, "Hello there.\n", SIGINT, 3);
     expect_status(&run, 130);
     program_free(&run);
+    program_run_signal(&run, TALK, "", SIGINT, 0); // while it starts or loads
+    expect_status(&run, 130);
+    program_free(&run);
 }
 
 int main(int argc, char **argv) {
