@@ -41,7 +41,11 @@ void editor_close(Editor *editor) {
 
 void editor_prefill(Editor *editor, const char *text) {
     free(editor->prefill);
-    editor->prefill = text ? strdup(text) : NULL; // without memory it is typed again
+    editor->prefill = text ? text_clean(text, strlen(text)) : NULL; // without memory it is typed again
+}
+
+bool editor_wants_stop(const Editor *editor) {
+    return editor->options.stop && editor->options.stop(editor->options.context);
 }
 
 void editor_restore_terminal(void) {
@@ -71,6 +75,7 @@ static LineEnd read_raw_line(Editor *editor, Text *line) {
             if (c == '\n') return LINE_ENTER;
             break;
         case TTY_END:
+            if (editor_wants_stop(editor)) return LINE_STOPPED;
             return line->size ? LINE_ENTER : LINE_EOF;
         case TTY_INTERRUPT:
             return LINE_INTERRUPT;
@@ -78,7 +83,7 @@ static LineEnd read_raw_line(Editor *editor, Text *line) {
             tty_suspend(false);
             break;
         case TTY_SIGNAL:
-            if (editor->options.stop && editor->options.stop(editor->options.context)) return LINE_STOPPED;
+            if (editor_wants_stop(editor)) return LINE_STOPPED;
             break;
         case TTY_CONTINUE:
         case TTY_RESIZE:

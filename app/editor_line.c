@@ -1,8 +1,8 @@
-// libedit: the line's buffer, its drawing, and how it is read.
+// libedit: the line's buffer, the loop of keys, the terminal's modes.
 //
 // Keys are decoded here (keys.h), not by libedit's tables, for these know neither bracketed paste nor how to
-// swallow what is unknown. libedit gets plain characters, and for every key one of the C1 codes, to
-// which a function is bound; no text contains them.
+// swallow what is unknown. libedit gets one of the C1 codes for every key, all bound to one function of ours
+// (editor_keys.c); no text contains them.
 #include "app/editor_private.h"
 
 #include <signal.h>
@@ -79,7 +79,7 @@ static Key read_key(Editor *editor, wchar_t *character) {
             key = keys_feed(&editor->keys, byte, character);
             break;
         case TTY_END:
-            editor->end = LINE_EOF;
+            editor->end = editor_wants_stop(editor) ? LINE_STOPPED : LINE_EOF;
             return KEY_COUNT;
         case TTY_INTERRUPT:
             key = KEY_INTERRUPT;
@@ -96,7 +96,7 @@ static Key read_key(Editor *editor, wchar_t *character) {
             line_resize(editor);
             break;
         case TTY_SIGNAL:
-            if (!editor->options.stop || !editor->options.stop(editor->options.context)) break;
+            if (!editor_wants_stop(editor)) break;
             editor->end = LINE_STOPPED;
             return KEY_COUNT;
         }
@@ -150,13 +150,12 @@ LineEnd line_read(Editor *editor, char **text) {
         editor->prefill = NULL;
         editor->next_key = KEY_PLACE;
     }
-    int n = 0;
     editor->width = tty_width();
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
     tty_take_typed_ahead();
     line_replace(editor, ""); // what the last one left
     line_redraw(editor);
-    el_wgets(editor->el, &n);
+    el_wgets(editor->el, NULL);
     if (!editor->typed) { // the terminal ended the line, not a key: its row is still open
         line_leave(editor);
         return editor->end;
@@ -167,7 +166,6 @@ LineEnd line_read(Editor *editor, char **text) {
         turn_unblock(typed);
         *text = typed;
     } else if (editor->end == LINE_INTERRUPT && *typed) { // it is gone, and a new line begins
-        editor->interrupted = (struct timespec){0};
         *typed = 0;
         *text = typed;
         return LINE_ENTER;

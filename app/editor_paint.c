@@ -32,21 +32,19 @@ static TextPlace put_prompt(const Editor *editor, Text *out, TextLayout layout) 
     const char *prompt = current_prompt(editor);
     size_t n = strlen(prompt);
     TextPlace place = {0, 0};
-    for (size_t i = 0; i < n;) {
-        size_t used = sgr_size(prompt + i);
-        if (!used) {
-            uint32_t code;
-            used = text_decode(prompt + i, n - i, &code);
-            if (!used) break;
-            wchar_t c = (wchar_t)code;
-            if (text_is_control(code) || c == L'\n' || c == L'\t') {
-                i += used;
-                continue;
-            }
-            place = text_place(&c, 1, place, layout);
+    for (size_t i = 0, used; i < n; i += used) {
+        uint32_t code;
+        used = sgr_size(prompt + i);
+        if (used) {
+            if (out) text_add(out, prompt + i, used);
+            continue;
         }
-        if (out) text_add(out, prompt + i, used);
-        i += used;
+        used = text_decode(prompt + i, n - i, &code);
+        if (!used) break;
+        wchar_t c = (wchar_t)code;
+        if (text_is_control(code) || c == L'\n' || c == L'\t') continue;
+        place = text_place(&c, 1, place, layout);
+        if (out) text_add_code(out, code);
     }
     return place;
 }

@@ -1,5 +1,6 @@
 // What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
-// editor_keys.c and editor_move.c (what keys do), editor_paint.c (drawing), editor_window.c (texts taller than the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+// editor_keys.c and editor_move.c (what keys do), editor_paint.c (drawing), editor_window.c (texts taller than
+// the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
 #ifndef PALAVER_APP_EDITOR_PRIVATE_H
 #define PALAVER_APP_EDITOR_PRIVATE_H
 
@@ -71,6 +72,8 @@ struct Editor {
     Part above, below;      // what libedit's buffer leaves out of a tall text
     char window_prompt[64]; // in the prompt's place while a part is left out
 };
+
+bool editor_wants_stop(const Editor *editor); // the caller's answer: a signal asks to leave
 
 // ---- editor_line.c
 // Sets libedit up on stdin and stderr; false: not possible here (editor->el stays NULL).

@@ -29,10 +29,15 @@ static struct {
 } tty;
 
 void tty_write(const char *bytes) {
-    size_t n = strlen(bytes);
+    size_t n = bytes ? strlen(bytes) : 0;
     while (n) {
         ssize_t wrote = write(STDERR_FILENO, bytes, n);
         if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0 && errno == EAGAIN) { // somebody made the terminal non-blocking
+            struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
+            poll(&wait, 1, -1);
+            continue;
+        }
         if (wrote <= 0) return;
         bytes += wrote;
         n -= (size_t)wrote;

@@ -41,7 +41,7 @@ void tty_suspend(bool job);
 void tty_lend(void);
 void tty_take_back(void);
 
-void tty_write(const char *bytes); // to stderr, as far as it goes
+void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
 int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
 int tty_rows(void);                // its rows, 24 where it does not say
 void tty_restore(void);            // editor_restore_terminal
