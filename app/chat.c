@@ -58,6 +58,7 @@ static void roll_back(Chat *chat) {
 static void on_text(void *user, const char *text, size_t size) {
     Chat *chat = user;
     Error error;
+    chat->speaking = true;
     if (chat->output) return;
     chat->output = screen_reply(chat->screen, text, size, &error);
     if (chat->output) {
@@ -75,6 +76,14 @@ static void on_overflow(void *user, const OverflowEvent *event) {
     chat->overflow[chat->n_overflow++] = *event;
 }
 
+// A long prompt is read in pieces. Once the reply is on the screen, nothing else may be drawn there.
+static bool on_reading(void *user, const char *what, int64_t done, int64_t total) {
+    Chat *chat = user;
+    if (chat->interactive && !chat->speaking)
+        screen_progress_tokens(chat->screen, what, (uint64_t)done, (uint64_t)total);
+    return !*signals_interrupt();
+}
+
 static size_t last_message_size(const Chat *chat) {
     return conversation_message(chat->conversation, conversation_length(chat->conversation) - 1)->size;
 }
@@ -90,8 +99,10 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat->n_overflow = 0;
+    chat->speaking = false;
     if (chat->interactive) signals_clear_interrupt(); // elsewhere it ends the program
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
+    screen_progress_end(chat->screen);
     if (!status && !chat->interactive && !last_message_size(chat)) on_text(chat, "\n", 1);
     Status ended = screen_reply_end(chat->screen, &ignored);
     if (chat->output == STATUS_OK) chat->output = ended;
@@ -361,6 +372,7 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
     status = conversation_open(chat->engine, chat->chat_template, &settings, &chat->conversation, error);
     if (status) return status;
     session_set_interrupt(conversation_session(chat->conversation), signals_interrupt());
+    session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     if (transcript) {
         status = check_model(chat, transcript, error);
         if (status == STATUS_OK) status = chat_restore_settings(chat, error);

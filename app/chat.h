@@ -36,6 +36,7 @@ typedef struct Chat {
     bool has_last;
     int64_t used;                  // tokens in the window; -1: to be counted
     Status output;                 // of stdout: not STATUS_OK once it takes no more
+    bool speaking;                 // the reply in hand has begun
     bool journal_failed;           // said once
     bool warned_full, warned_next; // likewise
     bool leave;                    // /quit

@@ -79,6 +79,8 @@ void screen_put(Screen *screen, ScreenStyle style, const char *format, ...)
 // on a terminal; plain: a line at each quarter; nothing elsewhere. `total` 0: unknown. Ends with
 // screen_progress_end, which takes the bar away.
 void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total);
+// The same, counted in tokens.
+void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total);
 void screen_progress_end(Screen *screen);
 
 // The escape sequence that switches a style on, "" without colours. For the prompt.

@@ -28,17 +28,24 @@ static void format_bytes(double bytes, char out[16]) {
     snprintf(out, 16, bytes < 10 && unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
+static void format_amount(const Progress *progress, double amount, char out[16]) {
+    if (progress->tokens)
+        snprintf(out, 16, "%.0f tok", amount < 1e10 ? amount : 1e10);
+    else
+        format_bytes(amount, out);
+}
+
 static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total) {
     Progress *progress = &screen->progress;
     char have[16], all[16], rate[24] = "", tail[80];
     double seconds = progress->last - progress->started;
     if (seconds >= RATE_AFTER) {
         char per_second[16];
-        format_bytes((double)done / seconds, per_second);
+        format_amount(progress, (double)done / seconds, per_second);
         snprintf(rate, sizeof rate, "  %s/s", per_second);
     }
-    format_bytes((double)done, have);
-    format_bytes((double)total, all);
+    format_amount(progress, (double)done, have);
+    format_amount(progress, (double)total, all);
     int percent = total ? (int)((double)done / (double)total * 100) : 0;
     if (total)
         snprintf(tail, sizeof tail, " %3d%%  %s of %s%s", percent, have, all, rate);
@@ -68,13 +75,13 @@ static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total
     progress->drawn = true;
 }
 
-void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total) {
+static void show_progress(Screen *screen, const char *what, uint64_t done, uint64_t total, bool tokens) {
     Progress *progress = &screen->progress;
     if (screen->quiet || !screen->traits.notice_terminal) return;
     if (total && done > total) done = total;
     double time = now();
     bool first = !progress->on;
-    if (first) *progress = (Progress){.on = true, .started = time};
+    if (first) *progress = (Progress){.on = true, .started = time, .tokens = tokens};
     if (!screen->traits.plain) {
         if (!first && time - progress->last < DRAW_EVERY) return;
         progress->last = time;
@@ -87,7 +94,7 @@ void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t t
     if (quarter <= progress->quarter) return;
     progress->quarter = quarter;
     char all[16];
-    format_bytes((double)total, all);
+    format_amount(progress, (double)total, all);
     Text *out = &screen->out;
     char line[64];
     snprintf(line, sizeof line, ": %d%% of %s\n", quarter * 25, all);
@@ -95,6 +102,14 @@ void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t t
     text_add(out, what, strlen(what));
     text_add(out, line, strlen(line));
     put(out->bytes, out->size);
+}
+
+void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total) {
+    show_progress(screen, what, done, total, false);
+}
+
+void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total) {
+    show_progress(screen, what, done, total, true);
 }
 
 void screen_progress_end(Screen *screen) {
