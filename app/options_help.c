@@ -1,6 +1,7 @@
 // What --help and --version print: one screen, grouped by use, the keys out of the configuration's own table.
 #include "app/options.h"
 
+#include "engine/backend.h"
 #include "kernels/ops.h"
 
 #include <string.h>
@@ -61,6 +62,13 @@ void options_print_help(FILE *file) {
 }
 
 void options_print_version(FILE *file) {
-    fprintf(file, "palaver %s\nbuild: C11, compiler %s\nbackends: %s\n", PALAVER_VERSION, __VERSION__,
+    const Ops *cuda;
+    Error why;
+    bool has_cuda = backend_cuda_ops(&cuda, &why) == STATUS_OK;
+    fprintf(file, "palaver %s\nbuild: C11, compiler %s\nbackends: %s", PALAVER_VERSION, __VERSION__,
             ops_cpu()->name);
+    if (has_cuda)
+        fprintf(file, ", %s\n", cuda->name);
+    else
+        fprintf(file, " (%s)\n", why.message);
 }
