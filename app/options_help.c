@@ -42,7 +42,7 @@ void options_print_help(FILE *file) {
           "            palaver tokenize MODEL [TEXT]  ids and pieces (TEXT or stdin)\n"
           "            palaver perplexity MODEL FILE  perplexity of a text\n"
           "            palaver bench MODEL            speed and memory (--prefill, --decode, --depth N)\n"
-          "            palaver bench --shape NAME     the same with made-up weights, on the GPU (--weights "
+          "            palaver bench --shape NAME     made-up weights on the GPU (--weights "
           "TYPE)\n"
           "            palaver config [--default]     settings and their origin; a documented file\n"
           "Settings\n"
