@@ -4,9 +4,13 @@
 #include "kernels/cpu/threads.h"
 #include "tests/test.h"
 
+#include <errno.h>
+#include <ftw.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_PARTS = 3000 };
@@ -95,13 +99,78 @@ static void impossible_numbers_are_refused(void **state) {
     threads_close(NULL);
 }
 
+// ---- what the machine offers --------------------------------------------------------------------------
+
 static void the_machine_offers_something(void **state) {
     (void)state;
     int64_t total, available;
-    memory_available(&total, &available);
+    memory_available("", &total, &available);
     assert_true(available > 0 && available <= total);
     assert_in_range(threads_available(), 1, MAX_THREADS);
-    assert_true(cpu_quota() >= 0);
+    assert_true(cpu_quota("") >= 0);
+}
+
+// Writes a file under root, making its folders.
+static void put(const char *root, const char *path, const char *text) {
+    char full[512];
+    assert_in_range(snprintf(full, sizeof full, "%s%s", root, path), 1, sizeof full - 1);
+    for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = 0;
+        assert_true(mkdir(full, 0700) == 0 || errno == EEXIST);
+        *slash = '/';
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    fclose(file);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place) {
+    (void)status, (void)type, (void)place;
+    return remove(path);
+}
+
+static void check_machine(const char *root, int64_t total, int64_t available, int cores) {
+    int64_t found_total, found_available;
+    memory_available(root, &found_total, &found_available);
+    assert_int_equal(found_total, total);
+    assert_int_equal(found_available, available);
+    assert_int_equal(cpu_quota(root), cores);
+}
+
+#define MEGABYTE (INT64_C(1) << 20)
+
+static void control_groups_limit(void **state) {
+    (void)state;
+    char root[] = "/tmp/palaver-cgroup-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    check_machine(root, 0, 0, 0); // nothing there
+    put(root, "/proc/meminfo", "MemTotal:       8388608 kB\nMemFree:  1 kB\nMemAvailable:   4194304 kB\n");
+    check_machine(root, 8192 * MEGABYTE, 4096 * MEGABYTE, 0);
+
+    // Version 2: the group has no limit of its own, the one above it has; cached files can be had back.
+    put(root, "/proc/self/cgroup", "0::/user/talk\n");
+    put(root, "/sys/fs/cgroup/user/talk/memory.max", "max\n");
+    put(root, "/sys/fs/cgroup/user/talk/memory.current", "1048576\n");
+    put(root, "/sys/fs/cgroup/user/memory.max", "1073741824\n");
+    put(root, "/sys/fs/cgroup/user/memory.current", "838860800\n");
+    put(root, "/sys/fs/cgroup/user/memory.stat", "anon 1\nfile 2\ninactive_file 104857600\nactive_file 9\n");
+    put(root, "/sys/fs/cgroup/user/talk/cpu.max", "max 100000\n");
+    put(root, "/sys/fs/cgroup/user/cpu.max", "150000 100000\n");
+    check_machine(root, 1024 * MEGABYTE, 324 * MEGABYTE, 2);
+
+    // Version 1 in a container: the group's path is the host's, only the hierarchy's root is there.
+    put(root, "/proc/self/cgroup", "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/x\n");
+    put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
+    put(root, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "600000000\n");
+    put(root, "/sys/fs/cgroup/memory/memory.stat", "inactive_file 7\ntotal_inactive_file 0\n");
+    put(root, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
+    put(root, "/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    check_machine(root, 512 * MEGABYTE, 0, 3);
+    put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // none
+    put(root, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    check_machine(root, 8192 * MEGABYTE, 4096 * MEGABYTE, 0);
+    assert_int_equal(nftw(root, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 int main(int argc, char **argv) {
@@ -111,6 +180,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(rapid_rounds),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(the_machine_offers_something),
+        cmocka_unit_test(control_groups_limit),
     };
     return test_main("threads", argc, argv, tests);
 }

@@ -115,7 +115,7 @@ static void cpu_describe(const Backend *backend, char *text, size_t size) {
 
 static void cpu_memory(const Backend *backend, int64_t *total, int64_t *available) {
     (void)backend;
-    memory_available(total, available);
+    memory_available("", total, available);
 }
 
 // ---- memory -------------------------------------------------------------------------------------------

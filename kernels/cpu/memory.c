@@ -26,11 +26,16 @@ static bool read_number(const char *folder, const char *name, int64_t *number) {
     return true;
 }
 
+static FILE *open_under(const char *root, const char *name) {
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s%s", root, name) < (int)sizeof path ? fopen(path, "re") : NULL;
+}
+
 // The folder of this process's group in a hierarchy: version 2's where controller is "", else version 1's.
-static bool group_folder(const char *controller, char *folder, size_t size) {
+static bool group_folder(const char *root, const char *controller, char *folder, size_t size) {
     char line[PATH_MAX];
     bool found = false;
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    FILE *file = open_under(root, "/proc/self/cgroup");
     if (file == NULL) return false;
     while (!found && fgets(line, sizeof line, file) != NULL) { // "4:cpu,cpuacct:/path", "0::/path"
         char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
@@ -42,7 +47,8 @@ static bool group_folder(const char *controller, char *folder, size_t size) {
         for (char *name = names + 1; name != NULL; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
             size_t length = strcspn(name, ",");
             if (length != strlen(controller) || strncmp(name, controller, length) != 0) continue;
-            int n = snprintf(folder, size, "/sys/fs/cgroup%s%s%s", second ? "" : "/", controller, path);
+            int n =
+                snprintf(folder, size, "%s/sys/fs/cgroup%s%s%s", root, second ? "" : "/", controller, path);
             found = n > 0 && (size_t)n < size;
             break;
         }
@@ -55,13 +61,13 @@ static bool group_folder(const char *controller, char *folder, size_t size) {
 // container the path may not exist under its own root; then the root itself is looked at.
 typedef void (*Look)(const char *folder, bool second, void *result);
 
-static void look_upwards(const char *controller, Look look, void *result) {
+static void look_upwards(const char *root, const char *controller, Look look, void *result) {
     char folder[PATH_MAX];
-    if (!group_folder(controller, folder, sizeof folder)) return;
-    size_t root = strlen("/sys/fs/cgroup") + (*controller ? 1 + strlen(controller) : 0);
+    if (!group_folder(root, controller, folder, sizeof folder)) return;
+    size_t top = strlen(root) + strlen("/sys/fs/cgroup") + (*controller ? 1 + strlen(controller) : 0);
     for (;;) {
         look(folder, *controller == 0, result);
-        if (strlen(folder) <= root) return;
+        if (strlen(folder) <= top) return;
         char *slash = strrchr(folder, '/');
         *slash = 0;
     }
@@ -98,18 +104,18 @@ static void look_at_memory(const char *folder, bool second, void *result) {
     if (available < limit->available) limit->available = available;
 }
 
-void memory_available(int64_t *total, int64_t *available) {
+void memory_available(const char *root, int64_t *total, int64_t *available) {
     MemoryLimit limit = {0, 0};
     char line[128];
     long long kib;
-    FILE *file = fopen("/proc/meminfo", "re");
+    FILE *file = open_under(root, "/proc/meminfo");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "MemTotal: %lld kB", &kib) == 1) limit.total = kib * 1024;
         if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) limit.available = kib * 1024;
     }
     if (file != NULL) fclose(file);
-    look_upwards("", look_at_memory, &limit);
-    look_upwards("memory", look_at_memory, &limit);
+    look_upwards(root, "", look_at_memory, &limit);
+    look_upwards(root, "memory", look_at_memory, &limit);
     *total = limit.total;
     *available = limit.available;
 }
@@ -135,9 +141,9 @@ static void look_at_quota(const char *folder, bool second, void *result) {
     if (*least == 0 || cores < *least) *least = (int)cores;
 }
 
-int cpu_quota(void) {
+int cpu_quota(const char *root) {
     int least = 0;
-    look_upwards("", look_at_quota, &least);
-    look_upwards("cpu", look_at_quota, &least);
+    look_upwards(root, "", look_at_quota, &least);
+    look_upwards(root, "cpu", look_at_quota, &least);
     return least;
 }

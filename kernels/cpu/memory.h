@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 // Bytes of memory in all and available now: the machine's (/proc/meminfo), or less where a control group
-// (v1 or v2) says so. 0 and 0 where nothing can be found out.
-void memory_available(int64_t *total, int64_t *available);
+// (v1 or v2) says so. 0 and 0 where nothing can be found out. `root` is put before every path: "" but in tests.
+void memory_available(const char *root, int64_t *total, int64_t *available);
 
 // Cores' worth of time that the control group grants, rounded up; 0: no limit.
-int cpu_quota(void);
+int cpu_quota(const char *root);
 
 #endif

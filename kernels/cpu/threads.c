@@ -173,7 +173,7 @@ void threads_run(Threads *threads, int64_t n_parts, ThreadsTask task, void *cont
 
 int threads_available(void) {
     cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, quota = cpu_quota();
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, quota = cpu_quota("");
     if (quota > 0 && quota < cores) cores = quota;
     return cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : cores;
 }
