@@ -313,7 +313,7 @@ static void roll_back(Reply *r, int length, const Message *before) {
 
 Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
                           Error *error) {
-    ReplyReport unused;
+    ReplyReport unused = {0};
     Reply r = {.conversation = c, .events = events, .report = report ? report : &unused, .previous = -1};
     *r.report = (ReplyReport){.context_size = engine_context_size(c->engine)};
     double start = now();

@@ -152,12 +152,12 @@ typedef struct SampleParams {
 
 // A step of one token of one sequence, with everything that the ops would be given one after the other.
 typedef struct DecodeStep {
-    const struct Step *step;             // n_tokens = n_sequences = 1
+    const struct Step *step; // n_tokens = n_sequences = 1
     const struct Head *head;
-    const struct Layer *const *layers;   // host [n_layers]
-    const KvLayer *kv;                   // host [n_layers]
-    const int *windows;                  // host [n_layers]
-    float *logits;                       // backend memory [vocab_size]
+    const struct Layer *const *layers; // host [n_layers]
+    const KvLayer *kv;                 // host [n_layers]
+    const int *windows;                // host [n_layers]
+    float *logits;                     // backend memory [vocab_size]
 } DecodeStep;
 
 // ---- the table ------------------------------------------------------------------------------------------

@@ -119,7 +119,8 @@ void pty_send(Pty *pty, const char *text) {
     pty_send_bytes(pty, text, strlen(text));
 }
 
-static _Noreturn void fail_with_screen(Pty *pty, const char *what, const char *text, const char *file, int line) {
+static _Noreturn void fail_with_screen(Pty *pty, const char *what, const char *text, const char *file,
+                                       int line) {
     print_error("%s: \"%s\"%s\nscreen:\n", what, text, pty->closed ? " (the program has ended)" : "");
     for (int row = 0; row < pty->vt.rows; row++) {
         char out[4 * VT_MAX_COLS + 1];

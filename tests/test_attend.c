@@ -46,7 +46,7 @@ static AttendData attend_data(const AttendCase *c, uint64_t seed) {
     for (int s = 0; s < CACHE_SLOTS; s++) d.held[s] = -1;
     for (int i = 0; i < 3; i++) {
         const StepSequence *sequence = &SEQUENCES[i];
-        int32_t order[CACHE_SLOTS];
+        int32_t order[CACHE_SLOTS] = {0};
         int n = sequence->n_slots;
         for (int s = 0; s < n; s++) order[s] = sequence->first_slot + s;
         for (int s = n - 1; s > 0;

@@ -127,8 +127,9 @@ static void as_the_models_own(void **state) {
                          STATUS_OK);
         if (!recognised) fail_msg("%s is not recognised", string_of(entry, "jinja"));
         assert_string_equal(chat_template_name(chat_template), string_of(entry, "template"));
-        json_array_foreach(json_object_get(entry, "cases"), j, one)
+        json_array_foreach(json_object_get(entry, "cases"), j, one) {
             check_case(root, entry, one, chat_template, tokenizer);
+        }
         chat_template_close(chat_template);
         tokenizer_close(tokenizer);
     }

@@ -342,7 +342,10 @@ static int remove_entry(const char *path, const struct stat *facts, int type, st
 static int set_up(void **state) {
     Home *home = calloc(1, sizeof *home);
     strcpy(home->path, "/tmp/palaver-test-XXXXXX");
-    if (!mkdtemp(home->path)) return 1;
+    if (!mkdtemp(home->path)) {
+        free(home);
+        return 1;
+    }
     setenv("XDG_STATE_HOME", home->path, 1);
     *state = home;
     return 0;
