@@ -375,7 +375,7 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     if (transcript) {
         status = check_model(chat, transcript, error);
-        if (status == STATUS_OK) status = chat_restore_settings(chat, error);
+        if (status == STATUS_OK) chat_restore_settings(chat);
         if (status == STATUS_OK) restore_numbers(chat);
         if (status == STATUS_OK && chat->seed != transcript_header(transcript).seed)
             status = transcript_set_seed(transcript, chat->seed, 0, error);

@@ -95,8 +95,9 @@ char *chat_clean_text(const char *text, size_t size);
 Status chat_apply_settings(Chat *chat, Error *error);
 // Enters them in the transcript, if they changed.
 Status chat_record_settings(Chat *chat, Error *error);
-// Puts those that were set by hand in a resumed conversation back, except where a flag says otherwise.
-Status chat_restore_settings(Chat *chat, Error *error);
+// Puts those that were set by hand in a resumed conversation back, except where a flag says otherwise; one
+// that is not valid any more is left out, which is said.
+void chat_restore_settings(Chat *chat);
 // Whether a key only counts when palaver starts.
 bool setting_is_fixed(const ConfigKey *key);
 // A fresh seed: nine digits or less, easy to type.

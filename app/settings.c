@@ -170,14 +170,14 @@ Status chat_record_settings(Chat *chat, Error *error) {
     return status;
 }
 
-Status chat_restore_settings(Chat *chat, Error *error) {
+void chat_restore_settings(Chat *chat) {
+    Error error;
     for (int i = 0; i < transcript_n_settings(chat->transcript); i++) {
         TranscriptSetting setting = transcript_setting(chat->transcript, i);
         const ConfigKey *key = config_key_find(setting.key);
         if (!setting.session || !key || setting_is_fixed(key)) continue;
         if (config_origin_layer(chat->config, key) == CONFIG_FLAGS) continue;
-        if (config_set(chat->config, CONFIG_SESSION, setting.key, setting.text, error))
-            return error_prefix(error, "a setting of the resumed conversation: ");
+        if (config_set(chat->config, CONFIG_SESSION, setting.key, setting.text, &error))
+            screen_warn(chat->screen, "[a setting of this conversation is left out: %s]", error.message);
     }
-    return STATUS_OK;
 }

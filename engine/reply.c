@@ -105,7 +105,9 @@ static Status read_prompt(Reply *r, Error *error) {
     OverflowEvent event = {0};
     SyncReport sync = {0};
     bool full = view.tokens.n + conversation_reserve(c) > engine_context_size(c->engine);
-    if (full) status = make_room(r, conversation_reserve(c), false, &view, &event, error);
+    // A reply that is gone on with may lose its older half; a new one is empty and has none.
+    bool inside = c->settings.overflow.policy != OVERFLOW_STOP;
+    if (full) status = make_room(r, conversation_reserve(c), inside, &view, &event, error);
     if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, &sync, error);
     if (!status && full) tell_overflow(r, &event, &sync, start);
     r->report->cached = sync.cached;

@@ -260,29 +260,44 @@ static void test_resume_is_exact(void **state) {
     program_free(&whole);
 }
 
-// The same where the window has lost its oldest turns, and where a seed, a retry and a setting came between.
-static void test_resume_is_exact_after_changes(void **state) {
-    (void)state;
-    static const char first[] = "Tell me a story about a cat.\nAnd a king.\nAnd a fox.\n/retry 9\n/seed 4\n"
-                                "Hello there, how are you?\n/set top_k 3\n/continue\n/set temperature 1.5\n";
-    static const char second[] =
-        "Please tell me more about the king.\nWhat is this?\n/retry\nAnd of Italy?\n";
-    static const char flags[] = BABBLER "|--seed=1|--max-tokens=12|--ignore-eos|--threads=1|--context=128";
+// Runs two scripts in one conversation, and as two with --resume between them: what is said is the same.
+static void expect_same_when_resumed(const char *flags, const char *first, const char *second,
+                                     const char *event) {
     char both[2000], arguments[300];
     Run whole, before, after;
     snprintf(both, sizeof both, "%s%s", first, second);
-    program_run(&whole, flags, both);
+    snprintf(arguments, sizeof arguments, BABBLER "|%s|--no-save", flags);
+    program_run(&whole, arguments, both);
     expect_status(&whole, 0);
-    expect_err(&whole, "[context full: turn");
-    program_run(&before, flags, first);
-    snprintf(arguments, sizeof arguments, "%s|--resume", strstr(flags, "--max"));
+    expect_err(&whole, event);
+    snprintf(arguments, sizeof arguments, BABBLER "|%s", flags);
+    program_run(&before, arguments, first);
+    snprintf(arguments, sizeof arguments, "--resume|%s", flags);
     program_run(&after, arguments, second);
     expect_status(&after, 0);
-    snprintf(both, sizeof both, "%s%s", before.out, after.out);
-    assert_string_equal(both, whole.out);
+    char *said;
+    assert_true(asprintf(&said, "%s%s", before.out, after.out) >= 0);
+    assert_string_equal(said, whole.out);
+    free(said);
     program_free(&whole);
     program_free(&before);
     program_free(&after);
+}
+
+static void test_resume_is_exact_after_changes(void **state) {
+    (void)state;
+    expect_same_when_resumed(
+        "--max-tokens=12|--ignore-eos|--threads=1|--context=128",
+        "/seed 8\nTell me a story about a cat.\nAnd a king.\nAnd a fox.\n/retry 9\n/seed 4\n"
+        "Hello there, how are you?\n/set top_k 3\n/continue\n/set temperature 1.5\n",
+        "Please tell me more about the king.\nWhat is this?\n/retry\nAnd of Italy?\n", "[context full: turn");
+}
+
+static void test_resume_is_exact_within_long_replies(void **state) {
+    (void)state;
+    expect_same_when_resumed("--seed=3|--max-tokens=150|--ignore-eos|--threads=1|--context=96",
+                             "Tell me a story.\nAnd a king.\n", "More?\n/continue\nWho?\n",
+                             "tokens of this reply left");
 }
 
 static void test_resume_without_saving_only_reads(void **state) {
@@ -539,6 +554,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_user_text_stays_text),
         WITH_HOME(test_resume_is_exact),
         WITH_HOME(test_resume_is_exact_after_changes),
+        WITH_HOME(test_resume_is_exact_within_long_replies),
         WITH_HOME(test_resume_without_saving_only_reads),
         WITH_HOME(test_damaged_journals_are_refused),
         WITH_HOME(test_a_full_disk_does_not_end_the_talk),
