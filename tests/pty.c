@@ -229,8 +229,10 @@ void pty_signal(Pty *pty, int number) {
     assert_int_equal(kill(pty->pid, number), 0);
 }
 
-pid_t pty_pid(const Pty *pty) {
-    return pty->pid;
+void pty_signal_foreground(Pty *pty, int number) {
+    pid_t group = tcgetpgrp(pty->fd);
+    assert_true(group > 0);
+    assert_int_equal(kill(-group, number), 0);
 }
 
 bool pty_is_cooked(Pty *pty) {

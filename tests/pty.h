@@ -41,9 +41,9 @@ void pty_expect_cursor_at(Pty *pty, int row, int col, const char *file, int line
 #define pty_expect_exit(pty, status) pty_expect_exit_at(pty, status, __FILE__, __LINE__)
 void pty_expect_exit_at(Pty *pty, int status, const char *file, int line);
 
-void pty_resize(Pty *pty, int rows, int cols); // the program gets SIGWINCH
-void pty_signal(Pty *pty, int number);         // to the program itself
-pid_t pty_pid(const Pty *pty);
+void pty_resize(Pty *pty, int rows, int cols);    // the program gets SIGWINCH
+void pty_signal(Pty *pty, int number);            // to the program itself
+void pty_signal_foreground(Pty *pty, int number); // to the job in the foreground of the terminal
 bool pty_is_cooked(Pty *pty);         // the terminal edits lines and echoes, as a shell wants to find it
 const Vt *pty_screen(const Pty *pty); // as of the last expectation
 const char *pty_transcript(const Pty *pty); // every byte seen so far, NUL-terminated

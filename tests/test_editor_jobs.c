@@ -1,6 +1,7 @@
 // The prompt's editor in a pseudo-terminal: $EDITOR, job control, sizes, prompts, plain terminals and pipes.
 #include "tests/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,16 +91,14 @@ static void suspending(void **state) {
     // The same from outside, with a stop that cannot be caught.
     pty_send(pty, "again");
     pty_expect(pty, "again");
-    snprintf(command, sizeof command, "pkill -STOP -P %d", (int)pty_pid(pty));
-    assert_int_equal(system(command), 0);
+    pty_signal_foreground(pty, SIGSTOP);
     pty_expect(pty, "Stopped");
     pty_expect(pty, "shell$ ");
     pty_send(pty, "fg\r");
     pty_expect(pty, "'ed> '\r\n"); // the shell names the job
     pty_expect(pty, "ed> again");
     expect_turn(pty, "!\r", "again!");
-    snprintf(command, sizeof command, "pkill -TSTP -P %d", (int)pty_pid(pty));
-    assert_int_equal(system(command), 0);
+    pty_signal_foreground(pty, SIGTSTP);
     pty_expect(pty, "Stopped");
     pty_expect(pty, "shell$ ");
     pty_send(pty, "fg\r");
