@@ -88,48 +88,27 @@ static Status make_room(Reply *r, int64_t needed, bool inside, ConversationView 
     return STATUS_OK;
 }
 
-static void tell_overflow(const Reply *r, OverflowEvent *event, const SyncReport *sync, double start) {
-    event->n_kept = sync->cached;
-    event->n_evaluated = sync->evaluated;
-    event->seconds = now() - start;
-    if (r->events && r->events->overflow) r->events->overflow(r->events->user, event);
-}
-
-// Renders the conversation with the reply open at its end, makes room if there is none, and reads in what is new.
-static Status read_prompt(Reply *r, Error *error) {
+// Renders the conversation with the reply open at its end, makes room if `needed` tokens do not fit behind it, and
+// reads in what is not in the cache.
+static Status read_in(Reply *r, int64_t needed, SyncReport *sync, Error *error) {
     Conversation *c = r->conversation;
     double start = now();
     ConversationView view;
     Status status = conversation_render(c, true, &view, error);
     if (status) return status;
     OverflowEvent event = {0};
-    SyncReport sync = {0};
-    bool full = view.tokens.n + conversation_reserve(c) > engine_context_size(c->engine);
-    // A reply that is gone on with may lose its older half; a new one is empty and has none.
+    bool full = view.tokens.n + needed > engine_context_size(c->engine);
+    // A reply in hand may lose its older half; one that is about to begin is empty and has none.
     bool inside = c->settings.overflow.policy != OVERFLOW_STOP;
-    if (full) status = make_room(r, conversation_reserve(c), inside, &view, &event, error);
-    if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, &sync, error);
-    if (!status && full) tell_overflow(r, &event, &sync, start);
-    r->report->cached = sync.cached;
-    r->report->read = sync.evaluated;
+    if (full) status = make_room(r, needed, inside, &view, &event, error);
+    if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, sync, error);
     conversation_view_free(&view);
-    return status;
-}
-
-// The context is full in the middle of the reply.
-static Status go_on(Reply *r, Error *error) {
-    Conversation *c = r->conversation;
-    double start = now();
-    ConversationView view;
-    Status status = conversation_render(c, true, &view, error);
-    if (status) return status;
-    OverflowEvent event = {0};
-    SyncReport sync = {0};
-    status = make_room(r, 1, true, &view, &event, error);
-    if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, &sync, error);
-    if (!status) tell_overflow(r, &event, &sync, start);
-    conversation_view_free(&view);
-    return status;
+    if (status || !full) return status;
+    event.n_kept = sync->cached;
+    event.n_evaluated = sync->evaluated;
+    event.seconds = now() - start;
+    if (r->events && r->events->overflow) r->events->overflow(r->events->user, &event);
+    return STATUS_OK;
 }
 
 // ---- the reply's text and ids ------------------------------------------------------------------------------
@@ -246,7 +225,7 @@ static Status sample_all(Reply *r, double start, Error *error) {
                 r->report->finish = FINISH_CONTEXT;
                 break;
             }
-            status = go_on(r, error);
+            status = read_in(r, 1, &(SyncReport){0}, error);
         }
         if (!status) status = next_token(r, &finished, error);
         if (first == 0) first = now();
@@ -329,7 +308,10 @@ Status conversation_reply(Conversation *c, bool resume, const ConversationEvents
 
     status = sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
     if (!status) status = open_stops(c, &r.stops, error);
-    if (!status) status = read_prompt(&r, error);
+    SyncReport sync = {0};
+    if (!status) status = read_in(&r, conversation_reserve(c), &sync, error);
+    r.report->cached = sync.cached;
+    r.report->read = sync.evaluated;
     if (!status) status = sample_all(&r, start, error);
     stop_close(r.stops);
     r.report->used = session_length(c->session);
