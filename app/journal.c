@@ -76,6 +76,7 @@ static Status journal_make(Journal *journal, Error *error) {
         journal->name[0] = 0;
         return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     }
+    path_sync_name(path);
     (void)flock(journal->file,
                 LOCK_EX | LOCK_NB); // nobody else can have it; a file system without locks is fine
     return STATUS_OK;

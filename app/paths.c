@@ -203,9 +203,7 @@ static bool write_all(int file, const char *data, size_t size) {
     return true;
 }
 
-// The rename itself is only safe once the folder is on disk; a file system that cannot do that is not an
-// error.
-static void sync_folder_of(const char *path) {
+void path_sync_name(const char *path) {
     char folder[PATH_ROOM];
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
@@ -229,6 +227,6 @@ Status path_write_file(const char *path, const char *data, size_t size, mode_t m
         unlink(temporary);
         return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
     }
-    sync_folder_of(path);
+    path_sync_name(path);
     return STATUS_OK;
 }

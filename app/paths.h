@@ -31,6 +31,9 @@ Status path_find_model(const char *name, char *path, Error *error);
 // file.
 bool path_model_settings(const char *model, char *path);
 
+// Waits until a new name is on disk in its folder; a file system that cannot do that is not an error.
+void path_sync_name(const char *path);
+
 // Puts the working folder before a relative path [PATH_ROOM], so that it can be kept; links stay links.
 void path_make_absolute(char *path);
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_ARGUMENTS = 16 };
 
@@ -47,6 +46,12 @@ static void ask(Pty *pty, const char *line, const char *turn) {
     pty_expect(pty, turn);
     pty_expect(pty, "]");
     pty_expect(pty, "> ");
+}
+
+// Until the reply has begun: whatever it says, it says a word.
+static void await_reply(Pty *pty) {
+    pty_expect(pty, "\n");
+    pty_expect(pty, " ");
 }
 
 static void leave(Pty *pty) {
@@ -103,14 +108,13 @@ static void test_ctrl_c_keeps_what_was_said(void **state) {
     (void)state;
     Pty *pty = start(ENDLESS);
     pty_send(pty, "Hello there.\r");
-    pty_expect(pty, "\n");
-    usleep(300000);
+    await_reply(pty);
     pty_send(pty, "\003");
     pty_expect(pty, "| interrupted]");
     pty_expect(pty, "/continue");
     pty_expect(pty, "> ");
     pty_send(pty, "/continue\r");
-    usleep(300000);
+    await_reply(pty);
     pty_send(pty, "\003");
     pty_expect(pty, "[turn 1: ");
     pty_expect(pty, "| interrupted]");
@@ -160,8 +164,7 @@ static void test_hang_up_saves_first(void **state) {
     (void)state;
     Pty *pty = start(ENDLESS);
     pty_send(pty, "Hello there.\r");
-    pty_expect(pty, "\n");
-    usleep(300000);
+    await_reply(pty);
     pty_signal(pty, SIGHUP);
     pty_expect_exit(pty, 128 + SIGHUP);
     pty_end(pty);
@@ -298,6 +301,30 @@ static void test_history_is_private_and_optional(void **state) {
     leave(pty);
 }
 
+static void test_tab_completes_what_commands_take(void **state) {
+    char path[200], line[300];
+    Pty *pty = start(SHORT);
+    pty_send(pty, "/set overf\tre\t\r");
+    pty_expect(pty, "context.overflow = \"reevaluate\"  (/set)");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/view tok\t\r/help und\t\r");
+    pty_expect(pty, "take the last turn");
+    pty_expect(pty, "> ");
+    snprintf(path, sizeof path, "%s/unusual-name.txt", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("text", file);
+    fclose(file);
+    snprintf(line, sizeof line, "/file %s/unus\t\r", (char *)*state);
+    pty_send(pty, line);
+    pty_expect(pty, "4 bytes go before the next turn");
+    pty_expect(pty, "> ");
+    snprintf(line, sizeof line, "/system @%s/unus\t\r", (char *)*state);
+    pty_send(pty, line);
+    pty_expect(pty, "[system prompt set]");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -313,6 +340,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_refused_turn_comes_back_to_the_prompt),
         WITH_HOME(test_plain_and_dumb_terminals_get_no_escapes),
         WITH_HOME(test_history_is_private_and_optional),
+        WITH_HOME(test_tab_completes_what_commands_take),
     };
     return test_main("repl", argc, argv, tests);
 }
