@@ -11,7 +11,6 @@
 
 // Short replies, always the same.
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
-#define TALK_WORDS BABBLER " --seed 1 --max-tokens 6 --threads 1"
 
 static int count(const char *text, const char *part) {
     int n = 0;

@@ -1,0 +1,204 @@
+// A chat's beginning and end, and what is kept of it: transcripts, journals, seeds, which model they belong to.
+#include "app/chat.h"
+
+#include "app/signals.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- keeping ----------------------------------------------------------------------------------------------
+
+void chat_save(Chat *chat) {
+    if (!chat->journal) return;
+    Error error;
+    Status status = journal_sync(chat->journal, chat->transcript, &error);
+    if (status && !chat->journal_failed) screen_error(chat->screen, "%s", error.message);
+    if (!status && chat->journal_failed) screen_notice(chat->screen, "[the journal is complete again]");
+    chat->journal_failed = status != STATUS_OK;
+}
+
+static TranscriptModel chat_model(const Chat *chat) {
+    return (TranscriptModel){.name = engine_model(chat->engine)->name,
+                             .path = chat->model_path,
+                             .fingerprint = chat->fingerprint,
+                             .chat_template = chat_template_name(chat->chat_template)};
+}
+
+// Parameters, bytes and vocabulary of the model, as FNV-1a over what tells two models apart.
+static void make_fingerprint(Chat *chat) {
+    const Model *model = engine_model(chat->engine);
+    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int64_t id = 0; id < tokenizer_size(tokenizer); id++) {
+        size_t size;
+        const char *piece = tokenizer_piece(tokenizer, (int32_t)id, &size);
+        for (size_t i = 0; i <= size; i++) hash = (hash ^ (unsigned char)piece[i]) * 0x100000001b3u;
+    }
+    snprintf(chat->fingerprint, sizeof chat->fingerprint, "%.16s-%" PRId64 "-%" PRId64 "-%016" PRIx64,
+             model->architecture, model->n_parameters, model->weight_bytes, hash);
+}
+
+static Status new_transcript(Chat *chat, const char *system, Transcript **transcript, Error *error) {
+    TranscriptHeader header = {.model = chat_model(chat), .seed = chat->seed, .stream = chat->stream};
+    Status status = transcript_new(&header, transcript, error);
+    if (status == STATUS_OK && system && *system &&
+        (status = transcript_set_system(*transcript, system, error))) {
+        transcript_free(*transcript);
+        *transcript = NULL;
+    }
+    return status;
+}
+
+// Replaces transcript and journal by those of another conversation.
+static void adopt(Chat *chat, Transcript *transcript, Journal *journal) {
+    transcript_free(chat->transcript);
+    journal_close(chat->journal);
+    chat->transcript = transcript;
+    chat->journal = journal;
+    chat->has_last = chat->warned_full = chat->warned_next = chat->journal_failed = false;
+    free(chat->attachment);
+    chat->attachment = NULL;
+}
+
+static Status optional_journal(const Chat *chat, Journal **journal, Error *error) {
+    *journal = NULL;
+    return chat->options->no_save ? STATUS_OK : journal_new(journal, error);
+}
+
+Status chat_clear(Chat *chat, Error *error) {
+    Transcript *transcript;
+    Journal *journal;
+    chat->stream++;
+    Status status = new_transcript(chat, transcript_system(chat->transcript), &transcript, error);
+    if (status) return status;
+    if ((status = optional_journal(chat, &journal, error))) {
+        transcript_free(transcript);
+        return status;
+    }
+    adopt(chat, transcript, journal);
+    conversation_settings(chat->conversation)->stream = chat->stream;
+    conversation_settings(chat->conversation)->position = 0;
+    return chat_project(chat, error);
+}
+
+// A transcript of other hands: its ids have to be this model's, or they are forgotten.
+static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
+    TranscriptModel ours = chat_model(chat), theirs = transcript_header(transcript).model;
+    if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
+        screen_notice(chat->screen,
+                      "[this conversation was with %s (template %s); its replies are read again as text]",
+                      *theirs.name ? theirs.name : theirs.path, theirs.chat_template);
+        return transcript_set_model(transcript, &ours, error);
+    }
+    for (int i = 0; i < transcript_n_nodes(transcript); i++) {
+        const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
+        for (int64_t k = 0; k < reply->n_ids; k++)
+            if (reply->ids[k] >= tokenizer_size(engine_tokenizer(chat->engine)))
+                return error_set(error, STATUS_FILE,
+                                 "the conversation is damaged: token %d is not in the vocabulary",
+                                 reply->ids[k]);
+    }
+    return STATUS_OK;
+}
+
+// The random numbers go on where the log ends, unless another seed is asked for.
+static void restore_numbers(Chat *chat) {
+    TranscriptHeader header = transcript_header(chat->transcript);
+    ConversationSettings *settings = conversation_settings(chat->conversation);
+    int64_t wanted = chat->config->sampling.seed;
+    chat->seed = wanted == CONFIG_SEED_RANDOM ? header.seed : (uint64_t)wanted;
+    chat->stream = header.stream;
+    settings->seed = chat->seed;
+    settings->stream = chat->stream;
+    settings->position = chat->seed == header.seed ? transcript_position(chat->transcript) : 0;
+}
+
+Status chat_set_seed(Chat *chat, uint64_t seed, Error *error) {
+    Status status = transcript_set_seed(chat->transcript, seed, 0, error);
+    if (status) return status;
+    chat->seed = seed;
+    conversation_settings(chat->conversation)->seed = seed;
+    conversation_settings(chat->conversation)->position = 0;
+    chat_save(chat);
+    return STATUS_OK;
+}
+
+Status chat_load(Chat *chat, Transcript *transcript, Error *error) {
+    Journal *journal;
+    Status status = check_model(chat, transcript, error);
+    if (status == STATUS_OK) status = optional_journal(chat, &journal, error);
+    if (status) {
+        transcript_free(transcript);
+        return status;
+    }
+    adopt(chat, transcript, journal);
+    restore_numbers(chat);
+    status = chat_project(chat, error);
+    chat_save(chat);
+    return status;
+}
+
+// ---- life -------------------------------------------------------------------------------------------------
+
+static Status open_template(Chat *chat, Error *error) {
+    const char *name = chat->config->model.template;
+    if (name && *name && strcmp(name, "auto")) return chat_template_open(name, &chat->chat_template, error);
+    bool recognised;
+    const char *jinja = engine_jinja_template(chat->engine);
+    Status status = chat_template_recognise(jinja, engine_tokenizer(chat->engine), &chat->chat_template,
+                                            &recognised, error);
+    if (status == STATUS_OK && !recognised)
+        screen_warn(chat->screen, "[%s: this chat uses %s; --template chooses another]",
+                    jinja ? "the model's chat template is not one that palaver knows"
+                          : "the model has no chat template",
+                    chat_template_name(chat->chat_template));
+    return status;
+}
+
+Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *error) {
+    chat->transcript = transcript;
+    if (chat->options->no_save)
+        journal_close(journal); // what was resumed is only read
+    else
+        chat->journal = journal;
+    chat->seed = chat->config->sampling.seed == CONFIG_SEED_RANDOM ? seed_random()
+                                                                   : (uint64_t)chat->config->sampling.seed;
+    Status status = open_template(chat, error);
+    if (status) return status;
+    make_fingerprint(chat);
+    ConversationSettings settings = {.seed = chat->seed, .sampler = sampler_default_settings()};
+    status = conversation_open(chat->engine, chat->chat_template, &settings, &chat->conversation, error);
+    if (status) return status;
+    session_set_interrupt(conversation_session(chat->conversation), signals_interrupt());
+    if (transcript) {
+        status = check_model(chat, transcript, error);
+        if (status == STATUS_OK) chat_restore_settings(chat);
+        if (status == STATUS_OK) restore_numbers(chat);
+        if (status == STATUS_OK && chat->seed != transcript_header(transcript).seed)
+            status = transcript_set_seed(transcript, chat->seed, 0, error);
+    } else {
+        status = new_transcript(chat, NULL, &chat->transcript, error);
+        if (status == STATUS_OK) status = optional_journal(chat, &chat->journal, error);
+    }
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    return status ? status : chat_project(chat, error);
+}
+
+void chat_close(Chat *chat) {
+    conversation_close(chat->conversation);
+    chat_template_close(chat->chat_template);
+    transcript_free(chat->transcript);
+    journal_close(chat->journal);
+    free(chat->biases);
+    free(chat->attachment);
+    free(chat->overflow);
+    chat->conversation = NULL;
+    chat->chat_template = NULL;
+    chat->transcript = NULL;
+    chat->journal = NULL;
+    chat->biases = NULL;
+    chat->attachment = NULL;
+    chat->overflow = NULL;
+}
