@@ -25,7 +25,7 @@ Status(error_set)(Error *error, Status status, const char *format, ...) {
 }
 
 Status error_prefix(Error *error, const char *format, ...) {
-    if (!error) return STATUS_OK;
+    if (!error) return STATUS_USAGE; // which failure it was is not known here, only that it was one
     Error old = *error;
     va_list args;
     va_start(args, format);

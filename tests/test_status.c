@@ -21,6 +21,11 @@ static void prefix_keeps_the_status(void **state) {
     assert_string_equal(e.message, "model m.gguf: needs 3 GB");
 }
 
+static void a_failure_that_nobody_listens_to_stays_one(void **state) {
+    (void)state;
+    assert_int_not_equal(error_prefix(NULL, "model: "), STATUS_OK);
+}
+
 static void long_messages_are_cut(void **state) {
     (void)state;
     Error e;
@@ -46,6 +51,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(set_fills_and_returns),
         cmocka_unit_test(prefix_keeps_the_status),
+        cmocka_unit_test(a_failure_that_nobody_listens_to_stays_one),
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(control_characters_become_spaces),
     };
