@@ -170,8 +170,7 @@ Status screen_reply_end(Screen *screen, Error *error) {
     return status;
 }
 
-// ---- notices
-// -----------------------------------------------------------------------------------------------
+// ---- notices ---------------------------------------------------------------------------------------
 
 const char *screen_style(const Screen *screen, ScreenStyle style) {
     return screen->traits.color ? STYLES[style] : "";
