@@ -137,7 +137,7 @@ run-fuzzers: $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS))
 
 # ---- lint, format ------------------------------------------------------------------------------------------
 # The files that git knows or will be asked to take, without those that are gone.
-CODE      = $(wildcard $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' 2>/dev/null))
+CODE      = $(wildcard $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh' 2>/dev/null))
 SOURCES   = $(filter %.c %.cc,$(CODE))
 LINT_LIBS = $(shell pkg-config --cflags $(LIBS))
 
