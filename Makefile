@@ -74,6 +74,32 @@ $(BUILD)/capabilities:
 	    v=$$(pkg-config --modversion $$l 2>/dev/null) && echo "  found $$l $$v" || missing="$$missing $$l"; done; \
 	if [ -n "$$missing" ]; then echo "missing:$$missing; make deps installs them"; exit 1; fi; touch $@
 $(call objects,$(BUILD)/obj) $(call objects,$(BUILD)/san): | $(BUILD)/capabilities
+# ---- the CUDA plug-in ----------------------------------------------------------------------------------
+# libpalaver-cuda.so lies beside the program and is loaded at run time; it needs the driver, and cuBLAS for prompts.
+# Machine code for Hopper, PTX for what came before and comes after; the decoding kernel needs Hopper's copies.
+NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=compute_80
+DECODE_ARCH := $(subst compute_80,compute_90,$(CUDA_ARCH))
+CU_SRC    := $(wildcard kernels/cuda/*.cu)
+PLUGIN    := $(BUILD)/libpalaver-cuda.so
+PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(CU_SRC) kernels/status.c kernels/dtype.c kernels/cpu/sample.c kernels/cpu/select.c)
+NVCCFLAGS  = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
+
+.PHONY: cuda
+ifneq ($(NVCC),)
+cuda: $(PLUGIN)
+else
+cuda:
+	@echo "  no CUDA plug-in: nvcc is not on the PATH, nor in /usr/local/cuda/bin"
+endif
+all: cuda
+$(PLUGIN): $(PLUGIN_OBJ)
+	@echo "  link  $@"; $(NVCC) -shared -cudart static -o $@ $^ -Xlinker --exclude-libs,ALL -ldl
+$(BUILD)/cuda/kernels/cuda/decode_kernel%.cu.o: CUDA_ARCH := $(DECODE_ARCH)
+$(BUILD)/cuda/%.cu.o: %.cu
+	@mkdir -p $(@D); echo "  nvcc  $<"; $(NVCC) $(NVCCFLAGS) -c -o $@ $<
+$(BUILD)/cuda/%.c.o: %.c
+	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(ALL_CFLAGS) $(OPT) -fPIC -fvisibility=hidden -c -o $@ $<
 
 # AVX2 kernels are compiled for it and chosen at run time; everything else runs on any x86-64.
 simd = $(if $(findstring _avx2,$(1)),-mavx2 -mfma -mf16c)
@@ -186,6 +212,16 @@ bundle: all ## build/bundle: palaver with its libraries, to copy to another mach
 
 install: all ## install palaver under PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
+
+# Compares every CUDA op with the CPU's. Runs in the tree or in a bundle; SANITIZE=1 checks memory as well.
+.PHONY: test-gpu
+test-gpu: $(PLUGIN) $(BUILD)/test-gpu ## compare the CUDA ops with the CPU's on this machine's GPU
+	@$(BUILD)/test-gpu $(PLUGIN)
+$(BUILD)/bench-gpu: $(BUILD)/obj/tests/gpu/bench.c.o $(patsubst %,$(BUILD)/obj/%.o,$(filter kernels/%,$(C_SRC)))
+	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl -lm -lpthread
+$(BUILD)/test-gpu: $(patsubst %,$(BUILD)/obj/tests/gpu/%.c.o,main model sampling) \
+    $(patsubst %,$(BUILD)/obj/%.o,$(filter kernels/%,$(C_SRC)))
+	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl -lm -lpthread
 
 .PRECIOUS: $(BUILD)/san/%.c.o $(BUILD)/obj/%.c.o
 

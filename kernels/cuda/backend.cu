@@ -1,0 +1,253 @@
+// The backend itself: opening a device, its memory, and the table of ops.
+#include "kernels/cuda/cuda.cuh"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Errors after which every later call fails: the device has to be given up.
+static bool is_fatal(cudaError_t code) {
+    switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorDevicesUnavailable: return true;
+    default: return false;
+    }
+}
+
+Status cuda_check(cudaError_t code, Error *error, const char *format, ...) {
+    if (code == cudaSuccess) return STATUS_OK;
+    char what[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    cudaGetLastError(); // one that is not sticky is told once
+    Status status = is_fatal(code) ? STATUS_FATAL : code == cudaErrorMemoryAllocation ? STATUS_MEMORY : STATUS_DEVICE;
+    return error_set(error, status, "cuda: %s: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+// ---- scratch -----------------------------------------------------------------------------------------------
+
+enum { EXPANDED_BYTES = 128 << 20 }; // of weights that are multiplied as expanded blocks of rows
+
+// Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
+// NULL, points the members into it.
+static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *base) {
+    const DecoderShape *s = options->shape;
+    size_t tokens = (size_t)options->max_tokens, used = 0;
+    size_t rows = tokens > (size_t)options->max_logits ? tokens : (size_t)options->max_logits;
+    size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim, gate_up = 2 * (size_t)s->intermediate_size;
+    auto take = [&](size_t bytes) {
+        size_t at = used;
+        used += (bytes + 255) / 256 * 256;
+        return base ? base + at : NULL;
+    };
+    size_t row = (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size) * 4;
+    size_t expanded = row > EXPANDED_BYTES ? row : EXPANDED_BYTES;
+    char *ids = take(16 + tokens * (3 * sizeof(int32_t) + sizeof(AttendTile)));
+    char *rope = take(tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
+    char *inv_freq = take((size_t)(s->rope.rotary_dim / 2) * sizeof(double));
+    char *normed = take(rows * (size_t)s->hidden_size * 4);
+    char *wide = take(tokens * (qkv > gate_up ? qkv : gate_up) * 4);
+    char *weights = take(expanded);
+    char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
+    if (base) {
+        cuda->ids = (int32_t *)ids; // then positions, slots and tiles: one upload takes them all
+        cuda->rope = (float2 *)rope;
+        cuda->inv_freq = (double *)inv_freq;
+        cuda->normed = normed;
+        cuda->wide = wide;
+        cuda->weights = weights;
+        cuda->weights_bytes = expanded;
+        cuda->rows = (int32_t *)logit_rows;
+    }
+    return used;
+}
+
+static int64_t cuda_scratch_bytes(const BackendOptions *options) { return (int64_t)layout(NULL, options, NULL); }
+
+// ---- open, close ---------------------------------------------------------------------------------------------
+
+static void cuda_close(Backend *backend) {
+    CudaBackend *cuda = cuda_backend(backend);
+    if (!cuda) return;
+    cudaSetDevice(cuda->device);
+    if (cuda->stream) cudaStreamSynchronize(cuda->stream);
+    cuda_free_weights(cuda);
+    gemm_close(cuda->gemm);
+    decoder_close(cuda->decoder);
+    cuda_sample_close(cuda->sampler);
+    if (cuda->scratch) cudaFree(cuda->scratch);
+    if (cuda->staging) cudaFreeHost(cuda->staging);
+    if (cuda->staged) cudaEventDestroy(cuda->staged);
+    if (cuda->stream) cudaStreamDestroy(cuda->stream);
+    free(cuda);
+}
+
+// "cuda" or "cuda:N" or "auto": the first device.
+static Status parse_device(const char *text, int *device, Error *error) {
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
+    if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice || count == 0) {
+        cudaGetLastError();
+        return error_set(error, STATUS_DEVICE, code == cudaErrorInsufficientDriver
+                                                   ? "no NVIDIA driver, or one too old for CUDA 13"
+                                                   : "no NVIDIA GPU");
+    }
+    Status status = cuda_check(code, error, "counting devices");
+    if (status) return status;
+    *device = 0;
+    if (!strncmp(text, "cuda:", 5)) {
+        char *end;
+        long n = strtol(text + 5, &end, 10);
+        if (end == text + 5 || *end || n < 0 || n >= count)
+            return error_set(error, STATUS_USAGE, "device \"%s\": there %s %d, cuda:0%s", text,
+                             count == 1 ? "is" : "are", count, count == 1 ? "" : " and on");
+        *device = (int)n;
+    }
+    return STATUS_OK;
+}
+
+static Status read_properties(CudaBackend *cuda, Error *error) {
+    cudaDeviceProp properties;
+    Status status = cuda_check(cudaGetDeviceProperties(&properties, cuda->device), error, "device %d", cuda->device);
+    if (status) return status;
+    cuda->n_sms = properties.multiProcessorCount;
+    cuda->compute = properties.major * 10 + properties.minor;
+    cuda->shared_limit = properties.sharedMemPerBlockOptin;
+    memcpy(cuda->device_name, properties.name, sizeof cuda->device_name);
+    if (cuda->compute < 80)
+        return error_set(error, STATUS_DEVICE, "%s has compute capability %d.%d; palaver needs 8.0", properties.name,
+                         properties.major, properties.minor);
+    return STATUS_OK;
+}
+
+static Status open_device(CudaBackend *cuda, const BackendOptions *options, Error *error) {
+    Status status = parse_device(options->device, &cuda->device, error);
+    if (!status) status = cuda_check(cudaSetDevice(cuda->device), error, "choosing device %d", cuda->device);
+    if (!status) status = read_properties(cuda, error);
+    if (!status)
+        status = cuda_check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error, "a stream");
+    if (!status)
+        status = cuda_check(cudaEventCreateWithFlags(&cuda->staged, cudaEventDisableTiming), error, "an event");
+    if (status) return status;
+
+    size_t bytes = layout(cuda, options, NULL), tokens = (size_t)options->max_tokens;
+    status = cuda_check(cudaMalloc(&cuda->scratch, bytes), error, "%zu bytes of scratch for steps of %d tokens",
+                        bytes, options->max_tokens);
+    if (status) return status;
+    layout(cuda, options, cuda->scratch);
+    cudaMallocHost(&cuda->staging, 16 + tokens * (3 * sizeof(int32_t) + sizeof(AttendTile)));
+    status = cuda_check(cudaGetLastError(), error, "pinned memory for steps of %d tokens", options->max_tokens);
+    const Rope *rope = &options->shape->rope;
+    if (!status && rope->rotary_dim > 0)
+        status = cuda_check(cudaMemcpy(cuda->inv_freq, rope->inv_freq, (size_t)rope->rotary_dim / 2 * sizeof(double),
+                                       cudaMemcpyHostToDevice),
+                            error, "writing frequencies");
+    return status;
+}
+
+extern const Ops CUDA_OPS; // the table below
+
+static Status cuda_open(const BackendOptions *options, Backend **backend, Error *error) {
+    *backend = NULL;
+    const DecoderShape *s = options->shape;
+    if (options->max_tokens < 1 || options->max_logits < 1 || s->n_kv_heads < 1 || s->n_heads % s->n_kv_heads ||
+        s->head_dim % 2 || s->hidden_size % 8 || s->intermediate_size % 8)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
+                         "of 8, heads a multiple of KV heads",
+                         s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
+    CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
+    if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
+    cuda->base.ops = &CUDA_OPS;
+    cuda->shape = s;
+    cuda->max_tokens = options->max_tokens;
+    cuda->max_logits = options->max_logits;
+    cuda->random_weights = options->random_weights;
+    Status status = open_device(cuda, options, error);
+    if (status) cuda_close(&cuda->base);
+    else *backend = &cuda->base;
+    return status;
+}
+
+static void cuda_describe(const Backend *backend, char *text, size_t size) {
+    const CudaBackend *cuda = (const CudaBackend *)backend;
+    snprintf(text, size, "%s (cuda:%d, %d SMs)", cuda->device_name, cuda->device, cuda->n_sms);
+}
+
+static void cuda_memory(const Backend *, int64_t *total, int64_t *available) {
+    size_t there = 0, unused = 0;
+    if (cudaMemGetInfo(&unused, &there) != cudaSuccess) cudaGetLastError();
+    *total = (int64_t)there;
+    *available = (int64_t)unused;
+}
+
+// ---- memory --------------------------------------------------------------------------------------------------
+
+static Status cuda_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    *memory = NULL;
+    Status status = cuda_check(cudaMalloc(memory, bytes ? bytes : 1), error, "allocating %zu bytes", bytes);
+    if (status) return status;
+    return cuda_check(cudaMemsetAsync(*memory, 0, bytes, cuda->stream), error, "clearing %zu bytes", bytes);
+}
+
+static void cuda_free(Backend *backend, void *memory) {
+    cudaStreamSynchronize(cuda_backend(backend)->stream);
+    cudaFree(memory);
+}
+
+static Status cuda_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    cudaError_t code = cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, cuda->stream);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream); // `host` is the caller's again
+    return cuda_check(code, error, "writing %zu bytes", bytes);
+}
+
+static Status cuda_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    cudaError_t code = cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, cuda->stream);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream);
+    return cuda_check(code, error, "reading %zu bytes", bytes);
+}
+
+const Ops CUDA_OPS = {
+    .name = "cuda",
+    .activation_bytes = sizeof(float),
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .memory = cuda_memory,
+    .scratch_bytes = cuda_scratch_bytes,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .write = cuda_write,
+    .read = cuda_read,
+    .load_layer = cuda_load_layer,
+    .load_head = cuda_load_head,
+    .begin = cuda_begin,
+    .embed = cuda_embed,
+    .qkv = cuda_qkv,
+    .attend = cuda_attend,
+    .out = cuda_out,
+    .gate_up = cuda_gate_up,
+    .down = cuda_down,
+    .logits = cuda_logits,
+    .decode = cuda_decode,
+    .sample = cuda_sample,
+};
+
+extern "C" __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi) {
+    return abi == OPS_ABI ? &CUDA_OPS : NULL;
+}

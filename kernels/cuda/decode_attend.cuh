@@ -1,0 +1,294 @@
+// The attend phase of the decoding kernel.
+//
+// A block takes a range of slots (a split) for one KV head and all query heads that share it. Each warp goes
+// through chunks of 4·(32/LANES) slots for up to HEADS query heads; LANES lanes share a slot, eight elements each.
+// The warps' results are put together in shared memory. Blocks of the same KV head then exchange theirs, and each
+// puts a part of the elements together.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_ATTEND_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_ATTEND_CUH
+
+#include "kernels/cuda/decode_exchange.cuh"
+#include "kernels/cuda/decode_ring.cuh"
+
+// Shared memory of the phase, in the place of its input.
+struct AttendShared {
+    float *vectors;  // [group + 2, head_dim] the group's queries, then the token's own key and value
+    float2 *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
+    float *sums;     // [streams, group, head_dim]
+};
+
+__device__ inline void unpack_8(uint4 v, float f[8]) {
+    const uint32_t w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 p = __half22float2(*(const __half2 *)&w[i]);
+        f[2 * i] = p.x;
+        f[2 * i + 1] = p.y;
+    }
+}
+
+// Norm and RoPE of the vectors, one warp a vector; the token's own key and value go into the cache.
+__device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const CacheShare &c,
+                                      const float2 *rope, bool owner, float *vectors) {
+    int lane = threadIdx.x % 32, dim = a.head_dim;
+    for (int i = threadIdx.x / 32; i < a.group + (owner ? 2 : 0); i += DECODE_WARPS) {
+        float *v = vectors + i * dim;
+        bool is_query = i < a.group, is_value = i == a.group + 1;
+        const float *norm = is_value ? NULL : is_query ? l.q_norm : l.k_norm;
+        if (norm) {
+            float squares = 0;
+            for (int d = lane; d < dim; d += 32) squares += v[d] * v[d];
+            float scale = rsqrtf(warp_total(squares) / dim + a.eps);
+            for (int d = lane; d < dim; d += 32) v[d] *= scale * norm[d];
+            __syncwarp();
+        }
+        if (!is_value)
+            for (int p = lane; p < a.rotary_dim / 2; p += 32) {
+                int first = a.interleaved ? 2 * p : p, second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
+                float x = v[first], y = v[second];
+                v[first] = x * rope[p].x - y * rope[p].y;
+                v[second] = x * rope[p].y + y * rope[p].x;
+            }
+        __syncwarp();
+        __half *cached = (is_value ? l.values : l.keys) + c.kv_head * a.head_stride + (int64_t)a.slot * dim;
+        for (int d = lane; d < dim; d += 32) {
+            if (is_query) {
+                v[d] *= a.score_scale;
+            } else {
+                __half rounded = __float2half_rn(v[d]); // as later tokens will see it
+                cached[d] = rounded;
+                v[d] = __half2float(rounded);
+            }
+        }
+    }
+}
+
+// A warp's chunks, for query heads first_head … of the group.
+template <int LANES, int HEADS>
+__device__ inline void attend_stream(const DecodeArguments &a, int window, const AttendShared &s,
+                                     const CacheShare &c, Ring &ring, int stream, int first_head) {
+    constexpr int TOGETHER = 32 / LANES;
+    int lane = threadIdx.x % 32, part = lane % LANES * 8, dim = a.head_dim;
+    bool inside = part < dim;
+    float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        top[h] = -INFINITY;
+        weight[h] = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[h][i] = inside && first_head + h < a.group ? s.vectors[(first_head + h) * dim + part + i] : 0;
+    }
+#pragma unroll 1
+    for (int chunk = next_chunk(c, window, stream); chunk < c.n_chunks;
+         chunk = next_chunk(c, window, chunk + c.streams)) {
+        uint32_t mask = c.masks[window * c.n_chunks + chunk];
+        float score[HEADS][DECODE_PASSES];
+        const char *keys = ring.take();
+#pragma unroll
+        for (int p = 0; p < DECODE_PASSES; p++) {
+            int slot = p * TOGETHER + lane / LANES;
+            float k[8] = {};
+            if (inside) unpack_8(*(const uint4 *)(keys + (slot * dim + part) * 2), k);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                float dot = 0;
+#pragma unroll
+                for (int i = 0; i < 8; i++) dot += q[h][i] * k[i];
+#pragma unroll
+                for (int o = LANES / 2; o; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
+                score[h][p] = mask >> slot & 1 ? dot : -INFINITY;
+            }
+        }
+        ring.give_back();
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            float largest = top[h];
+#pragma unroll
+            for (int p = 0; p < DECODE_PASSES; p++) largest = fmaxf(largest, score[h][p]);
+            float base = largest == -INFINITY ? 0 : largest, shrink = power(top[h] - base);
+            top[h] = largest;
+            weight[h] *= shrink;
+#pragma unroll
+            for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+#pragma unroll
+            for (int p = 0; p < DECODE_PASSES; p++) {
+                score[h][p] = power(score[h][p] - base);
+                weight[h] += score[h][p];
+            }
+        }
+        const char *values = ring.take();
+#pragma unroll
+        for (int p = 0; p < DECODE_PASSES; p++) {
+            int slot = p * TOGETHER + lane / LANES;
+            float v[8] = {};
+            if (inside && mask >> slot & 1) unpack_8(*(const uint4 *)(values + (slot * dim + part) * 2), v);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++)
+#pragma unroll
+                for (int i = 0; i < 8; i++) sums[h][i] += score[h][p] * v[i];
+        }
+        ring.give_back();
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        float largest = top[h];
+#pragma unroll
+        for (int o = LANES; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+        float shrink = largest == -INFINITY ? 0 : power(top[h] - largest);
+        weight[h] *= shrink;
+#pragma unroll
+        for (int o = LANES; o < 32; o *= 2) weight[h] += __shfl_xor_sync(~0u, weight[h], o);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            sums[h][i] *= shrink;
+#pragma unroll
+            for (int o = LANES; o < 32; o *= 2) sums[h][i] += __shfl_xor_sync(~0u, sums[h][i], o);
+        }
+        if (first_head + h >= a.group) continue;
+        int at = stream * a.group + first_head + h;
+        if (lane == 0) s.weights[at] = make_float2(largest, weight[h]);
+        if (lane < LANES && inside) {
+            float4 *to = (float4 *)(s.sums + at * dim + part);
+            to[0] = make_float4(sums[h][0], sums[h][1], sums[h][2], sums[h][3]);
+            to[1] = make_float4(sums[h][4], sums[h][5], sums[h][6], sums[h][7]);
+        }
+    }
+}
+
+// Puts the splits of a KV head together: this block the elements [split·n, (split + 1)·n) of the group's, four lanes
+// an element, each every fourth split.
+__device__ inline void attend_combine(const DecodeArguments &a, const CacheShare &c, unsigned round, int layer) {
+    constexpr int LOADS = 4;
+    int n_elements = a.group * a.head_dim;
+    int begin = c.split * a.combine_elements, n = min(a.combine_elements, n_elements - begin);
+    unsigned *counter = a.head_arrived + c.kv_head * 32;
+    arrive(counter);
+    await(counter, a.head_round + (layer + 1) * a.n_splits);
+#pragma unroll 1
+    for (int i = threadIdx.x / 4; i < n; i += DECODE_THREADS / 4) {
+        unsigned group = 15u << (threadIdx.x % 32 / 4 * 4); // the four lanes go together
+        float largest = -INFINITY, weight = 0, sum = 0;
+        int e = begin + i, h = e * a.head_factor >> 22;
+#pragma unroll 1
+        for (int first = threadIdx.x % 4; first < a.n_splits; first += 4 * LOADS) {
+            uint32_t value[LOADS];
+            unsigned long long bits[LOADS];
+            bool there;
+            do {
+                there = true;
+#pragma unroll
+                for (int j = 0; j < LOADS; j++) {
+                    int at = c.kv_head * a.n_splits + first + 4 * j;
+                    value[j] = round;
+                    bits[j] = (unsigned long long)round << 32 | 0xff800000u; // -inf: nothing
+                    if (first + 4 * j >= a.n_splits) continue;
+                    value[j] = peek(a.parts + at * n_elements + e);
+                    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+                                 : "=l"(bits[j])
+                                 : "l"(a.weights + at * a.group + h)
+                                 : "memory");
+                }
+#pragma unroll
+                for (int j = 0; j < LOADS; j++)
+                    there = there && of_round(value[j], round) && (unsigned)(bits[j] >> 32) == round;
+            } while (!there);
+            float top = largest;
+#pragma unroll
+            for (int j = 0; j < LOADS; j++) top = fmaxf(top, __uint_as_float((uint32_t)bits[j]));
+            float base = top == -INFINITY ? 0 : top, shrink = power(largest - base);
+            weight *= shrink;
+            sum *= shrink;
+#pragma unroll
+            for (int j = 0; j < LOADS; j++) {
+                float share = power(__uint_as_float((uint32_t)bits[j]) - base);
+                weight += share;
+                sum += share * __uint_as_float(value[j]);
+            }
+            largest = top;
+        }
+        float top = fmaxf(largest, __shfl_xor_sync(group, largest, 1));
+        top = fmaxf(top, __shfl_xor_sync(group, top, 2));
+        float shrink = top == -INFINITY ? 0 : power(largest - top);
+        weight *= shrink;
+        sum *= shrink;
+#pragma unroll
+        for (int o = 1; o < 4; o *= 2) {
+            weight += __shfl_xor_sync(group, weight, o);
+            sum += __shfl_xor_sync(group, sum, o);
+        }
+        if (threadIdx.x % 4 == 0)
+            publish(a.attended + c.kv_head * n_elements + e, weight > 0 ? __fdividef(sum, weight) : 0, round);
+    }
+}
+
+template <int LANES, int HEADS>
+__device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer &l, int layer, char *input,
+                                    const float2 *rope, const CacheShare &c, Ring &ring) {
+    if (!c.any) return sync_warps(); // between two arrivals
+    unsigned round = a.round + layer + 1;
+    int dim = a.head_dim, n_elements = a.group * dim, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int used = min(c.streams, c.n_chunks); // streams that have chunks
+    bool owner = a.slot >= c.begin && a.slot < c.end;
+    AttendShared s;
+    s.vectors = (float *)input;
+    s.sums = s.vectors + (a.group + 2) * dim;
+    s.weights = (float2 *)(s.sums + c.streams * n_elements);
+
+    await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x);
+#pragma unroll 1
+    for (int i = threadIdx.x * 4; i < n_elements + (owner ? 2 * dim : 0); i += DECODE_THREADS * 4) {
+        int from = i < n_elements         ? c.kv_head * n_elements + i
+                   : i < n_elements + dim ? a.q_dim + c.kv_head * dim + i - n_elements
+                                          : a.q_dim + a.kv_dim + c.kv_head * dim + i - n_elements - dim;
+        *(float4 *)(s.vectors + i) = receive_4(a.qkv + from, round);
+    }
+    sync_warps();
+    finish_vectors(a, l, c, rope, owner, s.vectors);
+    sync_warps();
+
+    int stream = warp / c.parts;
+    if (stream < used) attend_stream<LANES, HEADS>(a, l.window, s, c, ring, stream, warp % c.parts * HEADS);
+    if (owner) // the token's own key, by warps that have least to do
+        for (int h = DECODE_WARPS - 1 - warp; h < a.group; h += DECODE_WARPS) {
+            float dot = 0;
+#pragma unroll 2
+            for (int d = lane; d < dim; d += 32) dot += s.vectors[h * dim + d] * s.vectors[n_elements + d];
+            dot = warp_total(dot);
+            if (lane == 0) s.weights[used * a.group + h] = make_float2(dot, 1);
+        }
+    sync_warps();
+
+    int n = used + (owner ? 1 : 0);
+#pragma unroll 1
+    for (int e = threadIdx.x; e < n_elements; e += DECODE_THREADS) {
+        int h = e * a.head_factor >> 22;
+        float largest = -INFINITY, weight = 0, sum = 0;
+#pragma unroll 2
+        for (int i = 0; i < n; i++) largest = fmaxf(largest, s.weights[i * a.group + h].x);
+        float base = largest == -INFINITY ? 0 : largest;
+#pragma unroll 2
+        for (int i = 0; i < n; i++) {
+            float2 w = s.weights[i * a.group + h];
+            float f = power(w.x - base);
+            weight += f * w.y;
+            sum += f * (i < used ? s.sums[i * n_elements + e] : s.vectors[n_elements + dim + e - h * dim]);
+        }
+        float mean = weight > 0 ? __fdividef(sum, weight) : 0;
+        if (a.n_splits == 1) {
+            publish(a.attended + c.kv_head * n_elements + e, mean, round);
+            continue;
+        }
+        int at = c.kv_head * a.n_splits + c.split;
+        publish(a.parts + at * n_elements + e, mean, round);
+        if (e == h * dim) {
+            float log_sum = weight > 0 ? largest + log2f(weight) : -INFINITY;
+            unsigned long long packet = (unsigned long long)round << 32 | __float_as_uint(log_sum);
+            asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(a.weights + at * a.group + h), "l"(packet)
+                         : "memory");
+        }
+    }
+    if (a.n_splits > 1) attend_combine(a, c, round, layer);
+}
+
+#endif

@@ -1,0 +1,229 @@
+// The decoding kernel: prologue, layers, logits. Instantiated by decode_kernel_*.cu.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_KERNEL_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_KERNEL_CUH
+
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/decode_attend.cuh"
+
+// The products of the ring's next n rows (at most ROWS_AT_ONCE), chunk after chunk: this lane's shares.
+template <int FORMAT>
+__device__ inline void multiply_group(int n, int cols, const Input &x, Ring &ring, float product[ROWS_AT_ONCE]) {
+    constexpr int FULL = chunk_elements(FORMAT);
+    int lane = threadIdx.x % 32;
+    float2 sums[ROWS_AT_ONCE] = {};
+#pragma unroll 1
+    for (int first = 0; first < cols; first += FULL) {
+        int elements = min(FULL, cols - first);
+        Slice<FORMAT> slice;
+        slice.load(x, first, elements, lane);
+#pragma unroll
+        for (int r = 0; r < ROWS_AT_ONCE; r++) {
+            if (r < n) {
+                sums[r] = slice.dot(ring.take(), elements, lane, sums[r]);
+                ring.give_back();
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; r++) product[r] = sums[r].x + sums[r].y;
+}
+
+__device__ inline void multiply_group(int format, int n, int cols, const Input &x, Ring &ring,
+                                      float product[ROWS_AT_ONCE]) {
+    switch (format) {
+    case FORMAT_F32: return multiply_group<FORMAT_F32>(n, cols, x, ring, product);
+    case FORMAT_F16: return multiply_group<FORMAT_F16>(n, cols, x, ring, product);
+    case FORMAT_BF16: return multiply_group<FORMAT_BF16>(n, cols, x, ring, product);
+    case FORMAT_Q8: return multiply_group<FORMAT_Q8>(n, cols, x, ring, product);
+    case FORMAT_Q8S: return multiply_group<FORMAT_Q8S>(n, cols, x, ring, product);
+    case FORMAT_Q8M: return multiply_group<FORMAT_Q8M>(n, cols, x, ring, product);
+    case FORMAT_Q4: return multiply_group<FORMAT_Q4>(n, cols, x, ring, product);
+    default: return multiply_group<FORMAT_Q4M>(n, cols, x, ring, product);
+    }
+}
+
+// The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
+// lane r holds row r (of pairs, lane r pair r), and publishes it.
+__device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer &l, int phase, unsigned round,
+                                     float scale, const float *residual, const Input &x, Ring &ring) {
+    const DecodePhaseShape &p = a.phases[phase];
+    const int cols = p.cols, n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
+    const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
+    const bool split = phase == PHASE_QKV && l.split_qkv;
+    const int at_once = split ? 1 : pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
+    const float *bias = last ? NULL : l.bias[phase];
+    const bool adds = phase == PHASE_OUT || phase == PHASE_DOWN;
+    int format = last ? a.output.format : l.rows[phase].format;
+#pragma unroll 1
+    for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x; unit < n_units; unit += at_once * stride) {
+        int mine = unit + lane * stride;
+        bool publishes = lane < at_once && mine < n_units;
+        float add = 0, s[ROWS_AT_ONCE];
+        if (bias && publishes) add = __ldg(bias + mine);
+        if (adds && publishes) add += residual[mine];
+        if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
+        int units = min(at_once, (n_units - unit + stride - 1) / stride);
+        multiply_group(format, pairs ? 2 * units : units, cols, x, ring, s);
+#pragma unroll
+        for (int o = 16; o; o /= 2)
+#pragma unroll
+            for (int r = 0; r < ROWS_AT_ONCE; r++) s[r] += __shfl_xor_sync(~0u, s[r], o);
+        if (!publishes) continue;
+        float value;
+        if (pairs) {
+            float gate = lane ? s[2] : s[0], up = lane ? s[3] : s[1];
+            value = activate(a.activation, gate * scale) * (up * scale);
+        } else {
+            value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * scale + add;
+        }
+        if (last) a.logits[mine] = value;
+        else publish(p.to + mine, value, round);
+    }
+}
+
+// Which slots of this block's split are seen, chunk by chunk; the token's own is not in the cache yet.
+template <int SLOTS>
+__device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c, uint32_t *masks) {
+    for (int i = threadIdx.x; i < c.n_chunks; i += DECODE_THREADS) {
+        int32_t position[SLOTS];
+        uint32_t bits[2] = {0, 0};
+#pragma unroll
+        for (int j = 0; j < SLOTS; j++) {
+            int slot = c.begin + i * SLOTS + j;
+            position[j] = slot < c.end && slot != a.slot ? a.slot_positions[slot] : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < SLOTS; j++) {
+            if (position[j] < 0 || position[j] > a.position) continue;
+            int age = a.position - position[j];
+            if (a.windows[0] <= 0 || age < a.windows[0]) bits[0] |= 1u << j;
+            if (a.windows[1] <= 0 || age < a.windows[1]) bits[1] |= 1u << j;
+        }
+        masks[i] = bits[0];
+        if (a.n_windows > 1) masks[c.n_chunks + i] = bits[1];
+    }
+}
+
+// Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only multiply.
+template <int LANES, int HEADS>
+__device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks) {
+    int b = blockIdx.x;
+    CacheShare c = {};
+    c.any = b < a.n_kv_heads * a.n_splits;
+    if (!c.any) return c;
+    c.kv_head = b % a.n_kv_heads;
+    c.split = b / a.n_kv_heads;
+    c.chunk_slots = DECODE_PASSES * (32 / LANES);
+    c.parts = (a.group + HEADS - 1) / HEADS;
+    c.streams = DECODE_WARPS / c.parts;
+    c.begin = a.first_slot + c.split * a.split_slots;
+    c.end = min(c.begin + a.split_slots, a.first_slot + a.n_slots);
+    c.n_chunks = max(0, (c.end - c.begin + c.chunk_slots - 1) / c.chunk_slots);
+    c.masks = masks;
+    return c;
+}
+
+// Where a phase's input comes from.
+__device__ inline InputSource input_of(const DecodeArguments &a, const DecodeLayer &l, int phase, int layer) {
+    const DecodePhaseShape &p = a.phases[phase];
+    bool last = phase == PHASE_LOGITS;
+    InputSource s;
+    s.round = a.round + layer + (phase == PHASE_QKV ? 0 : 1); // qkv takes what the layer before has left
+    s.from = phase == PHASE_QKV && layer == 0 ? NULL : p.from;
+    s.counter = p.awaited;
+    s.target = s.round * gridDim.x;
+    s.cols = p.cols;
+    s.keep = p.keep;
+    s.norm = last ? a.norm : l.norm[phase];
+    s.floats = last ? a.output_floats : l.floats[phase];
+    s.quants = last ? a.output_quants : l.quants[phase];
+    return s;
+}
+
+template <int LANES, int HEADS>
+__global__ void __launch_bounds__(DECODE_ALL_THREADS, 1) decode_kernel(const __grid_constant__ DecodeArguments a) {
+    extern __shared__ __align__(128) char memory[];
+    __shared__ CacheShare share;
+    const DecodeShared &at = a.shared;
+    DecodeLayer *layers = (DecodeLayer *)(memory + at.layers);
+    uint32_t *masks = (uint32_t *)(memory + at.masks);
+    int warp = threadIdx.x / 32;
+    uint32_t barriers = shared_at(memory + at.barriers);
+
+    const uint32_t *from = (const uint32_t *)a.layers;
+    for (int i = threadIdx.x; i < a.n_layers * (int)sizeof(DecodeLayer) / 4; i += DECODE_ALL_THREADS)
+        ((uint32_t *)layers)[i] = __ldg(from + i);
+    static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
+    if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) barrier_init(barriers + threadIdx.x * 8);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS>(a, masks);
+    __syncthreads();
+    if (warp >= DECODE_WARPS)
+        return fill_rings(a, layers, share, shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
+
+    float2 *rope = (float2 *)(memory + at.rope);
+    float *residual = (float *)(memory + at.residual), *sums = (float *)(memory + at.sums);
+    Input x;
+    x.floats = (float *)(memory + at.input);
+    x.quants = memory + at.quants;
+    x.plane = at.quant_plane;
+    x.scales = (float *)(x.quants + 2 * at.quant_plane);
+    x.sums = (float *)(memory + at.quant_sums);
+    Ring ring;
+    ring.slots = memory + at.ring + warp * at.n_stages * at.slot_bytes;
+    ring.full = barriers + warp * DECODE_MAX_STAGES * 16;
+    ring.empty = ring.full + DECODE_MAX_STAGES * 8;
+    ring.parity = 0, ring.taken = 0;
+    ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
+
+    if (share.any) fill_masks<DECODE_PASSES * (32 / LANES)>(a, share, masks);
+    asm volatile("bar.arrive 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
+    if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
+    for (int i = threadIdx.x; i < a.rotary_dim / 2; i += DECODE_THREADS) {
+        double sine, cosine; // of multiples of pi: no table for huge angles, no stack
+        sincospi(a.position * a.inv_freq[i] * 0.31830988618379067, &sine, &cosine);
+        rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
+    }
+
+    if (threadIdx.x < 16) sums[threadIdx.x] = 0;
+    const char *embedding = a.embedding.data + (int64_t)a.id * a.embedding.row_bytes;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
+        residual[i] = a.embedding_scale * row_element(a.embedding.format, embedding, a.hidden, i);
+
+    // One loop over phases rather than five calls a layer: the code is there once, and stays in its cache.
+    int layer = 0, phase = PHASE_QKV;
+#pragma unroll 1
+    for (;;) {
+        const DecodeLayer &l = layers[layer];
+        if (phase == PHASE_ATTEND) {
+            attend_phase<LANES, HEADS>(a, l, layer, memory + at.input, rope, share, ring);
+        } else {
+            float scale = load_input(a, input_of(a, l, phase, layer), x, residual, sums);
+            multiply_rows(a, l, phase, a.round + layer + 1, scale, residual, x, ring);
+        }
+        if (phase == PHASE_LOGITS) break;
+        arrive(a.phases[phase].arrived);
+        if (++phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
+    }
+}
+
+template <int LANES, int HEADS>
+static cudaError_t launch_decode_kernel(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
+    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            a->shared.total);
+    if (code != cudaSuccess) return code;
+    cudaLaunchAttribute together = {};
+    together.id = cudaLaunchAttributeCooperative; // all blocks at once, or none
+    together.val.cooperative = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)n_blocks);
+    config.blockDim = dim3(DECODE_ALL_THREADS);
+    config.dynamicSmemBytes = (size_t)a->shared.total;
+    config.stream = stream;
+    config.attrs = &together;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, decode_kernel<LANES, HEADS>, *a);
+}
+
+#endif

@@ -1,0 +1,15 @@
+// Which decoding kernel a head size and a number of query heads to a KV head take.
+#include "kernels/cuda/decode.cuh"
+
+cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
+    static const struct {
+        int lanes, heads;
+        DecodeLaunch *launch;
+    } KERNELS[] = {{8, 1, decode_launch_8_1},   {8, 4, decode_launch_8_4},   {16, 1, decode_launch_16_1},
+                   {16, 2, decode_launch_16_2}, {16, 4, decode_launch_16_4}, {32, 1, decode_launch_32_1},
+                   {32, 2, decode_launch_32_2}};
+    int lanes = decode_lanes(a->head_dim), heads = decode_heads(a->group, lanes, a->n_slots);
+    for (auto &k : KERNELS)
+        if (k.lanes == lanes && k.heads == heads) return k.launch(a, n_blocks, stream);
+    return cudaErrorInvalidValue;
+}

@@ -1,0 +1,205 @@
+// The rings through which weights and cache reach the warps of the decoding kernel.
+//
+// Warps that compute consume, each from a ring of its own; others fill the rings, a lane a ring. A slot's `full` barrier completes when its bytes have come, its `empty` barrier when the warp is done with them.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_RING_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_RING_CUH
+
+#include "kernels/cuda/decode.cuh"
+
+__device__ inline uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+__device__ inline void barrier_init(uint32_t barrier) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+
+__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
+    asm volatile("{\n.reg .pred done;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+__device__ inline bool barrier_passed(uint32_t barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return done;
+}
+
+__device__ inline void barrier_arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+// The part of the cache that an attending block looks at: slots [begin, end) for one KV head, in chunks. Its warps
+// form `streams` streams of `parts` warps, which share a stream's chunks and divide the query heads: warp w belongs
+// to stream w / parts and takes chunks w / parts, w / parts + streams, …
+struct CacheShare {
+    bool any;
+    int kv_head, split, streams, parts, n_chunks, chunk_slots, begin, end;
+    const uint32_t *masks; // [n_windows, n_chunks] visible slots
+};
+
+// The first chunk of a warp, n_chunks if there is none.
+__device__ inline int first_chunk(const CacheShare &c, int warp) {
+    int stream = warp / c.parts;
+    return stream < c.streams ? stream : c.n_chunks;
+}
+
+__device__ inline int next_chunk(const CacheShare &c, int window, int chunk) {
+    while (chunk < c.n_chunks && c.masks[window * c.n_chunks + chunk] == 0) chunk += c.streams;
+    return chunk;
+}
+
+// ---- the consuming side: one a warp ----------------------------------------------------------------------------
+
+struct Ring {
+    const char *slots;
+    uint32_t full, empty, parity;
+    int n_stages, slot_bytes, taken;
+
+    __device__ const char *take() {
+        barrier_wait(full + taken * 8, parity);
+        return slots + taken * slot_bytes;
+    }
+
+    // All lanes, after their last read of what take() gave.
+    __device__ void give_back() {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(empty + taken * 8);
+        if (++taken == n_stages) taken = 0, parity ^= 1;
+    }
+};
+
+// ---- the filling side: one a lane ------------------------------------------------------------------------------
+
+struct Filler {
+    const DecodeArguments &a;
+    const DecodeLayer *layers; // these two in shared memory
+    const CacheShare &cache;
+    uint32_t slots, full, empty;
+    int warp, stage;
+    uint32_t parity;
+    // The next copy: a chunk of a row, row after row of a group, or keys (then values) of a chunk of the cache.
+    int layer, phase, unit;
+    int row, n_rows, column, format; // of the group that begins at `unit`; n_rows 0: a new one is to begin
+    const DecodeMatrix *matrix;
+    int offset;          // bytes from the beginning of a row
+    bool second, masked; // masked: the masks are there
+    const char *from;
+    uint32_t bytes;
+
+    __device__ void begin_group() {
+        const DecodeLayer &l = layers[layer];
+        int stride = gridDim.x * DECODE_WARPS, units = (a.phases[phase].units - unit + stride - 1) / stride;
+        matrix = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
+        n_rows = min(ROWS_AT_ONCE, phase == PHASE_GATE_UP ? 2 * units : units);
+        if (phase == PHASE_QKV && l.split_qkv) {
+            n_rows = 1;
+            if (unit >= a.q_dim) matrix = unit < a.q_dim + a.kv_dim ? &l.k : &l.v;
+        }
+        format = matrix->format;
+        row = column = offset = 0;
+        begin_copy();
+    }
+
+    __device__ void begin_copy() {
+        int stride = gridDim.x * DECODE_WARPS, full = chunk_elements(format);
+        int r = phase == PHASE_GATE_UP ? 2 * (unit + (row >> 1) * stride) + (row & 1) : unit + row * stride;
+        if (phase == PHASE_QKV && matrix != &layers[layer].rows[PHASE_QKV])
+            r -= matrix == &layers[layer].k ? a.q_dim : a.q_dim + a.kv_dim;
+        from = matrix->data + (int64_t)r * matrix->row_bytes + offset;
+        bytes = chunk_bytes(format, min(a.phases[phase].cols - column, full));
+    }
+
+    __device__ void begin_chunk() {
+        const DecodeLayer &l = layers[layer];
+        int slot = cache.begin + unit * cache.chunk_slots, n = min(cache.chunk_slots, cache.end - slot);
+        from = (const char *)((second ? l.values : l.keys) + cache.kv_head * a.head_stride +
+                              (int64_t)slot * a.head_dim);
+        bytes = (uint32_t)(n * a.head_dim) * 2;
+    }
+
+    // From (phase, unit) on to the next thing there is to copy.
+    __device__ void seek() {
+        while (phase != PHASE_END) {
+            if (phase == PHASE_ATTEND) {
+                if (cache.any) {
+                    if (!masked) return;
+                    unit = next_chunk(cache, layers[layer].window, unit);
+                    if (unit < cache.n_chunks) return begin_chunk();
+                }
+            } else if (unit < a.phases[phase].units) {
+                return begin_group();
+            }
+            phase++;
+            if (phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
+            unit = phase == PHASE_ATTEND ? first_chunk(cache, warp) : warp * gridDim.x + blockIdx.x;
+        }
+    }
+
+    __device__ void advance() {
+        if (phase == PHASE_ATTEND) {
+            second = !second;
+            if (second) return begin_chunk();
+            unit += cache.streams;
+            return seek();
+        }
+        if (++row < n_rows) return begin_copy();
+        row = 0;
+        column += chunk_elements(format);
+        offset += bytes;
+        if (column < a.phases[phase].cols) return begin_copy();
+        unit += (phase == PHASE_GATE_UP ? n_rows / 2 : n_rows) * gridDim.x * DECODE_WARPS;
+        seek();
+    }
+
+    __device__ void issue() {
+        bulk_copy(slots + stage * a.shared.slot_bytes, from, bytes, full + stage * 8);
+        if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
+    }
+};
+
+// A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing of the cache does.
+__device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *layers, const CacheShare &cache,
+                                  uint32_t slots, uint32_t barriers, int filler) {
+    constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;
+    int lane = threadIdx.x % 32, warp = filler * EACH + lane % EACH;
+    bool filling = lane < EACH, held = true;
+    Filler f = {a, layers, cache};
+    f.warp = warp;
+    f.slots = slots + warp * a.shared.n_stages * a.shared.slot_bytes;
+    f.full = barriers + warp * DECODE_MAX_STAGES * 16;
+    f.empty = f.full + DECODE_MAX_STAGES * 8;
+    f.stage = 0, f.parity = 1; // a fresh barrier has passed the phase before its first
+    f.layer = 0, f.phase = PHASE_QKV, f.unit = warp * gridDim.x + blockIdx.x, f.second = false;
+    f.masked = false;
+    if (filling) f.seek();
+    for (;;) {
+        bool more = filling && f.phase != PHASE_END && (f.masked || f.phase != PHASE_ATTEND);
+        bool ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
+        if (ready) {
+            f.issue();
+            f.advance();
+        }
+        if (__any_sync(~0u, ready)) continue;
+        if (held) { // rings are full, or nothing else can be had before the masks are there
+            asm volatile("bar.sync 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
+            held = false;
+            f.masked = true;
+            if (filling && f.phase == PHASE_ATTEND) f.seek();
+        } else if (!__any_sync(~0u, more)) {
+            return;
+        }
+    }
+}
+
+#endif

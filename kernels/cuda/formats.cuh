@@ -1,0 +1,105 @@
+// The forms in which weights lie on the device, and what turns them into numbers.
+//
+// A matrix is rows of chunks. Plain types are as in the file. Block types are taken apart at upload: a chunk
+// holds its quants first, then its scales, padded to 16 bytes, so that 16-byte loads and bulk copies are whole:
+//
+//   Q8   int8 q[n], f16 scale[n/32]            value = scale·q
+//   Q8S  int8 q[n], f16 scale[n/16]            the same with a scale for every 16
+//   Q8M  int8 q[n], f16 (scale, min)[n/32]     value = scale·q + min
+//   Q4   nibbles[n/2], f16 scale[n/32]         value = scale·(q - 8); byte i of a group: elements i and i + 16
+//   Q4M  nibbles[n/2], f16 (scale, min)[n/32]  value = scale·q + min
+#ifndef PALAVER_KERNELS_CUDA_FORMATS_CUH
+#define PALAVER_KERNELS_CUDA_FORMATS_CUH
+
+#include "kernels/dtype.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+enum Format { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8, FORMAT_Q8S, FORMAT_Q8M, FORMAT_Q4, FORMAT_Q4M };
+
+enum { MAX_CHUNK_BYTES = 2560 }; // of Q4M, the largest
+
+__host__ __device__ constexpr bool format_quantized(int format) { return format >= FORMAT_Q8; }
+__host__ __device__ constexpr bool format_nibbles(int format) { return format >= FORMAT_Q4; }
+
+// Elements of a full chunk: about 2 KB, which one bulk copy moves at the memory's full speed.
+__host__ __device__ constexpr int chunk_elements(int format) {
+    return format == FORMAT_F32 ? 512 : !format_quantized(format) ? 1024 : format_nibbles(format) ? 4096 : 2048;
+}
+
+// Bytes of the quants of n elements.
+__host__ __device__ constexpr int quant_bytes(int format, int n) {
+    return format == FORMAT_F32 ? n * 4 : !format_quantized(format) ? n * 2 : format_nibbles(format) ? n / 2 : n;
+}
+
+// Bytes of a chunk of n elements.
+__host__ __device__ constexpr int chunk_bytes(int format, int n) {
+    int quants = quant_bytes(format, n);
+    if (!format_quantized(format)) return quants;
+    int scales = format == FORMAT_Q8 || format == FORMAT_Q4 ? n / 16 : n / 8;
+    return quants + (scales + 15) / 16 * 16;
+}
+
+__host__ __device__ inline int64_t format_row_bytes(int format, int cols) {
+    int full = chunk_elements(format), rest = cols % full;
+    return (int64_t)(cols / full) * chunk_bytes(format, full) + chunk_bytes(format, rest);
+}
+
+inline Format format_of(DType type) {
+    switch (type) {
+    case DTYPE_F32: return FORMAT_F32;
+    case DTYPE_F16: return FORMAT_F16;
+    case DTYPE_BF16: return FORMAT_BF16;
+    case DTYPE_Q4_0: return FORMAT_Q4;
+    case DTYPE_Q4_1:
+    case DTYPE_Q4_K: return FORMAT_Q4M;
+    case DTYPE_Q5_1:
+    case DTYPE_Q5_K: return FORMAT_Q8M;
+    case DTYPE_Q6_K: return FORMAT_Q8S;
+    default: return FORMAT_Q8;
+    }
+}
+
+// One matrix on the device.
+struct Weight {
+    char *data; // [rows] of row_bytes
+    int64_t row_bytes;
+    int rows, cols;
+    int format;
+};
+
+// Element `col` of a row.
+__device__ inline float row_element(int format, const char *row, int cols, int col) {
+    if (format == FORMAT_F32) return ((const float *)row)[col];
+    if (format == FORMAT_F16) return __half2float(((const __half *)row)[col]);
+    if (format == FORMAT_BF16) return __bfloat162float(((const __nv_bfloat16 *)row)[col]);
+    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first), i = col - first;
+    const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
+    const __half *scales = (const __half *)(chunk + quant_bytes(format, n));
+    int q;
+    if (format_nibbles(format)) {
+        uint8_t byte = ((const uint8_t *)chunk)[i / 32 * 16 + i % 16];
+        q = i % 32 < 16 ? byte & 15 : byte >> 4;
+    } else {
+        q = ((const int8_t *)chunk)[i];
+    }
+    switch (format) {
+    case FORMAT_Q8: return __half2float(scales[i / 32]) * q;
+    case FORMAT_Q8S: return __half2float(scales[i / 16]) * q;
+    case FORMAT_Q4: return __half2float(scales[i / 32]) * (q - 8);
+    default: return __half2float(scales[i / 32 * 2]) * q + __half2float(scales[i / 32 * 2 + 1]);
+    }
+}
+
+// The types that matrix products take their operands in.
+template <class T> __device__ inline T from_float(float v);
+template <> __device__ inline float from_float<float>(float v) { return v; }
+template <> __device__ inline __half from_float<__half>(float v) { return __float2half_rn(v); }
+template <> __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(__half v) { return __half2float(v); }
+__device__ inline float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+#endif

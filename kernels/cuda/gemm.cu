@@ -1,0 +1,208 @@
+// Matrix products of many rows by cuBLASLt, which is loaded when the first is asked for.
+//
+// In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
+#include "kernels/cuda/cuda.cuh"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PLANS = 256, WORKSPACE_BYTES = 64 << 20 };
+
+// One shape of product, and how cuBLASLt wants to compute it.
+struct Plan {
+    int rows, cols, n, y_stride;
+    DType operand, y_type;
+    bool add;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t w, x, y;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+struct Gemm {
+    void *library;
+    cublasLtHandle_t handle;
+    void *workspace;
+    Plan plans[MAX_PLANS];
+    int n_plans;
+    decltype(&cublasLtCreate) create;
+    decltype(&cublasLtDestroy) destroy;
+    decltype(&cublasLtMatmul) matmul;
+    decltype(&cublasLtMatmulDescCreate) operation_create;
+    decltype(&cublasLtMatmulDescDestroy) operation_destroy;
+    decltype(&cublasLtMatmulDescSetAttribute) operation_set;
+    decltype(&cublasLtMatrixLayoutCreate) layout_create;
+    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+    decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+    decltype(&cublasLtGetStatusString) status_string;
+};
+
+static Status load_library(Gemm *g, Error *error) {
+    static const char *const NAMES[] = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                        "/usr/local/cuda/targets/x86_64-linux/lib/libcublasLt.so.13",
+                                        "/opt/cuda/lib64/libcublasLt.so.13"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES && !g->library; i++)
+        g->library = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);
+    if (!g->library)
+        return error_set(error, STATUS_DEVICE,
+                         "cuBLAS is missing (%s): install the CUDA 13 libraries, or put their folder into "
+                         "LD_LIBRARY_PATH",
+                         dlerror());
+    struct {
+        const char *name;
+        void **function;
+    } wanted[] = {
+        {"cublasLtCreate", (void **)&g->create},
+        {"cublasLtDestroy", (void **)&g->destroy},
+        {"cublasLtMatmul", (void **)&g->matmul},
+        {"cublasLtMatmulDescCreate", (void **)&g->operation_create},
+        {"cublasLtMatmulDescDestroy", (void **)&g->operation_destroy},
+        {"cublasLtMatmulDescSetAttribute", (void **)&g->operation_set},
+        {"cublasLtMatrixLayoutCreate", (void **)&g->layout_create},
+        {"cublasLtMatrixLayoutDestroy", (void **)&g->layout_destroy},
+        {"cublasLtMatmulPreferenceCreate", (void **)&g->preference_create},
+        {"cublasLtMatmulPreferenceDestroy", (void **)&g->preference_destroy},
+        {"cublasLtMatmulPreferenceSetAttribute", (void **)&g->preference_set},
+        {"cublasLtMatmulAlgoGetHeuristic", (void **)&g->heuristic},
+        {"cublasLtGetStatusString", (void **)&g->status_string},
+    };
+    for (auto &w : wanted) {
+        *w.function = dlsym(g->library, w.name);
+        if (!*w.function) return error_set(error, STATUS_DEVICE, "cuBLAS lacks %s: is it version 13?", w.name);
+    }
+    return STATUS_OK;
+}
+
+static Status check(const Gemm *g, cublasStatus_t code, const Plan *p, Error *error) {
+    if (code == CUBLAS_STATUS_SUCCESS) return STATUS_OK;
+    Status status = code == CUBLAS_STATUS_ALLOC_FAILED ? STATUS_MEMORY : STATUS_DEVICE;
+    return error_set(error, status, "cuBLAS: [%d, %d]·[%d, %d]ᵀ in %s: %s", p->n, p->cols, p->rows, p->cols,
+                     dtype_name(p->operand), g->status_string(code));
+}
+
+static Status gemm_open(CudaBackend *cuda, Error *error) {
+    Gemm *g = (Gemm *)calloc(1, sizeof *g);
+    if (!g) return error_set(error, STATUS_MEMORY, "no memory for matrix products");
+    Status status = load_library(g, error);
+    if (!status && g->create(&g->handle) != CUBLAS_STATUS_SUCCESS)
+        status = error_set(error, STATUS_DEVICE, "cuBLAS could not be started");
+    if (!status)
+        status = cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for matrix products");
+    if (status) gemm_close(g);
+    else cuda->gemm = g;
+    return status;
+}
+
+static void plan_free(const Gemm *g, Plan *p) {
+    if (p->operation) g->operation_destroy(p->operation);
+    if (p->w) g->layout_destroy(p->w);
+    if (p->x) g->layout_destroy(p->x);
+    if (p->y) g->layout_destroy(p->y);
+}
+
+void gemm_close(Gemm *g) {
+    if (!g) return;
+    for (int i = 0; i < g->n_plans; i++) plan_free(g, &g->plans[i]);
+    if (g->workspace) cudaFree(g->workspace);
+    if (g->handle) g->destroy(g->handle);
+    if (g->library) dlclose(g->library);
+    free(g);
+}
+
+static cudaDataType_t data_type(DType type) {
+    return type == DTYPE_F32 ? CUDA_R_32F : type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+// The first algorithm that cuBLASLt's heuristic names: always the same one, so that results can be repeated.
+static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
+    cublasLtMatmulPreference_t preference = NULL;
+    size_t workspace = WORKSPACE_BYTES;
+    cublasLtMatmulHeuristicResult_t found;
+    int n_found = 0;
+    cublasStatus_t code = g->preference_create(&preference);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->heuristic(g->handle, p->operation, p->w, p->x, p->y, p->y, preference, 1, &found, &n_found);
+    if (preference) g->preference_destroy(preference);
+    if (code == CUBLAS_STATUS_SUCCESS && n_found < 1) code = CUBLAS_STATUS_NOT_SUPPORTED;
+    p->algorithm = found.algo;
+    return check(g, code, p, error);
+}
+
+static Status plan_open(const Gemm *g, Plan *p, Error *error) {
+    cublasOperation_t transpose = CUBLAS_OP_T;
+    cudaDataType_t operand = data_type(p->operand);
+    cublasStatus_t code = g->operation_create(&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->operation_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(&p->w, operand, (uint64_t)p->cols, (uint64_t)p->rows, p->cols);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(&p->x, operand, (uint64_t)p->cols, (uint64_t)p->n, p->cols);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(&p->y, data_type(p->y_type), (uint64_t)p->rows, (uint64_t)p->n, p->y_stride);
+    Status status = check(g, code, p, error);
+    return status ? status : choose_algorithm(g, p, error);
+}
+
+static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *error) {
+    for (int i = 0; i < g->n_plans; i++) {
+        const Plan *p = &g->plans[i];
+        if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n && p->add == wanted->add &&
+            p->y_stride == wanted->y_stride && p->operand == wanted->operand && p->y_type == wanted->y_type) {
+            *plan = p;
+            return STATUS_OK;
+        }
+    }
+    if (g->n_plans == MAX_PLANS) { // shapes of prompts differ without end: begin anew
+        for (int i = 0; i < g->n_plans; i++) plan_free(g, &g->plans[i]);
+        g->n_plans = 0;
+    }
+    Plan *p = &g->plans[g->n_plans];
+    *p = *wanted;
+    Status status = plan_open(g, p, error);
+    if (status) {
+        plan_free(g, p);
+        return status;
+    }
+    g->n_plans++;
+    *plan = p;
+    return STATUS_OK;
+}
+
+// Rows of y for a dense matrix of the operand type; y points at the first of them.
+static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void *dense, void *y, Error *error) {
+    Plan wanted = {rows, a->w->cols, a->n, a->w->rows, cuda->operand, a->y_type, a->add};
+    const Plan *p;
+    Status status = find_plan(cuda->gemm, &wanted, &p, error);
+    if (status) return status;
+    float one = 1, beta = a->add ? 1 : 0;
+    const Gemm *g = cuda->gemm;
+    return check(g, g->matmul(g->handle, p->operation, &one, dense, p->w, a->x, p->x, &beta, y, p->y, y, p->y,
+                              &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->stream),
+                 p, error);
+}
+
+Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
+    Status status = cuda->gemm ? STATUS_OK : gemm_open(cuda, error);
+    char *y = (char *)a->y;
+    for (int i = 0; i < a->w->n_parts && !status; i++) {
+        const Weight *w = &a->w->part[i];
+        size_t row = (size_t)w->cols * operand_bytes(cuda->operand);
+        bool direct = w->format == format_of(cuda->operand);
+        int most = direct ? w->rows : (int)(cuda->weights_bytes / row);
+        for (int first = 0; first < w->rows && !status; first += most) {
+            int n = w->rows - first < most ? w->rows - first : most;
+            const void *dense = direct ? w->data : cuda->weights;
+            if (!direct) status = cuda_expand(cuda, w, first, n, cuda->operand, cuda->weights, error);
+            if (!status) status = multiply(cuda, a, n, dense, y, error);
+            y += (size_t)n * operand_bytes(a->y_type);
+        }
+    }
+    return status;
+}

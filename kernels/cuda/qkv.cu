@@ -1,0 +1,81 @@
+// qkv: h = rms_norm(x)·attn_norm; q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
+#include "kernels/cuda/cuda.cuh"
+
+struct HeadArguments {
+    const float *bias, *q_norm, *k_norm; // NULL: none
+    float eps;
+    int n_heads, n_kv_heads, head_dim, rotary_dim;
+    bool interleaved;
+    const float2 *rope;
+    const int32_t *slots;
+    KvLayer kv;
+};
+
+__device__ inline float warp_sum(float v) {
+    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+
+// One warp a head (first those of q, then of k, then of v) of a token, the head in shared memory.
+// Grid: [n_tokens, all heads / 4], block: 128 threads, shared memory: 4 heads of float32.
+template <class T>
+__global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
+    extern __shared__ float heads[];
+    int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    int all = a.n_heads + 2 * a.n_kv_heads, dim = a.head_dim;
+    if (head >= all) return;
+    float *v = heads + threadIdx.x / 32 * dim;
+    const T *in = wide + ((int64_t)token * all + head) * dim;
+    bool is_q = head < a.n_heads, is_k = !is_q && head < a.n_heads + a.n_kv_heads;
+    const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : NULL;
+
+    float sum = 0;
+    for (int i = lane; i < dim; i += 32) {
+        v[i] = to_float(in[i]) + (a.bias ? a.bias[head * dim + i] : 0);
+        sum += v[i] * v[i];
+    }
+    if (norm) {
+        float scale = rsqrtf(warp_sum(sum) / dim + a.eps);
+        for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
+    }
+    __syncwarp();
+    if (is_q || is_k) {
+        const float2 *rope = a.rope + (int64_t)token * (a.rotary_dim / 2);
+        for (int i = lane; i < a.rotary_dim / 2; i += 32) {
+            int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + a.rotary_dim / 2;
+            float x = v[first], y = v[second];
+            v[first] = x * rope[i].x - y * rope[i].y;
+            v[second] = x * rope[i].y + y * rope[i].x;
+        }
+        __syncwarp();
+    }
+    if (is_q) {
+        for (int i = lane; i < dim; i += 32) q[((int64_t)token * a.n_heads + head) * dim + i] = from_float<T>(v[i]);
+        return;
+    }
+    int kv_head = (head - a.n_heads) % a.n_kv_heads;
+    int64_t start = a.slots[token] * a.kv.slot_stride + kv_head * a.kv.head_stride;
+    void *out = is_k ? a.kv.k : a.kv.v;
+    for (int i = lane; i < dim; i += 32) {
+        if (a.kv.type == DTYPE_F16) ((__half *)out)[start + i] = __float2half_rn(v[i]);
+        else ((float *)out)[start + i] = v[i];
+    }
+}
+
+Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    const DecoderShape *s = cuda->shape;
+    if (kv->type != DTYPE_F16 && kv->type != DTYPE_F32)
+        return error_set(error, STATUS_UNSUPPORTED, "qkv: a cache of %s", dtype_name(kv->type));
+    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->normed, error);
+    Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
+    if (!status) status = cuda_product(cuda, &product, error);
+    if (status) return error_prefix(error, "qkv: ");
+    HeadArguments a = {layer->b_qkv, layer->q_norm, layer->k_norm, s->norm_eps, s->n_heads, s->n_kv_heads,
+                       s->head_dim, s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED, cuda->rope, cuda->slots,
+                       *kv};
+    dim3 grid(cuda->n_tokens, (s->n_heads + 2 * s->n_kv_heads + 3) / 4);
+    size_t shared = 4 * (size_t)s->head_dim * sizeof(float);
+    WITH_OPERAND(cuda, (heads_kernel<T><<<grid, 128, shared, cuda->stream>>>(a, (const T *)cuda->wide, (T *)q)));
+    return CUDA_LAUNCHED(error, "qkv: [%d, %d]", cuda->n_tokens, layer->qkv.rows);
+}

@@ -1,0 +1,129 @@
+#include "tests/gpu/model.h"
+
+#include "kernels/cpu/quant.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t random_bits(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+float random_normal(uint64_t *state) {
+    float sum = -6;
+    for (int i = 0; i < 6; i++) {
+        uint64_t bits = random_bits(state);
+        sum += (float)(bits >> 40) * 0x1p-24f + (float)(bits >> 8 & 0xffffff) * 0x1p-24f;
+    }
+    return sum;
+}
+
+static void *keep(TestModel *model, size_t bytes) {
+    void *memory = calloc(1, bytes);
+    if (!memory) abort();
+    return model->memory[model->n_memory++] = memory;
+}
+
+static void put_half(uint8_t *to, float value) {
+    uint16_t half = float_to_half(value);
+    memcpy(to, &half, 2);
+}
+
+// Any bits are quants; the scales have to be sane.
+static void fill_block(DType type, uint8_t *block, float scale, uint64_t *state) {
+    for (int64_t i = 0; i < dtype_block_bytes(type); i++) block[i] = (uint8_t)random_bits(state);
+    switch (type) {
+    case DTYPE_Q8_0: put_half(block, scale / 70); break;
+    case DTYPE_Q4_0: put_half(block, scale / 5); break;
+    case DTYPE_Q5_0: put_half(block, scale / 9); break;
+    case DTYPE_Q4_1: put_half(block, scale / 5), put_half(block + 2, scale * -1.5f); break;
+    case DTYPE_Q5_1: put_half(block, scale / 9), put_half(block + 2, scale * -1.6f); break;
+    case DTYPE_Q4_K: put_half(block, scale / 160), put_half(block + 2, scale / 20); break;
+    case DTYPE_Q5_K: put_half(block, scale / 300), put_half(block + 2, scale / 20); break;
+    default: put_half(block + 208, scale / 1400); break; // Q6_K
+    }
+}
+
+static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, float scale, float mean, uint64_t *state) {
+    Matrix m = {type, rows, cols, NULL};
+    int64_t row = dtype_row_bytes(type, cols);
+    uint8_t *data = keep(model, (size_t)(rows * row));
+    m.data = data;
+    if (dtype_is_quantized(type)) {
+        for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type)) fill_block(type, data + i, scale, state);
+        return m;
+    }
+    for (int64_t i = 0; i < rows * cols; i++) {
+        float value = mean + scale * random_normal(state);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        uint16_t half = type == DTYPE_F16 ? float_to_half(value) : (uint16_t)(bits >> 16);
+        if (type == DTYPE_F32) memcpy(data + i * 4, &value, 4);
+        else memcpy(data + i * 2, &half, 2);
+    }
+    return m;
+}
+
+static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
+    int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
+    float in = 1 / sqrtf((float)c->hidden);
+    memset(l, 0, sizeof *l);
+    l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, state);
+    l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, state);
+    l->wq = fill(model, c->type, q, c->hidden, 2 * in, 0, state);
+    l->wk = fill(model, c->type, kv, c->hidden, 2 * in, 0, state);
+    l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, in, 0, state);
+    l->wo = fill(model, c->type, c->hidden, q, 1 / sqrtf((float)q), 0, state);
+    l->w_gate = fill(model, c->type, c->intermediate, c->hidden, 2 * in, 0, state);
+    l->w_up = fill(model, c->type, c->intermediate, c->hidden, in, 0, state);
+    l->w_down = fill(model, c->down_type ? c->down_type : c->type, c->hidden, c->intermediate,
+                     1 / sqrtf((float)c->intermediate), 0, state);
+    if (c->bias) {
+        l->bq = fill(model, DTYPE_F32, 1, q, 0.5f, 0, state);
+        l->bk = fill(model, DTYPE_F32, 1, kv, 0.5f, 0, state);
+        l->bv = fill(model, DTYPE_F16, 1, kv, 0.5f, 0, state);
+    }
+    if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, 0.5f, 0, state);
+    if (c->qk_norm) {
+        l->q_norm = fill(model, DTYPE_F32, 1, c->head_dim, 0.1f, 1, state);
+        l->k_norm = fill(model, DTYPE_F32, 1, c->head_dim, 0.1f, 1, state);
+    }
+}
+
+void model_fill(TestModel *model, const Case *c, uint64_t seed) {
+    memset(model, 0, sizeof *model);
+    int rotary = c->rotary_dim ? c->rotary_dim : c->head_dim;
+    model->inv_freq = keep(model, (size_t)rotary / 2 * sizeof(double) + 8);
+    for (int i = 0; i < rotary / 2; i++) model->inv_freq[i] = pow(10000, -2.0 * i / rotary);
+    model->shape = (DecoderShape){
+        .n_layers = TEST_LAYERS,
+        .hidden_size = c->hidden,
+        .n_heads = c->n_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .head_dim = c->head_dim,
+        .intermediate_size = c->intermediate,
+        .vocab_size = c->vocab,
+        .norm_eps = 1e-5f,
+        .norm_offset = c->gelu ? 1 : 0,
+        .embedding_scale = c->gelu ? sqrtf((float)c->hidden) : 1,
+        .attention_scale = 1 / sqrtf((float)c->head_dim),
+        .activation = c->gelu ? ACTIVATION_GELU_TANH : ACTIVATION_SILU,
+        .rope = {.kind = c->interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT,
+                 .rotary_dim = rotary,
+                 .inv_freq = model->inv_freq,
+                 .magnitude = 1},
+    };
+    for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
+    model->head.embedding = fill(model, c->type, c->vocab, c->hidden, 1, 0, &seed);
+    model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, &seed);
+    model->head.output = c->tied ? model->head.embedding
+                                 : fill(model, c->type, c->vocab, c->hidden, 2 / sqrtf((float)c->hidden), 0, &seed);
+}
+
+void model_free(TestModel *model) {
+    for (int i = 0; i < model->n_memory; i++) free(model->memory[i]);
+}

@@ -1,0 +1,40 @@
+// Small random models for the GPU tests: shapes from a table, weights of any type, seeded.
+#ifndef PALAVER_TESTS_GPU_MODEL_H
+#define PALAVER_TESTS_GPU_MODEL_H
+
+#include "kernels/ops.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TEST_LAYERS = 2 };
+
+// Everything about a case that is not 0 by default.
+typedef struct Case {
+    const char *name;
+    DType type;
+    int hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab;
+    int rotary_dim; // 0: head_dim
+    bool interleaved, qk_norm, bias, out_bias, gelu, tied;
+    DType v_type, down_type; // of w_v and w_down where they differ, else DTYPE_F32 (0)
+    int past, n_tokens, window;
+    DType kv;
+} Case;
+
+typedef struct TestModel {
+    DecoderShape shape;
+    LayerWeights layers[TEST_LAYERS];
+    HeadWeights head;
+    double *inv_freq;
+    void *memory[64]; // what was allocated
+    int n_memory;
+} TestModel;
+
+// splitmix64 (Steele et al., OOPSLA 2014)
+uint64_t random_bits(uint64_t *state);
+float random_normal(uint64_t *state); // sum of twelve uniform numbers, less six
+
+void model_fill(TestModel *model, const Case *c, uint64_t seed);
+void model_free(TestModel *model);
+
+#endif

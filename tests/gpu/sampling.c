@@ -1,0 +1,94 @@
+#include "tests/gpu/sampling.h"
+
+#include "kernels/cpu/sample.h"
+#include "tests/gpu/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const SampleParams PARAMS[] = {
+    {.temperature = 0, .top_p = 1, .typical_p = 1},
+    {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .top_k = 40},
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = 1},
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = 256},
+    {.temperature = 1, .top_p = 0.9f, .typical_p = 1},
+    {.temperature = 1.5f, .top_p = 1, .typical_p = 1},
+    {.temperature = 0.7f, .top_p = 1, .min_p = 0.1f, .typical_p = 1},
+    {.temperature = 1, .top_p = 0.8f, .min_p = 0.02f, .typical_p = 0.7f, .top_k = 100},
+    {.temperature = 2, .top_p = 0.99f, .typical_p = 0.9f},
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = 1000},
+};
+
+// Kinds of rows: a few likely tokens, flat, many ties, with infinities.
+static void fill_row(float *row, int n, int kind, uint64_t *state) {
+    for (int i = 0; i < n; i++) {
+        float v = random_normal(state);
+        row[i] = kind == 0 ? 4 * v : kind == 1 ? 0.1f * v : kind == 2 ? floorf(2 * v) : v;
+        if (kind == 3 && i % 7 == 0) row[i] = -INFINITY;
+    }
+    if (kind == 0) row[n / 2] += 12;
+    if (kind == 3) row[n / 3] = INFINITY;
+}
+
+static void compare_row(const Ops *cuda, Backend *backend, float *memory, const float *row, int n, SampleScratch *scratch,
+                        const char *name, Report *report) {
+    Error error;
+    LogitAdjustment adjustments[40];
+    for (int i = 0; i < 40; i++) adjustments[i] = (LogitAdjustment){i * (n / 40), 1.1f, i % 3 ? 0.5f : -0.25f};
+    adjustments[7].subtract = INFINITY;
+    cuda->write(backend, memory, row, (size_t)n * sizeof *row, &error);
+    for (size_t p = 0; p < sizeof PARAMS / sizeof *PARAMS; p++)
+        for (int draw = 0; draw < 6; draw++) {
+            SampleParams params = PARAMS[p];
+            params.seed = 7, params.conversation = p, params.position = (uint64_t)draw;
+            params.adjustments = adjustments;
+            params.n_adjustments = draw % 2 ? 40 : 0;
+            int32_t right = -1, ours = -2;
+            Status a = sample_logits(row, n, scratch, &params, &right, &error);
+            Status b = cuda->sample(backend, memory, &params, &ours, &error);
+            char what[32];
+            snprintf(what, sizeof what, "sample %zu", p);
+            report(name, what, a != b || (!a && right != ours), 0);
+        }
+}
+
+void test_sampling(const Ops *cuda, Report *report) {
+    static const int SIZES[] = {40, 64, 257, 4096, 32000, 49152, 128256};
+    for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
+        Case c = {"sample", DTYPE_F32, 64, 1, 1, 64, 64, SIZES[s], .n_tokens = 1, .kv = DTYPE_F16};
+        TestModel model;
+        model_fill(&model, &c, 5);
+        BackendOptions options = {.device = "cuda", .shape = &model.shape, .max_tokens = 1, .max_logits = 1};
+        Backend *backend;
+        Error error;
+        void *memory = NULL;
+        SampleScratch *scratch;
+        if (cuda->open(&options, &backend, &error) || sample_scratch_open(c.vocab, &scratch, &error) ||
+            cuda->alloc(backend, (size_t)c.vocab * sizeof(float), &memory, &error)) {
+            printf("FAILED %s\n", error.message);
+            return report("sample", "open", NAN, 0);
+        }
+        float *row = malloc((size_t)c.vocab * sizeof *row);
+        uint64_t state = 77;
+        char name[32];
+        snprintf(name, sizeof name, "vocabulary of %d", c.vocab);
+        for (int kind = 0; kind < 4; kind++) {
+            fill_row(row, c.vocab, kind, &state);
+            compare_row(cuda, backend, memory, row, c.vocab, scratch, name, report);
+        }
+        row[c.vocab - 1] = NAN;
+        int32_t id;
+        cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);
+        report(name, "NaN", cuda->sample(backend, memory, &PARAMS[1], &id, &error) != STATUS_DEVICE, 0);
+        for (int i = 0; i < c.vocab; i++) row[i] = -INFINITY;
+        cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);
+        report(name, "nothing", cuda->sample(backend, memory, &PARAMS[0], &id, &error) != STATUS_DEVICE, 0);
+        free(row);
+        sample_scratch_close(scratch);
+        cuda->free(backend, memory);
+        cuda->close(backend);
+        model_free(&model);
+    }
+}
