@@ -201,22 +201,27 @@ bench: model ## measure the default model on this machine
 # What a user copies to another machine: the program and every shared library that is not glibc's, found beside it.
 # DT_RPATH (not RUNPATH) so that the libraries find each other as well.
 GLIBC := libc|libm|libdl|libpthread|librt|ld-linux-x86-64
-bundle: all ## build/bundle: palaver with its libraries, to copy to another machine
+bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its libraries, to copy to another machine
 	@rm -rf $(BUILD)/bundle && mkdir -p $(BUILD)/bundle/lib
 	@$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' -o $(BUILD)/bundle/palaver \
 	    $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a $(ALL_LDLIBS)
 	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | \
 	    while read -r lib; do cp -L "$$lib" $(BUILD)/bundle/lib/; done
+	@$(if $(NVCC),cp $(PLUGIN) $(BUILD)/test-gpu $(BUILD)/bundle/)
 	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/*; cp LICENSE README.md $(BUILD)/bundle/
 	@echo "bundle: $$(du -sh $(BUILD)/bundle | cut -f1) in $(BUILD)/bundle"
 
 install: all ## install palaver under PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
+	$(if $(NVCC),install -D -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/palaver/libpalaver-cuda.so)
 
-# Compares every CUDA op with the CPU's. Runs in the tree or in a bundle; SANITIZE=1 checks memory as well.
+# Compares every CUDA op with the CPU's; in a bundle: ./test-gpu ./libpalaver-cuda.so. SANITIZE_GPU=1 runs the small
+# cases under compute-sanitizer besides.
 .PHONY: test-gpu
 test-gpu: $(PLUGIN) $(BUILD)/test-gpu ## compare the CUDA ops with the CPU's on this machine's GPU
 	@$(BUILD)/test-gpu $(PLUGIN)
+	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
+	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BUILD)/test-gpu $(PLUGIN) small || exit 1; done; fi
 $(BUILD)/bench-gpu: $(BUILD)/obj/tests/gpu/bench.c.o $(patsubst %,$(BUILD)/obj/%.o,$(filter kernels/%,$(C_SRC)))
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl -lm -lpthread
 $(BUILD)/test-gpu: $(patsubst %,$(BUILD)/obj/tests/gpu/%.c.o,main model sampling) \

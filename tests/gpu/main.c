@@ -289,9 +289,9 @@ static void test_case(const Ops *cuda, const Case *c) {
 static const Case CASES[] = {
 #define F16KV .kv = DTYPE_F16
     {"f32 small", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 5, .n_tokens = 3, .kv = DTYPE_F32},
-    {"f32 one token", DTYPE_F32, 128, 2, 2, 64, 200, 100, .past = 0, .n_tokens = 1, .kv = DTYPE_F32},
+    {"f32 small one token", DTYPE_F32, 128, 2, 2, 64, 200, 100, .past = 0, .n_tokens = 1, .kv = DTYPE_F32},
     {"f32 cache f16", DTYPE_F32, 256, 4, 4, 64, 512, 301, .past = 40, .n_tokens = 9, F16KV},
-    {"f16 64x3/1", DTYPE_F16, 192, 3, 1, 64, 512, 1001, .past = 70, .n_tokens = 15, F16KV},
+    {"f16 small 64x3", DTYPE_F16, 192, 3, 1, 64, 512, 1001, .past = 70, .n_tokens = 15, F16KV},
     {"f16 smollm2", DTYPE_F16, 576, 9, 3, 64, 1536, 4099, .tied = true, .past = 1024, .n_tokens = 64, F16KV},
     {"f16 head 80", DTYPE_F16, 320, 4, 2, 80, 640, 515, .past = 100, .n_tokens = 33, F16KV},
     {"f16 head 96 interleaved", DTYPE_F16, 384, 4, 4, 96, 768, 515, .interleaved = true, .past = 129, .n_tokens = 65, F16KV},
@@ -305,7 +305,7 @@ static const Case CASES[] = {
     {"bf16 partial rope", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .rotary_dim = 32, .out_bias = true, .past = 30, .n_tokens = 8, F16KV},
     {"bf16 long", DTYPE_BF16, 256, 4, 2, 64, 512, 300, .past = 20000, .n_tokens = 5, F16KV},
     {"bf16 many heads", DTYPE_BF16, 1024, 128, 128, 8, 512, 300, .past = 50, .n_tokens = 6, F16KV},
-    {"bf16 empty past", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .past = 0, .n_tokens = 1, F16KV},
+    {"bf16 small empty past", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .past = 0, .n_tokens = 1, F16KV},
     {"q8_0", DTYPE_Q8_0, 4096, 32, 32, 128, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q4_0", DTYPE_Q4_0, 1024, 8, 8, 128, 4128, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q4_1", DTYPE_Q4_1, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
@@ -314,7 +314,7 @@ static const Case CASES[] = {
     {"q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, .v_type = DTYPE_Q6_K, .down_type = DTYPE_Q6_K, .past = 65, .n_tokens = 16, F16KV},
     {"q5_k", DTYPE_Q5_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q6_k", DTYPE_Q6_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q8_0 narrow", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
+    {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
 };
 
 int main(int argc, char **argv) {
