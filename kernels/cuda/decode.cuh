@@ -1,6 +1,6 @@
 // One token through the whole model in one persistent kernel: what its parts share.
 //
-// One block of 14 warps (and two that only copy) on every multiprocessor goes through five phases a layer, together:
+// One block of 12 warps (and four that only copy) on every multiprocessor goes through five phases a layer, together:
 //
 //   qkv → attend → out → gate_up → down, and after the last layer logits
 //
@@ -16,9 +16,9 @@
 #include "kernels/cuda/cuda.cuh"
 
 enum {
-    DECODE_WARPS = 14,
+    DECODE_WARPS = 12,
     DECODE_THREADS = DECODE_WARPS * 32,      // that compute
-    DECODE_FILLERS = 2,                      // warps that fill the rings: 16 in all leave 128 registers
+    DECODE_FILLERS = 4,                      // warps that fill the rings: 16 in all leave 128 registers
     DECODE_ALL_THREADS = DECODE_THREADS + DECODE_FILLERS * 32,
     DECODE_PASSES = 4,     // slots of a chunk of the cache, divided by those that a warp looks at together
     DECODE_MAX_STAGES = 8, // of a ring

@@ -102,27 +102,33 @@ __device__ inline void load_keys(const SampleArguments &a, int begin, int end) {
     }
 }
 
+using Counts = cub::BlockScan<int, SAMPLE_THREADS>;
+
 // The k-th largest of the groups' maxima, found byte by byte from the top; the smallest key if there are fewer.
-// Every block computes it for itself.
+// Every block computes it for itself. Thread t speaks for digit 255 - t.
 __device__ inline int32_t bound_for(const SampleArguments &a, int k, bool infinite) {
     __shared__ int counts[256];
     __shared__ uint32_t prefix;
     __shared__ int left;
+    __shared__ typename Counts::TempStorage storage;
+    static_assert(SAMPLE_THREADS == 256, "a thread a digit");
     if (k > a.n_groups) return INT32_MIN;
     if (threadIdx.x == 0) prefix = 0, left = k;
     for (int shift = 24; shift >= 0; shift -= 8) {
-        counts[threadIdx.x] = 0; // SAMPLE_THREADS is 256
+        counts[threadIdx.x] = 0;
         __syncthreads();
         uint32_t known = prefix, mask = shift == 24 ? 0 : ~0u << (shift + 8);
+        int wanted = left;
         for (int g = threadIdx.x; g < a.n_groups; g += SAMPLE_THREADS) {
             uint32_t key = (uint32_t)resolved(a.group_max[g], infinite) ^ 0x80000000u;
             if ((key & mask) == known) atomicAdd(&counts[key >> shift & 255], 1);
         }
         __syncthreads();
-        if (threadIdx.x == 0) {
-            int digit = 255;
-            while (digit > 0 && counts[digit] < left) left -= counts[digit--];
-            prefix = known | (uint32_t)digit << shift;
+        int mine = counts[255 - threadIdx.x], upto;
+        Counts(storage).InclusiveSum(mine, upto);
+        if (upto - mine < wanted && wanted <= upto) { // one thread
+            prefix = known | (255 - threadIdx.x) << shift;
+            left = wanted - (upto - mine);
         }
         __syncthreads();
     }
