@@ -1,6 +1,6 @@
 // attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens.
 //
-// Two kernels. The tile kernel takes 64 rows (tokens × the heads that share a KV head) at a time through tensor
+// Two kernels. The tile kernel takes 128 rows (tokens × the heads that share a KV head) at a time through tensor
 // cores, with the softmax computed as the tiles of keys go by (Milakov & Gimelshein, arXiv:1805.02867; Dao,
 // arXiv:2307.08691): it wants a 16-bit operand type, a cache in f16 and a head size that it was built for. The
 // plain kernel takes everything else in float32.
@@ -73,7 +73,7 @@ template <class T> __global__ void plain_kernel(AttendArguments a, int head_dim,
 
 // ---- tiles -------------------------------------------------------------------------------------------------
 
-enum { ROWS = 64, KEYS = 64 };
+enum { ROWS = 128, KEYS = 64, TILE_THREADS = ROWS / 16 * 32 };
 
 __device__ inline uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
@@ -86,22 +86,27 @@ __device__ inline void copy_16(void *shared, const void *global, bool there) {
 __device__ inline void load_matrices(uint32_t r[4], const void *p) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p))
-                 : "memory");
+                 : "r"(shared_address(p)));
 }
 
 __device__ inline void load_matrices_transposed(uint32_t r[4], const void *p) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p))
-                 : "memory");
+                 : "r"(shared_address(p)));
+}
+
+// 2^x, 0 for -inf.
+__device__ inline float power(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 __device__ inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 __device__ inline uint32_t pack_halves(float low, float high) {
@@ -155,10 +160,10 @@ __device__ inline void classify_tiles(const AttendArguments &a, const AttendTile
     }
 }
 
-// Four warps, each 16 of the 64 rows; row r is head r % group of token r / group. KV tiles are double-buffered.
+// Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. KV tiles are double-buffered.
 // Grid: [KV heads, tiles], the last tiles (which see most) first. HEAD is a multiple of 16.
 template <class T, int HEAD>
-__global__ void __launch_bounds__(128) tile_kernel(AttendArguments a, const T *q, T *y) {
+__global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1) tile_kernel(AttendArguments a, const T *q, T *y) {
     extern __shared__ __align__(16) char memory[];
     TileShared<HEAD> *s = (TileShared<HEAD> *)memory;
     uint8_t *kinds = (uint8_t *)(s + 1);
@@ -172,10 +177,19 @@ __global__ void __launch_bounds__(128) tile_kernel(AttendArguments a, const T *q
         lowest = min(lowest, p);
         highest = max(highest, p);
     }
-    for (int i = threadIdx.x; i < ROWS * HEAD; i += blockDim.x) {
-        int r = i / HEAD, d = i % HEAD, token = tile.first_token + r / group, head = kv_head * group + r % group;
-        float value = r < n_rows ? to_float(q[((int64_t)token * a.n_heads + head) * HEAD + d]) : 0;
-        s->q[r * STRIDE + d] = __float2half_rn(value);
+    for (int i = threadIdx.x; i < ROWS * HEAD / 8; i += blockDim.x) {
+        int r = i / (HEAD / 8), d = i % (HEAD / 8) * 8, token = tile.first_token + r / group;
+        int head = kv_head * group + r % group;
+        struct alignas(16) Octet {
+            T v[8];
+        } in = {};
+        if (r < n_rows) in = *(const Octet *)(q + ((int64_t)token * a.n_heads + head) * HEAD + d);
+        uint4 out;
+        out.x = pack_halves(to_float(in.v[0]), to_float(in.v[1]));
+        out.y = pack_halves(to_float(in.v[2]), to_float(in.v[3]));
+        out.z = pack_halves(to_float(in.v[4]), to_float(in.v[5]));
+        out.w = pack_halves(to_float(in.v[6]), to_float(in.v[7]));
+        *(uint4 *)&s->q[r * STRIDE + d] = out;
     }
     if (threadIdx.x < ROWS)
         s->row_positions[threadIdx.x] =
@@ -204,6 +218,7 @@ __global__ void __launch_bounds__(128) tile_kernel(AttendArguments a, const T *q
         __syncthreads();
 
         float scores[KEYS / 8][4] = {};
+#pragma unroll
         for (int d = 0; d < HEAD; d += 16) {
             uint32_t qa[4], kb[4];
             load_matrices(qa, &s->q[(warp * 16 + lane % 16) * STRIDE + d + lane / 16 * 8]);
@@ -233,7 +248,7 @@ __global__ void __launch_bounds__(128) tile_kernel(AttendArguments a, const T *q
             largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
             // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
             float base = largest == -INFINITY ? 0 : largest * a.scale;
-            float shrink = exp2f((top[r] == -INFINITY ? largest : top[r]) * a.scale - base);
+            float shrink = power((top[r] == -INFINITY ? largest : top[r]) * a.scale - base);
             if (top[r] == -INFINITY) shrink = 0;
             top[r] = largest;
             float added = 0;
@@ -241,7 +256,7 @@ __global__ void __launch_bounds__(128) tile_kernel(AttendArguments a, const T *q
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int i = 2 * r; i < 2 * r + 2; i++) {
-                    scores[n][i] = exp2f(scores[n][i] * a.scale - base);
+                    scores[n][i] = power(scores[n][i] * a.scale - base);
                     added += scores[n][i];
                 }
             sum[r] = sum[r] * shrink + added;
@@ -278,11 +293,13 @@ __global__ void __launch_bounds__(128) tile_kernel(AttendArguments a, const T *q
         if (rows[r] >= n_rows) continue;
         int token = tile.first_token + rows[r] / group, head = kv_head * group + rows[r] % group;
         T *target = y + ((int64_t)token * a.n_heads + head) * HEAD + lane % 4 * 2;
+        struct alignas(4) Pair {
+            T v[2];
+        };
 #pragma unroll
-        for (int n = 0; n < HEAD / 8; n++) {
-            target[n * 8] = from_float<T>(out[n][2 * r] * scale);
-            target[n * 8 + 1] = from_float<T>(out[n][2 * r + 1] * scale);
-        }
+        for (int n = 0; n < HEAD / 8; n++)
+            *(Pair *)(target + n * 8) = Pair{from_float<T>(out[n][2 * r] * scale),
+                                             from_float<T>(out[n][2 * r + 1] * scale)};
     }
 }
 
@@ -295,7 +312,7 @@ static cudaError_t launch_tiles(const CudaBackend *cuda, const AttendArguments &
     cudaError_t code = cudaFuncSetAttribute(tile_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             (int)shared);
     if (code != cudaSuccess) return code;
-    tile_kernel<T, HEAD><<<dim3(a.n_kv_heads, cuda->n_tiles), 128, shared, cuda->stream>>>(a, q, y);
+    tile_kernel<T, HEAD><<<dim3(a.n_kv_heads, cuda->n_tiles), TILE_THREADS, shared, cuda->stream>>>(a, q, y);
     return cudaGetLastError();
 }
 

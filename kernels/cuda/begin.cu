@@ -43,9 +43,9 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
     return STATUS_OK;
 }
 
-// Tokens of a tile: as many as keep 64 rows of a KV head's group busy.
+// Tokens of a tile: as many as keep 128 rows of a KV head's group busy.
 static int fill_tiles(const DecoderShape *shape, const Step *step, AttendTile *tiles) {
-    int group = shape->n_heads / shape->n_kv_heads, most = group < 64 ? 64 / group : 1, n = 0;
+    int group = shape->n_heads / shape->n_kv_heads, most = group < 128 ? 128 / group : 1, n = 0;
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
         for (int t = 0; t < q->n_tokens; t += most)

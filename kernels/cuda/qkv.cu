@@ -16,6 +16,10 @@ __device__ inline float warp_sum(float v) {
     return v;
 }
 
+template <class T> struct alignas(sizeof(T) * 2) Pair {
+    T v[2];
+};
+
 // One warp a head (first those of q, then of k, then of v) of a token, the head in shared memory.
 // Grid: [n_tokens, all heads / 4], block: 128 threads, shared memory: 4 heads of float32.
 template <class T>
@@ -30,12 +34,16 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : NULL;
 
     float sum = 0;
-    for (int i = lane; i < dim; i += 32) {
-        v[i] = to_float(in[i]) + (a.bias ? a.bias[head * dim + i] : 0);
-        sum += v[i] * v[i];
+    for (int i = lane * 2; i < dim; i += 64) {
+        Pair<T> p = *(const Pair<T> *)(in + i);
+        float2 f = make_float2(to_float(p.v[0]), to_float(p.v[1]));
+        if (a.bias) f.x += a.bias[head * dim + i], f.y += a.bias[head * dim + i + 1];
+        sum += f.x * f.x + f.y * f.y;
+        *(float2 *)(v + i) = f;
     }
     if (norm) {
         float scale = rsqrtf(warp_sum(sum) / dim + a.eps);
+        __syncwarp();
         for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
     }
     __syncwarp();
@@ -50,23 +58,26 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
         __syncwarp();
     }
     if (is_q) {
-        for (int i = lane; i < dim; i += 32) q[((int64_t)token * a.n_heads + head) * dim + i] = from_float<T>(v[i]);
+        T *out = q + ((int64_t)token * a.n_heads + head) * dim;
+        for (int i = lane * 2; i < dim; i += 64)
+            *(Pair<T> *)(out + i) = Pair<T>{from_float<T>(v[i]), from_float<T>(v[i + 1])};
         return;
     }
     int kv_head = (head - a.n_heads) % a.n_kv_heads;
     int64_t start = a.slots[token] * a.kv.slot_stride + kv_head * a.kv.head_stride;
     void *out = is_k ? a.kv.k : a.kv.v;
-    for (int i = lane; i < dim; i += 32) {
-        if (a.kv.type == DTYPE_F16) ((__half *)out)[start + i] = __float2half_rn(v[i]);
-        else ((float *)out)[start + i] = v[i];
+    for (int i = lane * 2; i < dim; i += 64) { // strides and head sizes are even
+        if (a.kv.type == DTYPE_F16) *(__half2 *)((__half *)out + start + i) = __floats2half2_rn(v[i], v[i + 1]);
+        else *(float2 *)((float *)out + start + i) = make_float2(v[i], v[i + 1]);
     }
 }
 
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    if (kv->type != DTYPE_F16 && kv->type != DTYPE_F32)
-        return error_set(error, STATUS_UNSUPPORTED, "qkv: a cache of %s", dtype_name(kv->type));
+    if ((kv->type != DTYPE_F16 && kv->type != DTYPE_F32) || kv->slot_stride % 2 || kv->head_stride % 2)
+        return error_set(error, STATUS_UNSUPPORTED, "qkv: a cache of %s with strides %lld and %lld",
+                         dtype_name(kv->type), (long long)kv->slot_stride, (long long)kv->head_stride);
     Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->normed, error);
     Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
