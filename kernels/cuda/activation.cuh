@@ -4,7 +4,9 @@
 
 #include "kernels/ops.h"
 
-__device__ inline float silu(float x) { return x / (1 + __expf(-x)); }
+__device__ inline float silu(float x) {
+    return x / (1 + __expf(-x));
+}
 
 // The tanh approximation (Hendrycks & Gimpel, arXiv:1606.08415).
 __device__ inline float gelu_tanh(float x) {

@@ -42,7 +42,8 @@ template <class T> __global__ void plain_kernel(AttendArguments a, int head_dim,
         float largest = -INFINITY, weights = 0;
         for (int first = tile.first_slot; first < tile.first_slot + tile.n_slots; first += 32) {
             int slot = first + lane;
-            bool seen = slot < tile.first_slot + tile.n_slots && visible(a.slot_positions[slot], position, a.window);
+            bool seen =
+                slot < tile.first_slot + tile.n_slots && visible(a.slot_positions[slot], position, a.window);
             if (!__any_sync(~0u, seen)) continue;
             float score = -INFINITY;
             int64_t start = slot * a.kv.slot_stride + kv_head * a.kv.head_stride;
@@ -66,7 +67,8 @@ template <class T> __global__ void plain_kernel(AttendArguments a, int head_dim,
                 for (int d = lane; d < head_dim; d += 32) sums[d] += w * kv_at(a.kv, a.kv.v, at + d);
             }
         }
-        for (int d = lane; d < head_dim; d += 32) y[row + d] = from_float<T>(weights > 0 ? sums[d] / weights : 0);
+        for (int d = lane; d < head_dim; d += 32)
+            y[row + d] = from_float<T>(weights > 0 ? sums[d] / weights : 0);
         __syncwarp();
     }
 }
@@ -75,7 +77,9 @@ template <class T> __global__ void plain_kernel(AttendArguments a, int head_dim,
 
 enum { ROWS = 128, KEYS = 64, TILE_THREADS = ROWS / 16 * 32 };
 
-__device__ inline uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ inline uint32_t shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 __device__ inline void copy_16(void *shared, const void *global, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
@@ -104,7 +108,7 @@ __device__ inline float power(float x) {
 
 __device__ inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
+        "{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -122,14 +126,15 @@ template <int HEAD> struct TileShared {
 
 // Brings the 64 keys and values from `slot` on, and their positions; what lies beyond the range is empty.
 template <int HEAD>
-__device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArguments &a, const AttendTile &tile,
-                                 int kv_head, int slot) {
+__device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArguments &a,
+                                 const AttendTile &tile, int kv_head, int slot) {
     constexpr int PIECES = HEAD / 8;
     int end = tile.first_slot + tile.n_slots;
     for (int i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
         int key = i / PIECES, d = i % PIECES * 8;
         bool there = slot + key < end;
-        int64_t from = (int64_t)(there ? slot + key : slot) * a.kv.slot_stride + kv_head * a.kv.head_stride + d;
+        int64_t from =
+            (int64_t)(there ? slot + key : slot) * a.kv.slot_stride + kv_head * a.kv.head_stride + d;
         copy_16(&s->k[stage][key * s->STRIDE + d], (const __half *)a.kv.k + from, there);
         copy_16(&s->v[stage][key * s->STRIDE + d], (const __half *)a.kv.v + from, there);
     }
@@ -143,8 +148,8 @@ __device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArg
 enum { TILE_HIDDEN, TILE_MASKED, TILE_SEEN };
 
 // For every tile of 64 slots: whether no row sees any of it, some see some, or all see all. A warp a tile.
-__device__ inline void classify_tiles(const AttendArguments &a, const AttendTile &tile, int lowest, int highest,
-                                      uint8_t *kinds, int n) {
+__device__ inline void classify_tiles(const AttendArguments &a, const AttendTile &tile, int lowest,
+                                      int highest, uint8_t *kinds, int n) {
     int lane = threadIdx.x % 32;
     for (int t = threadIdx.x / 32; t < n; t += blockDim.x / 32) {
         bool any = false, all = true;
@@ -163,7 +168,8 @@ __device__ inline void classify_tiles(const AttendArguments &a, const AttendTile
 // Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. KV tiles are double-buffered.
 // Grid: [KV heads, tiles], the last tiles (which see most) first. HEAD is a multiple of 16.
 template <class T, int HEAD>
-__global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1) tile_kernel(AttendArguments a, const T *q, T *y) {
+__global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
+    tile_kernel(AttendArguments a, const T *q, T *y) {
     extern __shared__ __align__(16) char memory[];
     TileShared<HEAD> *s = (TileShared<HEAD> *)memory;
     uint8_t *kinds = (uint8_t *)(s + 1);
@@ -224,7 +230,8 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1) tile_kernel
             load_matrices(qa, &s->q[(warp * 16 + lane % 16) * STRIDE + d + lane / 16 * 8]);
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n += 2) {
-                load_matrices(kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * STRIDE + d + lane / 8 % 2 * 8]);
+                load_matrices(
+                    kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * STRIDE + d + lane / 8 % 2 * 8]);
                 multiply_add(scores[n], qa, kb[0], kb[1]);
                 multiply_add(scores[n + 1], qa, kb[2], kb[3]);
             }
@@ -275,7 +282,8 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1) tile_kernel
 #pragma unroll
             for (int n = 0; n < HEAD / 8; n += 2) {
                 uint32_t vb[4];
-                load_matrices_transposed(vb, &s->v[stage][(k * 16 + lane % 16) * STRIDE + n * 8 + lane / 16 * 8]);
+                load_matrices_transposed(vb,
+                                         &s->v[stage][(k * 16 + lane % 16) * STRIDE + n * 8 + lane / 16 * 8]);
                 multiply_add(out[n], p, vb[0], vb[1]);
                 multiply_add(out[n + 1], p, vb[2], vb[3]);
             }
@@ -298,19 +306,20 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1) tile_kernel
         };
 #pragma unroll
         for (int n = 0; n < HEAD / 8; n++)
-            *(Pair *)(target + n * 8) = Pair{from_float<T>(out[n][2 * r] * scale),
-                                             from_float<T>(out[n][2 * r + 1] * scale)};
+            *(Pair *)(target + n * 8) =
+                Pair{from_float<T>(out[n][2 * r] * scale), from_float<T>(out[n][2 * r + 1] * scale)};
     }
 }
 
 // ---- launchers ---------------------------------------------------------------------------------------------
 
 template <class T, int HEAD>
-static cudaError_t launch_tiles(const CudaBackend *cuda, const AttendArguments &a, int most_slots, const T *q, T *y) {
+static cudaError_t launch_tiles(const CudaBackend *cuda, const AttendArguments &a, int most_slots, const T *q,
+                                T *y) {
     size_t shared = sizeof(TileShared<HEAD>) + (size_t)(most_slots + KEYS - 1) / KEYS;
     if (shared > cuda->shared_limit) return cudaErrorInvalidValue;
-    cudaError_t code = cudaFuncSetAttribute(tile_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            (int)shared);
+    cudaError_t code =
+        cudaFuncSetAttribute(tile_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
     tile_kernel<T, HEAD><<<dim3(a.n_kv_heads, cuda->n_tiles), TILE_THREADS, shared, cuda->stream>>>(a, q, y);
     return cudaGetLastError();
@@ -336,7 +345,8 @@ static cudaError_t launch_16_bit(const CudaBackend *cuda, AttendArguments a, int
 template <class T>
 static cudaError_t launch_plain(const CudaBackend *cuda, const AttendArguments &a, const T *q, T *y) {
     int head = cuda->shape->head_dim;
-    plain_kernel<T><<<dim3(cuda->n_tiles, a.n_heads), 32, 2 * (size_t)head * 4, cuda->stream>>>(a, head, q, y);
+    plain_kernel<T>
+        <<<dim3(cuda->n_tiles, a.n_heads), 32, 2 * (size_t)head * 4, cuda->stream>>>(a, head, q, y);
     return cudaGetLastError();
 }
 
@@ -345,8 +355,8 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     const DecoderShape *s = cuda->shape;
     if (kv->type != DTYPE_F16 && kv->type != DTYPE_F32)
         return error_set(error, STATUS_UNSUPPORTED, "attend: a cache of %s", dtype_name(kv->type));
-    AttendArguments a = {*kv, cuda->positions, cuda->slot_positions, cuda->tiles, s->n_heads, s->n_kv_heads, window,
-                         s->attention_scale};
+    AttendArguments a = {*kv,           cuda->positions, cuda->slot_positions, cuda->tiles, s->n_heads,
+                         s->n_kv_heads, window,          s->attention_scale};
     bool taken = false;
     cudaError_t code = cudaSuccess;
     if (cuda->operand == DTYPE_F16)
@@ -354,6 +364,6 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     else if (cuda->operand == DTYPE_BF16)
         code = launch_16_bit(cuda, a, cuda->most_slots, (const __nv_bfloat16 *)q, (__nv_bfloat16 *)y, &taken);
     if (!taken && code == cudaSuccess) WITH_OPERAND(cuda, code = launch_plain(cuda, a, (const T *)q, (T *)y));
-    return cuda_check(code, error, "attend: %d tokens, %d heads of %d, up to %d slots", cuda->n_tokens, s->n_heads,
-                      s->head_dim, cuda->most_slots);
+    return cuda_check(code, error, "attend: %d tokens, %d heads of %d, up to %d slots", cuda->n_tokens,
+                      s->n_heads, s->head_dim, cuda->most_slots);
 }

@@ -19,8 +19,10 @@ static bool is_fatal(cudaError_t code) {
     case cudaErrorInvalidPc:
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
-    case cudaErrorDevicesUnavailable: return true;
-    default: return false;
+    case cudaErrorDevicesUnavailable:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -32,8 +34,11 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...) {
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     cudaGetLastError(); // one that is not sticky is told once
-    Status status = is_fatal(code) ? STATUS_FATAL : code == cudaErrorMemoryAllocation ? STATUS_MEMORY : STATUS_DEVICE;
-    return error_set(error, status, "cuda: %s: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
+    Status status = is_fatal(code)                      ? STATUS_FATAL
+                    : code == cudaErrorMemoryAllocation ? STATUS_MEMORY
+                                                        : STATUS_DEVICE;
+    return error_set(error, status, "cuda: %s: %s (%s)", what, cudaGetErrorString(code),
+                     cudaGetErrorName(code));
 }
 
 // ---- scratch -----------------------------------------------------------------------------------------------
@@ -46,7 +51,8 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     const DecoderShape *s = options->shape;
     size_t tokens = (size_t)options->max_tokens, used = 0;
     size_t rows = tokens > (size_t)options->max_logits ? tokens : (size_t)options->max_logits;
-    size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim, gate_up = 2 * (size_t)s->intermediate_size;
+    size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim,
+           gate_up = 2 * (size_t)s->intermediate_size;
     auto take = [&](size_t bytes) {
         size_t at = used;
         used += (bytes + 255) / 256 * 256;
@@ -74,7 +80,9 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     return used;
 }
 
-static int64_t cuda_scratch_bytes(const BackendOptions *options) { return (int64_t)layout(NULL, options, NULL); }
+static int64_t cuda_scratch_bytes(const BackendOptions *options) {
+    return (int64_t)layout(NULL, options, NULL);
+}
 
 // ---- open, close ---------------------------------------------------------------------------------------------
 
@@ -100,9 +108,9 @@ static Status parse_device(const char *text, int *device, Error *error) {
     cudaError_t code = cudaGetDeviceCount(&count);
     if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice || count == 0) {
         cudaGetLastError();
-        return error_set(error, STATUS_DEVICE, code == cudaErrorInsufficientDriver
-                                                   ? "no NVIDIA driver, or one too old for CUDA 13"
-                                                   : "no NVIDIA GPU");
+        return error_set(error, STATUS_DEVICE,
+                         code == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for CUDA 13"
+                                                             : "no NVIDIA GPU");
     }
     Status status = cuda_check(code, error, "counting devices");
     if (status) return status;
@@ -120,15 +128,16 @@ static Status parse_device(const char *text, int *device, Error *error) {
 
 static Status read_properties(CudaBackend *cuda, Error *error) {
     cudaDeviceProp properties;
-    Status status = cuda_check(cudaGetDeviceProperties(&properties, cuda->device), error, "device %d", cuda->device);
+    Status status =
+        cuda_check(cudaGetDeviceProperties(&properties, cuda->device), error, "device %d", cuda->device);
     if (status) return status;
     cuda->n_sms = properties.multiProcessorCount;
     cuda->compute = properties.major * 10 + properties.minor;
     cuda->shared_limit = properties.sharedMemPerBlockOptin;
     memcpy(cuda->device_name, properties.name, sizeof cuda->device_name);
     if (cuda->compute < 80)
-        return error_set(error, STATUS_DEVICE, "%s has compute capability %d.%d; palaver needs 8.0", properties.name,
-                         properties.major, properties.minor);
+        return error_set(error, STATUS_DEVICE, "%s has compute capability %d.%d; palaver needs 8.0",
+                         properties.name, properties.major, properties.minor);
     return STATUS_OK;
 }
 
@@ -137,22 +146,25 @@ static Status open_device(CudaBackend *cuda, const BackendOptions *options, Erro
     if (!status) status = cuda_check(cudaSetDevice(cuda->device), error, "choosing device %d", cuda->device);
     if (!status) status = read_properties(cuda, error);
     if (!status)
-        status = cuda_check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error, "a stream");
+        status =
+            cuda_check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error, "a stream");
     if (!status)
-        status = cuda_check(cudaEventCreateWithFlags(&cuda->staged, cudaEventDisableTiming), error, "an event");
+        status =
+            cuda_check(cudaEventCreateWithFlags(&cuda->staged, cudaEventDisableTiming), error, "an event");
     if (status) return status;
 
     size_t bytes = layout(cuda, options, NULL), tokens = (size_t)options->max_tokens;
-    status = cuda_check(cudaMalloc(&cuda->scratch, bytes), error, "%zu bytes of scratch for steps of %d tokens",
-                        bytes, options->max_tokens);
+    status = cuda_check(cudaMalloc(&cuda->scratch, bytes), error,
+                        "%zu bytes of scratch for steps of %d tokens", bytes, options->max_tokens);
     if (status) return status;
     layout(cuda, options, cuda->scratch);
     cudaMallocHost(&cuda->staging, 16 + tokens * (3 * sizeof(int32_t) + sizeof(AttendTile)));
-    status = cuda_check(cudaGetLastError(), error, "pinned memory for steps of %d tokens", options->max_tokens);
+    status =
+        cuda_check(cudaGetLastError(), error, "pinned memory for steps of %d tokens", options->max_tokens);
     const Rope *rope = &options->shape->rope;
     if (!status && rope->rotary_dim > 0)
-        status = cuda_check(cudaMemcpy(cuda->inv_freq, rope->inv_freq, (size_t)rope->rotary_dim / 2 * sizeof(double),
-                                       cudaMemcpyHostToDevice),
+        status = cuda_check(cudaMemcpy(cuda->inv_freq, rope->inv_freq,
+                                       (size_t)rope->rotary_dim / 2 * sizeof(double), cudaMemcpyHostToDevice),
                             error, "writing frequencies");
     return status;
 }
@@ -162,12 +174,13 @@ extern const Ops CUDA_OPS; // the table below
 static Status cuda_open(const BackendOptions *options, Backend **backend, Error *error) {
     *backend = NULL;
     const DecoderShape *s = options->shape;
-    if (options->max_tokens < 1 || options->max_logits < 1 || s->n_kv_heads < 1 || s->n_heads % s->n_kv_heads ||
-        s->head_dim % 2 || s->hidden_size % 8 || s->intermediate_size % 8)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
-                         "of 8, heads a multiple of KV heads",
-                         s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
+    if (options->max_tokens < 1 || options->max_logits < 1 || s->n_kv_heads < 1 ||
+        s->n_heads % s->n_kv_heads || s->head_dim % 2 || s->hidden_size % 8 || s->intermediate_size % 8)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
+            "of 8, heads a multiple of KV heads",
+            s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;
@@ -176,8 +189,10 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
     cuda->max_logits = options->max_logits;
     cuda->random_weights = options->random_weights;
     Status status = open_device(cuda, options, error);
-    if (status) cuda_close(&cuda->base);
-    else *backend = &cuda->base;
+    if (status)
+        cuda_close(&cuda->base);
+    else
+        *backend = &cuda->base;
     return status;
 }
 

@@ -5,8 +5,8 @@
 
 // One thread a pair of a token: rope[t, i] = magnitude·(cos, sin)(p·inv_freq[i]), the angle in double. Thread 0
 // of a token's pairs enters its position into the cache's slot. Grid: [n_tokens], block: 128.
-__global__ void begin_kernel(const int32_t *positions, const int32_t *slots, const double *inv_freq, int n_pairs,
-                             float magnitude, float2 *rope, int32_t *slot_positions) {
+__global__ void begin_kernel(const int32_t *positions, const int32_t *slots, const double *inv_freq,
+                             int n_pairs, float magnitude, float2 *rope, int32_t *slot_positions) {
     int token = blockIdx.x;
     int32_t position = positions[token];
     for (int i = threadIdx.x; i < n_pairs; i += blockDim.x) {
@@ -32,8 +32,8 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
     int next = 0;
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
-        if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next || q->first_slot < 0 ||
-            q->n_slots < 0)
+        if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next ||
+            q->first_slot < 0 || q->n_slots < 0)
             return error_set(error, STATUS_USAGE, "begin: sequence %d has tokens %d+%d and slots %d+%d", s,
                              q->first_token, q->n_tokens, q->first_slot, q->n_slots);
         next += q->n_tokens;
@@ -84,7 +84,7 @@ Status cuda_begin(Backend *backend, const Step *step, Error *error) {
 
     const Rope *rope = &cuda->shape->rope;
     begin_kernel<<<step->n_tokens, 128, 0, cuda->stream>>>(cuda->positions, cuda->slots, cuda->inv_freq,
-                                                           rope->rotary_dim / 2, (float)rope->magnitude, cuda->rope,
-                                                           cuda->slot_positions);
+                                                           rope->rotary_dim / 2, (float)rope->magnitude,
+                                                           cuda->rope, cuda->slot_positions);
     return CUDA_LAUNCHED(error, "begin: %d tokens", step->n_tokens);
 }

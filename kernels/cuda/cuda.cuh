@@ -22,7 +22,7 @@ struct Linear {
 
 struct Layer {
     Layer *next;
-    char *memory; // of everything below
+    char *memory;                                  // of everything below
     float *attn_norm, *ffn_norm, *q_norm, *k_norm; // norm_offset added; q_norm, k_norm may be NULL
     float *b_qkv, *bo;                             // NULL: none
     Linear qkv, out, down;
@@ -53,7 +53,7 @@ struct CudaBackend {
     int max_tokens, max_logits;
     int device, n_sms, compute; // compute capability times ten
     size_t shared_limit;        // bytes of shared memory that a block may ask for
-    char device_name[256]; // as long as CUDA's own
+    char device_name[256];      // as long as CUDA's own
     cudaStream_t stream;
     bool random_weights;
     bool operand_known;
@@ -63,9 +63,9 @@ struct CudaBackend {
 
     // The current step, on the device; `staging` is its pinned source, `staged` says when that may be reused.
     int n_tokens, n_tiles, most_slots; // most_slots: of a sequence
-    int32_t *ids, *positions, *slots; // [max_tokens]
-    AttendTile *tiles;                // [max_tokens]
-    int32_t *slot_positions;          // the caller's
+    int32_t *ids, *positions, *slots;  // [max_tokens]
+    AttendTile *tiles;                 // [max_tokens]
+    int32_t *slot_positions;           // the caller's
     int32_t *staging;
     cudaEvent_t staged;
     double *inv_freq; // [rotary_dim/2]
@@ -85,30 +85,35 @@ struct CudaBackend {
     CudaSample *sampler;
 };
 
-static inline CudaBackend *cuda_backend(Backend *backend) { return (CudaBackend *)backend; }
+static inline CudaBackend *cuda_backend(Backend *backend) {
+    return (CudaBackend *)backend;
+}
 
-static inline size_t operand_bytes(DType type) { return type == DTYPE_F32 ? 4 : 2; }
+static inline size_t operand_bytes(DType type) {
+    return type == DTYPE_F32 ? 4 : 2;
+}
 
 // OK if `code` is success; else fills the error with the formatted what and CUDA's own reason. Out of memory is
 // STATUS_MEMORY, a fault after which the device is lost STATUS_FATAL, the rest STATUS_DEVICE.
-Status cuda_check(cudaError_t code, Error *error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+Status cuda_check(cudaError_t code, Error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // The same for the launch just made.
 #define CUDA_LAUNCHED(error, ...) cuda_check(cudaGetLastError(), error, __VA_ARGS__)
 
 // Runs `call<T>(…)` for the backend's operand type.
-#define WITH_OPERAND(cuda, call)                                                                                     \
-    do {                                                                                                             \
-        if ((cuda)->operand == DTYPE_F32) {                                                                          \
-            using T = float;                                                                                         \
-            call;                                                                                                    \
-        } else if ((cuda)->operand == DTYPE_BF16) {                                                                  \
-            using T = __nv_bfloat16;                                                                                 \
-            call;                                                                                                    \
-        } else {                                                                                                     \
-            using T = __half;                                                                                        \
-            call;                                                                                                    \
-        }                                                                                                            \
+#define WITH_OPERAND(cuda, call)                                                                             \
+    do {                                                                                                     \
+        if ((cuda)->operand == DTYPE_F32) {                                                                  \
+            using T = float;                                                                                 \
+            call;                                                                                            \
+        } else if ((cuda)->operand == DTYPE_BF16) {                                                          \
+            using T = __nv_bfloat16;                                                                         \
+            call;                                                                                            \
+        } else {                                                                                             \
+            using T = __half;                                                                                \
+            call;                                                                                            \
+        }                                                                                                    \
     } while (0)
 
 // ---- gemm.cu -------------------------------------------------------------------------------------------
@@ -127,7 +132,8 @@ void gemm_close(Gemm *gemm);
 
 // ---- expand.cu: rows [first, first + n) of w as a dense matrix of type `type` ---------------------------
 
-Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense, Error *error);
+Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
+                   Error *error);
 
 // ---- norm.cu: y [n, hidden_size] = rms_norm(x[rows[i]]) · norm, rows NULL: x[i] ---------------------------
 
@@ -141,7 +147,8 @@ void decoder_close(Decoder *decoder);
 
 // ---- sample.cu -------------------------------------------------------------------------------------------
 
-Status cuda_sample(Backend *backend, const float *logits, const SampleParams *params, int32_t *id, Error *error);
+Status cuda_sample(Backend *backend, const float *logits, const SampleParams *params, int32_t *id,
+                   Error *error);
 void cuda_sample_close(CudaSample *sampler);
 
 // ---- weights.cu: load_layer, load_head; the rest: one op of ops.h each -------------------------------------
@@ -154,7 +161,8 @@ void cuda_free_weights(CudaBackend *cuda);
 Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error);
 Status cuda_begin(Backend *backend, const Step *step, Error *error);
 Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error);
-Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error);
+Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+                Error *error);
 Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);

@@ -5,13 +5,13 @@
 #include <string.h>
 
 struct Decoder {
-    char *memory; // of everything on the device
+    char *memory;                                          // of everything on the device
     uint32_t *qkv, *attended, *middle, *gated, *x, *parts; // middle: x after attention
     unsigned long long *weights;
-    unsigned *arrived; // [PHASE_END], then [n_kv_heads], every 32nd
-    DecodeLayer *table;       // [n_layers] on the device
-    DecodeLayer *host_table;  // what is there
-    DecodeLayer *wanted;      // what this step wants
+    unsigned *arrived;       // [PHASE_END], then [n_kv_heads], every 32nd
+    DecodeLayer *table;      // [n_layers] on the device
+    DecodeLayer *host_table; // what is there
+    DecodeLayer *wanted;     // what this step wants
     int n_layers, max_splits, n_splits;
     size_t parts_bytes;
     unsigned round, head_round;
@@ -98,8 +98,10 @@ static bool describe_layer(const DecoderShape *s, const Layer *layer, const KvLa
         l->floats[p] = !l->quants[p];
     }
     for (int i = 1; i < layer->qkv.n_parts; i++) {
-        if (format_quantized(part[i].format)) l->quants[PHASE_QKV] = true;
-        else l->floats[PHASE_QKV] = true;
+        if (format_quantized(part[i].format))
+            l->quants[PHASE_QKV] = true;
+        else
+            l->floats[PHASE_QKV] = true;
     }
     l->norm[PHASE_QKV] = layer->attn_norm;
     l->norm[PHASE_GATE_UP] = layer->ffn_norm;
@@ -130,22 +132,29 @@ static void choose_splits(const Decoder *d, DecodeArguments *a) {
     a->combine_elements = (a->group * a->head_dim + a->n_splits - 1) / a->n_splits;
 }
 
-static int round_up(int n, int to) { return (n + to - 1) / to * to; }
+static int round_up(int n, int to) {
+    return (n + to - 1) / to * to;
+}
 
 // Lays shared memory out; the rings take what is left. False if there is not enough.
 static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
     bool floats = a->output_floats, quants = a->output_quants;
     int used = 0, slot = chunk_bytes(a->output.format, chunk_elements(a->output.format)), cols = 0;
     for (int l = 0; l < a->n_layers; l++) {
-        const DecodeMatrix *rows[] = {&layers[l].rows[PHASE_QKV],     &layers[l].rows[PHASE_OUT],
-                                      &layers[l].rows[PHASE_GATE_UP], &layers[l].rows[PHASE_DOWN],
-                                      &layers[l].k,                   &layers[l].v};
+        const DecodeMatrix *rows[] = {&layers[l].rows[PHASE_QKV],
+                                      &layers[l].rows[PHASE_OUT],
+                                      &layers[l].rows[PHASE_GATE_UP],
+                                      &layers[l].rows[PHASE_DOWN],
+                                      &layers[l].k,
+                                      &layers[l].v};
         for (const DecodeMatrix *m : rows) {
             if (!m->data) continue;
             int bytes = chunk_bytes(m->format, chunk_elements(m->format));
             if (bytes > slot) slot = bytes;
-            if (format_quantized(m->format)) quants = true;
-            else floats = true;
+            if (format_quantized(m->format))
+                quants = true;
+            else
+                floats = true;
         }
     }
     slot = round_up(slot > 2048 ? slot : 2048, 128); // a chunk of the cache has at most 2 KB
@@ -186,9 +195,11 @@ static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments
     auto counter = [&](int phase) { return d->arrived + phase * 32; };
     int hidden = s->hidden_size, pairs = s->intermediate_size;
     DecodePhaseShape *p = a->phases;
-    p[PHASE_QKV] = {hidden, a->q_dim + 2 * a->kv_dim, d->x, d->qkv, counter(PHASE_DOWN), counter(PHASE_QKV), true};
+    p[PHASE_QKV] = {hidden, a->q_dim + 2 * a->kv_dim, d->x, d->qkv, counter(PHASE_DOWN), counter(PHASE_QKV),
+                    true};
     p[PHASE_ATTEND] = {0, 0, d->qkv, d->attended, counter(PHASE_QKV), counter(PHASE_ATTEND), false};
-    p[PHASE_OUT] = {a->q_dim, hidden, d->attended, d->middle, counter(PHASE_ATTEND), counter(PHASE_OUT), false};
+    p[PHASE_OUT] = {a->q_dim,           hidden, d->attended, d->middle, counter(PHASE_ATTEND),
+                    counter(PHASE_OUT), false};
     p[PHASE_GATE_UP] = {hidden, pairs, d->middle, d->gated, counter(PHASE_OUT), counter(PHASE_GATE_UP), true};
     p[PHASE_DOWN] = {pairs, hidden, d->gated, d->x, counter(PHASE_GATE_UP), counter(PHASE_DOWN), false};
     p[PHASE_LOGITS] = {hidden, s->vocab_size, d->x, NULL, counter(PHASE_DOWN), NULL, false};
@@ -233,8 +244,9 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
 Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    if (cuda->compute < 90 || t->step->n_tokens != 1 || t->step->n_sequences != 1 || !decode_lanes(s->head_dim) ||
-        s->n_kv_heads > cuda->n_sms || s->hidden_size % 4 || s->n_heads / s->n_kv_heads * s->head_dim >= 4096)
+    if (cuda->compute < 90 || t->step->n_tokens != 1 || t->step->n_sequences != 1 ||
+        !decode_lanes(s->head_dim) || s->n_kv_heads > cuda->n_sms || s->hidden_size % 4 ||
+        s->n_heads / s->n_kv_heads * s->head_dim >= 4096)
         return STATUS_UNSUPPORTED;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->decoder) status = decoder_open(cuda, error);
@@ -251,11 +263,12 @@ Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
         code = cudaMemcpyAsync(d->table, d->host_table, table, cudaMemcpyHostToDevice, cuda->stream);
         if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream);
     }
-    if (code == cudaSuccess && a.n_splits != d->n_splits) // no bits of a later round may be left where it will look
+    if (code == cudaSuccess &&
+        a.n_splits != d->n_splits) // no bits of a later round may be left where it will look
         code = cudaMemsetAsync(d->parts, (int)(d->round & ROUND_BITS), d->parts_bytes, cuda->stream);
     if (code == cudaSuccess) code = decode_launch(&a, cuda->n_sms, cuda->stream);
-    status = cuda_check(code, error, "decode: position %d, %d slots in %d splits, %d bytes of shared memory", a.position,
-                        a.n_slots, a.n_splits, a.shared.total);
+    status = cuda_check(code, error, "decode: position %d, %d slots in %d splits, %d bytes of shared memory",
+                        a.position, a.n_slots, a.n_splits, a.shared.total);
     if (status) return status;
     d->n_splits = a.n_splits;
     d->round += (unsigned)s->n_layers;

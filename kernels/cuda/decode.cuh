@@ -17,8 +17,8 @@
 
 enum {
     DECODE_WARPS = 12,
-    DECODE_THREADS = DECODE_WARPS * 32,      // that compute
-    DECODE_FILLERS = 4,                      // warps that fill the rings: 16 in all leave 128 registers
+    DECODE_THREADS = DECODE_WARPS * 32, // that compute
+    DECODE_FILLERS = 4,                 // warps that fill the rings: 16 in all leave 128 registers
     DECODE_ALL_THREADS = DECODE_THREADS + DECODE_FILLERS * 32,
     DECODE_PASSES = 4,     // slots of a chunk of the cache, divided by those that a warp looks at together
     DECODE_MAX_STAGES = 8, // of a ring
@@ -34,21 +34,21 @@ struct DecodeMatrix {
 };
 
 struct DecodeLayer {
-    DecodeMatrix rows[PHASE_LOGITS], k, v;   // rows[PHASE_QKV]: of q, or of all three, merged
+    DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
     const float *norm[PHASE_LOGITS], *bias[PHASE_LOGITS], *q_norm, *k_norm; // NULL: none
     __half *keys, *values;
-    int window;     // index into DecodeArguments.windows
-    bool split_qkv; // k and v are matrices of their own
+    int window;                                      // index into DecodeArguments.windows
+    bool split_qkv;                                  // k and v are matrices of their own
     bool floats[PHASE_LOGITS], quants[PHASE_LOGITS]; // in which forms a phase's matrices want their input
 };
 
 // What a phase multiplies, the same in every layer.
 struct DecodePhaseShape {
-    int cols, units;            // a unit is a row, in gate_up a pair of rows
-    const uint32_t *from;       // [cols] activations of other blocks
-    uint32_t *to;               // [units]
+    int cols, units;             // a unit is a row, in gate_up a pair of rows
+    const uint32_t *from;        // [cols] activations of other blocks
+    uint32_t *to;                // [units]
     unsigned *awaited, *arrived; // counters of the phase before and of this one
-    bool keep;                  // its input is the residual stream
+    bool keep;                   // its input is the residual stream
 };
 
 // Where things lie in a block's shared memory, bytes from its beginning.
@@ -86,8 +86,8 @@ struct DecodeArguments {
     uint32_t *parts;             // [n_kv_heads, n_splits, group·head_dim]
     unsigned long long *weights; // [n_kv_heads, n_splits, group] (round, log-sum)
     unsigned *head_arrived;      // [n_kv_heads] every 32nd
-    unsigned round;                                // layers done before this token
-    unsigned head_round;                           // arrivals at each KV head before this token
+    unsigned round;              // layers done before this token
+    unsigned head_round;         // arrivals at each KV head before this token
     DecodeShared shared;
 };
 
@@ -96,8 +96,8 @@ cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t s
 
 // The same by the kernel for LANES_HEADS: see decode_lanes() and decode_heads().
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
-DecodeLaunch decode_launch_8_1, decode_launch_8_4, decode_launch_16_1, decode_launch_16_2, decode_launch_16_4,
-    decode_launch_32_1, decode_launch_32_2;
+DecodeLaunch decode_launch_8_1, decode_launch_8_2, decode_launch_8_4, decode_launch_16_1, decode_launch_16_2,
+    decode_launch_16_4, decode_launch_32_1, decode_launch_32_2;
 
 // Lanes that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head size.
 static inline int decode_lanes(int head_dim) {
@@ -110,7 +110,7 @@ static inline int decode_lanes(int head_dim) {
 static inline int decode_heads(int group, int lanes, int n_slots) {
     if (group == 1) return 1;
     if (lanes == 32) return 2;
-    return n_slots > 4096 || group > 4 ? 4 : lanes == 16 ? 2 : 1;
+    return n_slots > 4096 ? 4 : lanes == 16 || group > 4 ? 2 : 1;
 }
 
 #endif

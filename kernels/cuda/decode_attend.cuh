@@ -12,9 +12,10 @@
 
 // Shared memory of the phase, in the place of its input.
 struct AttendShared {
-    float *vectors;  // [group + 2, head_dim] the group's queries, then the token's own key and value
-    float2 *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
-    float *sums;     // [streams, group, head_dim]
+    float *vectors; // [group + 2, head_dim] the group's queries, then the token's own key and value
+    float2
+        *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
+    float *sums;  // [streams, group, head_dim]
 };
 
 __device__ inline void unpack_8(uint4 v, float f[8]) {
@@ -44,7 +45,8 @@ __device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLaye
         }
         if (!is_value)
             for (int p = lane; p < a.rotary_dim / 2; p += 32) {
-                int first = a.interleaved ? 2 * p : p, second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
+                int first = a.interleaved ? 2 * p : p,
+                    second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
                 float x = v[first], y = v[second];
                 v[first] = x * rope[p].x - y * rope[p].y;
                 v[second] = x * rope[p].y + y * rope[p].x;
@@ -158,7 +160,8 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
 
 // Puts the splits of a KV head together: this block the elements [split·n, (split + 1)·n) of the group's, four lanes
 // an element, each every fourth split.
-__device__ inline void attend_combine(const DecodeArguments &a, const CacheShare &c, unsigned round, int layer) {
+__device__ inline void attend_combine(const DecodeArguments &a, const CacheShare &c, unsigned round,
+                                      int layer) {
     constexpr int LOADS = 4;
     int n_elements = a.group * a.head_dim;
     int begin = c.split * a.combine_elements, n = min(a.combine_elements, n_elements - begin);
@@ -284,7 +287,8 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
         if (e == h * dim) {
             float log_sum = weight > 0 ? largest + log2f(weight) : -INFINITY;
             unsigned long long packet = (unsigned long long)round << 32 | __float_as_uint(log_sum);
-            asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(a.weights + at * a.group + h), "l"(packet)
+            asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(a.weights + at * a.group + h),
+                         "l"(packet)
                          : "memory");
         }
     }

@@ -17,7 +17,9 @@ struct Input {
     const float *scales, *sums;
 };
 
-__device__ inline int float_index(int i) { return (i & ~255) + (i >> 2 & 1) * 128 + (i >> 3 & 31) * 4; }
+__device__ inline int float_index(int i) {
+    return (i & ~255) + (i >> 2 & 1) * 128 + (i >> 3 & 31) * 4;
+}
 
 __device__ inline float2 pair_of(uint32_t v, __half) {
     return __half22float2(*(__half2 *)&v);
@@ -72,7 +74,8 @@ template <> struct Slice<FORMAT_F32> {
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             u[t] = make_float4(0, 0, 0, 0);
-            if (t * 128 + lane * 4 < n) u[t] = *(const float4 *)(x.floats + float_index(first + t * 128 + lane * 4));
+            if (t * 128 + lane * 4 < n)
+                u[t] = *(const float4 *)(x.floats + float_index(first + t * 128 + lane * 4));
         }
     }
     __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
@@ -88,8 +91,8 @@ template <> struct Slice<FORMAT_F32> {
 };
 
 __device__ inline int dot_4x4(uint4 w, uint4 x, int sum) {
-    return __dp4a((int)w.x, (int)x.x, __dp4a((int)w.y, (int)x.y, __dp4a((int)w.z, (int)x.z,
-                                                                        __dp4a((int)w.w, (int)x.w, sum))));
+    return __dp4a((int)w.x, (int)x.x,
+                  __dp4a((int)w.y, (int)x.y, __dp4a((int)w.z, (int)x.z, __dp4a((int)w.w, (int)x.w, sum))));
 }
 
 // A lane sixteen elements a turn.

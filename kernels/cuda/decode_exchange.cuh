@@ -24,17 +24,22 @@ __device__ inline uint4 peek_4(const uint32_t *from) {
     return v;
 }
 
-__device__ inline bool of_round(uint32_t v, unsigned round) { return ((v ^ round) & ROUND_BITS) == 0; }
+__device__ inline bool of_round(uint32_t v, unsigned round) {
+    return ((v ^ round) & ROUND_BITS) == 0;
+}
 
 __device__ inline float4 receive_4(const uint32_t *from, unsigned round) {
     uint4 v;
     do v = peek_4(from);
     while (((v.x ^ round) | (v.y ^ round) | (v.z ^ round) | (v.w ^ round)) & ROUND_BITS);
-    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                       __uint_as_float(v.w));
 }
 
 // The warps that compute; __syncthreads() would wait for those that copy.
-__device__ inline void sync_warps() { asm volatile("bar.sync 1, %0;" ::"n"((int)DECODE_THREADS) : "memory"); }
+__device__ inline void sync_warps() {
+    asm volatile("bar.sync 1, %0;" ::"n"((int)DECODE_THREADS) : "memory");
+}
 
 // All warps: this block has read its input of a phase and published its output.
 __device__ inline void arrive(unsigned *counter) {
@@ -42,7 +47,8 @@ __device__ inline void arrive(unsigned *counter) {
         asm volatile("bar.arrive 2, %0;" ::"n"((int)DECODE_THREADS) : "memory");
     } else {
         asm volatile("bar.sync 2, %0;" ::"n"((int)DECODE_THREADS) : "memory");
-        if (threadIdx.x == 0) asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+        if (threadIdx.x == 0)
+            asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
     }
 }
 
@@ -73,7 +79,8 @@ __device__ inline void store_quants(const Input &x, float4 f, int i, int cols) {
     uint32_t top = __float_as_uint(fabsf(f.x));
     top = max(top, __float_as_uint(fabsf(f.y)));
     top = max(top, max(__float_as_uint(fabsf(f.z)), __float_as_uint(fabsf(f.w))));
-    for (int o = 1; o < 8; o *= 2) top = max(top, __shfl_xor_sync(~0u, top, o)); // NaN and infinity are largest
+    for (int o = 1; o < 8; o *= 2)
+        top = max(top, __shfl_xor_sync(~0u, top, o)); // NaN and infinity are largest
     float largest = __uint_as_float(top), inverse = largest > 0 ? 127 / largest : 0;
     int q[4] = {__float2int_rn(f.x * inverse), __float2int_rn(f.y * inverse), __float2int_rn(f.z * inverse),
                 __float2int_rn(f.w * inverse)};
@@ -118,16 +125,18 @@ __device__ inline void receive_turns(const InputSource &s, int first, uint4 v[IN
 
 // Brings a phase's input into shared memory, and returns what its products are to be multiplied with: the RMS
 // norm's factor, or 1. Four elements a thread and turn.
-__device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x, float *residual,
-                                   float *sums) {
+__device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,
+                                   float *residual, float *sums) {
     float squares = 0;
     // The first turns' weights of the norm are there before the input is.
     float4 norm0 = make_float4(1, 1, 1, 1), norm1 = norm0;
     int mine = threadIdx.x * 4;
     if (s.norm && mine < s.cols) norm0 = __ldg((const float4 *)(s.norm + mine));
     if (s.norm && mine + INPUT_SPAN < s.cols) norm1 = __ldg((const float4 *)(s.norm + mine + INPUT_SPAN));
-    if (s.from) await(s.counter, s.target);
-    else sync_warps();
+    if (s.from)
+        await(s.counter, s.target);
+    else
+        sync_warps();
 #pragma unroll 1
     for (int begin = 0; begin < s.cols; begin += INPUT_TURNS * INPUT_SPAN) {
         uint4 v[INPUT_TURNS];
@@ -140,8 +149,10 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
                 if (i < s.cols) {
                     f = make_float4(__uint_as_float(v[t].x), __uint_as_float(v[t].y), __uint_as_float(v[t].z),
                                     __uint_as_float(v[t].w));
-                    if (!s.from) f = *(const float4 *)(residual + i);
-                    else if (s.keep) *(float4 *)(residual + i) = f;
+                    if (!s.from)
+                        f = *(const float4 *)(residual + i);
+                    else if (s.keep)
+                        *(float4 *)(residual + i) = f;
                     if (s.norm && (begin > 0 || t > 1)) w = __ldg((const float4 *)(s.norm + i));
                 }
                 if (s.norm) {

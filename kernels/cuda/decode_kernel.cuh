@@ -7,7 +7,8 @@
 
 // The products of the ring's next n rows (at most ROWS_AT_ONCE), chunk after chunk: this lane's shares.
 template <int FORMAT>
-__device__ inline void multiply_group(int n, int cols, const Input &x, Ring &ring, float product[ROWS_AT_ONCE]) {
+__device__ inline void multiply_group(int n, int cols, const Input &x, Ring &ring,
+                                      float product[ROWS_AT_ONCE]) {
     constexpr int FULL = chunk_elements(FORMAT);
     int lane = threadIdx.x % 32;
     float2 sums[ROWS_AT_ONCE] = {};
@@ -31,21 +32,30 @@ __device__ inline void multiply_group(int n, int cols, const Input &x, Ring &rin
 __device__ inline void multiply_group(int format, int n, int cols, const Input &x, Ring &ring,
                                       float product[ROWS_AT_ONCE]) {
     switch (format) {
-    case FORMAT_F32: return multiply_group<FORMAT_F32>(n, cols, x, ring, product);
-    case FORMAT_F16: return multiply_group<FORMAT_F16>(n, cols, x, ring, product);
-    case FORMAT_BF16: return multiply_group<FORMAT_BF16>(n, cols, x, ring, product);
-    case FORMAT_Q8: return multiply_group<FORMAT_Q8>(n, cols, x, ring, product);
-    case FORMAT_Q8S: return multiply_group<FORMAT_Q8S>(n, cols, x, ring, product);
-    case FORMAT_Q8M: return multiply_group<FORMAT_Q8M>(n, cols, x, ring, product);
-    case FORMAT_Q4: return multiply_group<FORMAT_Q4>(n, cols, x, ring, product);
-    default: return multiply_group<FORMAT_Q4M>(n, cols, x, ring, product);
+    case FORMAT_F32:
+        return multiply_group<FORMAT_F32>(n, cols, x, ring, product);
+    case FORMAT_F16:
+        return multiply_group<FORMAT_F16>(n, cols, x, ring, product);
+    case FORMAT_BF16:
+        return multiply_group<FORMAT_BF16>(n, cols, x, ring, product);
+    case FORMAT_Q8:
+        return multiply_group<FORMAT_Q8>(n, cols, x, ring, product);
+    case FORMAT_Q8S:
+        return multiply_group<FORMAT_Q8S>(n, cols, x, ring, product);
+    case FORMAT_Q8M:
+        return multiply_group<FORMAT_Q8M>(n, cols, x, ring, product);
+    case FORMAT_Q4:
+        return multiply_group<FORMAT_Q4>(n, cols, x, ring, product);
+    default:
+        return multiply_group<FORMAT_Q4M>(n, cols, x, ring, product);
     }
 }
 
 // The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
 // lane r holds row r (of pairs, lane r pair r), and publishes it.
-__device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer &l, int phase, unsigned round,
-                                     float scale, const float *residual, const Input &x, Ring &ring) {
+__device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer &l, int phase,
+                                     unsigned round, float scale, const float *residual, const Input &x,
+                                     Ring &ring) {
     const DecodePhaseShape &p = a.phases[phase];
     const int cols = p.cols, n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
     const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
@@ -76,8 +86,10 @@ __device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer
         } else {
             value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * scale + add;
         }
-        if (last) a.logits[mine] = value;
-        else publish(p.to + mine, value, round);
+        if (last)
+            a.logits[mine] = value;
+        else
+            publish(p.to + mine, value, round);
     }
 }
 
@@ -141,7 +153,8 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const DecodeLay
 }
 
 template <int LANES, int HEADS>
-__global__ void __launch_bounds__(DECODE_ALL_THREADS, 1) decode_kernel(const __grid_constant__ DecodeArguments a) {
+__global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
+    decode_kernel(const __grid_constant__ DecodeArguments a) {
     extern __shared__ __align__(128) char memory[];
     __shared__ CacheShare share;
     const DecodeShared &at = a.shared;
@@ -176,7 +189,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1) decode_kernel(const __g
     ring.parity = 0, ring.taken = 0;
     ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
 
-    if (share.any) fill_masks<DECODE_PASSES * (32 / LANES)>(a, share, masks);
+    if (share.any) fill_masks<DECODE_PASSES *(32 / LANES)>(a, share, masks);
     asm volatile("bar.arrive 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
     if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
     for (int i = threadIdx.x; i < a.rotary_dim / 2; i += DECODE_THREADS) {
@@ -210,8 +223,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1) decode_kernel(const __g
 
 template <int LANES, int HEADS>
 static cudaError_t launch_decode_kernel(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
-    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            a->shared.total);
+    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS>,
+                                            cudaFuncAttributeMaxDynamicSharedMemorySize, a->shared.total);
     if (code != cudaSuccess) return code;
     cudaLaunchAttribute together = {};
     together.id = cudaLaunchAttributeCooperative; // all blocks at once, or none

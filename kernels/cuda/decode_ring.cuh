@@ -6,7 +6,9 @@
 
 #include "kernels/cuda/decode.cuh"
 
-__device__ inline uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ inline uint32_t shared_at(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 __device__ inline void barrier_init(uint32_t barrier) {
     asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
@@ -21,10 +23,11 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
 
 __device__ inline bool barrier_passed(uint32_t barrier, uint32_t parity) {
     uint32_t done;
-    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
     return done;
 }
 
@@ -34,9 +37,10 @@ __device__ inline void barrier_arrive(uint32_t barrier) {
 
 __device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
 }
 
 // The part of the cache that an attending block looks at: slots [begin, end) for one KV head, in chunks. Its warps
@@ -169,8 +173,8 @@ struct Filler {
 };
 
 // A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing of the cache does.
-__device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *layers, const CacheShare &cache,
-                                  uint32_t slots, uint32_t barriers, int filler) {
+__device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *layers,
+                                  const CacheShare &cache, uint32_t slots, uint32_t barriers, int filler) {
     constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;
     int lane = threadIdx.x % 32, warp = filler * EACH + lane % EACH;
     bool filling = lane < EACH, held = true;

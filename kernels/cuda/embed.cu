@@ -10,7 +10,7 @@ __global__ void embed_kernel(Weight w, const int32_t *ids, float scale, float *x
 
 Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    embed_kernel<<<cuda->n_tokens, 256, 0, cuda->stream>>>(head->embedding, cuda->ids, cuda->shape->embedding_scale,
-                                                           (float *)x);
+    embed_kernel<<<cuda->n_tokens, 256, 0, cuda->stream>>>(head->embedding, cuda->ids,
+                                                           cuda->shape->embedding_scale, (float *)x);
     return CUDA_LAUNCHED(error, "embed: %d tokens", cuda->n_tokens);
 }

@@ -3,7 +3,8 @@
 
 // Eight elements of a row from `col` on, a multiple of 8.
 __device__ inline void row_octet(int format, const char *row, int cols, int col, float v[8]) {
-    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first), i = col - first;
+    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first),
+        i = col - first;
     const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
     if (!format_quantized(format)) {
         for (int j = 0; j < 8; j++) v[j] = row_element(format, row, cols, col + j);
@@ -37,10 +38,14 @@ template <class T> __global__ void __launch_bounds__(128) expand_kernel(Weight w
     *(Octet *)(dense + (int64_t)blockIdx.x * w.cols + col) = out;
 }
 
-Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense, Error *error) {
+Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
+                   Error *error) {
     dim3 grid(n, (w->cols / 8 + 127) / 128);
-    if (type == DTYPE_F32) expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (float *)dense);
-    else if (type == DTYPE_BF16) expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (__nv_bfloat16 *)dense);
-    else expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (__half *)dense);
+    if (type == DTYPE_F32)
+        expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (float *)dense);
+    else if (type == DTYPE_BF16)
+        expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (__nv_bfloat16 *)dense);
+    else
+        expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (__half *)dense);
     return CUDA_LAUNCHED(error, "expanding %d rows of [%d, %d]", n, w->rows, w->cols);
 }

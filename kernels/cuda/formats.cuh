@@ -21,17 +21,27 @@ enum Format { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8, FORMAT_Q8S, FORMAT
 
 enum { MAX_CHUNK_BYTES = 2560 }; // of Q4M, the largest
 
-__host__ __device__ constexpr bool format_quantized(int format) { return format >= FORMAT_Q8; }
-__host__ __device__ constexpr bool format_nibbles(int format) { return format >= FORMAT_Q4; }
+__host__ __device__ constexpr bool format_quantized(int format) {
+    return format >= FORMAT_Q8;
+}
+__host__ __device__ constexpr bool format_nibbles(int format) {
+    return format >= FORMAT_Q4;
+}
 
 // Elements of a full chunk: about 2 KB, which one bulk copy moves at the memory's full speed.
 __host__ __device__ constexpr int chunk_elements(int format) {
-    return format == FORMAT_F32 ? 512 : !format_quantized(format) ? 1024 : format_nibbles(format) ? 4096 : 2048;
+    return format == FORMAT_F32        ? 512
+           : !format_quantized(format) ? 1024
+           : format_nibbles(format)    ? 4096
+                                       : 2048;
 }
 
 // Bytes of the quants of n elements.
 __host__ __device__ constexpr int quant_bytes(int format, int n) {
-    return format == FORMAT_F32 ? n * 4 : !format_quantized(format) ? n * 2 : format_nibbles(format) ? n / 2 : n;
+    return format == FORMAT_F32        ? n * 4
+           : !format_quantized(format) ? n * 2
+           : format_nibbles(format)    ? n / 2
+                                       : n;
 }
 
 // Bytes of a chunk of n elements.
@@ -49,16 +59,24 @@ __host__ __device__ inline int64_t format_row_bytes(int format, int cols) {
 
 inline Format format_of(DType type) {
     switch (type) {
-    case DTYPE_F32: return FORMAT_F32;
-    case DTYPE_F16: return FORMAT_F16;
-    case DTYPE_BF16: return FORMAT_BF16;
-    case DTYPE_Q4_0: return FORMAT_Q4;
+    case DTYPE_F32:
+        return FORMAT_F32;
+    case DTYPE_F16:
+        return FORMAT_F16;
+    case DTYPE_BF16:
+        return FORMAT_BF16;
+    case DTYPE_Q4_0:
+        return FORMAT_Q4;
     case DTYPE_Q4_1:
-    case DTYPE_Q4_K: return FORMAT_Q4M;
+    case DTYPE_Q4_K:
+        return FORMAT_Q4M;
     case DTYPE_Q5_1:
-    case DTYPE_Q5_K: return FORMAT_Q8M;
-    case DTYPE_Q6_K: return FORMAT_Q8S;
-    default: return FORMAT_Q8;
+    case DTYPE_Q5_K:
+        return FORMAT_Q8M;
+    case DTYPE_Q6_K:
+        return FORMAT_Q8S;
+    default:
+        return FORMAT_Q8;
     }
 }
 
@@ -75,7 +93,8 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
     if (format == FORMAT_F32) return ((const float *)row)[col];
     if (format == FORMAT_F16) return __half2float(((const __half *)row)[col]);
     if (format == FORMAT_BF16) return __bfloat162float(((const __nv_bfloat16 *)row)[col]);
-    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first), i = col - first;
+    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first),
+        i = col - first;
     const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
     const __half *scales = (const __half *)(chunk + quant_bytes(format, n));
     int q;
@@ -86,20 +105,36 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
         q = ((const int8_t *)chunk)[i];
     }
     switch (format) {
-    case FORMAT_Q8: return __half2float(scales[i / 32]) * q;
-    case FORMAT_Q8S: return __half2float(scales[i / 16]) * q;
-    case FORMAT_Q4: return __half2float(scales[i / 32]) * (q - 8);
-    default: return __half2float(scales[i / 32 * 2]) * q + __half2float(scales[i / 32 * 2 + 1]);
+    case FORMAT_Q8:
+        return __half2float(scales[i / 32]) * q;
+    case FORMAT_Q8S:
+        return __half2float(scales[i / 16]) * q;
+    case FORMAT_Q4:
+        return __half2float(scales[i / 32]) * (q - 8);
+    default:
+        return __half2float(scales[i / 32 * 2]) * q + __half2float(scales[i / 32 * 2 + 1]);
     }
 }
 
 // The types that matrix products take their operands in.
 template <class T> __device__ inline T from_float(float v);
-template <> __device__ inline float from_float<float>(float v) { return v; }
-template <> __device__ inline __half from_float<__half>(float v) { return __float2half_rn(v); }
-template <> __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
-__device__ inline float to_float(float v) { return v; }
-__device__ inline float to_float(__half v) { return __half2float(v); }
-__device__ inline float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+template <> __device__ inline float from_float<float>(float v) {
+    return v;
+}
+template <> __device__ inline __half from_float<__half>(float v) {
+    return __float2half_rn(v);
+}
+template <> __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
+    return __float2bfloat16_rn(v);
+}
+__device__ inline float to_float(float v) {
+    return v;
+}
+__device__ inline float to_float(__half v) {
+    return __half2float(v);
+}
+__device__ inline float to_float(__nv_bfloat16 v) {
+    return __bfloat162float(v);
+}
 
 #endif

@@ -4,7 +4,8 @@
 
 // Pairs (gate, up) lie side by side. One thread four pairs; n, the number of pairs, is a multiple of 4.
 template <class T>
-__global__ void __launch_bounds__(256) activate_kernel(Activation activation, const T *wide, int64_t n, T *g) {
+__global__ void __launch_bounds__(256)
+    activate_kernel(Activation activation, const T *wide, int64_t n, T *g) {
     int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (i >= n) return;
     struct alignas(16) Pairs {
@@ -20,13 +21,14 @@ __global__ void __launch_bounds__(256) activate_kernel(Activation activation, co
 
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->normed, error);
+    Status status =
+        cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->normed, error);
     Product product = {&layer->gate_up, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "gate_up: ");
     int64_t n = (int64_t)cuda->n_tokens * cuda->shape->intermediate_size;
     unsigned blocks = (unsigned)((n / 4 + 255) / 256);
-    WITH_OPERAND(cuda, (activate_kernel<T><<<blocks, 256, 0, cuda->stream>>>(cuda->shape->activation,
-                                                                             (const T *)cuda->wide, n, (T *)g)));
+    WITH_OPERAND(cuda, (activate_kernel<T><<<blocks, 256, 0, cuda->stream>>>(
+                           cuda->shape->activation, (const T *)cuda->wide, n, (T *)g)));
     return CUDA_LAUNCHED(error, "gate_up: [%d, %d]", cuda->n_tokens, cuda->shape->intermediate_size);
 }

@@ -72,7 +72,8 @@ static Status load_library(Gemm *g, Error *error) {
     };
     for (auto &w : wanted) {
         *w.function = dlsym(g->library, w.name);
-        if (!*w.function) return error_set(error, STATUS_DEVICE, "cuBLAS lacks %s: is it version 13?", w.name);
+        if (!*w.function)
+            return error_set(error, STATUS_DEVICE, "cuBLAS lacks %s: is it version 13?", w.name);
     }
     return STATUS_OK;
 }
@@ -91,9 +92,12 @@ static Status gemm_open(CudaBackend *cuda, Error *error) {
     if (!status && g->create(&g->handle) != CUBLAS_STATUS_SUCCESS)
         status = error_set(error, STATUS_DEVICE, "cuBLAS could not be started");
     if (!status)
-        status = cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for matrix products");
-    if (status) gemm_close(g);
-    else cuda->gemm = g;
+        status =
+            cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for matrix products");
+    if (status)
+        gemm_close(g);
+    else
+        cuda->gemm = g;
     return status;
 }
 
@@ -125,7 +129,8 @@ static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
     int n_found = 0;
     cublasStatus_t code = g->preference_create(&preference);
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+        code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                 sizeof workspace);
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->heuristic(g->handle, p->operation, p->w, p->x, p->y, p->y, preference, 1, &found, &n_found);
     if (preference) g->preference_destroy(preference);
@@ -153,8 +158,9 @@ static Status plan_open(const Gemm *g, Plan *p, Error *error) {
 static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *error) {
     for (int i = 0; i < g->n_plans; i++) {
         const Plan *p = &g->plans[i];
-        if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n && p->add == wanted->add &&
-            p->y_stride == wanted->y_stride && p->operand == wanted->operand && p->y_type == wanted->y_type) {
+        if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n &&
+            p->add == wanted->add && p->y_stride == wanted->y_stride && p->operand == wanted->operand &&
+            p->y_type == wanted->y_type) {
             *plan = p;
             return STATUS_OK;
         }
@@ -176,15 +182,17 @@ static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *e
 }
 
 // Rows of y for a dense matrix of the operand type; y points at the first of them.
-static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void *dense, void *y, Error *error) {
+static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void *dense, void *y,
+                       Error *error) {
     Plan wanted = {rows, a->w->cols, a->n, a->w->rows, cuda->operand, a->y_type, a->add};
     const Plan *p;
     Status status = find_plan(cuda->gemm, &wanted, &p, error);
     if (status) return status;
     float one = 1, beta = a->add ? 1 : 0;
     const Gemm *g = cuda->gemm;
-    return check(g, g->matmul(g->handle, p->operation, &one, dense, p->w, a->x, p->x, &beta, y, p->y, y, p->y,
-                              &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->stream),
+    return check(g,
+                 g->matmul(g->handle, p->operation, &one, dense, p->w, a->x, p->x, &beta, y, p->y, y, p->y,
+                           &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->stream),
                  p, error);
 }
 

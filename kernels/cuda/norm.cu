@@ -23,15 +23,17 @@ __global__ void __launch_bounds__(256)
         float4 v = *(const float4 *)(in + i), u = *(const float4 *)(w + i);
         alignas(sizeof(T) * 4) T q[4] = {from_float<T>(v.x * scale * u.x), from_float<T>(v.y * scale * u.y),
                                          from_float<T>(v.z * scale * u.z), from_float<T>(v.w * scale * u.w)};
-        if (sizeof(T) == 2) *(uint2 *)(out + i) = *(uint2 *)q;
-        else *(uint4 *)(out + i) = *(uint4 *)q;
+        if (sizeof(T) == 2)
+            *(uint2 *)(out + i) = *(uint2 *)q;
+        else
+            *(uint4 *)(out + i) = *(uint4 *)q;
     }
 }
 
 Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, const float *norm, void *y,
                  Error *error) {
     const DecoderShape *s = cuda->shape;
-    WITH_OPERAND(cuda, (norm_kernel<T><<<n, 256, 0, cuda->stream>>>(x, rows, norm, s->hidden_size, s->norm_eps,
-                                                                    (T *)y)));
+    WITH_OPERAND(cuda, (norm_kernel<T>
+                        <<<n, 256, 0, cuda->stream>>>(x, rows, norm, s->hidden_size, s->norm_eps, (T *)y)));
     return CUDA_LAUNCHED(error, "norm: [%d, %d]", n, s->hidden_size);
 }

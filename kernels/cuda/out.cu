@@ -13,7 +13,8 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
     Status status = cuda_product(cuda, &product, error);
     if (status || !layer->bo) return status ? error_prefix(error, "out: ") : STATUS_OK;
     int n = cuda->shape->hidden_size;
-    add_bias_kernel<<<dim3(cuda->n_tokens, (n + 255) / 256), 256, 0, cuda->stream>>>(layer->bo, n, (float *)x);
+    add_bias_kernel<<<dim3(cuda->n_tokens, (n + 255) / 256), 256, 0, cuda->stream>>>(layer->bo, n,
+                                                                                     (float *)x);
     return CUDA_LAUNCHED(error, "out: bias for [%d, %d]", cuda->n_tokens, n);
 }
 

@@ -16,14 +16,11 @@ __device__ inline float warp_sum(float v) {
     return v;
 }
 
-template <class T> struct alignas(sizeof(T) * 2) Pair {
-    T v[2];
-};
+template <class T> struct alignas(sizeof(T) * 2) Pair { T v[2]; };
 
 // One warp a head (first those of q, then of k, then of v) of a token, the head in shared memory.
 // Grid: [n_tokens, all heads / 4], block: 128 threads, shared memory: 4 heads of float32.
-template <class T>
-__global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
+template <class T> __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
     extern __shared__ float heads[];
     int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     int all = a.n_heads + 2 * a.n_kv_heads, dim = a.head_dim;
@@ -67,26 +64,96 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
     int64_t start = a.slots[token] * a.kv.slot_stride + kv_head * a.kv.head_stride;
     void *out = is_k ? a.kv.k : a.kv.v;
     for (int i = lane * 2; i < dim; i += 64) { // strides and head sizes are even
-        if (a.kv.type == DTYPE_F16) *(__half2 *)((__half *)out + start + i) = __floats2half2_rn(v[i], v[i + 1]);
-        else *(float2 *)((float *)out + start + i) = make_float2(v[i], v[i + 1]);
+        if (a.kv.type == DTYPE_F16)
+            *(__half2 *)((__half *)out + start + i) = __floats2half2_rn(v[i], v[i + 1]);
+        else
+            *(float2 *)((float *)out + start + i) = make_float2(v[i], v[i + 1]);
     }
 }
 
-Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error) {
+// The common case in registers: pairs (i, i + dim/2) over the whole head, no norms of heads. dim/4 lanes a head, two
+// neighbouring pairs a lane; the rope's values serve eight heads. Grid: [n_tokens, all heads / 8 / heads of a block],
+// block: 128.
+enum { HEADS_AT_ONCE = 8 };
+template <class T, int DIM>
+__global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const T *wide, T *q) {
+    constexpr int LANES = DIM / 4, HALF = DIM / 2;
+    int token = blockIdx.x, i = threadIdx.x % LANES * 2, all = a.n_heads + 2 * a.n_kv_heads;
+    int first = (blockIdx.y * (128 / LANES) + threadIdx.x / LANES) * HEADS_AT_ONCE;
+    float4 turn = *(const float4 *)(a.rope + (int64_t)token * HALF + i);
+    const T *in = wide + (int64_t)token * all * DIM + i;
+    Pair<T> low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
+#pragma unroll
+    for (int h = 0; h < HEADS_AT_ONCE; h++) {
+        if (first + h >= all) continue;
+        low[h] = *(const Pair<T> *)(in + (first + h) * DIM);
+        high[h] = *(const Pair<T> *)(in + (first + h) * DIM + HALF);
+    }
+    int64_t slot = (int64_t)a.slots[token] * a.kv.slot_stride + i;
+#pragma unroll
+    for (int h = 0; h < HEADS_AT_ONCE; h++) {
+        int head = first + h;
+        if (head >= all) continue;
+        float2 x = make_float2(to_float(low[h].v[0]), to_float(low[h].v[1]));
+        float2 y = make_float2(to_float(high[h].v[0]), to_float(high[h].v[1]));
+        if (a.bias) {
+            float2 u = *(const float2 *)(a.bias + head * DIM + i),
+                   v = *(const float2 *)(a.bias + head * DIM + HALF + i);
+            x = make_float2(x.x + u.x, x.y + u.y);
+            y = make_float2(y.x + v.x, y.y + v.y);
+        }
+        if (head < a.n_heads + a.n_kv_heads) {
+            float2 u = x;
+            x = make_float2(u.x * turn.x - y.x * turn.y, u.y * turn.z - y.y * turn.w);
+            y = make_float2(u.x * turn.y + y.x * turn.x, u.y * turn.w + y.y * turn.z);
+        }
+        if (head < a.n_heads) {
+            T *out = q + ((int64_t)token * a.n_heads + head) * DIM + i;
+            *(Pair<T> *)out = Pair<T>{from_float<T>(x.x), from_float<T>(x.y)};
+            *(Pair<T> *)(out + HALF) = Pair<T>{from_float<T>(y.x), from_float<T>(y.y)};
+        } else {
+            bool is_k = head < a.n_heads + a.n_kv_heads;
+            __half *out = (__half *)(is_k ? a.kv.k : a.kv.v) + slot +
+                          (head - a.n_heads - (is_k ? 0 : a.n_kv_heads)) * a.kv.head_stride;
+            *(__half2 *)out = __floats2half2_rn(x.x, x.y);
+            *(__half2 *)(out + HALF) = __floats2half2_rn(y.x, y.y);
+        }
+    }
+}
+
+template <class T, int DIM>
+static void launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
+    int each = HEADS_AT_ONCE * 128 / (DIM / 4), all = a.n_heads + 2 * a.n_kv_heads;
+    dim3 grid(cuda->n_tokens, (all + each - 1) / each);
+    whole_heads_kernel<T, DIM><<<grid, 128, 0, cuda->stream>>>(a, (const T *)cuda->wide, q);
+}
+
+template <class T> static void launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
+    bool plain =
+        !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16;
+    if (plain && a.head_dim == 128) return launch_whole_heads<T, 128>(cuda, a, q);
+    if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
+    dim3 grid(cuda->n_tokens, (a.n_heads + 2 * a.n_kv_heads + 3) / 4);
+    size_t shared = 4 * (size_t)a.head_dim * sizeof(float);
+    heads_kernel<T><<<grid, 128, shared, cuda->stream>>>(a, (const T *)cuda->wide, q);
+}
+
+Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+                Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
     if ((kv->type != DTYPE_F16 && kv->type != DTYPE_F32) || kv->slot_stride % 2 || kv->head_stride % 2)
         return error_set(error, STATUS_UNSUPPORTED, "qkv: a cache of %s with strides %lld and %lld",
                          dtype_name(kv->type), (long long)kv->slot_stride, (long long)kv->head_stride);
-    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->normed, error);
+    Status status =
+        cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->normed, error);
     Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "qkv: ");
-    HeadArguments a = {layer->b_qkv, layer->q_norm, layer->k_norm, s->norm_eps, s->n_heads, s->n_kv_heads,
-                       s->head_dim, s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED, cuda->rope, cuda->slots,
-                       *kv};
-    dim3 grid(cuda->n_tokens, (s->n_heads + 2 * s->n_kv_heads + 3) / 4);
-    size_t shared = 4 * (size_t)s->head_dim * sizeof(float);
-    WITH_OPERAND(cuda, (heads_kernel<T><<<grid, 128, shared, cuda->stream>>>(a, (const T *)cuda->wide, (T *)q)));
+    HeadArguments a = {layer->b_qkv, layer->q_norm,      layer->k_norm,
+                       s->norm_eps,  s->n_heads,         s->n_kv_heads,
+                       s->head_dim,  s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED,
+                       cuda->rope,   cuda->slots,        *kv};
+    WITH_OPERAND(cuda, (launch_heads<T>(cuda, a, (T *)q)));
     return CUDA_LAUNCHED(error, "qkv: [%d, %d]", cuda->n_tokens, layer->qkv.rows);
 }

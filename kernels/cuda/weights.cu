@@ -1,104 +1,11 @@
 // Weights on the device: uploaded through pinned memory as the file has them, then taken apart into the forms of
 // formats.cuh by a kernel.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/repack.cuh"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { STAGE_BYTES = 32 << 20 };
-
-// ---- block formats (GGUF's), one group of 32 elements at a time -------------------------------------------------
-
-struct Group {
-    int q[32];
-    float scale[2], min; // of the first and the last sixteen
-};
-
-__device__ inline float half_at(const uint8_t *bytes) {
-    return __half2float(__ushort_as_half((unsigned short)(bytes[0] | bytes[1] << 8)));
-}
-
-__device__ void unpack_nibbles(const uint8_t *bytes, Group *g) {
-    for (int i = 0; i < 16; i++) {
-        g->q[i] = bytes[i] & 15;
-        g->q[i + 16] = bytes[i] >> 4;
-    }
-}
-
-__device__ void unpack_fifth_bits(const uint8_t *bytes, Group *g) {
-    for (int i = 0; i < 32; i++) g->q[i] |= (bytes[i / 8] >> i % 8 & 1) << 4;
-}
-
-// Six-bit scales and minimums of Q4_K and Q5_K: see kernels/cpu/quant.c.
-__device__ void unpack_k_scales(const uint8_t *block, int group, Group *g) {
-    const uint8_t *s = block + 4;
-    int scale = group < 4 ? s[group] & 63 : (s[group + 4] & 15) | s[group - 4] >> 6 << 4;
-    int min = group < 4 ? s[group + 4] & 63 : s[group + 4] >> 4 | s[group] >> 6 << 4;
-    g->scale[0] = g->scale[1] = half_at(block) * scale;
-    g->min = -(half_at(block + 2) * min);
-}
-
-__device__ void unpack_k_nibbles(const uint8_t *bytes, int group, Group *g) {
-    for (int i = 0; i < 32; i++) g->q[i] = bytes[group / 2 * 32 + i] >> group % 2 * 4 & 15;
-}
-
-__device__ void unpack_q6_k(const uint8_t *block, int group, Group *g) {
-    const uint8_t *low = block + group / 4 * 64 + group % 2 * 32, *high = block + 128 + group / 4 * 32;
-    for (int i = 0; i < 32; i++)
-        g->q[i] = ((low[i] >> group % 4 / 2 * 4 & 15) | (high[i] >> group % 4 * 2 & 3) << 4) - 32;
-    for (int i = 0; i < 2; i++) g->scale[i] = half_at(block + 208) * (int8_t)block[192 + group * 2 + i];
-}
-
-__device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Group *g) {
-    g->min = 0;
-    if (type >= DTYPE_Q4_K) {
-        int64_t bytes = type == DTYPE_Q4_K ? 144 : type == DTYPE_Q5_K ? 176 : 210;
-        const uint8_t *block = row + group / 8 * bytes;
-        int in = (int)(group % 8);
-        if (type == DTYPE_Q6_K) return unpack_q6_k(block, in, g);
-        unpack_k_scales(block, in, g);
-        unpack_k_nibbles(block + (type == DTYPE_Q4_K ? 16 : 48), in, g);
-        if (type == DTYPE_Q5_K)
-            for (int i = 0; i < 32; i++) g->q[i] |= (block[16 + i] >> in & 1) << 4;
-        return;
-    }
-    bool with_min = type == DTYPE_Q4_1 || type == DTYPE_Q5_1, fifth = type == DTYPE_Q5_0 || type == DTYPE_Q5_1;
-    int head = with_min ? 4 : 2, quants = type == DTYPE_Q8_0 ? 32 : 16;
-    const uint8_t *block = row + group * (head + (fifth ? 4 : 0) + quants);
-    g->scale[0] = g->scale[1] = half_at(block);
-    if (with_min) g->min = half_at(block + 2);
-    if (type == DTYPE_Q8_0) {
-        for (int i = 0; i < 32; i++) g->q[i] = (int8_t)block[2 + i];
-        return;
-    }
-    unpack_nibbles(block + head + (fifth ? 4 : 0), g);
-    if (fifth) unpack_fifth_bits(block + head, g);
-    if (type == DTYPE_Q5_0)
-        for (int i = 0; i < 32; i++) g->q[i] -= 16;
-}
-
-// One thread a group. Row r of the source becomes row first + r·stride of w. Grid: [n rows, groups / 64].
-__global__ void __launch_bounds__(64)
-    repack_kernel(DType type, const uint8_t *source, int64_t source_bytes, Weight w, int64_t first, int stride) {
-    int group = blockIdx.y * blockDim.x + threadIdx.x, col = group * 32, full = chunk_elements(w.format);
-    if (col >= w.cols) return;
-    Group g;
-    unpack_group(type, source + blockIdx.x * source_bytes, group, &g);
-    char *chunk = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes +
-                  (int64_t)(col / full) * chunk_bytes(w.format, full);
-    int n = min(full, w.cols - col / full * full), i = col % full;
-    if (format_nibbles(w.format))
-        for (int j = 0; j < 16; j++) chunk[i / 2 + j] = (char)(g.q[j] | g.q[j + 16] << 4);
-    else
-        for (int j = 0; j < 32; j++) chunk[i + j] = (char)g.q[j];
-    __half *scales = (__half *)(chunk + quant_bytes(w.format, n));
-    if (w.format == FORMAT_Q8 || w.format == FORMAT_Q4) {
-        scales[i / 32] = __float2half_rn(g.scale[0]);
-    } else {
-        scales[i / 16] = __float2half_rn(g.scale[0]);
-        scales[i / 16 + 1] = __float2half_rn(w.format == FORMAT_Q8S ? g.scale[1] : g.min);
-    }
-}
 
 // ---- upload ----------------------------------------------------------------------------------------------------
 
@@ -137,34 +44,9 @@ static Status begin_upload(CudaBackend *cuda, Error *error) {
     return status;
 }
 
-// Made-up weights, for measuring: quants of any bits, scales and plain values such that a row's norm is about 1, as
-// trained ones' are. One block of 256 threads a row.
-__global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed) {
-    int64_t r = first + (int64_t)blockIdx.x * stride;
-    uint16_t *row = (uint16_t *)(w.data + r * w.row_bytes);
-    int full = chunk_elements(w.format), whole = chunk_bytes(w.format, full);
-    float scale = 1.7f * rsqrtf((float)w.cols); // of numbers uniform in (-1, 1)
-    for (int i = threadIdx.x; i < w.row_bytes / 2; i += blockDim.x) {
-        uint32_t h = (uint32_t)(r * w.row_bytes / 2 + i) * 2654435761u + seed;
-        h = (h ^ h >> 16) * 0x7feb352du;
-        h = (h ^ h >> 15) * 0x846ca68bu;
-        h ^= h >> 16;
-        float value = ((float)(h & 0xffff) - 32767.5f) / 32768 * scale;
-        if (w.format == FORMAT_F16) row[i] = __half_as_ushort(__float2half_rn(value));
-        if (w.format == FORMAT_BF16) row[i] = __bfloat16_as_ushort(__float2bfloat16_rn(value));
-        if (w.format == FORMAT_F32 && i % 2 == 0) ((float *)row)[i / 2] = value;
-        if (!format_quantized(w.format)) continue;
-        int chunk = i * 2 / whole, in = i * 2 % whole, n = min(full, w.cols - chunk * full);
-        int quants = quant_bytes(w.format, n);
-        float step = scale / (format_nibbles(w.format) ? 8 : 128);
-        bool is_min = (w.format == FORMAT_Q8M || w.format == FORMAT_Q4M) && (in - quants) / 2 % 2;
-        float min = w.format == FORMAT_Q4M ? -7.5f * step : 0;
-        row[i] = in < quants ? (uint16_t)h : __half_as_ushort(__float2half_rn(is_min ? min : step));
-    }
-}
-
 // Rows of `m` become rows first, first + stride, … of w.
-static Status upload_rows(Upload *u, const Matrix *m, const Weight *w, int64_t first, int stride, Error *error) {
+static Status upload_rows(Upload *u, const Matrix *m, const Weight *w, int64_t first, int stride,
+                          Error *error) {
     int64_t row = dtype_row_bytes(m->type, m->cols), at_once = STAGE_BYTES / row;
     if (at_once < 1) return error_set(error, STATUS_UNSUPPORTED, "rows of %lld elements", (long long)m->cols);
     cudaStream_t stream = u->cuda->stream;
@@ -174,23 +56,24 @@ static Status upload_rows(Upload *u, const Matrix *m, const Weight *w, int64_t f
     }
     for (int64_t r = 0; r < m->rows; r += at_once) {
         int64_t n = m->rows - r < at_once ? m->rows - r : at_once;
-        char *pinned = u->pinned + u->next * (int64_t)STAGE_BYTES, *device = u->device + u->next * (int64_t)STAGE_BYTES;
+        char *pinned = u->pinned + u->next * (int64_t)STAGE_BYTES,
+             *device = u->device + u->next * (int64_t)STAGE_BYTES;
         cudaError_t code = cudaEventSynchronize(u->done[u->next]);
         memcpy(pinned, (const char *)m->data + r * row, (size_t)(n * row));
         char *target = w->data + (first + r * stride) * w->row_bytes;
         if (code == cudaSuccess && !format_quantized(w->format)) {
-            code = cudaMemcpy2DAsync(target, (size_t)(w->row_bytes * stride), pinned, (size_t)row, (size_t)row,
-                                     (size_t)n, cudaMemcpyHostToDevice, stream);
+            code = cudaMemcpy2DAsync(target, (size_t)(w->row_bytes * stride), pinned, (size_t)row,
+                                     (size_t)row, (size_t)n, cudaMemcpyHostToDevice, stream);
         } else if (code == cudaSuccess) {
             code = cudaMemcpyAsync(device, pinned, (size_t)(n * row), cudaMemcpyHostToDevice, stream);
             dim3 grid((unsigned)n, (unsigned)((m->cols / 32 + 63) / 64));
-            repack_kernel<<<grid, 64, 0, stream>>>(m->type, (const uint8_t *)device, row, *w, first + r * stride,
-                                                   stride);
+            repack_kernel<<<grid, 64, 0, stream>>>(m->type, (const uint8_t *)device, row, *w,
+                                                   first + r * stride, stride);
             if (code == cudaSuccess) code = cudaGetLastError();
         }
         if (code == cudaSuccess) code = cudaEventRecord(u->done[u->next], stream);
-        Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows, (long long)m->cols,
-                                   dtype_name(m->type));
+        Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows,
+                                   (long long)m->cols, dtype_name(m->type));
         if (status) return status;
         u->next ^= 1;
     }
@@ -240,13 +123,15 @@ static Status upload_vectors(CudaBackend *cuda, const Matrix *const *vectors, co
     for (int i = 0; i < n && !status; at += sizes[i++]) {
         const Matrix *v = vectors[i];
         if (v->data && v->type > DTYPE_BF16)
-            status = error_set(error, STATUS_UNSUPPORTED, "cuda: a norm or bias of type %s", dtype_name(v->type));
+            status =
+                error_set(error, STATUS_UNSUPPORTED, "cuda: a norm or bias of type %s", dtype_name(v->type));
         for (int64_t j = 0; v->data && !status && j < sizes[i]; j++)
             values[at + j] = cuda->random_weights ? 1 : element(v, j) + offset;
     }
     if (!status)
-        status = cuda_check(cudaMemcpyAsync(target, values, (size_t)total * 4, cudaMemcpyHostToDevice, cuda->stream),
-                            error, "loading a vector");
+        status = cuda_check(
+            cudaMemcpyAsync(target, values, (size_t)total * 4, cudaMemcpyHostToDevice, cuda->stream), error,
+            "loading a vector");
     if (!status) status = cuda_check(cudaStreamSynchronize(cuda->stream), error, "loading a vector");
     free(values);
     return status;
@@ -258,7 +143,8 @@ static Status upload_vector(CudaBackend *cuda, const Matrix *v, int64_t size, fl
 }
 
 static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
-    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
+            kv = (int64_t)s->n_kv_heads * s->head_dim;
     layer->attn_norm = (float *)a->take((size_t)hidden * 4);
     layer->ffn_norm = (float *)a->take((size_t)hidden * 4);
     if (h->q_norm.data) layer->q_norm = (float *)a->take((size_t)s->head_dim * 4);
@@ -276,8 +162,8 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         layer->qkv.part[2] = a->weight(&h->wv, kv);
     }
     layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)q};
-    layer->gate_up = Linear{{a->weight(&h->w_gate, 2 * (int64_t)s->intermediate_size)}, 1, 2 * s->intermediate_size,
-                            (int)hidden};
+    layer->gate_up = Linear{
+        {a->weight(&h->w_gate, 2 * (int64_t)s->intermediate_size)}, 1, 2 * s->intermediate_size, (int)hidden};
     layer->down = Linear{{a->weight(&h->w_down, hidden)}, 1, (int)hidden, s->intermediate_size};
 }
 
@@ -288,7 +174,8 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     if (status) return status;
     Upload *u = cuda->upload;
     status = upload_vector(cuda, &h->attn_norm, s->hidden_size, s->norm_offset, layer->attn_norm, error);
-    if (!status) status = upload_vector(cuda, &h->ffn_norm, s->hidden_size, s->norm_offset, layer->ffn_norm, error);
+    if (!status)
+        status = upload_vector(cuda, &h->ffn_norm, s->hidden_size, s->norm_offset, layer->ffn_norm, error);
     if (!status && layer->q_norm)
         status = upload_vector(cuda, &h->q_norm, s->head_dim, s->norm_offset, layer->q_norm, error);
     if (!status && layer->k_norm)
@@ -315,14 +202,15 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
 static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
     if (!m->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", name);
     if (m->rows != rows || m->cols != cols || m->cols % 8 || (m->type > DTYPE_BF16 && m->cols % 32))
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld, %lld], got [%lld, %lld] %s", name,
-                         (long long)rows, (long long)cols, (long long)m->rows, (long long)m->cols,
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld, %lld], got [%lld, %lld] %s",
+                         name, (long long)rows, (long long)cols, (long long)m->rows, (long long)m->cols,
                          dtype_name(m->type));
     return STATUS_OK;
 }
 
 static Status check_layer(const DecoderShape *s, const LayerWeights *h, Error *error) {
-    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
+            kv = (int64_t)s->n_kv_heads * s->head_dim;
     Status status = check_matrix("attn_norm", &h->attn_norm, 1, hidden, error);
     if (!status) status = check_matrix("ffn_norm", &h->ffn_norm, 1, hidden, error);
     if (!status) status = check_matrix("wq", &h->wq, q, hidden, error);
@@ -333,8 +221,8 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Error *e
     if (!status) status = check_matrix("w_up", &h->w_up, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_down", &h->w_down, hidden, s->intermediate_size, error);
     if (!status && format_of(h->w_gate.type) != format_of(h->w_up.type))
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s", dtype_name(h->w_gate.type),
-                         dtype_name(h->w_up.type));
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
+                         dtype_name(h->w_gate.type), dtype_name(h->w_up.type));
     return status;
 }
 
@@ -375,15 +263,16 @@ static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head
     head->norm = (float *)a->take((size_t)s->hidden_size * 4);
     head->embedding = a->weight(&h->embedding, s->vocab_size);
     bool tied = h->output.data == h->embedding.data;
-    head->output = Linear{{tied ? head->embedding : a->weight(&h->output, s->vocab_size)}, 1, s->vocab_size,
-                          s->hidden_size};
+    head->output = Linear{
+        {tied ? head->embedding : a->weight(&h->output, s->vocab_size)}, 1, s->vocab_size, s->hidden_size};
 }
 
 static Status upload_head(CudaBackend *cuda, const HeadWeights *h, const Head *head, Error *error) {
     Status status = begin_upload(cuda, error);
     if (status) return status;
     Upload *u = cuda->upload;
-    status = upload_vector(cuda, &h->norm, cuda->shape->hidden_size, cuda->shape->norm_offset, head->norm, error);
+    status =
+        upload_vector(cuda, &h->norm, cuda->shape->hidden_size, cuda->shape->norm_offset, head->norm, error);
     if (!status) status = upload_rows(u, &h->embedding, &head->embedding, 0, 1, error);
     if (!status && h->output.data != h->embedding.data)
         status = upload_rows(u, &h->output, &head->output.part[0], 0, 1, error);

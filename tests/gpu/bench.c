@@ -62,25 +62,37 @@ static void open_model(Bench *b, const Named *n, DType type) {
     DecoderShape *s = &b->shape;
     double *inv_freq = calloc((size_t)n->head_dim, sizeof *inv_freq);
     for (int i = 0; i < n->head_dim / 2; i++) inv_freq[i] = pow(10000, -2.0 * i / n->head_dim);
-    *s = (DecoderShape){.n_layers = n->layers, .hidden_size = n->hidden, .n_heads = n->heads, .n_kv_heads = n->kv_heads,
-                        .head_dim = n->head_dim, .intermediate_size = n->intermediate, .vocab_size = n->vocab,
-                        .norm_eps = 1e-5f, .embedding_scale = 1, .attention_scale = 1 / sqrtf((float)n->head_dim),
+    *s = (DecoderShape){.n_layers = n->layers,
+                        .hidden_size = n->hidden,
+                        .n_heads = n->heads,
+                        .n_kv_heads = n->kv_heads,
+                        .head_dim = n->head_dim,
+                        .intermediate_size = n->intermediate,
+                        .vocab_size = n->vocab,
+                        .norm_eps = 1e-5f,
+                        .embedding_scale = 1,
+                        .attention_scale = 1 / sqrtf((float)n->head_dim),
                         .rope = {.rotary_dim = n->head_dim, .inv_freq = inv_freq, .magnitude = 1}};
-    BackendOptions options = {.device = "cuda", .shape = s, .max_tokens = CHUNK, .max_logits = 1, .random_weights = true};
+    BackendOptions options = {
+        .device = "cuda", .shape = s, .max_tokens = CHUNK, .max_logits = 1, .random_weights = true};
     must(b->ops->open(&options, &b->backend, &error), &error);
     b->layers = calloc((size_t)n->layers, sizeof *b->layers);
     b->windows = calloc((size_t)n->layers, sizeof *b->windows);
     int64_t q = (int64_t)n->heads * n->head_dim, kv = (int64_t)n->kv_heads * n->head_dim;
     for (int l = 0; l < n->layers; l++) {
-        LayerWeights w = {.attn_norm = made_up(b, DTYPE_F32, 1, n->hidden), .ffn_norm = made_up(b, DTYPE_F32, 1, n->hidden),
-                          .wq = made_up(b, type, q, n->hidden), .wk = made_up(b, type, kv, n->hidden),
-                          .wv = made_up(b, type, kv, n->hidden), .wo = made_up(b, type, n->hidden, q),
+        LayerWeights w = {.attn_norm = made_up(b, DTYPE_F32, 1, n->hidden),
+                          .ffn_norm = made_up(b, DTYPE_F32, 1, n->hidden),
+                          .wq = made_up(b, type, q, n->hidden),
+                          .wk = made_up(b, type, kv, n->hidden),
+                          .wv = made_up(b, type, kv, n->hidden),
+                          .wo = made_up(b, type, n->hidden, q),
                           .w_gate = made_up(b, type, n->intermediate, n->hidden),
                           .w_up = made_up(b, type, n->intermediate, n->hidden),
                           .w_down = made_up(b, type, n->hidden, n->intermediate)};
         must(b->ops->load_layer(b->backend, &w, &b->layers[l], &error), &error);
     }
-    HeadWeights h = {.norm = made_up(b, DTYPE_F32, 1, n->hidden), .output = made_up(b, type, n->vocab, n->hidden)};
+    HeadWeights h = {.norm = made_up(b, DTYPE_F32, 1, n->hidden),
+                     .output = made_up(b, type, n->vocab, n->hidden)};
     double counted = b->weight_bytes;
     h.embedding = made_up(b, type, n->vocab, n->hidden);
     b->weight_bytes = counted;
@@ -96,7 +108,8 @@ static void open_cache(Bench *b, int n_slots) {
     size_t plane = (size_t)s->n_kv_heads * (size_t)n_slots * (size_t)s->head_dim * 2;
     b->kv = calloc((size_t)s->n_layers, sizeof *b->kv);
     for (int l = 0; l < s->n_layers; l++) {
-        b->kv[l] = (KvLayer){.type = DTYPE_F16, .slot_stride = s->head_dim, .head_stride = (int64_t)n_slots * s->head_dim};
+        b->kv[l] = (KvLayer){
+            .type = DTYPE_F16, .slot_stride = s->head_dim, .head_stride = (int64_t)n_slots * s->head_dim};
         must(b->ops->alloc(b->backend, plane, &b->kv[l].k, &error), &error);
         must(b->ops->alloc(b->backend, plane, &b->kv[l].v, &error), &error);
     }
@@ -104,7 +117,8 @@ static void open_cache(Bench *b, int n_slots) {
     must(b->ops->alloc(b->backend, (size_t)n_slots * 4, &memory, &error), &error);
     b->slot_positions = memory;
     must(b->ops->alloc(b->backend, (size_t)CHUNK * (size_t)s->hidden_size * 4, &b->x, &error), &error);
-    must(b->ops->alloc(b->backend, (size_t)CHUNK * (size_t)(s->n_heads * s->head_dim) * 4, &b->q, &error), &error);
+    must(b->ops->alloc(b->backend, (size_t)CHUNK * (size_t)(s->n_heads * s->head_dim) * 4, &b->q, &error),
+         &error);
     must(b->ops->alloc(b->backend, (size_t)CHUNK * (size_t)s->intermediate_size * 4, &b->g, &error), &error);
     must(b->ops->alloc(b->backend, (size_t)s->vocab_size * 4, &memory, &error), &error);
     b->logits = memory;
@@ -150,7 +164,9 @@ static double prefill(Bench *b, int first, int n) {
     return now() - start;
 }
 
-static int ascending(const void *a, const void *b) { return *(const double *)a < *(const double *)b ? -1 : 1; }
+static int ascending(const void *a, const void *b) {
+    return *(const double *)a < *(const double *)b ? -1 : 1;
+}
 
 static void bench_decode(Bench *b, int depth) {
     Error error;
@@ -158,7 +174,8 @@ static void bench_decode(Bench *b, int depth) {
     empty_cache(b);
     if (depth > 0) prefill(b, 0, depth);
     int32_t id = 1;
-    SampleParams params = {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .top_k = 40, .seed = 1};
+    SampleParams params = {
+        .temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .top_k = 40, .seed = 1};
     for (int i = 0; i < TOKENS; i++) {
         double start = now();
         int32_t at = depth + i;
@@ -179,8 +196,8 @@ static void bench_decode(Bench *b, int depth) {
     double median = seconds[WARM + (TOKENS - WARM) / 2];
     double kv = 4.0 * b->shape.n_layers * b->shape.n_kv_heads * b->shape.head_dim * (depth + TOKENS / 2);
     double rate = (b->weight_bytes + kv) / median / 1e9;
-    printf("  depth %6d: %.3f ms a token, %.0f GB/s, %.1f%% of 4,554; best %.3f; sample alone %.1f us\n", depth, median * 1e3, rate,
-           rate / 45.54, seconds[WARM] * 1e3, sampling / 20 * 1e6);
+    printf("  depth %6d: %.3f ms a token, %.0f GB/s, %.1f%% of 4,554; best %.3f; sample alone %.1f us\n",
+           depth, median * 1e3, rate, rate / 45.54, seconds[WARM] * 1e3, sampling / 20 * 1e6);
     fflush(stdout);
 }
 
@@ -213,12 +230,15 @@ int main(int argc, char **argv) {
     if (!named || type == DTYPE_COUNT) return 2;
     open_model(&b, named, type);
     int most = CHUNK;
-    for (int i = 4; i < argc; i++) most = atoi(argv[i] + (argv[i][0] == 'p')) > most ? atoi(argv[i] + (argv[i][0] == 'p')) : most;
+    for (int i = 4; i < argc; i++)
+        most = atoi(argv[i] + (argv[i][0] == 'p')) > most ? atoi(argv[i] + (argv[i][0] == 'p')) : most;
     open_cache(&b, most + TOKENS + 8);
     printf("%s %s, %.2f GB of weights\n", argv[2], argv[3], b.weight_bytes / 1e9);
     for (int i = 4; i < argc; i++)
-        if (argv[i][0] == 'p') bench_prefill(&b, atoi(argv[i] + 1));
-        else bench_decode(&b, atoi(argv[i]));
+        if (argv[i][0] == 'p')
+            bench_prefill(&b, atoi(argv[i] + 1));
+        else
+            bench_decode(&b, atoi(argv[i]));
     b.ops->close(b.backend);
     return 0;
 }

@@ -17,9 +17,12 @@ static int n_passed, n_failed;
 
 static void report(const char *name, const char *what, double error, double bound) {
     bool ok = error <= bound; // NaN is not
-    if (ok) n_passed++;
-    else n_failed++;
-    if (!ok || getenv("VERBOSE")) printf("%s %-28s %-10s error %.2e, bound %.0e\n", ok ? "ok    " : "FAILED", name, what, error, bound);
+    if (ok)
+        n_passed++;
+    else
+        n_failed++;
+    if (!ok || getenv("VERBOSE"))
+        printf("%s %-28s %-10s error %.2e, bound %.0e\n", ok ? "ok    " : "FAILED", name, what, error, bound);
 }
 
 static void must(Status status, const Error *error) {
@@ -72,16 +75,18 @@ static void check_sentinel(const char *name, Side *s, void *memory, size_t bytes
     if (wrong) report(name, "sentinel", NAN, 0);
 }
 
-static void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
+static void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m,
+                      int n_slots) {
     Error error;
     s->ops = ops;
     s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
-                 : c->type == DTYPE_BF16                                ? DTYPE_BF16
-                                                                        : DTYPE_F16;
+                 : c->type == DTYPE_BF16                               ? DTYPE_BF16
+                                                                       : DTYPE_F16;
     int most = c->n_tokens > 8 ? c->n_tokens : 8;
     BackendOptions options = {.device = device, .shape = &m->shape, .max_tokens = most, .max_logits = 4};
     must(ops->open(&options, &s->backend, &error), &error);
-    for (int l = 0; l < TEST_LAYERS; l++) must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
+    for (int l = 0; l < TEST_LAYERS; l++)
+        must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
     must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
     size_t a = ops->activation_bytes, n = (size_t)most;
     s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
@@ -99,7 +104,8 @@ static void side_open(Side *s, const Ops *ops, const char *device, const Case *c
 }
 
 static void side_close(Side *s) {
-    void *memory[] = {s->x, s->q, s->g, s->logits, s->slot_positions, s->kv[0].k, s->kv[0].v, s->kv[1].k, s->kv[1].v};
+    void *memory[] = {s->x,       s->q,       s->g,       s->logits, s->slot_positions,
+                      s->kv[0].k, s->kv[0].v, s->kv[1].k, s->kv[1].v};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) s->ops->free(s->backend, memory[i]);
     s->ops->close(s->backend);
 }
@@ -122,7 +128,8 @@ static void put(Side *s, void *memory, DType type, const float *values, int64_t 
     for (int64_t i = 0; i < n && type != DTYPE_F32; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], 4);
-        halves[i] = type == DTYPE_F16 ? float_to_half(values[i]) : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        halves[i] = type == DTYPE_F16 ? float_to_half(values[i])
+                                      : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
     must(s->ops->write(s->backend, memory, type == DTYPE_F32 ? (const void *)values : halves,
                        (size_t)n * (type == DTYPE_F32 ? 4 : 2), &error),
@@ -158,10 +165,14 @@ static void fill_cache(Run *r, int32_t *positions, uint64_t seed) {
             put(&r->cuda, which ? r->cuda.kv[l].v : r->cuda.kv[l].k, c->kv, values, plane);
         }
     free(values);
-    for (int i = 0, position = 0; i < r->n_slots; i++) positions[i] = i < c->past && i % 9 != 4 ? position++ : -1;
+    for (int i = 0, position = 0; i < r->n_slots; i++)
+        positions[i] = i < c->past && i % 9 != 4 ? position++ : -1;
     Error error;
-    must(r->cpu.ops->write(r->cpu.backend, r->cpu.slot_positions, positions, (size_t)r->n_slots * 4, &error), &error);
-    must(r->cuda.ops->write(r->cuda.backend, r->cuda.slot_positions, positions, (size_t)r->n_slots * 4, &error), &error);
+    must(r->cpu.ops->write(r->cpu.backend, r->cpu.slot_positions, positions, (size_t)r->n_slots * 4, &error),
+         &error);
+    must(r->cuda.ops->write(r->cuda.backend, r->cuda.slot_positions, positions, (size_t)r->n_slots * 4,
+                            &error),
+         &error);
 }
 
 static void compare_cache(Run *r, int l) {
@@ -257,7 +268,9 @@ static void test_case(const Ops *cuda, const Case *c) {
     TestModel model;
     model_fill(&model, c, 1234);
     Run r = {.c = c, .n_slots = c->past + c->n_tokens + 4};
-    r.bound = c->type == DTYPE_F32 ? (c->kv == DTYPE_F32 ? 1e-4 : 2e-3) : c->type == DTYPE_BF16 ? 1.2e-2 : 3e-3;
+    r.bound = c->type == DTYPE_F32    ? (c->kv == DTYPE_F32 ? 1e-4 : 2e-3)
+              : c->type == DTYPE_BF16 ? 1.2e-2
+                                      : 3e-3;
     side_open(&r.cpu, ops_cpu(), "cpu:reference", c, &model, r.n_slots);
     side_open(&r.cuda, cuda, "cuda", c, &model, r.n_slots);
     int32_t *positions = malloc((size_t)r.n_slots * 4);
@@ -294,15 +307,20 @@ static const Case CASES[] = {
     {"f16 small 64x3", DTYPE_F16, 192, 3, 1, 64, 512, 1001, .past = 70, .n_tokens = 15, F16KV},
     {"f16 smollm2", DTYPE_F16, 576, 9, 3, 64, 1536, 4099, .tied = true, .past = 1024, .n_tokens = 64, F16KV},
     {"f16 head 80", DTYPE_F16, 320, 4, 2, 80, 640, 515, .past = 100, .n_tokens = 33, F16KV},
-    {"f16 head 96 interleaved", DTYPE_F16, 384, 4, 4, 96, 768, 515, .interleaved = true, .past = 129, .n_tokens = 65, F16KV},
-    {"f16 head 128 qwen3", DTYPE_F16, 512, 8, 2, 128, 1024, 515, .qk_norm = true, .past = 200, .n_tokens = 7, F16KV},
-    {"f16 head 256 gemma", DTYPE_F16, 512, 4, 1, 256, 1024, 515, .gelu = true, .tied = true, .past = 90, .n_tokens = 31, .window = 40, F16KV},
+    {"f16 head 96 interleaved", DTYPE_F16, 384, 4, 4, 96, 768, 515, .interleaved = true, .past = 129,
+     .n_tokens = 65, F16KV},
+    {"f16 head 128 qwen3", DTYPE_F16, 512, 8, 2, 128, 1024, 515, .qk_norm = true, .past = 200, .n_tokens = 7,
+     F16KV},
+    {"f16 head 256 gemma", DTYPE_F16, 512, 4, 1, 256, 1024, 515, .gelu = true, .tied = true, .past = 90,
+     .n_tokens = 31, .window = 40, F16KV},
     {"bf16 llama2", DTYPE_BF16, 1024, 8, 8, 128, 2752, 2000, .past = 1000, .n_tokens = 130, F16KV},
     {"bf16 llama3", DTYPE_BF16, 1024, 32, 8, 128, 3584, 2000, .past = 2048, .n_tokens = 17, F16KV},
     {"bf16 tinyllama", DTYPE_BF16, 2048, 32, 4, 64, 5632, 3000, .past = 600, .n_tokens = 2, F16KV},
     {"bf16 qwen2", DTYPE_BF16, 896, 14, 2, 64, 4864, 3000, .bias = true, .past = 333, .n_tokens = 63, F16KV},
-    {"bf16 mistral window", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, .window = 64, .past = 700, .n_tokens = 100, F16KV},
-    {"bf16 partial rope", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .rotary_dim = 32, .out_bias = true, .past = 30, .n_tokens = 8, F16KV},
+    {"bf16 mistral window", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, .window = 64, .past = 700, .n_tokens = 100,
+     F16KV},
+    {"bf16 partial rope", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .rotary_dim = 32, .out_bias = true,
+     .past = 30, .n_tokens = 8, F16KV},
     {"bf16 long", DTYPE_BF16, 256, 4, 2, 64, 512, 300, .past = 20000, .n_tokens = 5, F16KV},
     {"bf16 many heads", DTYPE_BF16, 1024, 128, 128, 8, 512, 300, .past = 50, .n_tokens = 6, F16KV},
     {"bf16 small empty past", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .past = 0, .n_tokens = 1, F16KV},
@@ -311,7 +329,8 @@ static const Case CASES[] = {
     {"q4_1", DTYPE_Q4_1, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q5_0", DTYPE_Q5_0, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q5_1", DTYPE_Q5_1, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, .v_type = DTYPE_Q6_K, .down_type = DTYPE_Q6_K, .past = 65, .n_tokens = 16, F16KV},
+    {"q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, .v_type = DTYPE_Q6_K, .down_type = DTYPE_Q6_K,
+     .past = 65, .n_tokens = 16, F16KV},
     {"q5_k", DTYPE_Q5_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q6_k", DTYPE_Q6_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},

@@ -37,24 +37,42 @@ static void put_half(uint8_t *to, float value) {
 static void fill_block(DType type, uint8_t *block, float scale, uint64_t *state) {
     for (int64_t i = 0; i < dtype_block_bytes(type); i++) block[i] = (uint8_t)random_bits(state);
     switch (type) {
-    case DTYPE_Q8_0: put_half(block, scale / 70); break;
-    case DTYPE_Q4_0: put_half(block, scale / 5); break;
-    case DTYPE_Q5_0: put_half(block, scale / 9); break;
-    case DTYPE_Q4_1: put_half(block, scale / 5), put_half(block + 2, scale * -1.5f); break;
-    case DTYPE_Q5_1: put_half(block, scale / 9), put_half(block + 2, scale * -1.6f); break;
-    case DTYPE_Q4_K: put_half(block, scale / 160), put_half(block + 2, scale / 20); break;
-    case DTYPE_Q5_K: put_half(block, scale / 300), put_half(block + 2, scale / 20); break;
-    default: put_half(block + 208, scale / 1400); break; // Q6_K
+    case DTYPE_Q8_0:
+        put_half(block, scale / 70);
+        break;
+    case DTYPE_Q4_0:
+        put_half(block, scale / 5);
+        break;
+    case DTYPE_Q5_0:
+        put_half(block, scale / 9);
+        break;
+    case DTYPE_Q4_1:
+        put_half(block, scale / 5), put_half(block + 2, scale * -1.5f);
+        break;
+    case DTYPE_Q5_1:
+        put_half(block, scale / 9), put_half(block + 2, scale * -1.6f);
+        break;
+    case DTYPE_Q4_K:
+        put_half(block, scale / 160), put_half(block + 2, scale / 20);
+        break;
+    case DTYPE_Q5_K:
+        put_half(block, scale / 300), put_half(block + 2, scale / 20);
+        break;
+    default:
+        put_half(block + 208, scale / 1400);
+        break; // Q6_K
     }
 }
 
-static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, float scale, float mean, uint64_t *state) {
+static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, float scale, float mean,
+                   uint64_t *state) {
     Matrix m = {type, rows, cols, NULL};
     int64_t row = dtype_row_bytes(type, cols);
     uint8_t *data = keep(model, (size_t)(rows * row));
     m.data = data;
     if (dtype_is_quantized(type)) {
-        for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type)) fill_block(type, data + i, scale, state);
+        for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type))
+            fill_block(type, data + i, scale, state);
         return m;
     }
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -62,8 +80,10 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, flo
         uint32_t bits;
         memcpy(&bits, &value, 4);
         uint16_t half = type == DTYPE_F16 ? float_to_half(value) : (uint16_t)(bits >> 16);
-        if (type == DTYPE_F32) memcpy(data + i * 4, &value, 4);
-        else memcpy(data + i * 2, &half, 2);
+        if (type == DTYPE_F32)
+            memcpy(data + i * 4, &value, 4);
+        else
+            memcpy(data + i * 2, &half, 2);
     }
     return m;
 }
@@ -120,8 +140,9 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
     model->head.embedding = fill(model, c->type, c->vocab, c->hidden, 1, 0, &seed);
     model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, &seed);
-    model->head.output = c->tied ? model->head.embedding
-                                 : fill(model, c->type, c->vocab, c->hidden, 2 / sqrtf((float)c->hidden), 0, &seed);
+    model->head.output =
+        c->tied ? model->head.embedding
+                : fill(model, c->type, c->vocab, c->hidden, 2 / sqrtf((float)c->hidden), 0, &seed);
 }
 
 void model_free(TestModel *model) {

@@ -32,11 +32,12 @@ static void fill_row(float *row, int n, int kind, uint64_t *state) {
     if (kind == 3) row[n / 3] = INFINITY;
 }
 
-static void compare_row(const Ops *cuda, Backend *backend, float *memory, const float *row, int n, SampleScratch *scratch,
-                        const char *name, Report *report) {
+static void compare_row(const Ops *cuda, Backend *backend, float *memory, const float *row, int n,
+                        SampleScratch *scratch, const char *name, Report *report) {
     Error error;
     LogitAdjustment adjustments[40];
-    for (int i = 0; i < 40; i++) adjustments[i] = (LogitAdjustment){i * (n / 40), 1.1f, i % 3 ? 0.5f : -0.25f};
+    for (int i = 0; i < 40; i++)
+        adjustments[i] = (LogitAdjustment){i * (n / 40), 1.1f, i % 3 ? 0.5f : -0.25f};
     adjustments[7].subtract = INFINITY;
     cuda->write(backend, memory, row, (size_t)n * sizeof *row, &error);
     for (size_t p = 0; p < sizeof PARAMS / sizeof *PARAMS; p++)
