@@ -8,8 +8,6 @@
 #include <string.h>
 
 enum {
-    DEFAULT_CHUNK =
-        512, // tokens of a prefill step: large enough for the matrix loops, small enough to stop soon
     LOGITS_ROWS = 16,          // rows of logits computed at once where many are wanted (perplexity)
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
@@ -118,7 +116,7 @@ static void close_backend(Engine *engine) {
 // Everything but the tokenizer on one backend: device, memory, weights. What fails leaves nothing behind.
 static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
                            Error *error) {
-    int chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
+    int chunk = options->chunk > 0 ? options->chunk : ops->chunk;
     BackendOptions backend = {
         .device = device,
         .n_threads = options->n_threads,

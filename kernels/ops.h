@@ -180,6 +180,7 @@ enum { OPS_ABI = 1 }; // counts changes of this header that a plug-in built befo
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
     size_t activation_bytes;
+    int chunk; // tokens of a prefill step that suit it
 
     Status (*open)(const BackendOptions *options, Backend **backend, Error *error);
     void (*close)(Backend *backend); // also frees layers and heads; memory from alloc() is the caller's

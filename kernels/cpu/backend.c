@@ -158,6 +158,7 @@ const Ops *ops_cpu(void) {
     static const Ops OPS = {
         .name = "cpu",
         .activation_bytes = sizeof(float),
+        .chunk = 512, // enough to unpack weights for, little enough to stop soon
         .open = cpu_open,
         .close = cpu_close,
         .describe = cpu_describe,

@@ -240,6 +240,7 @@ static Status cuda_read(Backend *backend, void *host, const void *memory, size_t
 const Ops CUDA_OPS = {
     .name = "cuda",
     .activation_bytes = sizeof(float),
+    .chunk = 1024,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
