@@ -194,7 +194,7 @@ static void bench_decode(Bench *b, int depth) {
     }
     qsort(seconds + WARM, TOKENS - WARM, sizeof *seconds, ascending);
     double median = seconds[WARM + (TOKENS - WARM) / 2];
-    double kv = 4.0 * b->shape.n_layers * b->shape.n_kv_heads * b->shape.head_dim * (depth + TOKENS / 2);
+    double kv = 4.0 * b->shape.n_layers * b->shape.n_kv_heads * b->shape.head_dim * (depth + TOKENS / 2.0);
     double rate = (b->weight_bytes + kv) / median / 1e9;
     printf("  depth %6d: %.3f ms a token, %.0f GB/s, %.1f%% of 4,554; best %.3f; sample alone %.1f us\n",
            depth, median * 1e3, rate, rate / 45.54, seconds[WARM] * 1e3, sampling / 20 * 1e6);

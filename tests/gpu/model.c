@@ -25,7 +25,8 @@ float random_normal(uint64_t *state) {
 static void *keep(TestModel *model, size_t bytes) {
     void *memory = calloc(1, bytes);
     if (!memory) abort();
-    return model->memory[model->n_memory++] = memory;
+    model->memory[model->n_memory++] = memory;
+    return memory;
 }
 
 static void put_half(uint8_t *to, float value) {
