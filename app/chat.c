@@ -61,7 +61,7 @@ static void on_text(void *user, const char *text, size_t size) {
     if (chat->output) return;
     chat->output = screen_reply(chat->screen, text, size, &error);
     if (chat->output) {
-        screen_error(chat->screen, "%s", error.message);
+        if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error.message);
         signals_raise_interrupt();
     }
 }

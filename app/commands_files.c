@@ -1,5 +1,6 @@
 // Commands that read and write files: save, load, file.
 #include "app/commands_internal.h"
+#include "app/text.h"
 
 #include "tokenizer/utf8.h"
 
@@ -35,7 +36,8 @@ Status command_save(Chat *chat, const char *argument, Error *error) {
     const char *log = transcript_log(chat->transcript, &size);
     Status status = path_write_file(path, log, size, 0600, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%d turns saved to %s]", transcript_depth(chat->transcript), path);
+        screen_notice(chat->screen, "[%d turn%s saved to %s]", transcript_depth(chat->transcript),
+                      text_plural(transcript_depth(chat->transcript)), path);
     return status;
 }
 
@@ -49,7 +51,8 @@ Status command_load(Chat *chat, const char *argument, Error *error) {
     free(text);
     if (status == STATUS_OK) status = chat_load(chat, transcript, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%d turns loaded from %s]", transcript_depth(chat->transcript), path);
+        screen_notice(chat->screen, "[%d turn%s loaded from %s]", transcript_depth(chat->transcript),
+                      text_plural(transcript_depth(chat->transcript)), path);
     return status;
 }
 

@@ -1,14 +1,11 @@
 // Commands that change the conversation: clear, system, retry, undo, edit, continue.
 #include "app/commands_internal.h"
+#include "app/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
-
-static const char *plural(int64_t n) {
-    return n == 1 ? "" : "s";
-}
 
 static Status no_turn(Error *error) {
     return error_set(error, STATUS_USAGE, "there is no turn yet");
@@ -78,7 +75,7 @@ Status command_undo(Chat *chat, const char *argument, Error *error) {
     if (status == STATUS_OK) status = chat_project(chat, error);
     if (status) return status;
     chat->has_last = false;
-    screen_notice(chat->screen, "[%lld turn%s taken back, %lld left]", (long long)n, plural(n),
+    screen_notice(chat->screen, "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
                   (long long)(depth - n));
     chat_save(chat);
     return STATUS_OK;

@@ -1,5 +1,6 @@
 #include "app/inspect.h"
 
+#include "app/text.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
 #include "engine/tokenizer_source.h"
@@ -33,14 +34,16 @@ static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     fprintf(
         out,
-        "architecture  %s: %d layers, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
-        m->architecture, s->n_layers, s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads,
-        s->intermediate_size);
+        "architecture  %s: %d layer%s, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
+        m->architecture, s->n_layers, text_plural(s->n_layers), s->hidden_size, s->n_heads, s->head_dim,
+        s->n_kv_heads, s->intermediate_size);
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
     fprintf(out, "context       %" PRId64 " tokens", m->context_length);
     int windowed = 0;
     for (int l = 0; l < s->n_layers; l++) windowed += m->windows[l] > 0;
-    if (windowed) fprintf(out, ", sliding window of %d in %d layers", m->windows[s->n_layers - 1], windowed);
+    if (windowed)
+        fprintf(out, ", sliding window of %d in %d layer%s", m->windows[s->n_layers - 1], windowed,
+                text_plural(windowed));
     fprintf(out, "\nrope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,
             s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
             scaling_name(m->rope_scaling));
@@ -127,7 +130,7 @@ Status inspect_print(const char *path, FILE *out, Error *error) {
     const Checkpoint *c = model->checkpoint;
     fprintf(out, "file          %s (%s, %d file%s)\n", checkpoint_path(c),
             checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors", checkpoint_n_files(c),
-            checkpoint_n_files(c) == 1 ? "" : "s");
+            text_plural(checkpoint_n_files(c)));
     if (*model->name) {
         fputs("name          ", out);
         print_safely(out, model->name, strlen(model->name));

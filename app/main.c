@@ -170,7 +170,8 @@ static int run_chat(Program *program) {
                       status == STATUS_USAGE || status == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_RUNTIME);
     else
         result = talk(&chat);
-    if (chat.journal_failed) screen_error(chat.screen, "the end of this conversation could not be kept");
+    if (chat.journal_failed && *journal_name(chat.journal))
+        screen_error(chat.screen, "the end of this conversation could not be kept");
     chat_close(&chat);
     return result;
 }
@@ -287,7 +288,9 @@ static int run_perplexity(Program *program) {
     }
     if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
     if (load_model(program, &error)) return fail(program, &error, EXIT_MODEL);
-    return finish(program, measure_perplexity(program, &error), &error);
+    Status status = measure_perplexity(program, &error);
+    return status ? fail(program, &error, EXIT_RUNTIME)
+                  : finish(program, status, &error); // the text is at fault
 }
 
 static int run_subcommand(Program *program) {

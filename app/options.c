@@ -297,8 +297,8 @@ static Status operands_apply(Options *options, char **operands, int n, const cha
         if (nearest >= 0)
             return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean %s?", operands[0],
                              command_names[nearest]);
-        return error_set(error, STATUS_USAGE, "%s is one operand too many: a question goes behind -p",
-                         operands[n_allowed]);
+        return error_set(error, STATUS_USAGE, "%s is one operand too many%s", operands[n_allowed],
+                         command ? ": palaver --help shows what goes there" : ": a question goes behind -p");
     }
     if (n > 0) options->model = operands[0];
     if (n > 1) options->argument = operands[1];

@@ -61,8 +61,10 @@ Status path_make_folder(const char *path, mode_t mode, Error *error) {
 
 // ---- models -----------------------------------------------------------------------------------------------
 
+// Hidden files are downloads under way; a .toml holds the settings of the model beside it.
 static bool is_model_name(const char *name) {
-    return name[0] != '.'; // hidden files are downloads under way
+    const char *suffix = strrchr(name, '.');
+    return name[0] != '.' && !(suffix && !strcmp(suffix, ".toml"));
 }
 
 // The names in the models folder, [*count], malloc'ed each; an unreadable folder is empty.

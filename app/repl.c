@@ -3,6 +3,7 @@
 #include "app/modes.h"
 #include "app/paths.h"
 #include "app/signals.h"
+#include "app/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,7 @@ static void show_last_turn(Chat *chat) {
     int head = transcript_head(chat->transcript), depth = transcript_depth(chat->transcript);
     if (head == TRANSCRIPT_START) return;
     const TranscriptNode *node = transcript_node(chat->transcript, head);
-    screen_notice(chat->screen, "[%d turn%s so far; the last:]\n> %s\n%s", depth, depth == 1 ? "" : "s",
+    screen_notice(chat->screen, "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
                   node->user, node->reply.text);
 }
 

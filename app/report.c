@@ -1,5 +1,6 @@
 // Lines for people: banner, statistics, the context and what leaves it. All of it goes to stderr.
 #include "app/chat.h"
+#include "app/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ static void warn_of_next(Chat *chat) {
         screen_warn(chat->screen,
                     "[the next turn will discard the oldest %d turn%s (%" PRId64
                     " tokens); /context tells more]",
-                    plan.n_turns, plan.n_turns == 1 ? "" : "s", plan.n_tokens);
+                    plan.n_turns, text_plural(plan.n_turns), plan.n_tokens);
 }
 
 void report_turn(Chat *chat) {
@@ -122,17 +123,19 @@ void report_stats(Chat *chat) {
     format_bytes(memory.cache, cache, sizeof cache);
     format_bytes(memory.scratch, scratch, sizeof scratch);
     engine_describe_backend(chat->engine, backend, sizeof backend);
+    int depth = transcript_depth(chat->transcript);
     int64_t replies = 0, tokens = 0;
     for (int i = 0; i < transcript_n_nodes(chat->transcript); i++, replies++)
         tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
     const Session *session = conversation_session(chat->conversation);
     screen_say(chat->screen,
-               "conversation  %d turns; %" PRId64 " replies in all, %" PRId64 " tokens; seed %" PRIu64 "\n"
+               "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
                "cache         %" PRId64 " of %d tokens\n"
                "memory        weights %s, cache %s, working space %s\n"
                "backend       %s",
-               transcript_depth(chat->transcript), replies, tokens, chat->seed, session_cached(session),
-               engine_context_size(chat->engine), weights, cache, scratch, backend);
+               depth, text_plural(depth), replies, replies == 1 ? "reply" : "replies", tokens,
+               text_plural(tokens), chat->seed, session_cached(session), engine_context_size(chat->engine),
+               weights, cache, scratch, backend);
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;
@@ -190,7 +193,7 @@ Status report_context(Chat *chat, Error *error) {
                "reserve  %" PRId64 " for the reply (context.reserve)\n"
                "free     %" PRId64,
                size, 100.0 * (double)used / (double)size, filling.system, filling.turns, filling.n_seen,
-               filling.n_seen == 1 ? "" : "s", filling.n_left ? " (older ones have left)" : "", reserve,
+               text_plural(filling.n_seen), filling.n_left ? " (older ones have left)" : "", reserve,
                free_tokens);
     if (filling.n_seen && filling.turns > 0)
         screen_say(chat->screen, "left     about %" PRId64 " turns of the size so far",
@@ -199,7 +202,7 @@ Status report_context(Chat *chat, Error *error) {
         screen_say(chat->screen, "next     the next turn does not fit: /undo or /clear make room");
     else if (plan.n_turns)
         screen_say(chat->screen, "next     the next turn discards the oldest %d turn%s (%" PRId64 " tokens)",
-                   plan.n_turns, plan.n_turns == 1 ? "" : "s", plan.n_tokens);
+                   plan.n_turns, text_plural(plan.n_turns), plan.n_tokens);
     else
         screen_say(chat->screen, "next     nothing leaves with the next turn");
     conversation_view_free(&view);

@@ -156,6 +156,10 @@ Status screen_reply(Screen *screen, const char *text, size_t n, Error *error) {
     return write_reply(screen, screen->out.bytes, screen->out.size, error);
 }
 
+bool screen_reader_left(const Screen *screen) {
+    return screen->reply_error == EPIPE;
+}
+
 Status screen_reply_end(Screen *screen, Error *error) {
     Status status = STATUS_OK;
     screen->out.size = 0;

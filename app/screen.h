@@ -64,6 +64,9 @@ Status screen_reply(Screen *screen, const char *text, size_t n, Error *error);
 // Ends a reply: what was held back, and a newline unless the reply ended with one (or was empty).
 Status screen_reply_end(Screen *screen, Error *error);
 
+// The reply could not be written because its reader has gone (`| head`): no news to anybody.
+bool screen_reader_left(const Screen *screen);
+
 // One line (or several) to stderr, each call on a line of its own, also in the middle of a reply when both
 // go to the same terminal. A final newline is added. screen_say: as it is (banner, /help, lists);
 // screen_notice: dim; screen_warn: in the colour of warnings; screen_error: with `palaver: ` in front.

@@ -158,3 +158,7 @@ TextPlace text_place(const wchar_t *wide, size_t n, TextPlace start, TextLayout 
     }
     return place;
 }
+
+const char *text_plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}

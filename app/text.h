@@ -43,6 +43,9 @@ bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 wchar_t *text_to_wide(const char *bytes);
 char *text_from_wide(const wchar_t *wide, size_t n);
 
+// What makes a noun of n plural: "s", or nothing when n is 1.
+const char *text_plural(int64_t n);
+
 // Where text stands in a terminal of `width` columns: a line that follows a \n begins in column `indent`, tabs go to
 // multiples of 8, marks of width 0 take no column, and a row wraps when the next character does not fit any more: a
 // full row is column == width.

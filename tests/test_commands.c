@@ -228,7 +228,7 @@ static void test_stats_and_context(void **state) {
     program_run(&run, TALK, "/stats\nHello there.\n/stats\n/context\n");
     expect_status(&run, 0);
     expect_err(&run, "conversation  0 turns");
-    expect_err(&run, "conversation  1 turns; 1 replies");
+    expect_err(&run, "conversation  1 turn; 1 reply in all");
     expect_err(&run, "journal       off");
     expect_err(&run, "window   1024 tokens");
     expect_err(&run, "nothing leaves with the next turn");

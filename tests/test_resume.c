@@ -199,7 +199,7 @@ static void test_save_and_load(void **state) {
     snprintf(line, sizeof line, "Hello there.\n/save %s\nTell me a story.\n", path);
     program_run(&run, TALK "|--no-save", line);
     expect_status(&run, 0);
-    expect_err(&run, "[1 turns saved to ");
+    expect_err(&run, "[1 turn saved to ");
     snprintf(line, sizeof line, "/load %s\nTell me a story.\n", path);
     program_run(&again, TALK "|--no-save|--stats", line);
     expect_status(&again, 0);

@@ -254,6 +254,7 @@ static void test_a_closed_pipe_is_an_error(void **state) {
     program_shell(&run, "{ echo Hello | $PALAVER " BABBLER
                         " --no-save --ignore-eos; echo status $? >&2; } | head -c 1");
     expect_err(&run, "status 1");
+    assert_null(strstr(run.err, "palaver: ")); // the reader has seen enough
     program_free(&run);
 }
 
@@ -264,6 +265,8 @@ static void test_config_can_be_read_again(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "[sampling]");
     expect_out(&run, "# --temperature");
+    expect_out(&run, "# --context");
+    assert_null(strstr(run.out, "--size"));
     snprintf(path, sizeof path, "%s/all.toml", (char *)*state);
     FILE *file = fopen(path, "w");
     fputs(run.out, file);
@@ -307,6 +310,9 @@ static void test_looking_subcommands(void **state) {
     program_free(&run);
     program_run(&run, "perplexity|" BABBLER, "");
     expect_status(&run, 2);
+    program_free(&run);
+    program_run(&run, "perplexity|" BABBLER "|/no/such/text", "");
+    expect_status(&run, 1); // not 3: the model is there
     program_free(&run);
     program_run(&run, "inspect|/no/such/model", "");
     expect_status(&run, 3);
