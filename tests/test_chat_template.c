@@ -274,7 +274,7 @@ static void faulty_files(void **state) {
 
 // ---- spans -------------------------------------------------------------------------------------------
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses)
+// NOLINTNEXTLINE(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
 #define SAY(role, words)                                                                                     \
     { role, words, sizeof(words) - 1, NULL, 0 }
 
