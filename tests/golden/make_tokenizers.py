@@ -85,6 +85,15 @@ def reference(name, valid, specials):
             f.write(struct.pack("<I", fnv(encode(first + valid[i] + last + valid[i + 1]))))
 
 
+def without_paths(model):
+    """A serialized model without the path of the file its rules came from (needs the protobuf package)."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    return proto.SerializeToString()
+
+
 def train_sentencepiece(name, valid, broken, vocabulary=1000, **options):
     os.makedirs(f"{HERE}/{name}", exist_ok=True)
     out = io.BytesIO()
@@ -92,7 +101,7 @@ def train_sentencepiece(name, valid, broken, vocabulary=1000, **options):
         sentence_iterator=iter(make_strings.corpus()), model_writer=out, vocab_size=vocabulary, num_threads=1,
         minloglevel=2, hard_vocab_limit=False, max_sentencepiece_length=12, **options)
     with open(f"{HERE}/{name}/tokenizer.model", "wb") as f:
-        f.write(out.getvalue())
+        f.write(without_paths(out.getvalue()))
     sp = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
     encode = encode_unless_tied(sp) if options["model_type"] == "unigram" else sp.encode
     write_ids(name, encode, valid + broken)
@@ -189,7 +198,7 @@ def fuzz_seeds(rules):
             sentence_iterator=iter([" ".join(make_strings.WORDS)] * 20), model_writer=out, vocab_size=size, num_threads=1,
             minloglevel=2, hard_vocab_limit=False, model_type=kind, user_defined_symbols=["<keep>"], **more)
         with open(f"{folder}/{kind}.model", "wb") as f:
-            f.write(out.getvalue())
+            f.write(without_paths(out.getvalue()))
 
 
 def main():
