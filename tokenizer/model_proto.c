@@ -90,7 +90,7 @@ static uint32_t unit_at(const unsigned char *units, uint64_t i) {
 static bool unit_is_safe(const unsigned char *units, uint64_t i, uint64_t n, uint64_t n_text) {
     uint32_t unit = unit_at(units, i);
     if (unit >> 31 && i > 0) return true;
-    uint64_t at = i ^ (uint64_t)(unit >> 10 & 0x1FFFFF) << (unit & 1u << 9 ? 8 : 0);
+    uint64_t at = i ^ (uint64_t)(unit >> 10) << (unit & 1u << 9 ? 8 : 0); // unit 0 may carry bit 31 along
     if ((at | 0xFF) >= n) return false;
     return !(unit & 1u << 8) || (unit_at(units, at) & 0x7FFFFFFF) < n_text;
 }
