@@ -222,8 +222,6 @@ test-gpu: $(PLUGIN) $(BUILD)/test-gpu ## compare the CUDA ops with the CPU's on 
 	@$(BUILD)/test-gpu $(PLUGIN)
 	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
 	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BUILD)/test-gpu $(PLUGIN) small || exit 1; done; fi
-$(BUILD)/bench-gpu: $(BUILD)/obj/tests/gpu/bench.c.o $(patsubst %,$(BUILD)/obj/%.o,$(filter kernels/%,$(C_SRC)))
-	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl -lm -lpthread
 $(BUILD)/test-gpu: $(patsubst %,$(BUILD)/obj/tests/gpu/%.c.o,main model sampling) \
     $(patsubst %,$(BUILD)/obj/%.o,$(filter kernels/%,$(C_SRC)))
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl -lm -lpthread
