@@ -21,6 +21,7 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache,
                     const volatile sig_atomic_t *interrupt, Error *error) {
     const Ops *ops = f->backend->ops;
     Backend *b = f->backend;
+    const bool parallel = f->model->shape.parallel_residual;
     f->has_logits = false;
     Status s = decode(f, step, cache, error);
     if (s != STATUS_UNSUPPORTED) return s;
@@ -32,8 +33,9 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache,
         if (interrupt && *interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
         s = ops->qkv(b, layer, f->x, kv, f->q, error);
         if (!s) s = ops->attend(b, f->q, kv, f->model->windows[l], f->q, error);
+        if (!s && parallel) s = ops->gate_up(b, layer, f->x, f->g, error);
         if (!s) s = ops->out(b, layer, f->q, f->x, error);
-        if (!s) s = ops->gate_up(b, layer, f->x, f->g, error);
+        if (!s && !parallel) s = ops->gate_up(b, layer, f->x, f->g, error);
         if (!s) s = ops->down(b, layer, f->g, f->x, error);
         if (s) error_prefix(error, "layer %d: ", l);
     }

@@ -4,6 +4,7 @@
 // with n = 1. kernels/cpu has one table of them, kernels/cuda another; tests compare the two.
 //
 //   begin → embed → (qkv → attend → out → gate_up → down) × n_layers → logits → sample
+//   with parallel_residual: … (qkv → attend → gate_up → out → down) …
 //
 // Conventions
 //  - Pointers named `host` are host memory. Everything else that a backend's alloc() returned is
@@ -40,26 +41,40 @@ typedef struct Matrix {
 
 // The weights of one decoder layer, as the file has them. Absent ones have data == NULL.
 typedef struct LayerWeights {
-    Matrix attn_norm;      // [hidden_size]
-    Matrix wq, bq;         // [n_heads*head_dim, hidden_size], [n_heads*head_dim]
-    Matrix wk, bk;         // [n_kv_heads*head_dim, hidden_size], [n_kv_heads*head_dim]
-    Matrix wv, bv;         // likewise
-    Matrix q_norm, k_norm; // [head_dim]: RMS norm of each head before RoPE (Qwen3)
-    Matrix wo, bo;         // [hidden_size, n_heads*head_dim], [hidden_size]
-    Matrix ffn_norm;       // [hidden_size]
-    Matrix w_gate, w_up;   // [intermediate_size, hidden_size]
-    Matrix w_down;         // [hidden_size, intermediate_size]
+    Matrix attn_norm, attn_norm_bias; // [hidden_size]; a bias only with layer norm
+    Matrix wq, bq;                    // [n_heads*head_dim, hidden_size], [n_heads*head_dim]
+    Matrix wk, bk;                    // [n_kv_heads*head_dim, hidden_size], [n_kv_heads*head_dim]
+    Matrix wv, bv;                    // likewise
+    Matrix q_norm, k_norm;            // [head_dim]: RMS norm of each head before RoPE (Qwen3)
+    Matrix wo, bo;                    // [hidden_size, n_heads*head_dim], [hidden_size]
+    Matrix ffn_norm, ffn_norm_bias;   // [hidden_size]
+    Matrix w_gate, b_gate; // [intermediate_size, hidden_size], [intermediate_size]; absent: no gate
+    Matrix w_up, b_up;     // likewise
+    Matrix w_down, b_down; // [hidden_size, intermediate_size], [hidden_size]
 } LayerWeights;
 
 typedef struct HeadWeights {
-    Matrix embedding; // [vocab_size, hidden_size]
-    Matrix norm;      // [hidden_size]
-    Matrix output;    // [vocab_size, hidden_size]; the same data as embedding where the head is tied
+    Matrix embedding;                           // [vocab_size, hidden_size]
+    Matrix positions;                           // [n_positions, hidden_size], where positions are learned
+    Matrix embedding_norm, embedding_norm_bias; // [hidden_size], of what embed() gives (BLOOM)
+    Matrix norm, norm_bias;                     // [hidden_size]
+    Matrix output, output_bias; // [vocab_size, hidden_size], [vocab_size]; output has the same data as
+                                // embedding where the head is tied
 } HeadWeights;
 
 // ---- the decoder's shape ---------------------------------------------------------------------------
 
-typedef enum Activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH } Activation;
+// RMS norm (Zhang & Sennrich, arXiv:1910.07467): x / sqrt(mean(x²) + eps) · w. Layer norm (Ba et al.,
+// arXiv:1607.06450): (x − mean(x)) / sqrt(variance(x) + eps) · w + b. Statistics in float32.
+typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
+
+// x·sigmoid(x); x·Φ(x) (Hendrycks & Gimpel, arXiv:1606.08415) by its approximation with tanh, and exact; max(x, 0).
+typedef enum Activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_GELU,
+    ACTIVATION_RELU
+} Activation;
 
 // How the pairs of a head's first rotary_dim elements lie: (i, i + rotary_dim/2), as Hugging Face
 // stores them, or (2i, 2i+1), as Meta and GGUF's LLaMA do.
@@ -70,19 +85,22 @@ typedef enum RopeKind { ROPE_HALF_SPLIT, ROPE_INTERLEAVED } RopeKind;
 // `magnitude` (YaRN's attention factor; 1 elsewhere). Scaling schemes are already in inv_freq.
 typedef struct Rope {
     RopeKind kind;
-    int rotary_dim;         // even, <= head_dim; further elements are left as they are
+    int rotary_dim; // even, <= head_dim; further elements are left as they are; 0: no rotary embedding
     const double *inv_freq; // host [rotary_dim/2], owned by the caller for the life of the backend
     double magnitude;
 } Rope;
 
 typedef struct DecoderShape {
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
+    NormKind norm; // of layers, embedding and head; heads of q and k have RMS norms
     float norm_eps;
-    float norm_offset;     // added to every RMS norm weight: 0, or 1 where a file stores w - 1
+    float norm_offset;     // added to every norm's weight: 0, or 1 where a file stores w - 1
     float embedding_scale; // 1, or √hidden_size for models that scale their embeddings
     float attention_scale; // multiplies q·k: usually 1/√head_dim
     Activation activation;
     Rope rope;
+    int n_positions;        // rows of HeadWeights.positions: positions end there; 0: not learned, without end
+    bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
 } DecoderShape;
 
 // ---- the cache, as ops see it -------------------------------------------------------------------------
@@ -112,7 +130,7 @@ typedef struct Step {
     int n_tokens; // >= 1, at most max_tokens
     int n_sequences;
     const int32_t *ids;            // [n_tokens] 0 <= id < vocab_size
-    const int32_t *positions;      // [n_tokens] >= 0
+    const int32_t *positions;      // [n_tokens] >= 0, and < n_positions where they are learned
     const int32_t *slots;          // [n_tokens] where each token's key and value go; no slot twice
     const StepSequence *sequences; // [n_sequences], in order, covering all tokens
     int32_t *slot_positions;       // backend memory [n_slots of the cache]; begin() enters the step's tokens
@@ -175,7 +193,7 @@ typedef struct BackendOptions {
     bool random_weights; // for measuring: data of matrices is not read, values of sane scale are made up
 } BackendOptions;
 
-enum { OPS_ABI = 1 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 2 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -205,12 +223,13 @@ typedef struct Ops {
     // slot_positions[slots[i]] = positions[i].
     Status (*begin)(Backend *backend, const Step *step, Error *error);
 
-    // x [n_tokens, hidden_size] = embedding_scale · embedding[ids]
+    // x [n_tokens, hidden_size] = embedding_scale · embedding[ids] + positions[position], the latter where they are
+    // learned; normed where there is an embedding_norm
     Status (*embed)(Backend *backend, const Head *head, void *x, Error *error);
 
-    // h = rms_norm(x) · attn_norm;  q, k, v = W·h + b, each head of q and k normed where the layer has
+    // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k normed where the layer has
     // q_norm, k_norm;  q and k turned by RoPE;  k and v stored in their slots of `kv`.
-    // x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]. RMS norm: Zhang & Sennrich, arXiv:1910.07467.
+    // x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
 
@@ -222,13 +241,14 @@ typedef struct Ops {
     // x [n_tokens, hidden_size] += wo·y + bo
     Status (*out)(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 
-    // h = rms_norm(x) · ffn_norm;  g [n_tokens, intermediate_size] = activation(w_gate·h) · (w_up·h)
+    // h = norm(x; ffn_norm);  g [n_tokens, intermediate_size] = activation(w_gate·h + b_gate) · (w_up·h + b_up), or,
+    // without a gate, activation(w_up·h + b_up)
     Status (*gate_up)(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);
 
-    // x [n_tokens, hidden_size] += w_down·g
+    // x [n_tokens, hidden_size] += w_down·g + b_down
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
-    // For each i: logits[i] = output·(rms_norm(x[tokens[i]]) · norm). tokens host [n_rows], n_rows <= max_logits.
+    // For each i: logits[i] = output·norm(x[tokens[i]]) + output_bias. tokens host [n_rows], n_rows <= max_logits.
     // logits backend memory float32 [n_rows, vocab_size]
     Status (*logits)(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
                      float *logits, Error *error);

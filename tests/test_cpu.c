@@ -136,10 +136,29 @@ static void refuses_weights_of_another_shape(void **state) {
     bad.attn_norm.type = (DType)99;
     assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
 
+    // What the shape does not have is refused rather than left out.
+    bad = good;
+    bad.ffn_norm_bias = vector;
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "ffn_norm_bias: a decoder of this shape has none");
+    bad = good;
+    bad.w_gate.data = NULL;
+    bad.b_gate = (Matrix){DTYPE_F32, 1, 16, ZEROS};
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "b_gate: a decoder of this shape has none");
+
     Head *head;
-    HeadWeights weights = {{DTYPE_F32, 10, 8, ZEROS}, vector, {DTYPE_F32, 11, 8, ZEROS}};
+    HeadWeights weights = {
+        .embedding = {DTYPE_F32, 10, 8, ZEROS}, .norm = vector, .output = {DTYPE_F32, 11, 8, ZEROS}};
     assert_int_equal(b->ops->load_head(b, &weights, &head, &error), STATUS_FILE);
     assert_string_equal(error.message, "output: expected [10, 8], file has [11, 8]");
+    weights.output.rows = 10;
+    weights.positions = square;
+    assert_int_equal(b->ops->load_head(b, &weights, &head, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "positions: a decoder of this shape has none");
+    shape.n_positions = 9;
+    assert_int_equal(b->ops->load_head(b, &weights, &head, &error), STATUS_FILE);
+    assert_string_equal(error.message, "positions: expected [9, 8], file has [8, 8]");
     b->ops->close(b);
 }
 
@@ -158,6 +177,7 @@ static const StepCase BAD_STEPS[] = {
     {"has id 10", 2, 1, {9, 10}, {0, 1}, {0, 1}, {{0, 2, 0, 8}}},
     {"has id -1", 1, 1, {-1}, {0}, {0}, {{0, 1, 0, 8}}},
     {"has position -1", 1, 1, {0}, {-1}, {0}, {{0, 1, 0, 8}}},
+    {"position 50, the model has learned only 50", 1, 1, {0}, {50}, {0}, {{0, 1, 0, 8}}},
     {"0 sequences", 1, 0, {0}, {0}, {0}, {{0, 1, 0, 8}}},
     {"cover 1 of 2", 2, 1, {0}, {0, 1}, {0, 1}, {{0, 1, 0, 8}}},
     {"expected from 1", 2, 2, {0}, {0, 1}, {0, 1}, {{0, 1, 0, 8}, {0, 1, 0, 8}}},
@@ -173,6 +193,7 @@ static const StepCase BAD_STEPS[] = {
 static void refuses_bad_steps_and_changes_nothing(void **state) {
     (void)state;
     DecoderShape shape = small_shape();
+    shape.n_positions = 50;
     Backend *b = open_cpu("cpu", 1, &shape, 4);
     for (size_t i = 0; i < sizeof BAD_STEPS / sizeof *BAD_STEPS; i++) {
         const StepCase *c = &BAD_STEPS[i];
@@ -193,7 +214,8 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
     DecoderShape shape = small_shape();
     Backend *b = open_cpu("cpu", 1, &shape, 4);
     static float zeros[80];
-    HeadWeights weights = {{DTYPE_F32, 10, 8, zeros}, {DTYPE_F32, 1, 8, zeros}, {DTYPE_F32, 10, 8, zeros}};
+    const Matrix table = {DTYPE_F32, 10, 8, zeros};
+    HeadWeights weights = {.embedding = table, .norm = {DTYPE_F32, 1, 8, zeros}, .output = table};
     Head *head;
     Error error;
     assert_ok(b->ops->load_head(b, &weights, &head, &error), &error);
@@ -225,24 +247,41 @@ static void norms_of_all_sizes(void **state) {
     for (int set = 0; set < n_loops(); set++)
         for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
             int n = SIZES[s];
-            float *x = random_floats(1, n), *w = random_floats(2, n), *y = random_floats(3, n + 1);
-            double sum = 0;
+            float *x = random_floats(1, n), *w = random_floats(2, n), *b = random_floats(4, n),
+                  *y = random_floats(3, n + 1);
+            double sum = 0, squares = 0, variance = 0;
             y[n] = GUARD;
-            for (int i = 0; i < n; i++) sum += (double)x[i] * x[i];
+            for (int i = 0; i < n; i++) sum += x[i], squares += (double)x[i] * x[i];
+            for (int i = 0; i < n; i++) variance += (x[i] - sum / n) * (x[i] - sum / n) / n;
             loops_at(set)->rms_norm(x, w, n, 1e-5f, y);
             for (int i = 0; i < n; i++) {
-                double expected = x[i] / sqrt(sum / n + 1e-5f) * w[i];
-                assert_near("norm", i, y[i], expected, 1e-6 * fabs(expected) + 1e-12);
+                double expected = x[i] / sqrt(squares / n + 1e-5f) * w[i];
+                assert_near("RMS norm", i, y[i], expected, 1e-6 * fabs(expected) + 1e-12);
+            }
+            for (int biased = 0; biased < 2; biased++) {
+                loops_at(set)->layer_norm(x, w, biased ? b : NULL, n, 1e-5f, y);
+                for (int i = 0; i < n; i++) {
+                    double expected = (x[i] - sum / n) / sqrt(variance + 1e-5f) * w[i] + (biased ? b[i] : 0);
+                    assert_near("layer norm", i, y[i], expected, 1e-6);
+                }
             }
             assert_true(y[n] == GUARD);
-            loops_at(set)->rms_norm(x, w, n, 1e-5f, x);
-            assert_memory_equal(x, y, (size_t)n * sizeof *x); // in place
-            free(x), free(w), free(y);
+            memcpy(y, x, (size_t)n * sizeof *x);
+            loops_at(set)->rms_norm(x, w, n, 1e-5f, b);
+            loops_at(set)->rms_norm(y, w, n, 1e-5f, y);
+            assert_memory_equal(b, y, (size_t)n * sizeof *x); // in place
+            memcpy(y, x, (size_t)n * sizeof *x);
+            loops_at(set)->layer_norm(x, w, NULL, n, 1e-5f, b);
+            loops_at(set)->layer_norm(y, w, NULL, n, 1e-5f, y);
+            assert_memory_equal(b, y, (size_t)n * sizeof *x);
+            free(x), free(w), free(b), free(y);
         }
 }
 
 static double expected_activation(Activation activation, double x) {
     if (activation == ACTIVATION_SILU) return x / (1 + exp(-x));
+    if (activation == ACTIVATION_GELU) return 0.5 * x * erfc(-x / sqrt(2));
+    if (activation == ACTIVATION_RELU) return fmax(x, 0);
     double z = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
     return 0.5 * x * (1 + tanh(z));
 }
@@ -251,7 +290,7 @@ static double expected_activation(Activation activation, double x) {
 static void activations_everywhere(void **state) {
     (void)state;
     for (int set = 0; set < n_loops(); set++)
-        for (Activation a = ACTIVATION_SILU; a <= ACTIVATION_GELU_TANH; a++) {
+        for (Activation a = ACTIVATION_SILU; a <= ACTIVATION_RELU; a++) {
             const int n = 20001;
             float *x = malloc((size_t)n * sizeof *x), *g = malloc((size_t)n * sizeof *g),
                   *u = random_floats(5, n);
@@ -259,7 +298,8 @@ static void activations_everywhere(void **state) {
             loops_at(set)->activate(a, g, u, n);
             for (int i = 0; i < n; i++) {
                 double expected = expected_activation(a, x[i]) * u[i], tolerance = 1e-6 * fabs(expected);
-                if (a == ACTIVATION_GELU_TANH || x[i] < -80) tolerance += 3e-7 * fabs((double)x[i] * u[i]);
+                if (a == ACTIVATION_GELU_TANH || a == ACTIVATION_GELU || x[i] < -80)
+                    tolerance += 3e-7 * fabs((double)x[i] * u[i]);
                 assert_near("activation", i, g[i], expected, tolerance);
             }
             float special[] = {NAN, INFINITY, 1e30f, -1e30f, 0, -0.0f}, ones[] = {1, 1, 1, 1, 1, 1};
@@ -267,6 +307,10 @@ static void activations_everywhere(void **state) {
             assert_true(isnan(special[0]));
             assert_true(special[1] == INFINITY && special[2] == 1e30f);
             assert_true(special[3] == 0 && special[4] == 0 && special[5] == 0);
+            for (int i = 0; i < n; i++) u[i] = 1, g[i] = x[i];
+            loops_at(set)->activate(a, g, u, n);
+            loops_at(set)->activate(a, x, NULL, n);
+            assert_memory_equal(g, x, (size_t)n * sizeof *x); // nothing to multiply with
             free(x), free(g), free(u);
         }
 }

@@ -18,32 +18,140 @@ typedef struct LayerCase {
     bool biases, qk_norm;
     float norm_offset, embedding_scale;
     double magnitude;
+    NormKind norm;
+    bool no_gate, ffn_biases, norm_biases, embedding_norm, output_bias;
+    int n_positions;
 } LayerCase;
 
 static const LayerCase CASES[] = {
     {"llama", DTYPE_F32, DTYPE_F32, 48, 6, 2, 8, 40, 8, ROPE_INTERLEAVED, ACTIVATION_SILU, false, false, 0, 1,
-     1},
+     .magnitude = 1},
     {"qwen2", DTYPE_F32, DTYPE_F32, 37, 4, 4, 10, 51, 10, ROPE_HALF_SPLIT, ACTIVATION_SILU, true, false, 0, 1,
-     1},
+     .magnitude = 1},
     {"qwen3", DTYPE_BF16, DTYPE_F16, 64, 4, 2, 24, 72, 24, ROPE_HALF_SPLIT, ACTIVATION_SILU, false, true, 0,
-     1, 1.2},
+     1, .magnitude = 1.2},
     {"gemma", DTYPE_F16, DTYPE_F16, 40, 3, 1, 16, 33, 6, ROPE_HALF_SPLIT, ACTIVATION_GELU_TANH, true, true, 1,
-     6.3f, 1},
+     6.3f, .magnitude = 1},
     {"partial", DTYPE_F16, DTYPE_F32, 33, 2, 1, 9, 8, 4, ROPE_INTERLEAVED, ACTIVATION_SILU, true, true, 0, 1,
-     1},
+     .magnitude = 1},
     {"no rope", DTYPE_F32, DTYPE_F32, 16, 1, 1, 5, 9, 0, ROPE_HALF_SPLIT, ACTIVATION_SILU, false, false, 0, 1,
-     1},
+     .magnitude = 1},
     {"q4_1", DTYPE_Q4_1, DTYPE_F16, 96, 6, 2, 32, 64, 32, ROPE_INTERLEAVED, ACTIVATION_SILU, true, false, 0,
-     1, 1},
+     1, .magnitude = 1},
     {"q8_0", DTYPE_Q8_0, DTYPE_F32, 64, 4, 1, 16, 160, 16, ROPE_HALF_SPLIT, ACTIVATION_SILU, false, false, 0,
-     1, 1},
+     1, .magnitude = 1},
     {"q4_k", DTYPE_Q4_K, DTYPE_F16, 256, 4, 2, 64, 512, 64, ROPE_INTERLEAVED, ACTIVATION_SILU, false, false,
-     0, 1, 1},
+     0, 1, .magnitude = 1},
     {"q6_k", DTYPE_Q6_K, DTYPE_F16, 256, 4, 2, 64, 256, 64, ROPE_INTERLEAVED, ACTIVATION_SILU, false, true, 0,
-     1, 1},
+     1, .magnitude = 1},
+    {"gpt-j",
+     DTYPE_F32,
+     DTYPE_F32,
+     48,
+     4,
+     4,
+     12,
+     64,
+     8,
+     ROPE_INTERLEAVED,
+     ACTIVATION_GELU_TANH,
+     false,
+     false,
+     0,
+     1,
+     1,
+     .norm = NORM_LAYER,
+     .no_gate = true,
+     .ffn_biases = true,
+     .norm_biases = true,
+     .output_bias = true},
+    {"gpt-neox",
+     DTYPE_F16,
+     DTYPE_F16,
+     57,
+     3,
+     3,
+     19,
+     83,
+     6,
+     ROPE_HALF_SPLIT,
+     ACTIVATION_GELU,
+     true,
+     false,
+     0,
+     1,
+     1,
+     .norm = NORM_LAYER,
+     .no_gate = true,
+     .ffn_biases = true,
+     .norm_biases = true},
+    {"bloom",
+     DTYPE_Q8_0,
+     DTYPE_F32,
+     64,
+     4,
+     4,
+     16,
+     256,
+     0,
+     ROPE_HALF_SPLIT,
+     ACTIVATION_GELU_TANH,
+     true,
+     false,
+     0,
+     1,
+     1,
+     .norm = NORM_LAYER,
+     .no_gate = true,
+     .ffn_biases = true,
+     .norm_biases = true,
+     .embedding_norm = true},
+    {"mpt", DTYPE_BF16, DTYPE_F32, 31, 1, 1, 31, 124, 0, ROPE_HALF_SPLIT, ACTIVATION_GELU, false, false, 0, 1,
+     1, .norm = NORM_LAYER, .no_gate = true},
+    {"opt",
+     DTYPE_F32,
+     DTYPE_F16,
+     16,
+     2,
+     2,
+     8,
+     41,
+     0,
+     ROPE_HALF_SPLIT,
+     ACTIVATION_RELU,
+     true,
+     false,
+     0,
+     1,
+     1,
+     .norm = NORM_LAYER,
+     .no_gate = true,
+     .ffn_biases = true,
+     .norm_biases = true,
+     .n_positions = 100001},
+    {"gated with biases",
+     DTYPE_F32,
+     DTYPE_F32,
+     24,
+     2,
+     1,
+     12,
+     20,
+     12,
+     ROPE_HALF_SPLIT,
+     ACTIVATION_GELU,
+     false,
+     false,
+     0,
+     2,
+     1,
+     .ffn_biases = true,
+     .embedding_norm = true,
+     .output_bias = true,
+     .n_positions = 100001},
 };
 
-#define N_MATRICES 17
+#define N_MATRICES 28
 
 typedef struct TestLayer {
     const LayerCase *c;
@@ -74,14 +182,17 @@ static TestLayer *open_layer(const LayerCase *c) {
                               .head_dim = c->head_dim,
                               .intermediate_size = c->intermediate_size,
                               .vocab_size = VOCABULARY,
+                              .norm = c->norm,
                               .norm_eps = 1e-5f,
                               .norm_offset = c->norm_offset,
                               .embedding_scale = c->embedding_scale,
                               .attention_scale = 0.3f,
                               .activation = c->activation,
-                              .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude}};
+                              .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude},
+                              .n_positions = c->n_positions};
     LayerWeights *w = &t->weights;
     w->attn_norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
+    w->attn_norm_bias = make(t, c->norm_biases, DTYPE_F16, 1, c->hidden_size);
     w->wq = make(t, true, c->weights, q_width, c->hidden_size);
     w->wk = make(t, true, c->weights, kv_width, c->hidden_size);
     w->wv = make(t, true, c->weights, kv_width, c->hidden_size);
@@ -93,11 +204,20 @@ static TestLayer *open_layer(const LayerCase *c) {
     w->wo = make(t, true, c->weights, c->hidden_size, q_width);
     w->bo = make(t, c->biases, DTYPE_F32, 1, c->hidden_size);
     w->ffn_norm = make(t, true, DTYPE_BF16, 1, c->hidden_size);
-    w->w_gate = make(t, true, c->weights, c->intermediate_size, c->hidden_size);
+    w->ffn_norm_bias = make(t, c->norm_biases, DTYPE_F32, 1, c->hidden_size);
+    w->w_gate = make(t, !c->no_gate, c->weights, c->intermediate_size, c->hidden_size);
+    w->b_gate = make(t, !c->no_gate && c->ffn_biases, DTYPE_F32, 1, c->intermediate_size);
     w->w_up = make(t, true, c->weights, c->intermediate_size, c->hidden_size);
+    w->b_up = make(t, c->ffn_biases, DTYPE_BF16, 1, c->intermediate_size);
     w->w_down = make(t, true, c->weights, c->hidden_size, c->intermediate_size);
+    w->b_down = make(t, c->ffn_biases, DTYPE_F32, 1, c->hidden_size);
     t->head.embedding = t->head.output = make(t, true, c->weights, VOCABULARY, c->hidden_size);
+    t->head.positions = make(t, c->n_positions > 0, c->weights, c->n_positions, c->hidden_size);
+    t->head.embedding_norm = make(t, c->embedding_norm, DTYPE_F32, 1, c->hidden_size);
+    t->head.embedding_norm_bias = make(t, c->embedding_norm && c->norm_biases, DTYPE_F32, 1, c->hidden_size);
     t->head.norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
+    t->head.norm_bias = make(t, c->norm_biases, DTYPE_F32, 1, c->hidden_size);
+    t->head.output_bias = make(t, c->output_bias, DTYPE_F32, 1, VOCABULARY);
     return t;
 }
 
@@ -188,14 +308,18 @@ static Results run_layer(const TestLayer *t, const char *device, int n_threads, 
 
 // ---- formulas -----------------------------------------------------------------------------------------
 
-// y [n] = rms_norm(x)·(w + offset); absent w: x as it is.
-static void norm_formula(const TestLayer *t, const Matrix *w, const double *x, int n, double *y) {
-    double sum = 0;
-    float *weights = w->data ? matrix_row(w, 0) : NULL;
-    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+// y [n] = rms_norm(x)·(w + offset), or of `kind` with bias b; absent w: x as it is.
+static void norm_formula(const TestLayer *t, NormKind kind, const Matrix *w, const Matrix *b, const double *x,
+                         int n, double *y) {
+    double sum = 0, mean = 0;
+    float *weights = w->data ? matrix_row(w, 0) : NULL, *bias = b && b->data ? matrix_row(b, 0) : NULL;
+    for (int i = 0; i < n; i++) mean += kind == NORM_LAYER ? x[i] / n : 0;
+    for (int i = 0; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
     for (int i = 0; i < n; i++)
-        y[i] = weights ? x[i] / sqrt(sum / n + 1e-5) * (weights[i] + (double)t->shape.norm_offset) : x[i];
-    free(weights);
+        y[i] = weights ? (x[i] - mean) / sqrt(sum / n + 1e-5) * (weights[i] + (double)t->shape.norm_offset) +
+                             (bias ? (double)bias[i] : 0)
+                       : x[i];
+    free(weights), free(bias);
 }
 
 // W·x + b; *size: the largest Σ|w·x|, which errors are measured by.
@@ -251,7 +375,7 @@ static double project_formula(const TestLayer *t, const Projection *p, const dou
     linear_formula(p->w, p->b, h, y, &size);
     for (int head = 0; head < p->n_heads; head++) {
         double *row = y + head * t->c->head_dim;
-        if (p->norm->data) norm_formula(t, p->norm, row, t->c->head_dim, row);
+        if (p->norm->data) norm_formula(t, NORM_RMS, p->norm, NULL, row, t->c->head_dim, row);
         if (p->turned) rope_formula(t, POSITIONS[token], row);
     }
     return relative * size * (p->norm->data ? 20 : 1.3);
@@ -270,7 +394,7 @@ static void check_qkv(const TestLayer *t, const Results *r, const char *device) 
         for (int i = 0; i < 3; i++) {
             const Projection *p = &projections[i];
             widen(r->embedded + token * c->hidden_size, c->hidden_size, x);
-            norm_formula(t, &w->attn_norm, x, c->hidden_size, x);
+            norm_formula(t, c->norm, &w->attn_norm, &w->attn_norm_bias, x, c->hidden_size, x);
             double tolerance = project_formula(t, p, x, token, tolerance_of(t, device), y);
             for (int j = 0; j < p->n_heads * c->head_dim; j++) {
                 int64_t at = TOKEN_SLOTS[token] * r->kv.slot_stride + j;
@@ -287,6 +411,8 @@ static void check_qkv(const TestLayer *t, const Results *r, const char *device) 
 
 static double activation_formula(Activation activation, double x) {
     if (activation == ACTIVATION_SILU) return x / (1 + exp(-x));
+    if (activation == ACTIVATION_GELU) return 0.5 * x * erfc(-x / sqrt(2));
+    if (activation == ACTIVATION_RELU) return fmax(x, 0);
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
@@ -303,21 +429,26 @@ static void check_feed_forward(const TestLayer *t, const Results *r, const char 
             assert_near("out", i, r->after_out[token * hidden + i],
                         y[i] + (double)r->embedded[token * hidden + i], relative * size);
         widen(r->after_out + token * hidden, hidden, in);
-        norm_formula(t, &t->weights.ffn_norm, in, hidden, in);
-        linear_formula(&t->weights.w_gate, NULL, in, y, &size);
-        linear_formula(&t->weights.w_up, NULL, in, up, &up_size);
+        norm_formula(t, c->norm, &t->weights.ffn_norm, &t->weights.ffn_norm_bias, in, hidden, in);
+        if (c->no_gate) {
+            linear_formula(&t->weights.w_up, &t->weights.b_up, in, y, &size);
+            for (int i = 0; i < wide; i++) up[i] = 1, up_size = 0;
+        } else {
+            linear_formula(&t->weights.w_gate, &t->weights.b_gate, in, y, &size);
+            linear_formula(&t->weights.w_up, &t->weights.b_up, in, up, &up_size);
+        }
         for (int i = 0; i < wide; i++)
             assert_near("gate_up", i, r->g[token * wide + i], activation_formula(c->activation, y[i]) * up[i],
                         1.2 * relative * (size * fabs(up[i]) + up_size * fabs(y[i])) +
                             relative * relative * size * up_size);
         widen(r->g + token * wide, wide, in);
-        linear_formula(&t->weights.w_down, NULL, in, y, &size);
+        linear_formula(&t->weights.w_down, &t->weights.b_down, in, y, &size);
         for (int i = 0; i < hidden; i++)
             assert_near("down", i, r->x[token * hidden + i], y[i] + (double)r->after_out[token * hidden + i],
                         relative * size);
         widen(r->x + token * hidden, hidden, in);
-        norm_formula(t, &t->head.norm, in, hidden, in);
-        linear_formula(&t->head.output, NULL, in, y, &size);
+        norm_formula(t, c->norm, &t->head.norm, &t->head.norm_bias, in, hidden, in);
+        linear_formula(&t->head.output, &t->head.output_bias, in, y, &size);
         for (int i = 0; i < VOCABULARY; i++)
             assert_near("logits", i, r->logits[token * VOCABULARY + i], y[i], relative * size);
     }
@@ -325,12 +456,22 @@ static void check_feed_forward(const TestLayer *t, const Results *r, const char 
 }
 
 static void check_embedding(const TestLayer *t, const Results *r) {
+    const LayerCase *c = t->c;
+    double *x = calloc((size_t)c->hidden_size, sizeof *x);
     for (int token = 0; token < TOKENS; token++) {
-        float *row = matrix_row(&t->head.embedding, IDS[token]);
-        for (int i = 0; i < t->c->hidden_size; i++)
-            assert_true(r->embedded[token * t->c->hidden_size + i] == row[i] * t->c->embedding_scale);
-        free(row);
+        float *row = matrix_row(&t->head.embedding, IDS[token]), *position = NULL;
+        if (c->n_positions > 0) position = matrix_row(&t->head.positions, POSITIONS[token]);
+        for (int i = 0; i < c->hidden_size; i++)
+            x[i] = row[i] * c->embedding_scale + (position ? position[i] : 0);
+        if (c->embedding_norm)
+            norm_formula(t, c->norm, &t->head.embedding_norm, &t->head.embedding_norm_bias, x, c->hidden_size,
+                         x);
+        for (int i = 0; i < c->hidden_size; i++)
+            assert_near("embed", i, r->embedded[token * c->hidden_size + i], x[i],
+                        c->embedding_norm ? 1e-5 : 0);
+        free(row), free(position);
     }
+    free(x);
 }
 
 static void ops_equal_their_formulas(void **state) {

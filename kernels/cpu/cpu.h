@@ -12,19 +12,27 @@
 #include "kernels/cpu/threads.h"
 #include "kernels/ops.h"
 
+// A norm over the hidden size, of the shape's kind.
+typedef struct Norm {
+    float *weight; // norm_offset added; NULL: there is no norm
+    float *bias;   // NULL: none
+} Norm;
+
 // Vectors are converted to float32 when they are loaded; matrices stay in the mapped file.
 struct Layer {
-    Layer *next;                                   // of the backend's list
-    LayerWeights weights;                          // as the file has them
-    float *attn_norm, *ffn_norm, *q_norm, *k_norm; // norm_offset added; q_norm and k_norm may be NULL
-    float *bq, *bk, *bv, *bo;                      // NULL: none
-    float *vectors;                                // the allocation they all lie in
+    Layer *next;          // of the backend's list
+    LayerWeights weights; // as the file has them
+    Norm attn_norm, ffn_norm;
+    float *q_norm, *k_norm;                            // norm_offset added; NULL: none
+    float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
+    float *vectors;                                    // the allocation they all lie in
 };
 
 struct Head {
     Head *next;
     HeadWeights weights;
-    float *norm;
+    Norm embedding_norm, norm;
+    float *output_bias; // NULL: none
     float *vectors;
 };
 
@@ -89,13 +97,19 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base);
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,
                             int n_matrices);
 
-// The same for h = rms_norm(x)·norm; the rows are x[tokens[i]], or x[i] if tokens is NULL.
-Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, const float *norm,
+// The same for h = norm(x); the rows are x[tokens[i]], or x[i] if tokens is NULL.
+Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, Norm norm,
                        const Matrix *const *w, int n_matrices);
+
+// y [hidden_size] = norm(x); y may be x.
+void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y);
 
 // Parts into which n rows are best cut, and the first row of a part (of part n_parts: n).
 int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n);
 int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part);
+
+// y [n, n_rows of stride] += bias in rows [product->first, product->end), after a product; bias NULL: none.
+void cpu_add_bias(const Product *product, const float *bias);
 
 // x [n, w->rows] += W·y + bias (NULL: none), with y as activations.
 void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x);

@@ -18,25 +18,30 @@ typedef struct GateUp {
     int64_t n_parts;
 } GateUp;
 
-// Some rows of both matrices, so that a part can finish what it has begun.
+// Some rows of both matrices, so that a part can finish what it has begun. Without a gate, w_up's go to g.
 static void gate_up_part(void *context, int64_t part, int thread) {
     const GateUp *c = context;
     CpuBackend *cpu = c->cpu;
     void *scratch = cpu_thread_scratch(cpu, thread);
     int64_t wide = cpu->shape->intermediate_size;
-    Product product = {.w = &c->layer->weights.w_gate,
+    bool gated = c->layer->weights.w_gate.data != NULL;
+    Product product = {.w = &c->layer->weights.w_up,
                        .x = &c->h,
                        .first = cpu_part_start(wide, c->n_parts, part),
                        .end = cpu_part_start(wide, c->n_parts, part + 1),
-                       .y = c->g,
+                       .y = gated ? cpu->up : c->g,
                        .y_stride = wide};
     cpu->loops->product(&product, scratch);
-    product.w = &c->layer->weights.w_up;
-    product.y = cpu->up;
-    cpu->loops->product(&product, scratch);
+    cpu_add_bias(&product, c->layer->b_up);
+    if (gated) {
+        product.w = &c->layer->weights.w_gate;
+        product.y = c->g;
+        cpu->loops->product(&product, scratch);
+        cpu_add_bias(&product, c->layer->b_gate);
+    }
     for (int64_t t = 0; t < cpu->n_tokens; t++) {
         int64_t start = t * wide + product.first;
-        cpu->loops->activate(cpu->shape->activation, c->g + start, cpu->up + start,
+        cpu->loops->activate(cpu->shape->activation, c->g + start, gated ? cpu->up + start : NULL,
                              product.end - product.first);
     }
 }
@@ -57,6 +62,6 @@ Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Er
     (void)error;
     const Matrix *w = &layer->weights.w_down;
     Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
-    cpu_add_product(cpu, w, NULL, &activations, x);
+    cpu_add_product(cpu, w, layer->b_down, &activations, x);
     return STATUS_OK;
 }

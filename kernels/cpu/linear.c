@@ -7,17 +7,25 @@ typedef struct Prepare {
     CpuBackend *cpu;
     const float *x;
     const int32_t *tokens;
-    const float *norm; // NULL: x as it is
+    Norm norm; // no weight: x as it is
     bool quantize;
     int64_t n, n_parts, cols;
 } Prepare;
 
+void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y) {
+    const DecoderShape *s = cpu->shape;
+    if (s->norm == NORM_LAYER)
+        cpu->loops->layer_norm(x, norm.weight, norm.bias, s->hidden_size, s->norm_eps, y);
+    else
+        cpu->loops->rms_norm(x, norm.weight, s->hidden_size, s->norm_eps, y);
+}
+
 static void prepare_row(const Prepare *p, int64_t i) {
     CpuBackend *cpu = p->cpu;
     const float *x = p->x + (p->tokens ? p->tokens[i] : i) * p->cols;
-    if (p->norm) {
+    if (p->norm.weight) {
         float *normed = cpu->normed + i * p->cols;
-        cpu->loops->rms_norm(x, p->norm, p->cols, cpu->shape->norm_eps, normed);
+        cpu_norm_row(cpu, p->norm, x, normed);
         x = normed;
     }
     if (!p->quantize) return;
@@ -43,10 +51,10 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
             p->quantize = true;
     bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
     p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
-    if (p->norm || p->quantize) threads_run(cpu->threads, p->n_parts, prepare_part, p);
+    if (p->norm.weight || p->quantize) threads_run(cpu->threads, p->n_parts, prepare_part, p);
     return (Activations){.n = p->n,
                          .cols = p->cols,
-                         .x = p->norm ? cpu->normed : p->x,
+                         .x = p->norm.weight ? cpu->normed : p->x,
                          .quantized = p->quantize,
                          .q = cpu->q,
                          .scale = cpu->scale,
@@ -60,7 +68,7 @@ Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t 
     return prepare(&p, w, n_matrices);
 }
 
-Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, const float *norm,
+Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, Norm norm,
                        const Matrix *const *w, int n_matrices) {
     Prepare p = {.cpu = cpu, .x = x, .tokens = tokens, .norm = norm, .n = n, .cols = cpu->shape->hidden_size};
     return prepare(&p, w, n_matrices);
@@ -82,6 +90,12 @@ int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part) {
     return start < n ? start : n;
 }
 
+void cpu_add_bias(const Product *p, const float *bias) {
+    if (bias == NULL) return;
+    for (int64_t t = 0; t < p->x->n; t++)
+        for (int64_t r = p->first; r < p->end; r++) p->y[t * p->y_stride + r] += bias[r];
+}
+
 typedef struct AddProduct {
     CpuBackend *cpu;
     const Matrix *w;
@@ -101,9 +115,7 @@ static void add_product_part(void *context, int64_t part, int thread) {
                        .y_stride = a->w->rows,
                        .add = true};
     a->cpu->loops->product(&product, cpu_thread_scratch(a->cpu, thread));
-    if (a->bias == NULL) return;
-    for (int64_t t = 0; t < a->y->n; t++)
-        for (int64_t r = product.first; r < product.end; r++) a->x[t * a->w->rows + r] += a->bias[r];
+    cpu_add_bias(&product, a->bias);
 }
 
 void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x) {

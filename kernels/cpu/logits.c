@@ -3,6 +3,7 @@
 typedef struct Logits {
     CpuBackend *cpu;
     const Matrix *output;
+    const float *bias;
     Activations h;
     float *logits;
     int64_t n_parts;
@@ -17,6 +18,7 @@ static void logits_part(void *context, int64_t part, int thread) {
                        .y = c->logits,
                        .y_stride = c->output->rows};
     c->cpu->loops->product(&product, cpu_thread_scratch(c->cpu, thread));
+    cpu_add_bias(&product, c->bias);
 }
 
 Status cpu_logits(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
@@ -30,7 +32,11 @@ Status cpu_logits(Backend *backend, const Head *head, const void *x, const int32
         if (tokens[i] < 0 || tokens[i] >= cpu->n_tokens)
             return error_set(error, STATUS_DEVICE, "logits: row %d asks for token %d of %d", i, tokens[i],
                              cpu->n_tokens);
-    Logits c = {.cpu = cpu, .output = output, .logits = logits, .n_parts = cpu_row_parts(cpu, output->rows)};
+    Logits c = {.cpu = cpu,
+                .output = output,
+                .bias = head->output_bias,
+                .logits = logits,
+                .n_parts = cpu_row_parts(cpu, output->rows)};
     c.h = cpu_normed(cpu, x, tokens, n_rows, head->norm, &output, 1);
     threads_run(cpu->threads, c.n_parts, logits_part, &c);
     return STATUS_OK;

@@ -48,8 +48,10 @@ typedef struct Loops {
     bool quantized_activations;
     // y [n] = x / sqrt(mean(x²) + eps) · w; y may be x
     void (*rms_norm)(const float *x, const float *w, int64_t n, float eps, float *y);
+    // y [n] = (x − mean(x)) / sqrt(variance(x) + eps) · w + b (NULL: none); y may be x
+    void (*layer_norm)(const float *x, const float *w, const float *b, int64_t n, float eps, float *y);
     void (*quantize)(const float *x, int64_t n, const QuantRow *out);
-    // g [n] = activation(g) · u
+    // g [n] = activation(g) · u, or without u (NULL) activation(g)
     void (*activate)(Activation activation, float *g, const float *u, int64_t n);
     void (*to_half)(const float *x, int64_t n, uint16_t *half);
     // scratch: product_scratch(cols) bytes of the thread's own, 64-byte aligned

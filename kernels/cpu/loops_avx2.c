@@ -24,6 +24,34 @@ static void rms_norm(const float *x, const float *w, int64_t n, float eps, float
     for (; i < n; i++) y[i] = x[i] * scale * w[i];
 }
 
+INLINE __m256 add_differences(const float *x, __m256 mean, __m256 sums) {
+    __m256 d = _mm256_sub_ps(_mm256_loadu_ps(x), mean);
+    return _mm256_fmadd_ps(d, d, sums);
+}
+
+static void layer_norm(const float *x, const float *w, const float *b, int64_t n, float eps, float *y) {
+    __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, squares[2] = {sums[0], sums[0]};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 2; j++) sums[j] = _mm256_add_ps(sums[j], _mm256_loadu_ps(x + i + j * 8));
+    float sum = sum_lanes(_mm256_add_ps(sums[0], sums[1]));
+    for (; i < n; i++) sum += x[i];
+    float mean = sum / (float)n;
+    __m256 means = _mm256_set1_ps(mean);
+    for (i = 0; i + 16 <= n; i += 16)
+        for (int j = 0; j < 2; j++) squares[j] = add_differences(x + i + j * 8, means, squares[j]);
+    float square = sum_lanes(_mm256_add_ps(squares[0], squares[1]));
+    for (; i < n; i++) square += (x[i] - mean) * (x[i] - mean);
+    float scale = 1 / sqrtf(square / (float)n + eps);
+    __m256 scales = _mm256_set1_ps(scale);
+    for (i = 0; i + 8 <= n; i += 8) {
+        __m256 normed = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x + i), means), scales);
+        __m256 bias = b ? _mm256_loadu_ps(b + i) : _mm256_setzero_ps();
+        _mm256_storeu_ps(y + i, _mm256_fmadd_ps(normed, _mm256_loadu_ps(w + i), bias));
+    }
+    for (; i < n; i++) y[i] = (x[i] - mean) * scale * w[i] + (b ? b[i] : 0);
+}
+
 // x / (1 + exp(-x))
 INLINE __m256 silu(__m256 x) {
     const __m256 one = _mm256_set1_ps(1);
@@ -38,18 +66,48 @@ INLINE __m256 gelu_tanh(__m256 x) {
     return _mm256_div_ps(x, _mm256_add_ps(one, exp_lanes(z)));
 }
 
-INLINE __m256 activated(Activation activation, __m256 g, __m256 u) {
-    return _mm256_mul_ps(activation == ACTIVATION_SILU ? silu(g) : gelu_tanh(g), u);
+// x·Φ(x). With z = |x|/√2 and t = 1/(1 + 0.3275911 z), 1 − erf(z) is a polynomial in t times exp(-z²), up to 1.5e-7
+// (Abramowitz & Stegun 7.1.26).
+INLINE __m256 gelu(__m256 x) {
+    const __m256 one = _mm256_set1_ps(1), zero = _mm256_setzero_ps();
+    __m256 z = _mm256_mul_ps(_mm256_max_ps(_mm256_sub_ps(zero, x), x), _mm256_set1_ps(0.7071067812f));
+    __m256 t = _mm256_div_ps(one, _mm256_fmadd_ps(z, _mm256_set1_ps(0.3275911f), one));
+    __m256 p = _mm256_set1_ps(1.061405429f);
+    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(-1.453152027f));
+    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(1.421413741f));
+    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(-0.284496736f));
+    p = _mm256_mul_ps(_mm256_fmadd_ps(p, t, _mm256_set1_ps(0.254829592f)), t);
+    __m256 tail = _mm256_mul_ps(p, exp_lanes(_mm256_sub_ps(zero, _mm256_mul_ps(z, z))));
+    tail = _mm256_mul_ps(tail, _mm256_set1_ps(0.5f)); // Φ(-|x|)
+    __m256 negative = _mm256_cmp_ps(x, zero, _CMP_LT_OQ);
+    return _mm256_mul_ps(x, _mm256_blendv_ps(_mm256_sub_ps(one, tail), tail, negative));
+}
+
+INLINE __m256 activated(Activation activation, __m256 x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH:
+        return gelu_tanh(x);
+    case ACTIVATION_GELU:
+        return gelu(x);
+    case ACTIVATION_RELU:
+        return _mm256_max_ps(_mm256_setzero_ps(), x); // a NaN is the second operand: it stays
+    case ACTIVATION_SILU:
+        break;
+    }
+    return silu(x);
 }
 
 static void activate(Activation activation, float *g, const float *u, int64_t n) {
+    const __m256 one = _mm256_set1_ps(1);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(g + i, activated(activation, _mm256_loadu_ps(g + i), _mm256_loadu_ps(u + i)));
+        _mm256_storeu_ps(g + i, _mm256_mul_ps(activated(activation, _mm256_loadu_ps(g + i)),
+                                              u ? _mm256_loadu_ps(u + i) : one));
     if (i == n) return;
     float last_g[8] = {0}, last_u[8] = {0};
-    for (int64_t j = i; j < n; j++) last_g[j - i] = g[j], last_u[j - i] = u[j];
-    _mm256_storeu_ps(last_g, activated(activation, _mm256_loadu_ps(last_g), _mm256_loadu_ps(last_u)));
+    for (int64_t j = i; j < n; j++) last_g[j - i] = g[j], last_u[j - i] = u ? u[j] : 1;
+    _mm256_storeu_ps(last_g,
+                     _mm256_mul_ps(activated(activation, _mm256_loadu_ps(last_g)), _mm256_loadu_ps(last_u)));
     for (int64_t j = i; j < n; j++) g[j] = last_g[j - i];
 }
 
@@ -110,6 +168,7 @@ const Loops *loops_avx2(void) {
         .name = "AVX2",
         .quantized_activations = true,
         .rms_norm = rms_norm,
+        .layer_norm = layer_norm,
         .quantize = quantize,
         .activate = activate,
         .to_half = to_half,

@@ -10,6 +10,15 @@ static void rms_norm(const float *x, const float *w, int64_t n, float eps, float
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
 }
 
+static void layer_norm(const float *x, const float *w, const float *b, int64_t n, float eps, float *y) {
+    float sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    float mean = sum / (float)n;
+    for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    float scale = 1 / sqrtf(squares / (float)n + eps);
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale * w[i] + (b ? b[i] : 0);
+}
+
 static float silu(float x) {
     return x / (1 + expf(-x));
 }
@@ -19,9 +28,27 @@ static float gelu_tanh(float x) {
     return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
 }
 
+// x·Φ(x), Φ by the complementary error function, which keeps its digits where Φ is small.
+static float gelu(float x) {
+    return 0.5f * x * erfcf(-0.7071067812f * x);
+}
+
+static float activated(Activation activation, float x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH:
+        return gelu_tanh(x);
+    case ACTIVATION_GELU:
+        return gelu(x);
+    case ACTIVATION_RELU:
+        return x < 0 ? 0 : x; // NaN stays
+    case ACTIVATION_SILU:
+        break;
+    }
+    return silu(x);
+}
+
 static void activate(Activation activation, float *g, const float *u, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        g[i] = (activation == ACTIVATION_SILU ? silu(g[i]) : gelu_tanh(g[i])) * u[i];
+    for (int64_t i = 0; i < n; i++) g[i] = activated(activation, g[i]) * (u ? u[i] : 1);
 }
 
 static void to_half(const float *x, int64_t n, uint16_t *half) {
@@ -98,6 +125,7 @@ const Loops *loops_reference(void) {
         .name = "reference loops",
         .quantized_activations = false,
         .rms_norm = rms_norm,
+        .layer_norm = layer_norm,
         .quantize = quantize_row,
         .activate = activate,
         .to_half = to_half,

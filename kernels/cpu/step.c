@@ -17,6 +17,10 @@ static Status check_tokens(const CpuBackend *cpu, const Step *step, Error *error
                              step->ids[i], cpu->shape->vocab_size - 1);
         if (step->positions[i] < 0)
             return error_set(error, STATUS_DEVICE, "begin: token %d has position %d", i, step->positions[i]);
+        if (cpu->shape->n_positions > 0 && step->positions[i] >= cpu->shape->n_positions)
+            return error_set(error, STATUS_DEVICE,
+                             "begin: token %d has position %d, the model has learned only %d positions", i,
+                             step->positions[i], cpu->shape->n_positions);
     }
     return STATUS_OK;
 }

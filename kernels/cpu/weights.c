@@ -3,11 +3,13 @@
 
 #include <stdlib.h>
 
+typedef enum Need { REQUIRED, OPTIONAL, NEVER } Need;
+
 typedef struct Expected {
     const char *name;
     const Matrix *matrix;
     int64_t rows, cols; // rows 1: a vector
-    bool optional;
+    Need need;
     float offset;   // added to a vector's elements
     float **vector; // where a vector's float32 copy goes; NULL for matrices
 } Expected;
@@ -15,9 +17,11 @@ typedef struct Expected {
 static Status check(const Expected *e, Error *error) {
     const Matrix *m = e->matrix;
     if (m->data == NULL) {
-        if (e->optional) return STATUS_OK;
+        if (e->need != REQUIRED) return STATUS_OK;
         return error_set(error, STATUS_FILE, "%s is missing", e->name);
     }
+    if (e->need == NEVER)
+        return error_set(error, STATUS_UNSUPPORTED, "%s: a decoder of this shape has none", e->name);
     if (m->rows != e->rows || m->cols != e->cols)
         return error_set(error, STATUS_FILE, "%s: expected [%lld, %lld], file has [%lld, %lld]", e->name,
                          (long long)e->rows, (long long)e->cols, (long long)m->rows, (long long)m->cols);
@@ -50,6 +54,10 @@ static Status take_over(const Expected *expected, int n, float **vectors, Error 
     return STATUS_OK;
 }
 
+static Need norm_bias_of(const DecoderShape *s) {
+    return s->norm == NORM_LAYER ? OPTIONAL : NEVER;
+}
+
 Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *s = cpu->shape;
@@ -59,22 +67,29 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     const LayerWeights *w = &layer->weights;
     int64_t hidden = s->hidden_size, wide = s->intermediate_size;
     int64_t q_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
+    Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
+    Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
     const Expected expected[] = {
-        {"attn_norm", &w->attn_norm, 1, hidden, false, s->norm_offset, &layer->attn_norm},
-        {"wq", &w->wq, q_width, hidden, false, 0, NULL},
-        {"bq", &w->bq, 1, q_width, true, 0, &layer->bq},
-        {"wk", &w->wk, kv_width, hidden, false, 0, NULL},
-        {"bk", &w->bk, 1, kv_width, true, 0, &layer->bk},
-        {"wv", &w->wv, kv_width, hidden, false, 0, NULL},
-        {"bv", &w->bv, 1, kv_width, true, 0, &layer->bv},
-        {"q_norm", &w->q_norm, 1, s->head_dim, true, s->norm_offset, &layer->q_norm},
-        {"k_norm", &w->k_norm, 1, s->head_dim, true, s->norm_offset, &layer->k_norm},
-        {"wo", &w->wo, hidden, q_width, false, 0, NULL},
-        {"bo", &w->bo, 1, hidden, true, 0, &layer->bo},
-        {"ffn_norm", &w->ffn_norm, 1, hidden, false, s->norm_offset, &layer->ffn_norm},
-        {"w_gate", &w->w_gate, wide, hidden, false, 0, NULL},
-        {"w_up", &w->w_up, wide, hidden, false, 0, NULL},
-        {"w_down", &w->w_down, hidden, wide, false, 0, NULL},
+        {"attn_norm", &w->attn_norm, 1, hidden, REQUIRED, s->norm_offset, &attn_norm->weight},
+        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, &attn_norm->bias},
+        {"wq", &w->wq, q_width, hidden, REQUIRED, 0, NULL},
+        {"bq", &w->bq, 1, q_width, OPTIONAL, 0, &layer->bq},
+        {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, NULL},
+        {"bk", &w->bk, 1, kv_width, OPTIONAL, 0, &layer->bk},
+        {"wv", &w->wv, kv_width, hidden, REQUIRED, 0, NULL},
+        {"bv", &w->bv, 1, kv_width, OPTIONAL, 0, &layer->bv},
+        {"q_norm", &w->q_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->q_norm},
+        {"k_norm", &w->k_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->k_norm},
+        {"wo", &w->wo, hidden, q_width, REQUIRED, 0, NULL},
+        {"bo", &w->bo, 1, hidden, OPTIONAL, 0, &layer->bo},
+        {"ffn_norm", &w->ffn_norm, 1, hidden, REQUIRED, s->norm_offset, &ffn_norm->weight},
+        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, &ffn_norm->bias},
+        {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, NULL},
+        {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, &layer->b_gate},
+        {"w_up", &w->w_up, wide, hidden, REQUIRED, 0, NULL},
+        {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, &layer->b_up},
+        {"w_down", &w->w_down, hidden, wide, REQUIRED, 0, NULL},
+        {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, &layer->b_down},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &layer->vectors, error);
     if (status != STATUS_OK) {
@@ -93,10 +108,20 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     Head *head = calloc(1, sizeof *head);
     if (head == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for the head");
     head->weights = *host;
+    const HeadWeights *w = &head->weights;
+    int64_t hidden = s->hidden_size, vocab = s->vocab_size;
+    Need norm_bias = norm_bias_of(s), positions = s->n_positions > 0 ? REQUIRED : NEVER;
+    Need embedding_bias = w->embedding_norm.data ? norm_bias : NEVER;
+    Norm *embedding_norm = &head->embedding_norm;
     const Expected expected[] = {
-        {"embedding", &head->weights.embedding, s->vocab_size, s->hidden_size, false, 0, NULL},
-        {"norm", &head->weights.norm, 1, s->hidden_size, false, s->norm_offset, &head->norm},
-        {"output", &head->weights.output, s->vocab_size, s->hidden_size, false, 0, NULL},
+        {"embedding", &w->embedding, vocab, hidden, REQUIRED, 0, NULL},
+        {"positions", &w->positions, s->n_positions, hidden, positions, 0, NULL},
+        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, s->norm_offset, &embedding_norm->weight},
+        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, &embedding_norm->bias},
+        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, &head->norm.weight},
+        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, &head->norm.bias},
+        {"output", &w->output, vocab, hidden, REQUIRED, 0, NULL},
+        {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, &head->output_bias},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &head->vectors, error);
     if (status != STATUS_OK) {
