@@ -3,7 +3,9 @@
 
 Each folder is a Hugging Face model (config.json, safetensors) with golden.json beside it: cases of token ids and
 positions, each with a file of float32 logits [n_tokens - from, vocab_size], little-endian, of the positions from
-`from` on. The logits come from transformers in float32 with eager attention. llama3.gguf and qwen2.gguf hold the
+`from` on. The logits come from transformers in float32 with eager attention; half_error is how far transformers' own
+logits in 16 bits (the file's type, bfloat16 where that is float32) are from them, relative to the largest: what a GPU
+that computes in 16 bits may differ by. llama3.gguf and qwen2.gguf hold the
 same weights as the folders of that name, written with the gguf package (LLaMA's Q and K permuted, Llama 3's factors
 as rope_freqs.weight). rope.json has transformers' rotary frequencies for nine configurations. blocks.gguf has a
 tensor of every block type and, as NAME.values, what gguf.quants makes of it. quants.gguf is a LLaMA whose matrices
@@ -64,6 +66,12 @@ MODELS = {
     "llama-sharded": (dict(model_type="llama", num_hidden_layers=1, rope_theta=10000.0, attention_bias=True), ["sharded"]),
     "llama-f16": (dict(model_type="llama", rope_theta=10000.0, torch_dtype="float16"), []),
     "llama-bf16": (dict(model_type="llama", rope_theta=10000.0, torch_dtype="bfloat16"), []),
+    "mistral-bf16": (dict(model_type="mistral", rope_theta=10000.0, sliding_window=7, head_dim=16,
+                          torch_dtype="bfloat16"), []),
+    "qwen2-bf16": (dict(model_type="qwen2", tie_word_embeddings=True, rope_theta=1000000.0, use_sliding_window=False,
+                        sliding_window=8, max_window_layers=1, hidden_size=64, torch_dtype="bfloat16"), []),
+    "qwen3-bf16": (dict(model_type="qwen3", head_dim=16, tie_word_embeddings=True, attention_bias=False,
+                        torch_dtype="bfloat16", **{NEW: dict(rope_type="default", rope_theta=1000000.0)}), []),
 }
 GENERATION = dict(bos_token_id=1, eos_token_id=[2, 1], do_sample=True, temperature=0.6, top_p=0.9, top_k=20)
 
@@ -131,6 +139,16 @@ class ExactRope(torch.nn.Module):
                 torch.from_numpy(np.sin(angle) * self.scaling).float()[None])
 
 
+class HalfRope(torch.nn.Module):
+    """Angles of the float32 model, cos and sin rounded, as transformers does it for a model in 16 bits."""
+    def __init__(self, inner, dtype):
+        super().__init__()
+        self.inner, self.dtype = inner, dtype
+
+    def forward(self, x, position_ids, **_):
+        return tuple(part.to(self.dtype) for part in self.inner(x.float(), position_ids))
+
+
 def logits_of(model, ids, positions):
     with torch.no_grad():
         # An explicit mask: transformers takes a gap in the positions for two packed texts otherwise.
@@ -138,9 +156,9 @@ def logits_of(model, ids, positions):
                      attention_mask=torch.ones(1, len(ids), dtype=torch.long)).logits[0].float().numpy()
 
 
-def load_model(config, state):
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
-    model.load_state_dict({key: value.float() for key, value in state.items()}, strict=True)
+def load_model(config, state, dtype=torch.float32):
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype)
+    model.load_state_dict({key: value.to(dtype) for key, value in state.items()}, strict=True)
     return model.eval()
 
 
@@ -193,6 +211,7 @@ def make_model(name, extra, options, report):
     state = random_weights(load_model_skeleton(config), name)
     saved = {key: value.to(dtype).contiguous() for key, value in state.items()}
     model = load_model(config, saved)
+    half = load_model(config, saved, torch.bfloat16 if dtype == torch.float32 else dtype)
     if config.tie_word_embeddings:
         del saved["lm_head.weight"]
     save_weights(folder, saved, options)
@@ -212,11 +231,14 @@ def make_model(name, extra, options, report):
         rope = model.model.rotary_emb
         if case != "prompt":
             model.model.rotary_emb = ExactRope(rope, config)
+        half.model.rotary_emb = HalfRope(model.model.rotary_emb, half.dtype)
         logits = logits_of(model, ids, where)
+        half_error = np.abs(logits_of(half, ids, where) - logits).max() / np.abs(logits).max()
         model.model.rotary_emb = rope
         first = 0 if case == "prompt" else N_TOKENS // 2
         logits[first:].astype("<f4").tofile(os.path.join(folder, f"{case}.logits"))
-        cases.append({"name": case, "ids": ids, "positions": where, "from": first, "logits": f"{case}.logits"})
+        cases.append({"name": case, "ids": ids, "positions": where, "from": first, "logits": f"{case}.logits",
+                      "half_error": round(float(half_error), 6)})
     with open(os.path.join(folder, "golden.json"), "w") as f:
         json.dump(dict(vocab_size=config.vocab_size, cases=cases), f)
     # The files as they lie there, read again by transformers, give the same logits.
