@@ -1,4 +1,4 @@
-#include "app/chat.h"
+#include "app/chat_way.h"
 
 #include "app/signals.h"
 #include "tokenizer/utf8_stream.h"
@@ -6,45 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// ---- the conversation as the transcript says --------------------------------------------------------------
-
-static Status append_node(Chat *chat, const TranscriptNode *node, Error *error) {
-    Message user = {
-        .role = CHAT_USER, .text = (char *)node->user, .size = node->user_size, .discarded = node->discarded};
-    Message reply = {.role = CHAT_ASSISTANT,
-                     .text = (char *)node->reply.text,
-                     .size = node->reply.size,
-                     .ids = (int32_t *)node->reply.ids,
-                     .n_ids = node->reply.n_ids,
-                     .n_gone = node->reply.n_gone,
-                     .interrupted = node->reply.interrupted,
-                     .discarded = node->discarded};
-    Status status = conversation_append(chat->conversation, &user, error);
-    return status ? status : conversation_append(chat->conversation, &reply, error);
-}
-
-// Messages of the path that ends at the head's ancestor of `depth` turns.
-static Status project_to(Chat *chat, int depth, Error *error) {
-    int *path = malloc(((size_t)depth + 1) * sizeof *path);
-    if (!path) return error_set(error, STATUS_MEMORY, "out of memory");
-    int node = transcript_at(chat->transcript, depth);
-    for (int turn = depth; turn > 0; turn--) {
-        path[turn - 1] = node;
-        node = transcript_node(chat->transcript, node)->parent;
-    }
-    conversation_truncate(chat->conversation, 0);
-    chat->used = -1;
-    Status status = conversation_set_system(chat->conversation, transcript_system(chat->transcript), error);
-    for (int turn = 1; turn <= depth && status == STATUS_OK; turn++)
-        status = append_node(chat, transcript_node(chat->transcript, path[turn - 1]), error);
-    free(path);
-    return status;
-}
-
-Status chat_project(Chat *chat, Error *error) {
-    return project_to(chat, transcript_depth(chat->transcript), error);
-}
 
 // After a failure, whose message stays: nothing of the turn is left.
 static void roll_back(Chat *chat) {
@@ -68,11 +29,12 @@ static void on_text(void *user, const char *text, size_t size) {
 
 static void on_overflow(void *user, const OverflowEvent *event) {
     Chat *chat = user;
-    report_overflow(chat, event);
     OverflowEvent *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
-    if (!longer) return;
-    chat->overflow = longer;
-    chat->overflow[chat->n_overflow++] = *event;
+    if (longer) chat->overflow = longer;
+    OverflowEvent own = *event;
+    way_name_turns(chat, &own);
+    report_overflow(chat, &own);
+    if (longer) chat->overflow[chat->n_overflow++] = own;
 }
 
 // A long prompt is read in pieces. Once the reply is on the screen, nothing else may be drawn there.
@@ -139,18 +101,17 @@ static Status settle_turn(Chat *chat, Status status) {
 }
 
 Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
-    int depth = turn->parent == TRANSCRIPT_START ? 0 : transcript_node(chat->transcript, turn->parent)->turn;
     Message user = {.role = CHAT_USER, .text = (char *)turn->text, .size = turn->size};
-    TranscriptReply reply;
+    TranscriptNode node = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
     Status status = STATUS_OK;
-    if (depth != transcript_depth(chat->transcript)) status = project_to(chat, depth, error);
+    if (turn->parent != chat_tree(chat)->head) status = way_project(chat, turn->parent, error);
     if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK) status = way_begin(chat, turn->parent, turn->parent, error);
     if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
-    if (status == STATUS_OK) status = make_reply(chat, false, turn->seed, &reply, error);
+    if (status == STATUS_OK) status = make_reply(chat, false, turn->seed, &node.reply, error);
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK)
-        status = transcript_add_turn(chat->transcript, turn->parent, turn->why, turn->text, turn->size,
-                                     &reply, error);
+        status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
     return settle_turn(chat, status);
 }
 
@@ -161,7 +122,7 @@ Status chat_ask(Chat *chat, const char *text, Error *error) {
             return error_set(error, STATUS_MEMORY, "out of memory");
         text = joined;
     }
-    ChatTurn turn = {transcript_head(chat->transcript), "ask", text, strlen(text), NULL};
+    ChatTurn turn = {chat_tree(chat)->head, "ask", text, strlen(text), NULL};
     Status status = chat_ask_at(chat, &turn, error);
     if (status == STATUS_OK) {
         free(chat->attachment);
@@ -172,11 +133,14 @@ Status chat_ask(Chat *chat, const char *text, Error *error) {
 }
 
 Status chat_continue(Chat *chat, Error *error) {
-    int head = transcript_head(chat->transcript);
-    if (head == TRANSCRIPT_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
+    const Tree *tree = chat_tree(chat);
+    int head = tree->head;
+    if (head == TREE_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
+    bool has_reply = transcript_node(chat->transcript, head)->reply.text;
     TranscriptReply reply;
     Status status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK) status = make_reply(chat, true, NULL, &reply, error);
+    if (status == STATUS_OK) status = way_begin(chat, tree->nodes[head].parent, head, error);
+    if (status == STATUS_OK) status = make_reply(chat, has_reply, NULL, &reply, error);
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
     return settle_turn(chat, status);

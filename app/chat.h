@@ -30,6 +30,8 @@ typedef struct Chat {
     SamplerBias *biases;     // as the settings name them
     char fingerprint[64];    // of the model, see TranscriptModel
     char *attachment;        // text that /file puts before the next turn; NULL: none
+    int parent;              // the node that the turn in hand follows
+    bool *left;              // [its turns] which are out of the window
     OverflowEvent *overflow; // [n_overflow] of the turn in hand
     int n_overflow;
     ReplyReport last; // of the latest reply
@@ -54,7 +56,7 @@ Status chat_ask(Chat *chat, const char *text, Error *error);
 
 // A turn at any place of the tree.
 typedef struct ChatTurn {
-    int parent;       // the node it follows: the head, or an ancestor of it
+    int parent;       // the node it follows, or TREE_START
     const char *why;  // one word for the journal: "ask", "retry", "edit"
     const char *text; // [size] UTF-8
     size_t size;
@@ -64,11 +66,17 @@ typedef struct ChatTurn {
 // As chat_ask(), but without what waits from /file.
 Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error);
 
-// Goes on with the last reply.
+// Goes on with the last reply; answers what /say put there without one.
 Status chat_continue(Chat *chat, Error *error);
 
 // Makes the conversation's messages those of the transcript's head.
 Status chat_project(Chat *chat, Error *error);
+
+// The tree of the conversation's turns.
+const Tree *chat_tree(const Chat *chat);
+
+// The head moves: `why` is one word for the journal ("undo"). The messages follow.
+Status chat_go(Chat *chat, int index, const char *why, Error *error);
 
 // Writes the journal; what fails is said once and the chat goes on.
 void chat_save(Chat *chat);

@@ -92,7 +92,7 @@ static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
                       *theirs.name ? theirs.name : theirs.path, theirs.chat_template);
         return transcript_set_model(transcript, &ours, error);
     }
-    for (int i = 0; i < transcript_n_nodes(transcript); i++) {
+    for (int i = 0; i < transcript_tree(transcript)->n; i++) {
         const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
         for (int64_t k = 0; k < reply->n_ids; k++)
             if (reply->ids[k] >= tokenizer_size(engine_tokenizer(chat->engine)))
@@ -194,6 +194,7 @@ void chat_close(Chat *chat) {
     free(chat->biases);
     free(chat->attachment);
     free(chat->overflow);
+    free(chat->left);
     chat->conversation = NULL;
     chat->chat_template = NULL;
     chat->transcript = NULL;
@@ -201,4 +202,5 @@ void chat_close(Chat *chat) {
     chat->biases = NULL;
     chat->attachment = NULL;
     chat->overflow = NULL;
+    chat->left = NULL;
 }

@@ -36,8 +36,8 @@ Status command_save(Chat *chat, const char *argument, Error *error) {
     const char *log = transcript_log(chat->transcript, &size);
     Status status = path_write_file(path, log, size, 0600, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%d turn%s saved to %s]", transcript_depth(chat->transcript),
-                      text_plural(transcript_depth(chat->transcript)), path);
+        screen_notice(chat->screen, "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
+                      text_plural(tree_depth(chat_tree(chat))), path);
     return status;
 }
 
@@ -51,8 +51,8 @@ Status command_load(Chat *chat, const char *argument, Error *error) {
     free(text);
     if (status == STATUS_OK) status = chat_load(chat, transcript, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%d turn%s loaded from %s]", transcript_depth(chat->transcript),
-                      text_plural(transcript_depth(chat->transcript)), path);
+        screen_notice(chat->screen, "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
+                      text_plural(tree_depth(chat_tree(chat))), path);
     return status;
 }
 

@@ -9,9 +9,13 @@
 Status command_clear(Chat *chat, const char *argument, Error *error);
 Status command_system(Chat *chat, const char *argument, Error *error);
 Status command_retry(Chat *chat, const char *argument, Error *error);
-Status command_undo(Chat *chat, const char *argument, Error *error);
 Status command_edit(Chat *chat, const char *argument, Error *error);
 Status command_continue(Chat *chat, const char *argument, Error *error);
+// commands_tree.c
+Status command_undo(Chat *chat, const char *argument, Error *error);
+Status command_redo(Chat *chat, const char *argument, Error *error);
+Status command_goto(Chat *chat, const char *argument, Error *error);
+Status command_tree(Chat *chat, const char *argument, Error *error);
 // commands_settings.c
 Status command_set(Chat *chat, const char *argument, Error *error);
 Status command_reset(Chat *chat, const char *argument, Error *error);

@@ -1,4 +1,4 @@
-// Commands that change the conversation: clear, system, retry, undo, edit, continue.
+// Commands that change the conversation: clear, system, retry, edit, continue.
 #include "app/commands_internal.h"
 #include "app/text.h"
 
@@ -55,42 +55,30 @@ Status command_system(Chat *chat, const char *argument, Error *error) {
 }
 
 Status command_retry(Chat *chat, const char *argument, Error *error) {
-    int head = transcript_head(chat->transcript);
+    const Tree *tree = chat_tree(chat);
     int64_t number = 0;
-    if (head == TRANSCRIPT_START) return no_turn(error);
+    if (tree->head == TREE_START) return no_turn(error);
     if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
     uint64_t seed = (uint64_t)number;
-    const TranscriptNode *node = transcript_node(chat->transcript, head);
-    ChatTurn again = {node->parent, "retry", node->user, node->user_size, *argument ? &seed : NULL};
+    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    if (!node->text || node->role != CHAT_USER)
+        return error_set(error, STATUS_USAGE, "the last turn asks nothing that could be answered again");
+    ChatTurn again = {tree->nodes[tree->head].parent, "retry", node->text, node->size,
+                      *argument ? &seed : NULL};
     return chat_ask_at(chat, &again, error);
-}
-
-Status command_undo(Chat *chat, const char *argument, Error *error) {
-    int64_t n = 1, depth = transcript_depth(chat->transcript);
-    if (!depth) return no_turn(error);
-    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
-        return error->status;
-    Status status =
-        transcript_set_head(chat->transcript, transcript_ancestor(chat->transcript, (int)n), "undo", error);
-    if (status == STATUS_OK) status = chat_project(chat, error);
-    if (status) return status;
-    chat->has_last = false;
-    screen_notice(chat->screen, "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
-                  (long long)(depth - n));
-    chat_save(chat);
-    return STATUS_OK;
 }
 
 // ---- editing ----------------------------------------------------------------------------------------------
 
 // A reply that a person wrote, as a sibling of the node: only its text counts.
-static Status keep_edited_reply(Chat *chat, const TranscriptNode *node, const char *text, Error *error) {
-    TranscriptReply reply = {.text = text,
-                             .size = strlen(text),
-                             .seed = chat->seed,
-                             .next = conversation_settings(chat->conversation)->position};
-    Status status = transcript_add_turn(chat->transcript, node->parent, "edit-reply", node->user,
-                                        node->user_size, &reply, error);
+static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *error) {
+    TranscriptNode node = *transcript_node(chat->transcript, index);
+    node.reply = (TranscriptReply){.text = text,
+                                   .size = strlen(text),
+                                   .seed = chat->seed,
+                                   .next = conversation_settings(chat->conversation)->position};
+    Status status = transcript_add_turn(chat->transcript, chat_tree(chat)->nodes[index].parent, "edit-reply",
+                                        &node, error);
     if (status == STATUS_OK) status = chat_project(chat, error);
     if (status) return status;
     screen_notice(chat->screen, "[the reply is replaced; /continue goes on with it]");
@@ -114,21 +102,28 @@ static Status compose(Chat *chat, const char *before, char **after, Error *error
 }
 
 Status command_edit(Chat *chat, const char *argument, Error *error) {
-    int64_t depth = transcript_depth(chat->transcript), turn = depth;
+    const Tree *tree = chat_tree(chat);
+    int64_t depth = tree_depth(tree), turn = depth;
     bool is_reply = !strcmp(argument, "reply");
     if (!depth) return no_turn(error);
     if (*argument && !is_reply && argument_number(argument, "a turn, or reply", 1, depth, &turn, error))
         return error->status;
-    if (!chat->interactive)
-        return error_set(error, STATUS_USAGE, "/edit needs a terminal; in a script, /undo and ask again");
-    TranscriptNode node = *transcript_node(chat->transcript, transcript_at(chat->transcript, (int)turn));
+    if (!chat->interactive && !getenv("VISUAL") && !getenv("EDITOR"))
+        return error_set(error, STATUS_USAGE, "/edit in a script needs EDITOR in the environment");
+    int index = tree_at(tree, (int)turn);
+    const TranscriptNode *node = transcript_node(chat->transcript, index);
+    const char *before = is_reply ? node->reply.text : node->role == CHAT_USER ? node->text : NULL;
+    if (!before)
+        return error_set(error, STATUS_USAGE, "turn %lld has no %s to edit", (long long)turn,
+                         is_reply ? "reply" : "question");
     char *text;
-    Status status = compose(chat, is_reply ? node.reply.text : node.user, &text, error);
+    Status status = compose(chat, before, &text, error);
     if (status || !text) return status;
     if (is_reply)
-        status = keep_edited_reply(chat, &node, text, error);
+        status = keep_edited_reply(chat, index, text, error);
     else
-        status = chat_ask_at(chat, &(ChatTurn){node.parent, "edit", text, strlen(text), NULL}, error);
+        status = chat_ask_at(chat, &(ChatTurn){tree->nodes[index].parent, "edit", text, strlen(text), NULL},
+                             error);
     free(text);
     return status;
 }

@@ -54,6 +54,8 @@ static _Noreturn void run_editor(const char *command, const char *path) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(STDERR_FILENO, STDOUT_FILENO); // stdout may be a file for replies
+    int nothing = isatty(STDIN_FILENO) ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO); // stdin is the rest of a script
     if (asprintf(&script, "%s \"$1\"", command) >= 0)
         execl("/bin/sh", "sh", "-c", script, "sh", path, (char *)NULL);
     _exit(127);

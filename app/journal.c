@@ -111,7 +111,7 @@ Status journal_sync(Journal *journal, const Transcript *transcript, Error *error
     size_t size;
     const char *log = transcript_log(transcript, &size);
     if (journal->file < 0) {
-        if (!transcript_n_nodes(transcript)) return STATUS_OK;
+        if (!transcript_tree(transcript)->n) return STATUS_OK;
         Status status = journal_make(journal, error);
         if (status) return error_prefix(error, "no journal of this conversation: ");
     }

@@ -77,11 +77,12 @@ static Status take_turn(Repl *repl, const char *turn) {
 
 // A resumed conversation shows where it stopped.
 static void show_last_turn(Chat *chat) {
-    int head = transcript_head(chat->transcript), depth = transcript_depth(chat->transcript);
-    if (head == TRANSCRIPT_START) return;
-    const TranscriptNode *node = transcript_node(chat->transcript, head);
+    const Tree *tree = chat_tree(chat);
+    int depth = tree_depth(tree);
+    if (!depth) return;
+    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
     screen_notice(chat->screen, "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
-                  node->user, node->reply.text);
+                  node->text ? node->text : "", node->reply.text ? node->reply.text : "");
 }
 
 static int loop(Repl *repl) {

@@ -60,8 +60,8 @@ static void print_statistics(Chat *chat) {
     screen_notice(chat->screen,
                   "[turn %d: %" PRId64 " cached + %" PRId64 " read -> %" PRId64
                   " reply | first token %.0f ms | %.1f tok/s | context %.0f%% | %s]",
-                  transcript_depth(chat->transcript), r->cached, r->read, r->n_reply,
-                  1e3 * r->first_token_seconds, tokens_per_second(r), 100 * chat_share(chat),
+                  tree_depth(chat_tree(chat)), r->cached, r->read, r->n_reply, 1e3 * r->first_token_seconds,
+                  tokens_per_second(r), 100 * chat_share(chat),
                   r->finish == FINISH_END ? "eos" : finish_reason_name(r->finish));
 }
 
@@ -123,9 +123,9 @@ void report_stats(Chat *chat) {
     format_bytes(memory.cache, cache, sizeof cache);
     format_bytes(memory.scratch, scratch, sizeof scratch);
     engine_describe_backend(chat->engine, backend, sizeof backend);
-    int depth = transcript_depth(chat->transcript);
+    int depth = tree_depth(chat_tree(chat));
     int64_t replies = 0, tokens = 0;
-    for (int i = 0; i < transcript_n_nodes(chat->transcript); i++, replies++)
+    for (int i = 0; i < chat_tree(chat)->n; i++, replies++)
         tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
     const Session *session = conversation_session(chat->conversation);
     screen_say(chat->screen,

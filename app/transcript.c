@@ -50,7 +50,7 @@ const char *transcript_log(const Transcript *transcript, size_t *size) {
 static Transcript *transcript_empty(Error *error) {
     Transcript *transcript = calloc(1, sizeof *transcript);
     if (transcript)
-        transcript->head = TRANSCRIPT_START;
+        tree_init(&transcript->tree);
     else
         error_set(error, STATUS_MEMORY, "out of memory");
     return transcript;
@@ -120,38 +120,12 @@ const char *transcript_system(const Transcript *transcript) {
     return transcript->system ? transcript->system : "";
 }
 
-int transcript_n_nodes(const Transcript *transcript) {
-    return transcript->n_nodes;
+const Tree *transcript_tree(const Transcript *transcript) {
+    return &transcript->tree;
 }
 
 const TranscriptNode *transcript_node(const Transcript *transcript, int index) {
     return &transcript->nodes[index];
-}
-
-int transcript_head(const Transcript *transcript) {
-    return transcript->head;
-}
-
-int transcript_ancestor(const Transcript *transcript, int up) {
-    int index = transcript->head;
-    while (up-- > 0 && index != TRANSCRIPT_START) index = transcript->nodes[index].parent;
-    return index;
-}
-
-int transcript_depth(const Transcript *transcript) {
-    return transcript->head == TRANSCRIPT_START ? 0 : transcript->nodes[transcript->head].turn;
-}
-
-int transcript_at(const Transcript *transcript, int turn) {
-    return transcript_ancestor(transcript, transcript_depth(transcript) - turn);
-}
-
-int transcript_next_attempt(const Transcript *transcript, int parent) {
-    int turn = parent == TRANSCRIPT_START ? 1 : transcript->nodes[parent].turn + 1;
-    // Attempts at a turn are numbered in the order of the log, so that the youngest has the highest number.
-    for (int i = transcript->n_nodes - 1; i >= 0; i--)
-        if (transcript->nodes[i].turn == turn) return transcript->nodes[i].attempt + 1;
-    return 1;
 }
 
 int transcript_n_settings(const Transcript *transcript) {
@@ -160,14 +134,6 @@ int transcript_n_settings(const Transcript *transcript) {
 
 TranscriptSetting transcript_setting(const Transcript *transcript, int index) {
     return transcript->settings[index];
-}
-
-void transcript_node_name(const Transcript *transcript, int index, char *text) {
-    if (index == TRANSCRIPT_START)
-        strcpy(text, "0");
-    else
-        snprintf(text, TRANSCRIPT_NODE_ROOM, "%d.%d", transcript->nodes[index].turn,
-                 transcript->nodes[index].attempt);
 }
 
 // ---- writing ----------------------------------------------------------------------------------------------
@@ -247,29 +213,42 @@ static json_t *with_reply(json_t *record, const TranscriptReply *reply) {
     return NULL;
 }
 
-Status transcript_add_turn(Transcript *transcript, int parent, const char *why, const char *user,
-                           size_t user_size, const TranscriptReply *reply, Error *error) {
-    char node[TRANSCRIPT_NODE_ROOM], before[TRANSCRIPT_NODE_ROOM];
-    int turn = parent == TRANSCRIPT_START ? 1 : transcript->nodes[parent].turn + 1;
-    snprintf(node, sizeof node, "%d.%d", turn, transcript_next_attempt(transcript, parent));
-    transcript_node_name(transcript, parent, before);
-    json_t *record = json_pack("{s:s, s:s, s:s, s:s, s:s%}", "record", "turn", "node", node, "parent", before,
-                               "why", why, "user", user, user_size);
-    return append_record(transcript, with_reply(record, reply), error);
+Status transcript_add_turn(Transcript *transcript, int parent, const char *why, const TranscriptNode *turn,
+                           Error *error) {
+    const Tree *tree = &transcript->tree;
+    char node[TREE_NAME_ROOM], before[TREE_NAME_ROOM];
+    snprintf(node, sizeof node, "%d.%d", tree_turn(tree, parent) + 1, tree_next_attempt(tree, parent));
+    tree_name(tree, parent, before);
+    json_t *record =
+        json_pack("{s:s, s:s, s:s, s:s}", "record", "turn", "node", node, "parent", before, "why", why);
+    if (record && turn->text &&
+        json_object_set_new(record, chat_role_name(turn->role), json_stringn(turn->text, turn->size))) {
+        json_decref(record);
+        record = NULL;
+    }
+    return append_record(transcript, turn->reply.text ? with_reply(record, &turn->reply) : record, error);
 }
 
 Status transcript_set_reply(Transcript *transcript, int index, const TranscriptReply *reply, Error *error) {
-    char node[TRANSCRIPT_NODE_ROOM];
-    transcript_node_name(transcript, index, node);
+    char node[TREE_NAME_ROOM];
+    tree_name(&transcript->tree, index, node);
     json_t *record = json_pack("{s:s, s:s}", "record", "reply", "node", node);
     return append_record(transcript, with_reply(record, reply), error);
 }
 
 Status transcript_set_head(Transcript *transcript, int index, const char *why, Error *error) {
-    char node[TRANSCRIPT_NODE_ROOM];
-    transcript_node_name(transcript, index, node);
+    char node[TREE_NAME_ROOM];
+    tree_name(&transcript->tree, index, node);
     return append_record(transcript, json_pack("{s:s, s:s, s:s}", "record", "head", "node", node, "why", why),
                          error);
+}
+
+Status transcript_forget(Transcript *transcript, TreeRange turns, int64_t tokens, Error *error) {
+    char node[TREE_NAME_ROOM];
+    tree_name(&transcript->tree, transcript->tree.head, node);
+    json_t *record = json_pack("{s:s, s:s, s:i, s:i, s:I}", "record", "forget", "node", node, "first",
+                               turns.first, "last", turns.last, "tokens", (json_int_t)tokens);
+    return append_record(transcript, record, error);
 }
 
 Status transcript_set_system(Transcript *transcript, const char *text, Error *error) {

@@ -1,9 +1,7 @@
 // A conversation as it is kept: an append-only log of records, and the tree of turns that they describe.
 //
-// A turn is what a person said and what was answered. Turns are nodes of a tree: node 3.1 is the first
-// attempt at the third turn, 3.2 the second (a retry, an edited question, or another question after an undo).
-// The head is the node that the next turn follows. Nothing is ever removed: undo moves the head, retry and
-// edit add a sibling.
+// A turn is what a person said and what was answered. Turns are nodes of a tree (tree.h). Nothing is ever removed:
+// undo moves the head, retry and edit add a sibling.
 //
 // The log is JSON Lines, one record a line. It says everything: the tree is only what reading it gives, and
 // every change is a record that is read back as it is written. Records ("record" names the kind, others are
@@ -13,9 +11,11 @@
 //     model     model {…} from here on; with another fingerprint or template the ids so far are void
 //     system    text of the system prompt from here on
 //     settings  values {KEY: TEXT} in force from here on; session [KEY]: those set by hand
-//     turn      node, parent ("0": the beginning), why, user, and a reply; becomes the head
+//     turn      node, parent ("0": the beginning), why, user (or system), and a reply; becomes the head. What /say
+//               puts there alone lacks the one or the other
 //     reply     node, and a reply that replaces the node's (it was continued)
-//     head      node, why (undo, …)
+//     head      node, why (undo, redo, goto)
+//     forget    node, first and last: these turns of the way to it left the window by hand; tokens
 //     seed      seed and position of the random numbers from here on (/seed)
 //
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
@@ -25,6 +25,7 @@
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
+#include "app/tree.h"
 #include "engine/conversation.h"
 #include "kernels/status.h"
 
@@ -32,11 +33,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    TRANSCRIPT_FORMAT = 1,
-    TRANSCRIPT_START = -1,     // the index of the place before the first turn
-    TRANSCRIPT_NODE_ROOM = 24, // bytes of "3.1"
-};
+// 1: every turn has what the user said and a reply. 2: one of them may be missing.
+enum { TRANSCRIPT_FORMAT = 2 };
 
 typedef struct Transcript Transcript;
 
@@ -54,7 +52,7 @@ typedef struct TranscriptHeader {
 
 // What was answered, and how.
 typedef struct TranscriptReply {
-    const char *text;
+    const char *text; // NULL: there is no reply
     size_t size;
     const int32_t *ids; // [n_ids] sampled ids; NULL: only the text counts
     int64_t n_ids, n_gone;
@@ -66,13 +64,12 @@ typedef struct TranscriptReply {
     int n_overflow;
 } TranscriptReply;
 
+// What lies at a node of the tree.
 typedef struct TranscriptNode {
-    int turn, attempt; // from 1
-    int parent;        // index of a node, or TRANSCRIPT_START
-    const char *user;
-    size_t user_size;
-    TranscriptReply reply; // of the report only finish and the counts are kept; overflow is not kept
-    bool discarded;        // left the window by overflow
+    ChatRole role;    // who said it: CHAT_USER, or CHAT_SYSTEM between the turns
+    const char *text; // NULL: nothing was said before the reply
+    size_t size;
+    TranscriptReply reply; // of the report only finish and the counts are kept; overflow goes into the tree
 } TranscriptNode;
 
 typedef struct TranscriptSetting {
@@ -100,30 +97,22 @@ const char *transcript_log(const Transcript *transcript, size_t *size);
 TranscriptHeader transcript_header(const Transcript *transcript); // with the latest model and seed
 uint64_t transcript_position(const Transcript *transcript);       // of the random numbers, where the log ends
 const char *transcript_system(const Transcript *transcript);      // "": none
-int transcript_n_nodes(const Transcript *transcript);
+const Tree *transcript_tree(const Transcript *transcript);
 const TranscriptNode *transcript_node(const Transcript *transcript, int index);
-int transcript_head(const Transcript *transcript); // index, or TRANSCRIPT_START
-// The node `up` steps before the head; up beyond the beginning gives TRANSCRIPT_START.
-int transcript_ancestor(const Transcript *transcript, int up);
-int transcript_depth(const Transcript *transcript); // turns from the beginning to the head
-// Index of the head's ancestor at `turn` (1 … depth).
-int transcript_at(const Transcript *transcript, int turn);
-// Which attempt the next turn after `parent` would be.
-int transcript_next_attempt(const Transcript *transcript, int parent);
 int transcript_n_settings(const Transcript *transcript);
 TranscriptSetting transcript_setting(const Transcript *transcript, int index);
-// Writes "3.1" (or "0") into text [TRANSCRIPT_NODE_ROOM].
-void transcript_node_name(const Transcript *transcript, int index, char *text);
 
 // ---- changes: each appends one record ---------------------------------------------------------------------
 
-// A new turn after `parent`, which becomes the head. `why` is one word ("ask", "retry", "edit"). Texts are
-// valid UTF-8.
-Status transcript_add_turn(Transcript *transcript, int parent, const char *why, const char *user,
-                           size_t user_size, const TranscriptReply *reply, Error *error);
+// A new turn after `parent`, which becomes the head. `why` is one word ("ask", "retry", "edit", "say"). Texts are
+// valid UTF-8; overflow of its reply names turns of the tree.
+Status transcript_add_turn(Transcript *transcript, int parent, const char *why, const TranscriptNode *turn,
+                           Error *error);
 // Another reply in place of a node's.
 Status transcript_set_reply(Transcript *transcript, int index, const TranscriptReply *reply, Error *error);
 Status transcript_set_head(Transcript *transcript, int index, const char *why, Error *error);
+// Turns of the way to the head, `tokens` in all, are forgotten.
+Status transcript_forget(Transcript *transcript, TreeRange turns, int64_t tokens, Error *error);
 // These two append nothing if nothing changes.
 Status transcript_set_system(Transcript *transcript, const char *text, Error *error);
 Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *settings, int n,

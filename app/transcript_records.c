@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES_MAX = 1 << 24 };
-
 static Status bad_field(Error *error, const char *field, const char *wanted) {
     return error_set(error, STATUS_FILE, "\"%s\": expected %s", field, wanted);
 }
@@ -42,23 +40,13 @@ static Status take_count(const json_t *record, const char *field, int64_t *value
     return STATUS_OK;
 }
 
-// "3.1" → index of that node; "0" → TRANSCRIPT_START. Most nodes that are named are young: search from the
-// end.
+// "3.1" → index of that node; "0" → TREE_START.
 static Status take_node(const Transcript *transcript, const json_t *record, const char *field, int *index,
                         Error *error) {
     const char *name = json_string_value(json_object_get(record, field));
+    *index = name ? tree_find(&transcript->tree, name) : TREE_NONE;
     if (!name) return bad_field(error, field, "a node such as \"3.1\"");
-    *index = TRANSCRIPT_START;
-    if (!strcmp(name, "0")) return STATUS_OK;
-    char *rest, known[TRANSCRIPT_NODE_ROOM];
-    long turn = strtol(name, &rest, 10), attempt = *rest == '.' ? strtol(rest + 1, NULL, 10) : 0;
-    for (int i = transcript->n_nodes - 1; i >= 0; i--) {
-        if (transcript->nodes[i].turn != turn || transcript->nodes[i].attempt != attempt) continue;
-        transcript_node_name(transcript, i, known);
-        if (strcmp(known, name)) break; // spelled in another way
-        *index = i;
-        return STATUS_OK;
-    }
+    if (*index != TREE_NONE) return STATUS_OK;
     return error_set(error, STATUS_FILE, "\"%s\": there is no node %.24s", field, name);
 }
 
@@ -130,96 +118,127 @@ static Status take_reply(const json_t *record, TranscriptReply *reply, Error *er
     return STATUS_OK;
 }
 
-// Turns `first` to `last` of the path that ends at the head have left the window.
-static void mark_discarded(Transcript *transcript, int64_t first, int64_t last) {
-    for (int i = transcript->head; i != TRANSCRIPT_START; i = transcript->nodes[i].parent)
-        if (transcript->nodes[i].turn >= first && transcript->nodes[i].turn <= last)
-            transcript->nodes[i].discarded = true;
+// "first" and "last" of a record: turns.
+static Status take_range(const json_t *record, TreeRange *range, Error *error) {
+    int64_t first, last;
+    if (take_count(record, "first", &first, error) || take_count(record, "last", &last, error))
+        return error->status;
+    *range = (TreeRange){first < INT_MAX ? (int)first : INT_MAX, last < INT_MAX ? (int)last : INT_MAX};
+    return STATUS_OK;
 }
 
-// Checked before anything of the record is entered.
-static Status check_overflow(const json_t *record, Error *error) {
+// The turns that the record's overflow events sent out of the window; *left is malloc'ed.
+static Status take_overflow(const json_t *record, TreeRange **left, int *n_left, Error *error) {
     const json_t *events = json_object_get(record, "overflow");
-    size_t i;
+    size_t n = json_array_size(events), i;
     json_t *event;
+    *n_left = 0;
+    if (!(*left = malloc((n + 1) * sizeof **left))) return error_set(error, STATUS_MEMORY, "out of memory");
     json_array_foreach(events, i, event) {
-        int64_t turn;
-        if (take_count(event, "first", &turn, error) || take_count(event, "last", &turn, error))
+        TreeRange *range = *left + *n_left;
+        if (take_range(event, range, error)) {
+            free(*left);
             return error->status;
+        }
+        *n_left += range->first > 0;
     }
     return STATUS_OK;
 }
 
-static void enter_overflow(Transcript *transcript, const json_t *record) {
-    const json_t *events = json_object_get(record, "overflow");
-    size_t i;
-    json_t *event;
-    json_array_foreach(events, i, event) {
-        int64_t first = json_integer_value(json_object_get(event, "first"));
-        if (first > 0) mark_discarded(transcript, first, json_integer_value(json_object_get(event, "last")));
-    }
-}
-
 static bool grow_nodes(Transcript *transcript) {
-    if (transcript->n_nodes < transcript->n_capacity) return true;
-    if (transcript->n_capacity >= NODES_MAX) return false;
-    int capacity = transcript->n_capacity ? 2 * transcript->n_capacity : 16;
-    TranscriptNode *nodes = realloc(transcript->nodes, (size_t)capacity * sizeof *nodes);
+    if (transcript->tree.n < transcript->n_capacity) return true;
+    size_t capacity = transcript->n_capacity ? 2 * (size_t)transcript->n_capacity : 16;
+    TranscriptNode *nodes = realloc(transcript->nodes, capacity * sizeof *nodes);
     if (!nodes) return false;
     transcript->nodes = nodes;
-    transcript->n_capacity = capacity;
+    transcript->n_capacity = (int)capacity;
     return true;
 }
 
-static Status take_turn(Transcript *transcript, const json_t *record, Error *error) {
-    int parent;
-    if (take_node(transcript, record, "parent", &parent, error) || check_overflow(record, error))
+static void node_free(TranscriptNode *node) {
+    free((char *)node->text);
+    reply_free(&node->reply);
+}
+
+// What was said, and what was answered: one of them may be missing, not both.
+static Status take_said(const json_t *record, TranscriptNode *node, Error *error) {
+    *node = (TranscriptNode){.role = json_object_get(record, "system") ? CHAT_SYSTEM : CHAT_USER};
+    bool has_reply = json_object_get(record, "reply");
+    const char *role = chat_role_name(node->role);
+    char *text = NULL;
+    if ((json_object_get(record, role) || !has_reply) &&
+        take_text(record, role, NULL, &text, &node->size, error))
         return error->status;
-    TranscriptNode node = {.parent = parent,
-                           .turn = parent == TRANSCRIPT_START ? 1 : transcript->nodes[parent].turn + 1,
-                           .attempt = transcript_next_attempt(transcript, parent)};
-    char expected[TRANSCRIPT_NODE_ROOM];
-    snprintf(expected, sizeof expected, "%d.%d", node.turn, node.attempt);
+    node->text = text;
+    if (!has_reply || !take_reply(record, &node->reply, error)) return STATUS_OK;
+    node_free(node);
+    return error->status;
+}
+
+static Status take_turn(Transcript *transcript, const json_t *record, Error *error) {
+    int parent, n_left;
+    if (take_node(transcript, record, "parent", &parent, error)) return error->status;
+    char expected[TREE_NAME_ROOM];
+    snprintf(expected, sizeof expected, "%d.%d", tree_turn(&transcript->tree, parent) + 1,
+             tree_next_attempt(&transcript->tree, parent));
     const char *name = json_string_value(json_object_get(record, "node"));
     if (!name || strcmp(name, expected))
         return error_set(error, STATUS_FILE, "\"node\": expected \"%s\", not \"%.24s\"", expected,
                          name ? name : "");
-    char *user;
-    if (take_text(record, "user", NULL, &user, &node.user_size, error)) return error->status;
-    node.user = user;
-    if (take_reply(record, &node.reply, error)) {
-        free(user);
-        return error->status;
+    TranscriptNode node;
+    TreeRange *left;
+    if (take_said(record, &node, error)) return error->status;
+    Status status = take_overflow(record, &left, &n_left, error);
+    if (status) {
+        node_free(&node);
+        return status;
     }
-    if (!grow_nodes(transcript)) {
-        free(user);
-        reply_free(&node.reply);
-        return error_set(error, STATUS_MEMORY, "out of memory");
+    if (!grow_nodes(transcript)) status = error_set(error, STATUS_MEMORY, "out of memory");
+    if (status == STATUS_OK) status = tree_add(&transcript->tree, parent, left, n_left, error);
+    free(left);
+    if (status) {
+        node_free(&node);
+        return status;
     }
-    transcript->nodes[transcript->n_nodes] = node;
-    transcript->head = transcript->n_nodes++;
-    transcript->position = node.reply.next;
-    enter_overflow(transcript, record);
+    transcript->nodes[transcript->tree.head] = node;
+    if (node.reply.text) transcript->position = node.reply.next;
     return STATUS_OK;
 }
 
 static Status take_other_reply(Transcript *transcript, const json_t *record, Error *error) {
-    int index;
+    int index, n_left;
+    TreeRange *left;
     TranscriptReply reply;
-    if (take_node(transcript, record, "node", &index, error) || check_overflow(record, error))
-        return error->status;
-    if (index == TRANSCRIPT_START) return bad_field(error, "node", "a turn");
+    if (take_node(transcript, record, "node", &index, error)) return error->status;
+    if (index == TREE_START) return bad_field(error, "node", "a turn");
     if (take_reply(record, &reply, error)) return error->status;
+    Status status = take_overflow(record, &left, &n_left, error);
+    if (status == STATUS_OK) {
+        status = tree_leave(&transcript->tree, index, left, n_left, error);
+        free(left);
+    }
+    if (status) {
+        reply_free(&reply);
+        return status;
+    }
     reply_free(&transcript->nodes[index].reply);
     transcript->nodes[index].reply = reply;
     transcript->position = reply.next;
-    enter_overflow(transcript, record);
+    return STATUS_OK;
+}
+
+static Status take_forget(Transcript *transcript, const json_t *record, Error *error) {
+    int index;
+    TreeRange range;
+    if (take_node(transcript, record, "node", &index, error) || take_range(record, &range, error))
+        return error->status;
+    tree_forget(&transcript->tree, index, range);
     return STATUS_OK;
 }
 
 // Ids mean nothing to another model or template: from here on only the texts count.
 static void forget_ids(Transcript *transcript) {
-    for (int i = 0; i < transcript->n_nodes; i++) {
+    for (int i = 0; i < transcript->tree.n; i++) {
         TranscriptReply *reply = &transcript->nodes[i].reply;
         free((int32_t *)reply->ids);
         reply->ids = NULL;
@@ -256,8 +275,8 @@ static Status take_header(Transcript *transcript, const json_t *record, Error *e
     if (take_count(record, "format", &format, error) || take_count(record, "seed", &seed, error) ||
         take_count(record, "stream", &stream, error))
         return error->status;
-    if (format != TRANSCRIPT_FORMAT)
-        return error_set(error, STATUS_UNSUPPORTED, "format %lld; this palaver reads format %d",
+    if (format < 1 || format > TRANSCRIPT_FORMAT)
+        return error_set(error, STATUS_UNSUPPORTED, "format %lld; this palaver reads formats 1 to %d",
                          (long long)format, TRANSCRIPT_FORMAT);
     if (take_model(transcript, record, error)) return error->status;
     transcript->seed = (uint64_t)seed;
@@ -317,7 +336,7 @@ static Status take_system(Transcript *transcript, const json_t *record, Error *e
 static Status take_head(Transcript *transcript, const json_t *record, Error *error) {
     int index;
     if (take_node(transcript, record, "node", &index, error)) return error->status;
-    transcript->head = index;
+    tree_go(&transcript->tree, index);
     return STATUS_OK;
 }
 
@@ -336,7 +355,7 @@ Status transcript_take_record(Transcript *transcript, const json_t *record, Erro
         Status (*take)(Transcript *transcript, const json_t *record, Error *error);
     } kinds[] = {{"palaver", take_header},    {"model", take_model}, {"system", take_system},
                  {"settings", take_settings}, {"turn", take_turn},   {"reply", take_other_reply},
-                 {"head", take_head},         {"seed", take_seed}};
+                 {"head", take_head},         {"seed", take_seed},   {"forget", take_forget}};
     const char *kind = json_string_value(json_object_get(record, "record"));
     if (!kind) return bad_field(error, "record", "what kind of record this is");
     if (!transcript->has_header && strcmp(kind, "palaver"))
@@ -348,11 +367,9 @@ Status transcript_take_record(Transcript *transcript, const json_t *record, Erro
 
 void transcript_free(Transcript *transcript) {
     if (!transcript) return;
-    for (int i = 0; i < transcript->n_nodes; i++) {
-        free((char *)transcript->nodes[i].user);
-        reply_free(&transcript->nodes[i].reply);
-    }
+    for (int i = 0; i < transcript->tree.n; i++) node_free(&transcript->nodes[i]);
     free(transcript->nodes);
+    tree_free(&transcript->tree);
     settings_free(transcript->settings, transcript->n_settings);
     free(transcript->name);
     free(transcript->path);

@@ -12,10 +12,10 @@ struct Transcript {
     bool has_header;
     char *name, *path, *fingerprint, *chat_template; // of the model
     uint64_t seed, stream, position;
-    char *system;          // NULL: none yet
-    TranscriptNode *nodes; // [n_capacity]; texts and ids are owned
-    int n_nodes, n_capacity;
-    int head;
+    char *system; // NULL: none yet
+    Tree tree;
+    TranscriptNode *nodes; // [n_capacity], tree.n of them; texts and ids are owned
+    int n_capacity;
     TranscriptSetting *settings; // [n_settings]; keys and texts are owned
     int n_settings;
 };

@@ -1,29 +1,9 @@
 // /view and /tokens: what the model really sees.
 #include "app/chat.h"
+#include "app/page.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-// Text is gathered and shown as a whole.
-typedef struct Page {
-    char *text;
-    size_t size;
-    FILE *stream;
-} Page;
-
-static Status page_open(Page *page, Error *error) {
-    *page = (Page){0};
-    page->stream = open_memstream(&page->text, &page->size);
-    return page->stream ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
-}
-
-static void page_show(Page *page, Screen *screen) {
-    fclose(page->stream);
-    if (page->size && page->text[page->size - 1] == '\n') page->text[page->size - 1] = 0;
-    if (page->text) screen_say(screen, "%s", page->text);
-    free(page->text);
-}
 
 // Whom a token belongs to: the template's own literals, or the text of a message.
 static const char *owner_of(Chat *chat, const ConversationView *view, int64_t index, int *span) {

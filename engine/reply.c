@@ -45,10 +45,11 @@ int64_t conversation_reserve(const Conversation *c) {
 // Marks the oldest `n` messages after the kept prefix that are still seen as discarded; tells the turns they belong to.
 static void discard(Reply *r, int n, OverflowEvent *event) {
     Conversation *c = r->conversation;
-    int turn = 0;
-    for (int i = 0; i < c->n && n > 0; i++) {
+    int turn = 0, kept = 0;
+    while (kept < c->n && c->messages[kept].role == CHAT_SYSTEM) kept++;
+    for (int i = kept; i < c->n && n > 0; i++) {
         turn += c->messages[i].role == CHAT_USER;
-        if (c->messages[i].discarded || c->messages[i].role == CHAT_SYSTEM) continue;
+        if (c->messages[i].discarded) continue;
         if (r->end_discarded == 0) r->first_discarded = i;
         r->end_discarded = i + 1;
         c->messages[i].discarded = true;

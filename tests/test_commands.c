@@ -49,9 +49,10 @@ static void test_what_is_a_command(void **state) {
 
 static void test_the_table_is_whole(void **state) {
     (void)state;
-    static const char *const wanted[] = {"help",     "quit",   "clear", "system", "retry", "undo",  "edit",
-                                         "continue", "set",    "reset", "config", "seed",  "stats", "context",
-                                         "view",     "tokens", "save",  "load",   "file"};
+    static const char *const wanted[] = {"help",   "quit",   "clear",    "system", "retry",   "undo",
+                                         "redo",   "edit",   "continue", "tree",   "goto",    "set",
+                                         "reset",  "config", "seed",     "stats",  "context", "view",
+                                         "tokens", "save",   "load",     "file"};
     size_t n;
     const ChatCommand *commands = commands_list(&n);
     assert_int_equal(n, sizeof wanted / sizeof *wanted);

@@ -35,8 +35,11 @@ static Transcript *fresh(void) {
 }
 
 static void add(Transcript *transcript, int parent, const char *why, const char *user, const char *text) {
-    TranscriptReply reply = {.text = text, .size = strlen(text), .seed = 7};
-    ok(transcript_add_turn(transcript, parent, why, user, strlen(user), &reply, error));
+    TranscriptNode turn = {.role = CHAT_USER,
+                           .text = user,
+                           .size = strlen(user),
+                           .reply = {.text = text, .size = strlen(text), .seed = 7}};
+    ok(transcript_add_turn(transcript, parent, why, &turn, error));
 }
 
 typedef struct Home {
@@ -85,7 +88,7 @@ static void test_a_journal_begins_with_the_first_turn(void **state) {
     ok(journal_new(&journal, error));
     ok(journal_sync(journal, t, error));
     assert_string_equal(journal_name(journal), "");
-    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    add(t, TREE_START, "ask", "q", "r");
     umask(0);
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
@@ -102,7 +105,7 @@ static void test_resume_goes_on_behind_the_log(void **state) {
     Journal *journal;
     char name[256];
     ok(journal_new(&journal, error));
-    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    add(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     snprintf(name, sizeof name, "%s", journal_name(journal));
     Error locked;
@@ -114,14 +117,14 @@ static void test_resume_goes_on_behind_the_log(void **state) {
 
     ok(journal_resume(NULL, &journal, &again, error));
     assert_string_equal(journal_name(journal), name);
-    assert_int_equal(transcript_depth(again), 1);
+    assert_int_equal(tree_depth(transcript_tree(again)), 1);
     add(again, 0, "ask", "q2", "r2");
     ok(journal_sync(journal, again, error));
     journal_close(journal);
     transcript_free(again);
 
     ok(journal_resume(name, &journal, &again, error));
-    assert_int_equal(transcript_depth(again), 2);
+    assert_int_equal(tree_depth(transcript_tree(again)), 2);
     journal_close(journal);
     transcript_free(again);
 }
@@ -132,7 +135,7 @@ static void test_a_torn_end_is_cut_off(void **state) {
     Journal *journal;
     char path[PATH_ROOM];
     ok(journal_new(&journal, error));
-    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    add(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
     journal_close(journal);
@@ -145,7 +148,7 @@ static void test_a_torn_end_is_cut_off(void **state) {
     journal_close(journal);
     transcript_free(again);
     ok(journal_resume(NULL, &journal, &again, error));
-    assert_int_equal(transcript_depth(again), 2);
+    assert_int_equal(tree_depth(transcript_tree(again)), 2);
     journal_close(journal);
     transcript_free(again);
     transcript_free(t);
@@ -189,7 +192,7 @@ static void test_a_full_disk_is_an_error_and_passes(void **state) {
     struct stat facts;
     signal(SIGXFSZ, SIG_IGN);
     ok(journal_new(&journal, error));
-    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    add(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
     stat(path, &facts);
@@ -211,7 +214,7 @@ static void test_a_full_disk_is_an_error_and_passes(void **state) {
     journal_close(journal);
     transcript_free(t);
     ok(journal_resume(NULL, &journal, &t, error));
-    assert_int_equal(transcript_depth(t), 2);
+    assert_int_equal(tree_depth(transcript_tree(t)), 2);
     journal_close(journal);
     transcript_free(t);
 }

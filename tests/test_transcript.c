@@ -26,8 +26,11 @@ static Transcript *fresh(void) {
 }
 
 static void add(Transcript *transcript, int parent, const char *why, const char *user, const char *text) {
-    TranscriptReply reply = {.text = text, .size = strlen(text), .seed = 7};
-    ok(transcript_add_turn(transcript, parent, why, user, strlen(user), &reply, error));
+    TranscriptNode turn = {.role = CHAT_USER,
+                           .text = user,
+                           .size = strlen(user),
+                           .reply = {.text = text, .size = strlen(text), .seed = 7}};
+    ok(transcript_add_turn(transcript, parent, why, &turn, error));
 }
 
 static Transcript *reread(const Transcript *from) {
@@ -42,8 +45,8 @@ static Transcript *reread(const Transcript *from) {
 }
 
 static void expect_name(const Transcript *transcript, int index, const char *name) {
-    char text[TRANSCRIPT_NODE_ROOM];
-    transcript_node_name(transcript, index, text);
+    char text[TREE_NAME_ROOM];
+    tree_name(transcript_tree(transcript), index, text);
     assert_string_equal(text, name);
 }
 
@@ -61,28 +64,27 @@ static void refuse(const char *text, size_t size, Status status, const char *wor
 static void test_nodes_are_named_by_turn_and_attempt(void **state) {
     (void)state;
     Transcript *t = fresh();
-    assert_int_equal(transcript_depth(t), 0);
-    add(t, TRANSCRIPT_START, "ask", "one", "1");
+    const Tree *tree = transcript_tree(t);
+    assert_int_equal(tree_depth(tree), 0);
+    add(t, TREE_START, "ask", "one", "1");
     add(t, 0, "ask", "two", "2");
     add(t, 0, "retry", "two", "zwei");
-    add(t, TRANSCRIPT_START, "edit", "uno", "I");
+    add(t, TREE_START, "edit", "uno", "I");
     add(t, 3, "ask", "due", "II");
     expect_name(t, 0, "1.1");
     expect_name(t, 1, "2.1");
     expect_name(t, 2, "2.2");
     expect_name(t, 3, "1.2");
     expect_name(t, 4, "2.3");
-    expect_name(t, TRANSCRIPT_START, "0");
-    assert_int_equal(transcript_head(t), 4);
-    assert_int_equal(transcript_depth(t), 2);
-    assert_int_equal(transcript_at(t, 1), 3);
-    assert_int_equal(transcript_ancestor(t, 2), TRANSCRIPT_START);
-    assert_int_equal(transcript_ancestor(t, 100), TRANSCRIPT_START);
+    expect_name(t, TREE_START, "0");
+    assert_int_equal(tree->head, 4);
+    assert_int_equal(tree_depth(tree), 2);
+    assert_int_equal(tree_at(tree, 1), 3);
     ok(transcript_set_head(t, 1, "goto", error));
-    assert_int_equal(transcript_at(t, 1), 0);
+    assert_int_equal(tree_at(tree, 1), 0);
     Transcript *again = reread(t);
-    assert_int_equal(transcript_head(again), 1);
-    assert_int_equal(transcript_n_nodes(again), 5);
+    assert_int_equal(transcript_tree(again)->head, 1);
+    assert_int_equal(transcript_tree(again)->n, 5);
     transcript_free(again);
     transcript_free(t);
 }
@@ -93,7 +95,7 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     int32_t ids[] = {0, 17, INT32_MAX};
     OverflowEvent overflow = {
         .first_turn = 1, .last_turn = 1, .n_discarded = 612, .n_kept = 410, .seconds = 0.25};
-    add(t, TRANSCRIPT_START, "ask", "left", "gone");
+    add(t, TREE_START, "ask", "left", "gone");
     TranscriptReply reply = {.text = "a\0b \"quoted\" \xf0\x9f\x91\x8d\n",
                              .size = 18,
                              .ids = ids,
@@ -112,11 +114,13 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
                                         .finish = FINISH_INTERRUPTED},
                              .overflow = &overflow,
                              .n_overflow = 1};
-    ok(transcript_add_turn(t, 0, "ask", "line\nline", 9, &reply, error));
+    TranscriptNode turn = {.role = CHAT_USER, .text = "line\nline", .size = 9, .reply = reply};
+    ok(transcript_add_turn(t, 0, "ask", &turn, error));
     Transcript *again = reread(t);
     const TranscriptNode *node = transcript_node(again, 1);
-    assert_int_equal(node->user_size, 9);
-    assert_string_equal(node->user, "line\nline");
+    assert_int_equal(node->role, CHAT_USER);
+    assert_int_equal(node->size, 9);
+    assert_string_equal(node->text, "line\nline");
     assert_int_equal(node->reply.size, 18);
     assert_memory_equal(node->reply.text, reply.text, 18);
     assert_int_equal(node->reply.n_ids, 3);
@@ -129,8 +133,11 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     assert_int_equal(node->reply.report.used, 15);
     assert_int_equal(node->reply.report.finish, FINISH_INTERRUPTED);
     assert_true(node->reply.report.decode_seconds == 1.25);
-    assert_true(transcript_node(again, 0)->discarded);
-    assert_false(node->discarded);
+    bool left[2];
+    tree_find_left(transcript_tree(again), 1, left);
+    assert_true(left[0] && !left[1]);
+    tree_find_left(transcript_tree(again), 0, left);
+    assert_false(left[0]); // there it had not left yet
     transcript_free(again);
     transcript_free(t);
 }
@@ -138,10 +145,10 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
 static void test_a_continued_reply_replaces_the_first(void **state) {
     (void)state;
     Transcript *t = fresh();
-    add(t, TRANSCRIPT_START, "ask", "count", "1 2");
+    add(t, TREE_START, "ask", "count", "1 2");
     ok(transcript_set_reply(t, 0, &(TranscriptReply){.text = "1 2 3", .size = 5}, error));
     Transcript *again = reread(t);
-    assert_int_equal(transcript_n_nodes(again), 1);
+    assert_int_equal(transcript_tree(again)->n, 1);
     assert_string_equal(transcript_node(again, 0)->reply.text, "1 2 3");
     transcript_free(again);
     transcript_free(t);
@@ -180,8 +187,11 @@ static void test_another_model_voids_the_ids(void **state) {
     (void)state;
     Transcript *t = fresh();
     int32_t ids[] = {1, 2};
-    TranscriptReply reply = {.text = "x", .size = 1, .ids = ids, .n_ids = 2, .n_gone = 1};
-    ok(transcript_add_turn(t, TRANSCRIPT_START, "ask", "q", 1, &reply, error));
+    TranscriptNode turn = {.role = CHAT_USER,
+                           .text = "q",
+                           .size = 1,
+                           .reply = {.text = "x", .size = 1, .ids = ids, .n_ids = 2, .n_gone = 1}};
+    ok(transcript_add_turn(t, TREE_START, "ask", &turn, error));
     TranscriptModel other = HEADER.model;
     other.path = "/elsewhere/a.gguf";
     ok(transcript_set_model(t, &other, error));
@@ -200,11 +210,13 @@ static void test_text_that_is_no_utf8_is_refused_whole(void **state) {
     Error error;
     size_t before, after;
     transcript_log(t, &before);
-    TranscriptReply reply = {.text = "\xff", .size = 1};
-    assert_int_equal(transcript_add_turn(t, TRANSCRIPT_START, "ask", "q", 1, &reply, &error), STATUS_MEMORY);
+    TranscriptNode turn = {.role = CHAT_USER, .text = "q", .size = 1, .reply = {.text = "\xff", .size = 1}};
+    assert_int_equal(transcript_add_turn(t, TREE_START, "ask", &turn, &error), STATUS_MEMORY);
+    turn = (TranscriptNode){.role = CHAT_USER, .text = "\xff", .size = 1};
+    assert_int_equal(transcript_add_turn(t, TREE_START, "say", &turn, &error), STATUS_MEMORY);
     transcript_log(t, &after);
     assert_int_equal(before, after);
-    assert_int_equal(transcript_n_nodes(t), 0);
+    assert_int_equal(transcript_tree(t)->n, 0);
     transcript_free(t);
 }
 
@@ -214,7 +226,7 @@ static void test_text_that_is_no_utf8_is_refused_whole(void **state) {
 static void test_every_truncation_keeps_the_whole_records(void **state) {
     (void)state;
     Transcript *t = fresh();
-    add(t, TRANSCRIPT_START, "ask", "first question", "first reply");
+    add(t, TREE_START, "ask", "first question", "first reply");
     add(t, 0, "ask", "second question", "second reply");
     size_t size;
     const char *log = transcript_log(t, &size);
@@ -245,7 +257,7 @@ static void test_every_truncation_keeps_the_whole_records(void **state) {
 static void test_garbage_at_the_end_is_a_torn_line(void **state) {
     (void)state;
     Transcript *t = fresh();
-    add(t, TRANSCRIPT_START, "ask", "q", "r");
+    add(t, TREE_START, "ask", "q", "r");
     size_t size;
     const char *log = transcript_log(t, &size);
     char text[4096];
@@ -255,7 +267,7 @@ static void test_garbage_at_the_end_is_a_torn_line(void **state) {
     text[size + 19] = '\n';
     Transcript *again;
     ok(transcript_parse("x", text, size + 20, &again, error));
-    assert_int_equal(transcript_n_nodes(again), 1);
+    assert_int_equal(transcript_tree(again)->n, 1);
     transcript_free(again);
     transcript_free(t);
 }
@@ -283,8 +295,13 @@ static void test_hostile_records_are_named_and_refused(void **state) {
     refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.2\"}", STATUS_FILE, "expected \"1.1\"");
     refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":1}", STATUS_FILE,
                 "\"user\"");
-    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\"}", STATUS_FILE,
-                "\"reply\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\"}", STATUS_FILE, "\"user\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":7}",
+                STATUS_FILE, "\"reply\"");
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"system\":7}", STATUS_FILE,
+                "\"system\"");
+    refuse_line("{\"record\":\"forget\",\"node\":\"1.1\",\"first\":1}", STATUS_FILE, "no node 1.1");
+    refuse_line("{\"record\":\"forget\",\"node\":\"0\",\"first\":-1}", STATUS_FILE, "\"first\"");
     refuse_line(
         "{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\",\"ids\":[1,-1]}",
         STATUS_FILE, "\"ids\"");

@@ -32,18 +32,21 @@ static void read_journal(const char *text, size_t size) {
         return;
     }
     // Every path leads back to the beginning, and changes can go on from any head.
-    for (int i = 0; i < transcript_n_nodes(first); i++)
-        if (transcript_node(first, i)->parent >= i) abort();
-    for (int turn = transcript_depth(first); turn > 0; turn--)
-        if (transcript_node(first, transcript_at(first, turn))->turn != turn) abort();
-    TranscriptReply reply = {.text = "r", .size = 1};
-    (void)transcript_add_turn(first, transcript_head(first), "ask", "q", 1, &reply, &error);
+    const Tree *tree = transcript_tree(first);
+    for (int i = 0; i < tree->n; i++)
+        if (tree->nodes[i].parent >= i) abort();
+    for (int turn = tree_depth(tree); turn > 0; turn--)
+        if (tree_turn(tree, tree_at(tree, turn)) != turn) abort();
+    bool *left = malloc((size_t)tree_depth(tree) + 1);
+    if (!left) abort();
+    tree_find_left(tree, tree->head, left);
+    free(left);
+    TranscriptNode turn = {.role = CHAT_USER, .text = "q", .size = 1, .reply = {.text = "r", .size = 1}};
+    (void)transcript_add_turn(first, tree->head, "ask", &turn, &error);
     size_t taken, again;
     const char *log = transcript_log(first, &taken);
     if (transcript_parse("again", log, taken, &second, &error)) abort();
-    if (transcript_n_nodes(second) != transcript_n_nodes(first) ||
-        transcript_head(second) != transcript_head(first))
-        abort();
+    if (transcript_tree(second)->n != tree->n || transcript_tree(second)->head != tree->head) abort();
     if (memcmp(transcript_log(second, &again), log, taken) || again != taken) abort();
     transcript_free(first);
     transcript_free(second);

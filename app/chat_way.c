@@ -1,0 +1,88 @@
+#include "app/chat_way.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static Status append_node(Chat *chat, const TranscriptNode *node, bool discarded, Error *error) {
+    Message said = {
+        .role = node->role, .text = (char *)node->text, .size = node->size, .discarded = discarded};
+    Message reply = {.role = CHAT_ASSISTANT,
+                     .text = (char *)node->reply.text,
+                     .size = node->reply.size,
+                     .ids = (int32_t *)node->reply.ids,
+                     .n_ids = node->reply.n_ids,
+                     .n_gone = node->reply.n_gone,
+                     .interrupted = node->reply.interrupted,
+                     .discarded = discarded};
+    Status status = said.text ? conversation_append(chat->conversation, &said, error) : STATUS_OK;
+    if (status == STATUS_OK && reply.text) status = conversation_append(chat->conversation, &reply, error);
+    return status;
+}
+
+Status way_project(Chat *chat, int index, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int depth = tree_turn(tree, index);
+    int *path = malloc(((size_t)depth + 1) * sizeof *path);
+    bool *left = malloc((size_t)depth + 1);
+    Status status = path && left ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+    if (status == STATUS_OK) {
+        tree_path(tree, index, path);
+        tree_find_left(tree, index, left);
+        conversation_truncate(chat->conversation, 0);
+        chat->used = -1;
+        status = conversation_set_system(chat->conversation, transcript_system(chat->transcript), error);
+    }
+    for (int i = 0; i < depth && status == STATUS_OK; i++)
+        status = append_node(chat, transcript_node(chat->transcript, path[i]), left[i], error);
+    free(path);
+    free(left);
+    return status;
+}
+
+const Tree *chat_tree(const Chat *chat) {
+    return transcript_tree(chat->transcript);
+}
+
+Status chat_go(Chat *chat, int index, const char *why, Error *error) {
+    Status status = transcript_set_head(chat->transcript, index, why, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status) return status;
+    chat->has_last = false;
+    chat_save(chat);
+    return STATUS_OK;
+}
+
+Status chat_project(Chat *chat, Error *error) {
+    return way_project(chat, chat_tree(chat)->head, error);
+}
+
+Status way_begin(Chat *chat, int parent, int from, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    size_t n = (size_t)tree_turn(tree, parent) + 1;
+    bool *left = calloc(n, sizeof *left);
+    if (!left) return error_set(error, STATUS_MEMORY, "out of memory");
+    tree_find_left(tree, from, left);
+    free(chat->left);
+    chat->left = left;
+    chat->parent = parent;
+    return STATUS_OK;
+}
+
+void way_name_turns(Chat *chat, OverflowEvent *event) {
+    const Tree *tree = chat_tree(chat);
+    int depth = tree_turn(tree, chat->parent), message = *transcript_system(chat->transcript) ? 1 : 0;
+    int *path = malloc(((size_t)depth + 1) * sizeof *path);
+    if (!path) return; // the engine's own count is right unless /say was used
+    tree_path(tree, chat->parent, path);
+    event->first_turn = event->last_turn = 0;
+    for (int i = 0; i < depth; i++) {
+        const TranscriptNode *node = transcript_node(chat->transcript, path[i]);
+        bool gone = conversation_message(chat->conversation, message)->discarded;
+        message += (node->text != NULL) + (node->reply.text != NULL);
+        if (!gone || chat->left[i]) continue;
+        chat->left[i] = true;
+        if (!event->first_turn) event->first_turn = i + 1;
+        event->last_turn = i + 1;
+    }
+    free(path);
+}

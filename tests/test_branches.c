@@ -1,0 +1,164 @@
+// A conversation as a tree, through scripts: undo, redo, retry, edit, goto, tree; nothing is lost, whatever happens in
+// between, and each branch is as it was.
+#include "tests/program.h"
+#include "tests/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
+
+// Runs a script that has to go well.
+static Run talk(const char *arguments, const char *input) {
+    Run run;
+    program_run(&run, arguments, input);
+    expect_status(&run, 0);
+    return run;
+}
+
+static void expect_refusal(const char *input, const char *part) {
+    Run run;
+    program_run(&run, TALK "|--no-save", input);
+    expect_status(&run, 5);
+    expect_err(&run, part);
+    program_free(&run);
+}
+
+static void expect_shown(const char *input, const char *part) {
+    Run run = talk(TALK "|--no-save", input);
+    expect_err(&run, part);
+    program_free(&run);
+}
+
+// The last reply of a script's stdout.
+static const char *last_line(const Run *run) {
+    const char *line = run->out + run->out_size;
+    assert_true(run->out_size > 1 && line[-1] == '\n');
+    for (line--; line > run->out && line[-1] != '\n';) line--;
+    return line;
+}
+
+static void test_undo_and_redo(void **state) {
+    (void)state;
+    expect_shown("One\nTwo\nThree\n/undo 2\n/redo\n", "[1 turn back again, 2 in all]");
+    expect_shown("One\nTwo\nThree\n/undo 3\n/redo 3\n", "[3 turns back again, 3 in all]");
+    expect_refusal("One\n/redo\n", "nothing was taken back");
+    expect_refusal("/redo\n", "nothing was taken back");
+    expect_refusal("One\n/undo\n/redo 2\n", "1 to 1");
+    expect_refusal("One\nTwo\n/undo\nZwei\n/redo\n", "nothing was taken back"); // another turn came instead
+    // After undo and redo the talk goes on as if nothing had been.
+    Run plain = talk(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n");
+    Run moved = talk(TALK "|--no-save|--temperature=0", "One\nTwo\n/undo 2\n/redo 2\nThree\n");
+    assert_string_equal(plain.out, moved.out);
+    program_free(&plain);
+    program_free(&moved);
+}
+
+static void test_goto(void **state) {
+    (void)state;
+    expect_shown("One\n/retry\n/goto 1.1\n/view\n", "[at 1.1: 1 turn before the next]");
+    expect_shown("One\n/goto 0\n/tree\n", "* 0  <- here\n  1.1  One -> ");
+    expect_refusal("One\n/goto\n", "needs a node");
+    expect_refusal("One\n/goto 2.1\n", "there is no node 2.1");
+    expect_refusal("One\n/goto one\n", "there is no node one");
+    // Each branch is as it was: the same question there has the same answer.
+    Run run =
+        talk(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n/goto 1.1\nWhat else?\n/goto 2.1\nThree\n");
+    char *third = strdup(run.out), *at = third;
+    for (int i = 0; i < 2; i++) at = strchr(at, '\n') + 1;
+    at[strcspn(at, "\n")] = 0;
+    assert_true(*at);
+    assert_memory_equal(last_line(&run), at, strlen(at));
+    free(third);
+    program_free(&run);
+}
+
+static void test_tree_shows_all_attempts(void **state) {
+    (void)state;
+    expect_refusal("/tree\n", "no turn yet");
+    Run run = talk(TALK "|--no-save",
+                   "One\nTwo\n/retry 5\nThree\n/goto 1.1\nOther\n/retry 3\n/goto 3.1\n/undo\n/tree\n");
+    const char *tree = strstr(run.err, "  1.1  One -> ");
+    assert_non_null(tree);
+    static const char *const lines[] = {"\n  ├ 2.1  Two -> ", "\n  ├ 2.3  Other -> ", "\n  ├ 2.4  Other -> ",
+                                        "\n* 2.2  Two -> ", "\n  3.1  Three -> "};
+    for (int i = 0; i < 5; i++) {
+        tree = strstr(tree, lines[i]);
+        if (!tree) fail_msg("%s is not there, or too early:\n%s", lines[i], run.err);
+    }
+    program_free(&run);
+}
+
+static void test_the_tree_is_resumed_whole(void **state) {
+    (void)state;
+    static const char script[] = "One\nTwo\n/retry 5\nThree\n/undo 2\nOther\n/goto 3.1\n/undo\n";
+    Run whole = talk(TALK "|--no-save|--temperature=0",
+                     "One\nTwo\n/retry 5\nThree\n/undo 2\nOther\n/goto 3.1\n/undo\n/tree\n/redo\nFour\n");
+    Run first = talk(TALK "|--temperature=0", script);
+    Run second = talk("--resume|--temperature=0|--max-tokens=6", "/tree\n/redo\nFour\n");
+    expect_err(&whole, strstr(second.err, "  1.1  One -> "));
+    assert_string_equal(last_line(&whole), last_line(&second));
+    program_free(&whole);
+    program_free(&first);
+    program_free(&second);
+}
+
+static void test_edit_in_a_script(void **state) {
+    (void)state;
+    Run run;
+    unsetenv("VISUAL");
+    setenv("EDITOR", "sed -i s/Two/Zwei/", 1);
+    run = talk(TALK "|--no-save", "One\nTwo\nThree\n/edit 2\n/tree\n");
+    expect_err(&run, "  ├ 2.1  Two -> ");
+    expect_err(&run, "* 2.2  Zwei -> ");
+    program_free(&run);
+    // What stands in the script after it is not the editor's to read.
+    setenv("EDITOR", "cat >/dev/null; sed -i s/One/Eins/", 1);
+    run = talk(TALK "|--no-save|--stats", "One\n/edit\nTwo\n");
+    expect_err(&run, "[turn 2: ");
+    program_free(&run);
+    setenv("EDITOR", "echo Forty-two. >", 1);
+    run = talk(TALK "|--no-save|--stats", "One\n/edit reply\nTwo\n/view\n/tree\n");
+    expect_err(&run, "[the reply is replaced; ");
+    expect_err(&run, "[assistant] Forty-two.\n");
+    expect_err(&run, "  ├ 1.1  One -> ");
+    expect_err(&run, "  1.2  One -> Forty-two.\n* 2.1  Two -> ");
+    program_free(&run);
+    setenv("EDITOR", "true", 1);
+    expect_shown("One\n/edit\n", "[nothing was changed]");
+    setenv("EDITOR", "false", 1);
+    expect_refusal("One\n/edit\n", "nothing was taken over");
+    expect_refusal("/edit\n", "no turn yet");
+    expect_refusal("One\n/edit 2\n", "1 to 1");
+    unsetenv("EDITOR");
+    expect_refusal("One\n/edit\n", "needs EDITOR");
+}
+
+// An attempt that was made when the window was not yet full sees again what had left since.
+static void test_a_branch_from_before_the_overflow(void **state) {
+    (void)state;
+    char input[2000] = "The very first.\n", turns[1200] = "";
+    for (int i = 0; i < 12; i++) strcat(turns, "Please tell me a story about a cat and a king.\n");
+    strcat(input, turns);
+    strcat(input, "/view\n/goto 2.1\n/view\n");
+    Run run = talk(TALK "|--no-save|--context=128", input);
+    expect_err(&run, "[context full: turn");
+    const char *moved = strstr(run.err, "[at 2.1: ");
+    assert_non_null(moved);
+    assert_non_null(strstr(moved, "[user] The very first."));
+    char *before = strndup(run.err, (size_t)(moved - run.err));
+    assert_null(strstr(before, "[user] The very first."));
+    free(before);
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_undo_and_redo),           WITH_HOME(test_goto),
+        WITH_HOME(test_tree_shows_all_attempts), WITH_HOME(test_the_tree_is_resumed_whole),
+        WITH_HOME(test_edit_in_a_script),        WITH_HOME(test_a_branch_from_before_the_overflow),
+    };
+    return test_main("branches", argc, argv, tests);
+}
