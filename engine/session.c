@@ -88,7 +88,8 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
     if (status) return status;
     drop_logits(s);
     for (int i = 0; i < n; i++) s->positions[i] = first + i;
-    StepSequence all = {.first_token = 0, .n_tokens = n, .first_slot = 0, .n_slots = s->cache.n_used};
+    const int32_t page = 0;
+    StepSequence all = {.n_tokens = n, .n_slots = s->cache.n_used, .pages = &page};
     Step step = {
         .n_tokens = n,
         .n_sequences = 1,
@@ -96,6 +97,7 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
         .positions = s->positions,
         .slots = s->slots,
         .sequences = &all,
+        .page_size = s->cache.n_slots,
         .slot_positions = s->cache.slot_positions,
     };
     status = forward_step(&s->engine->forward, &step, &s->cache, s->interrupt, error);

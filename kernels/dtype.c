@@ -18,6 +18,8 @@ static const DTypeTraits TRAITS[DTYPE_COUNT] = {
     [DTYPE_Q4_K] = {"q4_k", 256, 2 + 2 + 12 + 128, 2},
     [DTYPE_Q5_K] = {"q5_k", 256, 2 + 2 + 12 + 32 + 128, 2},
     [DTYPE_Q6_K] = {"q6_k", 256, 128 + 64 + 16 + 2, 2},
+    [DTYPE_INT8] = {"int8", 1, 1, 1},
+    [DTYPE_INT4] = {"int4", 2, 1, 1},
 };
 
 static const DTypeTraits *traits_of(DType type) {

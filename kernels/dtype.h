@@ -1,7 +1,7 @@
 // Element types of tensors in files and caches, and how many bytes they take.
 //
 // A row of a quantised type is a sequence of blocks of dtype_block_size() elements; plain types are
-// blocks of one. The block formats are those of GGUF, bit by bit.
+// blocks of one, int4 of two. The other block formats are those of GGUF, bit by bit.
 #ifndef PALAVER_KERNELS_DTYPE_H
 #define PALAVER_KERNELS_DTYPE_H
 
@@ -23,13 +23,15 @@ typedef enum DType {
     DTYPE_Q4_K,
     DTYPE_Q5_K,
     DTYPE_Q6_K,
+    DTYPE_INT8, // of KV caches; their scales lie apart, see KvLayer
+    DTYPE_INT4,
     DTYPE_COUNT,
 } DType;
 
 // Lower case, as files and people write it: "f32", "bf16", "q4_k". "unknown" for anything else.
 const char *dtype_name(DType type);
 
-// Elements of one block: 1, 32 or 256.
+// Elements of one block: 1, 2, 32 or 256.
 int64_t dtype_block_size(DType type);
 
 // Bytes of one block.

@@ -101,28 +101,53 @@ typedef struct DecoderShape {
     Rope rope;
     int n_positions;        // rows of HeadWeights.positions: positions end there; 0: not learned, without end
     bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
+    bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
 } DecoderShape;
 
 // ---- the cache, as ops see it -------------------------------------------------------------------------
 
 // One layer's keys and values. A slot holds the key and value of one token in every layer; where slot s,
-// KV head h, element d lies is s*slot_stride + h*head_stride + d. Layouts are strides: no op knows more.
-// Keys are stored after RoPE.
+// KV head h, element d lies is s*slot_stride + h*head_stride + d. Layouts are strides (kernels/kv_layout.h):
+// no op knows more. Keys are stored after RoPE.
+//
+// In int8 and int4 an element is the integer q = round(x/scale), to nearest even, clamped to ±127 or ±7,
+// with one scale = max(absmax/127 (or 7), 1e-5), rounded to scale_type first, for each `group` elements of a
+// head: element e of the cache has scale e/group. int4 keeps element 2i in the low nibble of byte i, in
+// two's complement. What attends reads the cache, the step's own tokens included, so that steps may be cut
+// anywhere.
 typedef struct KvLayer {
-    DType type; // DTYPE_F32 or DTYPE_F16
+    DType type; // DTYPE_F32, F16, BF16, INT8 or INT4
     void *k, *v;
-    int64_t slot_stride, head_stride; // elements
+    int64_t slot_stride, head_stride; // elements; multiples of `group`
+    int group;                        // INT8 and INT4: divides head_dim, even; elsewhere 0
+    DType scale_type;                 // INT8 and INT4: DTYPE_F32 or F16
+    void *k_scale, *v_scale;
+    // Keys are stored times the normalised Hadamard matrix (Sylvester's, of the largest power of two that
+    // divides head_dim, block by block), which spreads outliers over a group; attend() turns its queries
+    // likewise. Dot products are what they were.
+    bool rotate_keys;
 } KvLayer;
 
 // ---- one step ------------------------------------------------------------------------------------------
 
-// The tokens of one sequence in a step, and the slots they may look at. A query at position p sees slot s
-// of [first_slot, first_slot + n_slots) if 0 <= slot_positions[s] <= p, and, with a sliding window,
-// p - slot_positions[s] < window: a token sees itself, an empty slot (position -1) is never seen. Where a
-// slot lies within the range has no meaning, so rings and gaps need no code.
+// The tokens of one sequence in a step, and what they may look at.
+//
+// Indexes 0 … n_slots-1 of a sequence lie in slots through a table of pages: index i in slot
+// pages[i / page_size] + i % page_size. A cache that is not paged is one page, however long.
+//
+// A query at position p sees the slot that holds position a (slot_positions) at the distance p - a if that
+// is >= 0 and, with a sliding window, < window: a token sees itself, an empty slot (position -1) is never
+// seen. Where a slot lies has no meaning, so rings and gaps need no code.
+//
+// Where tokens were discarded without moving the others (n_gone > 0), positions n_keep … n_keep+n_gone-1 are
+// not seen, whatever their slots hold by now, and the kept prefix comes closer: a slot at position a <
+// n_keep is seen at the distance p - n_gone - a, by the query turned to position p - n_gone (the same angle
+// for all queries: RoPE by -n_gone). Keys stay as they are. Position a < n_keep then lies at index a.
 typedef struct StepSequence {
     int first_token, n_tokens; // range of the step's tokens; n_tokens >= 1
-    int first_slot, n_slots;   // range of the cache's slots, including those this step fills
+    int n_slots;               // indexes it looks at, including those this step fills
+    const int32_t *pages;      // host [ceil(n_slots / page_size)], see above
+    int32_t n_keep, n_gone;    // n_gone 0: nothing was discarded, n_keep means nothing
 } StepSequence;
 
 // What one pass evaluates. Host arrays, read by begin() and free for reuse when it returns.
@@ -133,6 +158,7 @@ typedef struct Step {
     const int32_t *positions;      // [n_tokens] >= 0, and < n_positions where they are learned
     const int32_t *slots;          // [n_tokens] where each token's key and value go; no slot twice
     const StepSequence *sequences; // [n_sequences], in order, covering all tokens
+    int page_size;                 // of every sequence's table; >= 1
     int32_t *slot_positions;       // backend memory [n_slots of the cache]; begin() enters the step's tokens
 } Step;
 
@@ -178,6 +204,41 @@ typedef struct DecodeStep {
     float *logits;                     // backend memory [vocab_size]
 } DecodeStep;
 
+// ---- the operator of its own ------------------------------------------------------------------------------
+
+// MultiHeadCacheAttention of PPL's dynamic batching operators, as published by OpenPPL: stores current_key and
+// current_value in the cache and attends. The same kernels as qkv's store and attend(), without projections,
+// norms and RoPE. B sequences, sequence b with seqlen = seqstarts[b+1] - seqstarts[b] queries over kvlen =
+// kvstarts[b+1] - kvstarts[b] keys; its token i is stored at index start_pos[b] + i, and key j is index j.
+// Query i sees key j <= kvlen - seqlen + i where is_causal, and every key where not, or where b <
+// decoding_batches (one query each). Index j lies in slot cachestarts[b] + j (cache_mode 0), or
+// cachestarts[b*max_pages + j/page_size] + j%page_size (1). Scores are scaled by 1/√head_dim.
+typedef struct CacheAttention {
+    // attributes
+    int num_heads, head_dim, num_kv_heads; // num_kv_heads 0: num_heads
+    bool is_causal, is_alibi;
+    int num_layer, layer_idx;
+    int quant_bit, quant_group; // 0, 8 or 4
+    int cache_mode, cache_layout, page_size;
+    // inputs. Tables are host memory, tensors backend memory.
+    int64_t batches, decoding_batches, max_seqlen, max_kvlen;
+    const int64_t *seqstarts, *kvstarts; // [batches + 1]
+    const int64_t *cachestarts;          // [batches], or [batches, max_pages]
+    const int64_t *start_pos;            // [batches]
+    int64_t max_pages;
+    int64_t max_tokens;                      // MaxT of cache and scale
+    DType type;                              // T1: F32, F16 or BF16
+    DType cache_type;                        // T2 where quant_bit is 0: F32, F16 or BF16
+    DType scale_type;                        // T3: F32 or F16
+    const void *query;                       // T1 [seqstarts[B], num_heads, head_dim]
+    const void *current_key, *current_value; // T1 [seqstarts[B], num_kv_heads, head_dim]
+    void *cache, *scale;   // as kernels/kv_layout.h lays them out; scale NULL without quant_bit
+    const void *attn_mask; // T1, added to scores; NULL: none
+    int mask_dims;         // 2: [seqstarts[B], mask_columns], 3: [num_heads, ., .]
+    int64_t mask_columns;  // >= kvstarts[B]; column kvstarts[b] + j is key j
+    void *attn_output;     // T1 [seqstarts[B], num_heads, head_dim]
+} CacheAttention;
+
 // ---- the table ------------------------------------------------------------------------------------------
 
 typedef struct Backend Backend; // begins with `const Ops *ops`
@@ -193,7 +254,7 @@ typedef struct BackendOptions {
     bool random_weights; // for measuring: data of matrices is not read, values of sane scale are made up
 } BackendOptions;
 
-enum { OPS_ABI = 2 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 3 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -234,8 +295,9 @@ typedef struct Ops {
                   Error *error);
 
     // softmax(attention_scale · q·Kᵀ + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
-    // StepSequence; window 0: none. A query that sees no slot gives zeros. q and y may be the same memory.
-    // q [n_tokens, n_heads*head_dim] → y [n_tokens, n_heads*head_dim]
+    // StepSequence; window 0: none. With shape->alibi, a score loses slope(h)·distance (kernels/alibi.h). A
+    // query that sees no slot gives zeros. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
+    // y [n_tokens, n_heads*head_dim]
     Status (*attend)(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 
     // x [n_tokens, hidden_size] += wo·y + bo
@@ -253,8 +315,23 @@ typedef struct Ops {
     Status (*logits)(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
                      float *logits, Error *error);
 
-    // Optional (NULL: none): begin, embed, every layer and logits of a DecodeStep in one go, with the results of
-    // the ops. STATUS_UNSUPPORTED without an error message: not this step, and nothing was done; take the ops.
+    // The operator above. STATUS_USAGE, naming the argument, for sizes, tables and slots that cannot be.
+    Status (*cache_attention)(Backend *backend, const CacheAttention *attention, Error *error);
+
+    // Copies keys, values, scales and positions of slots `from` to slots `to`, [n] each, in all layers: a
+    // page that sequences share is copied before one of them writes to it. No slot stands on both sides.
+    Status (*copy_slots)(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
+                         const int32_t *to, int n, int32_t *slot_positions, Error *error);
+
+    // Turns the keys in `slots` [n] of all layers by `delta` positions (RoPE by delta·inv_freq, without
+    // magnitude) and adds delta to their positions: what "shift-inplace" does to what is left. Quantised
+    // keys are dequantised, turned and quantised again.
+    Status (*shift_keys)(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
+                         int32_t delta, int32_t *slot_positions, Error *error);
+
+    // Optional (NULL: none): begin, embed, every layer and logits of a DecodeStep in one go, with the
+    // results of the ops. STATUS_UNSUPPORTED without an error message: not this step, and nothing was done;
+    // take the ops.
     Status (*decode)(Backend *backend, const DecodeStep *step, Error *error);
 
     // Draws one token from one row [vocab_size] of logits, which is left as it was. NaN anywhere, or nothing

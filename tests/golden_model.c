@@ -86,13 +86,15 @@ static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache,
                             float *logits, Error *error) {
     int32_t slots[GOLDEN_MAX_IDS];
     Status status = kv_cache_take(cache, n, slots, error);
-    StepSequence all = {0, n, 0, cache->n_used};
+    const int32_t page = 0;
+    StepSequence all = {.n_tokens = n, .n_slots = cache->n_used, .pages = &page};
     Step step = {.n_tokens = n,
                  .n_sequences = 1,
                  .ids = c->ids + first,
                  .positions = c->positions + first,
                  .slots = slots,
                  .sequences = &all,
+                 .page_size = cache->n_slots,
                  .slot_positions = cache->slot_positions};
     if (!status) status = forward_step(&engine->forward, &step, cache, NULL, error);
     for (int32_t i = 0; i < n && !status; i++) {

@@ -5,7 +5,8 @@
 #include "kernels/ops.h"
 #include "tests/test.h"
 
-#define GUARD 12345.678f // stands where nothing may be written
+#define GUARD 12345.678f                         // stands where nothing may be written
+#define ONE_PAGE(slot) ((const int32_t[]){slot}) // the table of a sequence that is not paged
 
 // xorshift64*: 64 random bits; a float uniform in [-1, 1); n of them in memory of exactly their size.
 uint64_t seeded_bits(uint64_t *seed);

@@ -15,7 +15,8 @@ typedef struct AttendCase {
 
 // Two sequences, the second alone in its slots: history in shuffled slots with holes, then this step's
 // tokens.
-static const StepSequence SEQUENCES[] = {{0, 19, 3, 150}, {19, 1, 153, 1}, {20, 4, 160, 170}};
+static const StepSequence SEQUENCES[] = {
+    {0, 19, 150, ONE_PAGE(3), 0, 0}, {19, 1, 1, ONE_PAGE(153), 0, 0}, {20, 4, 170, ONE_PAGE(160), 0, 0}};
 #define STEP_TOKENS 24
 
 typedef struct AttendData {
@@ -38,7 +39,9 @@ static float get_kv(const KvLayer *kv, const void *values, int64_t i) {
 // Slots that hold no token are NaN.
 static AttendData attend_data(const AttendCase *c, uint64_t seed) {
     AttendData d;
-    d.kv = (KvLayer){c->type, NULL, NULL, c->n_kv_heads * (c->head_dim + 3) + 5, c->head_dim + 3};
+    d.kv = (KvLayer){.type = c->type,
+                     .slot_stride = c->n_kv_heads * (c->head_dim + 3) + 5,
+                     .head_stride = c->head_dim + 3};
     d.elements = CACHE_SLOTS * d.kv.slot_stride;
     d.kv.k = malloc((size_t)d.elements * 4);
     d.kv.v = malloc((size_t)d.elements * 4);
@@ -48,7 +51,7 @@ static AttendData attend_data(const AttendCase *c, uint64_t seed) {
         const StepSequence *sequence = &SEQUENCES[i];
         int32_t order[CACHE_SLOTS] = {0};
         int n = sequence->n_slots;
-        for (int s = 0; s < n; s++) order[s] = sequence->first_slot + s;
+        for (int s = 0; s < n; s++) order[s] = sequence->pages[0] + s;
         for (int s = n - 1; s > 0;
              s--) { // shuffle all but a stretch at the start, so that blocks are seen whole
             int other = (int)(seeded_bits(&seed) % (uint64_t)(s + 1));
@@ -82,7 +85,7 @@ static void expected_attend(const AttendCase *c, const AttendData *d, const floa
     while (t >= sequence->first_token + sequence->n_tokens) sequence++;
     double total = 0;
     for (int j = 0; j < c->head_dim; j++) y[j] = 0;
-    for (int s = sequence->first_slot; s < sequence->first_slot + sequence->n_slots; s++) {
+    for (int s = sequence->pages[0]; s < sequence->pages[0] + sequence->n_slots; s++) {
         if (d->held[s] < 0 || d->held[s] > d->positions[t]) continue;
         if (c->window > 0 && d->positions[t] - d->held[s] >= c->window) continue;
         int64_t at = s * d->kv.slot_stride + h * c->n_kv_heads / c->n_heads * d->kv.head_stride;
@@ -113,7 +116,7 @@ static void check_attend(const char *device, int n_threads, const AttendCase *c)
     DecoderShape shape = attend_shape(c);
     Backend *backend = open_cpu(device, n_threads, &shape, STEP_TOKENS);
     Error error = {0};
-    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, d.held};
+    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held};
     int64_t width = c->n_heads * c->head_dim, n = STEP_TOKENS * width;
     float *q = random_floats(12, n), *y = malloc((size_t)(n + 16) * sizeof *y);
     double *expected = malloc((size_t)c->head_dim * sizeof *expected);
@@ -158,12 +161,12 @@ static void attend_does_not_depend_on_the_step(void **state) {
     Error error = {0};
     float *q = random_floats(22, STEP_TOKENS * 576), all[STEP_TOKENS * 576], one[576];
     Backend *backend = open_cpu("cpu", 2, &shape, STEP_TOKENS);
-    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, d.held};
+    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held};
     assert_ok(backend->ops->begin(backend, &step, &error), &error);
     assert_ok(backend->ops->attend(backend, q, &d.kv, 0, all, &error), &error);
     for (int t = 0; t < SEQUENCES[0].n_tokens; t++) {
-        StepSequence alone = {0, 1, SEQUENCES[0].first_slot, SEQUENCES[0].n_slots};
-        step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, d.held};
+        StepSequence alone = {0, 1, SEQUENCES[0].n_slots, SEQUENCES[0].pages, 0, 0};
+        step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, 1 << 30, d.held};
         assert_ok(backend->ops->begin(backend, &step, &error), &error);
         assert_ok(backend->ops->attend(backend, q + t * 576, &d.kv, 0, one, &error), &error);
         assert_memory_equal(one, all + t * 576, sizeof one);

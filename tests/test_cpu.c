@@ -172,22 +172,40 @@ typedef struct StepCase {
 } StepCase;
 
 static const StepCase BAD_STEPS[] = {
-    {"0 tokens", 0, 1, {0}, {0}, {0}, {{0, 0, 0, 8}}},
-    {"5 tokens", 5, 1, {0}, {0}, {0}, {{0, 5, 0, 8}}},
-    {"has id 10", 2, 1, {9, 10}, {0, 1}, {0, 1}, {{0, 2, 0, 8}}},
-    {"has id -1", 1, 1, {-1}, {0}, {0}, {{0, 1, 0, 8}}},
-    {"has position -1", 1, 1, {0}, {-1}, {0}, {{0, 1, 0, 8}}},
-    {"position 50, the model has learned only 50", 1, 1, {0}, {50}, {0}, {{0, 1, 0, 8}}},
-    {"0 sequences", 1, 0, {0}, {0}, {0}, {{0, 1, 0, 8}}},
-    {"cover 1 of 2", 2, 1, {0}, {0, 1}, {0, 1}, {{0, 1, 0, 8}}},
-    {"expected from 1", 2, 2, {0}, {0, 1}, {0, 1}, {{0, 1, 0, 8}, {0, 1, 0, 8}}},
-    {"has 2 tokens from 1", 2, 2, {0}, {0, 1}, {0, 1}, {{0, 1, 0, 8}, {1, 2, 0, 8}}},
-    {"slot 8 of token 1", 2, 1, {0}, {0, 1}, {0, 8}, {{0, 2, 0, 8}}},
-    {"slot 1 of token 0", 1, 1, {0}, {0}, {1}, {{0, 1, 2, 2}}},
-    {"sees 0 slots", 1, 1, {0}, {0}, {0}, {{0, 1, 0, 0}}},
-    {"sees 2147483647 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 5, 2147483647}}},
-    {"two tokens go to slot 4", 3, 1, {0}, {0, 1, 2}, {4, 5, 4}, {{0, 3, 0, 8}}},
-    {"two tokens go to slot 4", 2, 2, {0}, {0, 1}, {4, 4}, {{0, 1, 0, 8}, {1, 1, 4, 1}}},
+    {"0 tokens", 0, 1, {0}, {0}, {0}, {{0, 0, 8, ONE_PAGE(0), 0, 0}}},
+    {"5 tokens", 5, 1, {0}, {0}, {0}, {{0, 5, 8, ONE_PAGE(0), 0, 0}}},
+    {"has id 10", 2, 1, {9, 10}, {0, 1}, {0, 1}, {{0, 2, 8, ONE_PAGE(0), 0, 0}}},
+    {"has id -1", 1, 1, {-1}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"has position -1", 1, 1, {0}, {-1}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"position 50, the model has learned only 50", 1, 1, {0}, {50}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"0 sequences", 1, 0, {0}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"cover 1 of 2", 2, 1, {0}, {0, 1}, {0, 1}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"expected from 1",
+     2,
+     2,
+     {0},
+     {0, 1},
+     {0, 1},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0}, {0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"has 2 tokens from 1",
+     2,
+     2,
+     {0},
+     {0, 1},
+     {0, 1},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 2, 8, ONE_PAGE(0), 0, 0}}},
+    {"slot 8 of token 1", 2, 1, {0}, {0, 1}, {0, 8}, {{0, 2, 8, ONE_PAGE(0), 0, 0}}},
+    {"slot 1 of token 0", 1, 1, {0}, {0}, {1}, {{0, 1, 2, ONE_PAGE(2), 0, 0}}},
+    {"sees 0 slots", 1, 1, {0}, {0}, {0}, {{0, 1, 0, ONE_PAGE(0), 0, 0}}},
+    {"sees 2147483647 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 2147483647, ONE_PAGE(5), 0, 0}}},
+    {"two tokens go to slot 4", 3, 1, {0}, {0, 1, 2}, {4, 5, 4}, {{0, 3, 8, ONE_PAGE(0), 0, 0}}},
+    {"two tokens go to slot 4",
+     2,
+     2,
+     {0},
+     {0, 1},
+     {4, 4},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 1, 1, ONE_PAGE(4), 0, 0}}},
 };
 
 static void refuses_bad_steps_and_changes_nothing(void **state) {
@@ -199,7 +217,8 @@ static void refuses_bad_steps_and_changes_nothing(void **state) {
         const StepCase *c = &BAD_STEPS[i];
         int32_t held[8] = {-1, 3, -1, 5, 9, -1, 7, 8}, before[8];
         memcpy(before, held, sizeof held);
-        Step step = {c->n_tokens, c->n_sequences, c->ids, c->positions, c->slots, c->sequences, held};
+        Step step = {c->n_tokens, c->n_sequences, c->ids,  c->positions,
+                     c->slots,    c->sequences,   1 << 30, held};
         Error error = {0};
         assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
         if (strstr(error.message, c->why) == NULL)
@@ -220,14 +239,14 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
     Error error;
     assert_ok(b->ops->load_head(b, &weights, &head, &error), &error);
     int32_t held[1] = {-1}, zero = 0, one = 1;
-    StepSequence sequence = {0, 1, 0, 1};
-    Step step = {1, 1, &zero, &zero, &zero, &sequence, held};
+    StepSequence sequence = {0, 1, 1, ONE_PAGE(0), 0, 0};
+    Step step = {1, 1, &zero, &zero, &zero, &sequence, 1 << 30, held};
     float x[8] = {0}, logits[50];
     assert_ok(b->ops->begin(b, &step, &error), &error);
     assert_ok(b->ops->logits(b, head, x, &zero, 1, logits, &error), &error);
     assert_int_equal(b->ops->logits(b, head, x, &one, 1, logits, &error), STATUS_DEVICE);
     assert_int_equal(b->ops->logits(b, head, x, &zero, 5, logits, &error), STATUS_DEVICE);
-    KvLayer kv = {DTYPE_Q8_0, zeros, zeros, 4, 4};
+    KvLayer kv = {.type = DTYPE_Q8_0, .k = zeros, .v = zeros, .slot_stride = 4, .head_stride = 4};
     assert_int_equal(b->ops->attend(b, x, &kv, 0, x, &error), STATUS_UNSUPPORTED);
     b->ops->close(b);
 }

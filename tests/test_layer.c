@@ -267,12 +267,13 @@ static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, i
     const Ops *ops = b->ops;
     const LayerCase *c = t->c;
     Error e = {0};
-    StepSequence sequences[2] = {{0, 4, 0, 5}, {4, 3, 5, 7}};
+    StepSequence sequences[2] = {{0, 4, 5, ONE_PAGE(0), 0, 0}, {4, 3, 7, ONE_PAGE(5), 0, 0}};
     StepSequence one = sequences[first >= 4];
     one.first_token = 0, one.n_tokens = n;
     bool all = n == TOKENS;
     Step step = {
-        n, all ? 2 : 1, IDS + first, POSITIONS + first, TOKEN_SLOTS + first, all ? sequences : &one, held};
+        n,       all ? 2 : 1, IDS + first, POSITIONS + first, TOKEN_SLOTS + first, all ? sequences : &one,
+        1 << 30, held};
     int64_t hidden = first * c->hidden_size, width = first * c->n_heads * c->head_dim;
     size_t hidden_bytes = (size_t)(n * c->hidden_size) * 4;
     int32_t rows[TOKENS] = {0, 1, 2, 3, 4, 5, 6};

@@ -33,7 +33,7 @@ static void attend_part(void *context, int64_t part, int thread) {
                        .kv = c->kv,
                        .kv_head = kv_head,
                        .window = c->window,
-                       .first_slot = sequence->first_slot,
+                       .first_slot = sequence->pages[0],
                        .n_slots = sequence->n_slots,
                        .slot_positions = c->cpu->slot_positions,
                        .scale = s->attention_scale};

@@ -36,14 +36,16 @@ static Status check_sequences(const Step *step, Error *error) {
             return error_set(error, STATUS_DEVICE,
                              "begin: sequence %d has %d tokens from %d on, expected from %d", i, s->n_tokens,
                              s->first_token, next);
-        if (s->first_slot < 0 || s->n_slots < 1 || s->n_slots > INT_MAX - s->first_slot)
-            return error_set(error, STATUS_DEVICE, "begin: sequence %d sees %d slots from %d on", i,
-                             s->n_slots, s->first_slot);
+        if (s->n_slots < 1 || s->n_slots > step->page_size || s->pages[0] < 0 || s->n_gone ||
+            s->n_slots > INT_MAX - s->pages[0])
+            return error_set(error, STATUS_DEVICE, "begin: sequence %d sees %d slots in pages of %d", i,
+                             s->n_slots, step->page_size);
+        int first = s->pages[0];
         for (int t = next; t < next + s->n_tokens; t++)
-            if (step->slots[t] < s->first_slot || step->slots[t] - s->first_slot >= s->n_slots)
+            if (step->slots[t] < first || step->slots[t] - first >= s->n_slots)
                 return error_set(error, STATUS_DEVICE,
                                  "begin: slot %d of token %d is not among its sequence's %d..%d",
-                                 step->slots[t], t, s->first_slot, s->first_slot + s->n_slots - 1);
+                                 step->slots[t], t, first, first + s->n_slots - 1);
         next += s->n_tokens;
     }
     if (next != step->n_tokens)

@@ -33,9 +33,9 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
         if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next ||
-            q->first_slot < 0 || q->n_slots < 0)
+            q->n_slots < 1 || q->n_slots > step->page_size || q->pages[0] < 0 || q->n_gone)
             return error_set(error, STATUS_USAGE, "begin: sequence %d has tokens %d+%d and slots %d+%d", s,
-                             q->first_token, q->n_tokens, q->first_slot, q->n_slots);
+                             q->first_token, q->n_tokens, q->pages[0], q->n_slots);
         next += q->n_tokens;
     }
     if (next != step->n_tokens)
@@ -50,7 +50,7 @@ static int fill_tiles(const DecoderShape *shape, const Step *step, AttendTile *t
         const StepSequence *q = &step->sequences[s];
         for (int t = 0; t < q->n_tokens; t += most)
             tiles[n++] = AttendTile{q->first_token + t, q->n_tokens - t < most ? q->n_tokens - t : most,
-                                    q->first_slot, q->n_slots};
+                                    q->pages[0], q->n_slots};
     }
     return n;
 }

@@ -222,9 +222,9 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     a->score_scale = s->attention_scale * 1.44269504f;
     a->inv_freq = cuda->inv_freq;
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
-    a->first_slot = q->first_slot, a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
+    a->first_slot = q->pages[0], a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->head_stride = t->kv[0].head_stride;
-    bool able = a->slot >= q->first_slot && a->slot - q->first_slot < q->n_slots;
+    bool able = a->slot >= a->first_slot && a->slot - a->first_slot < q->n_slots;
     for (int l = 0; l < s->n_layers; l++)
         able = able && describe_layer(s, t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]);
     a->embedding = matrix_of(&t->head->embedding);

@@ -233,8 +233,9 @@ static void test_decode(Run *r, int slot, int position) {
     if (!b->ops->decode) return;
     for (int i = 0; i < 3; i++, slot++, position++) {
         int32_t id = (i * 37 + 11) % c->vocab, slots = slot, positions = position;
-        StepSequence sequence = {0, 1, 0, r->n_slots};
-        Step step = {1, 1, &id, &positions, &slots, &sequence, a->slot_positions};
+        const int32_t page = 0;
+        StepSequence sequence = {0, 1, r->n_slots, &page, 0, 0};
+        Step step = {1, 1, &id, &positions, &slots, &sequence, 1 << 30, a->slot_positions};
         must(a->ops->begin(a->backend, &step, &error), &error);
         must(a->ops->embed(a->backend, a->head, a->x, &error), &error);
         for (int l = 0; l < TEST_LAYERS; l++) {
@@ -280,14 +281,15 @@ static void test_case(const Ops *cuda, const Case *c) {
     for (int i = 0; i < c->past; i++) past += positions[i] >= 0;
     int32_t *ids = malloc((size_t)n * 12), *at = ids + n, *slots = at + n;
     for (int i = 0; i < n; i++) ids[i] = (i * 7919 + 3) % c->vocab, at[i] = past + i, slots[i] = c->past + i;
-    StepSequence sequences[2] = {{0, n, 0, r.n_slots}};
+    const int32_t first[] = {0}, later[] = {r.n_slots / 2};
+    StepSequence sequences[2] = {{0, n, r.n_slots, first, 0, 0}};
     int n_sequences = 1;
     if (n > 2) { // two sequences: the second sees the later slots only
         sequences[0].n_tokens = n / 3;
-        sequences[1] = (StepSequence){n / 3, n - n / 3, r.n_slots / 2, r.n_slots - r.n_slots / 2};
+        sequences[1] = (StepSequence){n / 3, n - n / 3, r.n_slots - r.n_slots / 2, later, 0, 0};
         n_sequences = 2;
     }
-    Step step = {n, n_sequences, ids, at, slots, sequences, r.cpu.slot_positions}, other = step;
+    Step step = {n, n_sequences, ids, at, slots, sequences, 1 << 30, r.cpu.slot_positions}, other = step;
     other.slot_positions = r.cuda.slot_positions;
     test_ops(&r, (const Step *[2]){&step, &other});
     test_decode(&r, c->past + n, past + n);

@@ -1,0 +1,37 @@
+// The four layouts of a KV cache as strides: L layers of MaxT slots, H KV heads of Dh elements, keys before values.
+//
+//   0: [MaxT, L, 2, H, Dh]   1: [L, MaxT, 2, H, Dh]   2: [L, 2, MaxT, H, Dh]   3: [L, 2, H, MaxT, Dh]
+//
+// Scales of int8 and int4 lie likewise, with Dh/group in the place of Dh.
+#ifndef PALAVER_KERNELS_KV_LAYOUT_H
+#define PALAVER_KERNELS_KV_LAYOUT_H
+
+#include "kernels/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct KvLayout {
+    int layout; // 0 … 3
+    int n_layers, n_kv_heads, head_dim;
+    int64_t n_slots;
+    DType type;
+    int group;        // int8, int4; elsewhere 0
+    DType scale_type; // int8, int4
+} KvLayout;
+
+// Checks a layout: known types, a group that divides head_dim, is even and at least 2, sizes that fit in int64.
+Status kv_layout_check(const KvLayout *layout, Error *error);
+
+// Bytes of the cache and of its scales (0 without a group), for a layout that was checked.
+int64_t kv_layout_bytes(const KvLayout *layout);
+int64_t kv_layout_scale_bytes(const KvLayout *layout);
+
+// One layer of the cache that begins at `cache`, its scales at `scale` (NULL without a group).
+KvLayer kv_layout_layer(const KvLayout *layout, void *cache, void *scale, int layer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
