@@ -30,6 +30,19 @@ static const char *scaling_name(RopeScaling scaling) {
     return names[scaling];
 }
 
+static void print_positions(const Model *m, FILE *out) {
+    const DecoderShape *s = &m->shape;
+    if (s->rope.rotary_dim == 0) {
+        fprintf(out, "positions     %d, learned\n", s->n_positions);
+        return;
+    }
+    fprintf(out, "rope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base, s->rope.rotary_dim,
+            s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
+            scaling_name(m->rope_scaling));
+    if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
+    fputc('\n', out);
+}
+
 static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     fprintf(
@@ -44,12 +57,13 @@ static void print_architecture(const Model *m, FILE *out) {
     if (windowed)
         fprintf(out, ", sliding window of %d in %d layer%s", m->windows[s->n_layers - 1], windowed,
                 text_plural(windowed));
-    fprintf(out, "\nrope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,
-            s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
-            scaling_name(m->rope_scaling));
-    if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
-    fprintf(out, "\nextras        %s%s%snorm eps %g\n", m->qkv_bias ? "QKV bias, " : "",
-            m->o_bias ? "output bias, " : "", m->qk_norm ? "QK norm, " : "", (double)s->norm_eps);
+    fputc('\n', out);
+    print_positions(m, out);
+    fprintf(out, "extras        %s%s%s%s%s%s%s norm eps %g\n", m->qkv_bias ? "QKV bias, " : "",
+            m->o_bias ? "output bias, " : "", m->ffn_bias ? "feed-forward bias, " : "",
+            m->output_bias ? "head bias, " : "", m->qk_norm ? "QK norm, " : "",
+            s->parallel_residual ? "parallel residual, " : "", s->norm == NORM_LAYER ? "layer" : "RMS",
+            (double)s->norm_eps);
 }
 
 static void print_types(const Model *m, FILE *out) {

@@ -35,6 +35,10 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     char need[32], have[32], fixed[32];
     int64_t wanted = options->context_size > 0 ? options->context_size : engine->model->context_length;
     if (wanted > LARGEST_CONTEXT) wanted = LARGEST_CONTEXT;
+    if (shape->n_positions > 0 && wanted > shape->n_positions)
+        return error_set(error, STATUS_USAGE,
+                         "a context of %lld tokens: the model has learned only %d positions", (long long)wanted,
+                         shape->n_positions);
     int64_t left = m->available - m->weights - m->scratch;
     int64_t size = wanted;
     if (options->context_size <= 0)
@@ -61,20 +65,13 @@ static int64_t matrix_bytes(const Matrix *m) {
     return m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
 }
 
-static int64_t layer_bytes(const LayerWeights *w) {
-    const Matrix *all[] = {&w->attn_norm, &w->wq,       &w->bq,     &w->wk,     &w->bk,
-                           &w->wv,        &w->bv,       &w->q_norm, &w->k_norm, &w->wo,
-                           &w->bo,        &w->ffn_norm, &w->w_gate, &w->w_up,   &w->w_down};
-    int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) bytes += matrix_bytes(all[i]);
-    return bytes;
-}
-
 // Reads the pages of a mapped matrix that the CPU uses as it is, so that the first reply does not wait for the disk.
-static void read_in(const Engine *engine, const Matrix *m) {
-    if (engine->backend->ops != ops_cpu()) return;
+// Returns its bytes.
+static int64_t read_in(const Engine *engine, const Matrix *m) {
     const volatile char *bytes = m->data;
-    for (int64_t i = 0, n = matrix_bytes(m); i < n; i += 4096) (void)bytes[i];
+    int64_t n = matrix_bytes(m);
+    for (int64_t i = 0; engine->backend->ops == ops_cpu() && i < n; i += 4096) (void)bytes[i];
+    return n;
 }
 
 static Status load_weights(Engine *engine, const EngineOptions *options, Error *error) {
@@ -85,18 +82,15 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
     if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
 
     Status status = ops->load_head(engine->backend, &model->head, &engine->forward.head, error);
-    read_in(engine, &model->head.embedding);
-    if (!model->tied_head) read_in(engine, &model->head.output);
-    int64_t done =
-        matrix_bytes(&model->head.embedding) + (model->tied_head ? 0 : matrix_bytes(&model->head.output));
+    int64_t done = read_in(engine, &model->head.embedding) + read_in(engine, &model->head.positions);
+    if (!model->tied_head) done += read_in(engine, &model->head.output);
     for (int l = 0; l < n_layers && !status; l++) {
         const LayerWeights *w = &model->layers[l];
         if (!report(options, "loading", done, model->weight_bytes))
             return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
         status = ops->load_layer(engine->backend, w, &engine->forward.layers[l], error);
         const Matrix *large[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
-        for (int i = 0; i < 7; i++) read_in(engine, large[i]);
-        done += layer_bytes(w);
+        for (int i = 0; i < 7; i++) done += read_in(engine, large[i]);
         if (status) error_prefix(error, "layer %d: ", l);
     }
     if (!status && !report(options, "loading", model->weight_bytes, model->weight_bytes))

@@ -1,59 +1,11 @@
-// A model described by values: the table of architectures, opening, memory arithmetic.
+// A model described by values: sliding windows, opening, memory arithmetic.
 #include "engine/model_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Mistral's GGUF files say "llama". Sliding windows in a GGUF file count for every architecture that names
-// them.
-static const Architecture ARCHITECTURES[] = {
-    {.name = "llama", .gguf_rope = ROPE_INTERLEAVED, .window_rule = WINDOW_NEVER, .default_context = 2048},
-    {.name = "mistral",
-     .gguf_rope = ROPE_INTERLEAVED,
-     .window_rule = WINDOW_EVERY_LAYER,
-     .default_context = 131072,
-     .default_window = 4096},
-    {.name = "qwen2",
-     .gguf_rope = ROPE_HALF_SPLIT,
-     .qkv_bias = true,
-     .window_rule = WINDOW_UPPER_LAYERS,
-     .default_context = 32768,
-     .default_window = 4096},
-    {.name = "qwen3",
-     .gguf_rope = ROPE_HALF_SPLIT,
-     .qk_norm = true,
-     .window_rule = WINDOW_UPPER_LAYERS,
-     .default_context = 32768,
-     .default_window = 4096,
-     .default_head_dim = 128},
-};
-
-enum { N_ARCHITECTURES = sizeof ARCHITECTURES / sizeof *ARCHITECTURES, DEFAULT_MAX_WINDOW_LAYERS = 28 };
-
-static Status find_architecture(ParamSource *source, Error *error) {
-    char name[64] = "";
-    Status status =
-        param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
-    if (status != STATUS_OK) return status;
-    if (name[0] == '\0') {
-        error_set(error, STATUS_FILE, "%s: does not name its architecture (%s)", source->path,
-                  source->config != NULL ? "model_type" : "general.architecture");
-        return STATUS_FILE;
-    }
-    char known[256] = "";
-    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
-        if (strcmp(ARCHITECTURES[i].name, name) == 0) {
-            source->architecture = &ARCHITECTURES[i];
-            return STATUS_OK;
-        }
-        size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", ARCHITECTURES[i].name);
-    }
-    error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
-              source->path, name, known);
-    return STATUS_UNSUPPORTED;
-}
+enum { DEFAULT_MAX_WINDOW_LAYERS = 28 };
 
 // ---- sliding windows -----------------------------------------------------------------------------------
 
@@ -93,7 +45,7 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
 // All layers, or those that a pattern of bools picks.
 static Status windows_from_gguf(Model *model, const ParamSource *source, int window, Error *error) {
     char key[128];
-    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", source->architecture->name);
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", source->architecture->gguf);
     const MetaValue *pattern;
     Status status = checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error);
     if (status != STATUS_OK) return status;
@@ -142,7 +94,7 @@ static Status check_quantization(const ParamSource *source, Error *error) {
 
 // Everything but the weights.
 static Status read_params(Model *model, ParamSource *source, Error *error) {
-    Status status = find_architecture(source, error);
+    Status status = model_find_architecture(source, error);
     if (status != STATUS_OK) return status;
     snprintf(model->architecture, sizeof model->architecture, "%s", source->architecture->name);
     status = check_quantization(source, error);
@@ -151,7 +103,7 @@ static Status read_params(Model *model, ParamSource *source, Error *error) {
                               sizeof model->name, error);
     }
     if (status == STATUS_OK) status = model_read_shape(model, source, error);
-    if (status == STATUS_OK) status = model_read_rope(model, source, error);
+    if (status == STATUS_OK) status = model_read_positions(model, source, error);
     if (status == STATUS_OK) status = model_read_windows(model, source, error);
     return status == STATUS_OK ? model_read_generation(model, source, error) : status;
 }
@@ -219,6 +171,8 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
 void model_close(Model *model) {
     if (model == NULL) return;
     checkpoint_close(model->checkpoint);
+    for (int i = 0; model->gathered != NULL && i < model->shape.n_layers; i++) free(model->gathered[i]);
+    free(model->gathered);
     free(model->layers);
     free(model->windows);
     free(model->inv_freq);

@@ -35,16 +35,18 @@ typedef struct GenerationDefaults {
 } GenerationDefaults;
 
 typedef struct Model {
-    char architecture[64]; // "llama", "mistral", "qwen2", "qwen3"
+    char architecture[64]; // as config.json names it: "llama", "qwen3", "gpt_neox"
     char name[128];        // what the files call the model, "" if they do not
 
-    DecoderShape shape;   // its rope.inv_freq is the array below
-    LayerWeights *layers; // [shape.n_layers], pointing into the mapped files
+    DecoderShape shape; // its rope.inv_freq is the array below
+    LayerWeights
+        *layers; // [shape.n_layers], pointing into the mapped files, or where rows had to be put in another
+    void **gathered; // order, into these [shape.n_layers]; NULL: nothing had to
     HeadWeights head;
     int *windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
     bool tied_head; // the output matrix is the embedding
-    bool qk_norm, qkv_bias, o_bias;
+    bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;
     double attention_softcap, logit_softcap; // 0: none (every architecture palaver has now)
 
     int64_t context_length; // positions the model is made for, scaling included

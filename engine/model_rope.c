@@ -12,7 +12,7 @@ typedef struct RopeSpec {
     char type[32];
     double base, factor;                      // NaN: not said
     double rotary_part;                       // of the head, 0 to 1 (Hugging Face)
-    int64_t rotary_dim;                       // 0: not said (GGUF)
+    int64_t rotary_dim;                       // 0: not said, the part decides
     int64_t original_context;                 // before scaling; 0: not said
     double low_freq_factor, high_freq_factor; // llama3
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
@@ -52,8 +52,8 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
         const char *what, *key;
         double *value;
     } numbers[] = {
-        {config, source->path, "rope_theta", &spec->base},
-        {config, source->path, "partial_rotary_factor", &spec->rotary_part},
+        {config, source->path, config_param_key(source, "rope_theta"), &spec->base},
+        {config, source->path, config_param_key(source, "partial_rotary_factor"), &spec->rotary_part},
         {object, what, "rope_theta", &spec->base},
         {object, what, "partial_rotary_factor", &spec->rotary_part},
         {object, what, "factor", &spec->factor},
@@ -74,6 +74,8 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     static const char ORIGINAL[] = "original_max_position_embeddings";
     if (status == STATUS_OK) status = json_bool_at(object, what, "truncate", &spec->truncate, error);
     if (status == STATUS_OK) status = json_integer_at(object, what, ORIGINAL, &spec->original_context, error);
+    if (status == STATUS_OK && spec->rotary_dim > 0)
+        status = json_integer_at(config, source->path, "rotary_dim", &spec->rotary_dim, error);
     if (status != STATUS_OK) return status;
     return json_integer_at(config, source->path, ORIGINAL, &spec->original_context, error);
 }
@@ -259,36 +261,47 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
     return STATUS_OK;
 }
 
-Status model_read_rope(Model *model, const ParamSource *source, Error *error) {
-    RopeSpec spec = {.type = "default",
-                     .base = 10000,
-                     .factor = NAN,
-                     .rotary_part = 1,
-                     .beta_fast = 32,
-                     .beta_slow = 1,
-                     .attention_factor = NAN,
-                     .truncate = true};
+static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
     bool is_gguf = source->config == NULL;
-    Status status = is_gguf ? spec_from_gguf(&spec, source, error) : spec_from_config(&spec, source, error);
-    if (status == STATUS_OK) status = find_scheme(model, &spec, source, error);
-    if (status == STATUS_OK) status = read_context(model, &spec, source, error);
-    if (status == STATUS_OK) status = check_spec(&spec, model, source, error);
-    if (status == STATUS_OK) status = read_rotary_dim(model, &spec, source, error);
+    Status status = is_gguf ? spec_from_gguf(spec, source, error) : spec_from_config(spec, source, error);
+    if (status == STATUS_OK) status = find_scheme(model, spec, source, error);
+    if (status == STATUS_OK) status = read_context(model, spec, source, error);
+    if (status == STATUS_OK) status = check_spec(spec, model, source, error);
+    if (status == STATUS_OK) status = read_rotary_dim(model, spec, source, error);
     if (status != STATUS_OK) return status;
 
     int n = model->shape.rope.rotary_dim / 2;
     model->inv_freq = malloc((size_t)n * sizeof *model->inv_freq);
     if (model->inv_freq == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    for (int i = 0; i < n; i++) model->inv_freq[i] = pow(spec.base, -(double)i / n);
+    for (int i = 0; i < n; i++) model->inv_freq[i] = pow(spec->base, -(double)i / n);
 
     Rope *rope = &model->shape.rope;
-    rope->kind = is_gguf ? source->architecture->gguf_rope : ROPE_HALF_SPLIT;
+    rope->kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
     rope->inv_freq = model->inv_freq;
-    rope->magnitude = 1;
-    model->rope_base = spec.base;
-    model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec.factor;
-    if (model->rope_scaling == ROPE_SCALING_LINEAR) scale_linear(model->inv_freq, n, spec.factor);
-    if (model->rope_scaling == ROPE_SCALING_LLAMA3) scale_llama3(model->inv_freq, n, &spec);
-    if (model->rope_scaling == ROPE_SCALING_YARN) scale_yarn(model->inv_freq, n, &spec, &rope->magnitude);
-    return spec.divisors == NULL ? STATUS_OK : scale_by_divisors(model, source, spec.divisors, error);
+    model->rope_base = spec->base;
+    model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
+    if (model->rope_scaling == ROPE_SCALING_LINEAR) scale_linear(model->inv_freq, n, spec->factor);
+    if (model->rope_scaling == ROPE_SCALING_LLAMA3) scale_llama3(model->inv_freq, n, spec);
+    if (model->rope_scaling == ROPE_SCALING_YARN) scale_yarn(model->inv_freq, n, spec, &rope->magnitude);
+    return spec->divisors == NULL ? STATUS_OK : scale_by_divisors(model, source, spec->divisors, error);
+}
+
+Status model_read_positions(Model *model, const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    RopeSpec spec = {.type = "default",
+                     .base = 10000,
+                     .factor = NAN,
+                     .rotary_part = a->default_rotary_part > 0 ? a->default_rotary_part : 1,
+                     .rotary_dim = a->default_rotary_dim,
+                     .beta_fast = 32,
+                     .beta_slow = 1,
+                     .attention_factor = NAN,
+                     .truncate = true};
+    model->shape.rope.magnitude = 1;
+    model->rope_factor = 1;
+    if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);
+    Status status = read_context(model, &spec, source, error);
+    if (status == STATUS_OK && a->positions == POSITIONS_LEARNED)
+        model->shape.n_positions = (int)model->context_length;
+    return status;
 }

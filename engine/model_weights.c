@@ -1,4 +1,4 @@
-// Where each weight lies: one table of names and shapes for both kinds of files.
+// Where each weight lies: one table of modules and shapes for both kinds of files.
 #include "engine/model_internal.h"
 
 #include <stdio.h>
@@ -6,78 +6,95 @@
 #include <string.h>
 
 // The sizes that shapes are made of.
-typedef enum Dim { DIM_NONE, DIM_HIDDEN, DIM_Q, DIM_KV, DIM_HEAD, DIM_INTERMEDIATE, DIM_VOCAB } Dim;
-
-typedef enum Presence { ALWAYS, WITH_QKV_BIAS, WITH_O_BIAS, WITH_QK_NORM, WITH_OWN_HEAD } Presence;
+typedef enum Dim {
+    DIM_NONE,
+    DIM_HIDDEN,
+    DIM_Q,
+    DIM_KV,
+    DIM_QKV,
+    DIM_HEAD,
+    DIM_INTERMEDIATE,
+    DIM_VOCAB,
+    DIM_POSITIONS
+} Dim;
 
 typedef struct WeightInfo {
-    const char *hf, *gguf; // of a layer: behind "model.layers.N." and "blk.N."
-    size_t offset;         // of a Matrix in LayerWeights or HeadWeights
-    Dim rows, cols;        // rows DIM_NONE: a vector
-    Presence presence;
+    Module module;
+    size_t weight, bias; // of a Matrix in LayerWeights or HeadWeights
+    Dim rows, cols;      // of the weight; rows DIM_NONE: a vector
+    unsigned biases;     // of BIAS_…: whether it has a bias, a vector as long as y; 0: never
 } WeightInfo;
 
 #define LAYER(MEMBER) offsetof(LayerWeights, MEMBER)
 #define HEAD(MEMBER) offsetof(HeadWeights, MEMBER)
 
+// MODULE_QKV is taken apart after it was read into wq and bq.
 static const WeightInfo LAYER_WEIGHTS[] = {
-    {"input_layernorm.weight", "attn_norm.weight", LAYER(attn_norm), DIM_NONE, DIM_HIDDEN, ALWAYS},
-    {"self_attn.q_proj.weight", "attn_q.weight", LAYER(wq), DIM_Q, DIM_HIDDEN, ALWAYS},
-    {"self_attn.k_proj.weight", "attn_k.weight", LAYER(wk), DIM_KV, DIM_HIDDEN, ALWAYS},
-    {"self_attn.v_proj.weight", "attn_v.weight", LAYER(wv), DIM_KV, DIM_HIDDEN, ALWAYS},
-    {"self_attn.q_proj.bias", "attn_q.bias", LAYER(bq), DIM_NONE, DIM_Q, WITH_QKV_BIAS},
-    {"self_attn.k_proj.bias", "attn_k.bias", LAYER(bk), DIM_NONE, DIM_KV, WITH_QKV_BIAS},
-    {"self_attn.v_proj.bias", "attn_v.bias", LAYER(bv), DIM_NONE, DIM_KV, WITH_QKV_BIAS},
-    {"self_attn.q_norm.weight", "attn_q_norm.weight", LAYER(q_norm), DIM_NONE, DIM_HEAD, WITH_QK_NORM},
-    {"self_attn.k_norm.weight", "attn_k_norm.weight", LAYER(k_norm), DIM_NONE, DIM_HEAD, WITH_QK_NORM},
-    {"self_attn.o_proj.weight", "attn_output.weight", LAYER(wo), DIM_HIDDEN, DIM_Q, ALWAYS},
-    {"self_attn.o_proj.bias", "attn_output.bias", LAYER(bo), DIM_NONE, DIM_HIDDEN, WITH_O_BIAS},
-    {"post_attention_layernorm.weight", "ffn_norm.weight", LAYER(ffn_norm), DIM_NONE, DIM_HIDDEN, ALWAYS},
-    {"mlp.gate_proj.weight", "ffn_gate.weight", LAYER(w_gate), DIM_INTERMEDIATE, DIM_HIDDEN, ALWAYS},
-    {"mlp.up_proj.weight", "ffn_up.weight", LAYER(w_up), DIM_INTERMEDIATE, DIM_HIDDEN, ALWAYS},
-    {"mlp.down_proj.weight", "ffn_down.weight", LAYER(w_down), DIM_HIDDEN, DIM_INTERMEDIATE, ALWAYS},
+    {MODULE_ATTN_NORM, LAYER(attn_norm), LAYER(attn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_Q, LAYER(wq), LAYER(bq), DIM_Q, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_K, LAYER(wk), LAYER(bk), DIM_KV, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_V, LAYER(wv), LAYER(bv), DIM_KV, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_QKV, LAYER(wq), LAYER(bq), DIM_QKV, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_Q_NORM, LAYER(q_norm), 0, DIM_NONE, DIM_HEAD, 0},
+    {MODULE_K_NORM, LAYER(k_norm), 0, DIM_NONE, DIM_HEAD, 0},
+    {MODULE_O, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_Q, BIAS_O},
+    {MODULE_FFN_NORM, LAYER(ffn_norm), LAYER(ffn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_GATE, LAYER(w_gate), LAYER(b_gate), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
+    {MODULE_UP, LAYER(w_up), LAYER(b_up), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
+    {MODULE_DOWN, LAYER(w_down), LAYER(b_down), DIM_HIDDEN, DIM_INTERMEDIATE, BIAS_FFN},
 };
 
 static const WeightInfo HEAD_WEIGHTS[] = {
-    {"model.embed_tokens.weight", "token_embd.weight", HEAD(embedding), DIM_VOCAB, DIM_HIDDEN, ALWAYS},
-    {"model.norm.weight", "output_norm.weight", HEAD(norm), DIM_NONE, DIM_HIDDEN, ALWAYS},
-    {"lm_head.weight", "output.weight", HEAD(output), DIM_VOCAB, DIM_HIDDEN, WITH_OWN_HEAD},
+    {MODULE_EMBEDDING, HEAD(embedding), 0, DIM_VOCAB, DIM_HIDDEN, 0},
+    {MODULE_POSITIONS, HEAD(positions), 0, DIM_POSITIONS, DIM_HIDDEN, 0},
+    {MODULE_EMBEDDING_NORM, HEAD(embedding_norm), HEAD(embedding_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_NORM, HEAD(norm), HEAD(norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_OUTPUT, HEAD(output), HEAD(output_bias), DIM_VOCAB, DIM_HIDDEN, BIAS_OUTPUT},
 };
 
-static int64_t dim_size(const DecoderShape *shape, Dim dim) {
+// What the file of a model is called in its source, and what reading it needs to know.
+typedef struct Reader {
+    Model *model;
+    const Architecture *architecture;
+    bool is_gguf;
+} Reader;
+
+static int64_t dim_size(const Reader *r, Dim dim) {
+    const DecoderShape *shape = &r->model->shape;
+    int64_t q = (int64_t)shape->n_heads * shape->head_dim, kv = (int64_t)shape->n_kv_heads * shape->head_dim;
     switch (dim) {
     case DIM_HIDDEN:
         return shape->hidden_size;
     case DIM_Q:
-        return (int64_t)shape->n_heads * shape->head_dim;
+        return q;
     case DIM_KV:
-        return (int64_t)shape->n_kv_heads * shape->head_dim;
+        return kv;
+    case DIM_QKV:
+        return q + 2 * kv;
     case DIM_HEAD:
         return shape->head_dim;
     case DIM_INTERMEDIATE:
         return shape->intermediate_size;
     case DIM_VOCAB:
         return shape->vocab_size;
+    case DIM_POSITIONS:
+        return shape->n_positions + r->architecture->position_offset;
     case DIM_NONE:
         break;
     }
     return 1;
 }
 
-static bool is_present(const Model *model, Presence presence) {
-    switch (presence) {
-    case ALWAYS:
-        break;
-    case WITH_QKV_BIAS:
-        return model->qkv_bias;
-    case WITH_O_BIAS:
-        return model->o_bias;
-    case WITH_QK_NORM:
-        return model->qk_norm;
-    case WITH_OWN_HEAD:
-        return !model->tied_head;
-    }
-    return true;
+static bool is_present(const Reader *r, Module module) {
+    if (module == MODULE_Q_NORM || module == MODULE_K_NORM) return r->model->qk_norm;
+    if (module == MODULE_OUTPUT && r->model->tied_head) return false;
+    return r->architecture->modules[module] != NULL;
+}
+
+static bool has_bias(const Model *model, unsigned biases) {
+    return ((biases & BIAS_QKV) && model->qkv_bias) || ((biases & BIAS_O) && model->o_bias) ||
+           ((biases & BIAS_FFN) && model->ffn_bias) || ((biases & BIAS_NORM) && model->norm_bias) ||
+           ((biases & BIAS_OUTPUT) && model->output_bias);
 }
 
 static void shape_text(const CheckpointTensor *tensor, char *text, size_t size) {
@@ -88,11 +105,11 @@ static void shape_text(const CheckpointTensor *tensor, char *text, size_t size) 
     if (n < size) snprintf(text + n, size - n, "] %s", tensor->type_name);
 }
 
-static Status check_tensor(const Model *model, const WeightInfo *info, const CheckpointTensor *tensor,
+// rows 0: a vector
+static Status check_tensor(const Model *model, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
                            Error *error) {
-    int64_t rows = dim_size(&model->shape, info->rows), cols = dim_size(&model->shape, info->cols);
     const char *path = checkpoint_file(model->checkpoint, tensor->file, NULL);
-    bool is_vector = info->rows == DIM_NONE;
+    bool is_vector = rows == 0;
     bool fits = is_vector ? tensor->n_dims == 1 && tensor->shape[0] == cols
                           : tensor->n_dims == 2 && tensor->shape[0] == rows && tensor->shape[1] == cols;
     if (!fits) {
@@ -117,47 +134,143 @@ static Status check_tensor(const Model *model, const WeightInfo *info, const Che
     return STATUS_OK;
 }
 
-static Status take_weight(Model *model, const WeightInfo *info, const char *name, void *weights,
-                          Error *error) {
-    Matrix *matrix = (Matrix *)(void *)((char *)weights + info->offset);
-    *matrix = (Matrix){0};
-    if (!is_present(model, info->presence)) return STATUS_OK;
-    const CheckpointTensor *tensor = checkpoint_find(model->checkpoint, name);
-    if (tensor == NULL) {
-        return error_set(error, STATUS_FILE,
-                         "%s: tensor %s is missing: the model is incomplete, or no %s model",
-                         checkpoint_path(model->checkpoint), name, model->architecture);
-    }
-    Status status = check_tensor(model, info, tensor, error);
+enum { NAME_SIZE = 128 };
+
+// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model. Not the usual
+// name: that of files saved without the head, which leave the base out.
+static void tensor_name(const Reader *r, Module module, int layer, const char *kind, bool usual,
+                        char name[NAME_SIZE]) {
+    const Architecture *a = r->architecture;
+    char place[64] = "";
+    const char *stem = r->is_gguf ? GGUF_MODULES[module] : a->modules[module];
+    if (module == MODULE_OUTPUT && !r->is_gguf && !usual)
+        stem = "lm_head"; // as transformers renames GPT-NeoX's
+    bool based = usual && !r->is_gguf && module != MODULE_OUTPUT;
+    if (layer >= 0 && r->is_gguf) snprintf(place, sizeof place, "blk.%d.", layer);
+    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
+    if (layer >= 0 && !r->is_gguf) snprintf(place, sizeof place, a->layer, layer);
+    snprintf(name, NAME_SIZE, "%s%s%s.%s", based ? a->base : "", place, stem, kind);
+}
+
+static Status find_tensor(const Reader *r, Module module, int layer, const char *kind,
+                          const CheckpointTensor **tensor, Error *error) {
+    char name[NAME_SIZE], bare[NAME_SIZE];
+    const Checkpoint *checkpoint = r->model->checkpoint;
+    tensor_name(r, module, layer, kind, true, name);
+    tensor_name(r, module, layer, kind, false, bare);
+    *tensor = checkpoint_find(checkpoint, name);
+    if (*tensor == NULL) *tensor = checkpoint_find(checkpoint, bare);
+    if (*tensor != NULL) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: tensor %s is missing: the model is incomplete, or no %s model",
+                     checkpoint_path(checkpoint), name, r->model->architecture);
+}
+
+// rows 0: a vector
+static Status take_tensor(const Reader *r, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
+                          Matrix *matrix, Error *error) {
+    Status status = check_tensor(r->model, tensor, rows, cols, error);
     if (status != STATUS_OK) return status;
-    matrix->type = tensor->type;
-    matrix->rows = dim_size(&model->shape, info->rows);
-    matrix->cols = dim_size(&model->shape, info->cols);
-    matrix->data = tensor->data;
-    model->n_parameters += matrix->rows * matrix->cols;
-    model->weight_bytes += (int64_t)tensor->bytes;
+    *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
+    r->model->n_parameters += matrix->rows * matrix->cols;
+    r->model->weight_bytes += (int64_t)tensor->bytes;
     return STATUS_OK;
 }
 
+// A module's weight and bias into `weights`, a LayerWeights or HeadWeights that is zero.
+static Status take_module(const Reader *r, const WeightInfo *info, int layer, void *weights, Error *error) {
+    Matrix *weight = (Matrix *)(void *)((char *)weights + info->weight);
+    Matrix *bias = (Matrix *)(void *)((char *)weights + info->bias);
+    const CheckpointTensor *tensor;
+    if (!is_present(r, info->module)) return STATUS_OK;
+    int64_t rows = info->rows == DIM_NONE ? 0 : dim_size(r, info->rows), cols = dim_size(r, info->cols);
+    Status status = find_tensor(r, info->module, layer, "weight", &tensor, error);
+    if (status == STATUS_OK) status = take_tensor(r, tensor, rows, cols, weight, error);
+    if (status != STATUS_OK || !has_bias(r->model, info->biases)) return status;
+    status = find_tensor(r, info->module, layer, "bias", &tensor, error);
+    return status == STATUS_OK ? take_tensor(r, tensor, 0, rows > 0 ? rows : cols, bias, error) : status;
+}
+
+// ---- q, k and v in one -----------------------------------------------------------------------------------
+
+// Runs of `run` bytes, q, k and v in turn for each head, into all of q, all of k, all of v. Returns its end.
+static char *gather_heads(const char *from, int n_heads, int64_t run, char *to) {
+    for (int part = 0; part < 3; part++)
+        for (int head = 0; head < n_heads; head++, to += run)
+            memcpy(to, from + (head * 3 + part) * run, (size_t)run);
+    return to;
+}
+
+// Puts the rows of layer->wq and bq, which hold all three head by head, in the usual order in memory of the model's.
+static Status order_heads(Model *model, int index, LayerWeights *layer, Error *error) {
+    const DecoderShape *s = &model->shape;
+    int64_t row = dtype_row_bytes(layer->wq.type, layer->wq.cols);
+    int64_t element = layer->bq.data != NULL ? dtype_block_bytes(layer->bq.type) : 0;
+    if (model->gathered == NULL) model->gathered = calloc((size_t)s->n_layers, sizeof *model->gathered);
+    char *memory = malloc((size_t)(layer->wq.rows * (row + element)));
+    if (model->gathered == NULL || memory == NULL) {
+        free(memory);
+        return error_set(error, STATUS_MEMORY, "%s: no memory to put a layer's q, k and v in order",
+                         checkpoint_path(model->checkpoint));
+    }
+    model->gathered[index] = memory;
+    char *bias = gather_heads(layer->wq.data, s->n_heads, s->head_dim * row, memory);
+    layer->wq.data = memory;
+    if (element == 0) return STATUS_OK;
+    gather_heads(layer->bq.data, s->n_heads, s->head_dim * element, bias);
+    layer->bq.data = bias;
+    return STATUS_OK;
+}
+
+// The first `n` of what `all` holds; `all` keeps the rest.
+static Matrix take_first(Matrix *all, int64_t n) {
+    Matrix first = *all;
+    if (all->data == NULL) return first;
+    int64_t *size = all->rows > 1 ? &all->rows : &all->cols;
+    int64_t bytes = all->rows > 1 ? n * dtype_row_bytes(all->type, all->cols) : dtype_row_bytes(all->type, n);
+    *(all->rows > 1 ? &first.rows : &first.cols) = n;
+    *size -= n;
+    all->data = (const char *)all->data + bytes;
+    return first;
+}
+
+static Status split_qkv(const Reader *r, int index, LayerWeights *layer, Error *error) {
+    int64_t q = dim_size(r, DIM_Q), kv = dim_size(r, DIM_KV);
+    Status status = STATUS_OK;
+    if (r->architecture->qkv_by_head && !r->is_gguf) status = order_heads(r->model, index, layer, error);
+    Matrix weights = layer->wq, biases = layer->bq;
+    layer->wq = take_first(&weights, q), layer->bq = take_first(&biases, q);
+    layer->wk = take_first(&weights, kv), layer->bk = take_first(&biases, kv);
+    layer->wv = weights, layer->bv = biases;
+    return status;
+}
+
+// ---- together ------------------------------------------------------------------------------------------
+
+static Status read_layer(const Reader *r, int index, Error *error) {
+    LayerWeights *layer = &r->model->layers[index];
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && status == STATUS_OK; i++)
+        status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
+    if (status == STATUS_OK && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
+    if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
+        layer->ffn_norm = layer->attn_norm;
+        layer->ffn_norm_bias = layer->attn_norm_bias;
+    }
+    return status;
+}
+
 Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
-    bool is_gguf = source->config == NULL;
+    const Reader r = {model, source->architecture, source->config == NULL};
+    HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
     if (model->layers == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS; i++) {
-        const WeightInfo *info = &HEAD_WEIGHTS[i];
-        Status status = take_weight(model, info, is_gguf ? info->gguf : info->hf, &model->head, error);
-        if (status != STATUS_OK) return status;
-    }
-    if (model->tied_head) model->head.output = model->head.embedding;
-    for (int layer = 0; layer < model->shape.n_layers; layer++) {
-        for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS; i++) {
-            const WeightInfo *info = &LAYER_WEIGHTS[i];
-            char name[96];
-            snprintf(name, sizeof name, is_gguf ? "blk.%d.%s" : "model.layers.%d.%s", layer,
-                     is_gguf ? info->gguf : info->hf);
-            Status status = take_weight(model, info, name, &model->layers[layer], error);
-            if (status != STATUS_OK) return status;
-        }
-    }
-    return STATUS_OK;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && status == STATUS_OK; i++)
+        status = take_module(&r, &HEAD_WEIGHTS[i], -1, head, error);
+    for (int layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
+        status = read_layer(&r, layer, error);
+    if (model->tied_head) head->output = head->embedding;
+    if (status == STATUS_OK && head->positions.data != NULL)
+        take_first(&head->positions, source->architecture->position_offset);
+    return status;
 }

@@ -1,4 +1,5 @@
-// The small models of tests/golden/models and what Hugging Face transformers makes of them (make_models.py): for
+// The small models of tests/golden and what Hugging Face transformers makes of them (make_models.py and
+// make_architectures.py): for
 // tests of the forward pass, on the CPU with cmocka and on a GPU without. Errors are values here as everywhere.
 #ifndef PALAVER_TESTS_GOLDEN_MODEL_H
 #define PALAVER_TESTS_GOLDEN_MODEL_H
@@ -6,6 +7,7 @@
 #include "engine/engine.h"
 
 #define GOLDEN_MODELS "tests/golden/models"
+#define GOLDEN_ARCHITECTURES "tests/golden/architectures"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

@@ -112,6 +112,44 @@ static void describes_golden_models(void **state) {
     }
 }
 
+// Modules that an architecture has not, has twice, or has in one tensor with others.
+static void describes_other_architectures(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *architecture;
+        int64_t parameters;
+        int embedding_norm, positions, qkv_bias, output_bias, one_norm, gathered;
+    } CASES[] = {
+        {"gptj", "gptj", 33408, 0, 0, 0, 1, 1, 0},
+        {"gpt_neox", "gpt_neox", 47200, 0, 0, 1, 0, 0, 1},
+        {"gpt_neox.gguf", "gpt_neox", 47200, 0, 0, 1, 0, 0, 0},
+        {"gpt_neox-sequential", "gpt_neox", 17376, 0, 0, 0, 0, 0, 1},
+        {"opt", "opt", 45744, 0, 128, 1, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "tests/golden/architectures/%s", CASES[i].path);
+        Model *model = open_ok(path);
+        const DecoderShape *s = &model->shape;
+        const LayerWeights *last = &model->layers[s->n_layers - 1];
+        assert_string_equal(model->architecture, CASES[i].architecture);
+        assert_int_equal(model->n_parameters, CASES[i].parameters);
+        assert_int_equal(s->norm, NORM_LAYER);
+        assert_null(last->w_gate.data);
+        assert_int_equal(last->wv.rows, s->n_kv_heads * s->head_dim);
+        assert_int_equal(last->wv.cols, s->hidden_size);
+        assert_int_equal(last->bv.data != NULL, CASES[i].qkv_bias);
+        assert_int_equal(last->bv.cols, CASES[i].qkv_bias ? s->n_kv_heads * s->head_dim : 0);
+        assert_int_equal(last->ffn_norm.data == last->attn_norm.data, CASES[i].one_norm);
+        assert_int_equal(last->ffn_norm_bias.data == last->attn_norm_bias.data, CASES[i].one_norm);
+        assert_int_equal(model->head.embedding_norm_bias.data != NULL, CASES[i].embedding_norm);
+        assert_int_equal(model->head.positions.rows, CASES[i].positions);
+        assert_int_equal(model->head.output_bias.data != NULL, CASES[i].output_bias);
+        assert_int_equal(model->gathered != NULL, CASES[i].gathered);
+        model_close(model);
+    }
+}
+
 // The same weights and frequencies out of both kinds of file, Q and K permuted.
 static void gguf_equals_hugging_face(void **state) {
     (void)state;
@@ -131,6 +169,7 @@ static void gguf_equals_hugging_face(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(describes_golden_models),
+        cmocka_unit_test(describes_other_architectures),
         cmocka_unit_test(gguf_equals_hugging_face),
     };
     return test_main("model", argc, argv, tests);

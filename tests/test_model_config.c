@@ -74,8 +74,8 @@ static void refuses_bad_configs(void **state) {
         const char *fragment;
     } CASES[] = {
         {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
-        {"{\"model_type\": \"gpt_neox\"}", STATUS_UNSUPPORTED,
-         "\"gpt_neox\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3"},
+        {"{\"model_type\": \"gpt9\"}", STATUS_UNSUPPORTED,
+         "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, gptj, gpt_neox"},
         {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a?[31mb\""},
         {"{\"model_type\": 3}", STATUS_FILE, "model_type should be a string"},
         {"{\"num_hidden_layers\": 0}", STATUS_FILE, "num_hidden_layers is 0; palaver takes 1 to 1024"},
@@ -92,8 +92,23 @@ static void refuses_bad_configs(void **state) {
         {"{\"num_key_value_heads\": 8}", STATUS_FILE, "4 attention heads cannot share 8"},
         {"{\"num_attention_heads\": 65536, \"head_dim\": 65536}", STATUS_FILE, "beyond every model"},
         {"{\"head_dim\": 15}", STATUS_FILE, "15 elements; it must be an even number"},
-        {"{\"hidden_act\": \"relu\"}", STATUS_UNSUPPORTED, "hidden_act \"relu\""},
-        {"{\"mlp_bias\": true}", STATUS_UNSUPPORTED, "feed-forward layers have biases"},
+        {"{\"hidden_act\": \"mish\"}", STATUS_UNSUPPORTED, "hidden_act \"mish\""},
+        {"{\"model_type\": \"gptj\", \"activation_function\": \"mish\"}", STATUS_UNSUPPORTED,
+         "activation_function \"mish\""},
+        {"{\"model_type\": \"gptj\", \"num_hidden_layers\": \"absent\"}", STATUS_FILE, "n_layer is missing"},
+        {"{\"model_type\": \"gptj\", \"rotary_dim\": 20}", STATUS_FILE, "rope turns 20 of a head's 16"},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.2}", STATUS_FILE, "rope turns 3 of a head's 16"},
+        {"{\"model_type\": \"gpt_neox\", \"num_key_value_heads\": 2}", STATUS_FILE,
+         "2 key-value heads for 4 attention heads: a gpt_neox model has as many"},
+        {"{\"model_type\": \"gpt_neox\", \"layer_norm_eps\": 2}", STATUS_FILE, "epsilon"},
+        {"{\"model_type\": \"opt\", \"do_layer_norm_before\": false}", STATUS_UNSUPPORTED,
+         "do_layer_norm_before asks for norms after attention and feed-forward"},
+        {"{\"model_type\": \"opt\", \"word_embed_proj_dim\": 32}", STATUS_UNSUPPORTED,
+         "embeddings of 32 elements, projected to a hidden size of 64"},
+        {"{\"model_type\": \"opt\", \"_remove_final_layer_norm\": true}", STATUS_UNSUPPORTED,
+         "without its last norm"},
+        {"{\"model_type\": \"opt\", \"layer_norm_elementwise_affine\": \"no\"}", STATUS_UNSUPPORTED,
+         "norms without weights"},
         {"{\"rms_norm_eps\": -1}", STATUS_FILE, "epsilon"},
         {"{\"num_local_experts\": 8}", STATUS_UNSUPPORTED, "mixture of 8 experts"},
         {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", STATUS_UNSUPPORTED, "quantised by gptq"},
@@ -206,6 +221,61 @@ static void reads_contexts_and_defaults(void **state) {
     model_close(model);
 }
 
+// What distinguishes architectures, by their own keys and defaults.
+static void reads_architectures(void **state) {
+    (void)state;
+    enum { QKV = 1, O = 2, FFN = 4, NORM = 8, OUTPUT = 16, TIED = 32, PARALLEL = 64 };
+    static const struct {
+        const char *changes;
+        int hidden, layers, intermediate, rotary, n_positions, flags;
+        NormKind norm;
+        Activation activation;
+        RopeKind rope;
+        double base;
+    } CASES[] = {
+        {"{\"hidden_act\": \"relu\", \"mlp_bias\": true}", 64, 4, 128, 16, 0, FFN, NORM_RMS, ACTIVATION_RELU,
+         ROPE_HALF_SPLIT, 10000},
+        {"{\"attention_bias\": true, \"tie_word_embeddings\": true}", 64, 4, 128, 16, 0, QKV | O | TIED,
+         NORM_RMS, ACTIVATION_SILU, ROPE_HALF_SPLIT, 10000},
+        {"{\"model_type\": \"qwen2\", \"attention_bias\": false}", 64, 4, 128, 16, 0, QKV, NORM_RMS,
+         ACTIVATION_SILU, ROPE_HALF_SPLIT, 10000},
+        {"{\"model_type\": \"gptj\", \"hidden_size\": \"absent\", \"n_embd\": 512, \"intermediate_size\": "
+         "\"absent\", \"n_inner\": null, \"num_hidden_layers\": \"absent\", \"n_layer\": 3}",
+         512, 3, 2048, 64, 0, FFN | NORM | OUTPUT | PARALLEL, NORM_LAYER, ACTIVATION_GELU_TANH,
+         ROPE_INTERLEAVED, 10000},
+        {"{\"model_type\": \"gptj\", \"rotary_dim\": 8, \"activation_function\": \"relu\"}", 64, 4, 128, 8, 0,
+         FFN | NORM | OUTPUT | PARALLEL, NORM_LAYER, ACTIVATION_RELU, ROPE_INTERLEAVED, 10000},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_emb_base\": 25000}", 64, 4, 128, 4, 0,
+         QKV | O | FFN | NORM | PARALLEL, NORM_LAYER, ACTIVATION_GELU, ROPE_HALF_SPLIT, 25000},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": 1.0, \"attention_bias\": false, "
+         "\"use_parallel_residual\": false, \"hidden_act\": \"gelu_fast\"}",
+         64, 4, 128, 16, 0, FFN | NORM, NORM_LAYER, ACTIVATION_GELU_TANH, ROPE_HALF_SPLIT, 10000},
+        {"{\"model_type\": \"opt\", \"intermediate_size\": \"absent\", \"ffn_dim\": 99}", 64, 4, 99, 0, 512,
+         QKV | O | FFN | NORM | TIED, NORM_LAYER, ACTIVATION_RELU, ROPE_HALF_SPLIT, 0},
+        {"{\"model_type\": \"opt\", \"enable_bias\": false, \"activation_function\": \"gelu\"}", 64, 4, 128,
+         0, 512, NORM | TIED, NORM_LAYER, ACTIVATION_GELU, ROPE_HALF_SPLIT, 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model = with_ok(CASES[i].changes, NULL);
+        const DecoderShape *s = &model->shape;
+        assert_int_equal(s->hidden_size, CASES[i].hidden);
+        assert_int_equal(s->n_layers, CASES[i].layers);
+        assert_int_equal(s->intermediate_size, CASES[i].intermediate);
+        assert_int_equal(s->rope.rotary_dim, CASES[i].rotary);
+        assert_int_equal(s->n_positions, CASES[i].n_positions);
+        int flags = (model->qkv_bias ? QKV : 0) | (model->o_bias ? O : 0) | (model->ffn_bias ? FFN : 0) |
+                    (model->norm_bias ? NORM : 0) | (model->output_bias ? OUTPUT : 0) |
+                    (model->tied_head ? TIED : 0) | (s->parallel_residual ? PARALLEL : 0);
+        if (flags != CASES[i].flags) fail_msg("%s: flags %d", CASES[i].changes, flags);
+        assert_int_equal(s->norm, CASES[i].norm);
+        assert_int_equal(s->activation, CASES[i].activation);
+        assert_int_equal(s->rope.kind, CASES[i].rope);
+        assert_true(model->rope_base == CASES[i].base);
+        assert_true(s->rope.magnitude == 1 && model->rope_factor == 1);
+        model_close(model);
+    }
+}
+
 static void reads_generation_settings(void **state) {
     (void)state;
     Model *model =
@@ -240,6 +310,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(refuses_bad_configs),
         cmocka_unit_test(reads_windows),
         cmocka_unit_test(reads_contexts_and_defaults),
+        cmocka_unit_test(reads_architectures),
         cmocka_unit_test(reads_generation_settings),
     };
     return test_main("model config", argc, argv, tests);

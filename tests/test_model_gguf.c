@@ -154,8 +154,10 @@ static void refuses_models_that_do_not_fit(void **state) {
          STATUS_FILE,
          "rope_freqs.weight[0] is 0"},
         {{.extra = "blk.0.ffn_up.bias", .extra_size = 64},
-         STATUS_UNSUPPORTED,
-         "feed-forward layers have biases"},
+         STATUS_FILE,
+         "tensor blk.0.ffn_gate.bias is missing"}, // one announces all
+        {{.architecture = "gptj"}, STATUS_UNSUPPORTED, "reads gptj models only as Hugging Face folders"},
+        {{.architecture = "gptneox"}, STATUS_FILE, "1 key-value heads for 2 attention heads"},
         {{.extra = "output.weight", .extra_size = 64},
          STATUS_FILE,
          "output.weight: expected [8, 32], file has [64] f32"},

@@ -51,8 +51,10 @@ static void walk_tensors(const Checkpoint *checkpoint) {
 // The sizes of a model that was taken must be those of its data.
 static void walk_model(const Model *model) {
     for (int i = 0; i < model->shape.n_layers; i++) {
-        const Matrix *w = &model->layers[i].w_down;
-        touch(w->data, (size_t)(w->rows * dtype_row_bytes(w->type, w->cols)));
+        const LayerWeights *l = &model->layers[i];
+        const Matrix *all[] = {&l->wq, &l->wv, &l->bv, &l->w_up, &l->w_down};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            touch(all[j]->data, (size_t)(all[j]->rows * dtype_row_bytes(all[j]->type, all[j]->cols)));
         touch(&model->windows[i], sizeof model->windows[i]);
     }
     touch(model->inv_freq, (size_t)model->shape.rope.rotary_dim / 2 * sizeof *model->inv_freq);
