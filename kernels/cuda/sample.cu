@@ -8,10 +8,9 @@ extern "C" {
 #include <string.h>
 
 struct CudaSample {
-    char *memory;
-    int32_t *keys, *group_max;
-    uint64_t *candidates;
-    SampleState *state;
+    SampleWords *words;
+    uint32_t launch;                       // number of the last one
+    bool fits;                             // all its blocks at once, as they wait for each other
     LogitAdjustment *adjustments, *staged; // room for `room`
     int room;
     Drawn *drawn;
@@ -21,7 +20,7 @@ struct CudaSample {
 
 void cuda_sample_close(CudaSample *s) {
     if (!s) return;
-    if (s->memory) cudaFree(s->memory);
+    if (s->words) cudaFree(s->words);
     if (s->adjustments) cudaFree(s->adjustments);
     if (s->staged) cudaFreeHost(s->staged);
     if (s->drawn) cudaFreeHost(s->drawn);
@@ -30,23 +29,27 @@ void cuda_sample_close(CudaSample *s) {
     free(s);
 }
 
+// Shared memory of a block: its share of the row, and candidates.
+static size_t shared_bytes(int n_vocab) {
+    int share = SAMPLE_GROUPS * 32;
+    return (size_t)((n_vocab + share - 1) / share) * SAMPLE_THREADS * sizeof(int32_t) +
+           MOST_CANDIDATES * sizeof(uint64_t);
+}
+
 static Status sample_open(CudaBackend *cuda, Error *error) {
-    size_t vocab = (size_t)cuda->shape->vocab_size, groups = (vocab + SAMPLE_GROUP - 1) / SAMPLE_GROUP;
     CudaSample *s = (CudaSample *)calloc(1, sizeof *s);
     if (!s) return error_set(error, STATUS_MEMORY, "no memory for sampling");
-    size_t state = (sizeof(SampleState) + 255) / 256 * 256, candidates = MOST_CANDIDATES * sizeof(uint64_t);
-    SampleState initial = {0, INT32_MAX, INT32_MAX, 0};
-    cudaError_t code = cudaMalloc(&s->memory, state + candidates + (vocab + groups) * sizeof(int32_t));
+    cudaError_t code = cudaMalloc(&s->words, sizeof *s->words);
     if (code == cudaSuccess) code = cudaMallocHost(&s->drawn, sizeof *s->drawn);
-    if (code == cudaSuccess) {
-        s->state = (SampleState *)s->memory;
-        s->candidates = (uint64_t *)(s->memory + state);
-        s->keys = (int32_t *)(s->memory + state + candidates);
-        s->group_max = s->keys + vocab;
-        code = cudaMemcpyAsync(s->state, &initial, sizeof initial, cudaMemcpyHostToDevice, cuda->stream);
-    }
-    if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream);
-    Status status = cuda_check(code, error, "sample: room for %zu logits", vocab);
+    if (code == cudaSuccess) code = cudaMemsetAsync(s->words, 0, sizeof *s->words, cuda->stream);
+    size_t shared = shared_bytes(cuda->shape->vocab_size);
+    int blocks = 0; // of a multiprocessor
+    if (code == cudaSuccess)
+        code = cudaFuncSetAttribute(sample_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code == cudaSuccess)
+        code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, sample_kernel, SAMPLE_THREADS, shared);
+    s->fits = blocks * cuda->n_sms >= SAMPLE_BLOCKS;
+    Status status = cuda_check(code, error, "sample: room for candidates");
     if (status)
         cuda_sample_close(s);
     else
@@ -114,7 +117,6 @@ static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *
     SampleArguments a = {};
     a.logits = logits;
     a.n_vocab = cuda->shape->vocab_size;
-    a.n_groups = (a.n_vocab + SAMPLE_GROUP - 1) / SAMPLE_GROUP;
     a.n_adjustments = p->n_adjustments;
     a.adjustments = s->adjustments;
     a.temperature = p->temperature, a.top_p = p->top_p, a.typical_p = p->typical_p, a.min_p = p->min_p;
@@ -125,8 +127,7 @@ static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *
     a.u = sample_uniform(p->seed, p->conversation, p->position);
     a.whole = p->temperature > 0 && !a.top_k && (p->top_p < 1 || !(p->min_p > 0));
     a.whole_scale = p->top_p < 1 ? a.unit_scale : a.scale;
-    a.keys = s->keys, a.group_max = s->group_max, a.candidates = s->candidates, a.state = s->state;
-    a.drawn = s->drawn;
+    a.words = s->words, a.drawn = s->drawn;
     return a;
 }
 
@@ -137,17 +138,23 @@ Status cuda_sample(Backend *backend, const float *logits, const SampleParams *p,
     if (status) return status;
     CudaSample *s = cuda->sampler;
     SampleArguments a = arguments_for(cuda, s, logits, p);
-    if (a.temperature > 0 && (a.top_k > MOST || (!a.top_k && p->typical_p < 1)))
+    if (!s->fits || (a.temperature > 0 && (a.top_k > MOST || (!a.top_k && p->typical_p < 1))))
         return sample_on_host(cuda, s, logits, p, id, error);
     status = upload_adjustments(cuda, s, p, error);
     if (status) return status;
     a.adjustments = s->adjustments;
-    s->drawn->outcome = OUTCOME_NOTHING;
-    void *arguments[] = {&a};
-    cudaError_t code =
-        cudaLaunchCooperativeKernel(sample_kernel, dim3(SAMPLE_BLOCKS), dim3(SAMPLE_THREADS), arguments,
-                                    MOST_CANDIDATES * sizeof(uint64_t), cuda->stream);
-    if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream);
+    a.launch = ++s->launch;
+    volatile Drawn *drawn = s->drawn;
+    drawn->outcome = OUTCOME_PENDING;
+    sample_kernel<<<SAMPLE_BLOCKS, SAMPLE_THREADS, shared_bytes(a.n_vocab), cuda->stream>>>(a);
+    cudaError_t code = cudaGetLastError();
+    // The answer is there a little before the kernel has ended; a kernel that fails gives none.
+    for (unsigned i = 1; code == cudaSuccess && drawn->outcome == OUTCOME_PENDING; i++) {
+        if (i % 65536 != 0) continue;
+        code = cudaStreamQuery(cuda->stream);
+        if (code == cudaSuccess) break;
+        if (code == cudaErrorNotReady) code = cudaSuccess;
+    }
     status = cuda_check(code, error, "sample: %d logits", a.n_vocab);
     if (status) return status;
     switch (s->drawn->outcome) {

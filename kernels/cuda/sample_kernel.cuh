@@ -1,9 +1,12 @@
 // The sampling kernel: the chain of ops.h over one row of logits, with the integers of kernels/sample_math.h, so that the token
 // is the CPU's whatever the order of summation.
 //
-// One cooperative launch. All blocks: integer keys, adjustments, the maximum of every 64. A barrier. All blocks: the
-// k-th largest of these maxima is a lower bound for the k largest keys; keys from there on become candidates. A
-// barrier. Block 0 sorts the candidates, at most 4096, and goes through the filters with one thread a candidate.
+// One launch of blocks that are all there at once. Each keeps its share of the row as integer keys in shared memory, adjusts
+// them, and tells the others the maximum of every warp's share. The k largest keys are not below a bound that k of these
+// maxima reach: what is not below it becomes a candidate. Block 0 collects the candidates, puts them in order, and
+// goes through the filters with one thread a candidate.
+//
+// Blocks hand each other words that carry the number of the launch: a reader that finds another number reads again.
 //
 // What does not fit (more than 256 tokens to choose from after top_k, a nucleus that these do not fill, typical_p
 // over the whole row) is done by the CPU's sampler, on the row read back: the same token, later.
@@ -12,34 +15,45 @@
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/sample_math.h"
-#include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
-#include <cooperative_groups.h>
 
 enum {
     SAMPLE_BLOCKS = 64,
     SAMPLE_THREADS = 256,
-    SAMPLE_GROUP = 64, // logits that share a maximum
-    MOST = 256,        // tokens that are chosen from: one thread each
-    MOST_CANDIDATES = 4096,
+    SAMPLE_GROUPS = SAMPLE_BLOCKS * SAMPLE_THREADS / 32, // warps of all blocks: each has a maximum
+    MOST = 256,                                          // tokens that are chosen from: one thread each
+    BLOCK_CANDIDATES = 64,                               // of one block
+    MOST_CANDIDATES = SAMPLE_BLOCKS * BLOCK_CANDIDATES,
+    KEY_BAD = INT32_MAX,      // a logit, or an adjusted one, that is no number
+    BAD_ADJUSTMENT = 1 << 30, // plus its index, where a NaN has its token's id
 };
 
-enum Outcome { OUTCOME_DRAWN, OUTCOME_NAN, OUTCOME_NOTHING, OUTCOME_BAD_ADJUSTMENT, OUTCOME_TOO_MANY };
+enum Outcome {
+    OUTCOME_PENDING,
+    OUTCOME_DRAWN,
+    OUTCOME_NAN,
+    OUTCOME_NOTHING,
+    OUTCOME_BAD_ADJUSTMENT,
+    OUTCOME_TOO_MANY
+};
 
-// Filled by the kernel, read by the host.
-struct Drawn {
+// Written by the kernel in one piece, awaited by the host.
+struct alignas(8) Drawn {
     int outcome, id;
 };
 
-struct SampleState {
-    unsigned n_candidates;
-    int first_nan, bad_adjustment;
-    unsigned long long total;
+// What blocks tell each other: 32 bits, and the launch's number above them.
+typedef unsigned long long Word;
+
+struct SampleWords {
+    Word largest[SAMPLE_GROUPS], first[SAMPLE_GROUPS]; // first: the lowest token with the largest key
+    Word n_candidates[SAMPLE_BLOCKS], mass_low[SAMPLE_BLOCKS], mass_high[SAMPLE_BLOCKS];
+    Word keys[MOST_CANDIDATES], ids[MOST_CANDIDATES];
 };
 
 struct SampleArguments {
     const float *logits;
-    int n_vocab, n_groups, n_adjustments;
+    int n_vocab, n_adjustments;
     const LogitAdjustment *adjustments;
     float temperature, top_p, typical_p, min_p, u;
     double gap, scale; // −ln min_p; of the draw
@@ -47,11 +61,27 @@ struct SampleArguments {
     int top_k;         // 0: off
     bool whole;        // nothing has cut the row down before the first sum: its total mass counts
     double whole_scale;
-    int32_t *keys, *group_max;
-    uint64_t *candidates; // [MOST_CANDIDATES] sample_order()
-    SampleState *state;
+    uint32_t launch;
+    SampleWords *words;
     Drawn *drawn; // pinned
 };
+
+__device__ inline void tell(const SampleArguments &a, Word *to, uint32_t value) {
+    Word word = (Word)a.launch << 32 | value;
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+
+__device__ inline bool hear(const SampleArguments &a, const Word *from, uint32_t *value) {
+    Word word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    *value = (uint32_t)word;
+    return (uint32_t)(word >> 32) == a.launch;
+}
+
+__device__ inline void answer(const SampleArguments &a, int outcome, int id) {
+    Word word = (Word)(uint32_t)id << 32 | (uint32_t)outcome;
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(a.drawn), "l"(word) : "memory");
+}
 
 // Keys where some logit is +∞: these share all probability.
 __device__ inline int32_t resolved(int32_t key, bool infinite) {
@@ -59,118 +89,195 @@ __device__ inline int32_t resolved(int32_t key, bool infinite) {
     return key == SAMPLE_KEY_PLUS_INFINITY ? sample_key(0) : SAMPLE_KEY_MINUS_INFINITY;
 }
 
-// This block's share of the groups [begin, end).
-__device__ inline void load_keys(const SampleArguments &a, int begin, int end) {
-    int first = begin * SAMPLE_GROUP, last = min(end * SAMPLE_GROUP, a.n_vocab);
-    for (int i = first + threadIdx.x; i < last; i += SAMPLE_THREADS) {
-        int32_t key = sample_key(a.logits[i]);
-        if (key > SAMPLE_KEY_PLUS_INFINITY || key < SAMPLE_KEY_MINUS_INFINITY)
-            atomicMin(&a.state->first_nan, i);
-        a.keys[i] = key;
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < a.n_adjustments; i += SAMPLE_THREADS) {
-        LogitAdjustment t = a.adjustments[i];
-        if (t.id < first || t.id >= last) continue;
-        float l = a.logits[t.id];
-        float adjusted = __fsub_rn(l > 0 ? __fdiv_rn(l, t.divide) : __fmul_rn(l, t.divide), t.subtract);
-        if (t.subtract == INFINITY) adjusted = -INFINITY;
-        if (isnan(adjusted))
-            atomicMin(&a.state->bad_adjustment, i);
-        else
-            a.keys[t.id] = sample_key(adjusted);
-    }
-    __syncthreads();
-    for (int g = begin + threadIdx.x / 32; g < end; g += SAMPLE_THREADS / 32) {
-        int i = g * SAMPLE_GROUP + threadIdx.x % 32;
-        int32_t top = i < a.n_vocab ? a.keys[i] : INT32_MIN;
-        if (i + 32 < a.n_vocab) top = max(top, a.keys[i + 32]);
-        top = __reduce_max_sync(~0u, top);
-        if (threadIdx.x % 32 == 0) a.group_max[g] = top;
-    }
+// Token of the i-th key of this thread: blocks take 256 neighbours each in turns.
+__device__ inline int token_of(int i) {
+    return (i * SAMPLE_BLOCKS + (int)blockIdx.x) * SAMPLE_THREADS + (int)threadIdx.x;
 }
 
-using Counts = cub::BlockScan<int, SAMPLE_THREADS>;
-
-// The k-th largest of the groups' maxima, found byte by byte from the top; the smallest key if there are fewer.
-// Every block computes it for itself. Thread t speaks for digit 255 - t.
-__device__ inline int32_t bound_for(const SampleArguments &a, int k, bool infinite) {
-    __shared__ int counts[256];
-    __shared__ uint32_t prefix;
-    __shared__ int left;
-    __shared__ typename Counts::TempStorage storage;
-    static_assert(SAMPLE_THREADS == 256, "a thread a digit");
-    if (k > a.n_groups) return INT32_MIN;
-    if (threadIdx.x == 0) prefix = 0, left = k;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        counts[threadIdx.x] = 0;
-        __syncthreads();
-        uint32_t known = prefix, mask = shift == 24 ? 0 : ~0u << (shift + 8);
-        int wanted = left;
-        for (int g = threadIdx.x; g < a.n_groups; g += SAMPLE_THREADS) {
-            uint32_t key = (uint32_t)resolved(a.group_max[g], infinite) ^ 0x80000000u;
-            if ((key & mask) == known) atomicAdd(&counts[key >> shift & 255], 1);
-        }
-        __syncthreads();
-        int mine = counts[255 - threadIdx.x], upto;
-        Counts(storage).InclusiveSum(mine, upto);
-        if (upto - mine < wanted && wanted <= upto) { // one thread
-            prefix = known | (255 - threadIdx.x) << shift;
-            left = wanted - (upto - mine);
-        }
-        __syncthreads();
-    }
-    return (int32_t)(prefix ^ 0x80000000u);
-}
-
-__device__ inline int32_t largest_key(const SampleArguments &a) {
-    __shared__ typename cub::BlockReduce<int32_t, SAMPLE_THREADS>::TempStorage storage;
-    __shared__ int32_t result;
+// This block's keys into shared memory, adjusted, and its warps' maxima to everybody. A thread reads its own keys
+// only: keys[i·256 + thread].
+__device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *keys) {
+    __shared__ int bad_adjustment;
+    if (threadIdx.x == 0) bad_adjustment = INT32_MAX;
     int32_t top = INT32_MIN;
-    for (int g = threadIdx.x; g < a.n_groups; g += SAMPLE_THREADS) top = max(top, a.group_max[g]);
-    top = cub::BlockReduce<int32_t, SAMPLE_THREADS>(storage).Reduce(
-        top, [](int32_t x, int32_t y) { return max(x, y); });
-    if (threadIdx.x == 0) result = top;
+    int first_nan = INT32_MAX;
+#pragma unroll 8
+    for (int i = 0; i < turns; i++) {
+        int token = token_of(i);
+        int32_t key = token < a.n_vocab ? sample_key(a.logits[token]) : SAMPLE_KEY_MINUS_INFINITY;
+        if (key > SAMPLE_KEY_PLUS_INFINITY || key < SAMPLE_KEY_MINUS_INFINITY)
+            first_nan = min(first_nan, token);
+        keys[i * SAMPLE_THREADS + threadIdx.x] = key;
+    }
+    if (a.n_adjustments) {
+        __syncthreads();
+        for (int i = threadIdx.x; i < a.n_adjustments; i += SAMPLE_THREADS) {
+            LogitAdjustment t = a.adjustments[i];
+            int place = t.id / SAMPLE_THREADS;
+            if (place % SAMPLE_BLOCKS != (int)blockIdx.x) continue;
+            float l = a.logits[t.id];
+            float adjusted = __fsub_rn(l > 0 ? __fdiv_rn(l, t.divide) : __fmul_rn(l, t.divide), t.subtract);
+            if (t.subtract == INFINITY) adjusted = -INFINITY;
+            if (isnan(adjusted))
+                atomicMin(&bad_adjustment, i);
+            else
+                keys[place / SAMPLE_BLOCKS * SAMPLE_THREADS + t.id % SAMPLE_THREADS] = sample_key(adjusted);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0 && bad_adjustment != INT32_MAX)
+            first_nan = min(first_nan, BAD_ADJUSTMENT + bad_adjustment);
+    }
+    int first = INT32_MAX;
+#pragma unroll 8
+    for (int i = 0; i < turns; i++) {
+        int32_t key = keys[i * SAMPLE_THREADS + threadIdx.x];
+        if (key > top) top = key, first = token_of(i);
+    }
+    if (first_nan != INT32_MAX) top = KEY_BAD, first = first_nan;
+    int32_t largest = __reduce_max_sync(~0u, top);
+    first = __reduce_min_sync(~0u, top == largest ? first : INT32_MAX);
+    int group = blockIdx.x * (SAMPLE_THREADS / 32) + threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) {
+        tell(a, &a.words->largest[group], (uint32_t)largest);
+        tell(a, &a.words->first[group], (uint32_t)first);
+    }
+}
+
+enum { GROUPS_EACH = SAMPLE_GROUPS / SAMPLE_THREADS };
+
+// The maxima of all groups, GROUPS_EACH a thread; returns the largest.
+__device__ inline int32_t hear_maxima(const SampleArguments &a, int32_t maxima[GROUPS_EACH]) {
+    __shared__ int32_t tops[SAMPLE_THREADS / 32];
+    bool there;
+    do {
+        there = true;
+#pragma unroll
+        for (int j = 0; j < GROUPS_EACH; j++)
+            there &= hear(a, &a.words->largest[j * SAMPLE_THREADS + threadIdx.x], (uint32_t *)&maxima[j]);
+    } while (!there);
+    int32_t top = maxima[0];
+#pragma unroll
+    for (int j = 1; j < GROUPS_EACH; j++) top = max(top, maxima[j]);
+    top = __reduce_max_sync(~0u, top);
+    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = top;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < SAMPLE_THREADS / 32; w++) top = max(top, tops[w]);
+    return top;
+}
+
+// A bound that at least k maxima reach: every warp finds one that k / 8 of its own reach, the lowest holds for all.
+__device__ inline int32_t bound_for(int k, int32_t maxima[GROUPS_EACH]) {
+    __shared__ int32_t bounds[SAMPLE_THREADS / 32];
+    static_assert(GROUPS_EACH == 2, "a lane holds two maxima, in order");
+    int32_t high = max(maxima[0], maxima[1]), low = min(maxima[0], maxima[1]), bound = INT32_MIN;
+    int each = (k + SAMPLE_THREADS / 32 - 1) / (SAMPLE_THREADS / 32);
+    for (int i = 0; i < each; i++) {
+        bound = __reduce_max_sync(~0u, high);
+        unsigned holders = __ballot_sync(~0u, high == bound);
+        if ((int)threadIdx.x % 32 == __ffs(holders) - 1) high = low, low = INT32_MIN;
+    }
+    if (threadIdx.x % 32 == 0) bounds[threadIdx.x / 32] = bound;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < SAMPLE_THREADS / 32; w++) bound = min(bound, bounds[w]);
+    return bound;
+}
+
+// Block 0: the first token of the largest key, or what is wrong.
+__device__ inline int first_of(const SampleArguments &a, int32_t top, const int32_t maxima[GROUPS_EACH]) {
+    __shared__ int result;
+    if (threadIdx.x == 0) result = INT32_MAX;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < GROUPS_EACH; j++) {
+        uint32_t first = INT32_MAX;
+        if (maxima[j] == top)
+            while (!hear(a, &a.words->first[j * SAMPLE_THREADS + threadIdx.x], &first)) {
+            }
+        if (maxima[j] == top) atomicMin(&result, (int)first);
+    }
     __syncthreads();
     return result;
 }
 
-// The first index of the largest key, by block 0.
-__device__ inline void draw_greedily(const SampleArguments &a, int32_t top) {
-    __shared__ int first;
-    if (threadIdx.x == 0) first = INT32_MAX;
-    __syncthreads();
-    for (int g = threadIdx.x; g < a.n_groups; g += SAMPLE_THREADS)
-        if (a.group_max[g] == top) atomicMin(&first, g);
-    __syncthreads();
-    if (threadIdx.x >= 32) return;
-    int i = first * SAMPLE_GROUP + threadIdx.x;
-    unsigned low = __ballot_sync(~0u, i < a.n_vocab && a.keys[i] == top);
-    unsigned high = __ballot_sync(~0u, i + 32 < a.n_vocab && a.keys[i + 32] == top);
-    if (threadIdx.x == 0)
-        *a.drawn = Drawn{OUTCOME_DRAWN, first * SAMPLE_GROUP + (low ? __ffs(low) - 1 : 31 + __ffs(high))};
-}
-
 // Keys from `least` on become candidates, and the row's mass is summed, this block's share of both.
-__device__ inline void gather(const SampleArguments &a, int begin, int end, int32_t least, int32_t top,
-                              bool infinite) {
+__device__ inline void gather(const SampleArguments &a, int turns, const int32_t *keys, int32_t least,
+                              int32_t top, bool infinite) {
+    __shared__ unsigned n;
+    __shared__ unsigned long long total;
+    if (threadIdx.x == 0) n = 0, total = 0;
+    __syncthreads();
     unsigned long long mass = 0;
     float max_logit = sample_logit(top);
-    int last = min(end * SAMPLE_GROUP, a.n_vocab);
-    for (int i = begin * SAMPLE_GROUP + threadIdx.x; i < last; i += SAMPLE_THREADS) {
-        int32_t key = resolved(a.keys[i], infinite);
+#pragma unroll 4
+    for (int i = 0; i < turns; i++) {
+        int32_t key = resolved(keys[i * SAMPLE_THREADS + threadIdx.x], infinite);
         if (a.whole) mass += sample_weight(sample_distance(max_logit, sample_logit(key), a.whole_scale));
         if (key < least || key <= SAMPLE_KEY_MINUS_INFINITY) continue;
-        unsigned at = atomicAdd(&a.state->n_candidates, 1u);
-        if (at < MOST_CANDIDATES) a.candidates[at] = sample_order(key, i);
+        unsigned at = atomicAdd(&n, 1u);
+        if (at >= BLOCK_CANDIDATES) continue;
+        tell(a, &a.words->keys[blockIdx.x * BLOCK_CANDIDATES + at], (uint32_t)key);
+        tell(a, &a.words->ids[blockIdx.x * BLOCK_CANDIDATES + at], (uint32_t)token_of(i));
     }
-    if (!a.whole) return;
-    for (int o = 16; o; o /= 2) mass += __shfl_xor_sync(~0u, mass, o);
-    if (threadIdx.x % 32 == 0 && mass) atomicAdd(&a.state->total, mass);
+    if (a.whole) {
+        for (int o = 16; o; o /= 2) mass += __shfl_xor_sync(~0u, mass, o);
+        if (threadIdx.x % 32 == 0 && mass) atomicAdd(&total, mass);
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (a.whole) {
+        tell(a, &a.words->mass_low[blockIdx.x], (uint32_t)total);
+        tell(a, &a.words->mass_high[blockIdx.x], (uint32_t)(total >> 32));
+    }
+    tell(a, &a.words->n_candidates[blockIdx.x], n);
 }
 
-// Sorts n <= MOST_CANDIDATES orders, the greatest first: bitonic, padded with zeros to a power of two.
-__device__ inline void sort_candidates(uint64_t *c, int n) {
+// Block 0: everybody's candidates, four threads a block. Returns how many there are, more than MOST_CANDIDATES if
+// some block had no room.
+__device__ inline int collect(const SampleArguments &a, uint64_t *candidates, unsigned long long *mass) {
+    constexpr int EACH = SAMPLE_THREADS / SAMPLE_BLOCKS;
+    __shared__ int n;
+    __shared__ unsigned long long total;
+    if (threadIdx.x == 0) n = 0, total = 0;
+    __syncthreads();
+    int block = threadIdx.x / EACH, i = threadIdx.x % EACH;
+    uint32_t there, key, id, low = 0, high = 0;
+    while (!hear(a, &a.words->n_candidates[block], &there)) {
+    }
+    if (there > BLOCK_CANDIDATES) {
+        atomicAdd(&n, MOST_CANDIDATES + 1);
+    } else {
+        for (int c = block * BLOCK_CANDIDATES; i < (int)there; i += EACH) {
+            while (!hear(a, &a.words->keys[c + i], &key) || !hear(a, &a.words->ids[c + i], &id)) {
+            }
+            candidates[min(atomicAdd(&n, 1), MOST_CANDIDATES - 1)] = sample_order((int32_t)key, (int32_t)id);
+        }
+    }
+    if (a.whole && threadIdx.x % EACH == 0) {
+        while (!hear(a, &a.words->mass_low[block], &low) || !hear(a, &a.words->mass_high[block], &high)) {
+        }
+        atomicAdd(&total, (unsigned long long)high << 32 | low);
+    }
+    __syncthreads();
+    *mass = total;
+    return n;
+}
+
+// Puts n <= MOST_CANDIDATES orders into `sorted`, the greatest first. Up to MOST by counting how many come before
+// each, more by a bitonic sort, padded with zeros to a power of two.
+__device__ inline void sort_candidates(uint64_t *c, int n, uint64_t *sorted) {
+    if (n <= MOST) {
+        if ((int)threadIdx.x < n) {
+            uint64_t mine = c[threadIdx.x];
+            int before = 0;
+#pragma unroll 8
+            for (int i = 0; i < n; i++) before += c[i] > mine;
+            sorted[before] = mine;
+        }
+        __syncthreads();
+        return;
+    }
     int size = 1;
     while (size < n) size *= 2;
     for (int i = n + threadIdx.x; i < size; i += SAMPLE_THREADS) c[i] = 0;
@@ -185,6 +292,8 @@ __device__ inline void sort_candidates(uint64_t *c, int n) {
             }
             __syncthreads();
         }
+    sorted[threadIdx.x] = c[threadIdx.x];
+    __syncthreads();
 }
 
 using Scan = cub::BlockScan<unsigned long long, MOST>;
@@ -239,99 +348,95 @@ __device__ inline float largest_alive(bool alive, float logit) {
 }
 
 // Block 0: the filters and the draw over the sorted candidates, thread i holding the i-th. What a filter removes is
-// no longer alive; the order stays. `whole`: the candidates are the head of the row, whose mass is in the state.
-__device__ inline void filter_and_draw(const SampleArguments &a, const uint64_t *sorted, int n) {
+// no longer alive; the order stays. a.whole: the candidates are the head of the row, whose mass is given.
+__device__ inline void filter_and_draw(const SampleArguments &a, const uint64_t *sorted, int n,
+                                       unsigned long long mass) {
     int i = threadIdx.x;
     bool alive = i < n, whole = a.whole;
     float logit = alive ? sample_logit(sample_order_key(sorted[i])) : 0;
+    float largest =
+        sample_logit(sample_order_key(sorted[0])); // of those alive: typical_p alone removes the first
     unsigned long long total;
     if (a.typical_p < 1) {
-        uint32_t distance = sample_distance(largest_alive(alive, logit), logit, a.unit_scale);
+        uint32_t distance = sample_distance(largest, logit, a.unit_scale);
         unsigned long long weight = alive ? sample_weight(distance) : 0;
         mass_before(weight, &total);
         alive = is_typical(a, distance, weight, n, total);
+        largest = largest_alive(alive, logit);
     }
     if (a.top_p < 1) {
-        float largest = largest_alive(alive, logit);
         unsigned long long weight = alive ? sample_weight(sample_distance(largest, logit, a.unit_scale)) : 0;
         unsigned long long before = mass_before(weight, &total);
-        unsigned long long target = sample_target(whole ? a.state->total : total, a.top_p);
+        unsigned long long target = sample_target(whole ? mass : total, a.top_p);
         if (total < target) {
-            if (i == 0) *a.drawn = Drawn{OUTCOME_TOO_MANY, 0};
+            if (i == 0) answer(a, OUTCOME_TOO_MANY, 0);
             return;
         }
         alive = alive && before < target;
         whole = false;
     }
     if (a.min_p > 0) {
-        float largest = largest_alive(alive, logit);
         alive = alive && (double)largest - (double)logit <= a.gap;
         whole = false;
     }
-    float largest = largest_alive(alive, logit);
     unsigned long long weight = alive ? sample_weight(sample_distance(largest, logit, a.scale)) : 0;
     unsigned long long before = mass_before(weight, &total);
-    unsigned long long target = sample_target(whole ? a.state->total : total, a.u);
+    unsigned long long target = sample_target(whole ? mass : total, a.u);
     if (total < target) {
-        if (i == 0) *a.drawn = Drawn{OUTCOME_TOO_MANY, 0};
+        if (i == 0) answer(a, OUTCOME_TOO_MANY, 0);
         return;
     }
-    if (before < target && target <= before + weight)
-        *a.drawn = Drawn{OUTCOME_DRAWN, sample_order_id(sorted[i])};
+    if (before < target && target <= before + weight) answer(a, OUTCOME_DRAWN, sample_order_id(sorted[i]));
 }
 
-// Grid: SAMPLE_BLOCKS, all at once; a thread a logit and turn. The state is cleared for the next launch at the end.
+// Block 0, where a token is to be drawn.
+__device__ inline void draw(const SampleArguments &a, uint64_t *candidates) {
+    __shared__ uint64_t sorted[MOST];
+    unsigned long long mass;
+    int n = collect(a, candidates, &mass);
+    bool too_many = n > MOST_CANDIDATES;
+    if (!too_many) {
+        sort_candidates(candidates, n, sorted);
+        if (a.top_k) n = min(n, a.top_k);
+        // Without top_k the head of the row will do where the row's mass is known; min_p needs all it keeps.
+        if (!a.top_k && a.whole) n = min(n, MOST);
+        too_many = n > MOST;
+    }
+    if (!too_many)
+        filter_and_draw(a, sorted, n, mass);
+    else if (threadIdx.x == 0)
+        answer(a, OUTCOME_TOO_MANY, 0);
+}
+
+// Grid: SAMPLE_BLOCKS. Shared memory: this block's keys, then in block 0 the candidates.
 __global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_constant__ SampleArguments a) {
-    extern __shared__ uint64_t sorted[];
-    auto grid = cooperative_groups::this_grid();
-    int each = (a.n_groups + gridDim.x - 1) / gridDim.x;
-    int begin = min((int)blockIdx.x * each, a.n_groups), end = min(begin + each, a.n_groups);
-    load_keys(a, begin, end);
-    grid.sync();
+    extern __shared__ __align__(8) int32_t keys[];
+    int turns = (a.n_vocab + SAMPLE_GROUPS * 32 - 1) / (SAMPLE_GROUPS * 32);
+    load_keys(a, turns, keys);
+    bool draws = a.temperature > 0;
+    if (blockIdx.x != 0 && !draws) return;
 
-    int32_t top = largest_key(a);
-    bool bad = a.state->first_nan != INT32_MAX || a.state->bad_adjustment != INT32_MAX;
-    bool nothing = top == SAMPLE_KEY_MINUS_INFINITY, infinite = top == SAMPLE_KEY_PLUS_INFINITY;
-    bool draws = !bad && !nothing && a.temperature > 0;
-    if (draws) {
-        if (infinite) top = sample_key(0);
-        int k = a.top_k ? a.top_k : MOST;
-        int32_t least = bound_for(a, k, infinite);
-        if (!a.top_k && a.top_p >= 1 && a.min_p > 0) { // only what min_p keeps, and a little below
-            float low = nextafterf((float)((double)sample_logit(top) - a.gap), -INFINITY);
-            least = max(sample_key(low), SAMPLE_KEY_MINUS_INFINITY + 1);
-        }
-        gather(a, begin, end, least, top, infinite);
+    int32_t maxima[GROUPS_EACH], top = hear_maxima(a, maxima);
+    if (top == KEY_BAD || top == SAMPLE_KEY_MINUS_INFINITY || !draws) {
+        if (blockIdx.x != 0) return;
+        int first = top == SAMPLE_KEY_MINUS_INFINITY ? 0 : first_of(a, top, maxima);
+        if (threadIdx.x != 0) return;
+        if (top == SAMPLE_KEY_MINUS_INFINITY) return answer(a, OUTCOME_NOTHING, 0);
+        if (top != KEY_BAD) return answer(a, OUTCOME_DRAWN, first);
+        return first < BAD_ADJUSTMENT ? answer(a, OUTCOME_NAN, first)
+                                      : answer(a, OUTCOME_BAD_ADJUSTMENT, first - BAD_ADJUSTMENT);
     }
-    grid.sync();
-    if (blockIdx.x != 0) return;
-
-    if (bad && threadIdx.x == 0)
-        *a.drawn = a.state->first_nan != INT32_MAX ? Drawn{OUTCOME_NAN, a.state->first_nan}
-                                                   : Drawn{OUTCOME_BAD_ADJUSTMENT, a.state->bad_adjustment};
-    else if (!bad && nothing && threadIdx.x == 0)
-        *a.drawn = Drawn{OUTCOME_NOTHING, 0};
-    else if (!bad && !nothing && a.temperature == 0)
-        draw_greedily(a, top);
-    if (draws) {
-        int n = (int)a.state->n_candidates;
-        bool too_many = n > MOST_CANDIDATES;
-        if (!too_many) {
-            for (int i = threadIdx.x; i < n; i += SAMPLE_THREADS) sorted[i] = a.candidates[i];
-            __syncthreads();
-            sort_candidates(sorted, n);
-            if (a.top_k) n = min(n, a.top_k);
-            // Without top_k the head of the row will do where the row's mass is known; min_p needs all it keeps.
-            if (!a.top_k && a.whole) n = min(n, MOST);
-            too_many = n > MOST;
-        }
-        if (!too_many)
-            filter_and_draw(a, sorted, n);
-        else if (threadIdx.x == 0)
-            *a.drawn = Drawn{OUTCOME_TOO_MANY, 0};
+    bool infinite = top == SAMPLE_KEY_PLUS_INFINITY;
+    if (infinite) top = sample_key(0);
+#pragma unroll
+    for (int j = 0; j < GROUPS_EACH; j++) maxima[j] = resolved(maxima[j], infinite);
+    int32_t least = bound_for(a.top_k ? a.top_k : (int)MOST, maxima);
+    if (!a.top_k && a.top_p >= 1 && a.min_p > 0) { // only what min_p keeps, and a little below
+        float low = nextafterf((float)((double)sample_logit(top) - a.gap), -INFINITY);
+        least = max(sample_key(low), SAMPLE_KEY_MINUS_INFINITY + 1);
     }
-    __syncthreads();
-    if (threadIdx.x == 0) *a.state = SampleState{0, INT32_MAX, INT32_MAX, 0};
+    gather(a, turns, keys, least, top, infinite);
+    if (blockIdx.x == 0) draw(a, (uint64_t *)(keys + turns * SAMPLE_THREADS));
 }
 
 #endif
