@@ -26,7 +26,8 @@ typedef struct Chat {
     Transcript *transcript;
     Journal *journal; // NULL: --no-save
 
-    uint64_t seed, stream;   // of the random numbers; the stream counts the conversations of this run
+    uint64_t seed, stream;   // of the random numbers: each new conversation has a stream of its own
+    uint64_t newest_stream;  // the highest of this run
     SamplerBias *biases;     // as the settings name them
     char fingerprint[64];    // of the model, see TranscriptModel
     char *attachment;        // text that /file puts before the next turn; NULL: none
@@ -84,11 +85,14 @@ void chat_save(Chat *chat);
 // A new seed: the conversation's random numbers begin anew.
 Status chat_set_seed(Chat *chat, uint64_t seed, Error *error);
 
-// Begins a new conversation with the same model and system prompt.
-Status chat_clear(Chat *chat, Error *error);
+// Begins a new conversation with the same model and system prompt; its journal is called `name` (NULL: by the time).
+Status chat_clear(Chat *chat, const char *name, Error *error);
 
-// Takes another transcript over (/load): a new journal, the same model.
-Status chat_load(Chat *chat, Transcript *transcript, Error *error);
+// Takes another transcript over (/load), with its journal (NULL: a new one), whatever happens; the same model.
+Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error);
+
+// Goes on in a copy of the conversation, all its branches, with a journal of its own; this one stays as it is.
+Status chat_fork(Chat *chat, const char *name, Error *error);
 
 // Share of the context that is used, 0 … 1.
 double chat_share(Chat *chat);
@@ -119,7 +123,6 @@ void report_banner(Chat *chat);
 void report_turn(Chat *chat); // the statistics line, if wanted, and warnings
 void report_overflow(Chat *chat, const OverflowEvent *event);
 void report_stats(Chat *chat);                             // /stats
-Status report_context(Chat *chat, Error *error);           // /context
 void format_bytes(int64_t bytes, char *text, size_t size); // "94 MB"
 
 // ---- what the model sees (view.c) -------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // A chat's beginning and end, and what is kept of it: transcripts, journals, seeds, which model they belong to.
 #include "app/chat.h"
 
+#include "app/journal_list.h"
 #include "app/signals.h"
 
 #include <inttypes.h>
@@ -62,18 +63,18 @@ static void adopt(Chat *chat, Transcript *transcript, Journal *journal) {
     chat->attachment = NULL;
 }
 
-static Status optional_journal(const Chat *chat, Journal **journal, Error *error) {
+static Status optional_journal(const Chat *chat, const char *name, Journal **journal, Error *error) {
     *journal = NULL;
-    return chat->options->no_save ? STATUS_OK : journal_new(journal, error);
+    return chat->options->no_save ? STATUS_OK : journal_new(name, journal, error);
 }
 
-Status chat_clear(Chat *chat, Error *error) {
+Status chat_clear(Chat *chat, const char *name, Error *error) {
     Transcript *transcript;
     Journal *journal;
-    chat->stream++;
+    chat->stream = ++chat->newest_stream;
     Status status = new_transcript(chat, transcript_system(chat->transcript), &transcript, error);
     if (status) return status;
-    if ((status = optional_journal(chat, &journal, error))) {
+    if ((status = optional_journal(chat, name, &journal, error))) {
         transcript_free(transcript);
         return status;
     }
@@ -110,6 +111,7 @@ static void restore_numbers(Chat *chat) {
     int64_t wanted = chat->config->sampling.seed;
     chat->seed = wanted == CONFIG_SEED_RANDOM ? header.seed : (uint64_t)wanted;
     chat->stream = header.stream;
+    if (chat->newest_stream < chat->stream) chat->newest_stream = chat->stream;
     settings->seed = chat->seed;
     settings->stream = chat->stream;
     settings->position = chat->seed == header.seed ? transcript_position(chat->transcript) : 0;
@@ -125,18 +127,44 @@ Status chat_set_seed(Chat *chat, uint64_t seed, Error *error) {
     return STATUS_OK;
 }
 
-Status chat_load(Chat *chat, Transcript *transcript, Error *error) {
-    Journal *journal;
+Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error) {
     Status status = check_model(chat, transcript, error);
-    if (status == STATUS_OK) status = optional_journal(chat, &journal, error);
+    if (status == STATUS_OK && !journal) status = optional_journal(chat, NULL, &journal, error);
     if (status) {
         transcript_free(transcript);
+        journal_close(journal);
         return status;
+    }
+    if (chat->options->no_save) { // what was opened is only read
+        journal_close(journal);
+        journal = NULL;
     }
     adopt(chat, transcript, journal);
     restore_numbers(chat);
     status = chat_project(chat, error);
     chat_save(chat);
+    return status;
+}
+
+Status chat_fork(Chat *chat, const char *name, Error *error) {
+    Transcript *copy;
+    Journal *journal;
+    size_t size;
+    const char *log = transcript_log(chat->transcript, &size);
+    Status status = transcript_parse("fork", log, size, &copy, error);
+    if (status) return status;
+    status = journal_new(name, &journal, error);
+    if (status == STATUS_OK && (status = journal_sync(journal, copy, error))) {
+        Error second;
+        char made[JOURNAL_NAME_ROOM];
+        snprintf(made, sizeof made, "%s", journal_name(journal));
+        journal_close(journal);
+        if (*made) (void)journal_delete(made, &second); // half a copy is none
+    }
+    if (status)
+        transcript_free(copy);
+    else
+        adopt(chat, copy, journal);
     return status;
 }
 
@@ -180,7 +208,7 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
             status = transcript_set_seed(transcript, chat->seed, 0, error);
     } else {
         status = new_transcript(chat, NULL, &chat->transcript, error);
-        if (status == STATUS_OK) status = optional_journal(chat, &chat->journal, error);
+        if (status == STATUS_OK) status = optional_journal(chat, NULL, &chat->journal, error);
     }
     if (status == STATUS_OK) status = chat_apply_settings(chat, error);
     return status ? status : chat_project(chat, error);

@@ -1,7 +1,7 @@
 #include "app/chat_way.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static Status append_node(Chat *chat, const TranscriptNode *node, bool discarded, Error *error) {
     Message said = {
@@ -68,21 +68,74 @@ Status way_begin(Chat *chat, int parent, int from, Error *error) {
     return STATUS_OK;
 }
 
-void way_name_turns(Chat *chat, OverflowEvent *event) {
+// ---- from messages to turns -------------------------------------------------------------------------------
+
+// Adds up the spans of the messages that are in the window.
+static void count_tokens(Chat *chat, const ConversationView *view, WayTurn *turns, int n) {
+    for (int message = 0, span = 0, i = 0; message < conversation_length(chat->conversation); message++) {
+        while (i < n && message >= turns[i].end) i++;
+        if (conversation_message(chat->conversation, message)->discarded || span >= view->n_spans) continue;
+        if (i < n && message >= turns[i].begin)
+            turns[i].n_tokens += view->spans[span].end - view->spans[span].begin;
+        span++;
+    }
+}
+
+Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **turns, Error *error) {
     const Tree *tree = chat_tree(chat);
-    int depth = tree_turn(tree, chat->parent), message = *transcript_system(chat->transcript) ? 1 : 0;
+    int depth = tree_turn(tree, index), message = *transcript_system(chat->transcript) ? 1 : 0;
     int *path = malloc(((size_t)depth + 1) * sizeof *path);
-    if (!path) return; // the engine's own count is right unless /say was used
-    tree_path(tree, chat->parent, path);
-    event->first_turn = event->last_turn = 0;
+    *turns = calloc((size_t)depth + 1, sizeof **turns);
+    if (!path || !*turns) {
+        free(path);
+        free(*turns);
+        return error_set(error, STATUS_MEMORY, "out of memory");
+    }
+    tree_path(tree, index, path);
     for (int i = 0; i < depth; i++) {
         const TranscriptNode *node = transcript_node(chat->transcript, path[i]);
-        bool gone = conversation_message(chat->conversation, message)->discarded;
-        message += (node->text != NULL) + (node->reply.text != NULL);
-        if (!gone || chat->left[i]) continue;
+        int end = message + (node->text != NULL) + (node->reply.text != NULL);
+        (*turns)[i] = (WayTurn){.node = path[i],
+                                .begin = message,
+                                .end = end,
+                                .left = conversation_message(chat->conversation, message)->discarded};
+        message = end;
+    }
+    if (view) count_tokens(chat, view, *turns, depth);
+    free(path);
+    return STATUS_OK;
+}
+
+TreeRange way_oldest(const WayTurn *turns, int n, int n_messages) {
+    TreeRange range = {0, 0};
+    for (int i = 0; i < n && n_messages > 0; i++) {
+        if (turns[i].left) continue;
+        if (!range.first) range.first = i + 1;
+        range.last = i + 1;
+        n_messages -= turns[i].end - turns[i].begin;
+    }
+    return range;
+}
+
+const char *way_range_text(TreeRange range, char *text) {
+    if (range.first == range.last)
+        snprintf(text, WAY_RANGE_ROOM, "turn %d", range.first);
+    else
+        snprintf(text, WAY_RANGE_ROOM, "turns %d-%d", range.first, range.last);
+    return text;
+}
+
+void way_name_turns(Chat *chat, OverflowEvent *event) {
+    WayTurn *turns;
+    Error ignored;
+    // Without memory the engine's own count stays: it is right unless /say was used.
+    if (way_turns(chat, chat->parent, NULL, &turns, &ignored)) return;
+    event->first_turn = event->last_turn = 0;
+    for (int i = 0; i < tree_turn(chat_tree(chat), chat->parent); i++) {
+        if (!turns[i].left || chat->left[i]) continue;
         chat->left[i] = true;
         if (!event->first_turn) event->first_turn = i + 1;
         event->last_turn = i + 1;
     }
-    free(path);
+    free(turns);
 }

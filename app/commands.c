@@ -26,10 +26,6 @@ static Status command_stats(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-static Status command_context(Chat *chat, const char *argument, Error *error) {
-    return argument_none(argument, error) ? error->status : report_context(chat, error);
-}
-
 static Status command_view(Chat *chat, const char *argument, Error *error) {
     static const char *const kinds[] = {"text", "tokens", "diff"};
     for (int kind = VIEW_TEXT; kind <= VIEW_DIFF; kind++)
@@ -48,7 +44,7 @@ static Status command_tokens(Chat *chat, const char *argument, Error *error) {
 static const ChatCommand commands[] = {
     {"help", {"?"}, "[COMMAND]", "this list, or one command", command_help},
     {"quit", {"bye", "exit"}, "", "leave; the conversation is kept", command_quit},
-    {"clear", {"new"}, "", "a new conversation; model and system prompt stay", command_clear},
+    {"clear", {0}, "", "a new conversation; model and system prompt stay", command_clear},
     {"system", {0}, "[TEXT|@FILE]", "show or set the system prompt; \"\" removes it", command_system},
     {"retry", {0}, "[SEED]", "another reply to the last question", command_retry},
     {"undo", {0}, "[N]", "take the last turn (or N turns) back", command_undo},
@@ -61,12 +57,23 @@ static const ChatCommand commands[] = {
     {"continue", {0}, "", "go on with the last reply", command_continue},
     {"tree", {0}, "", "all turns and attempts, and where you are", command_tree},
     {"goto", {0}, "NODE", "go on from a node of the tree, such as 3.1; 0 is the beginning", command_goto},
+    {"fork", {0}, "[NAME]", "go on in a copy of this conversation", command_fork},
+    {"new", {0}, "[NAME]", "a new conversation, with a name", command_new},
+    {"list", {0}, "", "the conversations that are kept", command_list},
+    {"switch", {0}, "NAME", "go on with another conversation", command_switch},
+    {"delete", {0}, "NAME", "delete a conversation for good", command_delete},
     {"set", {0}, "[KEY [VALUE]]", "show or change settings", command_set},
     {"reset", {0}, "KEY", "the value that the key had at the start", command_reset},
     {"config", {0}, "FILE|PROFILE", "apply a TOML file, or a profile out of one, now", command_config},
     {"seed", {0}, "[N|random]", "show or set the seed of the random numbers", command_seed},
     {"stats", {0}, "", "tokens, speed, cache, memory", command_stats},
     {"context", {0}, "", "what fills the window, and what leaves next", command_context},
+    {"overflow",
+     {0},
+     "[preview|POLICY]",
+     "what happens when the context is full, what would leave; change it",
+     command_overflow},
+    {"forget", {0}, "[N]", "the oldest turn (or N turns) leaves the window now", command_forget},
     {"view", {0}, "[text|tokens|diff]", "what the model really sees, and where its cache ends", command_view},
     {"tokens", {0}, "TEXT", "ids and pieces of a text", command_tokens},
     {"save", {0}, "FILE", "write the conversation to a file", command_save},

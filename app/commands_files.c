@@ -49,7 +49,7 @@ Status command_load(Chat *chat, const char *argument, Error *error) {
         return error->status;
     Status status = transcript_parse(path, text, size, &transcript, error);
     free(text);
-    if (status == STATUS_OK) status = chat_load(chat, transcript, error);
+    if (status == STATUS_OK) status = chat_load(chat, transcript, NULL, error);
     if (status == STATUS_OK)
         screen_notice(chat->screen, "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))), path);

@@ -5,8 +5,14 @@
 #include "app/commands.h"
 #include "app/paths.h"
 
-// commands_talk.c
+// commands_conversations.c
 Status command_clear(Chat *chat, const char *argument, Error *error);
+Status command_new(Chat *chat, const char *argument, Error *error);
+Status command_list(Chat *chat, const char *argument, Error *error);
+Status command_switch(Chat *chat, const char *argument, Error *error);
+Status command_delete(Chat *chat, const char *argument, Error *error);
+Status command_fork(Chat *chat, const char *argument, Error *error);
+// commands_talk.c
 Status command_system(Chat *chat, const char *argument, Error *error);
 Status command_retry(Chat *chat, const char *argument, Error *error);
 Status command_edit(Chat *chat, const char *argument, Error *error);
@@ -16,6 +22,10 @@ Status command_undo(Chat *chat, const char *argument, Error *error);
 Status command_redo(Chat *chat, const char *argument, Error *error);
 Status command_goto(Chat *chat, const char *argument, Error *error);
 Status command_tree(Chat *chat, const char *argument, Error *error);
+// commands_window.c
+Status command_context(Chat *chat, const char *argument, Error *error);
+Status command_overflow(Chat *chat, const char *argument, Error *error);
+Status command_forget(Chat *chat, const char *argument, Error *error);
 // commands_settings.c
 Status command_set(Chat *chat, const char *argument, Error *error);
 Status command_reset(Chat *chat, const char *argument, Error *error);

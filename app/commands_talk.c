@@ -1,4 +1,4 @@
-// Commands that change the conversation: clear, system, retry, edit, continue.
+// Commands that change the conversation: system, retry, edit, continue.
 #include "app/commands_internal.h"
 #include "app/text.h"
 
@@ -9,13 +9,6 @@ enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
 
 static Status no_turn(Error *error) {
     return error_set(error, STATUS_USAGE, "there is no turn yet");
-}
-
-Status command_clear(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error) || chat_clear(chat, error)) return error->status;
-    screen_notice(chat->screen, "[a new conversation; the one before is kept%s]",
-                  chat->options->no_save ? " nowhere (--no-save)" : "");
-    return STATUS_OK;
 }
 
 Status commands_read_system(const char *argument, char **system, Error *error) {

@@ -68,8 +68,8 @@ typedef struct Drawing {
 static Status drawing_open(Drawing *d, Error *error) {
     const Tree *tree = d->tree;
     size_t n = (size_t)tree->n + 1;
-    d->child = malloc(n * sizeof *d->child);
-    d->sibling = malloc(n * sizeof *d->sibling);
+    d->child = calloc(n, sizeof *d->child);
+    d->sibling = calloc(n, sizeof *d->sibling);
     d->on_way = calloc(n, sizeof *d->on_way);
     d->left = calloc(n, sizeof *d->left);
     if (!d->child || !d->sibling || !d->on_way || !d->left)

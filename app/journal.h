@@ -12,8 +12,8 @@
 
 typedef struct Journal Journal;
 
-// A journal for a new conversation. Nothing touches the disk yet.
-Status journal_new(Journal **journal, Error *error);
+// A journal for a new conversation, called `name` (NULL: by the time of its first turn). Nothing touches the disk yet.
+Status journal_new(const char *name, Journal **journal, Error *error);
 
 // Opens the journal called `name` (its beginning is enough if it is the only one), NULL: the one written
 // last, reads its transcript and goes on behind it. A torn end is cut off. STATUS_FILE: there is none (with

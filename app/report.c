@@ -1,13 +1,12 @@
 // Lines for people: banner, statistics, the context and what leaves it. All of it goes to stderr.
-#include "app/chat.h"
+#include "app/chat_way.h"
 #include "app/text.h"
+#include "app/window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { NEXT_TURN_TOKENS = 64 }; // a turn of ordinary length, for the warning that the next one discards
 
 static const double FULL_SHARE = 0.8; // from here on the gauge warns
 
@@ -67,20 +66,18 @@ static void print_statistics(Chat *chat) {
 
 // Says once what the next turn would cost.
 static void warn_of_next(Chat *chat) {
-    OverflowPlan plan;
+    WindowForecast next;
     Error ignored;
-    if (chat->warned_next || conversation_forecast(chat->conversation, NEXT_TURN_TOKENS, &plan, &ignored))
-        return;
-    if (plan.fits && !plan.n_messages) return;
+    if (chat->warned_next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
+    if (next.fits && !next.turns.first) return;
     chat->warned_next = true;
+    char range[WAY_RANGE_ROOM];
     if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
         screen_warn(chat->screen,
                     "[the context is nearly full: the next turn may be refused; /undo or /clear make room]");
-    else if (plan.n_turns)
-        screen_warn(chat->screen,
-                    "[the next turn will discard the oldest %d turn%s (%" PRId64
-                    " tokens); /context tells more]",
-                    plan.n_turns, text_plural(plan.n_turns), plan.n_tokens);
+    else if (next.turns.first)
+        screen_warn(chat->screen, "[the next turn will discard %s (%" PRId64 " tokens); /context tells more]",
+                    way_range_text(next.turns, range), next.n_tokens);
 }
 
 void report_turn(Chat *chat) {
@@ -99,11 +96,10 @@ void report_turn(Chat *chat) {
 }
 
 void report_overflow(Chat *chat, const OverflowEvent *event) {
-    char what[160] = "";
-    if (event->first_turn && event->first_turn == event->last_turn)
-        snprintf(what, sizeof what, "turn %d left", event->first_turn);
-    else if (event->first_turn)
-        snprintf(what, sizeof what, "turns %d-%d left", event->first_turn, event->last_turn);
+    char what[160] = "", range[WAY_RANGE_ROOM];
+    if (event->first_turn)
+        snprintf(what, sizeof what, "%s left",
+                 way_range_text((TreeRange){event->first_turn, event->last_turn}, range));
     if (event->n_inside)
         snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " tokens of this reply left",
                  *what ? ", " : "", event->n_inside);
@@ -114,11 +110,11 @@ void report_overflow(Chat *chat, const OverflowEvent *event) {
                   1e3 * event->seconds);
 }
 
-// ---- /stats and /context ----------------------------------------------------------------------------------
+// ---- /stats ----------------------------------------------------------------------------------
 
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->engine);
-    char weights[32], cache[32], scratch[32], backend[256];
+    char weights[32], cache[32], scratch[32], held[32], backend[256];
     format_bytes(memory.weights, weights, sizeof weights);
     format_bytes(memory.cache, cache, sizeof cache);
     format_bytes(memory.scratch, scratch, sizeof scratch);
@@ -127,15 +123,17 @@ void report_stats(Chat *chat) {
     int64_t replies = 0, tokens = 0;
     for (int i = 0; i < chat_tree(chat)->n; i++, replies++)
         tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
-    const Session *session = conversation_session(chat->conversation);
+    int64_t cached = session_cached(conversation_session(chat->conversation));
+    int size = engine_context_size(chat->engine);
+    format_bytes(size ? memory.cache / size * cached : 0, held, sizeof held);
     screen_say(chat->screen,
                "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
-               "cache         %" PRId64 " of %d tokens\n"
+               "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"
                "memory        weights %s, cache %s, working space %s\n"
                "backend       %s",
                depth, text_plural(depth), replies, replies == 1 ? "reply" : "replies", tokens,
-               text_plural(tokens), chat->seed, session_cached(session), engine_context_size(chat->engine),
-               weights, cache, scratch, backend);
+               text_plural(tokens), chat->seed, cached, size, held, cache,
+               dtype_name(engine_cache_type(chat->engine)), weights, cache, scratch, backend);
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;
@@ -152,59 +150,4 @@ void report_stats(Chat *chat) {
                    journal_name(chat->journal));
     else
         screen_say(chat->screen, "journal       %s", chat->journal ? "begins with the first turn" : "off");
-}
-
-// Tokens of the system prompt, of the turns that are seen, and how many turns left.
-typedef struct Filling {
-    int64_t system, turns;
-    int n_seen, n_left;
-} Filling;
-
-static Filling filling_of(Chat *chat, const ConversationView *view) {
-    Filling filling = {0};
-    for (int i = 0, k = 0; i < conversation_length(chat->conversation); i++) {
-        const Message *message = conversation_message(chat->conversation, i);
-        if (message->role == CHAT_USER) *(message->discarded ? &filling.n_left : &filling.n_seen) += 1;
-        if (message->discarded || k >= view->n_spans) continue;
-        int64_t n = view->spans[k].end - view->spans[k].begin;
-        *(message->role == CHAT_SYSTEM ? &filling.system : &filling.turns) += n;
-        k++;
-    }
-    return filling;
-}
-
-Status report_context(Chat *chat, Error *error) {
-    ConversationView view;
-    OverflowPlan plan;
-    Status status = conversation_view(chat->conversation, false, &view, error);
-    if (status == STATUS_OK) {
-        status = conversation_forecast(chat->conversation, NEXT_TURN_TOKENS, &plan, error);
-        if (status) conversation_view_free(&view);
-    }
-    if (status) return status;
-    Filling filling = filling_of(chat, &view);
-    int64_t size = engine_context_size(chat->engine), used = view.tokens.n,
-            reserve = chat->config->context.reserve;
-    int64_t free_tokens = size - used, for_turns = free_tokens > reserve ? free_tokens - reserve : 0;
-    screen_say(chat->screen,
-               "window   %" PRId64 " tokens, %.0f%% used\n"
-               "system   %" PRId64 "\n"
-               "turns    %" PRId64 " in %d turn%s%s\n"
-               "reserve  %" PRId64 " for the reply (context.reserve)\n"
-               "free     %" PRId64,
-               size, 100.0 * (double)used / (double)size, filling.system, filling.turns, filling.n_seen,
-               text_plural(filling.n_seen), filling.n_left ? " (older ones have left)" : "", reserve,
-               free_tokens);
-    if (filling.n_seen && filling.turns > 0)
-        screen_say(chat->screen, "left     about %" PRId64 " turns of the size so far",
-                   for_turns * filling.n_seen / filling.turns);
-    if (!plan.fits && !plan.n_messages)
-        screen_say(chat->screen, "next     the next turn does not fit: /undo or /clear make room");
-    else if (plan.n_turns)
-        screen_say(chat->screen, "next     the next turn discards the oldest %d turn%s (%" PRId64 " tokens)",
-                   plan.n_turns, text_plural(plan.n_turns), plan.n_tokens);
-    else
-        screen_say(chat->screen, "next     nothing leaves with the next turn");
-    conversation_view_free(&view);
-    return STATUS_OK;
 }

@@ -203,9 +203,11 @@ Status conversation_forecast(Conversation *c, int64_t n_tokens, OverflowPlan *pl
     OverflowSpan *spans = NULL;
     Status status = conversation_render(c, false, &view, error);
     if (!status) status = conversation_overflow_spans(c, &view, &spans, error);
-    if (!status)
-        *plan = overflow_plan(&c->settings.overflow, spans, view.n_spans, engine_context_size(c->engine),
-                              n_tokens + conversation_reserve(c));
+    if (!status) {
+        spans[view.n_spans] = (OverflowSpan){.n_tokens = n_tokens, .is_user = true}; // the turn to come
+        *plan = overflow_plan(&c->settings.overflow, spans, view.n_spans + 1, engine_context_size(c->engine),
+                              conversation_reserve(c));
+    }
     free(spans);
     conversation_view_free(&view);
     return status;

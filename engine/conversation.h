@@ -108,6 +108,10 @@ Status conversation_view(Conversation *conversation, bool with_generation_prompt
                          Error *error);
 void conversation_view_free(ConversationView *view);
 
+// Tokens kept free for a reply before a turn begins: as the settings say, but no more than a quarter of the
+// context, so that small contexts still hold a conversation, and no more than the reply may have.
+int64_t conversation_reserve(const Conversation *conversation);
+
 // What would leave if a turn of `n_tokens` came now (for /context and the warning).
 Status conversation_forecast(Conversation *conversation, int64_t n_tokens, OverflowPlan *plan, Error *error);
 

@@ -18,12 +18,8 @@ struct Conversation {
 // at its end: the model goes on with it.
 Status conversation_render(Conversation *conversation, bool open_reply, ConversationView *view, Error *error);
 
-// How a rendered view looks to overflow_plan; spans malloc'ed.
+// How a rendered view looks to overflow_plan; spans malloc'ed, with room for one more.
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
-
-// Tokens kept free for a reply before a turn begins: as the settings say, but no more than a quarter of the
-// context, so that small contexts still hold a conversation, and no more than the reply may have.
-int64_t conversation_reserve(const Conversation *conversation);
 
 #endif

@@ -153,12 +153,112 @@ static void test_a_branch_from_before_the_overflow(void **state) {
     program_free(&run);
 }
 
+// ---- several conversations --------------------------------------------------------------------------------
+
+static void test_new_list_switch(void **state) {
+    (void)state;
+    Run run =
+        talk(TALK, "/list\nOne\n/new second\nA question there\n/list\n/switch 20\n/view\n/switch sec\n/view\n"
+                   "/new\n/list\n");
+    expect_err(&run,
+               "* (new: kept from its first turn on)\n[a new conversation: second; the one before is kept]");
+    expect_err(&run, "* second  ");
+    expect_err(&run, "  A question there\n[20");
+    expect_err(&run, "  One\n* second  ");
+    expect_err(&run, ": 1 turn so far]\n[template] ");
+    expect_err(&run, "[second: 1 turn so far]");
+    program_free(&run);
+    run = talk("--resume=second|--max-tokens=4|--stats", "And?\n/switch second\n");
+    expect_err(&run, "[turn 2: ");
+    expect_err(&run, "[already in second: 2 turns so far]");
+    program_free(&run);
+    static const char *const wrong[][2] = {{"/switch\n", "needs a name"},
+                                           {"/switch secnod\n", "did you mean second?"},
+                                           {"/new second\n", "there is a conversation second already"},
+                                           {"/new a/b\n", "none of them /"},
+                                           {"/new ../b\n", "none of them /"},
+                                           {"/new .hidden\n", "begins with no ."},
+                                           {"/list all\n", "no argument"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) expect_refusal(wrong[i][0], wrong[i][1]);
+    char name[200];
+    memset(name, 'x', 199);
+    memcpy(name, "/new ", 5);
+    name[198] = '\n', name[199] = 0;
+    expect_refusal(name, "1 to 100 bytes");
+}
+
+// What a conversation says does not depend on what was said in others meanwhile.
+static void test_switching_keeps_both_conversations(void **state) {
+    (void)state;
+    Run alone = talk(TALK "|--no-save|--temperature=0", "One thing\nAnother thing\n");
+    Run both =
+        talk(TALK "|--temperature=0", "/new a\n/new b\nOne thing\n/new c\nOther\n/switch b\nAnother thing\n");
+    assert_string_equal(last_line(&alone), last_line(&both));
+    program_free(&both);
+    both = talk("--resume=b|--max-tokens=6", "/retry 3\n");
+    Run again = talk("--resume=b|--max-tokens=6", "/tree\n");
+    expect_err(&again, "  1.1  One thing -> ");
+    expect_err(&again, "  ├ 2.1  Another thing -> ");
+    expect_err(&again, "* 2.2  Another thing -> ");
+    expect_no_err(&again, "Other ->");
+    program_free(&alone);
+    program_free(&both);
+    program_free(&again);
+}
+
+static void test_fork_goes_on_in_a_copy(void **state) {
+    (void)state;
+    Run run = talk(
+        TALK, "/new trunk\nOne\nTwo\n/retry 9\n/fork side\n/tree\nThree on the side\n/switch trunk\n/tree\n"
+              "/switch side\n/tree\n/fork\n/list\n");
+    expect_err(&run, "[in side now, a copy; /switch trunk goes back]");
+    const char *back = strstr(run.err, "[trunk: 2 turns so far]"),
+               *side = strstr(run.err, "[side: 3 turns so far]");
+    assert_true(back && side && back < side);
+    char *trunk = strndup(back, (size_t)(side - back));
+    assert_non_null(strstr(trunk, "  ├ 2.1  Two -> "));
+    assert_null(strstr(trunk, "Three"));
+    assert_non_null(strstr(side, "* 3.1  Three on the side -> "));
+    free(trunk);
+    program_free(&run);
+    // The cache stays: the fork's first turn reads only what is new.
+    run = talk(TALK "|--stats", "One\n/fork other\nTwo\n");
+    expect_no_err(&run, "[turn 2: 0 cached");
+    program_free(&run);
+    expect_refusal("One\n/fork x\n", "--no-save");
+    expect_refusal("/fork\n", "no turn yet");
+    program_run(&run, TALK, "One\n/fork side\n");
+    expect_status(&run, 5);
+    expect_err(&run, "there is a conversation side already");
+    program_free(&run);
+}
+
+static void test_delete(void **state) {
+    (void)state;
+    Run run = talk(TALK, "/new a\nOne\n/new b\nTwo\n/delete a\n/list\n");
+    expect_err(&run, "[a is deleted]\n* b  ");
+    program_free(&run);
+    static const char *const wrong[][2] = {{"One\n/delete\n", "needs a whole name"},
+                                           {"One\n/delete c\n", "there is no conversation c"},
+                                           {"One\n/delete ../x\n", "there is no conversation ../x"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) expect_refusal(wrong[i][0], wrong[i][1]);
+    program_run(&run, TALK, "/switch b\n/delete b\n");
+    expect_status(&run, 5);
+    expect_err(&run, "b is the conversation you are in");
+    program_free(&run);
+    program_run(&run, TALK, "/new c\nOne\n/new d\nTwo\n/delete \n");
+    expect_status(&run, 5);
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_undo_and_redo),           WITH_HOME(test_goto),
         WITH_HOME(test_tree_shows_all_attempts), WITH_HOME(test_the_tree_is_resumed_whole),
         WITH_HOME(test_edit_in_a_script),        WITH_HOME(test_a_branch_from_before_the_overflow),
+        WITH_HOME(test_new_list_switch),         WITH_HOME(test_switching_keeps_both_conversations),
+        WITH_HOME(test_fork_goes_on_in_a_copy),  WITH_HOME(test_delete),
     };
     return test_main("branches", argc, argv, tests);
 }

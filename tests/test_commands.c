@@ -49,13 +49,13 @@ static void test_what_is_a_command(void **state) {
 
 static void test_the_table_is_whole(void **state) {
     (void)state;
-    static const char *const wanted[] = {"help",   "quit",   "clear",    "system", "retry",   "undo",
-                                         "redo",   "edit",   "continue", "tree",   "goto",    "set",
-                                         "reset",  "config", "seed",     "stats",  "context", "view",
-                                         "tokens", "save",   "load",     "file"};
-    size_t n;
+    static const char *const wanted[] = {
+        "help",  "quit",    "clear",    "system", "retry",  "undo",   "redo", "edit",  "continue", "tree",
+        "goto",  "fork",    "new",      "list",   "switch", "delete", "set",  "reset", "config",   "seed",
+        "stats", "context", "overflow", "forget", "view",   "tokens", "save", "load",  "file"};
+    size_t n, n_wanted = sizeof wanted / sizeof *wanted;
     const ChatCommand *commands = commands_list(&n);
-    assert_int_equal(n, sizeof wanted / sizeof *wanted);
+    assert_int_equal(n, n_wanted);
     for (size_t i = 0; i < n; i++) {
         assert_string_equal(commands[i].name, wanted[i]);
         assert_non_null(commands[i].run);
@@ -231,7 +231,7 @@ static void test_stats_and_context(void **state) {
     expect_err(&run, "conversation  0 turns");
     expect_err(&run, "conversation  1 turn; 1 reply in all");
     expect_err(&run, "journal       off");
-    expect_err(&run, "window   1024 tokens");
+    expect_err(&run, "window       1024  tokens");
     expect_err(&run, "nothing leaves with the next turn");
     program_free(&run);
 }

@@ -85,7 +85,7 @@ static void test_a_journal_begins_with_the_first_turn(void **state) {
     Transcript *t = fresh();
     Journal *journal;
     char path[PATH_ROOM];
-    ok(journal_new(&journal, error));
+    ok(journal_new(NULL, &journal, error));
     ok(journal_sync(journal, t, error));
     assert_string_equal(journal_name(journal), "");
     add(t, TREE_START, "ask", "q", "r");
@@ -104,7 +104,7 @@ static void test_resume_goes_on_behind_the_log(void **state) {
     Transcript *t = fresh(), *again;
     Journal *journal;
     char name[256];
-    ok(journal_new(&journal, error));
+    ok(journal_new(NULL, &journal, error));
     add(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     snprintf(name, sizeof name, "%s", journal_name(journal));
@@ -134,7 +134,7 @@ static void test_a_torn_end_is_cut_off(void **state) {
     Transcript *t = fresh(), *again;
     Journal *journal;
     char path[PATH_ROOM];
-    ok(journal_new(&journal, error));
+    ok(journal_new(NULL, &journal, error));
     add(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
@@ -191,7 +191,7 @@ static void test_a_full_disk_is_an_error_and_passes(void **state) {
     char path[PATH_ROOM];
     struct stat facts;
     signal(SIGXFSZ, SIG_IGN);
-    ok(journal_new(&journal, error));
+    ok(journal_new(NULL, &journal, error));
     add(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
