@@ -99,7 +99,7 @@ static Status not_there(const JournalList *list, const char *name, Error *error)
     for (size_t i = 0; i < list->count; i++) names[i] = list->entries[i].name;
     int nearest = nearest_name(name, names, list->count);
     free(names);
-    if (nearest >= 0)
+    if (nearest >= 0 && (size_t)nearest < list->count)
         return error_set(error, STATUS_FILE, "there is no conversation %.100s: did you mean %s?", name,
                          list->entries[nearest].name);
     char folder[PATH_ROOM];

@@ -237,7 +237,7 @@ static void test_the_gauge_shows_from_a_half_on(void **state) {
     ask(pty, "Hello there.", "[turn 1: ");
     ask(pty, "Hello there.", "[turn 2: ");
     pty_send(pty, "/context\r");
-    pty_expect(pty, "window   128 tokens");
+    pty_expect(pty, "window        128  tokens");
     pty_expect(pty, "%] > ");
     pty_send(pty, "Hello there.\r");
     pty_expect(pty, "[turn 3: ");
