@@ -4,19 +4,7 @@
 // cores, with the softmax computed as the tiles of keys go by (Milakov & Gimelshein, arXiv:1805.02867; Dao,
 // arXiv:2307.08691): it wants a 16-bit operand type, a cache in f16 and a head size that it was built for. The
 // plain kernel takes everything else in float32.
-#include "kernels/cuda/cuda.cuh"
-
-struct AttendArguments {
-    KvLayer kv;
-    const int32_t *positions, *slot_positions;
-    const AttendTile *tiles;
-    int n_heads, n_kv_heads, window;
-    float scale; // attention_scale, times log2 e in the tile kernel
-};
-
-__device__ inline bool visible(int32_t slot, int32_t position, int window) {
-    return slot >= 0 && slot <= position && (window <= 0 || position - slot < window);
-}
+#include "kernels/cuda/attend.cuh"
 
 // ---- plain -------------------------------------------------------------------------------------------------
 
@@ -75,17 +63,7 @@ template <class T> __global__ void plain_kernel(AttendArguments a, int head_dim,
 
 // ---- tiles -------------------------------------------------------------------------------------------------
 
-enum { ROWS = 128, KEYS = 64, TILE_THREADS = ROWS / 16 * 32 };
-
-__device__ inline uint32_t shared_address(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-__device__ inline void copy_16(void *shared, const void *global, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
-                 "r"(there ? 16 : 0)
-                 : "memory");
-}
+enum { TILE_THREADS = ROWS / 16 * 32 };
 
 __device__ inline void load_matrices(uint32_t r[4], const void *p) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -99,23 +77,11 @@ __device__ inline void load_matrices_transposed(uint32_t r[4], const void *p) {
                  : "r"(shared_address(p)));
 }
 
-// 2^x, 0 for -inf.
-__device__ inline float power(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 __device__ inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ inline uint32_t pack_halves(float low, float high) {
-    __half2 h = __floats2half2_rn(low, high);
-    return *(uint32_t *)&h;
 }
 
 template <int HEAD> struct TileShared {
@@ -143,26 +109,6 @@ __device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArg
         s->slot_positions[stage][threadIdx.x] = i < end ? a.slot_positions[i] : -1;
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-enum { TILE_HIDDEN, TILE_MASKED, TILE_SEEN };
-
-// For every tile of 64 slots: whether no row sees any of it, some see some, or all see all. A warp a tile.
-__device__ inline void classify_tiles(const AttendArguments &a, const AttendTile &tile, int lowest,
-                                      int highest, uint8_t *kinds, int n) {
-    int lane = threadIdx.x % 32;
-    for (int t = threadIdx.x / 32; t < n; t += blockDim.x / 32) {
-        bool any = false, all = true;
-        for (int j = 0; j < 2; j++) {
-            int i = t * KEYS + j * 32 + lane;
-            int32_t p = i < tile.n_slots ? a.slot_positions[tile.first_slot + i] : -1;
-            any |= p >= 0 && p <= highest && (a.window <= 0 || lowest - p < a.window);
-            all &= p >= 0 && p <= lowest && (a.window <= 0 || highest - p < a.window);
-        }
-        any = __any_sync(~0u, any);
-        all = __all_sync(~0u, all);
-        if (lane == 0) kinds[t] = all ? TILE_SEEN : any ? TILE_MASKED : TILE_HIDDEN;
-    }
 }
 
 // Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. KV tiles are double-buffered.
