@@ -64,6 +64,9 @@ static void ids_smollm(void **state) {
 static void ids_llama3(void **state) {
     (void)state, check_folder("llama3");
 }
+static void ids_bloom(void **state) {
+    (void)state, check_folder("bloom");
+}
 static void ids_qwen2(void **state) {
     (void)state, check_folder("qwen2");
 }
@@ -87,6 +90,9 @@ static void ids_vocab_smollm(void **state) {
 }
 static void ids_vocab_llama3(void **state) {
     (void)state, check_vocab("llama3", "llama-bpe", with_flags);
+}
+static void ids_vocab_bloom(void **state) {
+    (void)state, check_vocab("bloom", "bloom", with_flags);
 }
 static void ids_vocab_qwen2(void **state) {
     (void)state, check_vocab("qwen2", "qwen2", with_flags);
@@ -136,6 +142,7 @@ static void ids_with_special_tokens(void **state) {
     check_special("gpt2", "<|endoftext|>", "<|endoftext|>");
     check_special("smollm", "<|endoftext|>", "<|im_end|>");
     check_special("llama3", "<|begin_of_text|>", "<|eot_id|>");
+    check_special("bloom", "<s>", "</s>");
     check_special("qwen2", "<|endoftext|>", "<|im_end|>");
     check_special("llama2", "<s>", "</s>");
     check_special("mistral", "<s>", "</s>");
@@ -146,6 +153,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ids_gpt2),
         cmocka_unit_test(ids_smollm),
         cmocka_unit_test(ids_llama3),
+        cmocka_unit_test(ids_bloom),
         cmocka_unit_test(ids_qwen2),
         cmocka_unit_test(ids_llama2),
         cmocka_unit_test(ids_mistral),
@@ -154,6 +162,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ids_vocab_gpt2),
         cmocka_unit_test(ids_vocab_smollm),
         cmocka_unit_test(ids_vocab_llama3),
+        cmocka_unit_test(ids_vocab_bloom),
         cmocka_unit_test(ids_vocab_qwen2),
         cmocka_unit_test(ids_vocab_sp_bpe),
         cmocka_unit_test(ids_vocab_sp_unigram),

@@ -81,6 +81,7 @@ typedef struct SplitPreset {
 
 static const SplitPreset presets[] = {
     {"gpt-2", SPLIT_GPT2, false, false, false, " gpt-2 gpt2 phi-2 olmo mpt "},
+    {"bloom", SPLIT_BLOOM, false, false, false, " bloom "},
     {"smollm", SPLIT_GPT2, true, false, false, " smollm starcoder refact codeshell "},
     {"command-r", SPLIT_GPT2, true, false, true, " command-r "},
     {"llama-bpe", SPLIT_LLAMA3, false, true, false, " llama-bpe llama3 llama-v3 falcon3 pixtral "},

@@ -23,6 +23,7 @@ typedef enum SplitPrefix { SPLIT_PREFIX_NEVER, SPLIT_PREFIX_FIRST, SPLIT_PREFIX_
 
 // The well-known rules, as regular expressions of the tokenizers package (Oniguruma's syntax).
 #define SPLIT_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define SPLIT_BLOOM " ?[^(\\s|[.,!?…。，、।۔،])]+"
 #define SPLIT_LLAMA3                                                                                         \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" \
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

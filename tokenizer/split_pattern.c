@@ -12,8 +12,8 @@ enum { MAX_PATTERN = 1 << 14 };
 typedef struct Translation {
     const char *at, *end;
     TextBuffer out;
-    bool in_class;
-    bool after_repeat; // the last thing was a counted repetition {n,m}
+    bool in_class, nested; // nested: in a class within it
+    bool after_repeat;     // the last thing was a counted repetition {n,m}
 } Translation;
 
 static Status put(Translation *t, const char *text, Error *error) {
@@ -99,12 +99,23 @@ static bool group_known(const char *at, const char *end) {
     return false;
 }
 
+// A class within a class only adds its characters to it: PCRE2, which knows none, is given them without the brackets.
+static Status put_nested(Translation *t, bool opens, Error *error) {
+    const char *rest = t->at + 1;
+    bool odd = opens ? t->nested || rest == t->end || *rest == '^' || *rest == ']' || t->at[-1] == '-'
+                     : rest == t->end || *rest == '-';
+    if (odd) return refuse("an unusual class within a class", error);
+    t->nested = opens;
+    t->at++;
+    return STATUS_OK;
+}
+
 static Status put_plain(Translation *t, Error *error) {
     char c = *t->at;
     bool more = t->end - t->at > 1;
     if (t->in_class) {
-        if (c == '[' && !(more && t->at[1] == ':')) return refuse("a class within a class", error);
         if (c == '&' && more && t->at[1] == '&') return refuse("an intersection of classes", error);
+        if (c == '[' || (c == ']' && t->nested)) return put_nested(t, c == '[', error);
         if (c == ']') t->in_class = false;
     } else if (c == '(' && more && t->at[1] == '*') {
         return refuse("a verb (*…)", error);

@@ -28,6 +28,7 @@ N_READABLE = 100
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace("{1,3}", "")
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 
 
 def fnv(ids):
@@ -214,6 +215,7 @@ def main():
     split = lambda r: pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r), "isolated", invert=False),
                                                level(add_prefix_space=False, use_regex=False)])
     byte_level("llama3", split(LLAMA3), valid, ignore_merges=True, specials=["<|begin_of_text|>", "<|eot_id|>"])
+    byte_level("bloom", split(BLOOM), valid, specials=["<s>", "</s>"])
     byte_level("qwen2", split(QWEN2), valid, normalizer=normalizers.NFC(), specials=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
 
     sp = train_sentencepiece("sp-bpe", valid, broken, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
