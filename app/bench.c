@@ -1,18 +1,13 @@
 #include "app/bench.h"
 
+#include "kernels/clock.h"
+
 #include <stdlib.h>
-#include <time.h>
 
 typedef struct Times {
     double *seconds; // [n] sorted once all are there
     int n;
 } Times;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -46,30 +41,125 @@ static Status time_prefill(Session *session, int32_t *ids, const BenchSettings *
     return status;
 }
 
+static SampleParams sampling(int position) {
+    SamplerSettings s = sampler_default_settings();
+    return (SampleParams){.temperature = s.temperature,
+                          .top_p = s.top_p,
+                          .min_p = s.min_p,
+                          .typical_p = s.typical_p,
+                          .top_k = s.top_k,
+                          .seed = 1,
+                          .position = (uint64_t)position};
+}
+
 static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times,
                           Error *error) {
     Status status = STATUS_OK;
-    SamplerSettings s = sampler_default_settings();
     for (int run = 0; run <= b->repeat && !status; run++) {
         make_ids(ids, b->depth, vocab, run);
         status = session_sync(session, ids, b->depth, NULL, error);
         for (int i = 0; i < b->decode && !status; i++) {
-            SampleParams params = {.temperature = s.temperature,
-                                   .top_p = s.top_p,
-                                   .min_p = s.min_p,
-                                   .typical_p = s.typical_p,
-                                   .top_k = s.top_k,
-                                   .seed = 1,
-                                   .position = (uint64_t)i};
+            SampleParams params = sampling(i);
             int32_t id;
-            double start = now();
+            double start = clock_seconds();
             status = session_sample(session, &params, &id, error);
             if (!status && run > 0 && i > 0)
-                times->seconds[times->n++] = now() - start; // the first has its logits
+                times->seconds[times->n++] = clock_seconds() - start; // the first has its logits
         }
     }
     return status;
 }
+
+// ---- op by op ---------------------------------------------------------------------------------------------
+
+static double matrix_bytes(const Matrix *m) {
+    return m->data ? (double)(m->rows * dtype_row_bytes(m->type, m->cols)) : 0;
+}
+static double matrix_elements(const Matrix *m) {
+    return m->data ? (double)m->rows * (double)m->cols : 0;
+}
+
+// Of the matrices that an op multiplies, all layers together: `measure` of each.
+static double weights_of(const Model *model, ProfileOp op, double (*measure)(const Matrix *)) {
+    double sum = op == PROFILE_LOGITS ? measure(&model->head.output) : 0;
+    for (int l = 0; l < model->shape.n_layers; l++) {
+        const LayerWeights *w = &model->layers[l];
+        if (op == PROFILE_QKV) sum += measure(&w->wq) + measure(&w->wk) + measure(&w->wv);
+        if (op == PROFILE_OUT) sum += measure(&w->wo);
+        if (op == PROFILE_GATE_UP) sum += measure(&w->w_gate) + measure(&w->w_up);
+        if (op == PROFILE_DOWN) sum += measure(&w->w_down);
+    }
+    return sum;
+}
+
+// One line an op: its time in a pass over `n_tokens` tokens, its share, and how fast it went through its weights (one
+// token) or through arithmetic (many).
+static void print_profile(const Model *model, const Profile *p, int passes, int n_tokens, FILE *out) {
+    double total = 0;
+    for (int op = 0; op < PROFILE_N_OPS; op++) total += p->seconds[op];
+    for (int op = 0; op < PROFILE_N_OPS; op++) {
+        if (!p->calls[op]) continue;
+        double seconds = p->seconds[op] / passes;
+        fprintf(out, "  %-8s %9.3f ms %5.1f%% %8.1f us a call", profile_op_name((ProfileOp)op), 1e3 * seconds,
+                100 * p->seconds[op] / total, 1e6 * p->seconds[op] / (double)p->calls[op]);
+        double bytes = weights_of(model, (ProfileOp)op, matrix_bytes);
+        double rows = op == PROFILE_LOGITS ? 1 : n_tokens; // of the last token only
+        if (bytes > 0 && n_tokens == 1) fprintf(out, " %8.1f GB/s", bytes / seconds / 1e9);
+        if (bytes > 0 && n_tokens > 1)
+            fprintf(out, " %8.2f TFLOP/s",
+                    2 * rows * weights_of(model, (ProfileOp)op, matrix_elements) / seconds / 1e12);
+        fputc('\n', out);
+    }
+    fprintf(out, "  %-8s %9.3f ms\n", "all", 1e3 * total / passes);
+}
+
+static Status profile_prefill(Session *session, int32_t *ids, const BenchSettings *b, int vocab,
+                              Profile *profile, Error *error) {
+    Status status = STATUS_OK;
+    for (int run = 0; run <= b->repeat && !status; run++) { // the first warms up
+        if (run == 1) *profile = (Profile){0};
+        make_ids(ids, b->prefill, vocab, run);
+        status = session_sync(session, ids, b->prefill, NULL, error);
+    }
+    return status;
+}
+
+static Status profile_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab,
+                             Profile *profile, Error *error) {
+    make_ids(ids, b->depth, vocab, 0);
+    Status status = session_sync(session, ids, b->depth, NULL, error);
+    for (int i = 0; i < b->decode && !status; i++) {
+        if (i == 1) *profile = (Profile){0}; // the first has its logits
+        SampleParams params = sampling(i);
+        int32_t id;
+        status = session_sample(session, &params, &id, error);
+    }
+    return status;
+}
+
+static Status run_profile(Engine *engine, Session *session, int32_t *ids, const BenchSettings *b, FILE *out,
+                          Error *error) {
+    const Model *model = engine_model(engine);
+    Profile *profile = calloc(1, sizeof *profile);
+    if (!profile) return error_set(error, STATUS_MEMORY, "no memory for a profile");
+    engine_set_profile(engine, profile);
+    Status status = profile_prefill(session, ids, b, model->shape.vocab_size, profile, error);
+    if (!status) {
+        fprintf(out, "prefill of %d tokens, op by op (mean of %d)\n", b->prefill, b->repeat);
+        print_profile(model, profile, b->repeat, b->prefill, out);
+        status = profile_decode(session, ids, b, model->shape.vocab_size, profile, error);
+    }
+    if (!status) {
+        fprintf(out, "a token at %d tokens, op by op, each launched by itself (mean of %d)\n", b->depth,
+                b->decode - 1);
+        print_profile(model, profile, b->decode - 1, 1, out);
+    }
+    engine_set_profile(engine, NULL);
+    free(profile);
+    return status;
+}
+
+// ---- the whole -------------------------------------------------------------------------------------------
 
 static void print_memory(const Engine *engine, FILE *out) {
     EngineMemory m = engine_memory(engine);
@@ -121,6 +211,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
                 b.depth, 1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
         print_memory(engine, out);
     }
+    if (!status && b.profile) status = run_profile(engine, session, ids, &b, out, error);
     session_close(session);
     free(ids);
     free(prefill.seconds);

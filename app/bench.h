@@ -7,13 +7,15 @@
 #include <stdio.h>
 
 typedef struct BenchSettings {
-    int prefill; // tokens read into an empty cache; 0: 512
-    int decode;  // tokens decoded; 0: 128
-    int depth;   // tokens in the cache before decoding; 0: none but one
-    int repeat;  // runs of each, of which the median counts; 0: 5
+    int prefill;  // tokens read into an empty cache; 0: 512
+    int decode;   // tokens decoded; 0: 128
+    int depth;    // tokens in the cache before decoding; 0: none but one
+    int repeat;   // runs of each, of which the median counts; 0: 5
+    bool profile; // then each op by itself
 } BenchSettings;
 
-// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table.
+// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table;
+// with `profile` another of the ops, whose times are the device's own.
 Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error);
 
 #endif

@@ -272,7 +272,8 @@ static Status open_shape(Program *program, Error *error) {
 static int run_bench(Program *program) {
     Error error;
     const Options *o = &program->options;
-    BenchSettings settings = {.prefill = o->prefill, .decode = o->decode, .depth = o->depth};
+    BenchSettings settings = {
+        .prefill = o->prefill, .decode = o->decode, .depth = o->depth, .profile = o->profile_ops};
     if (!settings.prefill && o->shape) settings.prefill = 1024;
     if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
     Status status = o->shape ? open_shape(program, &error) : load_model(program, &error);

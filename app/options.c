@@ -13,6 +13,7 @@ enum { FLAG_FIRST = 256 };    // values of long flags for getopt: FLAG_FIRST + a
 typedef enum FlagUse {
     USE_FILE,
     USE_PROFILE,
+    USE_PROFILE_OPS,
     USE_PROMPT,
     USE_SYSTEM,
     USE_RESUME,
@@ -43,7 +44,7 @@ typedef struct Flag {
 
 static const Flag program_flags[] = {
     {"config", required_argument, USE_FILE, 'c', false},
-    {"profile", required_argument, USE_PROFILE, 0, false},
+    {"profile", required_argument, USE_PROFILE, 0, false}, // see profile_of_bench
     {"prompt", required_argument, USE_PROMPT, 'p', true},
     {"system", required_argument, USE_SYSTEM, 's', true},
     {"resume", optional_argument, USE_RESUME, 'r', true},
@@ -63,6 +64,8 @@ static const Flag program_flags[] = {
     {"help", no_argument, USE_HELP, 'h', false},
     {"version", no_argument, USE_VERSION, 'V', false},
 };
+// What --profile is behind `palaver bench`: the profile of the ops, not one of the settings.
+static const Flag profile_of_bench = {"profile", no_argument, USE_PROFILE_OPS, 0, false};
 enum { N_PROGRAM_FLAGS = sizeof program_flags / sizeof *program_flags };
 
 static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench", "tune", "config"};
@@ -123,7 +126,7 @@ static bool flag_list_add_key(FlagList *list, const ConfigKey *key, const char *
     return true;
 }
 
-static Status flag_list_build(FlagList *list, Error *error) {
+static Status flag_list_build(FlagList *list, bool of_bench, Error *error) {
     size_t n_keys;
     const ConfigKey *keys = config_keys(&n_keys);
     size_t capacity = N_PROGRAM_FLAGS + 2 * n_keys;
@@ -134,8 +137,10 @@ static Status flag_list_build(FlagList *list, Error *error) {
                        .uses = calloc(capacity, sizeof *list->uses)};
     bool ok = list->options && list->program && list->keys && list->names && list->uses;
     for (int i = 0; ok && i < N_PROGRAM_FLAGS; i++) {
-        list->program[i] = &program_flags[i];
-        flag_list_add(list, program_flags[i].name, program_flags[i].has_value, program_flags[i].use);
+        const Flag *flag = &program_flags[i];
+        if (of_bench && flag->use == USE_PROFILE) flag = &profile_of_bench;
+        list->program[i] = flag;
+        flag_list_add(list, flag->name, flag->has_value, flag->use);
     }
     for (size_t i = 0; ok && i < n_keys; i++) {
         ok = flag_list_add_key(list, &keys[i], "");
@@ -211,6 +216,9 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         break;
     case USE_PROFILE:
         options->profile = value;
+        break;
+    case USE_PROFILE_OPS:
+        options->profile_ops = true;
         break;
     case USE_PROMPT:
         options->prompt = value;
@@ -336,7 +344,8 @@ Status options_parse(int argc, char **argv, Options *options, Error *error) {
     if (!options->files || !options->settings)
         return error_set(error, STATUS_MEMORY, "out of memory while reading the command line");
     FlagList list;
-    Status status = flag_list_build(&list, error);
+    bool of_bench = argc > 1 && !strcmp(argv[1], "bench");
+    Status status = flag_list_build(&list, of_bench, error);
     if (status == STATUS_OK) status = flags_read(argc, argv, options, &list, error);
     flag_list_free(&list);
     return status;

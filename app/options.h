@@ -44,6 +44,7 @@ typedef struct Options {
     // of bench; 0 or NULL: not given
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
     int prefill, decode, depth;
+    bool profile_ops;
 
     const char **files; // [n_files] of -c, in order
     int n_files;

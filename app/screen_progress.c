@@ -1,19 +1,14 @@
 #include "app/screen_private.h"
 
+#include "kernels/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DRAW_EVERY 0.05 // seconds
 #define RATE_AFTER 0.2  // a rate over less says nothing
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // Best effort: progress is no reason to fail.
 static void put(const char *bytes, size_t n) {
@@ -79,7 +74,7 @@ static void show_progress(Screen *screen, const char *what, uint64_t done, uint6
     Progress *progress = &screen->progress;
     if (screen->quiet || !screen->traits.notice_terminal) return;
     if (total && done > total) done = total;
-    double time = now();
+    double time = clock_seconds();
     bool first = !progress->on;
     if (first) *progress = (Progress){.on = true, .started = time, .tokens = tokens};
     if (!screen->traits.plain) {

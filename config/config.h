@@ -115,7 +115,7 @@ typedef struct ModelConfig {
 } ModelConfig;
 
 typedef struct BackendConfig {
-    char *device;    // "auto", "cpu", "cuda" or "cuda:N"
+    char *device;    // "auto", "cpu", "cpu:reference", "cuda" or "cuda:N"
     int64_t threads; // or CONFIG_THREADS_AUTO
 } BackendConfig;
 

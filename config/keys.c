@@ -11,7 +11,7 @@ static const char *const by_words[] = {"turn", "token", NULL};
 static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
 static const char *const weights_words[] = {"as-is", "f16", "int8", "int4", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
-static const char *const device_words[] = {"auto", "cpu", "cuda", NULL};
+static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
 static const char *const template_words[] = {"auto", NULL};
 
 static bool accepts_device(const char *text) {
@@ -97,7 +97,7 @@ static const ConfigKey keys[] = {
          "\"auto\", the name of a chat template or a .toml file", "chat template"),
 
     TEXT(backend, device, device_words, accepts_device,
-         "\"auto\", \"cpu\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),
+         "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),
     INTEGER_OR(backend, threads, 0, 1024, "auto", CONFIG_THREADS_AUTO, "threads of the CPU backend"),
 
     SWITCH(ui, stats, "a line of figures after each reply"),

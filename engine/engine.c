@@ -28,8 +28,10 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     EngineMemory *m = &engine->memory;
     int64_t total = 0;
     ops->memory(engine->backend, &total, &m->available);
-    m->weights = model_weight_bytes(engine->model);
-    m->scratch = ops->scratch_bytes(backend) +
+    m->weights = ops->weight_bytes
+                     ? ops->weight_bytes(engine->backend, engine->model->layers, &engine->model->head)
+                     : model_weight_bytes(engine->model);
+    m->scratch = ops->scratch_bytes(engine->backend) +
                  forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
 
     char need[32], have[32], fixed[32];
@@ -231,6 +233,9 @@ int engine_chunk(const Engine *engine) {
 }
 DType engine_cache_type(const Engine *engine) {
     return engine->cache_type;
+}
+void engine_set_profile(Engine *engine, Profile *profile) {
+    engine->forward.profile = profile;
 }
 const char *engine_backend_note(const Engine *engine) {
     return engine->backend_note;

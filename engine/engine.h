@@ -10,6 +10,7 @@
 #define PALAVER_ENGINE_ENGINE_H
 
 #include "engine/model.h"
+#include "engine/profile.h"
 #include "engine/sampler.h"
 #include "kernels/ops.h"
 #include "kernels/status.h"
@@ -68,6 +69,8 @@ int engine_chunk(const Engine *engine);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
 void engine_describe_backend(const Engine *engine, char *text, size_t size);
+// Times every op of the steps that follow: see profile.h. NULL ends it.
+void engine_set_profile(Engine *engine, Profile *profile);
 // Why a better backend is not used ("no CUDA plug-in beside palaver"), or "".
 const char *engine_backend_note(const Engine *engine);
 

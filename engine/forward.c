@@ -3,7 +3,8 @@
 // A single token in one go, where the backend can: the same ops, fused further. STATUS_UNSUPPORTED: not this one.
 static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *error) {
     const Ops *ops = f->backend->ops;
-    if (!ops->decode || step->n_tokens != 1 || step->n_sequences != 1) return STATUS_UNSUPPORTED;
+    if (f->profile || !ops->decode || step->n_tokens != 1 || step->n_sequences != 1)
+        return STATUS_UNSUPPORTED;
     DecodeStep all = {
         .step = step,
         .head = f->head,
@@ -17,6 +18,11 @@ static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *
     return status;
 }
 
+// What an op gave, once the profile, if there is one, has noted it.
+static Status done(const Forward *f, ProfileOp op, Status status, Error *error) {
+    return status || !f->profile ? status : profile_mark(f->profile, f->backend, op, error);
+}
+
 Status forward_step(Forward *f, const Step *step, const KvCache *cache,
                     const volatile sig_atomic_t *interrupt, Error *error) {
     const Ops *ops = f->backend->ops;
@@ -25,26 +31,43 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache,
     f->has_logits = false;
     Status s = decode(f, step, cache, error);
     if (s != STATUS_UNSUPPORTED) return s;
-    s = ops->begin(b, step, error);
-    if (!s) s = ops->embed(b, f->head, f->x, error);
+    s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
+    if (!s) s = done(f, PROFILE_BEGIN, ops->begin(b, step, error), error);
+    if (!s) s = done(f, PROFILE_EMBED, ops->embed(b, f->head, f->x, error), error);
     for (int l = 0; l < f->model->shape.n_layers && !s; l++) {
         const Layer *layer = f->layers[l];
         const KvLayer *kv = &cache->layers[l];
         if (interrupt && *interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        s = ops->qkv(b, layer, f->x, kv, f->q, error);
-        if (!s) s = ops->attend(b, f->q, kv, f->model->windows[l], f->q, error);
-        if (!s && parallel) s = ops->gate_up(b, layer, f->x, f->g, error);
-        if (!s) s = ops->out(b, layer, f->q, f->x, error);
-        if (!s && !parallel) s = ops->gate_up(b, layer, f->x, f->g, error);
-        if (!s) s = ops->down(b, layer, f->g, f->x, error);
+        s = done(f, PROFILE_QKV, ops->qkv(b, layer, f->x, kv, f->q, error), error);
+        if (!s)
+            s = done(f, PROFILE_ATTEND, ops->attend(b, f->q, kv, f->model->windows[l], f->q, error), error);
+        if (!s && parallel) s = done(f, PROFILE_GATE_UP, ops->gate_up(b, layer, f->x, f->g, error), error);
+        if (!s) s = done(f, PROFILE_OUT, ops->out(b, layer, f->q, f->x, error), error);
+        if (!s && !parallel) s = done(f, PROFILE_GATE_UP, ops->gate_up(b, layer, f->x, f->g, error), error);
+        if (!s) s = done(f, PROFILE_DOWN, ops->down(b, layer, f->g, f->x, error), error);
         if (s) error_prefix(error, "layer %d: ", l);
     }
+    if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
 }
 
 Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
     if (f->has_logits) return STATUS_OK;
-    return f->backend->ops->logits(f->backend, f->head, f->x, tokens, n_rows, f->logits, error);
+    Backend *b = f->backend;
+    Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
+    if (!s)
+        s = done(f, PROFILE_LOGITS, b->ops->logits(b, f->head, f->x, tokens, n_rows, f->logits, error),
+                 error);
+    if (!s && f->profile) s = profile_end(f->profile, b, error);
+    return s;
+}
+
+Status forward_sample(Forward *f, const SampleParams *params, int32_t *id, Error *error) {
+    Backend *b = f->backend;
+    Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
+    if (!s) s = done(f, PROFILE_SAMPLE, b->ops->sample(b, f->logits, params, id, error), error);
+    if (!s && f->profile) s = profile_end(f->profile, b, error);
+    return s;
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include "engine/kv_cache.h"
 #include "engine/model.h"
+#include "engine/profile.h"
 #include "kernels/ops.h"
 
 #include <signal.h>
@@ -15,11 +16,12 @@ typedef struct Forward {
     Head *head;
     int max_tokens, max_logits;
     // Activations in backend memory, for max_tokens tokens.
-    void *x;         // [max_tokens, hidden_size] the residual stream
-    void *q;         // [max_tokens, n_heads*head_dim] queries, then what attention made of them
-    void *g;         // [max_tokens, intermediate_size]
-    float *logits;   // [max_logits, vocab_size]
-    bool has_logits; // the last step left the logits of its only token there already (ops->decode)
+    void *x;          // [max_tokens, hidden_size] the residual stream
+    void *q;          // [max_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *g;          // [max_tokens, intermediate_size]
+    float *logits;    // [max_logits, vocab_size]
+    Profile *profile; // NULL: none
+    bool has_logits;  // the last step left the logits of its only token there already (ops->decode)
 } Forward;
 
 // Bytes of the activations above.
@@ -37,5 +39,8 @@ Status forward_step(Forward *forward, const Step *step, const KvCache *cache,
 
 // The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step.
 Status forward_logits(Forward *forward, const int32_t *tokens, int n_rows, Error *error);
+
+// Draws a token from row 0 of forward->logits: ops.h, sample.
+Status forward_sample(Forward *forward, const SampleParams *params, int32_t *id, Error *error);
 
 #endif

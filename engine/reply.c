@@ -1,11 +1,11 @@
 // How an answer is made: render, make room, read, sample token by token, stream.
 #include "engine/conversation_internal.h"
 #include "engine/stop.h"
+#include "kernels/clock.h"
 #include "tokenizer/utf8_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_STOPS = 64 };
 
@@ -22,12 +22,6 @@ typedef struct Reply {
     int first_discarded; // messages [first_discarded, end_discarded) left in this call
     int end_discarded;
 } Reply;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static Message *reply_message(const Reply *r) {
     return &r->conversation->messages[r->conversation->n - 1];
@@ -93,7 +87,7 @@ static Status make_room(Reply *r, int64_t needed, bool inside, ConversationView 
 // reads in what is not in the cache.
 static Status read_in(Reply *r, int64_t needed, SyncReport *sync, Error *error) {
     Conversation *c = r->conversation;
-    double start = now();
+    double start = clock_seconds();
     ConversationView view;
     Status status = conversation_render(c, true, &view, error);
     if (status) return status;
@@ -107,7 +101,7 @@ static Status read_in(Reply *r, int64_t needed, SyncReport *sync, Error *error) 
     if (status || !full) return status;
     event.n_kept = sync->cached;
     event.n_evaluated = sync->evaluated;
-    event.seconds = now() - start;
+    event.seconds = clock_seconds() - start;
     if (r->events && r->events->overflow) r->events->overflow(r->events->user, &event);
     return STATUS_OK;
 }
@@ -229,7 +223,7 @@ static Status sample_all(Reply *r, double start, Error *error) {
             status = read_in(r, 1, &(SyncReport){0}, error);
         }
         if (!status) status = next_token(r, &finished, error);
-        if (first == 0) first = now();
+        if (first == 0) first = clock_seconds();
     }
     if (status == STATUS_INTERRUPTED) {
         r->report->finish = FINISH_INTERRUPTED;
@@ -238,7 +232,7 @@ static Status sample_all(Reply *r, double start, Error *error) {
     reply_message(r)->interrupted = r->report->finish > FINISH_STOP;
     if (!status && r->report->finish != FINISH_STOP) status = finish_text(r, error);
     r->report->first_token_seconds = first - start;
-    r->report->decode_seconds = now() - first;
+    r->report->decode_seconds = clock_seconds() - first;
     return status;
 }
 
@@ -298,7 +292,7 @@ Status conversation_reply(Conversation *c, bool resume, const ConversationEvents
     ReplyReport unused = {0};
     Reply r = {.conversation = c, .events = events, .report = report ? report : &unused, .previous = -1};
     *r.report = (ReplyReport){.context_size = engine_context_size(c->engine)};
-    double start = now();
+    double start = clock_seconds();
     int length = c->n;
     Status status = open_message(c, resume, error);
     if (status) return status;

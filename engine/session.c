@@ -1,8 +1,9 @@
 #include "engine/engine_internal.h"
 
+#include "kernels/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct Session {
     Engine *engine;
@@ -13,12 +14,6 @@ struct Session {
     Progress progress;
     int32_t *positions, *slots; // [max_tokens] of the step in hand
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // Whether row 0 of forward.logits, which all sessions of an engine share, speaks of this log's last token.
 static bool has_logits(const Session *s) {
@@ -159,14 +154,15 @@ static Status give_up(Session *s, Status status) {
 }
 
 Status session_sync(Session *s, const int32_t *tokens, int64_t n, SyncReport *report, Error *error) {
-    double start = now();
+    double start = clock_seconds();
     Status status = replace_log(s, tokens, n, error);
     if (status) return status;
     int64_t cached = s->cache.n_used;
     if (cached == n && !has_logits(s)) cached--;
     status = evaluate_pending(s, error);
     if (status) return give_up(s, status);
-    if (report) *report = (SyncReport){.cached = cached, .evaluated = n - cached, .seconds = now() - start};
+    if (report)
+        *report = (SyncReport){.cached = cached, .evaluated = n - cached, .seconds = clock_seconds() - start};
     return STATUS_OK;
 }
 
@@ -175,9 +171,7 @@ Status session_sample(Session *s, const SampleParams *params, int32_t *token, Er
     if (s->n_log > s->cache.n_slots)
         return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->cache.n_slots);
     Status status = evaluate_pending(s, error);
-    if (!status)
-        status = s->engine->backend->ops->sample(s->engine->backend, s->engine->forward.logits, params, token,
-                                                 error);
+    if (!status) status = forward_sample(&s->engine->forward, params, token, error);
     if (status) return status;
     s->log[s->n_log++] = *token;
     drop_logits(s);

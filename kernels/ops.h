@@ -254,7 +254,9 @@ typedef struct BackendOptions {
     bool random_weights; // for measuring: data of matrices is not read, values of sane scale are made up
 } BackendOptions;
 
-enum { OPS_ABI = 3 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_MAX_STAMPS = 8192 };
+
+enum { OPS_ABI = 4 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -265,10 +267,16 @@ typedef struct Ops {
     void (*close)(Backend *backend); // also frees layers and heads; memory from alloc() is the caller's
     // One line about the device and how it is used: "2 threads, AVX2".
     void (*describe)(const Backend *backend, char *text, size_t size);
-    // Bytes of the device that are there and free now.
+    // One line about every device there is, before any is opened: "NVIDIA H200, 141 GB". Optional; STATUS_DEVICE: there
+    // is none that could be used, and why.
+    Status (*devices)(char *text, size_t size, Error *error);
+    // Bytes of the device that are there, and those free now; what open() took for itself counts as free.
     void (*memory)(const Backend *backend, int64_t *total, int64_t *available);
-    // Bytes that open() takes for its own scratch, so that need can be compared with what is free first.
-    int64_t (*scratch_bytes)(const BackendOptions *options);
+    // Bytes of scratch that the backend took in open() or will take later, libraries' workspaces included; so that need
+    // can be compared with what is free first.
+    int64_t (*scratch_bytes)(const Backend *backend);
+    // Bytes that load_layer() of layers [shape.n_layers] and load_head() will take. Optional; NULL: the files' own.
+    int64_t (*weight_bytes)(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 
     Status (*alloc)(Backend *backend, size_t bytes, void **memory, Error *error); // 64-byte aligned, zeroed
     void (*free)(Backend *backend, void *memory);
@@ -338,6 +346,12 @@ typedef struct Ops {
     // left to choose from, is an error. Returns the id on the host.
     Status (*sample)(Backend *backend, const float *logits, const SampleParams *params, int32_t *id,
                      Error *error);
+
+    // For profiles: notes as stamp i < OPS_MAX_STAMPS the time at which everything asked before is done, without
+    // waiting for it.
+    Status (*stamp)(Backend *backend, int i, Error *error);
+    // Waits for stamps [0, n]; seconds host [n]: from each to the next.
+    Status (*stamp_seconds)(Backend *backend, int n, double *seconds, Error *error);
 } Ops;
 
 struct Backend {

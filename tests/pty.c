@@ -12,10 +12,10 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "app/text.h"
+#include "kernels/clock.h"
 #include "tests/test.h"
 
 enum { SHOWN = 3000 }; // bytes of the transcript in a failure
@@ -29,12 +29,6 @@ struct Pty {
     size_t matched; // bytes of `seen` that expectations have passed
     Vt vt;
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int timeout(void) {
     const char *seconds = getenv("PTY_TIMEOUT");
@@ -140,10 +134,11 @@ static _Noreturn void fail_with_screen(Pty *pty, const char *what, const char *t
 
 // Waits until `holds` is true; false after the time is up, or when the program has ended without it.
 static bool wait_until(Pty *pty, bool (*holds)(Pty *, const void *), const void *context) {
-    double end = now() + timeout();
+    double end = clock_seconds() + timeout();
     while (!holds(pty, context)) {
-        double left = end - now();
-        if (left <= 0 || (!pump(pty, left) && (pty->closed || now() >= end))) return holds(pty, context);
+        double left = end - clock_seconds();
+        if (left <= 0 || (!pump(pty, left) && (pty->closed || clock_seconds() >= end)))
+            return holds(pty, context);
     }
     return true;
 }
@@ -207,9 +202,10 @@ static bool has_ended(Pty *pty, const void *context) {
 }
 
 void pty_expect_exit_at(Pty *pty, int status, const char *file, int line) {
-    double end = now() + timeout();
-    while (now() < end && pump(pty, end - now())) continue; // its last words, until it lets the terminal go
-    while (!has_ended(pty, NULL) && now() < end) poll(NULL, 0, 5);
+    double end = clock_seconds() + timeout();
+    while (clock_seconds() < end && pump(pty, end - clock_seconds()))
+        continue; // its last words, until it lets the terminal go
+    while (!has_ended(pty, NULL) && clock_seconds() < end) poll(NULL, 0, 5);
     if (pty->status == -1) fail_with_screen(pty, "the program did not end", "", file, line);
     int got = WIFEXITED(pty->status) ? WEXITSTATUS(pty->status) : 128 + WTERMSIG(pty->status);
     if (got != status) {

@@ -59,7 +59,6 @@ static void refuses_impossible_options(void **state) {
         BackendOptions options = {
             .device = "cpu", .n_threads = 1, .shape = &bad[i], .max_tokens = 4, .max_logits = 1};
         assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_UNSUPPORTED);
-        assert_true(ops_cpu()->scratch_bytes(&options) == INT64_MAX);
     }
     BackendOptions options = {
         .device = "cpu:fast", .n_threads = 1, .shape = &good, .max_tokens = 4, .max_logits = 1};

@@ -108,6 +108,15 @@ static void test_subcommands(void **state) {
     expect(&p, "config|--default");
     assert_true(p.options.print_default);
     options_free(&p.options);
+    // Behind bench --profile is no name of settings.
+    expect(&p, "bench|--profile|model");
+    assert_true(p.options.profile_ops && !p.options.profile);
+    assert_string_equal(p.options.model, "model");
+    options_free(&p.options);
+    expect(&p, "--profile|settings|bench|model");
+    assert_string_equal(p.options.profile, "settings");
+    assert_false(p.options.profile_ops);
+    options_free(&p.options);
     expect(&p, "./inspect");
     assert_int_equal(p.options.command, COMMAND_CHAT);
     options_free(&p.options);

@@ -1,4 +1,5 @@
 // The CPU backend's table, its opening and closing, and its memory, which is host memory.
+#include "kernels/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/memory.h"
 
@@ -63,12 +64,10 @@ static CpuBackend with_options(const BackendOptions *options) {
     };
 }
 
-static int64_t cpu_scratch_bytes(const BackendOptions *options) {
-    if (check_options(options, NULL) != STATUS_OK) return INT64_MAX;
-    CpuBackend cpu = with_options(options);
-    int64_t bytes = cpu_scratch_layout(&cpu, choose_threads(options), NULL);
-    int64_t sampling = sample_scratch_bytes(options->shape->vocab_size);
-    return bytes < 0 || bytes > INT64_MAX - sampling ? INT64_MAX : bytes + sampling;
+static int64_t cpu_scratch_bytes(const Backend *backend) {
+    CpuBackend cpu = *(const CpuBackend *)backend;
+    return cpu_scratch_layout(&cpu, threads_count(cpu.threads), NULL) +
+           sample_scratch_bytes(cpu.shape->vocab_size);
 }
 
 static void cpu_close(Backend *backend) {
@@ -78,6 +77,7 @@ static void cpu_close(Backend *backend) {
     threads_close(cpu->threads);
     sample_scratch_close(cpu->sampling);
     free(cpu->scratch);
+    free(cpu->stamps);
     free(cpu);
 }
 
@@ -152,6 +152,25 @@ static Status cpu_read(Backend *backend, void *host, const void *memory, size_t 
     return STATUS_OK;
 }
 
+// ---- profiles -----------------------------------------------------------------------------------------
+
+static Status cpu_stamp(Backend *backend, int i, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    if (i < 0 || i >= OPS_MAX_STAMPS) return error_set(error, STATUS_USAGE, "cpu: stamp %d", i);
+    if (!cpu->stamps) cpu->stamps = malloc(OPS_MAX_STAMPS * sizeof *cpu->stamps);
+    if (!cpu->stamps) return error_set(error, STATUS_MEMORY, "cpu: no memory for a profile");
+    cpu->stamps[i] = clock_seconds();
+    return STATUS_OK;
+}
+
+static Status cpu_stamp_seconds(Backend *backend, int n, double *seconds, Error *error) {
+    const CpuBackend *cpu = cpu_backend(backend);
+    if (n < 0 || n >= OPS_MAX_STAMPS || !cpu->stamps)
+        return error_set(error, STATUS_USAGE, "cpu: %d stamps", n);
+    for (int i = 0; i < n; i++) seconds[i] = cpu->stamps[i + 1] - cpu->stamps[i];
+    return STATUS_OK;
+}
+
 // ---- the table ----------------------------------------------------------------------------------------
 
 const Ops *ops_cpu(void) {
@@ -179,6 +198,8 @@ const Ops *ops_cpu(void) {
         .down = cpu_down,
         .logits = cpu_logits,
         .sample = cpu_sample,
+        .stamp = cpu_stamp,
+        .stamp_seconds = cpu_stamp_seconds,
     };
     return &OPS;
 }

@@ -69,6 +69,8 @@ typedef struct CpuBackend {
     char *thread_scratch; // [n_threads, thread_bytes]
     int64_t thread_bytes;
     SampleScratch *sampling;
+
+    double *stamps; // [OPS_MAX_STAMPS], NULL before the first
 } CpuBackend;
 
 static inline CpuBackend *cpu_backend(Backend *backend) {

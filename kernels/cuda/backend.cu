@@ -80,8 +80,9 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     return used;
 }
 
-static int64_t cuda_scratch_bytes(const BackendOptions *options) {
-    return (int64_t)layout(NULL, options, NULL);
+static int64_t cuda_scratch_bytes(const Backend *backend) {
+    const CudaBackend *cuda = (const CudaBackend *)backend;
+    return cuda->opened_bytes + (int64_t)decoder_bytes(cuda);
 }
 
 // ---- open, close ---------------------------------------------------------------------------------------------
@@ -92,6 +93,7 @@ static void cuda_close(Backend *backend) {
     cudaSetDevice(cuda->device);
     if (cuda->stream) cudaStreamSynchronize(cuda->stream);
     cuda_free_weights(cuda);
+    cuda_free_stamps(cuda);
     gemm_close(cuda->gemm);
     decoder_close(cuda->decoder);
     cuda_sample_close(cuda->sampler);
@@ -102,17 +104,37 @@ static void cuda_close(Backend *backend) {
     free(cuda);
 }
 
-// "cuda" or "cuda:N" or "auto": the first device.
-static Status parse_device(const char *text, int *device, Error *error) {
-    int count = 0;
-    cudaError_t code = cudaGetDeviceCount(&count);
-    if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice || count == 0) {
+static Status count_devices(int *count, Error *error) {
+    *count = 0;
+    cudaError_t code = cudaGetDeviceCount(count);
+    if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice || *count == 0) {
         cudaGetLastError();
         return error_set(error, STATUS_DEVICE,
                          code == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for CUDA 13"
                                                              : "no NVIDIA GPU");
     }
-    Status status = cuda_check(code, error, "counting devices");
+    return cuda_check(code, error, "counting devices");
+}
+
+static Status cuda_devices(char *text, size_t size, Error *error) {
+    int count;
+    Status status = count_devices(&count, error);
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < count && !status && used < size; i++) {
+        cudaDeviceProp p;
+        status = cuda_check(cudaGetDeviceProperties(&p, i), error, "device %d", i);
+        if (!status)
+            used += (size_t)snprintf(text + used, size - used, "%s%s, %.0f GB", i ? "; " : "", p.name,
+                                     (double)p.totalGlobalMem / 1e9);
+    }
+    return status;
+}
+
+// "cuda" or "cuda:N" or "auto": the first device.
+static Status parse_device(const char *text, int *device, Error *error) {
+    int count;
+    Status status = count_devices(&count, error);
     if (status) return status;
     *device = 0;
     if (!strncmp(text, "cuda:", 5)) {
@@ -141,10 +163,19 @@ static Status read_properties(CudaBackend *cuda, Error *error) {
     return STATUS_OK;
 }
 
+static void cuda_memory(const Backend *backend, int64_t *total, int64_t *available) {
+    size_t there = 0, unused = 0;
+    if (cudaMemGetInfo(&unused, &there) != cudaSuccess) cudaGetLastError();
+    *total = (int64_t)there;
+    *available = (int64_t)unused + ((const CudaBackend *)backend)->opened_bytes;
+}
+
 static Status open_device(CudaBackend *cuda, const BackendOptions *options, Error *error) {
     Status status = parse_device(options->device, &cuda->device, error);
     if (!status) status = cuda_check(cudaSetDevice(cuda->device), error, "choosing device %d", cuda->device);
     if (!status) status = read_properties(cuda, error);
+    int64_t total, before, after;
+    cuda_memory(&cuda->base, &total, &before);
     if (!status)
         status =
             cuda_check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error, "a stream");
@@ -166,6 +197,9 @@ static Status open_device(CudaBackend *cuda, const BackendOptions *options, Erro
         status = cuda_check(cudaMemcpy(cuda->inv_freq, rope->inv_freq,
                                        (size_t)rope->rotary_dim / 2 * sizeof(double), cudaMemcpyHostToDevice),
                             error, "writing frequencies");
+    if (!status) status = gemm_open(cuda, error);
+    cuda_memory(&cuda->base, &total, &after);
+    cuda->opened_bytes = before - after;
     return status;
 }
 
@@ -201,13 +235,6 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
 static void cuda_describe(const Backend *backend, char *text, size_t size) {
     const CudaBackend *cuda = (const CudaBackend *)backend;
     snprintf(text, size, "%s (cuda:%d, %d SMs)", cuda->device_name, cuda->device, cuda->n_sms);
-}
-
-static void cuda_memory(const Backend *, int64_t *total, int64_t *available) {
-    size_t there = 0, unused = 0;
-    if (cudaMemGetInfo(&unused, &there) != cudaSuccess) cudaGetLastError();
-    *total = (int64_t)there;
-    *available = (int64_t)unused;
 }
 
 // ---- memory --------------------------------------------------------------------------------------------------
@@ -246,8 +273,10 @@ const Ops CUDA_OPS = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
+    .devices = cuda_devices,
     .memory = cuda_memory,
     .scratch_bytes = cuda_scratch_bytes,
+    .weight_bytes = cuda_weight_bytes,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .write = cuda_write,
@@ -264,6 +293,8 @@ const Ops CUDA_OPS = {
     .logits = cuda_logits,
     .decode = cuda_decode,
     .sample = cuda_sample,
+    .stamp = cuda_stamp,
+    .stamp_seconds = cuda_stamp_seconds,
 };
 
 extern "C" __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi) {

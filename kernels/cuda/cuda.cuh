@@ -42,7 +42,7 @@ struct AttendTile {
     int first_token, n_tokens, first_slot, n_slots;
 };
 
-struct Upload;     // weights.cu
+struct Upload;     // upload.cu
 struct Gemm;       // gemm.cu
 struct Decoder;    // decode.cu
 struct CudaSample; // sample.cu
@@ -79,7 +79,9 @@ struct CudaBackend {
     int32_t *rows; // [max_logits]
     size_t weights_bytes;
 
-    Upload *upload; // buffers while weights are loaded, else NULL
+    Upload *upload;       // buffers while weights are loaded, else NULL
+    int64_t opened_bytes; // that open() took
+    cudaEvent_t *stamps;  // [OPS_MAX_STAMPS], NULL before the first; each made when it is wanted
     Gemm *gemm;
     Decoder *decoder;
     CudaSample *sampler;
@@ -128,6 +130,7 @@ struct Product {
     bool add;
 };
 Status cuda_product(CudaBackend *cuda, const Product *product, Error *error);
+Status gemm_open(CudaBackend *cuda, Error *error); // loads cuBLAS, takes its workspace
 void gemm_close(Gemm *gemm);
 
 // ---- expand.cu: rows [first, first + n) of w as a dense matrix of type `type` ---------------------------
@@ -144,6 +147,7 @@ Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, 
 
 Status cuda_decode(Backend *backend, const DecodeStep *step, Error *error);
 void decoder_close(Decoder *decoder);
+size_t decoder_bytes(const CudaBackend *cuda); // of the device, that decoding will take
 
 // ---- sample.cu -------------------------------------------------------------------------------------------
 
@@ -151,11 +155,18 @@ Status cuda_sample(Backend *backend, const float *logits, const SampleParams *pa
                    Error *error);
 void cuda_sample_close(CudaSample *sampler);
 
-// ---- weights.cu: load_layer, load_head; the rest: one op of ops.h each -------------------------------------
+// ---- profile.cu -------------------------------------------------------------------------------------------
 
+Status cuda_stamp(Backend *backend, int i, Error *error);
+Status cuda_stamp_seconds(Backend *backend, int n, double *seconds, Error *error);
+void cuda_free_stamps(CudaBackend *cuda);
+
+// ---- upload.cu, weights.cu: load_layer, load_head; the rest: one op of ops.h each --------------------------
+
+int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **layer, Error *error);
 Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **head, Error *error);
-void cuda_end_upload(CudaBackend *cuda); // frees the buffers of loading
+void cuda_end_upload(CudaBackend *cuda); // waits for what is on its way, frees the buffers of loading
 void cuda_free_weights(CudaBackend *cuda);
 
 Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error);

@@ -45,6 +45,12 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     return used;
 }
 
+size_t decoder_bytes(const CudaBackend *cuda) {
+    Decoder d = {};
+    d.max_splits = cuda->n_sms / cuda->shape->n_kv_heads;
+    return cuda->compute < 90 ? 0 : lay_out(cuda->shape, &d, NULL);
+}
+
 static Status decoder_open(CudaBackend *cuda, Error *error) {
     const DecoderShape *s = cuda->shape;
     Decoder *d = (Decoder *)calloc(1, sizeof *d);

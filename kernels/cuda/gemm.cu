@@ -1,4 +1,4 @@
-// Matrix products of many rows by cuBLASLt, which is loaded when the first is asked for.
+// Matrix products of many rows by cuBLASLt, which is loaded when a device is opened.
 //
 // In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
 #include "kernels/cuda/cuda.cuh"
@@ -85,7 +85,7 @@ static Status check(const Gemm *g, cublasStatus_t code, const Plan *p, Error *er
                      dtype_name(p->operand), g->status_string(code));
 }
 
-static Status gemm_open(CudaBackend *cuda, Error *error) {
+Status gemm_open(CudaBackend *cuda, Error *error) {
     Gemm *g = (Gemm *)calloc(1, sizeof *g);
     if (!g) return error_set(error, STATUS_MEMORY, "no memory for matrix products");
     Status status = load_library(g, error);
@@ -197,7 +197,7 @@ static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void
 }
 
 Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
-    Status status = cuda->gemm ? STATUS_OK : gemm_open(cuda, error);
+    Status status = STATUS_OK;
     char *y = (char *)a->y;
     for (int i = 0; i < a->w->n_parts && !status; i++) {
         const Weight *w = &a->w->part[i];

@@ -75,6 +75,10 @@ __device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Grou
         for (int i = 0; i < 32; i++) g->q[i] -= 16;
 }
 
+__device__ inline uint32_t pack_bytes(const int *q) {
+    return (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
+}
+
 // One thread a group. Row r of the source becomes row first + r·stride of w. Grid: [n rows, groups / 64].
 __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *source, int64_t source_bytes,
                                                     Weight w, int64_t first, int stride) {
@@ -85,10 +89,15 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
     char *chunk = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes +
                   (int64_t)(col / full) * chunk_bytes(w.format, full);
     int n = min(full, w.cols - col / full * full), i = col % full;
-    if (format_nibbles(w.format))
-        for (int j = 0; j < 16; j++) chunk[i / 2 + j] = (char)(g.q[j] | g.q[j + 16] << 4);
-    else
-        for (int j = 0; j < 32; j++) chunk[i + j] = (char)g.q[j];
+    uint32_t words[8]; // bytes one by one would cost a write each
+    if (format_nibbles(w.format)) {
+        for (int j = 0; j < 4; j++) words[j] = pack_bytes(&g.q[j * 4]) | pack_bytes(&g.q[j * 4 + 16]) << 4;
+        *(uint4 *)(chunk + i / 2) = make_uint4(words[0], words[1], words[2], words[3]);
+    } else {
+        for (int j = 0; j < 8; j++) words[j] = pack_bytes(&g.q[j * 4]);
+        *(uint4 *)(chunk + i) = make_uint4(words[0], words[1], words[2], words[3]);
+        *(uint4 *)(chunk + i + 16) = make_uint4(words[4], words[5], words[6], words[7]);
+    }
     __half *scales = (__half *)(chunk + quant_bytes(w.format, n));
     if (w.format == FORMAT_Q8 || w.format == FORMAT_Q4) {
         scales[i / 32] = __float2half_rn(g.scale[0]);

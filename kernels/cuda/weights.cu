@@ -1,84 +1,8 @@
-// Weights on the device: uploaded through pinned memory as the file has them, then taken apart into the forms of
-// formats.cuh by a kernel.
-#include "kernels/cuda/repack.cuh"
+// Weights on the device: laid out in one allocation a layer, brought there by upload.cu.
+#include "kernels/cuda/upload.cuh"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { STAGE_BYTES = 32 << 20 };
-
-// ---- upload ----------------------------------------------------------------------------------------------------
-
-// Two pinned buffers and their copies on the device, used in turn.
-struct Upload {
-    CudaBackend *cuda;
-    char *pinned, *device; // [2, STAGE_BYTES]
-    cudaEvent_t done[2];
-    int next;
-};
-
-void cuda_end_upload(CudaBackend *cuda) {
-    Upload *u = cuda->upload;
-    if (!u) return;
-    cudaStreamSynchronize(cuda->stream);
-    if (u->pinned) cudaFreeHost(u->pinned);
-    if (u->device) cudaFree(u->device);
-    for (int i = 0; i < 2; i++)
-        if (u->done[i]) cudaEventDestroy(u->done[i]);
-    free(u);
-    cuda->upload = NULL;
-}
-
-// The buffers, kept from the first weight that is loaded to the first step.
-static Status begin_upload(CudaBackend *cuda, Error *error) {
-    if (cuda->upload) return STATUS_OK;
-    Upload *u = cuda->upload = (Upload *)calloc(1, sizeof *u);
-    if (!u) return error_set(error, STATUS_MEMORY, "no memory for loading");
-    u->cuda = cuda;
-    cudaError_t code = cudaMallocHost(&u->pinned, 2 * STAGE_BYTES);
-    if (code == cudaSuccess) code = cudaMalloc(&u->device, 2 * STAGE_BYTES);
-    for (int i = 0; i < 2 && code == cudaSuccess; i++)
-        code = cudaEventCreateWithFlags(&u->done[i], cudaEventDisableTiming);
-    Status status = cuda_check(code, error, "buffers for loading");
-    if (status) cuda_end_upload(cuda);
-    return status;
-}
-
-// Rows of `m` become rows first, first + stride, … of w.
-static Status upload_rows(Upload *u, const Matrix *m, const Weight *w, int64_t first, int stride,
-                          Error *error) {
-    int64_t row = dtype_row_bytes(m->type, m->cols), at_once = STAGE_BYTES / row;
-    if (at_once < 1) return error_set(error, STATUS_UNSUPPORTED, "rows of %lld elements", (long long)m->cols);
-    cudaStream_t stream = u->cuda->stream;
-    if (u->cuda->random_weights) {
-        random_kernel<<<(unsigned)m->rows, 256, 0, stream>>>(*w, first, stride, (uint32_t)(uintptr_t)w->data);
-        return CUDA_LAUNCHED(error, "making up [%lld, %lld]", (long long)m->rows, (long long)m->cols);
-    }
-    for (int64_t r = 0; r < m->rows; r += at_once) {
-        int64_t n = m->rows - r < at_once ? m->rows - r : at_once;
-        char *pinned = u->pinned + u->next * (int64_t)STAGE_BYTES,
-             *device = u->device + u->next * (int64_t)STAGE_BYTES;
-        cudaError_t code = cudaEventSynchronize(u->done[u->next]);
-        memcpy(pinned, (const char *)m->data + r * row, (size_t)(n * row));
-        char *target = w->data + (first + r * stride) * w->row_bytes;
-        if (code == cudaSuccess && !format_quantized(w->format)) {
-            code = cudaMemcpy2DAsync(target, (size_t)(w->row_bytes * stride), pinned, (size_t)row,
-                                     (size_t)row, (size_t)n, cudaMemcpyHostToDevice, stream);
-        } else if (code == cudaSuccess) {
-            code = cudaMemcpyAsync(device, pinned, (size_t)(n * row), cudaMemcpyHostToDevice, stream);
-            dim3 grid((unsigned)n, (unsigned)((m->cols / 32 + 63) / 64));
-            repack_kernel<<<grid, 64, 0, stream>>>(m->type, (const uint8_t *)device, row, *w,
-                                                   first + r * stride, stride);
-            if (code == cudaSuccess) code = cudaGetLastError();
-        }
-        if (code == cudaSuccess) code = cudaEventRecord(u->done[u->next], stream);
-        Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows,
-                                   (long long)m->cols, dtype_name(m->type));
-        if (status) return status;
-        u->next ^= 1;
-    }
-    return STATUS_OK;
-}
 
 // ---- layout ------------------------------------------------------------------------------------------------------
 
@@ -97,45 +21,6 @@ struct Arena {
         return Weight{take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format};
     }
 };
-
-static float element(const Matrix *m, int64_t i) {
-    uint16_t half;
-    float value;
-    if (m->type == DTYPE_F32) {
-        memcpy(&value, (const char *)m->data + i * 4, 4);
-        return value;
-    }
-    memcpy(&half, (const char *)m->data + i * 2, 2);
-    if (m->type == DTYPE_F16) return __half2float(__ushort_as_half(half));
-    uint32_t bits = (uint32_t)half << 16;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-// Writes `n` vectors (absent ones as zeros), one after the other, as float32 with `offset` added.
-static Status upload_vectors(CudaBackend *cuda, const Matrix *const *vectors, const int64_t *sizes, int n,
-                             float offset, float *target, Error *error) {
-    int64_t total = 0, at = 0;
-    for (int i = 0; i < n; i++) total += sizes[i];
-    float *values = (float *)calloc((size_t)total, sizeof *values);
-    if (!values) return error_set(error, STATUS_MEMORY, "no memory for a vector of %lld", (long long)total);
-    Status status = STATUS_OK;
-    for (int i = 0; i < n && !status; at += sizes[i++]) {
-        const Matrix *v = vectors[i];
-        if (v->data && v->type > DTYPE_BF16)
-            status =
-                error_set(error, STATUS_UNSUPPORTED, "cuda: a norm or bias of type %s", dtype_name(v->type));
-        for (int64_t j = 0; v->data && !status && j < sizes[i]; j++)
-            values[at + j] = cuda->random_weights ? 1 : element(v, j) + offset;
-    }
-    if (!status)
-        status = cuda_check(
-            cudaMemcpyAsync(target, values, (size_t)total * 4, cudaMemcpyHostToDevice, cuda->stream), error,
-            "loading a vector");
-    if (!status) status = cuda_check(cudaStreamSynchronize(cuda->stream), error, "loading a vector");
-    free(values);
-    return status;
-}
 
 static Status upload_vector(CudaBackend *cuda, const Matrix *v, int64_t size, float offset, float *target,
                             Error *error) {
@@ -170,9 +55,8 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
 static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
     const DecoderShape *s = cuda->shape;
     int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
-    Status status = begin_upload(cuda, error);
+    Status status = upload_begin(cuda, error);
     if (status) return status;
-    Upload *u = cuda->upload;
     status = upload_vector(cuda, &h->attn_norm, s->hidden_size, s->norm_offset, layer->attn_norm, error);
     if (!status)
         status = upload_vector(cuda, &h->ffn_norm, s->hidden_size, s->norm_offset, layer->ffn_norm, error);
@@ -187,13 +71,13 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
 
     const Weight *part = layer->qkv.part;
     bool merged = layer->qkv.n_parts == 1;
-    if (!status) status = upload_rows(u, &h->wq, &part[0], 0, 1, error);
-    if (!status) status = upload_rows(u, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
-    if (!status) status = upload_rows(u, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
-    if (!status) status = upload_rows(u, &h->wo, &layer->out.part[0], 0, 1, error);
-    if (!status) status = upload_rows(u, &h->w_gate, &layer->gate_up.part[0], 0, 2, error);
-    if (!status) status = upload_rows(u, &h->w_up, &layer->gate_up.part[0], 1, 2, error);
-    if (!status) status = upload_rows(u, &h->w_down, &layer->down.part[0], 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wq, &part[0], 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->w_gate, &layer->gate_up.part[0], 0, 2, error);
+    if (!status) status = upload_rows(cuda, &h->w_up, &layer->gate_up.part[0], 1, 2, error);
+    if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
     return status;
 }
 
@@ -268,14 +152,13 @@ static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head
 }
 
 static Status upload_head(CudaBackend *cuda, const HeadWeights *h, const Head *head, Error *error) {
-    Status status = begin_upload(cuda, error);
+    Status status = upload_begin(cuda, error);
     if (status) return status;
-    Upload *u = cuda->upload;
     status =
         upload_vector(cuda, &h->norm, cuda->shape->hidden_size, cuda->shape->norm_offset, head->norm, error);
-    if (!status) status = upload_rows(u, &h->embedding, &head->embedding, 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->embedding, &head->embedding, 0, 1, error);
     if (!status && h->output.data != h->embedding.data)
-        status = upload_rows(u, &h->output, &head->output.part[0], 0, 1, error);
+        status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
     return status;
 }
 
@@ -306,6 +189,27 @@ Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **out, Err
     cuda->heads = head;
     *out = head;
     return STATUS_OK;
+}
+
+// What cudaMalloc takes for an allocation: large ones are whole pages of 2 MB.
+static int64_t allocated_bytes(size_t bytes) {
+    const size_t page = 2 << 20;
+    return (int64_t)(bytes < page / 2 ? bytes : (bytes + page - 1) / page * page);
+}
+
+int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *host) {
+    const DecoderShape *s = ((const CudaBackend *)backend)->shape;
+    Head head = {};
+    Arena arena = {};
+    lay_out_head(s, host, &head, &arena);
+    int64_t bytes = allocated_bytes(arena.used);
+    for (int l = 0; l < s->n_layers; l++) {
+        Layer layer = {};
+        arena = Arena{};
+        lay_out_layer(s, &layers[l], &layer, &arena);
+        bytes += allocated_bytes(arena.used);
+    }
+    return bytes;
 }
 
 void cuda_free_weights(CudaBackend *cuda) {
