@@ -201,31 +201,33 @@ bench: model ## measure the default model on this machine
 
 # What a user copies to another machine: the program and every shared library that is not glibc's, found beside it.
 # DT_RPATH (not RUNPATH) so that the libraries find each other as well.
+BUNDLED := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib'
 GLIBC := libc|libm|libdl|libpthread|librt|ld-linux-x86-64
 bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its libraries, to copy to another machine
 	@rm -rf $(BUILD)/bundle && mkdir -p $(BUILD)/bundle/lib
-	@$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' -o $(BUILD)/bundle/palaver \
+	@$(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUILD)/bundle/palaver \
 	    $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a $(ALL_LDLIBS)
 	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | \
 	    while read -r lib; do cp -L "$$lib" $(BUILD)/bundle/lib/; done
-	@$(if $(NVCC),cp $(PLUGIN) $(BUILD)/test-gpu $(BUILD)/bundle/)
-	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/*; cp LICENSE README.md $(BUILD)/bundle/
+	@$(if $(NVCC),cp $(PLUGIN) $(BUILD)/bundle/; cp -r tests/golden/models $(BUILD)/bundle/golden; \
+	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUILD)/bundle/test-gpu $(GPU_TEST_OBJ) $(ALL_LDLIBS))
+	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/* $(if $(NVCC),$(BUILD)/bundle/test-gpu); cp LICENSE README.md $(BUILD)/bundle/
 	@echo "bundle: $$(du -sh $(BUILD)/bundle | cut -f1) in $(BUILD)/bundle"
 
 install: all ## install palaver under PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
 	$(if $(NVCC),install -D -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/palaver/libpalaver-cuda.so)
 
-# Compares every CUDA op with the CPU's; in a bundle: ./test-gpu ./libpalaver-cuda.so. SANITIZE_GPU=1 runs the small
-# cases under compute-sanitizer besides.
+# Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
+# ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
 .PHONY: test-gpu
 test-gpu: $(PLUGIN) $(BUILD)/test-gpu ## compare the CUDA ops with the CPU's on this machine's GPU
-	@$(BUILD)/test-gpu $(PLUGIN)
+	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')
 	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
 	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BUILD)/test-gpu $(PLUGIN) small || exit 1; done; fi
-$(BUILD)/test-gpu: $(patsubst %,$(BUILD)/obj/tests/gpu/%.c.o,main model sampling) \
-    $(patsubst %,$(BUILD)/obj/%.o,$(filter kernels/%,$(C_SRC)))
-	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl -lm -lpthread
+GPU_TEST_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/golden_model.c) $(BUILD)/obj/libpalaver.a
+$(BUILD)/test-gpu: $(GPU_TEST_OBJ)
+	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
 
 .PRECIOUS: $(BUILD)/san/%.c.o $(BUILD)/obj/%.c.o
 

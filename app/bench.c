@@ -205,6 +205,9 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
                 *model->name ? model->name : model->architecture, dtype_name(model_main_type(model)),
                 (double)model->n_parameters / 1e6, (double)model->weight_bytes / 1e6);
         fprintf(out, "backend   %s\n", backend);
+        if (model->checkpoint)
+            fprintf(out, "loading   %.2f s, %.1f GB/s\n", engine_load_seconds(engine),
+                    (double)model->weight_bytes / engine_load_seconds(engine) / 1e9);
         fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b.prefill, b.prefill / read,
                 prefill.n);
         fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s (median of %d)\n",

@@ -2,6 +2,7 @@
 
 #include "engine/backend.h"
 #include "engine/tokenizer_source.h"
+#include "kernels/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +131,9 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     engine->forward = (Forward){
         .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = LOGITS_ROWS};
     if (!status) status = forward_open(&engine->forward, error);
+    double start = clock_seconds();
     if (!status) status = load_weights(engine, options, error);
+    engine->load_seconds = clock_seconds() - start;
     if (status) close_backend(engine);
     return status;
 }
@@ -224,6 +227,9 @@ const char *engine_jinja_template(const Engine *engine) {
 }
 EngineMemory engine_memory(const Engine *engine) {
     return engine->memory;
+}
+double engine_load_seconds(const Engine *engine) {
+    return engine->load_seconds;
 }
 int engine_context_size(const Engine *engine) {
     return engine->context_size;

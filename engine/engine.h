@@ -64,6 +64,7 @@ const Tokenizer *engine_tokenizer(const Engine *engine); // NULL after engine_op
 // The model's own Jinja chat template, NULL if it has none.
 const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
+double engine_load_seconds(const Engine *engine); // that reading the weights, or uploading them, took
 int engine_context_size(const Engine *engine); // tokens of a session's cache
 int engine_chunk(const Engine *engine);
 DType engine_cache_type(const Engine *engine);

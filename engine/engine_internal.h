@@ -15,6 +15,7 @@ struct Engine {
     DType cache_type;
     int context_size;
     EngineMemory memory;
+    double load_seconds;
     char backend_note[sizeof((Error *)0)->message];
 };
 

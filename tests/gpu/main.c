@@ -1,15 +1,22 @@
-// Every CUDA op against the CPU's plain loops, over a table of shapes around the edges of tiles, chunks and warps:
-// test-gpu PLUGIN [name]. Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and
-// have sentinels behind them. One closing line: N passed, N failed.
+// Every CUDA op against the CPU's plain loops, over a table of shapes around the edges of tiles, chunks and warps, then
+// the whole engine (engine_tests.h):
+//
+//   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
+//
+// NAME: cases whose name has it, or one of sample, golden, text, memory, fault. Inputs are the CPU's at every op, so that
+// errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N failed.
+#include "engine/backend.h"
 #include "kernels/cpu/quant.h"
+#include "tests/golden_model.h"
+#include "tests/gpu/engine_tests.h"
 #include "tests/gpu/model.h"
-#include "tests/gpu/sampling.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SENTINEL = 256 };
 
@@ -338,22 +345,62 @@ static const Case CASES[] = {
     {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
 };
 
+typedef struct Wish {
+    const char *plugin, *golden, *model, *only;
+} Wish;
+
+static bool wanted(const Wish *w, const char *name) {
+    return !w->only || !strcmp(w->only, name);
+}
+
+static void read_wishes(int argc, char **argv, Wish *w) {
+    *w = (Wish){.plugin = "./libpalaver-cuda.so"};
+    for (int i = 1; i < argc; i++) {
+        if (i == 1 && argv[i][0] != '-')
+            w->plugin = argv[i];
+        else if (!strcmp(argv[i], "--golden") && i + 1 < argc)
+            w->golden = argv[++i];
+        else if (!strcmp(argv[i], "--model") && i + 1 < argc)
+            w->model = argv[++i];
+        else
+            w->only = argv[i];
+    }
+    // In the tree, or in a bundle.
+    if (!w->golden) w->golden = access(GOLDEN_MODELS, R_OK) ? "golden" : GOLDEN_MODELS;
+}
+
+static void test_engine(const Ops *cuda, const Wish *w) {
+    const Ops *beside;
+    Error error;
+    if (backend_cuda_ops(&beside, &error) || beside != cuda) {
+        printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
+        return report("engine", "plug-in", NAN, 0);
+    }
+    if (wanted(w, "golden")) test_golden_logits(w->golden, report);
+    if (wanted(w, "memory")) test_memory(cuda, w->golden, report);
+    if (wanted(w, "text") && w->model) test_greedy_text(w->model, report);
+    if (wanted(w, "fault")) test_fault(w->plugin, report);
+}
+
 int main(int argc, char **argv) {
-    const char *path = argc > 1 ? argv[1] : "./libpalaver-cuda.so", *only = argc > 2 ? argv[2] : NULL;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    Wish w;
+    read_wishes(argc, argv, &w);
+    void *library = dlopen(w.plugin, RTLD_NOW | RTLD_LOCAL);
     OpsPlugin plugin = NULL;
     if (library) *(void **)&plugin = dlsym(library, "palaver_cuda_ops");
     const Ops *cuda = plugin ? plugin(OPS_ABI) : NULL;
     if (!cuda) {
-        printf("%s: %s\n", path, library ? "no plug-in of this version" : dlerror());
+        printf("%s: %s\n", w.plugin, library ? "no plug-in of this version" : dlerror());
         return 1;
     }
+    if (w.only && !strcmp(w.only, "--fault-child")) return fault_child(cuda);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        if (!only || strstr(CASES[i].name, only)) {
+        if (!w.only || strstr(CASES[i].name, w.only)) {
             test_case(cuda, &CASES[i]);
             fflush(stdout);
         }
-    if (!only || !strcmp(only, "sample")) test_sampling(cuda, report);
+    if (wanted(&w, "sample")) test_sampling(cuda, report);
+    test_engine(cuda, &w);
     printf("%d passed, %d failed\n", n_passed, n_failed);
     return n_failed != 0;
 }

@@ -1,0 +1,22 @@
+// What the whole engine does on the GPU: logits, text, memory, faults. The plug-in is the one beside the program.
+#ifndef PALAVER_TESTS_GPU_ENGINE_TESTS_H
+#define PALAVER_TESTS_GPU_ENGINE_TESTS_H
+
+#include "tests/gpu/sampling.h"
+
+// Logits of the golden models in folder `root` against Hugging Face transformers in float32: within 1e-4 in float32,
+// in 16 bits within what transformers' own 16 bits differ by.
+void test_golden_logits(const char *root, Report *report);
+
+// 256 greedy tokens of the model at `path`: every one the plain loops' own, or a tie within rounding, shown.
+void test_greedy_text(const char *path, Report *report);
+
+// What is too large is refused with figures and harms nobody; what is planned is what is taken.
+void test_memory(const Ops *cuda, const char *root, Report *report);
+
+// After a fault on the device every op says STATUS_FATAL with its name and the cause. In a process of its own:
+// test_fault() starts this program again, with a last argument that leads to fault_child().
+void test_fault(const char *plugin, Report *report);
+int fault_child(const Ops *cuda);
+
+#endif

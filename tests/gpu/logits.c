@@ -1,0 +1,72 @@
+#include "tests/gpu/engine_tests.h"
+#include "tests/golden_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Quantised weights meet activations of 8 bits in decoding: with these sharp random weights that moves the logits by
+// some percent (tests/test_forward.c has the same bound for the CPU's fast loops).
+#define QUANTIZED_BOUND 0.05
+
+static void test_case(Engine *engine, const char *model, const GoldenCase *c, double bound, Report *report) {
+    static const int STEPS[] = {1, 7, 64};
+    size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    Error error;
+    for (int i = 0; i < 3; i++) {
+        char what[48];
+        memset(logits, 0xff, count * sizeof *logits);
+        Status status = golden_model_evaluate(engine, c, STEPS[i], logits, &error);
+        if (status) printf("FAILED %s: %s\n", model, error.message);
+        snprintf(what, sizeof what, "%s by %d, %s", c->name, STEPS[i], dtype_name(engine_cache_type(engine)));
+        report(model, what, status ? NAN : golden_distance(logits, c->expected, count), bound);
+    }
+    free(logits);
+}
+
+static void test_model(const char *root, const char *model, const char *golden_of, DType cache,
+                       Report *report) {
+    Error error;
+    GoldenSet set;
+    Engine *engine = NULL;
+    Status status = golden_model_read(root, golden_of, &set, &error);
+    if (!status) status = golden_model_open(root, model, "cuda", cache, &engine, &error);
+    if (status) {
+        printf("FAILED %s\n", error.message);
+        report(model, "open", NAN, 0);
+    }
+    for (int i = 0; i < set.n && !status; i++) {
+        const GoldenCase *c = &set.cases[i];
+        bool exact = model_main_type(engine_model(engine)) == DTYPE_F32 && cache == DTYPE_F32;
+        double bound = exact ? 1e-4 : isnan(c->half_error) ? QUANTIZED_BOUND : c->half_error;
+        test_case(engine, model, c, bound, report);
+    }
+    engine_close(engine);
+    golden_model_free(&set);
+}
+
+void test_golden_logits(const char *root, Report *report) {
+    static const struct {
+        const char *model, *golden_of;
+    } MODELS[] = {{"llama", "llama"},
+                  {"llama-linear", "llama-linear"},
+                  {"llama3", "llama3"},
+                  {"llama-yarn", "llama-yarn"},
+                  {"llama-sharded", "llama-sharded"},
+                  {"llama-f16", "llama-f16"},
+                  {"llama-bf16", "llama-bf16"},
+                  {"mistral", "mistral"},
+                  {"mistral-bf16", "mistral-bf16"},
+                  {"qwen2", "qwen2"},
+                  {"qwen2-bf16", "qwen2-bf16"},
+                  {"qwen3", "qwen3"},
+                  {"qwen3-bf16", "qwen3-bf16"},
+                  {"llama3.gguf", "llama3"},
+                  {"qwen2.gguf", "qwen2"}};
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        test_model(root, MODELS[i].model, MODELS[i].golden_of, DTYPE_F32, report);
+        test_model(root, MODELS[i].model, MODELS[i].golden_of, DTYPE_F16, report);
+    }
+}
