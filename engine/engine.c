@@ -40,8 +40,8 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     if (wanted > LARGEST_CONTEXT) wanted = LARGEST_CONTEXT;
     if (shape->n_positions > 0 && wanted > shape->n_positions)
         return error_set(error, STATUS_USAGE,
-                         "a context of %lld tokens: the model has learned only %d positions", (long long)wanted,
-                         shape->n_positions);
+                         "a context of %lld tokens: the model has learned only %d positions",
+                         (long long)wanted, shape->n_positions);
     int64_t left = m->available - m->weights - m->scratch;
     int64_t size = wanted;
     if (options->context_size <= 0)

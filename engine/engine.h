@@ -65,7 +65,7 @@ const Tokenizer *engine_tokenizer(const Engine *engine); // NULL after engine_op
 const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
 double engine_load_seconds(const Engine *engine); // that reading the weights, or uploading them, took
-int engine_context_size(const Engine *engine); // tokens of a session's cache
+int engine_context_size(const Engine *engine);    // tokens of a session's cache
 int engine_chunk(const Engine *engine);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
