@@ -146,6 +146,42 @@ Status chat_continue(Chat *chat, Error *error) {
     return settle_turn(chat, status);
 }
 
+Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    Message message = {.role = role, .text = (char *)text, .size = strlen(text)};
+    ConversationView view;
+    if (role == CHAT_SYSTEM && tree->head == TREE_START)
+        return error_set(error, STATUS_USAGE,
+                         "before the first turn it is /system that sets the system prompt");
+    Status status = conversation_append(chat->conversation, &message, error);
+    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &view, error);
+    if (status) {
+        roll_back(chat);
+        return status;
+    }
+    conversation_view_free(&view);
+    TranscriptReply reply = {.text = text,
+                             .size = message.size,
+                             .seed = chat->seed,
+                             .next = conversation_settings(chat->conversation)->position};
+    TranscriptNode node = {.role = role};
+    if (role == CHAT_ASSISTANT)
+        node.reply = reply;
+    else
+        node.text = text, node.size = message.size;
+    bool answers = role == CHAT_ASSISTANT && tree->head != TREE_START &&
+                   !transcript_node(chat->transcript, tree->head)->reply.text &&
+                   transcript_node(chat->transcript, tree->head)->role == CHAT_USER;
+    status = answers ? transcript_set_reply(chat->transcript, tree->head, &reply, error)
+                     : transcript_add_turn(chat->transcript, tree->head, "say", &node, error);
+    chat->used = -1;
+    if (status)
+        roll_back(chat);
+    else
+        chat_save(chat);
+    return status;
+}
+
 double chat_share(Chat *chat) {
     ConversationView view;
     Error ignored;

@@ -70,6 +70,10 @@ Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error);
 // Goes on with the last reply; answers what /say put there without one.
 Status chat_continue(Chat *chat, Error *error);
 
+// Puts a message there without an answer: the assistant's is the reply to a question that has none, all others are turns
+// of their own. STATUS_USAGE: the template has no place for it.
+Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error);
+
 // Makes the conversation's messages those of the transcript's head.
 Status chat_project(Chat *chat, Error *error);
 

@@ -20,25 +20,6 @@ static Status command_quit(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-static Status command_stats(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error)) return error->status;
-    report_stats(chat);
-    return STATUS_OK;
-}
-
-static Status command_view(Chat *chat, const char *argument, Error *error) {
-    static const char *const kinds[] = {"text", "tokens", "diff"};
-    for (int kind = VIEW_TEXT; kind <= VIEW_DIFF; kind++)
-        if (!strcmp(argument, kinds[kind]) || (!*argument && kind == VIEW_TEXT))
-            return view_print(chat, (ViewKind)kind, error);
-    return error_set(error, STATUS_USAGE, "/view %s: expected text, tokens or diff", argument);
-}
-
-static Status command_tokens(Chat *chat, const char *argument, Error *error) {
-    if (!*argument) return error_set(error, STATUS_USAGE, "/tokens needs a text");
-    return view_print_tokens(chat->screen, engine_tokenizer(chat->engine), argument, strlen(argument), error);
-}
-
 // ---- the table --------------------------------------------------------------------------------------------
 
 static const ChatCommand commands[] = {
@@ -55,6 +36,7 @@ static const ChatCommand commands[] = {
      "edit the last question, that of turn N, or the reply, in $EDITOR",
      command_edit},
     {"continue", {0}, "", "go on with the last reply", command_continue},
+    {"say", {0}, "ROLE TEXT", "put a message there, unanswered: user, assistant or system", command_say},
     {"tree", {0}, "", "all turns and attempts, and where you are", command_tree},
     {"goto", {0}, "NODE", "go on from a node of the tree, such as 3.1; 0 is the beginning", command_goto},
     {"fork", {0}, "[NAME]", "go on in a copy of this conversation", command_fork},
@@ -78,11 +60,14 @@ static const ChatCommand commands[] = {
     {"tokens", {0}, "TEXT", "ids and pieces of a text", command_tokens},
     {"save", {0}, "FILE", "write the conversation to a file", command_save},
     {"load", {0}, "FILE", "go on with a conversation from a file", command_load},
+    {"export", {0}, "md|json|jsonl FILE", "write this branch for others to read", command_export},
     {"file",
      {0},
      "[PATH]",
      "put a text file before the next turn; nothing: take it away again",
      command_file},
+    {"copy", {0}, "", "the last reply into the terminal's clipboard", command_copy},
+    {"time", {0}, "", "what time it is, and what this conversation has taken", command_time},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -1,5 +1,6 @@
-// Commands that read and write files: save, load, file.
+// Commands that read and write files: save, load, export, file.
 #include "app/commands_internal.h"
+#include "app/export.h"
 #include "app/text.h"
 
 #include "tokenizer/utf8.h"
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -54,6 +56,35 @@ Status command_load(Chat *chat, const char *argument, Error *error) {
         screen_notice(chat->screen, "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))), path);
     return status;
+}
+
+// Somebody else's file is never overwritten: an export has no sign by which to know its own.
+static Status check_is_new(const char *path, Error *error) {
+    struct stat facts;
+    if (stat(path, &facts) || !facts.st_size) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: is there already: choose another name", path);
+}
+
+Status command_export(Chat *chat, const char *argument, Error *error) {
+    char form_name[16], path[PATH_ROOM], branch[TREE_NAME_ROOM], *text;
+    size_t length = strcspn(argument, " \t"), size;
+    snprintf(form_name, sizeof form_name, "%.*s", (int)(length < 15 ? length : 15), argument);
+    int form = export_form_find(form_name);
+    if (form < 0) return error_set(error, STATUS_USAGE, "/export needs a form and a file: md, json or jsonl");
+    const Tree *tree = chat_tree(chat);
+    const char *file = argument + length + strspn(argument + length, " \t");
+    if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
+    const char *id = chat->journal ? journal_name(chat->journal) : "";
+    Status status =
+        export_branch(chat->transcript, *id ? id : "conversation", (ExportForm)form, &text, &size, error);
+    if (status) return status;
+    status = path_write_file(path, text, size, 0600, error);
+    free(text);
+    if (status) return status;
+    tree_name(tree, tree->head, branch);
+    screen_notice(chat->screen, "[branch %s, %d turn%s of %d in the tree, written to %s]", branch,
+                  tree_depth(tree), text_plural(tree_depth(tree)), tree->n, path);
+    return STATUS_OK;
 }
 
 Status command_file(Chat *chat, const char *argument, Error *error) {

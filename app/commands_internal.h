@@ -16,6 +16,7 @@ Status command_fork(Chat *chat, const char *argument, Error *error);
 Status command_system(Chat *chat, const char *argument, Error *error);
 Status command_retry(Chat *chat, const char *argument, Error *error);
 Status command_edit(Chat *chat, const char *argument, Error *error);
+Status command_say(Chat *chat, const char *argument, Error *error);
 Status command_continue(Chat *chat, const char *argument, Error *error);
 // commands_tree.c
 Status command_undo(Chat *chat, const char *argument, Error *error);
@@ -26,6 +27,12 @@ Status command_tree(Chat *chat, const char *argument, Error *error);
 Status command_context(Chat *chat, const char *argument, Error *error);
 Status command_overflow(Chat *chat, const char *argument, Error *error);
 Status command_forget(Chat *chat, const char *argument, Error *error);
+// commands_look.c
+Status command_stats(Chat *chat, const char *argument, Error *error);
+Status command_view(Chat *chat, const char *argument, Error *error);
+Status command_tokens(Chat *chat, const char *argument, Error *error);
+Status command_copy(Chat *chat, const char *argument, Error *error);
+Status command_time(Chat *chat, const char *argument, Error *error);
 // commands_settings.c
 Status command_set(Chat *chat, const char *argument, Error *error);
 Status command_reset(Chat *chat, const char *argument, Error *error);
@@ -34,6 +41,7 @@ Status command_seed(Chat *chat, const char *argument, Error *error);
 // commands_files.c
 Status command_save(Chat *chat, const char *argument, Error *error);
 Status command_load(Chat *chat, const char *argument, Error *error);
+Status command_export(Chat *chat, const char *argument, Error *error);
 Status command_file(Chat *chat, const char *argument, Error *error);
 
 // A whole number from min to max; `what` names it in the message.

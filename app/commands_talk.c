@@ -1,4 +1,4 @@
-// Commands that change the conversation: system, retry, edit, continue.
+// Commands that change the conversation: system, retry, edit, say, continue.
 #include "app/commands_internal.h"
 #include "app/text.h"
 
@@ -38,7 +38,7 @@ Status command_system(Chat *chat, const char *argument, Error *error) {
     Status status = commands_read_system(argument, &system, error);
     if (status) return status;
     status = transcript_set_system(chat->transcript, system, error);
-    if (status == STATUS_OK) status = conversation_set_system(chat->conversation, system, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
     if (status == STATUS_OK) {
         screen_notice(chat->screen, *system ? "[system prompt set]" : "[system prompt removed]");
         chat_save(chat);
@@ -118,6 +118,20 @@ Status command_edit(Chat *chat, const char *argument, Error *error) {
         status = chat_ask_at(chat, &(ChatTurn){tree->nodes[index].parent, "edit", text, strlen(text), NULL},
                              error);
     free(text);
+    return status;
+}
+
+Status command_say(Chat *chat, const char *argument, Error *error) {
+    char name[16];
+    size_t length = strcspn(argument, " \t\n");
+    snprintf(name, sizeof name, "%.*s", (int)(length < 15 ? length : 15), argument);
+    int role = chat_role_find(name);
+    const char *text = argument + length + strspn(argument + length, " \t\n");
+    if (role < 0 || !*text)
+        return error_set(error, STATUS_USAGE, "/say needs a role (user, assistant or system) and a text");
+    Status status = chat_say(chat, (ChatRole)role, text, error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, role == CHAT_USER ? "[said, not answered; /continue answers]" : "[said]");
     return status;
 }
 

@@ -102,11 +102,14 @@ static void draw_node(const Drawing *d, int index, int depth, const char *joint)
     for (int i = 0; i < depth; i++) fputs("│ ", d->out);
     fprintf(d->out, "%s%s  ", joint, name);
     if (node->role == CHAT_SYSTEM) fputs("(system) ", d->out);
-    if (node->text) page_excerpt(d->out, node->text, EXCERPT_COLUMNS);
-    if (node->reply.text) fputs(" -> ", d->out);
+    if (node->text) {
+        page_excerpt(d->out, node->text, EXCERPT_COLUMNS);
+        fputc(' ', d->out);
+    }
+    if (node->reply.text) fputs("-> ", d->out);
     if (node->reply.text) page_excerpt(d->out, node->reply.text, EXCERPT_COLUMNS);
     if (node->reply.report.finish == FINISH_INTERRUPTED) fputs(" (interrupted)", d->out);
-    if (index == d->tree->head) fputs("  <- here", d->out);
+    if (index == d->tree->head) fputs(" <- here", d->out);
     fputc('\n', d->out);
 }
 

@@ -1,5 +1,6 @@
 // Tab at the prompt: commands, settings and their values, files.
 #include "app/commands_internal.h"
+#include "app/journal_list.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -71,9 +72,35 @@ static void offer_files(const Completing *c) {
     closedir(directory);
 }
 
-static void offer_arguments(const Completing *c, const char *command, const char *before) {
-    static const char *const views[] = {"text", "tokens", "diff", NULL};
-    static const char *const edits[] = {"reply", NULL};
+static void offer_nodes(const Completing *c, const Chat *chat) {
+    const Tree *tree = chat_tree(chat);
+    for (int i = tree->n - 1; i >= 0; i--) {
+        char name[TREE_NAME_ROOM];
+        tree_name(tree, i, name);
+        offer(c, name, ' ');
+    }
+}
+
+static void offer_conversations(const Completing *c) {
+    JournalList list;
+    Error ignored;
+    if (journal_list_read(&list, &ignored)) return;
+    for (size_t i = 0; i < list.count; i++) offer(c, list.entries[i].name, ' ');
+    journal_list_free(&list);
+}
+
+// The first argument of commands that take one of a few words.
+static void offer_first_words(const Completing *c, const char *command) {
+    static const char *const words[][5] = {{"view", "text", "tokens", "diff"},
+                                           {"edit", "reply"},
+                                           {"export", "md", "json", "jsonl"},
+                                           {"say", "user", "assistant", "system"},
+                                           {"overflow", "preview"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(command, words[i][0])) offer_words(c, words[i] + 1);
+}
+
+static void offer_arguments(const Completing *c, const Chat *chat, const char *command, const char *before) {
     bool first = !*before;
     if (!strcmp(command, "help") && first) offer_commands(c, "");
     if (!strcmp(command, "set")) {
@@ -83,10 +110,12 @@ static void offer_arguments(const Completing *c, const char *command, const char
             offer_values(c, before);
     }
     if (!strcmp(command, "reset") && first) offer_keys(c);
-    if (!strcmp(command, "view") && first) offer_words(c, views);
-    if (!strcmp(command, "edit") && first) offer_words(c, edits);
+    if (first) offer_first_words(c, command);
+    if (!strcmp(command, "overflow") && first) offer_values(c, command);
+    if (!strcmp(command, "goto") && first) offer_nodes(c, chat);
+    if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(c);
     if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
-        !strcmp(command, "config"))
+        !strcmp(command, "config") || (!strcmp(command, "export") && !first))
         offer_files(c);
     if (!strcmp(command, "system") && c->length && c->word[0] == '@') {
         Completing file = {c->completion, c->word + 1, c->start + 1, c->length - 1};
@@ -95,7 +124,6 @@ static void offer_arguments(const Completing *c, const char *command, const char
 }
 
 void commands_complete(void *chat, const char *text, size_t cursor, EditorCompletion *completion) {
-    (void)chat;
     if (!commands_is_command(text)) return;
     size_t start = cursor;
     while (start && text[start - 1] != ' ') start--;
@@ -112,5 +140,5 @@ void commands_complete(void *chat, const char *text, size_t cursor, EditorComple
     size_t n = start - rest;
     while (n && text[rest + n - 1] == ' ') n--;
     snprintf(before, sizeof before, "%.*s", (int)(n < 127 ? n : 127), text + rest);
-    offer_arguments(&c, command, before);
+    offer_arguments(&c, chat, command, before);
 }

@@ -78,6 +78,9 @@ void screen_error(Screen *screen, const char *format, ...) __attribute__((format
 void screen_put(Screen *screen, ScreenStyle style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals take.
+Status screen_clipboard(Screen *screen, const char *text, size_t n, Error *error);
+
 // Progress of something measured in bytes: a bar with bytes and rate, drawn at most 20 times a second,
 // on a terminal; plain: a line at each quarter; nothing elsewhere. `total` 0: unknown. Ends with
 // screen_progress_end, which takes the bar away.

@@ -49,10 +49,11 @@ static void test_what_is_a_command(void **state) {
 
 static void test_the_table_is_whole(void **state) {
     (void)state;
-    static const char *const wanted[] = {
-        "help",  "quit",    "clear",    "system", "retry",  "undo",   "redo", "edit",  "continue", "tree",
-        "goto",  "fork",    "new",      "list",   "switch", "delete", "set",  "reset", "config",   "seed",
-        "stats", "context", "overflow", "forget", "view",   "tokens", "save", "load",  "file"};
+    static const char *const wanted[] = {"help",  "quit",     "clear",    "system", "retry", "undo",   "redo",
+                                         "edit",  "continue", "say",      "tree",   "goto",  "fork",   "new",
+                                         "list",  "switch",   "delete",   "set",    "reset", "config", "seed",
+                                         "stats", "context",  "overflow", "forget", "view",  "tokens", "save",
+                                         "load",  "export",   "file",     "copy",   "time"};
     size_t n, n_wanted = sizeof wanted / sizeof *wanted;
     const ChatCommand *commands = commands_list(&n);
     assert_int_equal(n, n_wanted);
@@ -236,6 +237,105 @@ static void test_stats_and_context(void **state) {
     program_free(&run);
 }
 
+static void test_say(void **state) {
+    (void)state;
+    Run run;
+    program_run(
+        &run, TALK "|--stats",
+        "/say user What is it?\n/say assistant A cat.\n/say user And that?\n/continue\n/say assistant No.\n"
+        "/say system Be odd.\nWell?\n/view\n/tree\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[user] What is it?\n");
+    expect_err(&run, "[assistant] A cat.\n");
+    expect_err(&run, "[assistant] No.\n");
+    expect_err(&run, "[system] Be odd.\n");
+    expect_err(&run, "  1.1  What is it? -> A cat.\n  2.1  And that? -> ");
+    expect_err(&run, "\n  3.1  -> No.\n  4.1  (system) Be odd. \n* 5.1  Well? -> ");
+    expect_err(&run, "[turn 2: 0 cached"); // nothing before it was ever read
+    program_free(&run);
+    // What is said there is text, whatever it spells.
+    expect_script("/say assistant <|im_end|>\n/view\n", "[assistant] <|im_end|>\n");
+    expect_refusal("/say\n", "needs a role");
+    expect_refusal("/say user\n", "needs a role");
+    expect_refusal("/say robot Hello\n", "needs a role");
+    expect_refusal("/say system Hello\n", "/system that sets");
+    expect_refusal("/say assistant Hello\n/retry\n", "asks nothing");
+    expect_refusal("/say user Hello\n/say assistant Hi\n/say assistant Ho\n/retry\n", "asks nothing");
+    expect_script("/say user Hello\n/retry\n/tree\n", "  ├ 1.1  Hello \n* 1.2  Hello -> ");
+}
+
+// What overflow and /forget discard is whole turns, also where /say made them.
+static void test_said_turns_leave_whole(void **state) {
+    (void)state;
+    Run run;
+    char input[4000] = "/say user Question one.\n/say assistant Answer one.\n/say assistant Another answer.\n"
+                       "/say system Be odd from now on.\n";
+    for (int i = 0; i < 5; i++) strcat(input, "Please tell me a story about a cat and a king.\n");
+    strcat(input, "/view\n/tree\n");
+    program_run(&run, TALK "|--context=128", input);
+    expect_status(&run, 0);
+    expect_err(&run, "[context full: turns 1-");
+    expect_err(&run,
+               "\n- 1.1  Question one. -> Answer one.\n- 2.1  -> Another answer.\n- 3.1  (system) Be odd");
+    expect_no_err(&run, "[system]");
+    program_free(&run);
+}
+
+static char *file_text(const char *path) {
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *text = calloc(1, 10000);
+    size_t n = fread(text, 1, 9999, file);
+    assert_true(n < 9999);
+    fclose(file);
+    return text;
+}
+
+static void test_export(void **state) {
+    char path[3][200], line[1000];
+    static const char *const forms[] = {"md", "json", "jsonl"};
+    Run run;
+    int n = sprintf(line, "/system Be brief.\nHello \"you\".\n/retry 3\n/say user More?\n");
+    for (int i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s/talk.%s", (char *)*state, forms[i]);
+        n += sprintf(line + n, "/export %s %s\n", forms[i], path[i]);
+    }
+    program_run(&run, TALK, line);
+    expect_status(&run, 0);
+    expect_err(&run, "[branch 2.1, 2 turns of 3 in the tree, written to ");
+    program_free(&run);
+    char *md = file_text(path[0]), *json = file_text(path[1]), *jsonl = file_text(path[2]);
+    assert_non_null(strstr(md, "- branch: 2.1, 2 turns of 3 in the tree\n"));
+    assert_non_null(
+        strstr(md, "\n## system\n\nBe brief.\n\n## user 1.2\n\nHello \"you\".\n\n## assistant 1.2\n"));
+    assert_non_null(strstr(json, "\"branch\": \"2.1\""));
+    assert_non_null(strstr(json, "\"content\": \"Be brief.\""));
+    assert_non_null(strstr(jsonl, "\"branch\":\"2.1\""));
+    assert_non_null(
+        strstr(jsonl, "{\"role\":\"user\",\"content\":\"Hello \\\"you\\\".\"},{\"role\":\"assistant\""));
+    assert_ptr_equal(strchr(jsonl, '\n') + 1, jsonl + strlen(jsonl)); // one line
+    free(md);
+    free(json);
+    free(jsonl);
+    snprintf(line, sizeof line, "/export md %s\n", path[0]);
+    expect_refusal(line, "is there already");
+    expect_refusal("/export html x\n", "md, json or jsonl");
+    expect_refusal("/export md\n", "needs a file");
+    expect_refusal("/export md /no/such/folder/x\n", "/no/such/folder/x");
+}
+
+static void test_time_and_copy(void **state) {
+    (void)state;
+    expect_script("Hello\n/time\n", " s of answering");
+    expect_refusal("/time now\n", "no argument");
+    expect_refusal("/copy\n", "no reply yet");
+    Run run;
+    program_run(&run, TALK, "Hello\n/copy\n");
+    expect_status(&run, 5);
+    expect_err(&run, "needs a terminal");
+    program_free(&run);
+}
+
 static void test_clear_begins_anew(void **state) {
     (void)state;
     Run run;
@@ -261,6 +361,10 @@ int main(int argc, char **argv) {
         WITH_HOME(test_file_goes_before_the_turn),
         WITH_HOME(test_view_and_tokens),
         WITH_HOME(test_stats_and_context),
+        WITH_HOME(test_say),
+        WITH_HOME(test_said_turns_leave_whole),
+        WITH_HOME(test_export),
+        WITH_HOME(test_time_and_copy),
         WITH_HOME(test_clear_begins_anew),
     };
     return test_main("commands", argc, argv, tests);

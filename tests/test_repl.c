@@ -325,6 +325,35 @@ static void test_tab_completes_what_commands_take(void **state) {
     leave(pty);
 }
 
+static void test_tab_and_the_clipboard(void **state) {
+    (void)state;
+    Pty *pty = start(SHORT);
+    ask(pty, "/new earlier", "the one before");
+    ask(pty, "Hello there.", "[turn 1: ");
+    pty_send(pty, "/goto 1\t\r");
+    pty_expect(pty, "[at 1.1: 1 turn");
+    pty_expect(pty, "> ");
+    ask(pty, "/new", "the one before");
+    pty_send(pty, "/switch ear\t\r");
+    pty_expect(pty, "[earlier: 1 turn so far]");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/overflow st\t\r");
+    pty_expect(pty, "overflow = \"stop\"");
+    pty_expect(pty, "> ");
+    ask(pty, "/say assistant Hello!?", "[said");
+    pty_send(pty, "/copy\r");
+    pty_expect(pty, "\033]52;c;SGVsbG8hPw==\a");
+    pty_expect(pty, "[7 bytes handed to the terminal's clipboard]");
+    pty_expect(pty, "> ");
+    leave(pty);
+    pty = start(SHORT "|--plain|--no-save");
+    ask(pty, "Hello there.", "[turn 1: ");
+    pty_send(pty, "/copy\r");
+    pty_expect(pty, "the clipboard needs a terminal");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -341,6 +370,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_plain_and_dumb_terminals_get_no_escapes),
         WITH_HOME(test_history_is_private_and_optional),
         WITH_HOME(test_tab_completes_what_commands_take),
+        WITH_HOME(test_tab_and_the_clipboard),
     };
     return test_main("repl", argc, argv, tests);
 }
