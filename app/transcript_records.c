@@ -121,6 +121,7 @@ static Status take_reply(const json_t *record, TranscriptReply *reply, Error *er
 // "first" and "last" of a record: turns.
 static Status take_range(const json_t *record, TreeRange *range, Error *error) {
     int64_t first, last;
+    *range = (TreeRange){0};
     if (take_count(record, "first", &first, error) || take_count(record, "last", &last, error))
         return error->status;
     *range = (TreeRange){first < INT_MAX ? (int)first : INT_MAX, last < INT_MAX ? (int)last : INT_MAX};

@@ -42,7 +42,7 @@ static long shown(const Run *run, const char *label) {
     const char *last = NULL;
     for (const char *at = run->err; (at = strstr(at, label)); at++) last = at;
     if (!last) fail_msg("no %s in %s", label, run->err);
-    return strtol(last + strlen(label), NULL, 10);
+    return last ? strtol(last + strlen(label), NULL, 10) : 0;
 }
 
 static void test_context_adds_up(void **state) {
@@ -117,9 +117,11 @@ static void test_overflow_command(void **state) {
     const char *foretold = strstr(run.err, "with the next turn, turns 1-");
     const char *next = strstr(run.err, "the next turn discards turns 1-");
     const char *came = strstr(run.err, "[context full: turns 1-");
-    if (!later || !foretold || !next || !came) fail_msg("%s", run.err);
-    assert_int_equal(atoi(foretold + strlen("with the next turn, turns 1-")),
-                     atoi(next + strlen("the next turn discards turns 1-")));
+    if (!later || !foretold || !next || !came)
+        fail_msg("%s", run.err);
+    else
+        assert_int_equal(atoi(foretold + strlen("with the next turn, turns 1-")),
+                         atoi(next + strlen("the next turn discards turns 1-")));
     program_free(&run);
 }
 
