@@ -36,8 +36,8 @@ static void print_positions(const Model *m, FILE *out) {
         fprintf(out, "positions     %d, learned\n", s->n_positions);
         return;
     }
-    fprintf(out, "rope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base, s->rope.rotary_dim,
-            s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
+    fprintf(out, "rope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,
+            s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
             scaling_name(m->rope_scaling));
     if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
     fputc('\n', out);
@@ -87,12 +87,20 @@ static void print_types(const Model *m, FILE *out) {
     fputc('\n', out);
 }
 
+// What the keys and values of one token and of some contexts take, in every type that suits the model's heads.
 static void print_memory(const Model *m, FILE *out) {
-    fprintf(out,
-            "cache         %.1f KB a token in f16:", (double)model_kv_bytes_per_token(m, DTYPE_F16) / 1e3);
-    for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)
-        fprintf(out, " %.0f MB at %" PRId64, mega(kv_cache_bytes(&m->shape, DTYPE_F16, (int)size)), size);
-    fputc('\n', out);
+    static const DType types[] = {DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
+    for (int i = 0; i < 3; i++) {
+        CacheOptions options = cache_options(types[i]);
+        KvLayout layout;
+        if (kv_cache_layout(&options, &m->shape, 2048, &layout, NULL)) continue;
+        fprintf(out, "%-13s %s %.1f KB a token:", i ? "" : "cache", dtype_name(types[i]),
+                (double)kv_cache_bytes(&layout) / 2048 / 1e3);
+        for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)
+            if (!kv_cache_layout(&options, &m->shape, (int)size, &layout, NULL))
+                fprintf(out, " %.0f MB at %" PRId64, mega(kv_cache_bytes(&layout)), size);
+        fputc('\n', out);
+    }
 }
 
 static Status print_words(const Model *m, const Tokenizer *tokenizer, FILE *out, Error *error) {

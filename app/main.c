@@ -97,13 +97,26 @@ static Status apply_model(Program *program, const Model *model, Error *error) {
     return config_apply_file(&program->config, CONFIG_MODEL, path, error);
 }
 
+static CacheOptions cache_settings(const CacheConfig *config) {
+    static const DType types[] = {[CONFIG_CACHE_F16] = DTYPE_F16,
+                                  [CONFIG_CACHE_F32] = DTYPE_F32,
+                                  [CONFIG_CACHE_INT8] = DTYPE_INT8,
+                                  [CONFIG_CACHE_INT4] = DTYPE_INT4};
+    return (CacheOptions){.type = types[config->type],
+                          .group = (int)config->group,
+                          .layout = (int)config->layout,
+                          .paged = config->paged,
+                          .page_size = (int)config->page_size,
+                          .n_sequences = 1};
+}
+
 static Status load_model(Program *program, Error *error) {
     const Config *config = &program->config;
     EngineOptions options = {.model = program->model,
                              .device = config->backend.device,
                              .n_threads = (int)config->backend.threads,
                              .context_size = (int)config->context.size,
-                             .cache_type = config->cache.type == CONFIG_CACHE_F32 ? DTYPE_F32 : DTYPE_F16,
+                             .cache = cache_settings(&config->cache),
                              .progress = {on_progress, program}};
     Status status = engine_open(&options, &program->engine, error);
     screen_progress_end(program->screen);
@@ -155,7 +168,8 @@ static int run_chat(Program *program) {
     if (status == STATUS_OK) {
         result = EXIT_MODEL;
         status = find_model(program, resumed, &error);
-        if (status == STATUS_OK) status = load_model(program, &error);
+        if (status == STATUS_OK && (status = load_model(program, &error)) == STATUS_USAGE)
+            result = EXIT_USAGE; // a context or a cache that cannot be
         chat.engine = program->engine;
     }
     if (status) {
@@ -263,7 +277,7 @@ static Status open_shape(Program *program, Error *error) {
     int prefill = o->prefill ? o->prefill : 1024;
     EngineOptions options = {.device = program->config.backend.device,
                              .context_size = (longest > prefill ? longest : prefill) + 8,
-                             .cache_type = DTYPE_F16,
+                             .cache = cache_settings(&program->config.cache),
                              .chunk = 1024,
                              .random_weights = true};
     return engine_open_model(model, &options, &program->engine, error);

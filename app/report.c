@@ -103,6 +103,9 @@ void report_overflow(Chat *chat, const OverflowEvent *event) {
     if (event->n_inside)
         snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " tokens of this reply left",
                  *what ? ", " : "", event->n_inside);
+    if (event->n_cut)
+        snprintf(what + strlen(what), sizeof what - strlen(what),
+                 "%s%" PRId64 " tokens of an older reply left", *what ? ", " : "", event->n_cut);
     screen_notice(chat->screen,
                   "[context full: %s (%" PRId64 " tokens), %" PRId64 " kept, %" PRId64
                   " re-evaluated, %.0f ms]",

@@ -86,8 +86,14 @@ static Status make_biases(Chat *chat, Error *error) {
 }
 
 static OverflowSettings overflow_settings(const ContextConfig *context) {
+    static const OverflowPolicy policies[] = {[CONFIG_OVERFLOW_REEVALUATE] = OVERFLOW_REEVALUATE,
+                                              [CONFIG_OVERFLOW_SHIFT] = OVERFLOW_SHIFT,
+                                              [CONFIG_OVERFLOW_SHIFT_INPLACE] = OVERFLOW_SHIFT_INPLACE,
+                                              [CONFIG_OVERFLOW_STOP] = OVERFLOW_STOP};
     OverflowSettings settings = {
-        .policy = context->overflow == CONFIG_OVERFLOW_STOP ? OVERFLOW_STOP : OVERFLOW_REEVALUATE,
+        .policy = policies[context->overflow],
+        .keep = context->keep == CONFIG_KEEP_SYSTEM ? OVERFLOW_KEEP_SYSTEM : context->keep,
+        .by_token = context->by == CONFIG_BY_TOKEN,
         .reserve = context->reserve,
         .low_water = context->low_water,
     };
@@ -103,12 +109,6 @@ static Status check_context(const ContextConfig *context, Error *error) {
     if (context->overflow == CONFIG_OVERFLOW_SHIFT || context->overflow == CONFIG_OVERFLOW_SHIFT_INPLACE)
         return error_set(error, STATUS_UNSUPPORTED,
                          "context.overflow: this version knows \"reevaluate\" and \"stop\", not the shifts");
-    if (context->keep != CONFIG_KEEP_SYSTEM)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "context.keep: this version keeps \"system\", not a count");
-    if (context->by != CONFIG_BY_TURN)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "context.by: this version discards by \"turn\", not by token");
     return STATUS_OK;
 }
 

@@ -188,10 +188,13 @@ Status conversation_overflow_spans(const Conversation *c, const ConversationView
     *spans = malloc((size_t)(view->n_spans + 1) * sizeof **spans);
     if (!*spans) return error_set(error, STATUS_MEMORY, "no memory for %d spans", view->n_spans);
     for (int i = 0, k = 0; i < c->n && k < view->n_spans; i++) {
-        if (c->messages[i].discarded) continue;
-        (*spans)[k] = (OverflowSpan){.n_tokens = view->spans[k].end - view->spans[k].begin,
-                                     .is_system = c->messages[i].role == CHAT_SYSTEM,
-                                     .is_user = c->messages[i].role == CHAT_USER};
+        const Message *m = &c->messages[i];
+        if (m->discarded) continue;
+        (*spans)[k] =
+            (OverflowSpan){.n_tokens = view->spans[k].end - view->spans[k].begin,
+                           .n_text = m->ids ? view->spans[k].text_end - view->spans[k].text_begin : 0,
+                           .is_system = m->role == CHAT_SYSTEM,
+                           .is_user = m->role == CHAT_USER};
         k++;
     }
     return STATUS_OK;

@@ -18,7 +18,7 @@ typedef struct Message {
     size_t size;
     int32_t *ids; // sampled ids without the end token; NULL for messages that were typed, loaded or edited
     int64_t n_ids;
-    int64_t n_gone;   // of ids: the oldest, which overflow discarded inside this reply
+    int64_t n_gone;   // of ids: the oldest, which overflow discarded from this reply
     bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
     bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
 } Message;
@@ -41,6 +41,7 @@ typedef struct OverflowEvent {
     int64_t n_kept;            // tokens that were still in the cache and stay
     int64_t n_evaluated;       // tokens read in again
     int64_t n_inside;          // tokens that left from inside the current reply
+    int64_t n_cut;             // by token: tokens that left from the oldest reply that stays
     double seconds;
 } OverflowEvent;
 

@@ -22,4 +22,11 @@ Status conversation_render(Conversation *conversation, bool open_reply, Conversa
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
 
+// Makes room for `needed` tokens behind *view, the rendered messages with the reply in hand open at their end, when
+// they do not fit: marks what leaves, renders *view again, and shifts the log of the session as the policy says.
+// Counts what left in *event; its n_evaluated plus what session_sync() then evaluates is what was read again.
+// STATUS_CONTEXT: it cannot fit. After a failure marks are as they are, and *view may be empty.
+Status conversation_make_room(Conversation *conversation, int64_t needed, ConversationView *view,
+                              OverflowEvent *event, Error *error);
+
 #endif

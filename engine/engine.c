@@ -42,12 +42,16 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
         return error_set(error, STATUS_USAGE,
                          "a context of %lld tokens: the model has learned only %d positions",
                          (long long)wanted, shape->n_positions);
-    int64_t left = m->available - m->weights - m->scratch;
-    int64_t size = wanted;
-    if (options->context_size <= 0)
-        while (size > SMALLEST_CONTEXT && kv_cache_bytes(shape, engine->cache_type, (int)size) > left)
-            size = size / 2 > SMALLEST_CONTEXT ? size / 2 : SMALLEST_CONTEXT;
-    m->cache = kv_cache_bytes(shape, engine->cache_type, (int)size);
+    int64_t left = m->available - m->weights - m->scratch, size = wanted;
+    KvLayout layout;
+    Status status = kv_cache_layout(&options->cache, shape, (int)size, &layout, error);
+    while (!status && options->context_size <= 0 && size > SMALLEST_CONTEXT &&
+           kv_cache_bytes(&layout) > left) {
+        size = size / 2 > SMALLEST_CONTEXT ? size / 2 : SMALLEST_CONTEXT;
+        status = kv_cache_layout(&options->cache, shape, (int)size, &layout, error);
+    }
+    if (status) return status;
+    m->cache = kv_cache_bytes(&layout);
     engine->context_size = (int)size;
     if (m->cache <= left) return STATUS_OK;
     gigabytes(m->weights + m->scratch + m->cache, need);
@@ -104,6 +108,7 @@ static Status load_weights(Engine *engine, const EngineOptions *options, Error *
 static void close_backend(Engine *engine) {
     if (!engine->backend) return;
     forward_close(&engine->forward);
+    kv_cache_close(&engine->cache);
     engine->backend->ops->close(engine->backend);
     free(engine->forward.layers);
     engine->forward = (Forward){0};
@@ -134,6 +139,9 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     double start = clock_seconds();
     if (!status) status = load_weights(engine, options, error);
     engine->load_seconds = clock_seconds() - start;
+    if (!status)
+        status = kv_cache_open(engine->backend, &options->cache, &engine->model->shape, engine->context_size,
+                               &engine->cache, error);
     if (status) close_backend(engine);
     return status;
 }
@@ -144,10 +152,6 @@ static Status choose_backend(Engine *engine, const EngineOptions *options, Error
     DeviceKind kind;
     Status status = backend_device_kind(device, &kind, error);
     if (status) return status;
-    engine->cache_type = options->cache_type;
-    if (engine->cache_type != DTYPE_F16 && engine->cache_type != DTYPE_F32)
-        return error_set(error, STATUS_UNSUPPORTED, "cache type %s: this build keeps the cache in f16 or f32",
-                         dtype_name(engine->cache_type));
     if (kind == DEVICE_CPU && options->random_weights)
         return error_set(error, STATUS_UNSUPPORTED, "made-up weights need a GPU, not device \"%s\"", device);
     if (kind == DEVICE_CPU) return open_backend(engine, ops_cpu(), device, options, error);
@@ -238,13 +242,16 @@ int engine_chunk(const Engine *engine) {
     return engine->forward.max_tokens;
 }
 DType engine_cache_type(const Engine *engine) {
-    return engine->cache_type;
+    return engine->cache.layout.type;
 }
 void engine_set_profile(Engine *engine, Profile *profile) {
     engine->forward.profile = profile;
 }
 const char *engine_backend_note(const Engine *engine) {
     return engine->backend_note;
+}
+const char *engine_cannot_shift(const Engine *engine) {
+    return engine->model->shape.n_positions > 0 ? "its positions are learned, each by itself" : NULL;
 }
 void engine_describe_backend(const Engine *engine, char *text, size_t size) {
     char how[256];

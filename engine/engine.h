@@ -9,7 +9,9 @@
 #ifndef PALAVER_ENGINE_ENGINE_H
 #define PALAVER_ENGINE_ENGINE_H
 
+#include "engine/kv_cache.h"
 #include "engine/model.h"
+#include "engine/overflow.h"
 #include "engine/profile.h"
 #include "engine/sampler.h"
 #include "kernels/ops.h"
@@ -33,11 +35,11 @@ typedef struct Progress {
 // ---- Engine --------------------------------------------------------------------------------------------
 
 typedef struct EngineOptions {
-    const char *model;   // a Hugging Face folder or a .gguf file
-    const char *device;  // "auto", "cpu", "cuda", "cuda:1"
-    int n_threads;       // CPU: 0 = one for each core this process may use
-    int context_size;    // tokens; 0 = the model's own, fitted to the memory that is free
-    DType cache_type;    // DTYPE_F16 or DTYPE_F32
+    const char *model;  // a Hugging Face folder or a .gguf file
+    const char *device; // "auto", "cpu", "cuda", "cuda:1"
+    int n_threads;      // CPU: 0 = one for each core this process may use
+    int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
+    CacheOptions cache;
     int chunk;           // most tokens evaluated in one step; 0 = the backend's favourite
     bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
     Progress progress;
@@ -46,7 +48,7 @@ typedef struct EngineOptions {
 // What memory goes where, in bytes. Known before anything of it is allocated.
 typedef struct EngineMemory {
     int64_t weights;   // mapped from the files (CPU) or uploaded (GPU)
-    int64_t cache;     // KV cache of one session at the context size
+    int64_t cache;     // KV cache: keys, values, scales, positions
     int64_t scratch;   // activations, logits, the backend's own
     int64_t available; // free on the device before loading
 } EngineMemory;
@@ -65,7 +67,7 @@ const Tokenizer *engine_tokenizer(const Engine *engine); // NULL after engine_op
 const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
 double engine_load_seconds(const Engine *engine); // that reading the weights, or uploading them, took
-int engine_context_size(const Engine *engine);    // tokens of a session's cache
+int engine_context_size(const Engine *engine);    // most tokens of a session
 int engine_chunk(const Engine *engine);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
@@ -74,10 +76,12 @@ void engine_describe_backend(const Engine *engine, char *text, size_t size);
 void engine_set_profile(Engine *engine, Profile *profile);
 // Why a better backend is not used ("no CUDA plug-in beside palaver"), or "".
 const char *engine_backend_note(const Engine *engine);
+// Why what is cached cannot come closer to the front, so that "shift" and "shift-inplace" re-evaluate; NULL: it can.
+const char *engine_cannot_shift(const Engine *engine);
 
 // ---- Session -------------------------------------------------------------------------------------------
 
-// One stream of tokens over its own KV cache of engine_context_size() slots, allocated here.
+// One stream of tokens of at most engine_context_size(). Its slots come from the engine's cache as they are needed.
 Status session_open(Engine *engine, Session **session, Error *error);
 void session_close(Session *session);
 
@@ -96,11 +100,34 @@ typedef struct SyncReport {
     double seconds;
 } SyncReport;
 
-// Makes the log equal to `tokens` [n], n >= 1: keeps the longest cached prefix, discards the rest of the cache,
-// evaluates what is new in chunks; afterwards session_logits() speak of the last token. n beyond the context size
-// is STATUS_CONTEXT. When it fails or is interrupted, the log keeps the part that is common to old and new and what
-// was evaluated, so that nothing is computed twice. `report` may be NULL.
+// Makes the log equal to `tokens` [n], n >= 1: keeps the longest prefix that is cached, here or in a branch that was
+// left before, and evaluates what is new in chunks; afterwards session_logits() speak of the last token. What does not
+// go on is kept as a branch while no one needs its slots. n beyond the context size, or a cache without a free page, is
+// STATUS_CONTEXT. When it fails or is interrupted, the log keeps the part that is common to old and new and what was
+// evaluated, so that nothing is computed twice. `report` may be NULL.
 Status session_sync(Session *session, const int32_t *tokens, int64_t n, SyncReport *report, Error *error);
+
+// The first half of that: the log becomes the longest cached prefix of `tokens`, and nothing is evaluated. Returns
+// its length.
+int64_t session_recall(Session *session, const int32_t *tokens, int64_t n);
+
+// Takes the tokens [from, from + n) out of the log. How what follows them stays usable is the policy's: OVERFLOW_SHIFT
+// leaves the cache as it is and sees it through two rotations, OVERFLOW_SHIFT_INPLACE turns its keys, and everything
+// else, or a model that cannot be shifted, or a `from` other than the last time, has it evaluated again by the next
+// call that needs logits.
+Status session_discard(Session *session, int64_t from, int64_t n, OverflowPolicy policy, Error *error);
+
+// How many tokens stand in front of what left by a shift: the `from` at which more can; -1: none did.
+int64_t session_kept(const Session *session);
+
+// For streams without turns: if n more tokens do not fit, takes out what overflow_discard() says, more where that is
+// too little. STATUS_CONTEXT: they cannot fit, or the policy is OVERFLOW_STOP.
+Status session_make_room(Session *session, const OverflowSettings *settings, int64_t n, Error *error);
+
+// Appends `tokens` [n] to the log, in pieces for which room is made when the context is full, and evaluates them.
+// The logits after each go to `logits`, host float32 [n, vocab_size], or nowhere (NULL).
+Status session_stream(Session *session, const int32_t *tokens, int64_t n, const OverflowSettings *settings,
+                      float *logits, Error *error);
 
 // Draws the next token with `params` from the logits of the last token and appends it to the log. The token is
 // evaluated by the next call that needs its logits. STATUS_CONTEXT if no slot is left to evaluate the last token.

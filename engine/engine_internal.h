@@ -12,7 +12,7 @@ struct Engine {
     Backend *backend;
     Forward forward;
     const Session *logits_of; // whose last token row 0 of forward.logits speaks of; NULL: nobody's
-    DType cache_type;
+    KvCache cache;
     int context_size;
     EngineMemory memory;
     double load_seconds;

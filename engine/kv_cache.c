@@ -1,81 +1,107 @@
+// The pool itself: its memory and its pages.
 #include "engine/kv_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes of the keys (or the values) of one layer, a multiple of 64 so that every layer is aligned.
-static int64_t plane_bytes(const DecoderShape *shape, DType type, int n_slots) {
-    int64_t elements = (int64_t)shape->n_kv_heads * n_slots * shape->head_dim;
-    return (dtype_row_bytes(type, elements) + 63) / 64 * 64;
+enum {
+    SLOT_ALIGNMENT = 64
+}; // slots of a cache of one page come in such numbers, so that every layer is aligned
+
+CacheOptions cache_options(DType type) {
+    return (CacheOptions){.type = type, .group = 32, .layout = 3, .page_size = 64, .n_sequences = 1};
 }
 
-int64_t kv_cache_bytes(const DecoderShape *shape, DType type, int n_slots) {
-    return 2 * shape->n_layers * plane_bytes(shape, type, n_slots) +
-           (int64_t)n_slots * (int64_t)sizeof(int32_t);
+static int64_t page_size_of(const CacheOptions *o, int window) {
+    return o->paged ? o->page_size : ((int64_t)window + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
 }
 
-// -1 in every byte is -1 in every slot.
-static Status empty_slots(Backend *backend, KvCache *cache, int first, int n, Error *error) {
-    int32_t *empty = malloc((size_t)(n > 0 ? n : 1) * sizeof *empty);
-    if (!empty) return error_set(error, STATUS_MEMORY, "KV cache: no memory for %d slot positions", n);
-    memset(empty, 0xff, (size_t)n * sizeof *empty);
-    Status status = STATUS_OK;
-    if (n > 0)
-        status = backend->ops->write(backend, cache->slot_positions + first, empty, (size_t)n * sizeof *empty,
-                                     error);
-    free(empty);
+Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int window, KvLayout *layout,
+                       Error *error) {
+    if (o->n_sequences < 1 || (o->paged && o->page_size < 1))
+        return error_set(error, STATUS_USAGE, "a cache for %d sequences in pages of %d", o->n_sequences,
+                         o->page_size);
+    int64_t page = page_size_of(o, window), pages = (window + page - 1) / page;
+    bool quantised = o->type == DTYPE_INT8 || o->type == DTYPE_INT4;
+    *layout = (KvLayout){
+        .layout = o->layout,
+        .n_layers = shape->n_layers,
+        .n_kv_heads = shape->n_kv_heads,
+        .head_dim = shape->head_dim,
+        .n_slots = pages * page * o->n_sequences,
+        .type = o->type,
+        .group = quantised ? o->group : 0,
+        .scale_type = DTYPE_F16,
+    };
+    if (layout->n_slots > INT32_MAX)
+        return error_set(error, STATUS_USAGE, "a cache of %lld slots; at most %d", (long long)layout->n_slots,
+                         INT32_MAX);
+    return kv_layout_check(layout, error);
+}
+
+int64_t kv_cache_bytes(const KvLayout *layout) {
+    return kv_layout_bytes(layout) + kv_layout_scale_bytes(layout) +
+           layout->n_slots * (int64_t)sizeof(int32_t);
+}
+
+static Status open_host(KvCache *cache, Error *error) {
+    size_t n_pages = (size_t)cache->n_pages;
+    cache->layers = calloc((size_t)cache->layout.n_layers, sizeof *cache->layers);
+    cache->references = calloc(n_pages, sizeof *cache->references);
+    cache->free_pages = malloc(n_pages * sizeof *cache->free_pages);
+    cache->copies = malloc(2 * (size_t)cache->page_size * sizeof *cache->copies);
+    cache->branches = calloc(n_pages, sizeof *cache->branches);
+    if (!cache->layers || !cache->references || !cache->free_pages || !cache->copies || !cache->branches)
+        return error_set(error, STATUS_MEMORY, "no memory for the tables of %d pages", cache->n_pages);
+    for (int i = 0; i < cache->n_pages; i++)
+        cache->free_pages[i] = cache->n_pages - 1 - i; // the first goes first
+    cache->n_free = cache->n_pages;
+    return STATUS_OK;
+}
+
+static Status open_memory(KvCache *cache, Error *error) {
+    const Ops *ops = cache->backend->ops;
+    const KvLayout *layout = &cache->layout;
+    Status status = ops->alloc(cache->backend, (size_t)kv_layout_bytes(layout), &cache->memory, error);
+    if (!status && layout->group)
+        status = ops->alloc(cache->backend, (size_t)kv_layout_scale_bytes(layout), &cache->scales, error);
+    void *positions = NULL;
+    if (!status)
+        status = ops->alloc(cache->backend, (size_t)layout->n_slots * sizeof(int32_t), &positions, error);
+    cache->slot_positions = positions;
     return status;
 }
 
-Status kv_cache_open(Backend *backend, const DecoderShape *shape, DType type, int n_slots, KvCache *cache,
-                     Error *error) {
-    *cache = (KvCache){.n_layers = shape->n_layers, .n_slots = n_slots};
-    int64_t plane = plane_bytes(shape, type, n_slots);
-    cache->layers = calloc((size_t)shape->n_layers, sizeof *cache->layers);
-    if (!cache->layers)
-        return error_set(error, STATUS_MEMORY, "KV cache: no memory for %d layers", shape->n_layers);
-
-    Status status =
-        backend->ops->alloc(backend, (size_t)(2 * shape->n_layers * plane), &cache->memory, error);
-    if (!status) {
-        void *positions = NULL;
-        status = backend->ops->alloc(backend, (size_t)n_slots * sizeof(int32_t), &positions, error);
-        cache->slot_positions = positions;
-    }
-    if (!status) status = empty_slots(backend, cache, 0, n_slots, error);
+Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape, int window,
+                     KvCache *cache, Error *error) {
+    *cache =
+        (KvCache){.backend = backend, .window = window, .paged = options->paged, .position_limit = INT32_MAX};
+    Status status = kv_cache_layout(options, shape, window, &cache->layout, error);
+    if (status) return status;
+    cache->page_size = (int)page_size_of(options, window);
+    cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
+    status = open_host(cache, error);
+    if (!status) status = open_memory(cache, error);
     if (status) {
-        kv_cache_close(backend, cache);
-        return error_prefix(error, "KV cache of %d tokens: ", n_slots);
+        kv_cache_close(cache);
+        return error_prefix(error, "KV cache of %d tokens: ", window);
     }
-    for (int l = 0; l < shape->n_layers; l++)
-        cache->layers[l] = (KvLayer){
-            .type = type,
-            .k = (char *)cache->memory + 2 * l * plane,
-            .v = (char *)cache->memory + (2 * l + 1) * plane,
-            .slot_stride = shape->head_dim,
-            .head_stride = (int64_t)n_slots * shape->head_dim,
-        };
+    for (int l = 0; l < cache->layout.n_layers; l++) {
+        cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
+        cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4;
+    }
     return STATUS_OK;
 }
 
-void kv_cache_close(Backend *backend, KvCache *cache) {
-    if (cache->memory) backend->ops->free(backend, cache->memory);
-    if (cache->slot_positions) backend->ops->free(backend, cache->slot_positions);
+void kv_cache_close(KvCache *cache) {
+    while (kv_branch_forget(cache)) continue;
+    if (cache->memory) cache->backend->ops->free(cache->backend, cache->memory);
+    if (cache->scales) cache->backend->ops->free(cache->backend, cache->scales);
+    if (cache->slot_positions) cache->backend->ops->free(cache->backend, cache->slot_positions);
     free(cache->layers);
+    free(cache->references);
+    free(cache->free_pages);
+    free(cache->copies);
+    free(cache->branches);
     *cache = (KvCache){0};
-}
-
-Status kv_cache_take(KvCache *cache, int n, int32_t *slots, Error *error) {
-    if (n > cache->n_slots - cache->n_used)
-        return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full: %d used, %d more wanted",
-                         cache->n_slots, cache->n_used, n);
-    for (int i = 0; i < n; i++) slots[i] = cache->n_used++;
-    return STATUS_OK;
-}
-
-Status kv_cache_truncate(Backend *backend, KvCache *cache, int n_used, Error *error) {
-    if (n_used >= cache->n_used) return STATUS_OK;
-    int n = cache->n_used - n_used;
-    cache->n_used = n_used;
-    return empty_slots(backend, cache, n_used, n, error);
 }

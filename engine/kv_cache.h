@@ -1,34 +1,113 @@
-// The KV cache of one session: strides, slots and positions.
+// The KV cache: a pool of slots in pages, which sequences share.
 //
-// A slot holds one token's key and value in every layer. `slot_positions` says which position each slot holds
-// (-1: empty); attention looks at positions only, so a slot may lie anywhere. The layout is a pair of strides:
-// a layer's keys are [n_kv_heads, n_slots, head_dim], so that a head's keys follow each other in memory.
+// A slot holds one token's key and value in every layer, and its position (slot_positions; -1: empty). A sequence is
+// a table of pages. Attention looks at positions only, so a sequence that is full goes on as a ring: what was
+// discarded after its first n_keep tokens is overwritten by what comes, and nothing is copied.
+//
+// Pages are counted: a fork shares them, and who writes to a page that others hold gets a copy first. Branches are
+// sequences that nobody talks in at present (what undo left behind), kept as long as no one needs their pages.
 #ifndef PALAVER_ENGINE_KV_CACHE_H
 #define PALAVER_ENGINE_KV_CACHE_H
 
 #include "engine/model.h"
+#include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 
+// What a cache is made of.
+typedef struct CacheOptions {
+    DType type;      // DTYPE_F16, F32, BF16, INT8 or INT4
+    int group;       // INT8, INT4: elements that share a scale
+    int layout;      // as kernels/kv_layout.h counts them
+    bool paged;      // in pages of page_size slots; else a sequence is one page, and nothing can be shared
+    int page_size;   // >= 1; multiples of 64 suit the kernels
+    int n_sequences; // how many of the full size there is room for
+} CacheOptions;
+
+// `type`, groups of 32, layout 3, one page for one sequence.
+CacheOptions cache_options(DType type);
+
+// Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_gone from n_keep on; ordinal a
+// lies at index a, or n_keep + (a - n_keep) mod (window - n_keep) from n_keep on; its position is the ordinal,
+// less n_moved from n_keep on. Zeroed: an empty sequence.
+typedef struct KvSequence {
+    int32_t *pages; // host [n_pages] first slot of each page
+    int n_pages;
+    int64_t length;
+    int32_t n_keep;  // tokens that stay in front; means nothing while n_gone is 0
+    int32_t n_gone;  // tokens that were ever discarded behind them
+    int32_t n_moved; // of n_gone: how far the keys of the others were turned in place
+} KvSequence;
+
+typedef struct KvBranch {
+    int32_t *log; // [sequence.length], owned
+    KvSequence sequence;
+} KvBranch;
+
 typedef struct KvCache {
-    int n_layers;
-    int n_slots;             // capacity in tokens
-    int n_used;              // slots 0 … n_used-1 are taken
+    Backend *backend;
+    KvLayout layout;
     KvLayer *layers;         // host [n_layers]
-    void *memory;            // backend memory of all layers
-    int32_t *slot_positions; // backend memory [n_slots]
+    void *memory, *scales;   // backend memory of all layers
+    int32_t *slot_positions; // backend memory [layout.n_slots]
+    int window;              // most tokens of a sequence
+    bool paged;
+    int page_size, n_pages;
+    int32_t *references; // [n_pages] sequences that hold a page
+    int32_t *free_pages; // [n_pages] the first n_free of them
+    int n_free;
+    int32_t *copies;    // [2, page_size] slots of a page to be copied
+    KvBranch *branches; // [n_pages], the one used longest ago first
+    int n_branches;
+    int64_t position_limit; // positions stay below it: INT32_MAX
 } KvCache;
 
-// Bytes of a cache of n_slots slots, slot positions included.
-int64_t kv_cache_bytes(const DecoderShape *shape, DType type, int n_slots);
+// How a cache for sequences of `window` tokens lies. STATUS_USAGE for options that cannot be.
+Status kv_cache_layout(const CacheOptions *options, const DecoderShape *shape, int window, KvLayout *layout,
+                       Error *error);
+// Bytes of keys, values, scales and positions.
+int64_t kv_cache_bytes(const KvLayout *layout);
 
-Status kv_cache_open(Backend *backend, const DecoderShape *shape, DType type, int n_slots, KvCache *cache,
-                     Error *error);
-void kv_cache_close(Backend *backend, KvCache *cache);
+Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape, int window,
+                     KvCache *cache, Error *error);
+void kv_cache_close(KvCache *cache); // branches are forgotten; sequences were freed before
 
-// Takes the next n slots; `slots` [n] receives them. STATUS_CONTEXT if fewer are free.
-Status kv_cache_take(KvCache *cache, int n, int32_t *slots, Error *error);
+// ---- sequences (kv_sequence.c) ----------------------------------------------------------------------------------
 
-// Gives back every slot from `n_used` on and empties it.
-Status kv_cache_truncate(Backend *backend, KvCache *cache, int n_used, Error *error);
+// Makes room for n more tokens at the end and fills `slots` and `positions` [n] with where they go; pages are taken,
+// and copied where they are shared. STATUS_CONTEXT: beyond the window, or no page is left; then nothing changed.
+Status kv_sequence_extend(KvCache *cache, KvSequence *sequence, int n, int32_t *slots, int32_t *positions,
+                          Error *error);
+
+// What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
+StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
+
+// Drops the tokens from `length` on. Where no more than the kept prefix is left, the ring begins anew.
+void kv_sequence_truncate(KvCache *cache, KvSequence *sequence, int64_t length);
+
+// *to shares the first `length` tokens of `from`.
+Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, KvSequence *to, Error *error);
+
+// Discards the tokens [from, from + n), n >= 1, without evaluating any. In place: turns the keys of those behind
+// them, which take over their positions; else no byte of the cache changes. False: it cannot (another prefix was
+// kept before, or positions come to their end), and nothing changed.
+bool kv_sequence_can_discard(const KvCache *cache, const KvSequence *sequence, int64_t from, int64_t n,
+                             bool in_place);
+Status kv_sequence_discard(KvCache *cache, KvSequence *sequence, int64_t from, int64_t n, bool in_place,
+                           Error *error);
+
+void kv_sequence_free(KvCache *cache, KvSequence *sequence);
+
+// ---- branches (kv_branch.c) -------------------------------------------------------------------------------------
+
+// Keeps a sequence, which is taken over, and a copy of its log [sequence->length] for a later recall.
+void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
+
+// Looks among the branches for the longest common prefix with `tokens` [n]. If it is longer than `at_least`,
+// *sequence shares it; returns its length, else at_least.
+int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int64_t at_least,
+                         KvSequence *sequence);
+
+// Forgets the branch that was used longest ago. False: there is none.
+bool kv_branch_forget(KvCache *cache);
 
 #endif

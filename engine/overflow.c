@@ -1,9 +1,16 @@
 #include "engine/overflow.h"
 
+const char *overflow_policy_name(OverflowPolicy policy) {
+    static const char *const names[] = {"reevaluate", "shift", "shift-inplace", "stop"};
+    return names[policy];
+}
+
 // Index of the first message after the kept prefix.
-static int kept_prefix(const OverflowSpan *spans, int n) {
+static int kept_prefix(const OverflowSettings *settings, const OverflowSpan *spans, int n) {
+    int64_t begin = 0;
     int i = 0;
-    while (i < n && spans[i].is_system) i++;
+    for (; i < n && (settings->keep < 0 ? spans[i].is_system : begin < settings->keep); i++)
+        begin += spans[i].n_tokens;
     return i;
 }
 
@@ -14,31 +21,66 @@ static int turn_end(const OverflowSpan *spans, int n, int first) {
     return i;
 }
 
+// What the settings ask to leave at least, of n tokens that are not kept.
+static int64_t least(const OverflowSettings *settings, int64_t n) {
+    int64_t share = (int64_t)(settings->discard_fraction * (double)n);
+    return share > settings->discard ? share : settings->discard;
+}
+
+int64_t overflow_discard(const OverflowSettings *settings, int64_t n) {
+    int64_t amount = least(settings, n);
+    if (settings->discard == 0 && settings->discard_fraction <= 0) amount = n / 2;
+    if (amount < 1) amount = 1;
+    return amount < n ? amount : n;
+}
+
+// Whole turns after the kept prefix.
+static void plan_turns(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t wanted) {
+    int i = plan->first;
+    while (i < n) {
+        int end = turn_end(spans, n, i);
+        if (plan->n_tokens >= wanted || end == n) break; // the last turn stays
+        for (; i < end; i++) plan->n_tokens += spans[i].n_tokens;
+        plan->n_turns++;
+    }
+    plan->n_messages = i - plan->first;
+}
+
+// Tokens after the kept prefix: whole turns, then the beginning of a reply. Its question leaves with the last of it.
+static void plan_tokens(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t wanted) {
+    int i = plan->first;
+    while (i < n && plan->n_tokens < wanted) {
+        int end = turn_end(spans, n, i);
+        if (end == n) break; // the last turn stays
+        int64_t more = wanted - plan->n_tokens;
+        for (int k = i; k < end && !plan->n_cut; k++)
+            if (spans[k].n_text > more) plan->cut = k, plan->n_cut = more;
+        plan->n_tokens += plan->n_cut;
+        if (plan->n_cut) break;
+        for (; i < end; i++) plan->n_tokens += spans[i].n_tokens;
+        plan->n_turns++;
+    }
+    plan->n_messages = i - plan->first;
+}
+
 OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan *spans, int n_spans,
                            int64_t context_size, int64_t needed) {
     int64_t total = 0, kept = 0;
+    int first = kept_prefix(settings, spans, n_spans);
     for (int i = 0; i < n_spans; i++) {
         total += spans[i].n_tokens;
-        if (spans[i].is_system) kept += spans[i].n_tokens;
+        if (i < first) kept += spans[i].n_tokens;
     }
-    OverflowPlan plan = {.fits = total + needed <= context_size};
+    OverflowPlan plan = {.first = first, .fits = total + needed <= context_size};
     if (plan.fits || settings->policy == OVERFLOW_STOP) return plan;
 
-    int64_t at_least = settings->discard;
-    if (settings->discard_fraction > 0) {
-        int64_t share = (int64_t)(settings->discard_fraction * (double)(total - kept));
-        if (share > at_least) at_least = share;
-    }
-    int64_t water = (int64_t)(settings->low_water * (double)context_size);
-    int first = kept_prefix(spans, n_spans), i = first;
-    while (i < n_spans) {
-        int end = turn_end(spans, n_spans, i);
-        bool enough = total <= water && total + needed <= context_size && plan.n_tokens >= at_least;
-        if (enough || end == n_spans) break; // the last turn stays
-        for (; i < end; i++) plan.n_tokens += spans[i].n_tokens, total -= spans[i].n_tokens;
-        plan.n_turns++;
-    }
-    plan.n_messages = i - first;
-    plan.fits = total + needed <= context_size;
+    int64_t excess = total + needed - context_size, above = 0;
+    if (!settings->by_token) above = total - (int64_t)(settings->low_water * (double)context_size);
+    int64_t wanted =
+        settings->by_token ? overflow_discard(settings, total - kept) : least(settings, total - kept);
+    if (wanted < excess) wanted = excess;
+    if (wanted < above) wanted = above;
+    (settings->by_token ? plan_tokens : plan_turns)(&plan, spans, n_spans, wanted);
+    plan.fits = plan.n_tokens >= excess;
     return plan;
 }

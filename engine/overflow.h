@@ -1,35 +1,55 @@
 // What leaves when the context is full. Pure arithmetic over the spans of the messages: no tokens, no cache.
 //
-// "reevaluate" (requirements C1, C2, C4, C11): the kept prefix (BOS and the system prompt) stays, the oldest whole
-// turns after it leave until what remains fits below low_water; a turn is a user message and what follows it up to
-// the next user message. What remains is the template over the remaining messages, evaluated again by session_sync.
+// The kept prefix (BOS and the system prompt, or so many tokens) stays; the oldest leave after it (requirements C1, C2,
+// C11): whole turns until what remains fits below low_water, a turn being a user message and what follows it up to the
+// next user message; or, by token, no more than has to, down to a part of a reply. What remains is the template over the
+// remaining messages. How it comes to its new places is the policy: read again, or shifted (session_discard).
 #ifndef PALAVER_ENGINE_OVERFLOW_H
 #define PALAVER_ENGINE_OVERFLOW_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum OverflowPolicy { OVERFLOW_REEVALUATE, OVERFLOW_STOP } OverflowPolicy;
+typedef enum OverflowPolicy {
+    OVERFLOW_REEVALUATE,
+    OVERFLOW_SHIFT,
+    OVERFLOW_SHIFT_INPLACE,
+    OVERFLOW_STOP
+} OverflowPolicy;
+const char *overflow_policy_name(OverflowPolicy policy); // "reevaluate", "shift", "shift-inplace", "stop"
+
+enum {
+    OVERFLOW_KEEP_SYSTEM = -1, // BOS and the system prompt
+    OVERFLOW_SINKS =
+        4, // first tokens that a stream without messages keeps then (Xiao et al., arXiv:2309.17453)
+};
 
 typedef struct OverflowSettings {
     OverflowPolicy policy;
+    int64_t
+        keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM
+    bool by_token;           // leave as few tokens as discard says; else whole turns down to low_water
     int64_t reserve;         // tokens kept free for the reply before a turn begins
     double low_water;        // share of the context to go down to once something has to leave, 0 … 1
-    int64_t discard;         // leave at least so many tokens; 0: only as low_water says
+    int64_t discard;         // leave at least so many tokens; 0: as the others say
     double discard_fraction; // the same as a share of what is not kept; 0: none
 } OverflowSettings;
 
 // One message as the template rendered it.
 typedef struct OverflowSpan {
     int64_t n_tokens;
+    int64_t n_text; // of these, a reply's own: the oldest of them may leave by themselves
     bool is_system; // part of the kept prefix
     bool is_user;   // begins a turn
 } OverflowSpan;
 
 typedef struct OverflowPlan {
-    int n_messages;   // messages after the kept prefix that leave, oldest first
+    int first;        // the first span after the kept prefix
+    int n_messages;   // messages from there on that leave
     int n_turns;      // the turns among them
-    int64_t n_tokens; // their tokens
+    int cut;          // by token: the span whose text loses n_cut of its oldest tokens
+    int64_t n_cut;    // 0: none does
+    int64_t n_tokens; // all that leaves
     bool fits;        // whether `needed` tokens are free after they left
 } OverflowPlan;
 
@@ -37,5 +57,9 @@ typedef struct OverflowPlan {
 // Nothing leaves while it fits: then the plan is empty and `fits` is true.
 OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan *spans, int n_spans,
                            int64_t context_size, int64_t needed);
+
+// Tokens that leave of `n` which are not kept: what discard and discard_fraction say, half of them where these say
+// nothing; at least 1, at most n.
+int64_t overflow_discard(const OverflowSettings *settings, int64_t n);
 
 #endif

@@ -18,69 +18,13 @@ typedef struct Reply {
     Utf8Stream utf8;
     int64_t ids_capacity;
     size_t text_capacity;
-    int32_t previous;    // the token before, -1 at the reply's beginning
-    int first_discarded; // messages [first_discarded, end_discarded) left in this call
-    int end_discarded;
+    int32_t previous; // the token before, -1 at the reply's beginning
+    Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
+    int n_before;
 } Reply;
 
 static Message *reply_message(const Reply *r) {
     return &r->conversation->messages[r->conversation->n - 1];
-}
-
-int64_t conversation_reserve(const Conversation *c) {
-    int64_t reserve = c->settings.overflow.reserve, quarter = engine_context_size(c->engine) / 4;
-    if (reserve > quarter) reserve = quarter;
-    if (c->settings.max_tokens > 0 && reserve > c->settings.max_tokens) reserve = c->settings.max_tokens;
-    return reserve > 1 ? reserve : 1;
-}
-
-// ---- making room ---------------------------------------------------------------------------------------------
-
-// Marks the oldest `n` messages after the kept prefix that are still seen as discarded; tells the turns they belong to.
-static void discard(Reply *r, int n, OverflowEvent *event) {
-    Conversation *c = r->conversation;
-    int turn = 0, kept = 0;
-    while (kept < c->n && c->messages[kept].role == CHAT_SYSTEM) kept++;
-    for (int i = kept; i < c->n && n > 0; i++) {
-        turn += c->messages[i].role == CHAT_USER;
-        if (c->messages[i].discarded) continue;
-        if (r->end_discarded == 0) r->first_discarded = i;
-        r->end_discarded = i + 1;
-        c->messages[i].discarded = true;
-        if (event->first_turn == 0) event->first_turn = turn;
-        event->last_turn = turn;
-        n--;
-    }
-}
-
-// Makes room for `needed` tokens after what is rendered in *view, and renders again. Whole turns leave first; if
-// that is not enough and `inside` allows it, the older half of the reply in hand leaves the window.
-static Status make_room(Reply *r, int64_t needed, bool inside, ConversationView *view, OverflowEvent *event,
-                        Error *error) {
-    Conversation *c = r->conversation;
-    int64_t size = engine_context_size(c->engine), before = view->tokens.n;
-    OverflowSpan *spans;
-    Status status = conversation_overflow_spans(c, view, &spans, error);
-    if (status) return status;
-    OverflowPlan plan = overflow_plan(&c->settings.overflow, spans, view->n_spans, size, needed);
-    free(spans);
-    discard(r, plan.n_messages, event);
-    Message *reply = reply_message(r);
-    if (!plan.fits && inside) {
-        event->n_inside = (reply->n_ids - reply->n_gone + 1) / 2;
-        reply->n_gone += event->n_inside;
-    }
-    conversation_view_free(view);
-    status = conversation_render(c, true, view, error);
-    if (status) return status;
-    event->n_discarded = before - view->tokens.n;
-    if (view->tokens.n + needed > size)
-        return error_set(
-            error, STATUS_CONTEXT,
-            "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
-            "it, or use a larger --context",
-            (long long)view->tokens.n, (long long)needed, (long long)size);
-    return STATUS_OK;
 }
 
 // Renders the conversation with the reply open at its end, makes room if `needed` tokens do not fit behind it, and
@@ -93,14 +37,13 @@ static Status read_in(Reply *r, int64_t needed, SyncReport *sync, Error *error) 
     if (status) return status;
     OverflowEvent event = {0};
     bool full = view.tokens.n + needed > engine_context_size(c->engine);
-    // A reply in hand may lose its older half; one that is about to begin is empty and has none.
-    bool inside = c->settings.overflow.policy != OVERFLOW_STOP;
-    if (full) status = make_room(r, needed, inside, &view, &event, error);
+    if (full) status = conversation_make_room(c, needed, &view, &event, error);
     if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, sync, error);
     conversation_view_free(&view);
     if (status || !full) return status;
     event.n_kept = sync->cached;
-    event.n_evaluated = sync->evaluated;
+    event.n_evaluated += sync->evaluated;
+    if (event.n_evaluated < 0) event.n_evaluated = 0; // what is new left at once
     event.seconds = clock_seconds() - start;
     if (r->events && r->events->overflow) r->events->overflow(r->events->user, &event);
     return STATUS_OK;
@@ -272,13 +215,14 @@ static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
     return stop_open(all, n, stops, error);
 }
 
-// Puts the messages back as they were: `length` of them, the last with the text and ids it had.
-static void roll_back(Reply *r, int length, const Message *before) {
+// Puts the messages back as they were before the call, the last with the text and ids it had.
+static void roll_back(Reply *r) {
     Conversation *c = r->conversation;
-    for (int i = r->first_discarded; i < r->end_discarded; i++) c->messages[i].discarded = false;
-    conversation_truncate(c, length);
-    if (before) {
-        Message *m = &c->messages[length - 1];
+    conversation_truncate(c, r->n_before);
+    for (int i = 0; i < r->n_before; i++) {
+        Message *m = &c->messages[i];
+        const Message *before = &r->before[i];
+        m->discarded = before->discarded;
         m->n_ids = m->ids ? before->n_ids : 0;
         m->n_gone = m->ids ? before->n_gone : 0;
         m->size = before->size;
@@ -293,13 +237,19 @@ Status conversation_reply(Conversation *c, bool resume, const ConversationEvents
     Reply r = {.conversation = c, .events = events, .report = report ? report : &unused, .previous = -1};
     *r.report = (ReplyReport){.context_size = engine_context_size(c->engine)};
     double start = clock_seconds();
-    int length = c->n;
     Status status = open_message(c, resume, error);
     if (status) return status;
-    Message before = *reply_message(&r);
-    r.ids_capacity = before.n_ids;
-    r.text_capacity = before.size + 1;
-    if (before.n_ids > 0) r.previous = before.ids[before.n_ids - 1];
+    const Message *m = reply_message(&r);
+    r.ids_capacity = m->n_ids;
+    r.text_capacity = m->size + 1;
+    if (m->n_ids > 0) r.previous = m->ids[m->n_ids - 1];
+    r.n_before = resume ? c->n : c->n - 1;
+    r.before = malloc((size_t)c->n * sizeof *r.before);
+    if (!r.before) {
+        conversation_truncate(c, r.n_before);
+        return error_set(error, STATUS_MEMORY, "no memory for a reply");
+    }
+    memcpy(r.before, c->messages, (size_t)r.n_before * sizeof *r.before);
 
     status = sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
     if (!status) status = open_stops(c, &r.stops, error);
@@ -310,6 +260,7 @@ Status conversation_reply(Conversation *c, bool resume, const ConversationEvents
     if (!status) status = sample_all(&r, start, error);
     stop_close(r.stops);
     r.report->used = session_length(c->session);
-    if (status) roll_back(&r, length, resume ? &before : NULL);
+    if (status) roll_back(&r);
+    free(r.before);
     return status;
 }

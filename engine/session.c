@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WORTH_KEEPING = 16 }; // tokens that would have to be read again: fewer are no branch
+
 struct Session {
     Engine *engine;
-    KvCache cache;
-    int32_t *log;  // [n_slots + 1]: the last token may wait for its evaluation
-    int64_t n_log; // tokens in the log
+    KvSequence sequence; // of the log's first tokens
+    int32_t *log;        // [window + 1]: the last token may wait for its evaluation
+    int64_t n_log;       // tokens in the log
     const volatile sig_atomic_t *interrupt;
     Progress progress;
     int32_t *positions, *slots; // [max_tokens] of the step in hand
@@ -36,9 +38,6 @@ Status session_open(Engine *engine, Session **out, Error *error) {
     if (!s->log || !s->positions || !s->slots)
         status =
             error_set(error, STATUS_MEMORY, "no memory for a session of %d tokens", engine->context_size);
-    if (!status)
-        status = kv_cache_open(engine->backend, &engine->model->shape, engine->cache_type,
-                               engine->context_size, &s->cache, error);
     if (status)
         session_close(s);
     else
@@ -49,7 +48,7 @@ Status session_open(Engine *engine, Session **out, Error *error) {
 void session_close(Session *s) {
     if (!s) return;
     drop_logits(s);
-    kv_cache_close(s->engine->backend, &s->cache);
+    kv_sequence_free(&s->engine->cache, &s->sequence);
     free(s->log);
     free(s->positions);
     free(s->slots);
@@ -72,19 +71,22 @@ int64_t session_length(const Session *s) {
     return s->n_log;
 }
 int64_t session_cached(const Session *s) {
-    return s->cache.n_used;
+    return s->sequence.length;
 }
 
-// Evaluates the log's tokens [cached, end), at most a chunk of them. Slot i holds position i: nothing ever leaves
-// from the middle. If it fails, the cache is as it was.
+int64_t session_kept(const Session *s) {
+    return s->sequence.n_gone > 0 ? s->sequence.n_keep : -1;
+}
+
+// Evaluates the log's tokens [cached, end), at most a chunk of them. If it fails, the cache is as it was.
 static Status evaluate(Session *s, int64_t end, Error *error) {
-    int first = s->cache.n_used, n = (int)(end - first);
-    Status status = kv_cache_take(&s->cache, n, s->slots, error);
+    KvCache *cache = &s->engine->cache;
+    int64_t first = s->sequence.length;
+    int n = (int)(end - first);
+    Status status = kv_sequence_extend(cache, &s->sequence, n, s->slots, s->positions, error);
     if (status) return status;
     drop_logits(s);
-    for (int i = 0; i < n; i++) s->positions[i] = first + i;
-    const int32_t page = 0;
-    StepSequence all = {.n_tokens = n, .n_slots = s->cache.n_used, .pages = &page};
+    StepSequence all = kv_sequence_step(cache, &s->sequence, n);
     Step step = {
         .n_tokens = n,
         .n_sequences = 1,
@@ -92,12 +94,11 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
         .positions = s->positions,
         .slots = s->slots,
         .sequences = &all,
-        .page_size = s->cache.n_slots,
-        .slot_positions = s->cache.slot_positions,
+        .page_size = cache->page_size,
+        .slot_positions = cache->slot_positions,
     };
-    status = forward_step(&s->engine->forward, &step, &s->cache, s->interrupt, error);
-    // The first error is the one to tell; emptying slots of a backend that failed can only fail likewise.
-    if (status) kv_cache_truncate(s->engine->backend, &s->cache, first, NULL);
+    status = forward_step(&s->engine->forward, &step, cache, s->interrupt, error);
+    if (status) kv_sequence_truncate(cache, &s->sequence, first);
     return status;
 }
 
@@ -105,20 +106,16 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
 static Status evaluate_pending(Session *s, Error *error) {
     if (has_logits(s)) return STATUS_OK;
     int last = 0;
-    int64_t begin = s->cache.n_used;
-    if (begin == s->n_log) { // all cached, but the logits are gone: evaluate the last token once more
-        Status status = kv_cache_truncate(s->engine->backend, &s->cache, (int)s->n_log - 1, error);
-        if (status) return status;
-        begin--;
-    }
-    int64_t first = begin;
-    while (s->cache.n_used < s->n_log) {
-        int64_t n = s->n_log - s->cache.n_used;
+    if (s->sequence.length == s->n_log) // all cached, but the logits are gone: the last token once more
+        kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
+    int64_t first = s->sequence.length;
+    while (s->sequence.length < s->n_log) {
+        int64_t n = s->n_log - s->sequence.length;
         if (n > s->engine->forward.max_tokens) n = s->engine->forward.max_tokens;
         if (s->progress.step && s->n_log - first > n &&
-            !s->progress.step(s->progress.user, "reading", s->cache.n_used - first, s->n_log - first))
+            !s->progress.step(s->progress.user, "reading", s->sequence.length - first, s->n_log - first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        Status status = evaluate(s, s->cache.n_used + n, error);
+        Status status = evaluate(s, s->sequence.length + n, error);
         if (status) return status;
         last = (int)n - 1;
     }
@@ -130,17 +127,44 @@ static Status evaluate_pending(Session *s, Error *error) {
     return status;
 }
 
-// Cuts log and cache down to what they share with `tokens`, and appends the rest to the log.
+// The log becomes its own first `length` tokens. What that cuts off stays as a branch, if that is worth it.
+static void cut(Session *s, int64_t length) {
+    KvCache *cache = &s->engine->cache;
+    KvSequence shorter;
+    if (cache->paged && length + WORTH_KEEPING <= s->sequence.length &&
+        !kv_sequence_fork(cache, &s->sequence, length, &shorter, NULL)) {
+        kv_branch_keep(cache, s->log, &s->sequence);
+        s->sequence = shorter;
+    }
+    kv_sequence_truncate(cache, &s->sequence, length);
+    s->n_log = length;
+}
+
+int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
+    KvCache *cache = &s->engine->cache;
+    KvSequence other;
+    int64_t own = 0, common;
+    while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
+    if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
+    common = kv_branch_recall(cache, tokens, n, own, &other);
+    cut(s, common > own ? 0 : own);
+    if (common > own) {
+        kv_sequence_free(cache, &s->sequence);
+        s->sequence = other;
+        memcpy(s->log, tokens, (size_t)common * sizeof *s->log);
+        s->n_log = common;
+    }
+    drop_logits(s);
+    return common;
+}
+
+// Makes the log equal to `tokens`, keeping what is cached of it.
 static Status replace_log(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     if (n < 1) return error_set(error, STATUS_USAGE, "a sequence has at least one token");
-    if (n > s->cache.n_slots)
+    if (n > s->engine->cache.window)
         return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit in the context of %d", (long long)n,
-                         s->cache.n_slots);
-    int64_t common = 0;
-    while (common < n && common < s->n_log && tokens[common] == s->log[common]) common++;
-    if (common < n || common < s->n_log) drop_logits(s);
-    Status status = kv_cache_truncate(s->engine->backend, &s->cache, (int)common, error);
-    if (status) return status;
+                         s->engine->cache.window);
+    int64_t common = session_recall(s, tokens, n);
     memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
     s->n_log = n;
     return STATUS_OK;
@@ -148,7 +172,7 @@ static Status replace_log(Session *s, const int32_t *tokens, int64_t n, Error *e
 
 // After a failure the log ends where the cache does, so that it never promises what is not there.
 static Status give_up(Session *s, Status status) {
-    s->n_log = s->cache.n_used;
+    s->n_log = s->sequence.length;
     drop_logits(s);
     return status;
 }
@@ -157,7 +181,7 @@ Status session_sync(Session *s, const int32_t *tokens, int64_t n, SyncReport *re
     double start = clock_seconds();
     Status status = replace_log(s, tokens, n, error);
     if (status) return status;
-    int64_t cached = s->cache.n_used;
+    int64_t cached = s->sequence.length;
     if (cached == n && !has_logits(s)) cached--;
     status = evaluate_pending(s, error);
     if (status) return give_up(s, status);
@@ -168,8 +192,8 @@ Status session_sync(Session *s, const int32_t *tokens, int64_t n, SyncReport *re
 
 Status session_sample(Session *s, const SampleParams *params, int32_t *token, Error *error) {
     if (s->n_log < 1) return error_set(error, STATUS_USAGE, "nothing to go on from: the session is empty");
-    if (s->n_log > s->cache.n_slots)
-        return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->cache.n_slots);
+    if (s->n_log > s->engine->cache.window)
+        return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->engine->cache.window);
     Status status = evaluate_pending(s, error);
     if (!status) status = forward_sample(&s->engine->forward, params, token, error);
     if (status) return status;
@@ -207,24 +231,87 @@ static Status read_logits(Session *s, int64_t first, int64_t from, int64_t to, f
     return status;
 }
 
-Status session_logits_of(Session *s, const int32_t *tokens, int64_t n, int64_t from, float *logits,
-                         Error *error) {
-    if (from < 0 || from >= n)
-        return error_set(error, STATUS_USAGE, "logits from position %lld of %lld", (long long)from,
-                         (long long)n);
-    Status status = replace_log(s, tokens, n, error);
-    if (!status && s->cache.n_used > from)
-        status = kv_cache_truncate(s->engine->backend, &s->cache, (int)from, error);
-    if (status) return status;
-    drop_logits(s);
+// Evaluates what is pending, a chunk at a time; the logits of log positions from `from` on go to `logits`.
+static Status evaluate_all(Session *s, int64_t from, float *logits, Error *error) {
     int64_t vocab = s->engine->model->shape.vocab_size;
-    while (s->cache.n_used < n && !status) {
-        int64_t first = s->cache.n_used, end = first + s->engine->forward.max_tokens;
-        if (end > n) end = n;
+    Status status = STATUS_OK;
+    while (s->sequence.length < s->n_log && !status) {
+        int64_t first = s->sequence.length, end = first + s->engine->forward.max_tokens;
+        if (end > s->n_log) end = s->n_log;
         status = evaluate(s, end, error);
         int64_t begin = first > from ? first : from;
         if (!status && begin < end)
             status = read_logits(s, first, begin, end, logits + (begin - from) * vocab, error);
     }
     return status ? give_up(s, status) : STATUS_OK;
+}
+
+Status session_logits_of(Session *s, const int32_t *tokens, int64_t n, int64_t from, float *logits,
+                         Error *error) {
+    if (from < 0 || from >= n)
+        return error_set(error, STATUS_USAGE, "logits from position %lld of %lld", (long long)from,
+                         (long long)n);
+    Status status = replace_log(s, tokens, n, error);
+    if (status) return status;
+    if (s->sequence.length > from) kv_sequence_truncate(&s->engine->cache, &s->sequence, from);
+    drop_logits(s);
+    return evaluate_all(s, from, logits, error);
+}
+
+// ---- discarding ------------------------------------------------------------------------------------------------
+
+Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy policy, Error *error) {
+    if (from < 0 || n < 1 || from + n > s->n_log)
+        return error_set(error, STATUS_USAGE, "tokens %lld to %lld cannot leave a log of %lld",
+                         (long long)from, (long long)(from + n - 1), (long long)s->n_log);
+    KvCache *cache = &s->engine->cache;
+    bool in_place = policy == OVERFLOW_SHIFT_INPLACE;
+    bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&
+                 kv_sequence_can_discard(cache, &s->sequence, from, n, in_place);
+    Status status = STATUS_OK;
+    // After a shift the logits still speak of the last token: it is what it was.
+    if (!shift || from + n == s->n_log) drop_logits(s);
+    if (shift)
+        status = kv_sequence_discard(cache, &s->sequence, from, n, in_place, error);
+    else // from the kept prefix on, so that the next time something is kept, it may be another prefix
+        kv_sequence_truncate(cache, &s->sequence,
+                             s->sequence.n_gone > 0 && from > s->sequence.n_keep ? s->sequence.n_keep : from);
+    if (status) return status;
+    memmove(s->log + from, s->log + from + n, (size_t)(s->n_log - from - n) * sizeof *s->log);
+    s->n_log -= n;
+    return STATUS_OK;
+}
+
+Status session_make_room(Session *s, const OverflowSettings *settings, int64_t n, Error *error) {
+    int64_t excess = s->n_log + n - s->engine->cache.window;
+    if (excess <= 0) return STATUS_OK;
+    int64_t keep = settings->keep < 0 ? OVERFLOW_SINKS : settings->keep;
+    int64_t leaving = s->n_log > keep ? overflow_discard(settings, s->n_log - keep) : 0;
+    if (leaving < excess) leaving = excess;
+    if (settings->policy == OVERFLOW_STOP || keep + leaving > s->n_log)
+        return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit: %lld of the context of %d are used",
+                         (long long)n, (long long)s->n_log, s->engine->cache.window);
+    return session_discard(s, keep, leaving, settings->policy, error);
+}
+
+Status session_stream(Session *s, const int32_t *tokens, int64_t n, const OverflowSettings *settings,
+                      float *logits, Error *error) {
+    int64_t vocab = s->engine->model->shape.vocab_size;
+    Status status = STATUS_OK;
+    while (n > 0 && !status) {
+        int64_t room = s->engine->cache.window - s->n_log;
+        if (room <= 0) {
+            status = session_make_room(s, settings, 1, error);
+            continue;
+        }
+        int64_t piece = n < room ? n : room, begin = s->n_log;
+        memcpy(s->log + begin, tokens, (size_t)piece * sizeof *tokens);
+        s->n_log += piece;
+        drop_logits(s);
+        status = evaluate_all(s, logits ? begin : s->n_log, logits, error);
+        tokens += piece;
+        n -= piece;
+        if (logits) logits += piece * vocab;
+    }
+    return status;
 }

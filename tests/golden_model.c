@@ -76,25 +76,27 @@ Status golden_model_open(const char *root, const char *name, const char *device,
     snprintf(path, sizeof path, "%s/%s", root, name);
     Status status = model_open(path, &model, error);
     if (status) return status;
-    EngineOptions options = {
-        .device = device, .n_threads = 2, .context_size = CONTEXT, .cache_type = cache, .chunk = CHUNK};
+    EngineOptions options = {.device = device,
+                             .n_threads = 2,
+                             .context_size = CONTEXT,
+                             .cache = cache_options(cache),
+                             .chunk = CHUNK};
     return engine_open_model(model, &options, engine, error);
 }
 
 // One step of n tokens from `first` on, and the logits of those that are asked for.
-static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache, int first, int n,
-                            float *logits, Error *error) {
-    int32_t slots[GOLDEN_MAX_IDS];
-    Status status = kv_cache_take(cache, n, slots, error);
-    const int32_t page = 0;
-    StepSequence all = {.n_tokens = n, .n_slots = cache->n_used, .pages = &page};
+static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache, KvSequence *sequence,
+                            int first, int n, float *logits, Error *error) {
+    int32_t slots[GOLDEN_MAX_IDS], positions[GOLDEN_MAX_IDS]; // the case has its own positions
+    Status status = kv_sequence_extend(cache, sequence, n, slots, positions, error);
+    StepSequence all = kv_sequence_step(cache, sequence, n);
     Step step = {.n_tokens = n,
                  .n_sequences = 1,
                  .ids = c->ids + first,
                  .positions = c->positions + first,
                  .slots = slots,
                  .sequences = &all,
-                 .page_size = cache->n_slots,
+                 .page_size = cache->page_size,
                  .slot_positions = cache->slot_positions};
     if (!status) status = forward_step(&engine->forward, &step, cache, NULL, error);
     for (int32_t i = 0; i < n && !status; i++) {
@@ -110,13 +112,15 @@ static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache,
 
 Status golden_model_evaluate(Engine *engine, const GoldenCase *c, int step, float *logits, Error *error) {
     KvCache cache;
-    Status status =
-        kv_cache_open(engine->backend, &engine->model->shape, engine->cache_type, CONTEXT, &cache, error);
+    KvSequence sequence = {0};
+    CacheOptions options = cache_options(engine_cache_type(engine));
+    Status status = kv_cache_open(engine->backend, &options, &engine->model->shape, CONTEXT, &cache, error);
     if (status) return status;
     for (int first = 0; first < c->n && !status; first += step)
-        status =
-            evaluate_step(engine, c, &cache, first, c->n - first < step ? c->n - first : step, logits, error);
-    kv_cache_close(engine->backend, &cache);
+        status = evaluate_step(engine, c, &cache, &sequence, first, c->n - first < step ? c->n - first : step,
+                               logits, error);
+    kv_sequence_free(&cache, &sequence);
+    kv_cache_close(&cache);
     return status;
 }
 

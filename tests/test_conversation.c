@@ -40,7 +40,10 @@ static ConversationSettings settings(void) {
         .sampler = sampler_default_settings(),
         .seed = 42,
         .max_tokens = 24,
-        .overflow = {.policy = OVERFLOW_REEVALUATE, .reserve = 64, .low_water = 0.5},
+        .overflow = {.policy = OVERFLOW_REEVALUATE,
+                     .keep = OVERFLOW_KEEP_SYSTEM,
+                     .reserve = 64,
+                     .low_water = 0.5},
     };
 }
 
@@ -60,7 +63,8 @@ static int set_up(void **state) {
                              .device = "cpu",
                              .n_threads = 1,
                              .context_size = CONTEXT,
-                             .cache_type = DTYPE_F32};
+                             .cache = cache_options(DTYPE_F32)};
+    options.cache.n_sequences = 2;
     if (engine_open(&options, &t->engine, &error)) fail_msg("%s", error.message);
     if (chat_template_open("chatml", &t->chat_template, &error)) fail_msg("%s", error.message);
     t->c = open_conversation(t);

@@ -104,7 +104,8 @@ static void learned_positions_end(void **state) {
     Engine *engine;
     Error error = {0};
     if (model_open(GOLDEN_ARCHITECTURES "/opt", &model, &error)) fail_msg("%s", error.message);
-    EngineOptions options = {.device = "cpu", .n_threads = 1, .context_size = 129, .cache_type = DTYPE_F32};
+    EngineOptions options = {
+        .device = "cpu", .n_threads = 1, .context_size = 129, .cache = cache_options(DTYPE_F32)};
     assert_int_equal(engine_open_model(model, &options, &engine, &error), STATUS_USAGE);
     assert_string_equal(error.message, "a context of 129 tokens: the model has learned only 128 positions");
     assert_null(engine);

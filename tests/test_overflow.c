@@ -2,7 +2,8 @@
 #include "tests/test.h"
 #include "engine/overflow.h"
 
-static const OverflowSettings half = {.policy = OVERFLOW_REEVALUATE, .low_water = 0.5};
+static const OverflowSettings half = {
+    .policy = OVERFLOW_REEVALUATE, .keep = OVERFLOW_KEEP_SYSTEM, .low_water = 0.5};
 
 // system 20, then turns of user 10 + reply 30
 static int talk(OverflowSpan *spans, int turns) {
@@ -55,7 +56,7 @@ static void the_last_turn_stays(void **state) {
 static void stop_discards_nothing(void **state) {
     (void)state;
     OverflowSpan spans[64];
-    OverflowSettings stop = {.policy = OVERFLOW_STOP, .low_water = 0.5};
+    OverflowSettings stop = {.policy = OVERFLOW_STOP, .keep = OVERFLOW_KEEP_SYSTEM, .low_water = 0.5};
     int n = talk(spans, 5);
     OverflowPlan plan = overflow_plan(&stop, spans, n, 220, 10);
     assert_false(plan.fits);
@@ -68,7 +69,8 @@ static void discard_asks_for_at_least_so_much(void **state) {
     (void)state;
     OverflowSpan spans[64];
     int n = talk(spans, 5);
-    OverflowSettings s = {.policy = OVERFLOW_REEVALUATE, .low_water = 1, .discard = 41};
+    OverflowSettings s = {
+        .policy = OVERFLOW_REEVALUATE, .keep = OVERFLOW_KEEP_SYSTEM, .low_water = 1, .discard = 41};
     OverflowPlan plan = overflow_plan(&s, spans, n, 230, 20); // one turn would do; 41 tokens are two
     assert_int_equal(plan.n_turns, 2);
     s.discard = 0;

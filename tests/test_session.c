@@ -22,8 +22,9 @@ static Engine *open_engine(int context, int chunk, DType cache) {
                              .device = "cpu",
                              .n_threads = 2,
                              .context_size = context,
-                             .cache_type = cache,
+                             .cache = cache_options(cache),
                              .chunk = chunk};
+    options.cache.n_sequences = 2;
     if (engine_open(&options, &engine, &error)) fail_msg("%s", error.message);
     return engine;
 }
@@ -263,8 +264,10 @@ static void memory_is_compared_before_it_is_taken(void **state) {
     (void)state;
     Error error = {0};
     Engine *engine = (Engine *)1;
-    EngineOptions options = {
-        .model = "tests/golden/babbler", .device = "cpu", .context_size = 1 << 24, .cache_type = DTYPE_F32};
+    EngineOptions options = {.model = "tests/golden/babbler",
+                             .device = "cpu",
+                             .context_size = 1 << 24,
+                             .cache = cache_options(DTYPE_F32)};
     // 16 M tokens of 2·2·2·16 floats: 8.6 GB, and what is free decides.
     Status status = engine_open(&options, &engine, &error);
     if (status == STATUS_OK) {
@@ -276,14 +279,15 @@ static void memory_is_compared_before_it_is_taken(void **state) {
         assert_null(engine);
         assert_non_null(strstr(error.message, "--context"));
     }
-    options = (EngineOptions){.model = "tests/golden/nowhere", .device = "cpu", .cache_type = DTYPE_F16};
+    options =
+        (EngineOptions){.model = "tests/golden/nowhere", .device = "cpu", .cache = cache_options(DTYPE_F16)};
     assert_int_equal(engine_open(&options, &engine, &error), STATUS_FILE);
     options.model = "tests/golden/babbler";
     options.device = "tpu";
     assert_int_equal(engine_open(&options, &engine, &error), STATUS_USAGE);
     options.device = "cpu";
-    options.cache_type = DTYPE_Q4_0;
-    assert_int_equal(engine_open(&options, &engine, &error), STATUS_UNSUPPORTED);
+    options.cache = cache_options(DTYPE_Q4_0);
+    assert_int_equal(engine_open(&options, &engine, &error), STATUS_USAGE);
 }
 
 #define unit(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
