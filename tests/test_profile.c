@@ -17,7 +17,7 @@ static void counts_every_op(void **state) {
                              .device = "cpu",
                              .n_threads = 1,
                              .context_size = CONTEXT,
-                             .cache_type = DTYPE_F32,
+                             .cache = cache_options(DTYPE_F32),
                              .chunk = CHUNK};
     if (engine_open(&options, &engine, &error)) fail_msg("%s", error.message);
     if (session_open(engine, &session, &error)) fail_msg("%s", error.message);

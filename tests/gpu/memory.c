@@ -50,16 +50,17 @@ static Status open_golden(const char *root, const char *device, int context, Eng
     snprintf(path, sizeof path, "%s/llama", root);
     Status status = model_open(path, &model, error);
     if (status) return status;
-    EngineOptions options = {.device = device, .context_size = context, .cache_type = DTYPE_F16, .chunk = 64};
+    EngineOptions options = {
+        .device = device, .context_size = context, .cache = cache_options(DTYPE_F16), .chunk = 64};
     return engine_open_model(model, &options, engine, error);
 }
 
 // A context of 6.4 GB with 4 GB free: refused with figures where the GPU was asked for, else the CPU takes it and says
-// why; one of 3.2 GB fits once, and its session goes on after a second one did not fit.
+// why; one of 3.2 GB fits once, and its session goes on after a second engine did not fit.
 static void test_too_large(const Probe *p, const char *root, Report *report) {
     Error error = {0};
-    Engine *engine;
-    Session *first = NULL, *second = NULL;
+    Engine *engine, *second;
+    Session *session = NULL;
     void *all = NULL;
     Status status = p->ops->alloc(p->backend, (size_t)1 << 50, &all, &error);
     expect(report, "an absurd allocation", status == STATUS_MEMORY && strstr(error.message, "bytes"), &error);
@@ -76,19 +77,19 @@ static void test_too_large(const Probe *p, const char *root, Report *report) {
     engine_close(engine);
 
     status = open_golden(root, "cuda", 1 << 23, &engine, &error);
-    if (!status) status = session_open(engine, &first, &error);
+    if (!status) status = session_open(engine, &session, &error);
     expect(report, "a context that fits", !status, &error);
     if (!status) {
         int32_t ids[] = {1, 5, 9, 13}, id = -1;
         SampleParams params = {.top_p = 1, .typical_p = 1};
-        status = session_open(engine, &second, &error);
-        expect(report, "a second session", status == STATUS_MEMORY && !second, &error);
-        status = session_sync(first, ids, 4, NULL, &error);
-        if (!status) status = session_sample(first, &params, &id, &error);
-        if (!status) status = session_sample(first, &params, &id, &error);
-        expect(report, "the first goes on", !status && id >= 0, &error);
+        status = open_golden(root, "cuda", 1 << 23, &second, &error);
+        expect(report, "a second engine", status == STATUS_MEMORY && !second, &error);
+        status = session_sync(session, ids, 4, NULL, &error);
+        if (!status) status = session_sample(session, &params, &id, &error);
+        if (!status) status = session_sample(session, &params, &id, &error);
+        expect(report, "the first engine goes on", !status && id >= 0, &error);
     }
-    session_close(first);
+    session_close(session);
     engine_close(engine);
     if (all) p->ops->free(p->backend, all);
 }
@@ -103,7 +104,7 @@ static void test_plan(const Probe *p, const char *shape, DType type, Report *rep
     int32_t *ids = malloc(PROMPT * sizeof *ids), id;
     for (int i = 0; i < PROMPT; i++) ids[i] = i * 17 % 32000;
     EngineOptions options = {
-        .device = "cuda", .context_size = CONTEXT, .cache_type = DTYPE_F16, .random_weights = true};
+        .device = "cuda", .context_size = CONTEXT, .cache = cache_options(DTYPE_F16), .random_weights = true};
     SampleParams params = {.temperature = 1, .top_p = 0.9f, .typical_p = 1, .top_k = 40};
     int64_t before = probe_free(p);
     Status status = model_of_shape(shape, type, &model, &error);

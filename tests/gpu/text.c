@@ -36,7 +36,7 @@ static double difference(const float *a, const float *b, int64_t n) {
 static Status open_session(const char *path, const char *device, Engine **engine, Session **session,
                            Error *error) {
     EngineOptions options = {
-        .model = path, .device = device, .context_size = CONTEXT, .cache_type = DTYPE_F16};
+        .model = path, .device = device, .context_size = CONTEXT, .cache = cache_options(DTYPE_F16)};
     Status status = engine_open(&options, engine, error);
     return status ? status : session_open(*engine, session, error);
 }
