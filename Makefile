@@ -209,7 +209,8 @@ bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its li
 	    $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a $(ALL_LDLIBS)
 	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | \
 	    while read -r lib; do cp -L "$$lib" $(BUILD)/bundle/lib/; done
-	@$(if $(NVCC),cp $(PLUGIN) $(BUILD)/bundle/; cp -r tests/golden/models $(BUILD)/bundle/golden; \
+	@$(if $(NVCC),cp $(PLUGIN) $(BUILD)/bundle/; mkdir $(BUILD)/bundle/golden; \
+	    cp -r tests/golden/models tests/golden/architectures $(BUILD)/bundle/golden/; \
 	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUILD)/bundle/test-gpu $(GPU_TEST_OBJ) $(ALL_LDLIBS))
 	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/* $(if $(NVCC),$(BUILD)/bundle/test-gpu); cp LICENSE README.md $(BUILD)/bundle/
 	@echo "bundle: $$(du -sh $(BUILD)/bundle | cut -f1) in $(BUILD)/bundle"

@@ -6,8 +6,9 @@
 
 #include "engine/engine.h"
 
-#define GOLDEN_MODELS "tests/golden/models"
-#define GOLDEN_ARCHITECTURES "tests/golden/architectures"
+#define GOLDEN "tests/golden"
+#define GOLDEN_MODELS GOLDEN "/models"
+#define GOLDEN_ARCHITECTURES GOLDEN "/architectures"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

@@ -215,8 +215,6 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
             "of 8, heads a multiple of KV heads",
             s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
-    if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->n_positions || s->parallel_residual)
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: no code yet for models with layer norm");
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;

@@ -28,6 +28,10 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
         if (step->positions[i] < 0 || step->slots[i] < 0)
             return error_set(error, STATUS_USAGE, "begin: token %d has position %d and slot %d", i,
                              step->positions[i], step->slots[i]);
+        if (cuda->shape->n_positions > 0 && step->positions[i] >= cuda->shape->n_positions)
+            return error_set(error, STATUS_USAGE,
+                             "begin: token %d has position %d, the model has learned only %d positions", i,
+                             step->positions[i], cuda->shape->n_positions);
     }
     int next = 0;
     for (int s = 0; s < step->n_sequences; s++) {

@@ -20,21 +20,31 @@ struct Linear {
     int n_parts, rows, cols;
 };
 
+// A norm over the hidden size, of the shape's kind.
+struct Norm {
+    float *weight; // norm_offset added; NULL: there is no norm
+    float *bias;   // NULL: none
+};
+
 struct Layer {
     Layer *next;
-    char *memory;                                  // of everything below
-    float *attn_norm, *ffn_norm, *q_norm, *k_norm; // norm_offset added; q_norm, k_norm may be NULL
-    float *b_qkv, *bo;                             // NULL: none
+    char *memory; // of everything below
+    Norm attn_norm, ffn_norm;
+    float *q_norm, *k_norm;                     // norm_offset added; NULL: none
+    float *b_qkv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     Linear qkv, out, down;
-    Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …
+    bool gated;
+    Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
 };
 
 struct Head {
     Head *next;
     char *memory;
-    float *norm;
+    Norm norm, embedding_norm;
+    float *output_bias; // NULL: none
     Weight embedding;
-    Linear output; // its data is the embedding's where the head is tied
+    Weight positions; // data NULL: not learned
+    Linear output;    // its data is the embedding's where the head is tied
 };
 
 // Tokens of one sequence that attend together, and the slots they look at.
@@ -103,13 +113,14 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...)
 // The same for the launch just made.
 #define CUDA_LAUNCHED(error, ...) cuda_check(cudaGetLastError(), error, __VA_ARGS__)
 
-// Runs `call<T>(…)` for the backend's operand type.
-#define WITH_OPERAND(cuda, call)                                                                             \
+// Runs `call<T>(…)` for a plain type; for the backend's operand type.
+#define WITH_OPERAND(cuda, call) WITH_TYPE((cuda)->operand, call)
+#define WITH_TYPE(type, call)                                                                                \
     do {                                                                                                     \
-        if ((cuda)->operand == DTYPE_F32) {                                                                  \
+        if ((type) == DTYPE_F32) {                                                                           \
             using T = float;                                                                                 \
             call;                                                                                            \
-        } else if ((cuda)->operand == DTYPE_BF16) {                                                          \
+        } else if ((type) == DTYPE_BF16) {                                                                   \
             using T = __nv_bfloat16;                                                                         \
             call;                                                                                            \
         } else {                                                                                             \
@@ -138,10 +149,14 @@ void gemm_close(Gemm *gemm);
 Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
                    Error *error);
 
-// ---- norm.cu: y [n, hidden_size] = rms_norm(x[rows[i]]) · norm, rows NULL: x[i] ---------------------------
+// ---- norm.cu: y [n, hidden_size] of `type` = norm(x[rows[i]]), rows NULL: x[i], and then y may be x ---------
 
-Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, const float *norm, void *y,
-                 Error *error);
+Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, Norm norm, DType type,
+                 void *y, Error *error);
+
+// ---- out.cu: x [n_rows, n] += bias [n]; NULL: nothing to do -------------------------------------------------
+
+Status cuda_add_bias(CudaBackend *cuda, const float *bias, int n_rows, int n, float *x, Error *error);
 
 // ---- decode.cu -------------------------------------------------------------------------------------------
 

@@ -109,8 +109,8 @@ static bool describe_layer(const DecoderShape *s, const Layer *layer, const KvLa
         else
             l->floats[PHASE_QKV] = true;
     }
-    l->norm[PHASE_QKV] = layer->attn_norm;
-    l->norm[PHASE_GATE_UP] = layer->ffn_norm;
+    l->norm[PHASE_QKV] = layer->attn_norm.weight;
+    l->norm[PHASE_GATE_UP] = layer->ffn_norm.weight;
     l->bias[PHASE_QKV] = layer->b_qkv;
     l->bias[PHASE_OUT] = layer->bo;
     l->q_norm = layer->q_norm;
@@ -237,7 +237,7 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     a->output = matrix_of(&t->head->output.part[0]);
     a->output_quants = format_quantized(a->output.format);
     a->output_floats = !a->output_quants;
-    a->norm = t->head->norm;
+    a->norm = t->head->norm.weight;
     a->logits = t->logits;
     a->layers = d->table;
     fill_phases(s, d, a);
@@ -247,6 +247,18 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     return lay_out_shared(cuda, a, d->wanted);
 }
 
+// Whether there is code for such a decoder: gated feed-forwards behind RMS norms, no biases but attention's.
+static bool decodable(const DecoderShape *s, const DecodeStep *t) {
+    if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi)
+        return false;
+    if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
+    for (int l = 0; l < s->n_layers; l++) {
+        const Layer *layer = t->layers[l];
+        if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down) return false;
+    }
+    return true;
+}
+
 Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
@@ -254,6 +266,7 @@ Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
         !decode_lanes(s->head_dim) || s->n_kv_heads > cuda->n_sms || s->hidden_size % 4 ||
         s->n_heads / s->n_kv_heads * s->head_dim >= 4096)
         return STATUS_UNSUPPORTED;
+    if (!decodable(s, t)) return STATUS_UNSUPPORTED;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->decoder) status = decoder_open(cuda, error);
     if (status) return status;

@@ -1,16 +1,24 @@
-// embed: x = embedding_scale · embedding[ids]
+// embed: x = embedding_scale · embedding[ids] + positions[position], normed where there is a norm.
 #include "kernels/cuda/cuda.cuh"
 
-// One block a token, one thread an element and turn.
-__global__ void embed_kernel(Weight w, const int32_t *ids, float scale, float *x) {
-    const char *row = w.data + (int64_t)ids[blockIdx.x] * w.row_bytes;
-    for (int i = threadIdx.x; i < w.cols; i += blockDim.x)
-        x[(int64_t)blockIdx.x * w.cols + i] = scale * row_element(w.format, row, w.cols, i);
+// One block a token, one thread an element and turn. learned.data NULL: positions are not.
+__global__ void embed_kernel(Weight w, const int32_t *ids, float scale, Weight learned,
+                             const int32_t *positions, float *x) {
+    const char *row = w.data + (int64_t)ids[blockIdx.x] * w.row_bytes,
+               *place = learned.data + (int64_t)positions[blockIdx.x] * learned.row_bytes;
+    for (int i = threadIdx.x; i < w.cols; i += blockDim.x) {
+        float value = scale * row_element(w.format, row, w.cols, i);
+        if (learned.data) value += row_element(learned.format, place, w.cols, i);
+        x[(int64_t)blockIdx.x * w.cols + i] = value;
+    }
 }
 
 Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     embed_kernel<<<cuda->n_tokens, 256, 0, cuda->stream>>>(head->embedding, cuda->ids,
-                                                           cuda->shape->embedding_scale, (float *)x);
-    return CUDA_LAUNCHED(error, "embed: %d tokens", cuda->n_tokens);
+                                                           cuda->shape->embedding_scale, head->positions,
+                                                           cuda->positions, (float *)x);
+    Status status = CUDA_LAUNCHED(error, "embed: %d tokens", cuda->n_tokens);
+    if (status || !head->embedding_norm.weight) return status;
+    return cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, head->embedding_norm, DTYPE_F32, x, error);
 }

@@ -1,11 +1,34 @@
-// gate_up: g = activation(w_gate·h) · (w_up·h), h = rms_norm(x)·ffn_norm.
+// gate_up: g = activation(w_gate·h + b_gate) · (w_up·h + b_up), or activation(w_up·h + b_up), h = norm(x).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/cuda.cuh"
 
-// Pairs (gate, up) lie side by side. One thread four pairs; n, the number of pairs, is a multiple of 4.
+// Every activation; decoding has code for those of activate() only.
+__device__ inline float activate_any(Activation activation, float x) {
+    if (activation == ACTIVATION_GELU) return x * normcdff(x);
+    if (activation == ACTIVATION_RELU) return x < 0 ? 0 : x; // NaN stays
+    return activate(activation, x);
+}
+
+// One thread four elements; cols, the intermediate size, is a multiple of 4. Biases may be NULL.
 template <class T>
 __global__ void __launch_bounds__(256)
-    activate_kernel(Activation activation, const T *wide, int64_t n, T *g) {
+    activate_kernel(Activation activation, const T *wide, const float *b_up, int cols, int64_t n, T *g) {
+    int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (i >= n) return;
+    struct alignas(sizeof(T) * 4) Four {
+        T v[4];
+    } four = *(const Four *)(wide + i);
+    for (int j = 0; j < 4; j++)
+        four.v[j] =
+            from_float<T>(activate_any(activation, to_float(four.v[j]) + (b_up ? b_up[i % cols + j] : 0)));
+    *(Four *)(g + i) = four;
+}
+
+// The same for pairs (gate, up) that lie side by side; n is the number of pairs.
+template <class T>
+__global__ void __launch_bounds__(256)
+    activate_pairs_kernel(Activation activation, const T *wide, const float *b_gate, const float *b_up,
+                          int cols, int64_t n, T *g) {
     int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (i >= n) return;
     struct alignas(16) Pairs {
@@ -14,21 +37,35 @@ __global__ void __launch_bounds__(256)
     struct alignas(sizeof(T) * 4) Out {
         T v[4];
     } out;
-    for (int j = 0; j < 4; j++)
-        out.v[j] = from_float<T>(activate(activation, to_float(in.v[2 * j])) * to_float(in.v[2 * j + 1]));
+    for (int j = 0; j < 4; j++) {
+        float gate = to_float(in.v[2 * j]), up = to_float(in.v[2 * j + 1]);
+        if (b_gate) gate += b_gate[i % cols + j];
+        if (b_up) up += b_up[i % cols + j];
+        out.v[j] = from_float<T>(activate_any(activation, gate) * up);
+    }
     *(Out *)(g + i) = out;
+}
+
+template <class T> static void launch_activate(const CudaBackend *cuda, const Layer *layer, T *g) {
+    const DecoderShape *s = cuda->shape;
+    int64_t n = (int64_t)cuda->n_tokens * s->intermediate_size;
+    unsigned blocks = (unsigned)((n / 4 + 255) / 256);
+    const T *wide = (const T *)cuda->wide;
+    if (layer->gated)
+        activate_pairs_kernel<T><<<blocks, 256, 0, cuda->stream>>>(s->activation, wide, layer->b_gate,
+                                                                   layer->b_up, s->intermediate_size, n, g);
+    else
+        activate_kernel<T>
+            <<<blocks, 256, 0, cuda->stream>>>(s->activation, wide, layer->b_up, s->intermediate_size, n, g);
 }
 
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Status status =
-        cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->normed, error);
+    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->operand,
+                              cuda->normed, error);
     Product product = {&layer->gate_up, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "gate_up: ");
-    int64_t n = (int64_t)cuda->n_tokens * cuda->shape->intermediate_size;
-    unsigned blocks = (unsigned)((n / 4 + 255) / 256);
-    WITH_OPERAND(cuda, (activate_kernel<T><<<blocks, 256, 0, cuda->stream>>>(
-                           cuda->shape->activation, (const T *)cuda->wide, n, (T *)g)));
+    WITH_OPERAND(cuda, (launch_activate<T>(cuda, layer, (T *)g)));
     return CUDA_LAUNCHED(error, "gate_up: [%d, %d]", cuda->n_tokens, cuda->shape->intermediate_size);
 }

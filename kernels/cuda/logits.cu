@@ -1,4 +1,4 @@
-// logits: output·(rms_norm(x)·norm) for chosen tokens.
+// logits: output·norm(x) + output_bias for chosen tokens.
 #include "kernels/cuda/cuda.cuh"
 
 Status cuda_logits(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
@@ -16,8 +16,11 @@ Status cuda_logits(Backend *backend, const Head *head, const void *x, const int3
                                                cudaMemcpyHostToDevice, cuda->stream),
                                error, "logits: %d rows", n_rows);
     if (!status)
-        status = cuda_norm(cuda, (const float *)x, cuda->rows, n_rows, head->norm, cuda->normed, error);
+        status = cuda_norm(cuda, (const float *)x, cuda->rows, n_rows, head->norm, cuda->operand,
+                           cuda->normed, error);
     Product product = {&head->output, cuda->normed, logits, DTYPE_F32, n_rows, false};
     if (!status) status = cuda_product(cuda, &product, error);
+    if (!status)
+        status = cuda_add_bias(cuda, head->output_bias, n_rows, cuda->shape->vocab_size, logits, error);
     return status ? error_prefix(error, "logits: ") : STATUS_OK;
 }

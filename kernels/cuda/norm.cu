@@ -1,10 +1,29 @@
-// RMS norm (Zhang & Sennrich, arXiv:1910.07467) into the operand type, before matrix products of many rows.
+// Norms, before matrix products of many rows.
 #include "kernels/cuda/cuda.cuh"
 
-// One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4.
+// Of 256 threads. `sums` is [8] in shared memory, free for use again when all have returned.
+__device__ inline float block_sum(float sum, float *sums) {
+    for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int i = 0; i < 8; i++) sum += sums[i];
+    __syncthreads();
+    return sum;
+}
+
+template <class T> __device__ inline void store_four(T *to, float a, float b, float c, float d) {
+    alignas(sizeof(T) * 4) T q[4] = {from_float<T>(a), from_float<T>(b), from_float<T>(c), from_float<T>(d)};
+    if (sizeof(T) == 2)
+        *(uint2 *)to = *(uint2 *)q;
+    else
+        *(uint4 *)to = *(uint4 *)q;
+}
+
+// One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4. y may be x where rows is NULL.
 template <class T>
 __global__ void __launch_bounds__(256)
-    norm_kernel(const float *x, const int32_t *rows, const float *w, int n, float eps, T *y) {
+    rms_norm_kernel(const float *x, const int32_t *rows, const float *w, int n, float eps, T *y) {
     __shared__ float sums[8];
     const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n;
     T *out = y + (int64_t)blockIdx.x * n;
@@ -13,27 +32,49 @@ __global__ void __launch_bounds__(256)
         float4 v = *(const float4 *)(in + i);
         sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
     }
-    for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = 0;
-    for (int i = 0; i < 8; i++) sum += sums[i];
-    float scale = rsqrtf(sum / n + eps);
+    float scale = rsqrtf(block_sum(sum, sums) / n + eps);
     for (int i = threadIdx.x * 4; i < n; i += 1024) {
         float4 v = *(const float4 *)(in + i), u = *(const float4 *)(w + i);
-        alignas(sizeof(T) * 4) T q[4] = {from_float<T>(v.x * scale * u.x), from_float<T>(v.y * scale * u.y),
-                                         from_float<T>(v.z * scale * u.z), from_float<T>(v.w * scale * u.w)};
-        if (sizeof(T) == 2)
-            *(uint2 *)(out + i) = *(uint2 *)q;
-        else
-            *(uint4 *)(out + i) = *(uint4 *)q;
+        store_four(out + i, v.x * scale * u.x, v.y * scale * u.y, v.z * scale * u.z, v.w * scale * u.w);
     }
 }
 
-Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, const float *norm, void *y,
-                 Error *error) {
+// The same threads; the variance in a second pass, from the mean. b may be NULL.
+template <class T>
+__global__ void __launch_bounds__(256) layer_norm_kernel(const float *x, const int32_t *rows, const float *w,
+                                                         const float *b, int n, float eps, T *y) {
+    __shared__ float sums[8];
+    const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n;
+    T *out = y + (int64_t)blockIdx.x * n;
+    float sum = 0, square = 0;
+    for (int i = threadIdx.x * 4; i < n; i += 1024) {
+        float4 v = *(const float4 *)(in + i);
+        sum += (v.x + v.y) + (v.z + v.w);
+    }
+    float mean = block_sum(sum, sums) / n;
+    for (int i = threadIdx.x * 4; i < n; i += 1024) {
+        float4 v = *(const float4 *)(in + i);
+        v = make_float4(v.x - mean, v.y - mean, v.z - mean, v.w - mean);
+        square += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    float scale = rsqrtf(block_sum(square, sums) / n + eps);
+    for (int i = threadIdx.x * 4; i < n; i += 1024) {
+        float4 v = *(const float4 *)(in + i), u = *(const float4 *)(w + i),
+               a = b ? *(const float4 *)(b + i) : make_float4(0, 0, 0, 0);
+        store_four(out + i, (v.x - mean) * scale * u.x + a.x, (v.y - mean) * scale * u.y + a.y,
+                   (v.z - mean) * scale * u.z + a.z, (v.w - mean) * scale * u.w + a.w);
+    }
+}
+
+Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, Norm norm, DType type,
+                 void *y, Error *error) {
     const DecoderShape *s = cuda->shape;
-    WITH_OPERAND(cuda, (norm_kernel<T>
-                        <<<n, 256, 0, cuda->stream>>>(x, rows, norm, s->hidden_size, s->norm_eps, (T *)y)));
-    return CUDA_LAUNCHED(error, "norm: [%d, %d]", n, s->hidden_size);
+    int cols = s->hidden_size;
+    if (s->norm == NORM_LAYER)
+        WITH_TYPE(type, (layer_norm_kernel<T><<<n, 256, 0, cuda->stream>>>(x, rows, norm.weight, norm.bias,
+                                                                           cols, s->norm_eps, (T *)y)));
+    else
+        WITH_TYPE(type, (rms_norm_kernel<T>
+                         <<<n, 256, 0, cuda->stream>>>(x, rows, norm.weight, cols, s->norm_eps, (T *)y)));
+    return CUDA_LAUNCHED(error, "norm: [%d, %d]", n, cols);
 }

@@ -1,4 +1,4 @@
-// qkv: h = rms_norm(x)·attn_norm; q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
+// qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
 #include "kernels/cuda/cuda.cuh"
 
 struct HeadArguments {
@@ -145,8 +145,8 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     if ((kv->type != DTYPE_F16 && kv->type != DTYPE_F32) || kv->slot_stride % 2 || kv->head_stride % 2)
         return error_set(error, STATUS_UNSUPPORTED, "qkv: a cache of %s with strides %lld and %lld",
                          dtype_name(kv->type), (long long)kv->slot_stride, (long long)kv->head_stride);
-    Status status =
-        cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->normed, error);
+    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
+                              cuda->normed, error);
     Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "qkv: ");

@@ -22,20 +22,80 @@ struct Arena {
     }
 };
 
-static Status upload_vector(CudaBackend *cuda, const Matrix *v, int64_t size, float offset, float *target,
-                            Error *error) {
-    return upload_vectors(cuda, &v, &size, 1, offset, target, error);
+// A vector of a layer or of the head, and where it goes on the device.
+struct Vector {
+    const char *name;
+    const Matrix *from;
+    int64_t size;
+    float offset;  // added to its elements
+    bool required; // else it may be absent, and *to stays NULL
+    float **to;
+};
+enum { LAYER_VECTORS = 10, HEAD_VECTORS = 5 };
+
+static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer *l,
+                             Vector out[LAYER_VECTORS]) {
+    int64_t hidden = s->hidden_size, wide = s->intermediate_size, head = s->head_dim;
+    float offset = s->norm_offset;
+    const Vector all[LAYER_VECTORS] = {
+        {"attn_norm", &h->attn_norm, hidden, offset, true, &l->attn_norm.weight},
+        {"attn_norm_bias", &h->attn_norm_bias, hidden, 0, false, &l->attn_norm.bias},
+        {"ffn_norm", &h->ffn_norm, hidden, offset, true, &l->ffn_norm.weight},
+        {"ffn_norm_bias", &h->ffn_norm_bias, hidden, 0, false, &l->ffn_norm.bias},
+        {"q_norm", &h->q_norm, head, offset, false, &l->q_norm},
+        {"k_norm", &h->k_norm, head, offset, false, &l->k_norm},
+        {"bo", &h->bo, hidden, 0, false, &l->bo},
+        {"b_gate", &h->b_gate, wide, 0, false, &l->b_gate},
+        {"b_up", &h->b_up, wide, 0, false, &l->b_up},
+        {"b_down", &h->b_down, hidden, 0, false, &l->b_down},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *head,
+                            Vector out[HEAD_VECTORS]) {
+    int64_t hidden = s->hidden_size;
+    float offset = s->norm_offset;
+    const Vector all[HEAD_VECTORS] = {
+        {"norm", &h->norm, hidden, offset, true, &head->norm.weight},
+        {"norm_bias", &h->norm_bias, hidden, 0, false, &head->norm.bias},
+        {"embedding_norm", &h->embedding_norm, hidden, offset, false, &head->embedding_norm.weight},
+        {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, false, &head->embedding_norm.bias},
+        {"output_bias", &h->output_bias, s->vocab_size, 0, false, &head->output_bias},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static Status check_vectors(const Vector *vectors, int n, Error *error) {
+    for (const Vector *v = vectors; v < vectors + n; v++) {
+        if (!v->from->data && !v->required) continue;
+        if (!v->from->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", v->name);
+        if (v->from->rows != 1 || v->from->cols != v->size)
+            return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld], got [%lld, %lld]",
+                             v->name, (long long)v->size, (long long)v->from->rows, (long long)v->from->cols);
+    }
+    return STATUS_OK;
+}
+
+static void lay_out_vectors(const Vector *vectors, int n, Arena *a) {
+    for (const Vector *v = vectors; v < vectors + n; v++)
+        if (v->from->data) *v->to = (float *)a->take((size_t)v->size * 4);
+}
+
+static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error *error) {
+    Status status = STATUS_OK;
+    for (const Vector *v = vectors; v < vectors + n && !status; v++)
+        if (*v->to) status = upload_vectors(cuda, &v->from, &v->size, 1, v->offset, *v->to, error);
+    return status;
 }
 
 static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
     int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
             kv = (int64_t)s->n_kv_heads * s->head_dim;
-    layer->attn_norm = (float *)a->take((size_t)hidden * 4);
-    layer->ffn_norm = (float *)a->take((size_t)hidden * 4);
-    if (h->q_norm.data) layer->q_norm = (float *)a->take((size_t)s->head_dim * 4);
-    if (h->k_norm.data) layer->k_norm = (float *)a->take((size_t)s->head_dim * 4);
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    lay_out_vectors(vectors, LAYER_VECTORS, a);
     if (h->bq.data || h->bk.data || h->bv.data) layer->b_qkv = (float *)a->take((size_t)(q + 2 * kv) * 4);
-    if (h->bo.data) layer->bo = (float *)a->take((size_t)hidden * 4);
     Format fq = format_of(h->wq.type), fk = format_of(h->wk.type), fv = format_of(h->wv.type);
     layer->qkv = Linear{{}, 1, (int)(q + 2 * kv), (int)hidden};
     if (fq == fk && fk == fv) {
@@ -47,8 +107,9 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         layer->qkv.part[2] = a->weight(&h->wv, kv);
     }
     layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)q};
-    layer->gate_up = Linear{
-        {a->weight(&h->w_gate, 2 * (int64_t)s->intermediate_size)}, 1, 2 * s->intermediate_size, (int)hidden};
+    layer->gated = h->w_gate.data != NULL;
+    int rows = (layer->gated ? 2 : 1) * s->intermediate_size;
+    layer->gate_up = Linear{{a->weight(&h->w_up, rows)}, 1, rows, (int)hidden};
     layer->down = Linear{{a->weight(&h->w_down, hidden)}, 1, (int)hidden, s->intermediate_size};
 }
 
@@ -57,17 +118,12 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
     Status status = upload_begin(cuda, error);
     if (status) return status;
-    status = upload_vector(cuda, &h->attn_norm, s->hidden_size, s->norm_offset, layer->attn_norm, error);
-    if (!status)
-        status = upload_vector(cuda, &h->ffn_norm, s->hidden_size, s->norm_offset, layer->ffn_norm, error);
-    if (!status && layer->q_norm)
-        status = upload_vector(cuda, &h->q_norm, s->head_dim, s->norm_offset, layer->q_norm, error);
-    if (!status && layer->k_norm)
-        status = upload_vector(cuda, &h->k_norm, s->head_dim, s->norm_offset, layer->k_norm, error);
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    status = upload_each(cuda, vectors, LAYER_VECTORS, error);
     const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
     int64_t sizes[] = {q, kv, kv};
     if (!status && layer->b_qkv) status = upload_vectors(cuda, biases, sizes, 3, 0, layer->b_qkv, error);
-    if (!status && layer->bo) status = upload_vector(cuda, &h->bo, s->hidden_size, 0, layer->bo, error);
 
     const Weight *part = layer->qkv.part;
     bool merged = layer->qkv.n_parts == 1;
@@ -75,8 +131,10 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     if (!status) status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
-    if (!status) status = upload_rows(cuda, &h->w_gate, &layer->gate_up.part[0], 0, 2, error);
-    if (!status) status = upload_rows(cuda, &h->w_up, &layer->gate_up.part[0], 1, 2, error);
+    int stride = layer->gated ? 2 : 1;
+    if (!status && layer->gated)
+        status = upload_rows(cuda, &h->w_gate, &layer->gate_up.part[0], 0, stride, error);
+    if (!status) status = upload_rows(cuda, &h->w_up, &layer->gate_up.part[0], stride - 1, stride, error);
     if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
     return status;
 }
@@ -92,19 +150,21 @@ static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int6
     return STATUS_OK;
 }
 
-static Status check_layer(const DecoderShape *s, const LayerWeights *h, Error *error) {
+static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
     int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
             kv = (int64_t)s->n_kv_heads * s->head_dim;
-    Status status = check_matrix("attn_norm", &h->attn_norm, 1, hidden, error);
-    if (!status) status = check_matrix("ffn_norm", &h->ffn_norm, 1, hidden, error);
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    Status status = check_vectors(vectors, LAYER_VECTORS, error);
     if (!status) status = check_matrix("wq", &h->wq, q, hidden, error);
     if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
     if (!status) status = check_matrix("wv", &h->wv, kv, hidden, error);
     if (!status) status = check_matrix("wo", &h->wo, hidden, q, error);
-    if (!status) status = check_matrix("w_gate", &h->w_gate, s->intermediate_size, hidden, error);
+    if (!status && h->w_gate.data)
+        status = check_matrix("w_gate", &h->w_gate, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_up", &h->w_up, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_down", &h->w_down, hidden, s->intermediate_size, error);
-    if (!status && format_of(h->w_gate.type) != format_of(h->w_up.type))
+    if (!status && h->w_gate.data && format_of(h->w_gate.type) != format_of(h->w_up.type))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
                          dtype_name(h->w_gate.type), dtype_name(h->w_up.type));
     return status;
@@ -119,13 +179,15 @@ static void settle_operand(CudaBackend *cuda, DType type) {
 Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     *out = NULL;
-    Status status = check_layer(cuda->shape, host, error);
-    if (status) return status;
     Layer *layer = (Layer *)calloc(1, sizeof *layer);
     if (!layer) return error_set(error, STATUS_MEMORY, "no memory for a layer");
     Arena arena = {};
-    lay_out_layer(cuda->shape, host, layer, &arena);
-    status = cuda_check(cudaMalloc(&layer->memory, arena.used), error, "%zu bytes for a layer", arena.used);
+    Status status = check_layer(cuda->shape, host, layer, error);
+    if (!status) {
+        lay_out_layer(cuda->shape, host, layer, &arena);
+        status =
+            cuda_check(cudaMalloc(&layer->memory, arena.used), error, "%zu bytes for a layer", arena.used);
+    }
     if (!status) {
         arena = Arena{layer->memory, 0};
         lay_out_layer(cuda->shape, host, layer, &arena);
@@ -144,21 +206,38 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
 }
 
 static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head, Arena *a) {
-    head->norm = (float *)a->take((size_t)s->hidden_size * 4);
+    Vector vectors[HEAD_VECTORS];
+    vectors_of_head(s, h, head, vectors);
+    lay_out_vectors(vectors, HEAD_VECTORS, a);
+    if (h->positions.data) head->positions = a->weight(&h->positions, s->n_positions);
     head->embedding = a->weight(&h->embedding, s->vocab_size);
     bool tied = h->output.data == h->embedding.data;
     head->output = Linear{
         {tied ? head->embedding : a->weight(&h->output, s->vocab_size)}, 1, s->vocab_size, s->hidden_size};
 }
 
-static Status upload_head(CudaBackend *cuda, const HeadWeights *h, const Head *head, Error *error) {
+static Status upload_head(CudaBackend *cuda, const HeadWeights *h, Head *head, Error *error) {
     Status status = upload_begin(cuda, error);
     if (status) return status;
-    status =
-        upload_vector(cuda, &h->norm, cuda->shape->hidden_size, cuda->shape->norm_offset, head->norm, error);
+    Vector vectors[HEAD_VECTORS];
+    vectors_of_head(cuda->shape, h, head, vectors);
+    status = upload_each(cuda, vectors, HEAD_VECTORS, error);
+    if (!status && h->positions.data)
+        status = upload_rows(cuda, &h->positions, &head->positions, 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->embedding, &head->embedding, 0, 1, error);
     if (!status && h->output.data != h->embedding.data)
         status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
+    return status;
+}
+
+static Status check_head(const DecoderShape *s, const HeadWeights *h, Head *head, Error *error) {
+    Vector vectors[HEAD_VECTORS];
+    vectors_of_head(s, h, head, vectors);
+    Status status = check_vectors(vectors, HEAD_VECTORS, error);
+    if (!status) status = check_matrix("embedding", &h->embedding, s->vocab_size, s->hidden_size, error);
+    if (!status) status = check_matrix("output", &h->output, s->vocab_size, s->hidden_size, error);
+    if (!status && s->n_positions > 0)
+        status = check_matrix("positions", &h->positions, s->n_positions, s->hidden_size, error);
     return status;
 }
 
@@ -166,15 +245,15 @@ Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **out, Err
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
     *out = NULL;
-    Status status = check_matrix("embedding", &host->embedding, s->vocab_size, s->hidden_size, error);
-    if (!status) status = check_matrix("output", &host->output, s->vocab_size, s->hidden_size, error);
-    if (!status) status = check_matrix("output_norm", &host->norm, 1, s->hidden_size, error);
-    if (status) return status;
     Head *head = (Head *)calloc(1, sizeof *head);
     if (!head) return error_set(error, STATUS_MEMORY, "no memory for the head");
     Arena arena = {};
-    lay_out_head(s, host, head, &arena);
-    status = cuda_check(cudaMalloc(&head->memory, arena.used), error, "%zu bytes for the head", arena.used);
+    Status status = check_head(s, host, head, error);
+    if (!status) {
+        lay_out_head(s, host, head, &arena);
+        status =
+            cuda_check(cudaMalloc(&head->memory, arena.used), error, "%zu bytes for the head", arena.used);
+    }
     if (!status) {
         arena = Arena{head->memory, 0};
         lay_out_head(s, host, head, &arena);

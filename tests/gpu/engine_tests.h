@@ -4,7 +4,7 @@
 
 #include "tests/gpu/sampling.h"
 
-// Logits of the golden models in folder `root` against Hugging Face transformers in float32: within 1e-4 in float32,
+// Logits of the golden models below folder `root` against Hugging Face transformers in float32: within 1e-4 in float32,
 // in 16 bits within what transformers' own 16 bits differ by.
 void test_golden_logits(const char *root, Report *report);
 

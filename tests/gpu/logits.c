@@ -49,24 +49,30 @@ static void test_model(const char *root, const char *model, const char *golden_o
 
 void test_golden_logits(const char *root, Report *report) {
     static const struct {
-        const char *model, *golden_of;
-    } MODELS[] = {{"llama", "llama"},
-                  {"llama-linear", "llama-linear"},
-                  {"llama3", "llama3"},
-                  {"llama-yarn", "llama-yarn"},
-                  {"llama-sharded", "llama-sharded"},
-                  {"llama-f16", "llama-f16"},
-                  {"llama-bf16", "llama-bf16"},
-                  {"mistral", "mistral"},
-                  {"mistral-bf16", "mistral-bf16"},
-                  {"qwen2", "qwen2"},
-                  {"qwen2-bf16", "qwen2-bf16"},
-                  {"qwen3", "qwen3"},
-                  {"qwen3-bf16", "qwen3-bf16"},
-                  {"llama3.gguf", "llama3"},
-                  {"qwen2.gguf", "qwen2"}};
+        const char *folder, *model, *golden_of;
+    } MODELS[] = {{"models", "llama", "llama"},
+                  {"models", "llama-linear", "llama-linear"},
+                  {"models", "llama3", "llama3"},
+                  {"models", "llama-yarn", "llama-yarn"},
+                  {"models", "llama-sharded", "llama-sharded"},
+                  {"models", "llama-f16", "llama-f16"},
+                  {"models", "llama-bf16", "llama-bf16"},
+                  {"models", "mistral", "mistral"},
+                  {"models", "mistral-bf16", "mistral-bf16"},
+                  {"models", "qwen2", "qwen2"},
+                  {"models", "qwen2-bf16", "qwen2-bf16"},
+                  {"models", "qwen3", "qwen3"},
+                  {"models", "qwen3-bf16", "qwen3-bf16"},
+                  {"models", "llama3.gguf", "llama3"},
+                  {"models", "qwen2.gguf", "qwen2"},
+                  {"architectures", "gptj", "gptj"},
+                  {"architectures", "gpt_neox", "gpt_neox"},
+                  {"architectures", "gpt_neox-sequential", "gpt_neox-sequential"},
+                  {"architectures", "opt", "opt"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-        test_model(root, MODELS[i].model, MODELS[i].golden_of, DTYPE_F32, report);
-        test_model(root, MODELS[i].model, MODELS[i].golden_of, DTYPE_F16, report);
+        char folder[400];
+        snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);
+        test_model(folder, MODELS[i].model, MODELS[i].golden_of, DTYPE_F32, report);
+        test_model(folder, MODELS[i].model, MODELS[i].golden_of, DTYPE_F16, report);
     }
 }

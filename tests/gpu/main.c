@@ -194,6 +194,14 @@ static void compare_cache(Run *r, int l) {
     }
 }
 
+static void compare_gate_up(Run *r, int l) {
+    Side *a = &r->cpu, *b = &r->cuda;
+    Error error;
+    must(a->ops->gate_up(a->backend, a->layers[l], a->x, a->g, &error), &error);
+    must(b->ops->gate_up(b->backend, b->layers[l], b->x, b->g, &error), &error);
+    compare(r, "gate_up", a->g, b->g, b->operand, (int64_t)r->c->n_tokens * r->c->intermediate, 2 * r->bound);
+}
+
 static void test_ops(Run *r, const Step *steps[2]) {
     const Case *c = r->c;
     Side *a = &r->cpu, *b = &r->cuda;
@@ -212,12 +220,11 @@ static void test_ops(Run *r, const Step *steps[2]) {
         must(a->ops->attend(a->backend, a->q, &a->kv[l], l ? 0 : c->window, a->q, &error), &error);
         must(b->ops->attend(b->backend, b->q, &b->kv[l], l ? 0 : c->window, b->q, &error), &error);
         compare(r, "attend", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound);
+        if (c->parallel) compare_gate_up(r, l);
         must(a->ops->out(a->backend, a->layers[l], a->q, a->x, &error), &error);
         must(b->ops->out(b->backend, b->layers[l], b->q, b->x, &error), &error);
         compare(r, "out", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound);
-        must(a->ops->gate_up(a->backend, a->layers[l], a->x, a->g, &error), &error);
-        must(b->ops->gate_up(b->backend, b->layers[l], b->x, b->g, &error), &error);
-        compare(r, "gate_up", a->g, b->g, b->operand, n * c->intermediate, 2 * r->bound);
+        if (!c->parallel) compare_gate_up(r, l);
         must(a->ops->down(a->backend, a->layers[l], a->g, a->x, &error), &error);
         must(b->ops->down(b->backend, b->layers[l], b->g, b->x, &error), &error);
         compare(r, "down", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound);
@@ -342,6 +349,21 @@ static const Case CASES[] = {
      .past = 65, .n_tokens = 16, F16KV},
     {"q5_k", DTYPE_Q5_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
     {"q6_k", DTYPE_Q6_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
+#define BEYOND .layer_norm = true, .no_gate = true
+    {"f32 gpt-j", DTYPE_F32, 256, 4, 4, 64, 1024, 301, .interleaved = true, .rotary_dim = 32, BEYOND,
+     .activation = ACTIVATION_GELU_TANH, .ffn_bias = true, .output_bias = true, .parallel = true, .past = 30,
+     .n_tokens = 9, .kv = DTYPE_F32},
+    {"f16 gpt-neox", DTYPE_F16, 1024, 16, 16, 64, 4096, 515, .rotary_dim = 16, BEYOND,
+     .activation = ACTIVATION_GELU, .bias = true, .out_bias = true, .ffn_bias = true, .parallel = true,
+     .past = 70, .n_tokens = 33, F16KV},
+    {"bf16 bloom's ends", DTYPE_BF16, 512, 8, 8, 64, 2048, 777, .no_rope = true, BEYOND,
+     .activation = ACTIVATION_GELU_TANH, .bias = true, .out_bias = true, .ffn_bias = true,
+     .embedding_norm = true, .tied = true, .past = 20, .n_tokens = 17, F16KV},
+    {"f32 opt", DTYPE_F32, 768, 12, 12, 64, 3072, 515, .no_rope = true, BEYOND, .activation = ACTIVATION_RELU,
+     .bias = true, .out_bias = true, .ffn_bias = true, .learned = true, .tied = true, .past = 40,
+     .n_tokens = 8, .kv = DTYPE_F32},
+    {"q8_0 gated with biases", DTYPE_Q8_0, 512, 8, 2, 64, 1056, 300, .ffn_bias = true, .learned = true,
+     .past = 3, .n_tokens = 1, F16KV},
     {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
 };
 
@@ -366,7 +388,7 @@ static void read_wishes(int argc, char **argv, Wish *w) {
             w->only = argv[i];
     }
     // In the tree, or in a bundle.
-    if (!w->golden) w->golden = access(GOLDEN_MODELS, R_OK) ? "golden" : GOLDEN_MODELS;
+    if (!w->golden) w->golden = access(GOLDEN, R_OK) ? "golden" : GOLDEN;
 }
 
 static void test_engine(const Ops *cuda, const Wish *w) {
@@ -377,7 +399,9 @@ static void test_engine(const Ops *cuda, const Wish *w) {
         return report("engine", "plug-in", NAN, 0);
     }
     if (wanted(w, "golden")) test_golden_logits(w->golden, report);
-    if (wanted(w, "memory")) test_memory(cuda, w->golden, report);
+    char models[400];
+    snprintf(models, sizeof models, "%s/models", w->golden);
+    if (wanted(w, "memory")) test_memory(cuda, models, report);
     if (wanted(w, "text") && w->model) test_greedy_text(w->model, report);
     if (wanted(w, "fault")) test_fault(w->plugin, report);
 }

@@ -95,11 +95,15 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     memset(l, 0, sizeof *l);
     l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, state);
     l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, state);
+    if (c->layer_norm) {
+        l->attn_norm_bias = fill(model, DTYPE_F16, 1, c->hidden, 0.3f, 0, state);
+        l->ffn_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, 0.3f, 0, state);
+    }
     l->wq = fill(model, c->type, q, c->hidden, 2 * in, 0, state);
     l->wk = fill(model, c->type, kv, c->hidden, 2 * in, 0, state);
     l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, in, 0, state);
     l->wo = fill(model, c->type, c->hidden, q, 1 / sqrtf((float)q), 0, state);
-    l->w_gate = fill(model, c->type, c->intermediate, c->hidden, 2 * in, 0, state);
+    if (!c->no_gate) l->w_gate = fill(model, c->type, c->intermediate, c->hidden, 2 * in, 0, state);
     l->w_up = fill(model, c->type, c->intermediate, c->hidden, in, 0, state);
     l->w_down = fill(model, c->down_type ? c->down_type : c->type, c->hidden, c->intermediate,
                      1 / sqrtf((float)c->intermediate), 0, state);
@@ -107,6 +111,11 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
         l->bq = fill(model, DTYPE_F32, 1, q, 0.5f, 0, state);
         l->bk = fill(model, DTYPE_F32, 1, kv, 0.5f, 0, state);
         l->bv = fill(model, DTYPE_F16, 1, kv, 0.5f, 0, state);
+    }
+    if (c->ffn_bias) {
+        if (!c->no_gate) l->b_gate = fill(model, DTYPE_F32, 1, c->intermediate, 0.5f, 0, state);
+        l->b_up = fill(model, DTYPE_BF16, 1, c->intermediate, 0.5f, 0, state);
+        l->b_down = fill(model, DTYPE_F32, 1, c->hidden, 0.5f, 0, state);
     }
     if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, 0.5f, 0, state);
     if (c->qk_norm) {
@@ -117,7 +126,7 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
 
 void model_fill(TestModel *model, const Case *c, uint64_t seed) {
     memset(model, 0, sizeof *model);
-    int rotary = c->rotary_dim ? c->rotary_dim : c->head_dim;
+    int rotary = c->no_rope ? 0 : c->rotary_dim ? c->rotary_dim : c->head_dim;
     model->inv_freq = keep(model, (size_t)rotary / 2 * sizeof(double) + 8);
     for (int i = 0; i < rotary / 2; i++) model->inv_freq[i] = pow(10000, -2.0 * i / rotary);
     model->shape = (DecoderShape){
@@ -132,7 +141,10 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
         .norm_offset = c->gelu ? 1 : 0,
         .embedding_scale = c->gelu ? sqrtf((float)c->hidden) : 1,
         .attention_scale = 1 / sqrtf((float)c->head_dim),
-        .activation = c->gelu ? ACTIVATION_GELU_TANH : ACTIVATION_SILU,
+        .activation = c->gelu ? ACTIVATION_GELU_TANH : c->activation,
+        .norm = c->layer_norm ? NORM_LAYER : NORM_RMS,
+        .n_positions = c->learned ? c->past + c->n_tokens + 8 : 0,
+        .parallel_residual = c->parallel,
         .rope = {.kind = c->interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT,
                  .rotary_dim = rotary,
                  .inv_freq = model->inv_freq,
@@ -141,6 +153,14 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
     model->head.embedding = fill(model, c->type, c->vocab, c->hidden, 1, 0, &seed);
     model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, &seed);
+    if (c->layer_norm) model->head.norm_bias = fill(model, DTYPE_F32, 1, c->hidden, 0.3f, 0, &seed);
+    if (c->learned)
+        model->head.positions = fill(model, c->type, model->shape.n_positions, c->hidden, 1, 0, &seed);
+    if (c->embedding_norm) {
+        model->head.embedding_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, &seed);
+        model->head.embedding_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, 0.3f, 0, &seed);
+    }
+    if (c->output_bias) model->head.output_bias = fill(model, DTYPE_F32, 1, c->vocab, 0.5f, 0, &seed);
     model->head.output =
         c->tied ? model->head.embedding
                 : fill(model, c->type, c->vocab, c->hidden, 2 / sqrtf((float)c->hidden), 0, &seed);

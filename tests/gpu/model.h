@@ -16,6 +16,9 @@ typedef struct Case {
     int hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab;
     int rotary_dim; // 0: head_dim
     bool interleaved, qk_norm, bias, out_bias, gelu, tied;
+    // Beyond LLaMA's family: layer norms with biases, learned positions, a norm of embeddings, a biased head.
+    bool layer_norm, no_gate, ffn_bias, no_rope, learned, embedding_norm, output_bias, parallel;
+    Activation activation;   // where gelu does not say it
     DType v_type, down_type; // of w_v and w_down where they differ, else DTYPE_F32 (0)
     int past, n_tokens, window;
     DType kv;
@@ -26,7 +29,7 @@ typedef struct TestModel {
     LayerWeights layers[TEST_LAYERS];
     HeadWeights head;
     double *inv_freq;
-    void *memory[64]; // what was allocated
+    void *memory[96]; // what was allocated
     int n_memory;
 } TestModel;
 
