@@ -163,6 +163,8 @@ static void refuses_weights_of_another_shape(void **state) {
 
 // ---- steps --------------------------------------------------------------------------------------------
 
+#define TWO_PAGES(a, b) ((const int32_t[]){a, b})
+
 typedef struct StepCase {
     const char *why;
     int n_tokens, n_sequences;
@@ -196,7 +198,17 @@ static const StepCase BAD_STEPS[] = {
     {"slot 8 of token 1", 2, 1, {0}, {0, 1}, {0, 8}, {{0, 2, 8, ONE_PAGE(0), 0, 0}}},
     {"slot 1 of token 0", 1, 1, {0}, {0}, {1}, {{0, 1, 2, ONE_PAGE(2), 0, 0}}},
     {"sees 0 slots", 1, 1, {0}, {0}, {0}, {{0, 1, 0, ONE_PAGE(0), 0, 0}}},
-    {"sees 2147483647 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 2147483647, ONE_PAGE(5), 0, 0}}},
+    {"sees 1073741824 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 1 << 30, ONE_PAGE(INT32_MAX - 5), 0, 0}}},
+    {"of these 1 from slot -3 on", 1, 1, {0}, {0}, {5}, {{0, 1, (1 << 30) + 1, TWO_PAGES(5, -3), 0, 0}}},
+    {"keeps 1 positions, the next -1 are gone", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), 1, -1}}},
+    {"keeps -1 positions, the next 1 are", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), -1, 1}}},
+    {"keeps 2 positions, the next 2147483646",
+     1,
+     1,
+     {0},
+     {0},
+     {5},
+     {{0, 1, 8, ONE_PAGE(0), 2, INT32_MAX - 1}}},
     {"two tokens go to slot 4", 3, 1, {0}, {0, 1, 2}, {4, 5, 4}, {{0, 3, 8, ONE_PAGE(0), 0, 0}}},
     {"two tokens go to slot 4",
      2,

@@ -1,4 +1,5 @@
 // The CPU backend's table, its opening and closing, and its memory, which is host memory.
+#include "kernels/alibi.h"
 #include "kernels/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/memory.h"
@@ -76,6 +77,7 @@ static void cpu_close(Backend *backend) {
     cpu_free_weights(cpu);
     threads_close(cpu->threads);
     sample_scratch_close(cpu->sampling);
+    free(cpu->pages);
     free(cpu->scratch);
     free(cpu->stamps);
     free(cpu);
@@ -99,6 +101,8 @@ static Status cpu_open(const BackendOptions *options, Backend **out, Error *erro
         else
             cpu_scratch_layout(cpu, n_threads, cpu->scratch);
     }
+    for (int h = 0; status == STATUS_OK && h < cpu->shape->n_heads; h++)
+        cpu->slopes[h] = alibi_slope(h, cpu->shape->n_heads);
     if (status != STATUS_OK) {
         cpu_close(&cpu->base);
         return status;

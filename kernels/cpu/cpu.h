@@ -7,9 +7,8 @@
 #ifndef PALAVER_KERNELS_CPU_CPU_H
 #define PALAVER_KERNELS_CPU_CPU_H
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/attend.h"
 #include "kernels/cpu/sample.h"
-#include "kernels/cpu/threads.h"
 #include "kernels/ops.h"
 
 // A norm over the hidden size, of the shape's kind.
@@ -36,11 +35,6 @@ struct Head {
     float *vectors;
 };
 
-// Tokens of one sequence that attend together.
-typedef struct TokenTile {
-    int first_token, n_tokens, sequence;
-} TokenTile;
-
 typedef struct CpuBackend {
     Backend base;
     const DecoderShape *shape;
@@ -53,10 +47,17 @@ typedef struct CpuBackend {
     // The current step.
     int n_tokens, n_sequences, n_tiles;
     int32_t *ids, *positions, *slots, *before; // [max_tokens]; before: what slot_positions held
-    StepSequence *sequences;                   // [max_tokens]
-    TokenTile *tiles;                          // [max_tokens]
-    int32_t *slot_positions;                   // the caller's
-    float *cos, *sin;                          // [max_tokens, rotary_dim/2], times the rope's magnitude
+    StepSequence *sequences;                   // [max_tokens], their pages in `pages`
+    int page_size;
+    int32_t *pages; // the tables of all sequences, an allocation that grows
+    int64_t pages_capacity;
+    TokenTile *tiles;        // [max_tokens]
+    int32_t *slot_positions; // the caller's
+    float *cos, *sin;        // [max_tokens, rotary_dim/2], times the rope's magnitude
+    float *kept_cos,
+        *kept_sin; // [max_tokens, rotary_dim/2], for each sequence: of -n_gone, without magnitude
+
+    float *slopes; // [n_heads] of ALiBi
 
     // Scratch, all of it one allocation.
     void *scratch;
@@ -79,12 +80,6 @@ static inline CpuBackend *cpu_backend(Backend *backend) {
 
 static inline void *cpu_thread_scratch(CpuBackend *cpu, int thread) {
     return cpu->thread_scratch + thread * cpu->thread_bytes;
-}
-
-// Most tokens that attend together: with the heads that share a KV head they make about attend_rows rows.
-static inline int cpu_tile_tokens(const CpuBackend *cpu) {
-    int group = cpu->shape->n_heads / cpu->shape->n_kv_heads, tokens = cpu->loops->attend_rows / group;
-    return tokens > 0 ? tokens : 1;
 }
 
 // ---- scratch.c ----------------------------------------------------------------------------------------

@@ -28,6 +28,13 @@ typedef struct Product {
     bool add;
 } Product;
 
+// What is added to scores: the value for a token, a head and an index. values NULL: nothing.
+typedef struct AttendMask {
+    DType type;         // F32, F16 or BF16
+    const void *values; // of the tile's first token, its first head and index 0
+    int64_t token_stride, head_stride;
+} AttendMask;
+
 // Consecutive tokens of one sequence and consecutive query heads that share one KV head.
 typedef struct AttendTile {
     const float *q; // the first token's first head; row stride q_stride, heads head_dim apart
@@ -35,11 +42,17 @@ typedef struct AttendTile {
     int64_t q_stride;
     int n_tokens, n_heads, head_dim;
     const int32_t *positions; // [n_tokens]
+    float scale;
+    const float *slopes; // [n_heads] of ALiBi; NULL: none
+    AttendMask mask;
     const KvLayer *kv;
     int kv_head, window;
-    int first_slot, n_slots;
-    const int32_t *slot_positions; // of the whole cache
-    float scale;
+    const StepSequence *sequence;
+    int page_size;
+    const int32_t *slot_positions; // of the whole cache; NULL: index i holds position i
+    // How queries turn for the kept prefix, where something is gone: cos and sin of n_gone.
+    const Rope *rope;
+    const float *kept_cos, *kept_sin;
 } AttendTile;
 
 typedef struct Loops {
@@ -68,9 +81,33 @@ const Loops *loops_reference(void);
 // AVX2 with FMA and F16C: only for machines that have them. NULL where the compiler had none.
 const Loops *loops_avx2(void);
 
-// Whether slot position `slot` is seen from position p: see StepSequence.
-static inline bool slot_visible(int32_t slot, int32_t p, int window) {
-    return slot >= 0 && slot <= p && (window <= 0 || p - slot < window);
+// ---- what a query sees: see StepSequence ----------------------------------------------------------------
+
+// Rows of a tile, token after token: row r is head r % n_heads of token r / n_heads.
+static inline int64_t attend_row_offset(const AttendTile *tile, int row) {
+    return row / tile->n_heads * tile->q_stride + (int64_t)(row % tile->n_heads) * tile->head_dim;
 }
+
+static inline int32_t attend_slot(const AttendTile *tile, int index) {
+    return tile->sequence->pages[index / tile->page_size] + index % tile->page_size;
+}
+
+// A token sees the positions low … high, a position a at the distance high − a. `kept`: among indexes below n_keep,
+// where something is gone.
+typedef struct SeenPositions {
+    int32_t low, high;
+} SeenPositions;
+
+static inline SeenPositions attend_seen(const AttendTile *tile, int token, bool kept) {
+    const StepSequence *s = tile->sequence;
+    int32_t high = tile->positions[token] - (kept ? s->n_gone : 0), low = 0;
+    if (tile->window > 0 && high >= tile->window) low = high - tile->window + 1;
+    if (!kept && s->n_gone > 0 && low < s->n_keep + s->n_gone) low = s->n_keep + s->n_gone;
+    return (SeenPositions){low, high};
+}
+
+// q [head_dim] = a row's query times the scale, in the form that it is multiplied with keys: turned for the kept
+// prefix where `kept`, and as keys are where they are stored turned.
+void attend_query(const AttendTile *tile, int row, bool kept, float *q);
 
 #endif

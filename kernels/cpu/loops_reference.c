@@ -1,5 +1,5 @@
 // The reference: each op as its formula says, one element after the other.
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/kv.h"
 
 #include <math.h>
 
@@ -78,46 +78,67 @@ static void product(const Product *p, void *scratch) {
 
 // ---- attention ----------------------------------------------------------------------------------------
 
-static float kv_at(const KvLayer *kv, const void *values, int64_t i) {
-    return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
-}
-
 static int64_t attend_scratch(int n_rows, int head_dim) {
     (void)n_rows;
-    return head_dim * (int64_t)sizeof(float);
+    return 4 * head_dim * (int64_t)sizeof(float);
 }
 
-static float score(const AttendTile *tile, const float *q, int64_t slot) {
-    int64_t start = slot * tile->kv->slot_stride + tile->kv_head * tile->kv->head_stride;
-    float dot = 0;
-    for (int d = 0; d < tile->head_dim; d++) dot += q[d] * kv_at(tile->kv, tile->kv->k, start + d);
-    return dot * tile->scale;
+// One query: its two forms (kept: for the indexes below n_keep, if any are seen through a gap), and a row of the cache.
+typedef struct Query {
+    const AttendTile *tile;
+    int token, head, n_kept;
+    float *q, *kept, *row;
+} Query;
+
+static float mask_at(const AttendMask *mask, int token, int head, int index) {
+    float value;
+    if (!mask->values) return 0;
+    dequantize(mask->type, mask->values, token * mask->token_stride + head * mask->head_stride + index, 1,
+               &value);
+    return value;
 }
 
-// One query in two passes: the largest score, then the weighted mean of the values.
-static void attend_query(const AttendTile *tile, const float *q, int32_t position, float *sums, float *y) {
-    int head_dim = tile->head_dim, end = tile->first_slot + tile->n_slots;
+// The score of an index; -INFINITY if it is not seen.
+static float score(const Query *c, int index) {
+    const AttendTile *tile = c->tile;
+    bool kept = index < c->n_kept;
+    int32_t slot = attend_slot(tile, index), at = tile->slot_positions ? tile->slot_positions[slot] : index;
+    SeenPositions seen = attend_seen(tile, c->token, kept);
+    float mask = mask_at(&tile->mask, c->token, c->head, index), dot = 0;
+    if (at < seen.low || at > seen.high || mask == -INFINITY) return -INFINITY;
+    kv_load(tile->kv, KV_KEYS, slot, tile->kv_head, tile->head_dim, c->row);
+    for (int d = 0; d < tile->head_dim; d++) dot += (kept ? c->kept : c->q)[d] * c->row[d];
+    if (tile->slopes) dot -= tile->slopes[c->head] * (float)(seen.high - at);
+    return dot + mask;
+}
+
+// In two passes: the largest score, then the weighted mean of the values.
+static void attend_one(const Query *c, float *sums, float *y) {
+    const AttendTile *tile = c->tile;
     float largest = -INFINITY, weights = 0;
-    for (int slot = tile->first_slot; slot < end; slot++)
-        if (slot_visible(tile->slot_positions[slot], position, tile->window))
-            largest = fmaxf(largest, score(tile, q, slot));
-    for (int d = 0; d < head_dim; d++) sums[d] = 0;
-    for (int slot = tile->first_slot; slot < end; slot++) {
-        if (!slot_visible(tile->slot_positions[slot], position, tile->window)) continue;
-        float weight = expf(score(tile, q, slot) - largest);
-        int64_t start = slot * tile->kv->slot_stride + tile->kv_head * tile->kv->head_stride;
+    for (int i = 0; i < tile->sequence->n_slots; i++) largest = fmaxf(largest, score(c, i));
+    for (int d = 0; d < tile->head_dim; d++) sums[d] = 0;
+    for (int i = 0; i < tile->sequence->n_slots; i++) {
+        float s = score(c, i);
+        if (s == -INFINITY) continue;
+        float weight = expf(s - largest);
         weights += weight;
-        for (int d = 0; d < head_dim; d++) sums[d] += weight * kv_at(tile->kv, tile->kv->v, start + d);
+        kv_load(tile->kv, KV_VALUES, attend_slot(tile, i), tile->kv_head, tile->head_dim, c->row);
+        for (int d = 0; d < tile->head_dim; d++) sums[d] += weight * c->row[d];
     }
-    for (int d = 0; d < head_dim; d++) y[d] = weights == 0 ? 0 : sums[d] / weights;
+    for (int d = 0; d < tile->head_dim; d++) y[d] = weights == 0 ? 0 : sums[d] / weights;
 }
 
 static void attend(const AttendTile *tile, void *scratch) {
-    for (int t = 0; t < tile->n_tokens; t++)
-        for (int h = 0; h < tile->n_heads; h++) {
-            int64_t offset = t * tile->q_stride + (int64_t)h * tile->head_dim;
-            attend_query(tile, tile->q + offset, tile->positions[t], scratch, tile->y + offset);
-        }
+    float *q = scratch, *kept = q + tile->head_dim, *row = kept + tile->head_dim,
+          *sums = row + tile->head_dim;
+    int n_kept = tile->sequence->n_gone > 0 ? tile->sequence->n_keep : 0;
+    for (int r = 0; r < tile->n_tokens * tile->n_heads; r++) {
+        Query c = {tile, r / tile->n_heads, r % tile->n_heads, n_kept, q, kept, row};
+        attend_query(tile, r, false, q);
+        if (n_kept > 0) attend_query(tile, r, true, kept);
+        attend_one(&c, sums, tile->y + attend_row_offset(tile, r));
+    }
 }
 
 const Loops *loops_reference(void) {

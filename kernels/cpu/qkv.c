@@ -1,8 +1,8 @@
 // Norm, the three products, biases, QK norm, RoPE, and the store into the cache. A part of the work is one
 // head, so a head's product, norm and turn happen while it is in its core's cache.
 #include "kernels/cpu/cpu.h"
-
-#include <string.h>
+#include "kernels/cpu/kv.h"
+#include "kernels/cpu/rope.h"
 
 typedef struct Qkv {
     CpuBackend *cpu;
@@ -19,16 +19,6 @@ typedef struct HeadPart {
     int head;
     float *rows; // [n_tokens, w->rows]
 } HeadPart;
-
-static void turn_head(const Rope *rope, const float *cos, const float *sin, float *x) {
-    int pairs = rope->rotary_dim / 2;
-    int step = rope->kind == ROPE_INTERLEAVED ? 2 : 1, distance = rope->kind == ROPE_INTERLEAVED ? 1 : pairs;
-    for (int i = 0; i < pairs; i++) {
-        float *a = x + i * step, *b = a + distance, first = *a, second = *b;
-        *a = first * cos[i] - second * sin[i];
-        *b = first * sin[i] + second * cos[i];
-    }
-}
 
 static void project(const Qkv *c, const HeadPart *p, int thread) {
     int head_dim = c->cpu->shape->head_dim;
@@ -47,21 +37,16 @@ static void turn(const Qkv *c, const HeadPart *p) {
     const Rope *rope = &c->cpu->shape->rope;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         int64_t angles = t * (rope->rotary_dim / 2);
-        turn_head(rope, c->cpu->cos + angles, c->cpu->sin + angles,
+        rope_turn(rope, c->cpu->cos + angles, c->cpu->sin + angles,
                   p->rows + t * p->w->rows + (int64_t)p->head * c->cpu->shape->head_dim);
     }
 }
 
-static void store(const Qkv *c, const HeadPart *p, void *cache) {
+static void store(const Qkv *c, const HeadPart *p, KvPlane plane) {
     int head_dim = c->cpu->shape->head_dim;
-    for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
-        const float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
-        int64_t start = c->cpu->slots[t] * c->kv->slot_stride + p->head * c->kv->head_stride;
-        if (c->kv->type == DTYPE_F16)
-            c->cpu->loops->to_half(row, head_dim, (uint16_t *)cache + start);
-        else
-            memcpy((float *)cache + start, row, (size_t)head_dim * sizeof *row);
-    }
+    for (int64_t t = 0; t < c->cpu->n_tokens; t++)
+        kv_store(c->cpu->loops, c->kv, plane, c->cpu->slots[t], p->head, head_dim,
+                 p->rows + t * p->w->rows + (int64_t)p->head * head_dim);
 }
 
 static void qkv_head(void *context, int64_t part, int thread) {
@@ -76,11 +61,11 @@ static void qkv_head(void *context, int64_t part, int thread) {
         HeadPart p = {&w->wk, c->layer->bk, c->layer->k_norm, (int)part - n_heads, c->cpu->k};
         project(c, &p, thread);
         turn(c, &p);
-        store(c, &p, c->kv->k);
+        store(c, &p, KV_KEYS);
     } else {
         HeadPart p = {&w->wv, c->layer->bv, NULL, (int)part - n_heads - n_kv_heads, c->cpu->v};
         project(c, &p, thread);
-        store(c, &p, c->kv->v);
+        store(c, &p, KV_VALUES);
     }
 }
 
@@ -88,9 +73,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const LayerWeights *w = &layer->weights;
-    if (kv->type != DTYPE_F32 && kv->type != DTYPE_F16)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "qkv: the cpu backend keeps its cache in f32 or f16, not %s", dtype_name(kv->type));
+    if (kv_check(kv, cpu->shape->head_dim, error) != STATUS_OK) return error_prefix(error, "qkv: ");
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
     Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
     c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->attn_norm, matrices, 3);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 bool dtype_is_quantized(DType type) {
-    return type >= DTYPE_Q8_0 && type < DTYPE_COUNT;
+    return type >= DTYPE_Q8_0 && type <= DTYPE_Q6_K;
 }
 
 // ---- half precision -----------------------------------------------------------------------------------
@@ -33,6 +33,13 @@ uint16_t float_to_half(float value) {
         0x38800000) // below the smallest normal half, 2^-14: let a float addition round to units of 2^-24
         return sign | (uint16_t)(fabsf(value) * 0x1p24f + 0x1p23f - 0x1p23f);
     return sign | (uint16_t)((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
+}
+
+uint16_t float_to_bfloat(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static float half_at(const uint8_t *bytes) {

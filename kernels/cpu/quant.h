@@ -20,7 +20,7 @@ typedef struct QuantGroup {
     float min;
 } QuantGroup;
 
-// Whether the type is made of blocks (false for f32, f16, bf16).
+// Whether the type is one of a file's that are made of blocks (not f32, f16, bf16, nor a cache's int8 and int4).
 bool dtype_is_quantized(DType type);
 
 // Elements [32*group, 32*group + 32) of a row of a quantised type.
@@ -33,6 +33,9 @@ void dequantize(DType type, const void *row, int64_t first, int64_t n, float *va
 // IEEE half precision; to half rounds to nearest even, and keeps infinities and NaN.
 float half_to_float(uint16_t half);
 uint16_t float_to_half(float value);
+
+// bfloat16, rounded to nearest even; keeps infinities and NaN.
+uint16_t float_to_bfloat(float value);
 
 // ---- activations --------------------------------------------------------------------------------------
 

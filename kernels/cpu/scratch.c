@@ -35,6 +35,9 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->tiles = take(&arena, n, sizeof *cpu->tiles);
     cpu->cos = take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->cos);
     cpu->sin = take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sin);
+    cpu->kept_cos = take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->kept_cos);
+    cpu->kept_sin = take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->kept_sin);
+    cpu->slopes = take(&arena, s->n_heads, sizeof *cpu->slopes);
     cpu->normed = take(&arena, rows * s->hidden_size, sizeof *cpu->normed);
     cpu->q = take(&arena, quantized, sizeof *cpu->q);
     cpu->scale = take(&arena, rows * groups, sizeof *cpu->scale);
@@ -44,8 +47,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->v = take(&arena, n * kv_width, sizeof *cpu->v);
     cpu->up = take(&arena, n * s->intermediate_size, sizeof *cpu->up);
 
-    int64_t attend =
-        cpu->loops->attend_scratch(cpu_tile_tokens(cpu) * (s->n_heads / s->n_kv_heads), s->head_dim);
+    int64_t attend = attend_thread_bytes(cpu->loops, s->n_heads, s->n_kv_heads, s->head_dim);
     cpu->thread_bytes = (larger(cpu->loops->product_scratch(widest), attend) + 63) & ~INT64_C(63);
     cpu->thread_scratch = take(&arena, n_threads, cpu->thread_bytes);
     return arena.overflow ? -1 : arena.used;

@@ -1,8 +1,9 @@
 // begin(): checks a step, copies it, computes its angles, and cuts it into tiles for attention.
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rope.h"
 
 #include <limits.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TAKEN INT32_MIN // marks a slot that a token of this step has claimed, while begin() checks
@@ -25,32 +26,80 @@ static Status check_tokens(const CpuBackend *cpu, const Step *step, Error *error
     return STATUS_OK;
 }
 
+static int64_t count_pages(const StepSequence *s, int page_size) {
+    return (s->n_slots - 1) / page_size + 1;
+}
+
+// The table of one sequence, and what it says is gone.
+static Status check_view(const StepSequence *s, int i, int page_size, Error *error) {
+    if (s->n_slots < 1)
+        return error_set(error, STATUS_DEVICE, "begin: sequence %d sees %d slots", i, s->n_slots);
+    for (int64_t page = 0; page < count_pages(s, page_size); page++) {
+        int64_t left = s->n_slots - page * page_size, n = left < page_size ? left : page_size;
+        if (s->pages[page] < 0 || s->pages[page] > INT_MAX - n)
+            return error_set(error, STATUS_DEVICE,
+                             "begin: sequence %d sees %d slots, of these %lld from slot %d on", i, s->n_slots,
+                             (long long)n, s->pages[page]);
+    }
+    if (s->n_gone < 0 || (s->n_gone > 0 && (s->n_keep < 0 || s->n_keep > INT_MAX - s->n_gone)))
+        return error_set(error, STATUS_DEVICE, "begin: sequence %d keeps %d positions, the next %d are gone",
+                         i, s->n_keep, s->n_gone);
+    return STATUS_OK;
+}
+
+// Each token's slot is among its sequence's. Tokens mostly follow each other, so that the search begins at the page
+// where the last one was found.
+static Status check_slots(const Step *step, const StepSequence *s, Error *error) {
+    int64_t n_pages = count_pages(s, step->page_size), page = 0;
+    for (int t = s->first_token; t < s->first_token + s->n_tokens; t++) {
+        int64_t tried = 0;
+        for (; tried < n_pages; tried++, page = page + 1 < n_pages ? page + 1 : 0) {
+            int64_t left = s->n_slots - page * step->page_size,
+                    n = left < step->page_size ? left : step->page_size;
+            if (step->slots[t] >= s->pages[page] && step->slots[t] - s->pages[page] < n) break;
+        }
+        if (tried == n_pages)
+            return error_set(
+                error, STATUS_DEVICE,
+                "begin: slot %d of token %d is not among its sequence's %d slots in %lld page%s from %d on",
+                step->slots[t], t, s->n_slots, (long long)n_pages, n_pages == 1 ? "" : "s", s->pages[0]);
+    }
+    return STATUS_OK;
+}
+
 static Status check_sequences(const Step *step, Error *error) {
     int next = 0;
     if (step->n_sequences < 1 || step->n_sequences > step->n_tokens)
         return error_set(error, STATUS_DEVICE, "begin: %d sequences for %d tokens", step->n_sequences,
                          step->n_tokens);
+    if (step->page_size < 1)
+        return error_set(error, STATUS_DEVICE, "begin: pages of %d slots", step->page_size);
     for (int i = 0; i < step->n_sequences; i++) {
         const StepSequence *s = &step->sequences[i];
         if (s->first_token != next || s->n_tokens < 1 || s->n_tokens > step->n_tokens - next)
             return error_set(error, STATUS_DEVICE,
                              "begin: sequence %d has %d tokens from %d on, expected from %d", i, s->n_tokens,
                              s->first_token, next);
-        if (s->n_slots < 1 || s->n_slots > step->page_size || s->pages[0] < 0 || s->n_gone ||
-            s->n_slots > INT_MAX - s->pages[0])
-            return error_set(error, STATUS_DEVICE, "begin: sequence %d sees %d slots in pages of %d", i,
-                             s->n_slots, step->page_size);
-        int first = s->pages[0];
-        for (int t = next; t < next + s->n_tokens; t++)
-            if (step->slots[t] < first || step->slots[t] - first >= s->n_slots)
-                return error_set(error, STATUS_DEVICE,
-                                 "begin: slot %d of token %d is not among its sequence's %d..%d",
-                                 step->slots[t], t, first, first + s->n_slots - 1);
+        Status status = check_view(s, i, step->page_size, error);
+        if (status == STATUS_OK) status = check_slots(step, s, error);
+        if (status != STATUS_OK) return status;
         next += s->n_tokens;
     }
     if (next != step->n_tokens)
         return error_set(error, STATUS_DEVICE, "begin: the sequences cover %d of %d tokens", next,
                          step->n_tokens);
+    return STATUS_OK;
+}
+
+// Makes room for the tables of all sequences.
+static Status grow_pages(CpuBackend *cpu, const Step *step, Error *error) {
+    int64_t n = 0;
+    for (int i = 0; i < step->n_sequences; i++) n += count_pages(&step->sequences[i], step->page_size);
+    if (n <= cpu->pages_capacity) return STATUS_OK;
+    int32_t *pages = realloc(cpu->pages, (size_t)n * sizeof *pages);
+    if (!pages) return error_set(error, STATUS_MEMORY, "begin: no memory for %lld pages", (long long)n);
+    cpu->pages = pages;
+    cpu->pages_capacity = n;
     return STATUS_OK;
 }
 
@@ -72,25 +121,26 @@ static Status enter_positions(CpuBackend *cpu, const Step *step, Error *error) {
 
 static void compute_angles(CpuBackend *cpu) {
     const Rope *rope = &cpu->shape->rope;
-    const double turn = 6.283185307179586476925286766559;
-    int pairs = rope->rotary_dim / 2;
+    int64_t pairs = rope->rotary_dim / 2;
     for (int t = 0; t < cpu->n_tokens; t++)
-        for (int i = 0; i < pairs; i++) {
-            double angle = remainder(cpu->positions[t] * rope->inv_freq[i], turn);
-            cpu->cos[t * (int64_t)pairs + i] = (float)(cos(angle) * rope->magnitude);
-            cpu->sin[t * (int64_t)pairs + i] = (float)(sin(angle) * rope->magnitude);
-        }
+        rope_angles(rope, cpu->positions[t], rope->magnitude, cpu->cos + t * pairs, cpu->sin + t * pairs);
+    for (int i = 0; i < cpu->n_sequences; i++)
+        if (cpu->sequences[i].n_gone > 0)
+            rope_angles(rope, -(int64_t)cpu->sequences[i].n_gone, 1, cpu->kept_cos + i * pairs,
+                        cpu->kept_sin + i * pairs);
 }
 
-static void cut_tiles(CpuBackend *cpu) {
-    int most = cpu_tile_tokens(cpu);
-    cpu->n_tiles = 0;
-    for (int i = 0; i < cpu->n_sequences; i++) {
-        const StepSequence *s = &cpu->sequences[i];
-        for (int t = 0; t < s->n_tokens; t += most) {
-            int n = s->n_tokens - t < most ? s->n_tokens - t : most;
-            cpu->tiles[cpu->n_tiles++] = (TokenTile){s->first_token + t, n, i};
-        }
+static void take_sequences(CpuBackend *cpu, const Step *step) {
+    int32_t *pages = cpu->pages;
+    cpu->n_sequences = step->n_sequences;
+    cpu->page_size = step->page_size;
+    for (int i = 0; i < step->n_sequences; i++) {
+        StepSequence s = step->sequences[i];
+        int64_t n = count_pages(&s, step->page_size);
+        memcpy(pages, s.pages, (size_t)n * sizeof *pages);
+        s.pages = pages;
+        cpu->sequences[i] = s;
+        pages += n;
     }
 }
 
@@ -98,17 +148,18 @@ Status cpu_begin(Backend *backend, const Step *step, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     Status status = check_tokens(cpu, step, error);
     if (status == STATUS_OK) status = check_sequences(step, error);
+    if (status == STATUS_OK) status = grow_pages(cpu, step, error);
     if (status == STATUS_OK) status = enter_positions(cpu, step, error);
     if (status != STATUS_OK) return status;
     size_t bytes = (size_t)step->n_tokens * sizeof(int32_t);
     memcpy(cpu->ids, step->ids, bytes);
     memcpy(cpu->positions, step->positions, bytes);
     memcpy(cpu->slots, step->slots, bytes);
-    memcpy(cpu->sequences, step->sequences, (size_t)step->n_sequences * sizeof *step->sequences);
     cpu->n_tokens = step->n_tokens;
-    cpu->n_sequences = step->n_sequences;
     cpu->slot_positions = step->slot_positions;
+    take_sequences(cpu, step);
     compute_angles(cpu);
-    cut_tiles(cpu);
+    int tile_tokens = attend_tile_tokens(cpu->loops, cpu->shape->n_heads, cpu->shape->n_kv_heads);
+    cpu->n_tiles = attend_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
     return STATUS_OK;
 }

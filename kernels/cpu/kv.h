@@ -1,0 +1,25 @@
+// Rows of a KV cache (a row is one head of one slot's key or value): storing them in the cache's type and reading them
+// back, as KvLayer in kernels/ops.h says.
+#ifndef PALAVER_KERNELS_CPU_KV_H
+#define PALAVER_KERNELS_CPU_KV_H
+
+#include "kernels/cpu/loops.h"
+
+typedef enum KvPlane { KV_KEYS, KV_VALUES } KvPlane;
+
+// Whether rows of head_dim elements can lie in kv: its type, and with a group that, its strides and its scales.
+Status kv_check(const KvLayer *kv, int head_dim, Error *error);
+
+// Stores row [head_dim]. A key of a layer with rotate_keys is turned in `row` first. A group that holds an infinity
+// or NaN is stored with the scale NaN, so that the error stays visible.
+void kv_store(const Loops *loops, const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_dim,
+              float *row);
+
+// The row as it is stored: keys of a layer with rotate_keys are still turned.
+void kv_load(const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_dim, float *row);
+
+// x [n] times the normalised Hadamard matrix of the largest power of two that divides n, block by block. Twice
+// gives x again.
+void hadamard_turn(float *x, int n);
+
+#endif

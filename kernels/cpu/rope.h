@@ -1,0 +1,13 @@
+// Rotary position embedding of single heads: see Rope in kernels/ops.h.
+#ifndef PALAVER_KERNELS_CPU_ROPE_H
+#define PALAVER_KERNELS_CPU_ROPE_H
+
+#include "kernels/ops.h"
+
+// cos and sin [rotary_dim/2] of the angles of `position`, which may be a difference, times `magnitude`.
+void rope_angles(const Rope *rope, int64_t position, double magnitude, float *cos, float *sin);
+
+// Turns the first rotary_dim elements of a head x by angles of rope_angles().
+void rope_turn(const Rope *rope, const float *cos, const float *sin, float *x);
+
+#endif
