@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { OPENING_TOKENS = 2 }; // of a template's opening of a reply, that may hold a think token and a newline
+
 // After a failure, whose message stays: nothing of the turn is left.
 static void roll_back(Chat *chat) {
     Error second;
@@ -15,12 +17,28 @@ static void roll_back(Chat *chat) {
 
 // ---- a reply ----------------------------------------------------------------------------------------------
 
+static void on_token(void *user, int32_t id) {
+    Chat *chat = user;
+    bool before = chat->thoughts.thinking;
+    thoughts_token(&chat->thoughts, id);
+    if (chat->thoughts.mode != THINK_HIDE) return;
+    if (!before && chat->thoughts.thinking && chat->interactive) screen_notice(chat->screen, "[thinking]");
+    if (chat->thoughts.thinking) chat->hushed = true;
+}
+
 static void on_text(void *user, const char *text, size_t size) {
     Chat *chat = user;
     Error error;
+    bool thinking = chat->thoughts.thinking;
+    if (thinking && chat->thoughts.mode == THINK_HIDE) return;
+    for (; chat->hushed && size && *text == '\n'; text++) size--;
+    if (!size) return;
+    chat->hushed = false;
     chat->speaking = true;
     if (chat->output) return;
-    chat->output = screen_reply(chat->screen, text, size, &error);
+    chat->output =
+        screen_reply(chat->screen, thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL,
+                     text, size, &error);
     if (chat->output) {
         if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error.message);
         signals_raise_interrupt();
@@ -45,8 +63,27 @@ static bool on_reading(void *user, const char *what, int64_t done, int64_t total
     return !*signals_interrupt();
 }
 
-static size_t last_message_size(const Chat *chat) {
-    return conversation_message(chat->conversation, conversation_length(chat->conversation) - 1)->size;
+// Every turn of a script has its line, if only an empty one.
+static void say_nothing(Chat *chat) {
+    Error ignored;
+    if (chat->output == STATUS_OK)
+        chat->output = screen_reply(chat->screen, SCREEN_NORMAL, "\n", 1, &ignored);
+}
+
+// Where the reply begins, a template may have opened a thought; where it goes on, the reply itself.
+static Status begin_thoughts(Chat *chat, bool resume, Error *error) {
+    ConversationView view;
+    thoughts_begin(&chat->thoughts, NULL, 0);
+    if (chat->thoughts.begin < 0) return STATUS_OK;
+    Status status = conversation_view(chat->conversation, !resume, &view, error);
+    if (status) return status;
+    const ChatSpan *last = view.n_spans ? &view.spans[view.n_spans - 1] : NULL;
+    int64_t end = resume && last ? last->text_end : view.tokens.n;
+    int64_t from = resume && last ? last->text_begin : end;
+    from = from > OPENING_TOKENS ? from - OPENING_TOKENS : 0;
+    thoughts_begin(&chat->thoughts, view.tokens.ids + from, end - from);
+    conversation_view_free(&view);
+    return STATUS_OK;
 }
 
 // The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
@@ -54,18 +91,19 @@ static size_t last_message_size(const Chat *chat) {
 static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, TranscriptReply *reply,
                          Error *error) {
     ConversationSettings *settings = conversation_settings(chat->conversation);
-    ConversationEvents events = {.user = chat, .text = on_text, .overflow = on_overflow};
+    ConversationEvents events = {.user = chat, .token = on_token, .text = on_text, .overflow = on_overflow};
     uint64_t own = settings->position;
     Error ignored;
+    if (begin_thoughts(chat, resume, error)) return error->status;
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat->n_overflow = 0;
-    chat->speaking = false;
+    chat->speaking = chat->hushed = false;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     if (chat->interactive) signals_clear_interrupt(); // elsewhere it ends the program
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
     screen_progress_end(chat->screen);
-    if (!status && !chat->interactive && !last_message_size(chat)) on_text(chat, "\n", 1);
+    if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
     Status ended = screen_reply_end(chat->screen, &ignored);
     if (chat->output == STATUS_OK) chat->output = ended;
     settings->seed = chat->seed;

@@ -8,6 +8,7 @@
 #include "app/journal.h"
 #include "app/options.h"
 #include "app/screen.h"
+#include "app/thoughts.h"
 #include "app/transcript.h"
 #include "config/config.h"
 #include "engine/conversation.h"
@@ -37,10 +38,12 @@ typedef struct Chat {
     int n_overflow;
     ReplyReport last; // of the latest reply
     bool has_last;
-    int64_t used;                  // tokens in the window; -1: to be counted
-    Status output;                 // of stdout: not STATUS_OK once it takes no more
-    bool speaking;                 // the reply in hand has begun
-    bool journal_failed;           // said once
+    int64_t used;        // tokens in the window; -1: to be counted
+    Status output;       // of stdout: not STATUS_OK once it takes no more
+    Thoughts thoughts;   // of the reply in hand
+    bool speaking;       // the reply in hand has begun
+    bool hushed;         // hidden thoughts end here: the empty lines after them are not shown, either
+    bool journal_failed; // said once
     bool warned_full, warned_next; // likewise
     bool leave;                    // /quit
 } Chat;

@@ -196,6 +196,8 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
     Status status = open_template(chat, error);
     if (status) return status;
     make_fingerprint(chat);
+    chat->thoughts.mode = chat->interactive ? THINK_DIM : THINK_SHOW;
+    thoughts_find(&chat->thoughts, engine_tokenizer(chat->engine));
     ConversationSettings settings = {.seed = chat->seed, .sampler = sampler_default_settings()};
     status = conversation_open(chat->engine, chat->chat_template, &settings, &chat->conversation, error);
     if (status) return status;

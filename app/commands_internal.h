@@ -31,6 +31,9 @@ Status command_forget(Chat *chat, const char *argument, Error *error);
 Status command_stats(Chat *chat, const char *argument, Error *error);
 Status command_view(Chat *chat, const char *argument, Error *error);
 Status command_tokens(Chat *chat, const char *argument, Error *error);
+Status command_think(Chat *chat, const char *argument, Error *error);
+Status command_top(Chat *chat, const char *argument, Error *error);
+Status command_replay(Chat *chat, const char *argument, Error *error);
 Status command_copy(Chat *chat, const char *argument, Error *error);
 Status command_time(Chat *chat, const char *argument, Error *error);
 // commands_settings.c

@@ -91,11 +91,10 @@ static void offer_conversations(const Completing *c) {
 
 // The first argument of commands that take one of a few words.
 static void offer_first_words(const Completing *c, const char *command) {
-    static const char *const words[][5] = {{"view", "text", "tokens", "diff"},
-                                           {"edit", "reply"},
-                                           {"export", "md", "json", "jsonl"},
-                                           {"say", "user", "assistant", "system"},
-                                           {"overflow", "preview"}};
+    static const char *const words[][5] = {
+        {"view", "text", "tokens", "diff"},     {"edit", "reply"},       {"export", "md", "json", "jsonl"},
+        {"say", "user", "assistant", "system"}, {"overflow", "preview"}, {"replay", "verify"},
+        {"think", "show", "dim", "hide"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcmp(command, words[i][0])) offer_words(c, words[i] + 1);
 }

@@ -146,14 +146,19 @@ static bool show_reply(Screen *screen, const char *text, size_t n) {
     return ok;
 }
 
-Status screen_reply(Screen *screen, const char *text, size_t n, Error *error) {
+Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error) {
     if (!screen->traits.reply_terminal) return write_reply(screen, text, n, error);
     screen_progress_end(screen);
     if (screen->notice_line_open) write_all(STDERR_FILENO, "\n", 1), screen->notice_line_open = false;
     screen->out.size = 0;
     if (!show_reply(screen, text, n))
         return error_set(error, STATUS_MEMORY, "no memory for the reply's text");
-    return write_reply(screen, screen->out.bytes, screen->out.size, error);
+    bool styled = style != SCREEN_NORMAL && screen->traits.color && screen->out.size;
+    if (styled && write_all(STDOUT_FILENO, STYLES[style], strlen(STYLES[style]))) screen->reply_error = errno;
+    Status status = write_reply(screen, screen->out.bytes, screen->out.size, error);
+    if (styled && write_all(STDOUT_FILENO, STYLES[SCREEN_NORMAL], strlen(STYLES[SCREEN_NORMAL])))
+        screen->reply_error = errno;
+    return status;
 }
 
 bool screen_reader_left(const Screen *screen) {

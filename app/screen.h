@@ -57,10 +57,10 @@ void screen_close(Screen *screen); // NULL is fine; ends progress and reply line
 const ScreenTraits *screen_traits(const Screen *screen);
 int screen_width(const Screen *screen); // columns of stderr's terminal now; COLUMNS, else 80, without one
 
-// Streams n bytes of a reply to stdout, at once. A character cut between two calls is put together
+// Streams n bytes of a reply to stdout, at once, on a terminal in a style. A character cut between two calls is put together
 // again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
 // reply; further calls fail likewise without writing.
-Status screen_reply(Screen *screen, const char *text, size_t n, Error *error);
+Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error);
 // Ends a reply: what was held back, and a newline unless the reply ended with one (or was empty).
 Status screen_reply_end(Screen *screen, Error *error);
 

@@ -35,7 +35,7 @@ static void echo(Chat *chat, const char *turn) {
     Error error;
     char *line;
     if (!chat->options->echo || asprintf(&line, "> %s\n", turn) < 0) return;
-    if (screen_reply(chat->screen, line, strlen(line), &error)) chat->output = error.status;
+    if (screen_reply(chat->screen, SCREEN_NORMAL, line, strlen(line), &error)) chat->output = error.status;
     (void)screen_reply_end(chat->screen, &error);
     free(line);
 }

@@ -47,13 +47,11 @@ const char *transcript_log(const Transcript *transcript, size_t *size) {
 
 // ---- reading ----------------------------------------------------------------------------------------------
 
-static Transcript *transcript_empty(Error *error) {
-    Transcript *transcript = calloc(1, sizeof *transcript);
-    if (transcript)
-        tree_init(&transcript->tree);
-    else
-        error_set(error, STATUS_MEMORY, "out of memory");
-    return transcript;
+Status transcript_blank(Transcript **transcript, Error *error) {
+    *transcript = calloc(1, sizeof **transcript);
+    if (!*transcript) return error_set(error, STATUS_MEMORY, "out of memory");
+    tree_init(&(*transcript)->tree);
+    return STATUS_OK;
 }
 
 // One line of the log. `torn` is set when it is no JSON object at all.
@@ -71,14 +69,19 @@ static Status parse_line(Transcript *transcript, const char *line, size_t size, 
     return status ? status : log_append(transcript, line, size, error);
 }
 
+Status transcript_take_line(Transcript *transcript, const char *line, size_t size, Error *error) {
+    bool torn;
+    return parse_line(transcript, line, size, &torn, error);
+}
+
 Status transcript_parse(const char *name, const char *text, size_t size, Transcript **transcript,
                         Error *error) {
     Error own;
     if (!error) error = &own;
     *transcript = NULL;
-    Transcript *new = transcript_empty(error);
-    if (!new) return error->status;
-    Status status = STATUS_OK;
+    Transcript *new;
+    Status status = transcript_blank(&new, error);
+    if (status) return status;
     int64_t number = 0;
     for (size_t at = 0; at < size && status == STATUS_OK;) {
         const char *end = memchr(text + at, '\n', size - at);
@@ -144,8 +147,8 @@ static json_t *model_to_json(const TranscriptModel *model) {
 }
 
 Status transcript_new(const TranscriptHeader *header, Transcript **transcript, Error *error) {
-    Transcript *new = *transcript = transcript_empty(error);
-    if (!new) return STATUS_MEMORY;
+    if (transcript_blank(transcript, error)) return error->status;
+    Transcript *new = *transcript;
     char created[32] = "";
     time_t now = time(NULL);
     struct tm utc;

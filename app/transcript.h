@@ -87,6 +87,10 @@ Status transcript_new(const TranscriptHeader *header, Transcript **transcript, E
 Status transcript_parse(const char *name, const char *text, size_t size, Transcript **transcript,
                         Error *error);
 
+// The same line by line (without its end): a blank transcript takes the header first. For a replay.
+Status transcript_blank(Transcript **transcript, Error *error);
+Status transcript_take_line(Transcript *transcript, const char *line, size_t size, Error *error);
+
 void transcript_free(Transcript *transcript); // NULL is fine
 
 // The log so far: whole lines. Valid until the transcript changes.

@@ -48,6 +48,7 @@ typedef struct OverflowEvent {
 // What happens while a reply is made. Any may be NULL.
 typedef struct ConversationEvents {
     void *user;
+    void (*token)(void *user, int32_t id); // as it is drawn, before its text; the end token, too
     void (*text)(void *user, const char *text, size_t size); // whole UTF-8 characters, in order
     void (*overflow)(void *user, const OverflowEvent *event);
 } ConversationEvents;

@@ -122,6 +122,7 @@ static Status next_token(Reply *r, bool *finished, Error *error) {
     if (status) return status;
     c->settings.position++;
     r->report->n_reply++;
+    if (r->events && r->events->token) r->events->token(r->events->user, id);
     if (!c->settings.sampler.ignore_eos &&
         chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
         r->report->finish = FINISH_END;

@@ -147,7 +147,7 @@ static int reply(Screen *screen, int argc, char **argv) {
     Error error;
     for (int i = 0; i < argc; i++) {
         unescape(argv[i]);
-        if (screen_reply(screen, argv[i], strlen(argv[i]), &error) != STATUS_OK) {
+        if (screen_reply(screen, SCREEN_NORMAL, argv[i], strlen(argv[i]), &error) != STATUS_OK) {
             screen_error(screen, "%s", error.message);
             return 1;
         }
@@ -159,9 +159,9 @@ static int notices(Screen *screen) {
     Error error;
     char gauge[40];
     screen_say(screen, "banner %d", 1);
-    screen_reply(screen, "a reply", 7, &error);
+    screen_reply(screen, SCREEN_NORMAL, "a reply", 7, &error);
     screen_notice(screen, "a notice");
-    screen_reply(screen, " goes on", 8, &error);
+    screen_reply(screen, SCREEN_NORMAL, " goes on", 8, &error);
     screen_reply_end(screen, &error);
     screen_put(screen, SCREEN_BOLD, "one ");
     screen_put(screen, SCREEN_NORMAL, "line\n");

@@ -49,11 +49,11 @@ static void test_what_is_a_command(void **state) {
 
 static void test_the_table_is_whole(void **state) {
     (void)state;
-    static const char *const wanted[] = {"help",  "quit",     "clear",    "system", "retry", "undo",   "redo",
-                                         "edit",  "continue", "say",      "tree",   "goto",  "fork",   "new",
-                                         "list",  "switch",   "delete",   "set",    "reset", "config", "seed",
-                                         "stats", "context",  "overflow", "forget", "view",  "tokens", "save",
-                                         "load",  "export",   "file",     "copy",   "time"};
+    static const char *const wanted[] = {
+        "help",   "quit",   "clear",  "system", "retry",   "undo",     "redo",   "edit",   "continue",
+        "say",    "tree",   "goto",   "fork",   "new",     "list",     "switch", "delete", "set",
+        "reset",  "config", "seed",   "stats",  "context", "overflow", "forget", "think",  "view",
+        "tokens", "top",    "replay", "save",   "load",    "export",   "file",   "copy",   "time"};
     size_t n, n_wanted = sizeof wanted / sizeof *wanted;
     const ChatCommand *commands = commands_list(&n);
     assert_int_equal(n, n_wanted);
