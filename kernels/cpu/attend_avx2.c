@@ -23,6 +23,7 @@ INLINE void score_rows(const Work *w, DType type, const float *q, int row, int n
             int at = s + j < w->n_slots ? s + j : w->n_slots - 1;
             keys[j] = w->k + at * w->stride;
             key_scales[j] = w->scales + at * w->n_groups;
+            scales[j] = _mm256_setzero_ps();
         }
         for (int j = 0; !w->copied && j < KEYS && s + j < w->n_slots; j++)
             prefetch_kv(w->v + (s + j) * w->stride, bytes); // wanted when the scores are there
