@@ -19,7 +19,10 @@ static void check(const Model *model) {
         shape->intermediate_size < 1)
         abort();
     if (shape->n_kv_heads < 1 || shape->n_heads % shape->n_kv_heads != 0) abort();
-    if (shape->rope.rotary_dim < 2 || shape->rope.rotary_dim > shape->head_dim) abort();
+    bool turned = shape->n_positions == 0 && !shape->alibi;
+    if (turned ? shape->rope.rotary_dim < 2 : shape->rope.rotary_dim != 0) abort();
+    if (shape->rope.rotary_dim > shape->head_dim || shape->rope.rotary_dim % 2 != 0) abort();
+    if (shape->n_positions < 0 || shape->n_positions > model->context_length) abort();
     for (int i = 0; i < shape->rope.rotary_dim / 2; i++) {
         if (!isfinite(model->inv_freq[i]) || model->inv_freq[i] < 0) abort();
     }
