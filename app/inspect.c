@@ -33,7 +33,10 @@ static const char *scaling_name(RopeScaling scaling) {
 static void print_positions(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     if (s->rope.rotary_dim == 0) {
-        fprintf(out, "positions     %d, learned\n", s->n_positions);
+        if (s->alibi)
+            fputs("positions     by ALiBi\n", out);
+        else
+            fprintf(out, "positions     %d, learned\n", s->n_positions);
         return;
     }
     fprintf(out, "rope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,

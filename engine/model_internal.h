@@ -38,7 +38,7 @@ typedef enum Module {
 enum { BIAS_QKV = 1, BIAS_O = 2, BIAS_FFN = 4, BIAS_NORM = 8, BIAS_OUTPUT = 16 };
 
 // How a model knows where a token stands.
-typedef enum PositionKind { POSITIONS_ROPE, POSITIONS_LEARNED } PositionKind;
+typedef enum PositionKind { POSITIONS_ROPE, POSITIONS_LEARNED, POSITIONS_ALIBI } PositionKind;
 
 typedef struct Key {
     const char *hf;   // of config.json, NULL: none

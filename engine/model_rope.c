@@ -300,6 +300,7 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
     model->shape.rope.magnitude = 1;
     model->rope_factor = 1;
     if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);
+    model->shape.alibi = a->positions == POSITIONS_ALIBI;
     Status status = read_context(model, &spec, source, error);
     if (status == STATUS_OK && a->positions == POSITIONS_LEARNED)
         model->shape.n_positions = (int)model->context_length;

@@ -82,6 +82,10 @@ ARCHITECTURE_TEST(gpt_neox, "gpt_neox", "gpt_neox")
 ARCHITECTURE_TEST(gpt_neox_gguf, "gpt_neox.gguf", "gpt_neox")
 ARCHITECTURE_TEST(gpt_neox_sequential, "gpt_neox-sequential", "gpt_neox-sequential")
 ARCHITECTURE_TEST(opt, "opt", "opt")
+ARCHITECTURE_TEST(bloom, "bloom", "bloom")
+ARCHITECTURE_TEST(bloom_gguf, "bloom.gguf", "bloom")
+ARCHITECTURE_TEST(mpt, "mpt", "mpt")
+ARCHITECTURE_TEST(mpt_gguf, "mpt.gguf", "mpt")
 
 // Fast loops round what enters a matrix of blocks to 8 bits. With these sharp random weights that moves the logits by
 // 2%, at most 5%, and transformers' by the same where the same is done to it: most positions then agree within 1e-6. In
@@ -138,6 +142,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gpt_neox_gguf),
         cmocka_unit_test(gpt_neox_sequential),
         cmocka_unit_test(opt),
+        cmocka_unit_test(bloom),
+        cmocka_unit_test(bloom_gguf),
+        cmocka_unit_test(mpt),
+        cmocka_unit_test(mpt_gguf),
         cmocka_unit_test(learned_positions_end),
         cmocka_unit_test(every_block_type),
     };

@@ -75,7 +75,8 @@ static void refuses_bad_configs(void **state) {
     } CASES[] = {
         {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
         {"{\"model_type\": \"gpt9\"}", STATUS_UNSUPPORTED,
-         "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, gptj, gpt_neox"},
+         "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, gptj, gpt_neox, opt, bloom, "
+         "mpt"},
         {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a?[31mb\""},
         {"{\"model_type\": 3}", STATUS_FILE, "model_type should be a string"},
         {"{\"num_hidden_layers\": 0}", STATUS_FILE, "num_hidden_layers is 0; palaver takes 1 to 1024"},
@@ -101,6 +102,17 @@ static void refuses_bad_configs(void **state) {
         {"{\"model_type\": \"gpt_neox\", \"num_key_value_heads\": 2}", STATUS_FILE,
          "2 key-value heads for 4 attention heads: a gpt_neox model has as many"},
         {"{\"model_type\": \"gpt_neox\", \"layer_norm_eps\": 2}", STATUS_FILE, "epsilon"},
+        {"{\"model_type\": \"bloom\", \"apply_residual_connection_post_layernorm\": true}",
+         STATUS_UNSUPPORTED, "asks for residuals that begin behind the norms"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"alibi\": false}}", STATUS_UNSUPPORTED,
+         "attn_config.alibi asks for positions other than ALiBi's"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"clip_qkv\": 6}}", STATUS_UNSUPPORTED,
+         "attn_config.clip_qkv asks for clipped queries"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"alibi_bias_max\": 16}}", STATUS_UNSUPPORTED,
+         "another range of slopes"},
+        {"{\"model_type\": \"mpt\", \"logit_scale\": \"inv_sqrt_d_model\"}", STATUS_UNSUPPORTED,
+         "logit_scale asks for scaled logits"},
+        {"{\"model_type\": \"mpt\", \"no_bias\": false}", STATUS_UNSUPPORTED, "no_bias asks for biases"},
         {"{\"model_type\": \"opt\", \"do_layer_norm_before\": false}", STATUS_UNSUPPORTED,
          "do_layer_norm_before asks for norms after attention and feed-forward"},
         {"{\"model_type\": \"opt\", \"word_embed_proj_dim\": 32}", STATUS_UNSUPPORTED,
@@ -224,7 +236,7 @@ static void reads_contexts_and_defaults(void **state) {
 // What distinguishes architectures, by their own keys and defaults.
 static void reads_architectures(void **state) {
     (void)state;
-    enum { QKV = 1, O = 2, FFN = 4, NORM = 8, OUTPUT = 16, TIED = 32, PARALLEL = 64 };
+    enum { QKV = 1, O = 2, FFN = 4, NORM = 8, OUTPUT = 16, TIED = 32, PARALLEL = 64, ALIBI = 128 };
     static const struct {
         const char *changes;
         int hidden, layers, intermediate, rotary, n_positions, flags;
@@ -252,6 +264,14 @@ static void reads_architectures(void **state) {
          64, 4, 128, 16, 0, FFN | NORM, NORM_LAYER, ACTIVATION_GELU_TANH, ROPE_HALF_SPLIT, 10000},
         {"{\"model_type\": \"opt\", \"intermediate_size\": \"absent\", \"ffn_dim\": 99}", 64, 4, 99, 0, 512,
          QKV | O | FFN | NORM | TIED, NORM_LAYER, ACTIVATION_RELU, ROPE_HALF_SPLIT, 0},
+        {"{\"model_type\": \"bloom\", \"n_embed\": 96, \"hidden_size\": \"absent\", \"intermediate_size\": "
+         "\"absent\", \"max_position_embeddings\": \"absent\", \"seq_length\": 99}",
+         96, 4, 384, 0, 0, QKV | O | FFN | NORM | TIED | ALIBI, NORM_LAYER, ACTIVATION_GELU_TANH,
+         ROPE_HALF_SPLIT, 0},
+        {"{\"model_type\": \"mpt\", \"d_model\": 128, \"hidden_size\": \"absent\", \"attn_config\": "
+         "{\"alibi\": "
+         "true, \"alibi_bias_max\": 8, \"clip_qkv\": null}, \"tie_word_embeddings\": false}",
+         128, 4, 128, 0, 0, ALIBI, NORM_LAYER, ACTIVATION_GELU, ROPE_HALF_SPLIT, 0},
         {"{\"model_type\": \"opt\", \"enable_bias\": false, \"activation_function\": \"gelu\"}", 64, 4, 128,
          0, 512, NORM | TIED, NORM_LAYER, ACTIVATION_GELU, ROPE_HALF_SPLIT, 0},
     };
@@ -265,7 +285,8 @@ static void reads_architectures(void **state) {
         assert_int_equal(s->n_positions, CASES[i].n_positions);
         int flags = (model->qkv_bias ? QKV : 0) | (model->o_bias ? O : 0) | (model->ffn_bias ? FFN : 0) |
                     (model->norm_bias ? NORM : 0) | (model->output_bias ? OUTPUT : 0) |
-                    (model->tied_head ? TIED : 0) | (s->parallel_residual ? PARALLEL : 0);
+                    (model->tied_head ? TIED : 0) | (s->parallel_residual ? PARALLEL : 0) |
+                    (s->alibi ? ALIBI : 0);
         if (flags != CASES[i].flags) fail_msg("%s: flags %d", CASES[i].changes, flags);
         assert_int_equal(s->norm, CASES[i].norm);
         assert_int_equal(s->activation, CASES[i].activation);
