@@ -47,9 +47,9 @@ static void on_text(void *user, const char *text, size_t size) {
 
 static void on_overflow(void *user, const OverflowEvent *event) {
     Chat *chat = user;
-    OverflowEvent *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
+    TranscriptOverflow *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
     if (longer) chat->overflow = longer;
-    OverflowEvent own = *event;
+    TranscriptOverflow own = {.event = *event};
     way_name_turns(chat, &own);
     report_overflow(chat, &own);
     if (longer) chat->overflow[chat->n_overflow++] = own;

@@ -27,14 +27,14 @@ typedef struct Chat {
     Transcript *transcript;
     Journal *journal; // NULL: --no-save
 
-    uint64_t seed, stream;   // of the random numbers: each new conversation has a stream of its own
-    uint64_t newest_stream;  // the highest of this run
-    SamplerBias *biases;     // as the settings name them
-    char fingerprint[64];    // of the model, see TranscriptModel
-    char *attachment;        // text that /file puts before the next turn; NULL: none
-    int parent;              // the node that the turn in hand follows
-    bool *left;              // [its turns] which are out of the window
-    OverflowEvent *overflow; // [n_overflow] of the turn in hand
+    uint64_t seed, stream;        // of the random numbers: each new conversation has a stream of its own
+    uint64_t newest_stream;       // the highest of this run
+    SamplerBias *biases;          // as the settings name them
+    char fingerprint[64];         // of the model, see TranscriptModel
+    char *attachment;             // text that /file puts before the next turn; NULL: none
+    int parent;                   // the node that the turn in hand follows
+    TreeLeft *left;               // [its turns] what of them is out of the window
+    TranscriptOverflow *overflow; // [n_overflow] of the turn in hand
     int n_overflow;
     ReplyReport last; // of the latest reply
     bool has_last;
@@ -128,7 +128,7 @@ void config_apply_model(Config *config, const Model *model);
 
 void report_banner(Chat *chat);
 void report_turn(Chat *chat); // the statistics line, if wanted, and warnings
-void report_overflow(Chat *chat, const OverflowEvent *event);
+void report_overflow(Chat *chat, const TranscriptOverflow *overflow);
 void report_stats(Chat *chat);                             // /stats
 void format_bytes(int64_t bytes, char *text, size_t size); // "94 MB"
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static Status append_node(Chat *chat, const TranscriptNode *node, bool discarded, Error *error) {
+static Status append_node(Chat *chat, const TranscriptNode *node, const TreeLeft *left, Error *error) {
     Message said = {
-        .role = node->role, .text = (char *)node->text, .size = node->size, .discarded = discarded};
+        .role = node->role, .text = (char *)node->text, .size = node->size, .discarded = left->whole};
     Message reply = {.role = CHAT_ASSISTANT,
                      .text = (char *)node->reply.text,
                      .size = node->reply.size,
@@ -13,7 +13,8 @@ static Status append_node(Chat *chat, const TranscriptNode *node, bool discarded
                      .n_ids = node->reply.n_ids,
                      .n_gone = node->reply.n_gone,
                      .interrupted = node->reply.interrupted,
-                     .discarded = discarded};
+                     .discarded = left->whole || left->reply};
+    if (reply.n_gone < left->gone) reply.n_gone = left->gone < reply.n_ids ? left->gone : reply.n_ids;
     Status status = said.text ? conversation_append(chat->conversation, &said, error) : STATUS_OK;
     if (status == STATUS_OK && reply.text) status = conversation_append(chat->conversation, &reply, error);
     return status;
@@ -23,7 +24,7 @@ Status way_project(Chat *chat, int index, Error *error) {
     const Tree *tree = chat_tree(chat);
     int depth = tree_turn(tree, index);
     int *path = malloc(((size_t)depth + 1) * sizeof *path);
-    bool *left = malloc((size_t)depth + 1);
+    TreeLeft *left = malloc(((size_t)depth + 1) * sizeof *left);
     Status status = path && left ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
     if (status == STATUS_OK) {
         tree_path(tree, index, path);
@@ -33,7 +34,7 @@ Status way_project(Chat *chat, int index, Error *error) {
         status = conversation_set_system(chat->conversation, transcript_system(chat->transcript), error);
     }
     for (int i = 0; i < depth && status == STATUS_OK; i++)
-        status = append_node(chat, transcript_node(chat->transcript, path[i]), left[i], error);
+        status = append_node(chat, transcript_node(chat->transcript, path[i]), &left[i], error);
     free(path);
     free(left);
     return status;
@@ -59,7 +60,7 @@ Status chat_project(Chat *chat, Error *error) {
 Status way_begin(Chat *chat, int parent, int from, Error *error) {
     const Tree *tree = chat_tree(chat);
     size_t n = (size_t)tree_turn(tree, parent) + 1;
-    bool *left = calloc(n, sizeof *left);
+    TreeLeft *left = calloc(n, sizeof *left);
     if (!left) return error_set(error, STATUS_MEMORY, "out of memory");
     tree_find_left(tree, from, left);
     free(chat->left);
@@ -106,13 +107,17 @@ Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **
     return STATUS_OK;
 }
 
-TreeRange way_oldest(const WayTurn *turns, int n, int n_messages) {
+TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages) {
     TreeRange range = {0, 0};
     for (int i = 0; i < n && n_messages > 0; i++) {
         if (turns[i].left) continue;
-        if (!range.first) range.first = i + 1;
-        range.last = i + 1;
-        n_messages -= turns[i].end - turns[i].begin;
+        int here = turns[i].end - turns[i].begin;
+        if (here > skip) {
+            if (!range.first) range.first = i + 1;
+            range.last = i + 1;
+            n_messages -= here - skip;
+        }
+        skip = skip > here ? skip - here : 0;
     }
     return range;
 }
@@ -125,17 +130,35 @@ const char *way_range_text(TreeRange range, char *text) {
     return text;
 }
 
-void way_name_turns(Chat *chat, OverflowEvent *event) {
+// What of a turn is out of the window, by its messages.
+static TreeLeft left_of(const Chat *chat, const WayTurn *turn) {
+    const TranscriptNode *node = transcript_node(chat->transcript, turn->node);
+    const Message *last = conversation_message(chat->conversation, turn->end - 1);
+    TreeLeft left = {.whole = turn->left && last->discarded};
+    if (!node->reply.text || left.whole) return left;
+    left.reply = last->discarded;
+    left.gone = last->n_gone > node->reply.n_gone ? last->n_gone : 0;
+    return left;
+}
+
+void way_name_turns(Chat *chat, TranscriptOverflow *overflow) {
     WayTurn *turns;
     Error ignored;
+    OverflowEvent *event = &overflow->event;
     // Without memory the engine's own count stays: it is right unless /say was used.
     if (way_turns(chat, chat->parent, NULL, &turns, &ignored)) return;
     event->first_turn = event->last_turn = 0;
     for (int i = 0; i < tree_turn(chat_tree(chat), chat->parent); i++) {
-        if (!turns[i].left || chat->left[i]) continue;
-        chat->left[i] = true;
-        if (!event->first_turn) event->first_turn = i + 1;
-        event->last_turn = i + 1;
+        TreeLeft now = left_of(chat, &turns[i]), before = chat->left[i];
+        chat->left[i] = now;
+        if (now.whole && !before.whole) {
+            if (!event->first_turn) event->first_turn = i + 1;
+            event->last_turn = i + 1;
+        } else if (!now.whole && overflow->n_partly < 2 &&
+                   ((now.reply && !before.reply) || now.gone > before.gone)) {
+            overflow->partly[overflow->n_partly++] =
+                (TreeLoss){{i + 1, i + 1}, now.reply ? TREE_REPLY : now.gone};
+        }
     }
     free(turns);
 }

@@ -22,13 +22,13 @@ typedef struct WayTurn {
 // The turns on the way to a node, whose messages the conversation has; *turns [tree_turn(index)] is malloc'ed. `view`
 // (may be NULL) is the conversation's: the tokens are counted in it.
 Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **turns, Error *error);
-// Which turns [n] the oldest `n_messages` of those in the window, after the system prompt, belong to.
-TreeRange way_oldest(const WayTurn *turns, int n, int n_messages);
+// Which turns [n] `n_messages` in the window belong to, after the `skip` oldest of them and the system prompt.
+TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages);
 // Writes "turn 3" or "turns 1-4" into text [WAY_RANGE_ROOM].
 enum { WAY_RANGE_ROOM = 40 };
 const char *way_range_text(TreeRange range, char *text);
 
-// The engine counts turns by what the user said; writes instead the turns of the tree that left since the last call.
-void way_name_turns(Chat *chat, OverflowEvent *event);
+// The engine counts turns by what the user said; writes instead what left of the turns of the tree since the last call.
+void way_name_turns(Chat *chat, TranscriptOverflow *overflow);
 
 #endif

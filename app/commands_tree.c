@@ -59,10 +59,10 @@ typedef struct Drawing {
     Chat *chat;
     const Tree *tree;
     FILE *out;
-    int *child;   // [n + 1] the oldest child, TREE_NONE: none
-    int *sibling; // [n] the next younger one, likewise
-    bool *on_way; // [n] on the way to the head
-    bool *left;   // [depth] turns of that way that are out of the window
+    int *child;     // [n + 1] the oldest child, TREE_NONE: none
+    int *sibling;   // [n] the next younger one, likewise
+    bool *on_way;   // [n] on the way to the head
+    TreeLeft *left; // [depth] what of that way is out of the window
 } Drawing;
 
 static Status drawing_open(Drawing *d, Error *error) {
@@ -97,7 +97,7 @@ static void draw_node(const Drawing *d, int index, int depth, const char *joint)
     const TreeNode *place = &d->tree->nodes[index];
     char name[TREE_NAME_ROOM];
     tree_name(d->tree, index, name);
-    bool left = d->on_way[index] && d->left[place->turn - 1];
+    bool left = d->on_way[index] && d->left[place->turn - 1].whole;
     fprintf(d->out, "%c ", index == d->tree->head ? '*' : left ? '-' : ' ');
     for (int i = 0; i < depth; i++) fputs("│ ", d->out);
     fprintf(d->out, "%s%s  ", joint, name);

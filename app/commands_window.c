@@ -49,6 +49,8 @@ static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
     if (next->turns.first)
         fprintf(out, "next     the next turn discards %s (%" PRId64 " tokens)\n",
                 way_range_text(next->turns, range), next->n_tokens);
+    else if (next->n_cut)
+        fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n", next->n_cut);
     else if (next->fits)
         fputs("next     nothing leaves with the next turn\n", out);
     else if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
@@ -124,6 +126,9 @@ static Status preview(Chat *chat, Error *error) {
         screen_say(chat->screen,
                    "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
                    way_range_text(next.turns, range), next.n_tokens, window.used - next.n_tokens);
+    else if (status == STATUS_OK && next.n_cut)
+        screen_say(chat->screen, "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
+                   next.n_cut);
     else if (status == STATUS_OK && !next.fits)
         screen_say(chat->screen, "the next turn does not fit: it will be refused");
     else if (status == STATUS_OK && later.turns.first)

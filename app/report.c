@@ -69,7 +69,7 @@ static void warn_of_next(Chat *chat) {
     WindowForecast next;
     Error ignored;
     if (chat->warned_next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
-    if (next.fits && !next.turns.first) return;
+    if (next.fits && !next.turns.first && !next.n_cut) return;
     chat->warned_next = true;
     char range[WAY_RANGE_ROOM];
     if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
@@ -78,6 +78,9 @@ static void warn_of_next(Chat *chat) {
     else if (next.turns.first)
         screen_warn(chat->screen, "[the next turn will discard %s (%" PRId64 " tokens); /context tells more]",
                     way_range_text(next.turns, range), next.n_tokens);
+    else if (next.n_cut)
+        screen_warn(chat->screen, "[the next turn will discard %" PRId64 " tokens of the oldest reply]",
+                    next.n_cut);
 }
 
 void report_turn(Chat *chat) {
@@ -95,11 +98,16 @@ void report_turn(Chat *chat) {
     if (chat_share(chat) >= 0.5) warn_of_next(chat);
 }
 
-void report_overflow(Chat *chat, const OverflowEvent *event) {
+void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
+    const OverflowEvent *event = &overflow->event;
     char what[160] = "", range[WAY_RANGE_ROOM];
     if (event->first_turn)
         snprintf(what, sizeof what, "%s left",
                  way_range_text((TreeRange){event->first_turn, event->last_turn}, range));
+    for (int i = 0; i < overflow->n_partly; i++)
+        if (overflow->partly[i].gone == TREE_REPLY)
+            snprintf(what + strlen(what), sizeof what - strlen(what), "%sthe reply of turn %d left",
+                     *what ? ", " : "", overflow->partly[i].turns.first);
     if (event->n_inside)
         snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " tokens of this reply left",
                  *what ? ", " : "", event->n_inside);

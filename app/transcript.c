@@ -165,14 +165,27 @@ Status transcript_new(const TranscriptHeader *header, Transcript **transcript, E
     return status;
 }
 
-static json_t *overflow_to_json(const OverflowEvent *events, int n) {
+static json_t *partly_to_json(const TranscriptOverflow *overflow) {
+    json_t *list = json_array();
+    for (int i = 0; list && i < overflow->n_partly; i++) {
+        const TreeLoss *loss = &overflow->partly[i];
+        json_t *part = json_pack("{s:i}", "turn", loss->turns.first);
+        if (part && loss->gone > 0) json_object_set_new(part, "gone", json_integer(loss->gone));
+        json_array_append_new(list, part);
+    }
+    return list;
+}
+
+static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
     json_t *list = json_array();
     for (int i = 0; list && i < n; i++) {
-        const OverflowEvent *e = &events[i];
+        const OverflowEvent *e = &overflow[i].event;
         json_t *event =
-            json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:f}", "first", e->first_turn, "last", e->last_turn,
-                      "discarded", (json_int_t)e->n_discarded, "kept", (json_int_t)e->n_kept, "evaluated",
-                      (json_int_t)e->n_evaluated, "inside", (json_int_t)e->n_inside, "seconds", e->seconds);
+            json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f}", "first", e->first_turn, "last",
+                      e->last_turn, "discarded", (json_int_t)e->n_discarded, "kept", (json_int_t)e->n_kept,
+                      "evaluated", (json_int_t)e->n_evaluated, "inside", (json_int_t)e->n_inside, "cut",
+                      (json_int_t)e->n_cut, "seconds", e->seconds);
+        if (event && overflow[i].n_partly) json_object_set_new(event, "partly", partly_to_json(&overflow[i]));
         json_array_append_new(list, event);
     }
     return list;

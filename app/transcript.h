@@ -21,7 +21,7 @@
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
 // window), seed and position (of its first random number), next (position of the next turn's), interrupted,
 // finish, tokens {cached, read, reply, used, size}, seconds {first, decode}, overflow [{first, last,
-// discarded, kept, evaluated, inside, seconds}].
+// discarded, kept, evaluated, inside, cut, seconds, partly: [{turn, gone: tokens of its reply, all without}]}].
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
@@ -50,6 +50,13 @@ typedef struct TranscriptHeader {
     uint64_t seed, stream; // below 2^63
 } TranscriptHeader;
 
+// Room was made: turns are those of the tree.
+typedef struct TranscriptOverflow {
+    OverflowEvent event;
+    TreeLoss partly[2]; // [n_partly] turns that left in part: at both ends of what left whole
+    int n_partly;
+} TranscriptOverflow;
+
 // What was answered, and how.
 typedef struct TranscriptReply {
     const char *text; // NULL: there is no reply
@@ -60,7 +67,7 @@ typedef struct TranscriptReply {
     uint64_t seed, position; // of its random numbers
     uint64_t next;           // the position at which the conversation's own numbers go on
     ReplyReport report;
-    const OverflowEvent *overflow; // [n_overflow]
+    const TranscriptOverflow *overflow; // [n_overflow]
     int n_overflow;
 } TranscriptReply;
 
@@ -109,7 +116,7 @@ TranscriptSetting transcript_setting(const Transcript *transcript, int index);
 // ---- changes: each appends one record ---------------------------------------------------------------------
 
 // A new turn after `parent`, which becomes the head. `why` is one word ("ask", "retry", "edit", "say"). Texts are
-// valid UTF-8; overflow of its reply names turns of the tree.
+// valid UTF-8.
 Status transcript_add_turn(Transcript *transcript, int parent, const char *why, const TranscriptNode *turn,
                            Error *error);
 // Another reply in place of a node's.

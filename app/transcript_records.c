@@ -128,22 +128,36 @@ static Status take_range(const json_t *record, TreeRange *range, Error *error) {
     return STATUS_OK;
 }
 
-// The turns that the record's overflow events sent out of the window; *left is malloc'ed.
-static Status take_overflow(const json_t *record, TreeRange **left, int *n_left, Error *error) {
-    const json_t *events = json_object_get(record, "overflow");
-    size_t n = json_array_size(events), i;
-    json_t *event;
-    *n_left = 0;
-    if (!(*left = malloc((n + 1) * sizeof **left))) return error_set(error, STATUS_MEMORY, "out of memory");
-    json_array_foreach(events, i, event) {
-        TreeRange *range = *left + *n_left;
-        if (take_range(event, range, error)) {
-            free(*left);
-            return error->status;
-        }
-        *n_left += range->first > 0;
-    }
+// A turn that left in part: some tokens of its reply, or all of the reply.
+static Status take_part(const json_t *part, TreeLoss *loss, Error *error) {
+    int64_t turn, gone;
+    if (take_count(part, "turn", &turn, error) || take_count(part, "gone", &gone, error))
+        return error->status;
+    int number = turn < INT_MAX ? (int)turn : INT_MAX;
+    *loss = (TreeLoss){{number, number}, gone ? gone : TREE_REPLY};
     return STATUS_OK;
+}
+
+// What the record's overflow events sent out of the window; *losses is malloc'ed.
+static Status take_overflow(const json_t *record, TreeLoss **losses, int *n, Error *error) {
+    const json_t *events = json_object_get(record, "overflow");
+    size_t room = json_array_size(events), i, k;
+    json_t *event, *part;
+    json_array_foreach(events, i, event) room += json_array_size(json_object_get(event, "partly"));
+    *n = 0;
+    if (!(*losses = calloc(room + 1, sizeof **losses)))
+        return error_set(error, STATUS_MEMORY, "out of memory");
+    Status status = STATUS_OK;
+    json_array_foreach(events, i, event) {
+        if (status == STATUS_OK) status = take_range(event, &(*losses)[*n].turns, error);
+        *n += status == STATUS_OK && (*losses)[*n].turns.first > 0;
+        json_array_foreach(json_object_get(event, "partly"), k, part) if (status == STATUS_OK) {
+            status = take_part(part, &(*losses)[*n], error);
+            ++*n;
+        }
+    }
+    if (status) free(*losses);
+    return status;
 }
 
 static bool grow_nodes(Transcript *transcript) {
@@ -177,7 +191,7 @@ static Status take_said(const json_t *record, TranscriptNode *node, Error *error
 }
 
 static Status take_turn(Transcript *transcript, const json_t *record, Error *error) {
-    int parent, n_left;
+    int parent, n_losses;
     if (take_node(transcript, record, "parent", &parent, error)) return error->status;
     char expected[TREE_NAME_ROOM];
     snprintf(expected, sizeof expected, "%d.%d", tree_turn(&transcript->tree, parent) + 1,
@@ -187,16 +201,16 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
         return error_set(error, STATUS_FILE, "\"node\": expected \"%s\", not \"%.24s\"", expected,
                          name ? name : "");
     TranscriptNode node;
-    TreeRange *left;
+    TreeLoss *losses;
     if (take_said(record, &node, error)) return error->status;
-    Status status = take_overflow(record, &left, &n_left, error);
+    Status status = take_overflow(record, &losses, &n_losses, error);
     if (status) {
         node_free(&node);
         return status;
     }
     if (!grow_nodes(transcript)) status = error_set(error, STATUS_MEMORY, "out of memory");
-    if (status == STATUS_OK) status = tree_add(&transcript->tree, parent, left, n_left, error);
-    free(left);
+    if (status == STATUS_OK) status = tree_add(&transcript->tree, parent, losses, n_losses, error);
+    free(losses);
     if (status) {
         node_free(&node);
         return status;
@@ -207,16 +221,16 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
 }
 
 static Status take_other_reply(Transcript *transcript, const json_t *record, Error *error) {
-    int index, n_left;
-    TreeRange *left;
+    int index, n_losses;
+    TreeLoss *losses;
     TranscriptReply reply;
     if (take_node(transcript, record, "node", &index, error)) return error->status;
     if (index == TREE_START) return bad_field(error, "node", "a turn");
     if (take_reply(record, &reply, error)) return error->status;
-    Status status = take_overflow(record, &left, &n_left, error);
+    Status status = take_overflow(record, &losses, &n_losses, error);
     if (status == STATUS_OK) {
-        status = tree_leave(&transcript->tree, index, left, n_left, error);
-        free(left);
+        status = tree_leave(&transcript->tree, index, losses, n_losses, error);
+        free(losses);
     }
     if (status) {
         reply_free(&reply);

@@ -11,7 +11,7 @@ void tree_init(Tree *tree) {
 }
 
 void tree_free(Tree *tree) {
-    for (int i = 0; i < tree->n; i++) free(tree->nodes[i].left);
+    for (int i = 0; i < tree->n; i++) free(tree->nodes[i].losses);
     free(tree->nodes);
     free(tree->attempts);
     tree_init(tree);
@@ -34,14 +34,14 @@ static bool grow(Tree *tree) {
     return true;
 }
 
-Status tree_leave(Tree *tree, int index, const TreeRange *left, int n_left, Error *error) {
+Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error) {
     TreeNode *node = &tree->nodes[index];
-    if (!n_left) return STATUS_OK;
-    TreeRange *longer = realloc(node->left, (size_t)(node->n_left + n_left) * sizeof *longer);
+    if (!n) return STATUS_OK;
+    TreeLoss *longer = realloc(node->losses, (size_t)(node->n_losses + n) * sizeof *longer);
     if (!longer) return error_set(error, STATUS_MEMORY, "out of memory");
-    memcpy(longer + node->n_left, left, (size_t)n_left * sizeof *left);
-    node->left = longer;
-    node->n_left += n_left;
+    memcpy(longer + node->n_losses, losses, (size_t)n * sizeof *losses);
+    node->losses = longer;
+    node->n_losses += n;
     return STATUS_OK;
 }
 
@@ -51,14 +51,14 @@ static void link_parent(Tree *tree, int index) {
     *(parent == TREE_START ? &tree->first : &tree->nodes[parent].next) = index;
 }
 
-Status tree_add(Tree *tree, int parent, const TreeRange *left, int n_left, Error *error) {
+Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *error) {
     if (!grow(tree)) return error_set(error, STATUS_MEMORY, "no memory for %d turns", tree->n + 1);
     int index = tree->n;
     tree->nodes[index] = (TreeNode){.turn = tree_turn(tree, parent) + 1,
                                     .attempt = tree_next_attempt(tree, parent),
                                     .parent = parent,
                                     .next = TREE_NONE};
-    if (tree_leave(tree, index, left, n_left, error)) return error->status;
+    if (tree_leave(tree, index, losses, n, error)) return error->status;
     tree->n++;
     tree->attempts[tree->nodes[index].turn - 1]++;
     if (parent == tree->head) { // the way up to here is linked already
@@ -88,15 +88,22 @@ void tree_forget(Tree *tree, int index, TreeRange range) {
 
 // ---- ways -------------------------------------------------------------------------------------------------
 
-void tree_find_left(const Tree *tree, int index, bool *left) {
-    int depth = tree_turn(tree, index);
-    memset(left, 0, (size_t)depth * sizeof *left);
+static void take_loss(const TreeLoss *loss, int last_turn, TreeLeft *left) {
+    for (int turn = loss->turns.first; turn <= loss->turns.last && turn <= last_turn; turn++) {
+        if (turn < 1) continue;
+        TreeLeft *of = &left[turn - 1];
+        if (loss->gone == 0) of->whole = true;
+        if (loss->gone == TREE_REPLY) of->reply = true;
+        if (loss->gone > of->gone) of->gone = loss->gone;
+    }
+}
+
+void tree_find_left(const Tree *tree, int index, TreeLeft *left) {
+    memset(left, 0, (size_t)tree_turn(tree, index) * sizeof *left);
     for (; index != TREE_START; index = tree->nodes[index].parent) {
         const TreeNode *node = &tree->nodes[index];
-        if (node->forgotten) left[node->turn - 1] = true;
-        for (int i = 0; i < node->n_left; i++)
-            for (int turn = node->left[i].first; turn <= node->left[i].last && turn <= node->turn; turn++)
-                if (turn > 0) left[turn - 1] = true;
+        if (node->forgotten) left[node->turn - 1].whole = true;
+        for (int i = 0; i < node->n_losses; i++) take_loss(&node->losses[i], node->turn, left);
     }
 }
 

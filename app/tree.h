@@ -14,24 +14,38 @@
 #include "kernels/status.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum {
     TREE_START = -1,     // the index of the place before the first turn
     TREE_NONE = -2,      // no such node
     TREE_NAME_ROOM = 24, // bytes of "3.1"
+    TREE_REPLY = -1,     // see TreeLoss
 };
 
 typedef struct TreeRange {
     int first, last; // turns, both included
 } TreeRange;
 
+// What left the window: turns, or something of theirs.
+typedef struct TreeLoss {
+    TreeRange turns;
+    int64_t gone; // 0: all; > 0: the first tokens of their reply, so many in all; TREE_REPLY: the reply
+} TreeLoss;
+
+// What of a turn is out of the window.
+typedef struct TreeLeft {
+    bool whole, reply;
+    int64_t gone; // tokens of its reply that left later than the reply was made
+} TreeLeft;
+
 typedef struct TreeNode {
     int turn, attempt; // from 1
     int parent;        // index of an older node, or TREE_START
     int next;          // the child by which the head last went on; TREE_NONE: none yet
     bool forgotten;
-    TreeRange *left; // [n_left] turns of its way that left the window while this one was answered, owned
-    int n_left;
+    TreeLoss *losses; // [n_losses] what of its way left the window while this one was answered, owned
+    int n_losses;
 } TreeNode;
 
 typedef struct Tree {
@@ -45,18 +59,18 @@ typedef struct Tree {
 void tree_init(Tree *tree); // empty
 void tree_free(Tree *tree); // and makes it an empty one
 
-// A new attempt at the turn after `parent`, with which turns left [n_left] (may be NULL) of its way left the window;
-// it becomes the head. On failure nothing is changed, here and below.
-Status tree_add(Tree *tree, int parent, const TreeRange *left, int n_left, Error *error);
+// A new attempt at the turn after `parent`, with which losses [n] (may be NULL) of its way left the window; it becomes
+// the head. On failure nothing is changed, here and below.
+Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *error);
 // The head moves to a node or to TREE_START. Going to a forgotten turn is to remember it, and those before it.
 void tree_go(Tree *tree, int index);
 
-// More turns have left the window with a node (its reply went on).
-Status tree_leave(Tree *tree, int index, const TreeRange *left, int n_left, Error *error);
+// More has left the window with a node (its reply went on).
+Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error);
 // A range of the way to `index` is forgotten: from now on, on every way.
 void tree_forget(Tree *tree, int index, TreeRange range);
-// Which turns of the way to `index` are out of the window there: left [tree_turn(index)], turn 1 first.
-void tree_find_left(const Tree *tree, int index, bool *left);
+// What of the way to `index` is out of the window there: left [tree_turn(index)], turn 1 first.
+void tree_find_left(const Tree *tree, int index, TreeLeft *left);
 
 int tree_turn(const Tree *tree, int index); // 0 for TREE_START
 int tree_depth(const Tree *tree);           // turns from the beginning to the head

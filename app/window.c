@@ -49,7 +49,8 @@ Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForec
                                       window->size, window->reserve);
     free(spans);
     *forecast = (WindowForecast){.fits = plan.fits, .n_tokens = plan.n_tokens};
-    if (plan.n_turns) forecast->turns = (TreeRange){gone + 1, gone + plan.n_turns};
+    int first = gone + (plan.first > 1 ? plan.first : 1);
+    if (plan.n_turns) forecast->turns = (TreeRange){first, first + plan.n_turns - 1};
     return STATUS_OK;
 }
 
@@ -57,12 +58,16 @@ Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, E
     OverflowPlan plan;
     WayTurn *turns;
     const Tree *tree = chat_tree(chat);
+    int system = *transcript_system(chat->transcript) ? 1 : 0;
     if (conversation_forecast(chat->conversation, n_tokens, &plan, error) ||
         way_turns(chat, tree->head, NULL, &turns, error))
         return error->status;
-    *forecast = (WindowForecast){.fits = plan.fits,
-                                 .turns = way_oldest(turns, tree_depth(tree), plan.n_messages),
-                                 .n_tokens = plan.n_tokens};
+    *forecast =
+        (WindowForecast){.fits = plan.fits,
+                         .turns = way_oldest(turns, tree_depth(tree),
+                                             plan.first > system ? plan.first - system : 0, plan.n_messages),
+                         .n_tokens = plan.n_tokens,
+                         .n_cut = plan.n_cut};
     free(turns);
     return STATUS_OK;
 }

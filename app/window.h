@@ -24,7 +24,8 @@ int64_t window_turns_left(const Window *window);
 typedef struct WindowForecast {
     bool fits;
     TreeRange turns;  // first 0: none
-    int64_t n_tokens; // theirs
+    int64_t n_tokens; // theirs, and n_cut
+    int64_t n_cut;    // by token: tokens of the oldest reply that stays
 } WindowForecast;
 Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, Error *error);
 // The same for the first turn that makes something leave, if all turns to come have the size of those so far; these count

@@ -99,6 +99,20 @@ static void test_resume_is_exact_within_long_replies(void **state) {
                              "tokens of this reply left");
 }
 
+// What left in part (by token; after a kept beginning) is out of the window again when resumed.
+static void test_resume_is_exact_where_parts_left(void **state) {
+    (void)state;
+    static const char first[] = "Tell me a story.\nAnd a king.\nAnd a fox.\nAnd a cat.\n/undo\nWell?\n";
+    static const char second[] = "More?\n/retry 5\nWho?\n/continue\nAnd?\n";
+    expect_same_when_resumed(
+        "--seed=3|--max-tokens=30|--ignore-eos|--threads=1|--context=128|--by=token|--discard=9", first,
+        second, "tokens of an older reply left");
+    expect_same_when_resumed("--seed=3|--max-tokens=30|--ignore-eos|--threads=1|--context=128|--keep=5",
+                             first, second, "the reply of turn 1 left");
+    expect_same_when_resumed("--seed=3|--max-tokens=30|--ignore-eos|--threads=1|--context=128|--keep=30",
+                             first, second, "[context full: turn 2 left");
+}
+
 static void test_resume_without_saving_only_reads(void **state) {
     (void)state;
     Run run;
@@ -229,6 +243,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_resume_is_exact),
         WITH_HOME(test_resume_is_exact_after_changes),
         WITH_HOME(test_resume_is_exact_within_long_replies),
+        WITH_HOME(test_resume_is_exact_where_parts_left),
         WITH_HOME(test_resume_without_saving_only_reads),
         WITH_HOME(test_damaged_journals_are_refused),
         WITH_HOME(test_a_full_disk_does_not_end_the_talk),

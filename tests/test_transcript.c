@@ -93,8 +93,10 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     (void)state;
     Transcript *t = fresh();
     int32_t ids[] = {0, 17, INT32_MAX};
-    OverflowEvent overflow = {
-        .first_turn = 1, .last_turn = 1, .n_discarded = 612, .n_kept = 410, .seconds = 0.25};
+    TranscriptOverflow overflow = {
+        .event = {.first_turn = 1, .last_turn = 1, .n_discarded = 612, .n_kept = 410, .seconds = 0.25},
+        .partly = {{{2, 2}, 4}, {{3, 3}, TREE_REPLY}},
+        .n_partly = 2};
     add(t, TREE_START, "ask", "left", "gone");
     TranscriptReply reply = {.text = "a\0b \"quoted\" \xf0\x9f\x91\x8d\n",
                              .size = 18,
@@ -133,11 +135,13 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     assert_int_equal(node->reply.report.used, 15);
     assert_int_equal(node->reply.report.finish, FINISH_INTERRUPTED);
     assert_true(node->reply.report.decode_seconds == 1.25);
-    bool left[2];
+    TreeLeft left[2];
     tree_find_left(transcript_tree(again), 1, left);
-    assert_true(left[0] && !left[1]);
+    assert_true(left[0].whole && !left[1].whole);
+    assert_int_equal(left[1].gone, 4);
+    assert_int_equal(transcript_tree(again)->nodes[1].losses[2].gone, TREE_REPLY);
     tree_find_left(transcript_tree(again), 0, left);
-    assert_false(left[0]); // there it had not left yet
+    assert_false(left[0].whole); // there it had not left yet
     transcript_free(again);
     transcript_free(t);
 }
