@@ -139,7 +139,7 @@ chat: model ## install what is missing, build, fetch the default model, talk
 .PHONY: test check
 test: deps ## run every test, with sanitizers
 	@$(MAKE) --no-print-directory $(JOBS) check
-check: $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
+check: $(BUILD)/san/faulty/palaver $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
 	@passed=0; failed=; \
 	run() { echo "== $$1"; if "$$@"; then passed=$$((passed + 1)); else failed="$$failed $$1"; fi; }; \
 	export PALAVER=$(BUILD)/san/palaver; \
@@ -149,6 +149,13 @@ check: $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuz
 	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
 $(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(TEST_SUPPORT)) $(BUILD)/san/libpalaver.a
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
+
+# A palaver with a GPU that is none, which fails as a test wants: see tests/plugin/faulty.c.
+$(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a $(BUILD)/san/faulty/libpalaver-cuda.so
+	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -rdynamic -o $@ $(filter-out %.so,$^) $(ALL_LDLIBS)
+$(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/ops.h
+	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(ALL_CFLAGS) $(SANITIZE) -fPIC -shared -o $@ $<
+$(BUILD)/san/tests/test_devices: | $(BUILD)/san/faulty/palaver
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.

@@ -65,11 +65,13 @@ void options_print_help(FILE *file) {
 void options_print_version(FILE *file) {
     const Ops *cuda;
     Error why;
-    bool has_cuda = backend_cuda_ops(&cuda, &why) == STATUS_OK;
+    char devices[400];
     fprintf(file, "palaver %s\nbuild: C11, compiler %s\nbackends: %s", PALAVER_VERSION, __VERSION__,
             ops_cpu()->name);
-    if (has_cuda)
-        fprintf(file, ", %s\n", cuda->name);
-    else
+    if (backend_cuda_ops(&cuda, &why))
         fprintf(file, " (%s)\n", why.message);
+    else if (cuda->devices(devices, sizeof devices, &why))
+        fprintf(file, "; %s: plug-in found, but %s\n", cuda->name, why.message);
+    else
+        fprintf(file, "; %s: %s\n", cuda->name, devices);
 }

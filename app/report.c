@@ -125,6 +125,7 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
 
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->engine);
+    const char *note = engine_backend_note(chat->engine);
     char weights[32], cache[32], scratch[32], held[32], backend[256];
     format_bytes(memory.weights, weights, sizeof weights);
     format_bytes(memory.cache, cache, sizeof cache);
@@ -141,10 +142,11 @@ void report_stats(Chat *chat) {
                "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
                "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"
                "memory        weights %s, cache %s, working space %s\n"
-               "backend       %s",
+               "backend       %s%s%s%s",
                depth, text_plural(depth), replies, replies == 1 ? "reply" : "replies", tokens,
                text_plural(tokens), chat->seed, cached, size, held, cache,
-               dtype_name(engine_cache_type(chat->engine)), weights, cache, scratch, backend);
+               dtype_name(engine_cache_type(chat->engine)), weights, cache, scratch, backend,
+               *note ? " (" : "", note, *note ? ")" : "");
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;

@@ -53,6 +53,7 @@ static int take_turn(Chat *chat, const char *turn, const char *name, long long n
         is_command ? commands_run(chat, turn, &error) : chat_ask(chat, commands_literal(turn), &error);
     if (status == STATUS_OK || (status == STATUS_INTERRUPTED && outer_reason(chat))) return EXIT_WELL;
     screen_error(chat->screen, "%s:%lld: %s", name, number, error.message);
+    if (status == STATUS_FATAL) chat->leave = true; // no --keep-going without a backend
     if (is_command && (status == STATUS_USAGE || status == STATUS_FILE || status == STATUS_UNSUPPORTED))
         return EXIT_SCRIPT;
     return exit_of_turn(status);

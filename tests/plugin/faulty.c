@@ -1,0 +1,64 @@
+// A plug-in for tests: the CPU's ops under the name "cuda", which fail as $FAULTY wants. It stands where
+// libpalaver-cuda.so would, so that what palaver makes of a GPU's troubles can be tested where there is none.
+//
+//   no-driver   opening finds no driver
+//   memory      a card with 1 MB left
+//   fatal       from the second reply on every op says that the device is lost
+//   (else)      a GPU that works
+//
+// The CPU's ops are those of the program that loads it: it is linked with -rdynamic.
+#include "kernels/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static Ops faulty; // filled once, when it is asked for
+
+static bool wants(const char *fault) {
+    const char *wanted = getenv("FAULTY");
+    return wanted && !strcmp(wanted, fault);
+}
+
+static Status no_driver(Error *error) {
+    return error_set(error, STATUS_DEVICE, "no NVIDIA driver, or one too old for CUDA 13");
+}
+
+static Status faulty_devices(char *text, size_t size, Error *error) {
+    if (wants("no-driver")) return no_driver(error);
+    strncpy(text, "Paper Tiger, 1 GB", size);
+    return STATUS_OK;
+}
+
+static Status faulty_open(const BackendOptions *options, Backend **backend, Error *error) {
+    if (wants("no-driver")) return no_driver(error);
+    Status status = ops_cpu()->open(options, backend, error);
+    if (status == STATUS_OK) (*backend)->ops = &faulty;
+    return status;
+}
+
+static void faulty_memory(const Backend *backend, int64_t *total, int64_t *available) {
+    ops_cpu()->memory(backend, total, available);
+    if (wants("memory")) *total = 1 << 30, *available = 1000000;
+}
+
+// The first step of a position beyond the first turn's meets the fault.
+static Status faulty_begin(Backend *backend, const Step *step, Error *error) {
+    static int n_prompts;
+    if (step->n_tokens > 1) n_prompts++;
+    if (wants("fatal") && n_prompts > 1)
+        return error_set(error, STATUS_FATAL,
+                         "cuda: begin: %d tokens: an illegal memory access was encountered", step->n_tokens);
+    return ops_cpu()->begin(backend, step, error);
+}
+
+__attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi);
+
+const Ops *palaver_cuda_ops(int abi) {
+    faulty = *ops_cpu();
+    faulty.name = "cuda";
+    faulty.devices = faulty_devices;
+    faulty.open = faulty_open;
+    faulty.memory = faulty_memory;
+    faulty.begin = faulty_begin;
+    return abi == OPS_ABI ? &faulty : NULL;
+}
