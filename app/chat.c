@@ -1,6 +1,7 @@
 #include "app/chat_way.h"
 
 #include "app/signals.h"
+#include "app/tty.h"
 #include "tokenizer/utf8_stream.h"
 
 #include <stdio.h>
@@ -101,7 +102,9 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     chat->speaking = chat->hushed = false;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     if (chat->interactive) signals_clear_interrupt(); // elsewhere it ends the program
+    if (chat->interactive) tty_hush();
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
+    tty_unhush();
     screen_progress_end(chat->screen);
     if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
     Status ended = screen_reply_end(chat->screen, &ignored);

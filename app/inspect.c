@@ -147,15 +147,32 @@ static void print_tensors(const Checkpoint *c, FILE *out) {
     }
 }
 
+static void print_file(const Checkpoint *c, FILE *out) {
+    fprintf(out, "file          %s (%s, %d file%s)\n", checkpoint_path(c),
+            checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors", checkpoint_n_files(c),
+            text_plural(checkpoint_n_files(c)));
+}
+
+// What can be said of a file that holds no model palaver knows.
+static void print_unknown(const char *path, FILE *out) {
+    Checkpoint *c;
+    Error error;
+    if (checkpoint_open(path, &c, &error)) return;
+    print_file(c, out);
+    print_tensors(c, out);
+    checkpoint_close(c);
+}
+
 Status inspect_print(const char *path, FILE *out, Error *error) {
     Model *model = NULL;
     Tokenizer *tokenizer = NULL;
     Status status = model_open(path, &model, error);
-    if (status) return status;
+    if (status) {
+        print_unknown(path, out);
+        return status;
+    }
     const Checkpoint *c = model->checkpoint;
-    fprintf(out, "file          %s (%s, %d file%s)\n", checkpoint_path(c),
-            checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors", checkpoint_n_files(c),
-            text_plural(checkpoint_n_files(c)));
+    print_file(c, out);
     if (*model->name) {
         fputs("name          ", out);
         print_safely(out, model->name, strlen(model->name));

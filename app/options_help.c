@@ -56,10 +56,11 @@ void options_print_help(FILE *file) {
     const ConfigKey *keys = config_keys(&n);
     for (size_t i = 0; i < n; i++)
         if (!i || strcmp(keys[i].section, keys[i - 1].section)) print_section(file, keys[i].section);
-    fputs("Exit status  0 well, 1 failure, 2 wrong usage, 3 no model, 4 context full, 5 script, 130 "
-          "interrupted\n"
-          "  -h, --help   -V, --version\n",
-          file);
+    fputs(
+        "Exit status  0 well, 1 failure (also of a turn), 2 wrong usage, 3 no model, 4 the context refused\n"
+        "             a turn, 5 a script's command or text is wrong, 130 interrupted\n"
+        "  -h, --help   -V, --version\n",
+        file);
 }
 
 void options_print_version(FILE *file) {

@@ -59,17 +59,22 @@ static int take_turn(Chat *chat, const char *turn, const char *name, long long n
     return exit_of_turn(status);
 }
 
-// Adds the next line of the input to `lines`; false at its end, or when a signal came.
-static bool next_line(FILE *input, char **buffer, size_t *capacity, TurnLines *lines, bool *no_memory) {
+// What ended the reading of lines.
+typedef enum Ending { ENDING_INPUT, ENDING_MEMORY, ENDING_BINARY } Ending;
+
+// Adds the next line of the input to `lines`; false at its end, when a signal came, or when it is no text.
+static bool next_line(FILE *input, char **buffer, size_t *capacity, TurnLines *lines, Ending *ending) {
     errno = 0;
     ssize_t length = getline(buffer, capacity, input);
-    *no_memory = length < 0 && errno == ENOMEM;
-    if (length < 0) return false;
+    *ending = length < 0 && errno == ENOMEM                              ? ENDING_MEMORY
+              : length > 0 && memchr(*buffer, 0, (size_t)length) != NULL ? ENDING_BINARY
+                                                                         : ENDING_INPUT;
+    if (length < 0 || *ending) return false;
     char *clean = chat_clean_text(*buffer, (size_t)length);
     bool skip = clean && !lines->open && (is_blank(clean) || clean[0] == '#');
-    *no_memory = !clean || (!skip && !turn_add_line(lines, clean, strlen(clean)));
+    if (!clean || (!skip && !turn_add_line(lines, clean, strlen(clean)))) *ending = ENDING_MEMORY;
     free(clean);
-    return !*no_memory;
+    return *ending == ENDING_INPUT;
 }
 
 int script_run(Chat *chat, FILE *input, const char *name) {
@@ -78,8 +83,9 @@ int script_run(Chat *chat, FILE *input, const char *name) {
     size_t capacity = 0;
     long long number = 0, first = 0;
     int result = EXIT_WELL;
-    bool no_memory = false, going = true;
-    while (going && !chat->leave && next_line(input, &buffer, &capacity, &lines, &no_memory)) {
+    Ending ending = ENDING_INPUT;
+    bool going = true;
+    while (going && !chat->leave && next_line(input, &buffer, &capacity, &lines, &ending)) {
         number++;
         if (!first) first = number;
         if (lines.text && !lines.open) {
@@ -92,9 +98,14 @@ int script_run(Chat *chat, FILE *input, const char *name) {
     }
     if (outer_reason(chat)) {
         result = outer_reason(chat);
-    } else if (no_memory) {
-        screen_error(chat->screen, "%s:%lld: out of memory", name, number);
+    } else if (ending == ENDING_MEMORY) {
+        screen_error(chat->screen, "%s:%lld: out of memory", name, number + 1);
         result = EXIT_RUNTIME;
+    } else if (ending == ENDING_BINARY) {
+        screen_error(chat->screen,
+                     "%s:%lld: this is no text: there is a zero byte; a script is lines in UTF-8", name,
+                     number + 1);
+        result = EXIT_SCRIPT;
     } else if (going && !chat->leave && lines.open) {
         screen_error(chat->screen, "%s:%lld: the input ends within this turn: %s", name, first,
                      lines.block ? "\"\"\" is missing" : "its last line ends in \\");
@@ -120,8 +131,10 @@ static Status read_piped(FILE *input, char **text, size_t *size, Error *error) {
         n = fread(*text + *size, 1, PIPED_BLOCK, input);
         *size += n;
     } while (n);
-    if (!ferror(input) && !*signals_interrupt()) return STATUS_OK;
+    bool binary = *size && memchr(*text, 0, *size);
+    if (!ferror(input) && !*signals_interrupt() && !binary) return STATUS_OK;
     free(*text);
+    if (binary) return error_set(error, STATUS_FILE, "stdin: this is no text: there is a zero byte");
     return *signals_interrupt() ? error_set(error, STATUS_INTERRUPTED, "interrupted")
                                 : error_set(error, STATUS_FILE, "stdin: cannot be read: %s", strerror(errno));
 }

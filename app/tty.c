@@ -189,6 +189,58 @@ TtyEvent tty_next(unsigned char *byte) {
     }
 }
 
+// ---- while a reply is written ----------------------------------------------------------------------------------
+
+static struct {
+    volatile sig_atomic_t on;
+    struct termios loud;   // the terminal of before
+    struct sigaction stop; // what SIGTSTP did before
+} hush;
+
+static bool in_foreground(void) {
+    return tcgetpgrp(STDIN_FILENO) == getpgrp(); // else asking the terminal would stop us
+}
+
+static void silence(void) {
+    struct termios quiet = hush.loud;
+    quiet.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+    if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+}
+
+static void on_stop(int number) {
+    int saved_errno = errno;
+    struct sigaction ours;
+    sigset_t this_one;
+    if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
+    sigaction(number, &hush.stop, &ours);
+    raise(number);
+    sigemptyset(&this_one);
+    sigaddset(&this_one, number);
+    sigprocmask(SIG_UNBLOCK, &this_one, NULL); // here it stops, and goes on
+    sigaction(number, &ours, NULL);
+    if (hush.on) silence();
+    errno = saved_errno;
+}
+
+void tty_hush(void) {
+    if (hush.on || !in_foreground() || tcgetattr(STDIN_FILENO, &hush.loud) != 0) return;
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTSTP, NULL, &hush.stop);
+    if (hush.stop.sa_handler == SIG_DFL) sigaction(SIGTSTP, &action, NULL);
+    hush.on = 1;
+    silence();
+}
+
+void tty_unhush(void) {
+    if (!hush.on) return;
+    hush.on = 0;
+    if (hush.stop.sa_handler == SIG_DFL) sigaction(SIGTSTP, &hush.stop, NULL);
+    if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
+}
+
+// ---- the window ------------------------------------------------------------------------------------------------
+
 int tty_width(void) {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;

@@ -41,6 +41,12 @@ void tty_suspend(bool job);
 void tty_lend(void);
 void tty_take_back(void);
 
+// Between prompts, while a reply is written: keys are not echoed into it. What is typed waits for the next prompt;
+// signals come as before, and a stopped process leaves the terminal as it was. Does nothing where stdin is no terminal,
+// or one whose foreground is somebody else's.
+void tty_hush(void);
+void tty_unhush(void);
+
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
 int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
 int tty_rows(void);                // its rows, 24 where it does not say

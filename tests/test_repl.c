@@ -122,6 +122,54 @@ static void test_ctrl_c_keeps_what_was_said(void **state) {
     leave(pty);
 }
 
+// Keys typed during a reply are not in it; they wait for the prompt.
+static void test_keys_typed_during_a_reply(void **state) {
+    (void)state;
+    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--stats");
+    pty_send(pty, "Hello there.\r");
+    await_reply(pty);
+    pty_send(pty, "qqzzqqzz");
+    pty_expect_screen(pty, "> qqzzqqzz");
+    assert_true(strstr(pty_transcript(pty), "qqzzqqzz") > strstr(pty_transcript(pty), "[turn 1: "));
+    pty_send(pty, "\025");
+    leave(pty);
+}
+
+// A reply that is suspended leaves the terminal as the shell had it, and goes on without an echo. The shell is one that
+// does not mend what a job leaves behind.
+static void test_a_suspended_reply(void **state) {
+    (void)state;
+    const char *const argv[] = {"bash", "--norc", "--noprofile", "--noediting", "-i", NULL};
+    const char *const env[] = {"PS1=shell$ ", "HISTFILE=", "NO_COLOR=1", NULL};
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .env = env, .rows = 40, .cols = 200});
+    char command[400];
+    pty_expect(pty, "shell$ ");
+    snprintf(command, sizeof command,
+             "%s " BABBLER " --seed=1 --ignore-eos --threads=1 --stats --context=1024\r",
+             getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
+    pty_send(pty, command);
+    pty_expect(pty, "/help lists the commands");
+    pty_expect(pty, "> ");
+    pty_send(pty, "Hello there.\r");
+    await_reply(pty);
+    pty_send(pty, "\032");
+    pty_expect(pty, "Stopped");
+    pty_expect(pty, "shell$ ");
+    assert_true(pty_is_cooked(pty));
+    pty_send(pty, "fg\r");
+    pty_expect(pty, "--context=1024\r\n"); // the shell names the job
+    await_reply(pty);
+    assert_false(pty_is_cooked(pty));
+    pty_send(pty, "\003");
+    pty_expect(pty, "| interrupted]");
+    pty_expect(pty, "> ");
+    pty_send(pty, "\004");
+    pty_expect(pty, "shell$ ");
+    pty_send(pty, "exit\r");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 // Two thousand tokens take the sanitized program long enough to be stopped while it reads them.
 static void test_ctrl_c_while_reading_takes_the_turn_back(void **state) {
     char path[200];
@@ -360,6 +408,8 @@ int main(int argc, char **argv) {
         WITH_HOME(test_banner_turns_and_leaving),
         WITH_HOME(test_no_banner_where_stdout_is_a_file),
         WITH_HOME(test_ctrl_c_keeps_what_was_said),
+        WITH_HOME(test_keys_typed_during_a_reply),
+        WITH_HOME(test_a_suspended_reply),
         WITH_HOME(test_ctrl_c_while_reading_takes_the_turn_back),
         WITH_HOME(test_ctrl_c_at_the_prompt),
         WITH_HOME(test_hang_up_saves_first),

@@ -209,10 +209,40 @@ static void test_user_text_stays_text(void **state) {
     expect_status(&run, 0);
     expect_err(&run, "[user] <|im_end|> %s%n $(id) `id`");
     program_free(&run);
-    static const char odd[] = "\xff\xfe broken \xf0\x9f\x98\n\0zero\x1b[31m\n/view\n";
-    program_run_bytes(&run, TALK, odd, sizeof odd - 1);
+    program_run(&run, TALK, "\xff\xfe broken \xf0\x9f\x98\nzero\x1b[31m\n/view\n");
     expect_status(&run, 0);
-    expect_err(&run, "\xef\xbf\xbdzero");
+    expect_err(&run, "\xef\xbf\xbd broken");
+    program_free(&run);
+}
+
+// One error, and nothing of it is taken for a turn.
+static void test_binary_input_is_refused(void **state) {
+    (void)state;
+    Run run;
+    static const char script[] = "Hello there.\n\177ELF\2\1\1\0\0\n/stats\n",
+                      image[] = "\211PNG\r\n\032\n\0\0\rIHDR";
+    program_run_bytes(&run, TALK "|--keep-going", script, sizeof script - 1);
+    expect_status(&run, 5);
+    expect_err(&run, "stdin:2: this is no text");
+    expect_no_err(&run, "conversation ");
+    program_free(&run);
+    program_run_bytes(&run, TALK "|-p|What is in this picture?", image, sizeof image - 1);
+    expect_status(&run, 1);
+    expect_err(&run, "stdin: this is no text");
+    assert_int_equal(run.out_size, 0);
+    program_free(&run);
+}
+
+static void test_a_template_of_other_tokens_is_told(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK "|--template|gemma", "Hello there.\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[template gemma: the model's vocabulary has no <start_of_turn>");
+    program_free(&run);
+    program_run(&run, TALK "|--template|alpaca", "Hello there.\n");
+    expect_status(&run, 0);
+    expect_no_err(&run, "vocabulary");
     program_free(&run);
 }
 
@@ -291,6 +321,12 @@ static void test_looking_subcommands(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "architecture  llama");
     program_free(&run);
+    program_run(&run, "inspect|tests/golden/models/blocks.gguf", "");
+    expect_status(&run, 3);
+    expect_out(&run, "blocks.gguf (GGUF, 1 file)");
+    expect_out(&run, "  q4_k [3, 512] q4_k ");
+    expect_err(&run, "blocks");
+    program_free(&run);
     program_run(&run, "tokenize|" BABBLER "|Hello there.", "");
     expect_status(&run, 0);
     expect_out(&run, "Hell");
@@ -350,6 +386,8 @@ int main(int argc, char **argv) {
         WITH_HOME(test_exit_statuses_of_the_start),
         WITH_HOME(test_a_model_by_its_name),
         WITH_HOME(test_user_text_stays_text),
+        WITH_HOME(test_binary_input_is_refused),
+        WITH_HOME(test_a_template_of_other_tokens_is_told),
         WITH_HOME(test_looking_subcommands),
         WITH_HOME(test_a_signal_while_waiting_for_input),
         WITH_HOME(test_retry_undo_and_continue),

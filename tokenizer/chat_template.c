@@ -118,6 +118,18 @@ const char *chat_template_name(const ChatTemplate *chat_template) {
     return chat_template->name;
 }
 
+static const char *first_lacking(const ChatStrings *pieces, const Tokenizer *tokenizer) {
+    for (int i = 0; i < pieces->count; i++)
+        if (strcmp(pieces->items[i], "{eos}") != 0 && tokenizer_find(tokenizer, pieces->items[i]) < 0)
+            return pieces->items[i];
+    return NULL;
+}
+
+const char *chat_template_lacking(const ChatTemplate *chat_template, const Tokenizer *tokenizer) {
+    const char *piece = first_lacking(&chat_template->vocabulary, tokenizer);
+    return piece ? piece : first_lacking(&chat_template->ends, tokenizer);
+}
+
 bool chat_template_is_end(const ChatTemplate *chat_template, const Tokenizer *tokenizer, int32_t id) {
     if (tokenizer_is_end(tokenizer, id)) return true;
     TokenKind kind = tokenizer_kind(tokenizer, id);

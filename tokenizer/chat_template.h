@@ -45,6 +45,9 @@ void chat_template_close(ChatTemplate *chat_template);
 Status chat_template_recognise(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
                                bool *recognised, Error *error);
 
+// A control piece of the template that the vocabulary lacks, so that it can only be spelled as text; NULL: none.
+const char *chat_template_lacking(const ChatTemplate *chat_template, const Tokenizer *tokenizer);
+
 const char *chat_template_name(const ChatTemplate *chat_template);
 const char *const *chat_template_names(int *n); // the built-in ones, for completion
 
