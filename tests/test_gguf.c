@@ -172,7 +172,7 @@ static void reads_the_vocabulary(void **state) {
 static void knows_every_block_type(void **state) {
     (void)state;
     Checkpoint *checkpoint = open_ok(BLOCKS);
-    for (int type = 0; type < DTYPE_COUNT; type++) {
+    for (int type = 0; type <= DTYPE_Q6_K; type++) { // after it: what only caches have
         const char *name = dtype_name((DType)type);
         const CheckpointTensor *tensor = checkpoint_find(checkpoint, name);
         if (tensor == NULL) {
