@@ -172,5 +172,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(mpt_alibi),
         cmocka_unit_test(learned_positions_cannot),
     };
-    return test_main("shift", argc, argv, tests);
+    return test_main("shift models", argc, argv, tests);
 }
