@@ -135,18 +135,22 @@ INLINE void add_values(const Work *w, DType type, bool all, int row, int n, int 
     float *sums = w->sums + (int64_t)row * w->width + d;
     const float *scales[4]; // of index 0, for each of the vectors
     const int64_t ahead = BLOCK * w->stride, bytes = d == 0 && !w->copied ? kv_bytes(type, w->width) : 0;
+    const uint64_t visible = w->visible[row];
+    const int64_t stride = w->stride, n_groups = w->n_groups;
+    const int n_slots = w->n_slots;
+    const float *weight = w->weights + (int64_t)row * BLOCK;
+    const char *key = w->k + ahead, *value = w->v + kv_bytes(type, d);
     for (int i = 0; in_groups(type) && i < vectors; i++)
-        scales[i] = w->scales + BLOCK * w->n_groups + (d + 8 * i) / w->tile->kv->group;
+        scales[i] = w->scales + BLOCK * n_groups + (d + 8 * i) / w->tile->kv->group;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < vectors; i++) acc[r][i] = _mm256_loadu_ps(sums + r * w->width + 8 * i);
-    for (int s = 0; s < w->n_slots; s++) {
-        prefetch_kv(w->k + s * w->stride + ahead, bytes); // the next block's key
-        if (!all && !(w->visible[row] >> s & 1)) continue;
-        for (int r = 0; r < n; r++)
-            weights[r] = _mm256_broadcast_ss(w->weights + (int64_t)(row + r) * BLOCK + s);
+    for (int s = 0; s < n_slots; s++, key += stride, value += stride) {
+        prefetch_kv(key, bytes); // the next block's
+        if (!all && !(visible >> s & 1)) continue;
+        for (int r = 0; r < n; r++) weights[r] = _mm256_broadcast_ss(weight + r * BLOCK + s);
         for (int i = 0; i < vectors; i++) {
-            __m256 v = kv_load8(type, w->v + s * w->stride, d + 8 * i);
-            if (in_groups(type)) v = _mm256_mul_ps(v, _mm256_broadcast_ss(scales[i] + s * w->n_groups));
+            __m256 v = kv_load8(type, value, 8 * i);
+            if (in_groups(type)) v = _mm256_mul_ps(v, _mm256_broadcast_ss(scales[i] + s * n_groups));
             for (int r = 0; r < n; r++) acc[r][i] = _mm256_fmadd_ps(weights[r], v, acc[r][i]);
         }
     }

@@ -11,10 +11,10 @@
 #define BLOCK 64 // indexes that are weighed together, wherever their slots lie
 #define KEYS 4   // KEYS times ROWS dot products keep their sums in registers
 #define ROWS 3
+#define COPY_ROWS 6 // so many rows still read 16-bit keys and values as they are; int8 and int4: ROWS
+
 // Functions kept apart, because all in one they run out of registers.
 #define APART static __attribute__((noinline))
-
-#define COPY_ROWS 6 // so many rows still read keys and values as they are
 
 typedef struct Work {
     const AttendTile *tile;
@@ -76,7 +76,7 @@ static Work lay_out(const AttendTile *tile, float *scratch) {
     w.n_groups = in_groups(kv->type) ? tile->head_dim / kv->group : 1;
     // Odd heads need the copy's padding, and odd groups its care.
     w.many = w.width != tile->head_dim || (in_groups(kv->type) && kv->group % 8) ||
-             (kv->type != DTYPE_F32 && w.n_rows > COPY_ROWS);
+             (kv->type != DTYPE_F32 && w.n_rows > (in_groups(kv->type) ? ROWS : COPY_ROWS));
     return w;
 }
 

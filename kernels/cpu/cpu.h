@@ -57,6 +57,7 @@ typedef struct CpuBackend {
     float *kept_cos,
         *kept_sin; // [max_tokens, rotary_dim/2], for each sequence: of -n_gone, without magnitude
 
+    float *shift_cos, *shift_sin; // [rotary_dim/2], of shift_keys()
     float *slopes; // [n_heads] of ALiBi
 
     // Scratch, all of it one allocation.
@@ -126,6 +127,11 @@ Status cpu_gate_up(Backend *, const Layer *layer, const void *x, void *g, Error 
 Status cpu_down(Backend *, const Layer *layer, const void *g, void *x, Error *error);
 Status cpu_logits(Backend *, const Head *head, const void *x, const int32_t *tokens, int n_rows,
                   float *logits, Error *error);
+Status cpu_cache_attention(Backend *, const CacheAttention *attention, Error *error);
+Status cpu_copy_slots(Backend *, const KvLayer *layers, int n_layers, const int32_t *from, const int32_t *to,
+                      int n, int32_t *slot_positions, Error *error);
+Status cpu_shift_keys(Backend *, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
+                      int32_t delta, int32_t *slot_positions, Error *error);
 Status cpu_sample(Backend *, const float *logits, const SampleParams *params, int32_t *id, Error *error);
 
 #endif

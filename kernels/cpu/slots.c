@@ -1,0 +1,109 @@
+// copy_slots() and shift_keys(): slots of all layers, a layer a part of the work.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/kv.h"
+#include "kernels/cpu/rope.h"
+
+#include <string.h>
+
+static Status check_slots(const CpuBackend *cpu, const char *op, const KvLayer *layers, int n_layers,
+                          const int32_t *slots, int n, Error *error) {
+    for (int l = 0; l < n_layers; l++)
+        if (kv_check(&layers[l], cpu->shape->head_dim, error) != STATUS_OK)
+            return error_prefix(error, "%s: ", op);
+    for (int i = 0; i < n; i++)
+        if (slots[i] < 0) return error_set(error, STATUS_DEVICE, "%s: slot %d", op, slots[i]);
+    return STATUS_OK;
+}
+
+// ---- copy_slots -------------------------------------------------------------------------------------------
+
+typedef struct Copy {
+    const DecoderShape *shape;
+    const KvLayer *layers;
+    const int32_t *from, *to;
+    int n;
+} Copy;
+
+// n elements of `type`, from one to another.
+static void copy_elements(DType type, void *values, int64_t from, int64_t to, int64_t n) {
+    char *bytes = values;
+    memcpy(bytes + dtype_row_bytes(type, to), bytes + dtype_row_bytes(type, from),
+           (size_t)dtype_row_bytes(type, n));
+}
+
+static void copy_layer(void *context, int64_t layer, int thread) {
+    const Copy *c = context;
+    const KvLayer *kv = &c->layers[layer];
+    int head_dim = c->shape->head_dim;
+    (void)thread;
+    for (int i = 0; i < c->n; i++)
+        for (int h = 0; h < c->shape->n_kv_heads; h++) {
+            int64_t from = c->from[i] * kv->slot_stride + h * kv->head_stride;
+            int64_t to = c->to[i] * kv->slot_stride + h * kv->head_stride;
+            copy_elements(kv->type, kv->k, from, to, head_dim);
+            copy_elements(kv->type, kv->v, from, to, head_dim);
+            if (!kv->group) continue;
+            copy_elements(kv->scale_type, kv->k_scale, from / kv->group, to / kv->group,
+                          head_dim / kv->group);
+            copy_elements(kv->scale_type, kv->v_scale, from / kv->group, to / kv->group,
+                          head_dim / kv->group);
+        }
+}
+
+Status cpu_copy_slots(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
+                      const int32_t *to, int n, int32_t *slot_positions, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    Status status = check_slots(cpu, "copy_slots", layers, n_layers, from, n, error);
+    if (!status) status = check_slots(cpu, "copy_slots", layers, n_layers, to, n, error);
+    if (status) return status;
+    Copy c = {cpu->shape, layers, from, to, n};
+    threads_run(cpu->threads, n_layers, copy_layer, &c);
+    for (int i = 0; i < n; i++) slot_positions[to[i]] = slot_positions[from[i]];
+    return STATUS_OK;
+}
+
+// ---- shift_keys -------------------------------------------------------------------------------------------
+
+typedef struct Shift {
+    CpuBackend *cpu;
+    const KvLayer *layers;
+    const int32_t *slots, *slot_positions;
+    int n;
+    float *cos, *sin; // of delta
+} Shift;
+
+static void shift_layer(void *context, int64_t layer, int thread) {
+    const Shift *c = context;
+    const DecoderShape *shape = c->cpu->shape;
+    const KvLayer *kv = &c->layers[layer];
+    float *key = cpu_thread_scratch(c->cpu, thread);
+    for (int i = 0; i < c->n; i++) {
+        if (c->slot_positions[c->slots[i]] < 0) continue; // empty
+        for (int h = 0; h < shape->n_kv_heads; h++) {
+            kv_load(kv, KV_KEYS, c->slots[i], h, shape->head_dim, key);
+            if (kv->rotate_keys) hadamard_turn(key, shape->head_dim); // back
+            rope_turn(&shape->rope, c->cos, c->sin, key);
+            kv_store(c->cpu->loops, kv, KV_KEYS, c->slots[i], h, shape->head_dim, key);
+        }
+    }
+}
+
+Status cpu_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
+                      int32_t delta, int32_t *slot_positions, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    Status status = check_slots(cpu, "shift_keys", layers, n_layers, slots, n, error);
+    if (status) return status;
+    for (int i = 0; i < n; i++) {
+        int64_t position = slot_positions[slots[i]], moved = position + delta;
+        if (position >= 0 && (moved < 0 || moved > INT32_MAX))
+            return error_set(error, STATUS_DEVICE,
+                             "shift_keys: slot %d holds position %lld, which cannot move by %d", slots[i],
+                             (long long)position, delta);
+    }
+    Shift c = {cpu, layers, slots, slot_positions, n, cpu->shift_cos, cpu->shift_sin};
+    rope_angles(&cpu->shape->rope, delta, 1, c.cos, c.sin);
+    if (cpu->shape->rope.rotary_dim > 0) threads_run(cpu->threads, n_layers, shift_layer, &c);
+    for (int i = 0; i < n; i++)
+        if (slot_positions[slots[i]] >= 0) slot_positions[slots[i]] += delta;
+    return STATUS_OK;
+}
