@@ -96,7 +96,8 @@ typedef struct ParamSource {
     const Architecture *architecture;
 } ParamSource;
 
-// The value under `key`, or under the architecture's own name of it; absent or null leaves *value as it is. Errors name file, key and both types.
+// The value under `key`, or under the architecture's own name of it; absent or null leaves *value as it is. Errors name
+// file, key and both types.
 Status param_integer(const ParamSource *source, Key key, int64_t *value, Error *error);
 Status param_number(const ParamSource *source, Key key, double *value, Error *error);
 Status param_bool(const ParamSource *source, Key key, bool *value, Error *error);
