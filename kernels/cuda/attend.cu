@@ -279,6 +279,10 @@ static cudaError_t launch_16_bit(const CudaBackend *cuda, AttendArguments a, int
     *taken = kv->type == DTYPE_F16 && kv->slot_stride % 8 == 0 && kv->head_stride % 8 == 0 &&
              a.n_heads / a.n_kv_heads <= ROWS;
     a.scale *= 1.44269504f;
+    if (*taken) {
+        cudaError_t code = attend_by_wgmma(cuda, &a, q, y);
+        if (code != cudaErrorNotSupported) return code;
+    }
     if (*taken && head == 64) return launch_tiles<T, 64>(cuda, a, most_slots, q, y);
     if (*taken && head == 80) return launch_tiles<T, 80>(cuda, a, most_slots, q, y);
     if (*taken && head == 96) return launch_tiles<T, 96>(cuda, a, most_slots, q, y);

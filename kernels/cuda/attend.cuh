@@ -61,4 +61,8 @@ __device__ inline void classify_tiles(const AttendArguments &a, const AttendTile
     }
 }
 
+// attend_wgmma.cu: for operands of 16 bits and a cache in f16 with aligned rows. cudaErrorNotSupported: not this device
+// or head size, or too many slots.
+cudaError_t attend_by_wgmma(const CudaBackend *cuda, const AttendArguments *a, const void *q, void *y);
+
 #endif
