@@ -72,6 +72,7 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
     constexpr int TOGETHER = 32 / LANES;
     int lane = threadIdx.x % 32, part = lane % LANES * 8, dim = a.head_dim;
     bool inside = part < dim;
+    int at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
     float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
@@ -90,8 +91,8 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
 #pragma unroll
         for (int p = 0; p < DECODE_PASSES; p++) {
             int slot = p * TOGETHER + lane / LANES;
-            float k[8] = {};
-            if (inside) unpack_8(*(const uint4 *)(keys + (slot * dim + part) * 2), k);
+            float k[8];
+            unpack_8(*(const uint4 *)(keys + (slot * dim + at) * 2), k);
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0;
@@ -123,8 +124,10 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
 #pragma unroll
         for (int p = 0; p < DECODE_PASSES; p++) {
             int slot = p * TOGETHER + lane / LANES;
-            float v[8] = {};
-            if (inside && mask >> slot & 1) unpack_8(*(const uint4 *)(values + (slot * dim + part) * 2), v);
+            float v[8];
+            uint32_t seen = mask >> slot & 1 ? ~0u : 0; // what is not seen may be anything
+            uint4 bits = *(const uint4 *)(values + (slot * dim + at) * 2);
+            unpack_8(make_uint4(bits.x & seen, bits.y & seen, bits.z & seen, bits.w & seen), v);
 #pragma unroll
             for (int h = 0; h < HEADS; h++)
 #pragma unroll
@@ -267,10 +270,10 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
     for (int e = threadIdx.x; e < n_elements; e += DECODE_THREADS) {
         int h = e * a.head_factor >> 22;
         float largest = -INFINITY, weight = 0, sum = 0;
-#pragma unroll 2
+#pragma unroll 4
         for (int i = 0; i < n; i++) largest = fmaxf(largest, s.weights[i * a.group + h].x);
         float base = largest == -INFINITY ? 0 : largest;
-#pragma unroll 2
+#pragma unroll 4
         for (int i = 0; i < n; i++) {
             float2 w = s.weights[i * a.group + h];
             float f = power(w.x - base);

@@ -5,26 +5,32 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/decode_attend.cuh"
 
-// The products of the ring's next n rows (at most ROWS_AT_ONCE), chunk after chunk: this lane's shares.
+// A chunk of each of the ring's next n rows (at most ROWS_AT_ONCE), `elements` from column `first` on: this lane's
+// shares of the products.
+template <int FORMAT, bool WHOLE>
+__device__ inline void multiply_chunks(int n, int first, int elements, const Input &x, Ring &ring,
+                                       float2 sums[ROWS_AT_ONCE]) {
+    int lane = threadIdx.x % 32;
+    Slice<FORMAT> slice;
+    slice.template load<WHOLE>(x, first, elements, lane);
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; r++)
+        if (r < n) {
+            sums[r] = slice.template dot<WHOLE>(ring.take(), elements, lane, sums[r]);
+            ring.give_back();
+        }
+}
+
+// The products of the ring's next n rows, chunk after chunk.
 template <int FORMAT>
 __device__ inline void multiply_group(int n, int cols, const Input &x, Ring &ring,
                                       float product[ROWS_AT_ONCE]) {
     constexpr int FULL = chunk_elements(FORMAT);
-    int lane = threadIdx.x % 32;
     float2 sums[ROWS_AT_ONCE] = {};
+    int first = 0;
 #pragma unroll 1
-    for (int first = 0; first < cols; first += FULL) {
-        int elements = min(FULL, cols - first);
-        Slice<FORMAT> slice;
-        slice.load(x, first, elements, lane);
-#pragma unroll
-        for (int r = 0; r < ROWS_AT_ONCE; r++) {
-            if (r < n) {
-                sums[r] = slice.dot(ring.take(), elements, lane, sums[r]);
-                ring.give_back();
-            }
-        }
-    }
+    for (; first + FULL <= cols; first += FULL) multiply_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
+    if (first < cols) multiply_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) product[r] = sums[r].x + sums[r].y;
 }
@@ -152,6 +158,16 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const DecodeLay
     return s;
 }
 
+// Warps that compute take registers over from those that fill rings: 12·144 + 4·80 are 16·128.
+template <int HEADS> __device__ inline void share_registers(bool computes) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    if (computes)
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(HEADS == 4 ? 152 : 144));
+    else
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(HEADS == 4 ? 56 : 80));
+#endif
+}
+
 template <int LANES, int HEADS>
 __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
@@ -171,8 +187,11 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS>(a, masks);
     __syncthreads();
-    if (warp >= DECODE_WARPS)
+    if (warp >= DECODE_WARPS) {
+        share_registers<HEADS>(false);
         return fill_rings(a, layers, share, shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
+    }
+    share_registers<HEADS>(true);
 
     float2 *rope = (float2 *)(memory + at.rope);
     float *residual = (float *)(memory + at.residual), *sums = (float *)(memory + at.sums);
