@@ -226,35 +226,90 @@ static void test_text_that_is_no_utf8_is_refused_whole(void **state) {
 
 // ---- damaged logs -----------------------------------------------------------------------------------------
 
-// However the file is cut, what was whole before the cut is there.
+// A log with every kind of record.
+static Transcript *rich(void) {
+    Transcript *t = fresh();
+    TranscriptSetting setting = {"temperature", "0.5", true};
+    TranscriptNode said = {.role = CHAT_SYSTEM, .text = "be odd", .size = 6};
+    TranscriptOverflow overflow = {
+        .event = {.first_turn = 1, .last_turn = 1}, .partly = {{{2, 2}, 3}}, .n_partly = 1};
+    TranscriptModel other = HEADER.model;
+    add(t, TREE_START, "ask", "first question", "first reply");
+    ok(transcript_set_settings(t, &setting, 1, error));
+    add(t, 0, "ask", "second question", "second reply");
+    ok(transcript_set_system(t, "be brief", error));
+    ok(transcript_set_head(t, 0, "undo", error));
+    add(t, 0, "ask", "another second question", "another second reply");
+    ok(transcript_forget(t, (TreeRange){1, 1}, 12, error));
+    ok(transcript_add_turn(t, 2, "say", &said, error));
+    ok(transcript_set_reply(
+        t, 2, &(TranscriptReply){.text = "longer", .size = 6, .overflow = &overflow, .n_overflow = 1},
+        error));
+    ok(transcript_set_seed(t, 9, 3, error));
+    other.path = "/elsewhere";
+    ok(transcript_set_model(t, &other, error));
+    ok(transcript_set_head(t, 1, "goto", error));
+    return t;
+}
+
+static void expect_same_tree(const Transcript *a, const Transcript *b) {
+    const Tree *x = transcript_tree(a), *y = transcript_tree(b);
+    TreeLeft left_x[8], left_y[8];
+    assert_int_equal(x->n, y->n);
+    assert_int_equal(x->head, y->head);
+    assert_int_equal(x->first, y->first);
+    for (int i = 0; i < x->n; i++) {
+        const TranscriptNode *p = transcript_node(a, i), *q = transcript_node(b, i);
+        assert_int_equal(x->nodes[i].parent, y->nodes[i].parent);
+        assert_int_equal(x->nodes[i].next, y->nodes[i].next);
+        assert_int_equal(x->nodes[i].forgotten, y->nodes[i].forgotten);
+        assert_string_equal(p->text, q->text);
+        assert_int_equal(!p->reply.text, !q->reply.text);
+        if (p->reply.text) assert_string_equal(p->reply.text, q->reply.text);
+        tree_find_left(x, i, left_x);
+        tree_find_left(y, i, left_y);
+        for (int turn = 0; turn < tree_turn(x, i); turn++)
+            assert_int_equal(left_x[turn].gone, left_y[turn].gone);
+    }
+    assert_string_equal(transcript_system(a), transcript_system(b));
+    assert_int_equal(transcript_position(a), transcript_position(b));
+}
+
+// However the file is cut, what was whole before the cut is there, and nothing else.
 static void test_every_truncation_keeps_the_whole_records(void **state) {
     (void)state;
-    Transcript *t = fresh();
-    add(t, TREE_START, "ask", "first question", "first reply");
-    add(t, 0, "ask", "second question", "second reply");
+    Transcript *t = rich(), *line_by_line, *cut;
     size_t size;
     const char *log = transcript_log(t, &size);
-    size_t header = (size_t)((const char *)memchr(log, '\n', size) - log);
+    size_t header = (size_t)((const char *)memchr(log, '\n', size) - log), whole = header + 1;
+    ok(transcript_blank(&line_by_line, error));
+    ok(transcript_take_line(line_by_line, log, header, error)); // it may lack its end, the others not
     for (size_t n = 0; n <= size; n++) {
         char *copy = malloc(n ? n : 1); // of exactly this size, for the sanitizer
         memcpy(copy, log, n);
-        Transcript *cut = NULL;
         Error error;
         Status status = transcript_parse("cut", copy, n, &cut, &error);
         if (n < header) {
             assert_int_equal(status, STATUS_FILE);
             assert_null(cut);
         } else {
-            assert_int_equal(status, STATUS_OK);
             size_t taken;
+            assert_int_equal(status, STATUS_OK);
+            if (n > whole && log[n - 1] == '\n') {
+                ok(transcript_take_line(line_by_line, log + whole, n - 1 - whole, error));
+                whole = n;
+            }
             const char *kept = transcript_log(cut, &taken);
-            assert_true(taken <= n + 1);
+            assert_int_equal(taken, whole);
             assert_memory_equal(kept, log, taken);
-            assert_int_equal(kept[taken - 1], '\n');
+            expect_same_tree(cut, line_by_line);
         }
         transcript_free(cut);
         free(copy);
     }
+    expect_same_tree(t, line_by_line);
+    assert_int_equal(transcript_tree(t)->n, 4);
+    transcript_free(line_by_line);
     transcript_free(t);
 }
 
