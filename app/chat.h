@@ -18,8 +18,8 @@ typedef struct Chat {
     const Options *options;
     Config *config;
     Screen *screen;
-    Engine *engine;
-    const char *model_path;
+    Engine *engine;   // the present one is main's to close
+    char *model_path; // [PATH_ROOM] the present one's
     bool interactive; // a person at a terminal, not a script
 
     ChatTemplate *chat_template;
@@ -52,6 +52,10 @@ typedef struct Chat {
 // of the journal. `journal` and `transcript` are taken over (NULL: new ones).
 Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *error);
 void chat_close(Chat *chat);
+
+// Goes on with another model: a path or a name. The turns stay, replies are read again as text. On failure everything is
+// as it was.
+Status chat_change_model(Chat *chat, const char *name, Error *error);
 
 // One turn: what `text` (UTF-8) asks is answered on the screen, and both are kept. A text that waits from
 // /file goes first. A Ctrl-C during the reply is no failure; one while the prompt is read in is

@@ -2,6 +2,7 @@
 #include "app/chat.h"
 
 #include "app/journal_list.h"
+#include "app/load.h"
 #include "app/signals.h"
 
 #include <inttypes.h>
@@ -88,9 +89,10 @@ Status chat_clear(Chat *chat, const char *name, Error *error) {
 static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
     TranscriptModel ours = chat_model(chat), theirs = transcript_header(transcript).model;
     if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
-        screen_notice(chat->screen,
-                      "[this conversation was with %s (template %s); its replies are read again as text]",
-                      *theirs.name ? theirs.name : theirs.path, theirs.chat_template);
+        if (transcript_tree(transcript)->n)
+            screen_notice(chat->screen,
+                          "[this conversation was with %s (template %s); its replies are read again as text]",
+                          *theirs.name ? theirs.name : theirs.path, theirs.chat_template);
         return transcript_set_model(transcript, &ours, error);
     }
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {
@@ -197,6 +199,28 @@ static Status open_template(Chat *chat, Error *error) {
     return status;
 }
 
+// What belongs to the engine: template, think tokens, and a conversation without messages.
+static Status open_model(Chat *chat, Error *error) {
+    Status status = open_template(chat, error);
+    if (status) return status;
+    make_fingerprint(chat);
+    thoughts_find(&chat->thoughts, engine_tokenizer(chat->engine));
+    ConversationSettings settings = {.seed = chat->seed, .sampler = sampler_default_settings()};
+    status = conversation_open(chat->engine, chat->chat_template, &settings, &chat->conversation, error);
+    if (status) return status;
+    session_set_interrupt(conversation_session(chat->conversation), signals_interrupt());
+    return STATUS_OK;
+}
+
+static void close_model(Chat *chat) {
+    conversation_close(chat->conversation);
+    chat_template_close(chat->chat_template);
+    free(chat->biases);
+    chat->conversation = NULL;
+    chat->chat_template = NULL;
+    chat->biases = NULL;
+}
+
 Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *error) {
     chat->transcript = transcript;
     if (chat->options->no_save)
@@ -205,15 +229,9 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
         chat->journal = journal;
     chat->seed = chat->config->sampling.seed == CONFIG_SEED_RANDOM ? seed_random()
                                                                    : (uint64_t)chat->config->sampling.seed;
-    Status status = open_template(chat, error);
-    if (status) return status;
-    make_fingerprint(chat);
     chat->thoughts.mode = chat->interactive ? THINK_DIM : THINK_SHOW;
-    thoughts_find(&chat->thoughts, engine_tokenizer(chat->engine));
-    ConversationSettings settings = {.seed = chat->seed, .sampler = sampler_default_settings()};
-    status = conversation_open(chat->engine, chat->chat_template, &settings, &chat->conversation, error);
+    Status status = open_model(chat, error);
     if (status) return status;
-    session_set_interrupt(conversation_session(chat->conversation), signals_interrupt());
     if (transcript) {
         status = check_model(chat, transcript, error);
         if (status == STATUS_OK) chat_restore_settings(chat);
@@ -228,20 +246,59 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
     return status ? status : chat_project(chat, error);
 }
 
+// The new engine beside the old one, with all that belongs to it; the transcript learns of it last.
+static Status open_other(Chat *other, const char *path, Error *error) {
+    config_clear(other->config, CONFIG_MODEL);
+    Status status = load_engine(other->screen, other->config, path, &other->engine, error);
+    if (status == STATUS_OK) status = open_model(other, error);
+    if (status == STATUS_OK) status = chat_apply_settings(other, error);
+    if (status == STATUS_OK) status = check_model(other, other->transcript, error);
+    if (status) {
+        close_model(other);
+        engine_close(other->engine);
+    }
+    return status;
+}
+
+Status chat_change_model(Chat *chat, const char *name, Error *error) {
+    char path[PATH_ROOM];
+    Config before;
+    if (path_find_model(name, path, error) || config_copy(&before, chat->config, error)) return error->status;
+    path_make_absolute(path);
+    Chat other = *chat;
+    other.model_path = path;
+    other.engine = NULL;
+    other.chat_template = NULL;
+    other.conversation = NULL;
+    other.biases = NULL;
+    Status status = open_other(&other, path, error);
+    if (status) {
+        config_free(chat->config);
+        *chat->config = before;
+        return status;
+    }
+    config_free(&before);
+    conversation_settings(other.conversation)->position = conversation_settings(chat->conversation)->position;
+    close_model(chat);
+    engine_close(chat->engine);
+    memcpy(chat->model_path, path, sizeof path);
+    other.model_path = chat->model_path;
+    *chat = other;
+    chat->has_last = chat->warned_full = chat->warned_next = false;
+    status = chat_project(chat, error);
+    chat_save(chat);
+    return status;
+}
+
 void chat_close(Chat *chat) {
-    conversation_close(chat->conversation);
-    chat_template_close(chat->chat_template);
+    close_model(chat);
     transcript_free(chat->transcript);
     journal_close(chat->journal);
-    free(chat->biases);
     free(chat->attachment);
     free(chat->overflow);
     free(chat->left);
-    chat->conversation = NULL;
-    chat->chat_template = NULL;
     chat->transcript = NULL;
     chat->journal = NULL;
-    chat->biases = NULL;
     chat->attachment = NULL;
     chat->overflow = NULL;
     chat->left = NULL;

@@ -27,6 +27,7 @@ static const ChatCommand commands[] = {
     {"quit", {"bye", "exit"}, "", "leave; the conversation is kept", command_quit},
     {"clear", {0}, "", "a new conversation; model and system prompt stay", command_clear},
     {"system", {0}, "[TEXT|@FILE]", "show or set the system prompt; \"\" removes it", command_system},
+    {"model", {0}, "[MODEL]", "which model this is; go on with another", command_model},
     {"retry", {0}, "[SEED]", "another reply to the last question", command_retry},
     {"undo", {0}, "[N]", "take the last turn (or N turns) back", command_undo},
     {"redo", {0}, "[N]", "the turn (or N turns) that was taken back comes again", command_redo},

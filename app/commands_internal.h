@@ -14,6 +14,7 @@ Status command_delete(Chat *chat, const char *argument, Error *error);
 Status command_fork(Chat *chat, const char *argument, Error *error);
 // commands_talk.c
 Status command_system(Chat *chat, const char *argument, Error *error);
+Status command_model(Chat *chat, const char *argument, Error *error);
 Status command_retry(Chat *chat, const char *argument, Error *error);
 Status command_edit(Chat *chat, const char *argument, Error *error);
 Status command_say(Chat *chat, const char *argument, Error *error);

@@ -1,4 +1,4 @@
-// Commands that change the conversation: system, retry, edit, say, continue.
+// Commands that change the conversation: system, model, retry, edit, say, continue.
 #include "app/commands_internal.h"
 #include "app/text.h"
 
@@ -45,6 +45,13 @@ Status command_system(Chat *chat, const char *argument, Error *error) {
     }
     free(system);
     return status;
+}
+
+Status command_model(Chat *chat, const char *argument, Error *error) {
+    if (*argument && chat_change_model(chat, argument, error)) return error->status;
+    report_banner(chat);
+    screen_say(chat->screen, "%s", chat->model_path);
+    return STATUS_OK;
 }
 
 Status command_retry(Chat *chat, const char *argument, Error *error) {

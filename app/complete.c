@@ -114,7 +114,7 @@ static void offer_arguments(const Completing *c, const Chat *chat, const char *c
     if (!strcmp(command, "goto") && first) offer_nodes(c, chat);
     if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(c);
     if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
-        !strcmp(command, "config") || (!strcmp(command, "export") && !first))
+        !strcmp(command, "config") || !strcmp(command, "model") || (!strcmp(command, "export") && !first))
         offer_files(c);
     if (!strcmp(command, "system") && c->length && c->word[0] == '@') {
         Completing file = {c->completion, c->word + 1, c->start + 1, c->length - 1};

@@ -2,6 +2,7 @@
 #include "app/bench.h"
 #include "app/commands.h"
 #include "app/inspect.h"
+#include "app/load.h"
 #include "app/modes.h"
 #include "app/paths.h"
 #include "app/perplexity.h"
@@ -70,12 +71,6 @@ static Status find_model(Program *program, const char *resumed, Error *error) {
     return status;
 }
 
-static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
-    const Program *program = user;
-    screen_progress(program->screen, what, (uint64_t)done, (uint64_t)total);
-    return !*signals_interrupt();
-}
-
 // What the configuration can say, but this version cannot do.
 static Status check_config(const Config *config, Error *error) {
     if (config->cache.type != CONFIG_CACHE_F16 && config->cache.type != CONFIG_CACHE_F32)
@@ -89,43 +84,8 @@ static Status check_config(const Config *config, Error *error) {
     return STATUS_OK;
 }
 
-// What the model recommends: its makers' generation defaults, then the TOML file beside it, if there is one.
-static Status apply_model(Program *program, const Model *model, Error *error) {
-    char path[PATH_ROOM];
-    config_apply_model(&program->config, model);
-    if (!path_model_settings(program->model, path)) return STATUS_OK;
-    return config_apply_file(&program->config, CONFIG_MODEL, path, error);
-}
-
-static CacheOptions cache_settings(const CacheConfig *config) {
-    static const DType types[] = {[CONFIG_CACHE_F16] = DTYPE_F16,
-                                  [CONFIG_CACHE_F32] = DTYPE_F32,
-                                  [CONFIG_CACHE_INT8] = DTYPE_INT8,
-                                  [CONFIG_CACHE_INT4] = DTYPE_INT4};
-    return (CacheOptions){.type = types[config->type],
-                          .group = (int)config->group,
-                          .layout = (int)config->layout,
-                          .paged = config->paged,
-                          .page_size = (int)config->page_size,
-                          .n_sequences = 1};
-}
-
 static Status load_model(Program *program, Error *error) {
-    const Config *config = &program->config;
-    EngineOptions options = {.model = program->model,
-                             .device = config->backend.device,
-                             .n_threads = (int)config->backend.threads,
-                             .context_size = (int)config->context.size,
-                             .cache = cache_settings(&config->cache),
-                             .progress = {on_progress, program}};
-    Status status = engine_open(&options, &program->engine, error);
-    screen_progress_end(program->screen);
-    if (status == STATUS_OK) status = apply_model(program, engine_model(program->engine), error);
-    if (status == STATUS_OK) {
-        const char *notice = tokenizer_notice(engine_tokenizer(program->engine));
-        if (notice) screen_warn(program->screen, "[%s]", notice);
-    }
-    return status;
+    return load_engine(program->screen, &program->config, program->model, &program->engine, error);
 }
 
 // ---- chat -------------------------------------------------------------------------------------------------
@@ -187,6 +147,7 @@ static int run_chat(Program *program) {
     if (chat.journal_failed && *journal_name(chat.journal))
         screen_error(chat.screen, "the end of this conversation could not be kept");
     chat_close(&chat);
+    program->engine = chat.engine; // /model may have changed it
     return result;
 }
 
@@ -206,7 +167,7 @@ static int print_config(Program *program) {
         if (path_find_model(program->options.model, program->model, &error) ||
             model_open(program->model, &model, &error))
             return fail(program, &error, EXIT_MODEL);
-        Status status = apply_model(program, model, &error);
+        Status status = load_recommendations(&program->config, program->model, model, &error);
         model_close(model);
         if (status) return fail(program, &error, EXIT_USAGE);
     }
@@ -251,8 +212,7 @@ static Status measure_perplexity(Program *program, Error *error) {
     PerplexityReport report;
     Status status = path_read_file(program->options.argument, TEXT_LIMIT, &text, &size, error);
     if (status) return status;
-    status =
-        perplexity_measure(program->engine, text, size, (Progress){on_progress, program}, &report, error);
+    status = perplexity_measure(program->engine, text, size, load_progress(program->screen), &report, error);
     screen_progress_end(program->screen);
     free(text);
     if (status == STATUS_OK)
@@ -277,7 +237,7 @@ static Status open_shape(Program *program, Error *error) {
     int prefill = o->prefill ? o->prefill : 1024;
     EngineOptions options = {.device = program->config.backend.device,
                              .context_size = (longest > prefill ? longest : prefill) + 8,
-                             .cache = cache_settings(&program->config.cache),
+                             .cache = load_cache_options(&program->config.cache),
                              .chunk = 1024,
                              .random_weights = true};
     return engine_open_model(model, &options, &program->engine, error);

@@ -50,10 +50,10 @@ static void test_what_is_a_command(void **state) {
 static void test_the_table_is_whole(void **state) {
     (void)state;
     static const char *const wanted[] = {
-        "help",   "quit",   "clear",  "system", "retry",   "undo",     "redo",   "edit",   "continue",
-        "say",    "tree",   "goto",   "fork",   "new",     "list",     "switch", "delete", "set",
-        "reset",  "config", "seed",   "stats",  "context", "overflow", "forget", "think",  "view",
-        "tokens", "top",    "replay", "save",   "load",    "export",   "file",   "copy",   "time"};
+        "help",   "quit", "clear", "system",  "model",    "retry",  "undo",   "redo",   "edit",   "continue",
+        "say",    "tree", "goto",  "fork",    "new",      "list",   "switch", "delete", "set",    "reset",
+        "config", "seed", "stats", "context", "overflow", "forget", "think",  "view",   "tokens", "top",
+        "replay", "save", "load",  "export",  "file",     "copy",   "time"};
     size_t n, n_wanted = sizeof wanted / sizeof *wanted;
     const ChatCommand *commands = commands_list(&n);
     assert_int_equal(n, n_wanted);
@@ -336,6 +336,44 @@ static void test_time_and_copy(void **state) {
     program_free(&run);
 }
 
+// Another model takes over: its own settings come, those of the one before go, the turns stay.
+static void test_model(void **state) {
+    char line[1000];
+    Run run;
+    snprintf(line, sizeof line,
+             "cp -r " BABBLER " %s/other && printf '[sampling]\ntop_k = 7\n' >%s/other/palaver.toml && "
+             "sed -i -e 's/\"\xc4\xa0"
+             "cap\": 383/\"\xc4\xa0"
+             "caq\": 383/' %s/other/tokenizer.json",
+             (char *)*state, (char *)*state, (char *)*state);
+    program_shell(&run, line);
+    program_free(&run);
+    // A piece that a merge makes is gone: this tokenizer is damaged, and the talk goes on with the model it has.
+    snprintf(line, sizeof line, "Hello\n/model %s/other\n/set top_k\nAnd now?\n", (char *)*state);
+    program_run(&run, TALK "|--stats|-k", line);
+    expect_status(&run, 5);
+    expect_err(&run, "top_k = 40");
+    expect_err(&run, "[turn 2: ");
+    program_free(&run);
+    snprintf(line, sizeof line, "cp " BABBLER "/tokenizer.json %s/other/", (char *)*state);
+    program_shell(&run, line);
+    program_free(&run);
+    snprintf(line, sizeof line,
+             "Hello\n/model %s/other\n/set top_k\nAnd now?\n/model " BABBLER
+             "\n/set top_k\nAgain?\n/model\n/tree\n",
+             (char *)*state);
+    program_run(&run, TALK "|--stats", line);
+    expect_status(&run, 0);
+    expect_err(&run, "/other\n");
+    expect_err(&run, "sampling.top_k = 7  (");
+    expect_err(&run, "sampling.top_k = 40  (");
+    expect_err(&run, "[turn 3: ");
+    expect_err(&run, "* 3.1  Again? -> ");
+    expect_no_err(&run, "this conversation was with"); // the same weights and tokens
+    program_free(&run);
+    expect_refusal("/model /no/such/model\n", "/no/such/model");
+}
+
 static void test_clear_begins_anew(void **state) {
     (void)state;
     Run run;
@@ -365,6 +403,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_said_turns_leave_whole),
         WITH_HOME(test_export),
         WITH_HOME(test_time_and_copy),
+        WITH_HOME(test_model),
         WITH_HOME(test_clear_begins_anew),
     };
     return test_main("commands", argc, argv, tests);

@@ -19,7 +19,7 @@ static Run talk(const char *arguments, const char *input) {
 
 // Every command once or more; FOLDER stands for a folder of the test's own.
 static const char EVERYTHING[] =
-    "/help\n/help tree\n/time\n/system Be brief.\nOne\n/stats\n/retry "
+    "/help\n/help tree\n/time\n/model\n/system Be brief.\nOne\n/stats\n/retry "
     "7\n/undo\n/redo\n/tree\nTwo\n/continue\n/goto 1.1\n"
     "/say user Zwei\n/say assistant Deux\n/edit\nThree\n/context\n/overflow\n/overflow preview\n/overflow "
     "stop\n"

@@ -108,6 +108,32 @@ static void test_what_follows_a_hidden_thought_is_shown(void **state) {
     program_free(&run);
 }
 
+// A model with other tokens takes over: replies are read again as text, what is a thought is found anew.
+static void test_another_model_in_the_middle(void **state) {
+    (void)state;
+    Run run;
+    char *command;
+    assert_true(asprintf(&command,
+                         "%s && printf 'One\n/think\n/model %%s\n/think\n/set logit_bias <think>=100\nTwo\n"
+                         "/model %%s\n/tree\n' $t $b | $PALAVER $b --seed=1 --threads=1 --max-tokens=3",
+                         MAKE_THINKER) > 0);
+    program_shell(&run, command);
+    free(command);
+    expect_status(&run, 5); // the first model has no such token to be biased
+    expect_err(&run, "think show; this model has no think tokens\n");
+    expect_err(&run, "[this conversation was with ");
+    expect_err(&run, "\nthink show\n");
+    expect_err(&run, "a bias needs one");
+    expect_out(&run, "<think><think><think>\n");
+    program_free(&run);
+    program_run(&run, "--resume|--max-tokens=3|--threads=1", "/tree\n/replay verify\n");
+    expect_status(&run, 0);
+    expect_err(&run, "  1.1  One -> ");
+    expect_err(&run, "* 2.1  Two -> <think><think><think>");
+    expect_err(&run, "[1 reply sampled again, 3 tokens"); // the first one was the other model's
+    program_free(&run);
+}
+
 static void test_typed_tags_are_no_thoughts(void **state) {
     (void)state;
     Run run;
@@ -129,6 +155,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_modes),
         WITH_HOME(test_shown_in_scripts_unless_hidden),
         WITH_HOME(test_what_follows_a_hidden_thought_is_shown),
+        WITH_HOME(test_another_model_in_the_middle),
         WITH_HOME(test_typed_tags_are_no_thoughts),
     };
     return test_main("thoughts", argc, argv, tests);
