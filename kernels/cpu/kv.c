@@ -69,8 +69,10 @@ static void load_groups(const KvLayer *kv, const void *values, const void *scale
                         int n) {
     const int8_t *bytes = (const int8_t *)values + (kv->type == DTYPE_INT4 ? at / 2 : at);
     for (int i = 0; i < n; i++) {
-        float q = (float)bytes[i];
-        if (kv->type == DTYPE_INT4)
+        float q;
+        if (kv->type == DTYPE_INT8)
+            q = (float)bytes[i];
+        else
             q = (float)(i % 2 ? bytes[i / 2] >> 4 : (int8_t)((uint8_t)bytes[i / 2] << 4) >> 4);
         x[i] = q * scale_at(kv->scale_type, scales, (at + i) / kv->group);
     }
