@@ -169,6 +169,14 @@ static void print_memory(const Engine *engine, FILE *out) {
             dtype_name(engine_cache_type(engine)), (double)m.scratch / 1e6, (double)m.available / 1e9);
 }
 
+double bench_token_bytes(const Engine *engine, double depth) {
+    const Model *model = engine_model(engine);
+    const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
+    double unread = model->tied_head ? 0 : (double)(rows->rows * dtype_row_bytes(rows->type, rows->cols));
+    return (double)model_weight_bytes(model) - unread +
+           (double)model_kv_bytes_per_token(model, engine_cache_type(engine)) * depth;
+}
+
 Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
     BenchSettings b = *settings;
     if (b.prefill <= 0) b.prefill = 512;
@@ -196,11 +204,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
     if (!status) {
         double read = median(&prefill), token = median(&decode);
-        const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
-        double unread = model->tied_head ? 0 : (double)(rows->rows * dtype_row_bytes(rows->type, rows->cols));
-        double bytes =
-            (double)model_weight_bytes(model) - unread +
-            (double)model_kv_bytes_per_token(model, engine_cache_type(engine)) * (b.depth + b.decode / 2.0);
+        double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
         fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
                 *model->name ? model->name : model->architecture, dtype_name(model_main_type(model)),
                 (double)model->n_parameters / 1e6, (double)model->weight_bytes / 1e6);

@@ -18,4 +18,7 @@ typedef struct BenchSettings {
 // with `profile` another of the ops, whose times are the device's own.
 Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error);
 
+// Bytes that decoding one token reads behind `depth` others: weights, keys and values.
+double bench_token_bytes(const Engine *engine, double depth);
+
 #endif

@@ -137,10 +137,12 @@ static Status preview(Chat *chat, Error *error) {
             "nothing leaves with the next turn; after about %d turn%s of the size so far, %s will leave "
             "(%" PRId64 " tokens)",
             n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
-    else if (status == STATUS_OK)
+    else if (status == STATUS_OK && chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
         screen_say(chat->screen,
                    "nothing leaves; after about %d turn%s of the size so far, turns are refused", n_more,
                    text_plural(n_more));
+    else if (status == STATUS_OK)
+        screen_say(chat->screen, "nothing leaves before a part of the last turn's reply");
     window_close(&window);
     return status;
 }

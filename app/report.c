@@ -1,4 +1,5 @@
 // Lines for people: banner, statistics, the context and what leaves it. All of it goes to stderr.
+#include "app/bench.h"
 #include "app/chat_way.h"
 #include "app/text.h"
 #include "app/window.h"
@@ -149,12 +150,13 @@ void report_stats(Chat *chat) {
                *note ? " (" : "", note, *note ? ")" : "");
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
+        double depth_read = (double)r->used - (double)r->n_reply / 2;
         double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;
         screen_say(chat->screen,
                    "last reply    %" PRId64 " cached + %" PRId64 " read (%.1f tok/s) -> %" PRId64
-                   " tokens (%.1f tok/s), "
-                   "first after %.0f ms, %s",
+                   " tokens (%.1f tok/s, %.1f GB/s), first after %.0f ms, %s",
                    r->cached, r->read, reading, r->n_reply, tokens_per_second(r),
+                   tokens_per_second(r) * bench_token_bytes(chat->engine, depth_read) / 1e9,
                    1e3 * r->first_token_seconds,
                    r->finish == FINISH_END ? "eos" : finish_reason_name(r->finish));
     }

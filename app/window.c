@@ -43,8 +43,9 @@ Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForec
     for (int i = 0; i < window->n; i++)
         if (!window->each[i].left)
             spans[n++] = (OverflowSpan){.n_tokens = window->each[i].n_tokens, .is_user = true};
-    for (int i = 0; i <= *n_more; i++)
-        spans[n++] = (OverflowSpan){.n_tokens = window->turns / window->n_seen, .is_user = true};
+    int64_t each =
+        (window->turns + window->n_seen - 1) / window->n_seen; // so much that the last does not fit
+    for (int i = 0; i <= *n_more; i++) spans[n++] = (OverflowSpan){.n_tokens = each, .is_user = true};
     OverflowPlan plan = overflow_plan(&conversation_settings(chat->conversation)->overflow, spans, n,
                                       window->size, window->reserve);
     free(spans);

@@ -110,6 +110,8 @@ static void test_overflow_command(void **state) {
     expect_shown("Hello\n/overflow preview\n", "turns of the size so far, turns 1-");
     expect_shown("/overflow stop\nHello\n/overflow preview\n", "turns of the size so far, turns are refused");
     expect_refusal("/overflow preview\n", "no turn yet");
+    expect_shown("A\nBig cats\nThe quick brown fox\n/overflow preview\n",
+                 " of the size so far, turns 1-"); // uneven ones
     // What is foretold is what comes.
     Run run = talk(TALK "|--no-save|--context=256", STORY STORY STORY STORY
                    "/overflow preview\n" STORY STORY "/overflow preview\n/context\n" STORY STORY);
@@ -171,6 +173,7 @@ static void test_stats_tell_the_bytes(void **state) {
     assert_non_null(strstr(cache, " of 1024 tokens, "));
     assert_non_null(strstr(cache, "kB of "));
     assert_non_null(strstr(cache, "(f16)\n"));
+    expect_err(&run, " GB/s), first after ");
     program_free(&run);
 }
 

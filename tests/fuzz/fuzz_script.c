@@ -1,6 +1,7 @@
 // Hostile scripts and journals: the first byte chooses. Lines become turns and commands; a log becomes a
 // transcript, and what is read of it is written again and read back equal.
 #include "app/commands.h"
+#include "app/export.h"
 #include "app/transcript.h"
 #include "app/turn.h"
 
@@ -41,6 +42,11 @@ static void read_journal(const char *text, size_t size) {
     if (!left) abort();
     tree_find_left(tree, tree->head, left);
     free(left);
+    for (ExportForm form = EXPORT_MD; form <= EXPORT_JSONL; form++) {
+        char *out;
+        size_t n;
+        if (export_branch(first, "fuzz", form, &out, &n, &error) == STATUS_OK) free(out);
+    }
     TranscriptNode turn = {.role = CHAT_USER, .text = "q", .size = 1, .reply = {.text = "r", .size = 1}};
     (void)transcript_add_turn(first, tree->head, "ask", &turn, &error);
     size_t taken, again;
