@@ -81,6 +81,10 @@ static void show_last_turn(Chat *chat) {
     int depth = tree_depth(tree);
     if (!depth) return;
     const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    char name[TREE_NAME_ROOM];
+    tree_name(tree, tree->head, name);
+    if (tree->n > depth)
+        screen_notice(chat->screen, "[at %s of %d turns and attempts; /tree]", name, tree->n);
     screen_notice(chat->screen, "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
                   node->text ? node->text : "", node->reply.text ? node->reply.text : "");
 }

@@ -153,7 +153,7 @@ Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t 
     screen->out.size = 0;
     if (!show_reply(screen, text, n))
         return error_set(error, STATUS_MEMORY, "no memory for the reply's text");
-    bool styled = style != SCREEN_NORMAL && screen->traits.color && screen->out.size;
+    bool styled = style != SCREEN_NORMAL && screen->traits.color && screen->out.size && !screen->reply_error;
     if (styled && write_all(STDOUT_FILENO, STYLES[style], strlen(STYLES[style]))) screen->reply_error = errno;
     Status status = write_reply(screen, screen->out.bytes, screen->out.size, error);
     if (styled && write_all(STDOUT_FILENO, STYLES[SCREEN_NORMAL], strlen(STYLES[SCREEN_NORMAL])))

@@ -1,5 +1,6 @@
 // Reasoning between think tokens: told apart by token id, shown, dimmed or hidden.
 #include "tests/program.h"
+#include "tests/pty.h"
 #include "tests/test.h"
 #include "app/thoughts.h"
 
@@ -146,6 +147,40 @@ static void test_typed_tags_are_no_thoughts(void **state) {
     program_free(&run);
 }
 
+static void test_dim_at_a_terminal(void **state) {
+    Run run;
+    char model[200];
+    program_shell(&run, MAKE_THINKER);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(model, sizeof model, "%s/thinker", (char *)*state);
+    const char *argv[] = {getenv("PALAVER"), model,       "--seed=1", "--max-tokens=3",
+                          "--threads=1",     "--no-save", "--stats",  NULL};
+    static const char *const environment[] = {"TERM=xterm-256color", NULL};
+    Pty *pty = pty_start(&(PtyOptions){.argv = argv, .env = environment, .rows = 40, .cols = 100});
+    pty_expect(pty, "> ");
+    pty_send(pty, "/set logit_bias <think>=100\r");
+    pty_expect(pty, "(/set)");
+    pty_send(pty, "One\r");
+    pty_expect(pty, "\033[2m<think>\033[0m");
+    pty_expect(pty, "[turn 1: ");
+    pty_send(pty, "/think hide\r");
+    pty_expect(pty, "think hide\r\n");
+    pty_send(pty, "Two\r");
+    pty_expect(pty, "[thinking]");
+    pty_expect(pty, "[turn 2: ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/think show\r");
+    pty_expect(pty, "think show\r\n");
+    pty_send(pty, "Three\r");
+    pty_expect(pty, "<think><think><think>");
+    pty_expect(pty, "[turn 3: ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "\004");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -156,6 +191,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_shown_in_scripts_unless_hidden),
         WITH_HOME(test_what_follows_a_hidden_thought_is_shown),
         WITH_HOME(test_another_model_in_the_middle),
+        WITH_HOME(test_dim_at_a_terminal),
         WITH_HOME(test_typed_tags_are_no_thoughts),
     };
     return test_main("thoughts", argc, argv, tests);
