@@ -64,11 +64,17 @@ static Status open_screen(Program *program, Error *error) {
 
 static Status find_model(Program *program, const char *resumed, Error *error) {
     const char *name = program->options.model;
+    char folder[PATH_ROOM];
     if (!name) name = resumed;
     if (!name && *program->config.model.path) name = program->config.model.path;
-    Status status = path_find_model(name, program->model, error);
-    if (status == STATUS_OK) path_make_absolute(program->model);
-    return status;
+    Status status = path_find_model(name, path_program(folder) ? folder : NULL, program->model, error);
+    if (status) return status;
+    path_make_absolute(program->model);
+    if (!name && path_is_bundled(program->model))
+        screen_notice(program->screen, "[this is " BUNDLED_MODEL
+                                       ", the small model that comes with palaver; `make model` fetches "
+                                       "a better one]");
+    return STATUS_OK;
 }
 
 // What the configuration can say, but this version cannot do.
@@ -164,7 +170,7 @@ static int print_config(Program *program) {
     }
     if (program->options.model) {
         Model *model;
-        if (path_find_model(program->options.model, program->model, &error) ||
+        if (path_find_model(program->options.model, NULL, program->model, &error) ||
             model_open(program->model, &model, &error))
             return fail(program, &error, EXIT_MODEL);
         Status status = load_recommendations(&program->config, program->model, model, &error);

@@ -90,9 +90,32 @@ static bool exists_at(const char *folder, const char *name, const char *suffix, 
     return length > 0 && length < PATH_ROOM && !access(path, F_OK);
 }
 
-static Status find_default(const char *folder, char *const *names, size_t count, char *path, Error *error) {
+bool path_program(char *path) {
+    ssize_t size = readlink("/proc/self/exe", path, PATH_ROOM - 1);
+    if (size <= 0) return false;
+    path[size] = 0;
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = 0;
+    return slash != NULL;
+}
+
+// The model that comes with palaver lies beside a bundle's program, above the build folder, or where it is
+// installed.
+static bool find_bundled(const char *program, char *path) {
+    static const char *const places[] = {"assets", "../assets", "../share/palaver"};
+    char folder[PATH_ROOM];
+    for (size_t i = 0; program && i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(folder, sizeof folder, "%s/%s", program, places[i]);
+        if (length > 0 && length < PATH_ROOM && exists_at(folder, BUNDLED_MODEL, "", path)) return true;
+    }
+    return false;
+}
+
+static Status find_default(const char *folder, char *const *names, size_t count, const char *program,
+                           char *path, Error *error) {
     if (exists_at(folder, DEFAULT_MODEL_FILE, "", path)) return STATUS_OK;
     if (count == 1 && exists_at(folder, names[0], "", path)) return STATUS_OK;
+    if (!count && find_bundled(program, path)) return STATUS_OK;
     if (count)
         return error_set(error, STATUS_FILE, "which model? %s has %zu of them (%s, …): palaver NAME", folder,
                          count, names[0]);
@@ -119,7 +142,7 @@ static Status find_named(const char *name, const char *folder, char *const *name
     return error_set(error, STATUS_FILE, "%s: no such file, nor a model in %s", name, folder);
 }
 
-Status path_find_model(const char *name, char *path, Error *error) {
+Status path_find_model(const char *name, const char *program, char *path, Error *error) {
     char folder[PATH_ROOM];
     Status status = path_data("models", folder, error);
     if (status) return status;
@@ -128,10 +151,15 @@ Status path_find_model(const char *name, char *path, Error *error) {
     if (name && *name)
         status = find_named(name, folder, names, count, path, error);
     else
-        status = find_default(folder, names, count, path, error);
+        status = find_default(folder, names, count, program, path, error);
     for (size_t i = 0; i < count; i++) free(names[i]);
     free(names);
     return status;
+}
+
+bool path_is_bundled(const char *model) {
+    size_t size = strlen(model), tail = strlen("/" BUNDLED_MODEL);
+    return size > tail && !strcmp(model + size - tail, "/" BUNDLED_MODEL);
 }
 
 bool path_model_settings(const char *model, char *path) {

@@ -13,6 +13,9 @@ enum { PATH_ROOM = 4096 };
 // The default model, as `make model` puts it there.
 #define DEFAULT_MODEL_FILE "SmolLM2-135M-Instruct.Q4_1.gguf"
 
+// The folder of the small model that comes with palaver, for talks before any other model is there.
+#define BUNDLED_MODEL "parley-9m"
+
 // Write a path with `tail` below palaver's data or state folder ("models", "conversations") into path
 // [PATH_ROOM]. A relative XDG variable is ignored, as the specification asks. STATUS_FILE: no home folder is
 // known.
@@ -23,9 +26,16 @@ Status path_state(const char *tail, char *path, Error *error);
 Status path_make_folder(const char *path, mode_t mode, Error *error);
 
 // The model that `name` means: a path as it is, else a name (with or without .gguf) in the models folder;
-// NULL or "": the default model, or the only one there. STATUS_FILE names what is there, or how to get a
-// model.
-Status path_find_model(const char *name, char *path, Error *error);
+// NULL or "": the default model, else the only one there, else, where there is none, the bundled one.
+// `program` is path_program()'s folder, or NULL: then there is no bundled one. STATUS_FILE names what is
+// there, or how to get a model.
+Status path_find_model(const char *name, const char *program, char *path, Error *error);
+
+// The folder of the running program, links resolved, into path [PATH_ROOM]. False if it is not known.
+bool path_program(char *path);
+
+// Whether a found model is the bundled one.
+bool path_is_bundled(const char *model);
 
 // Settings that come with a model: X.toml beside X.gguf, palaver.toml in a folder. False if there is no such
 // file.
