@@ -1,8 +1,8 @@
 // Shifting on real structures: every way that positions enter attention, after tokens left the middle of the context.
 //
 // One layer of a model is taken: its keys and values depend on token and position alone, so what is left gives the same
-// logits whether it was shifted, in either way, or read again (requirement C9; with more layers they differ by design). As a negative
-// control the same tokens are read again at the places they had: that must differ.
+// logits whether it was shifted, in either way, or read again (requirement C9; with more layers they differ by design).
+// As a negative control the same tokens are read again at the places they had: that must differ.
 #include "engine/engine_internal.h"
 #include "tests/golden_model.h"
 #include "tests/test.h"
