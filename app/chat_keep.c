@@ -263,7 +263,8 @@ static Status open_other(Chat *other, const char *path, Error *error) {
 Status chat_change_model(Chat *chat, const char *name, Error *error) {
     char path[PATH_ROOM];
     Config before;
-    if (path_find_model(name, path, error) || config_copy(&before, chat->config, error)) return error->status;
+    if (path_find_model(name, NULL, path, error) || config_copy(&before, chat->config, error))
+        return error->status;
     path_make_absolute(path);
     Chat other = *chat;
     other.model_path = path;
