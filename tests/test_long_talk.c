@@ -96,6 +96,105 @@ static void test_a_cut_journal_goes_on(void **state) {
     }
 }
 
+static const char SHOW[] = "/think\n/tree\n/view\n/replay verify\n";
+
+// A script of turns and of commands that move, change and forget, by a seed. 40 lines.
+static char *random_script(unsigned seed) {
+    static const char *const lines[] = {"One two",
+                                        "Tell me a story about a cat.",
+                                        "And of Italy?",
+                                        "How are you today? I am fine.",
+                                        "x",
+                                        "Hello there.",
+                                        "What is the capital of France?",
+                                        "/undo",
+                                        "/undo 2",
+                                        "/undo 3",
+                                        "/redo",
+                                        "/redo 2",
+                                        "/retry",
+                                        "/retry 5",
+                                        "/continue",
+                                        "/edit",
+                                        "/edit 1",
+                                        "/edit reply",
+                                        "/forget",
+                                        "/forget 2",
+                                        "/goto 0",
+                                        "/goto 1.1",
+                                        "/goto 2.1",
+                                        "/goto 2.2",
+                                        "/goto 3.1",
+                                        "/say user hm hm",
+                                        "/say assistant well well",
+                                        "/say system be odd",
+                                        "/system Be brief.",
+                                        "/system \"\"",
+                                        "/set top_k 3",
+                                        "/set temperature 1.2",
+                                        "/seed 9",
+                                        "/top 2",
+                                        "/replay verify",
+                                        "/view diff",
+                                        "/context",
+                                        "/overflow preview",
+                                        "/set by token",
+                                        "/set by turn",
+                                        "/set keep 20",
+                                        "/set keep system"};
+    char *script = calloc(1, 4000), *to = script;
+    for (int i = 0; i < 40; i++) {
+        seed = seed * 1103515245u + 12345u;
+        size_t n = sizeof lines / sizeof *lines, k = seed >> 16;
+        to += sprintf(to, "%s\n", lines[k & 1 ? k / 2 % 7 : k / 2 % n]);
+    }
+    strcpy(to, SHOW);
+    return script;
+}
+
+// What a run shows of SHOW, without where the cache ends: that is not the conversation's.
+static char *last_shown(const Run *run) {
+    static const char mark[] = "\xe2\x9f\xa8"
+                               "cache ends here\xe2\x9f\xa9";
+    const char *last = run->err;
+    for (const char *at = last; (at = strstr(at, "think show")); at++) last = at;
+    char *text = strdup(last);
+    for (char *at; (at = strstr(text, mark));)
+        memmove(at, at + sizeof mark - 1, strlen(at + sizeof mark - 1) + 1);
+    return text;
+}
+
+// Whatever is done in whatever order: sampled again it is the same, and resumed it is the same.
+static void test_random_talks(void **state) {
+    static const char *const flags[] = {"--ignore-eos", "--by=token|--discard=9", "--keep=12|--ignore-eos",
+                                        "--by=token|--keep=30|--ignore-eos", "--overflow=stop"};
+    setenv("EDITOR", "sed -i s/o/0/", 1);
+    for (unsigned seed = 0; seed < 5; seed++) {
+        char arguments[300], command[200];
+        Run live, resumed;
+        char *script = random_script(seed);
+        snprintf(arguments, sizeof arguments,
+                 BABBLER "|--seed=1|--threads=1|--keep-going|--context=128|--max-tokens=25|%s", flags[seed]);
+        program_run(&live, arguments, script);
+        snprintf(arguments, sizeof arguments,
+                 "--resume|--threads=1|--keep-going|--context=128|--max-tokens=25|%s", flags[seed]);
+        program_run(&resumed, arguments, SHOW);
+        expect_status(&resumed, 0);
+        expect_err(&resumed, ": all as they were]");
+        expect_no_err(&live, "diverges");
+        char *before = last_shown(&live), *after = last_shown(&resumed);
+        assert_string_equal(before, after);
+        free(before);
+        free(after);
+        free(script);
+        program_free(&live);
+        program_free(&resumed);
+        snprintf(command, sizeof command, "rm %s/palaver/conversations/*", (char *)*state);
+        program_shell(&live, command);
+        program_free(&live);
+    }
+}
+
 // The numbers of "A of B tokens are in the cache" that a run says last.
 static void last_cached(const Run *run, long *cached, long *seen) {
     const char *last = NULL;
@@ -148,6 +247,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_every_command_in_one_script),
         WITH_HOME(test_a_cut_journal_goes_on),
+        WITH_HOME(test_random_talks),
         WITH_HOME(test_200_turns_in_1024_tokens),
         WITH_HOME(test_by_token),
     };
