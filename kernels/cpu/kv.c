@@ -11,11 +11,11 @@ void hadamard_turn(float *x, int n) {
     int size = n & -n;
     float scale = 1 / sqrtf((float)size);
     for (int half = 1; half < size; half *= 2)
-        for (int i = 0; i < n; i++) {
-            if (i & half) continue;
-            float a = x[i], b = x[i + half];
-            x[i] = a + b, x[i + half] = a - b;
-        }
+        for (int i = 0; i < n; i += 2 * half)
+            for (int j = i; j < i + half; j++) {
+                float a = x[j], b = x[j + half];
+                x[j] = a + b, x[j + half] = a - b;
+            }
     for (int i = 0; i < n; i++) x[i] *= scale;
 }
 
