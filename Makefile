@@ -82,7 +82,7 @@ CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code
 DECODE_ARCH := $(subst compute_80,compute_90,$(CUDA_ARCH))
 CU_SRC    := $(wildcard kernels/cuda/*.cu)
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
-PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(CU_SRC) kernels/status.c kernels/dtype.c kernels/cpu/sample.c kernels/cpu/select.c \
+PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/status.c kernels/dtype.c kernels/cpu/sample.c kernels/cpu/select.c \
     kernels/cpu/threads.c kernels/cpu/memory.c)
 NVCCFLAGS  = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 
@@ -94,11 +94,17 @@ cuda:
 	@echo "  no CUDA plug-in: nvcc is not on the PATH, nor in /usr/local/cuda/bin"
 endif
 all: cuda
-$(PLUGIN): $(PLUGIN_OBJ)
+# For compute-sanitizer: see CHECKED in kernels/cuda/cuda.cuh.
+CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
+$(PLUGIN): $(patsubst %,$(BUILD)/cuda/%.o,$(CU_SRC)) $(PLUGIN_C)
+$(CHECKED): $(patsubst %,$(BUILD)/checked/%.o,$(CU_SRC)) $(PLUGIN_C)
+$(PLUGIN) $(CHECKED):
 	@echo "  link  $@"; $(NVCC) -shared -cudart static -o $@ $^ -Xlinker --exclude-libs,ALL -ldl
-$(BUILD)/cuda/kernels/cuda/decode_kernel%.cu.o: CUDA_ARCH := $(DECODE_ARCH)
+$(BUILD)/cuda/kernels/cuda/decode_kernel%.cu.o $(BUILD)/checked/kernels/cuda/decode_kernel%.cu.o: CUDA_ARCH := $(DECODE_ARCH)
 $(BUILD)/cuda/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  nvcc  $<"; $(NVCC) $(NVCCFLAGS) -c -o $@ $<
+$(BUILD)/checked/%.cu.o: %.cu
+	@mkdir -p $(@D); echo "  nvcc  $< (checked)"; $(NVCC) $(NVCCFLAGS) -DPALAVER_CHECKED -lineinfo -c -o $@ $<
 $(BUILD)/cuda/%.c.o: %.c
 	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(ALL_CFLAGS) $(OPT) -fPIC -fvisibility=hidden -c -o $@ $<
 
@@ -229,10 +235,10 @@ install: all ## install palaver under PREFIX (default /usr/local)
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
 .PHONY: test-gpu
-test-gpu: $(PLUGIN) $(BUILD)/test-gpu ## compare the CUDA ops with the CPU's on this machine's GPU
+test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compare the CUDA ops with the CPU's on this machine's GPU
 	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')
 	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
-	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BUILD)/test-gpu $(PLUGIN) small || exit 1; done; fi
+	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BUILD)/test-gpu $(CHECKED) small || exit 1; done; fi
 GPU_TEST_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/golden_model.c) $(BUILD)/obj/libpalaver.a
 $(BUILD)/test-gpu: $(GPU_TEST_OBJ)
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)

@@ -189,6 +189,7 @@ static Status open_device(CudaBackend *cuda, const BackendOptions *options, Erro
                         "%zu bytes of scratch for steps of %d tokens", bytes, options->max_tokens);
     if (status) return status;
     layout(cuda, options, cuda->scratch);
+    if (CHECKED) cudaMemset(cuda->scratch, 0xff, bytes);
     cudaMallocHost(&cuda->staging, 16 + tokens * (3 * sizeof(int32_t) + sizeof(AttendTile)));
     status =
         cuda_check(cudaGetLastError(), error, "pinned memory for steps of %d tokens", options->max_tokens);

@@ -47,6 +47,15 @@ struct Head {
     Linear output;    // its data is the embedding's where the head is tied
 };
 
+// A checked build (make SANITIZE_GPU=1 test-gpu) is for compute-sanitizer, which takes sound things for faults: see
+// NOTES.md for the little programs that show it. Lanes that one would speak for arrive each, warps wait where they would
+// only tell that they have come, and scratch that cuBLAS writes begins as NaN.
+#ifdef PALAVER_CHECKED
+constexpr bool CHECKED = true;
+#else
+constexpr bool CHECKED = false;
+#endif
+
 // Tokens of one sequence that attend together, and the slots they look at.
 struct AttendTile {
     int first_token, n_tokens, first_slot, n_slots;

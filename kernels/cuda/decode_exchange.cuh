@@ -43,7 +43,7 @@ __device__ inline void sync_warps() {
 
 // All warps: this block has read its input of a phase and published its output.
 __device__ inline void arrive(unsigned *counter) {
-    if (threadIdx.x >= 32) {
+    if (!CHECKED && threadIdx.x >= 32) {
         asm volatile("bar.arrive 2, %0;" ::"n"((int)DECODE_THREADS) : "memory");
     } else {
         asm volatile("bar.sync 2, %0;" ::"n"((int)DECODE_THREADS) : "memory");

@@ -183,7 +183,10 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     for (int i = threadIdx.x; i < a.n_layers * (int)sizeof(DecodeLayer) / 4; i += DECODE_ALL_THREADS)
         ((uint32_t *)layers)[i] = __ldg(from + i);
     static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
-    if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) barrier_init(barriers + threadIdx.x * 8);
+    if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) {
+        bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
+        barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
+    }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS>(a, masks);
     __syncthreads();
@@ -209,7 +212,10 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
 
     if (share.any) fill_masks<DECODE_PASSES *(32 / LANES)>(a, share, masks);
-    asm volatile("bar.arrive 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
+    if (CHECKED)
+        asm volatile("bar.sync 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
+    else
+        asm volatile("bar.arrive 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
     if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
     for (int i = threadIdx.x; i < a.rotary_dim / 2; i += DECODE_THREADS) {
         double sine, cosine; // of multiples of pi: no table for huge angles, no stack

@@ -10,8 +10,8 @@ __device__ inline uint32_t shared_at(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-__device__ inline void barrier_init(uint32_t barrier) {
-    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
+__device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
 __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
@@ -78,7 +78,7 @@ struct Ring {
     // All lanes, after their last read of what take() gave.
     __device__ void give_back() {
         __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(empty + taken * 8);
+        if (CHECKED || threadIdx.x % 32 == 0) barrier_arrive(empty + taken * 8);
         if (++taken == n_stages) taken = 0, parity ^= 1;
     }
 };

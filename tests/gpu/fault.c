@@ -48,6 +48,7 @@ int fault_child(const Ops *cuda) {
                  .positions = &zero,
                  .slots = &zero,
                  .sequences = &sequence,
+                 .page_size = 1,
                  .slot_positions = positions};
     Status status = cuda->begin(backend, &step, &error);
     if (!status) status = cuda->embed(backend, head, (void *)4096, &error);

@@ -394,6 +394,7 @@ static void read_wishes(int argc, char **argv, Wish *w) {
 static void test_engine(const Ops *cuda, const Wish *w) {
     const Ops *beside;
     Error error;
+    if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "fault")) return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
         return report("engine", "plug-in", NAN, 0);
