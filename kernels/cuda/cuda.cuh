@@ -48,8 +48,8 @@ struct Head {
 };
 
 // A checked build (make SANITIZE_GPU=1 test-gpu) is for compute-sanitizer, which takes sound things for faults: see
-// NOTES.md for the little programs that show it. Lanes that one would speak for arrive each, warps wait where they would
-// only tell that they have come, and scratch that cuBLAS writes begins as NaN.
+// tests/gpu/sanitizer_probe.cu. Lanes that one would speak for arrive each, warps wait where they would only tell that
+// they have come, lanes that fill rings do it one after the other, and scratch that cuBLAS writes begins as NaN.
 #ifdef PALAVER_CHECKED
 constexpr bool CHECKED = true;
 #else

@@ -189,10 +189,15 @@ __device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *l
     if (filling) f.seek();
     for (;;) {
         bool more = filling && f.phase != PHASE_END && (f.masked || f.phase != PHASE_ATTEND);
-        bool ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
-        if (ready) {
-            f.issue();
-            f.advance();
+        bool ready = false;
+        for (int turn = 0; turn < (CHECKED ? EACH : 1); turn++) {
+            if (CHECKED && lane != turn)
+                continue; // one lane after the other: racecheck looks at one barrier a warp
+            ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
+            if (ready) {
+                f.issue();
+                f.advance();
+            }
         }
         if (__any_sync(~0u, ready)) continue;
         if (held) { // rings are full, or nothing else can be had before the masks are there

@@ -86,6 +86,9 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
     if (col >= w.cols) return;
     Group g;
     unpack_group(type, source + blockIdx.x * source_bytes, group, &g);
+    if (type == DTYPE_Q4_0 &&
+        w.format != FORMAT_Q4) // beside rows of another type, in a form without the offset
+        for (int &q : g.q) q -= 8;
     char *chunk = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes +
                   (int64_t)(col / full) * chunk_bytes(w.format, full);
     int n = min(full, w.cols - col / full * full), i = col % full;

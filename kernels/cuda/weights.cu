@@ -6,6 +6,18 @@
 
 // ---- layout ------------------------------------------------------------------------------------------------------
 
+// The form in which rows of both types can lie in one matrix without a loss. False: there is none.
+static bool common_format(DType a, DType b, Format *format) {
+    Format fa = format_of(a), fb = format_of(b);
+    *format = fa;
+    if (fa == fb) return true;
+    if (!format_quantized(fa) || !format_quantized(fb)) return false;
+    bool fine = fa == FORMAT_Q8S || fb == FORMAT_Q8S;
+    bool with_min = fa == FORMAT_Q4M || fb == FORMAT_Q4M || fa == FORMAT_Q8M || fb == FORMAT_Q8M;
+    *format = fine ? FORMAT_Q8S : with_min ? FORMAT_Q8M : FORMAT_Q8;
+    return !(fine && with_min);
+}
+
 // Memory that is first measured, then cut up: with base NULL, take() only counts.
 struct Arena {
     char *base;
@@ -15,8 +27,8 @@ struct Arena {
         used += (bytes + 255) / 256 * 256;
         return base ? base + at : NULL;
     }
-    Weight weight(const Matrix *m, int64_t rows) {
-        int format = format_of(m->type);
+    Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
+    Weight weight_as(Format format, const Matrix *m, int64_t rows) {
         int64_t row = format_row_bytes(format, (int)m->cols);
         return Weight{take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format};
     }
@@ -109,7 +121,9 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)q};
     layer->gated = h->w_gate.data != NULL;
     int rows = (layer->gated ? 2 : 1) * s->intermediate_size;
-    layer->gate_up = Linear{{a->weight(&h->w_up, rows)}, 1, rows, (int)hidden};
+    Format format = format_of(h->w_up.type);
+    if (layer->gated) common_format(h->w_gate.type, h->w_up.type, &format);
+    layer->gate_up = Linear{{a->weight_as(format, &h->w_up, rows)}, 1, rows, (int)hidden};
     layer->down = Linear{{a->weight(&h->w_down, hidden)}, 1, (int)hidden, s->intermediate_size};
 }
 
@@ -164,7 +178,8 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         status = check_matrix("w_gate", &h->w_gate, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_up", &h->w_up, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_down", &h->w_down, hidden, s->intermediate_size, error);
-    if (!status && h->w_gate.data && format_of(h->w_gate.type) != format_of(h->w_up.type))
+    Format format;
+    if (!status && h->w_gate.data && !common_format(h->w_gate.type, h->w_up.type, &format))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
                          dtype_name(h->w_gate.type), dtype_name(h->w_up.type));
     return status;

@@ -65,6 +65,7 @@ void test_golden_logits(const char *root, Report *report) {
                   {"models", "qwen3-bf16", "qwen3-bf16"},
                   {"models", "llama3.gguf", "llama3"},
                   {"models", "qwen2.gguf", "qwen2"},
+                  {"models", "quants.gguf", "quants"},
                   {"architectures", "gptj", "gptj"},
                   {"architectures", "gpt_neox", "gpt_neox"},
                   {"architectures", "gpt_neox-sequential", "gpt_neox-sequential"},
