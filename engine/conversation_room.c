@@ -79,7 +79,7 @@ static Status shift(Conversation *c, const Tokens *before, const Tokens *after, 
 
 Status conversation_make_room(Conversation *c, int64_t needed, ConversationView *view, OverflowEvent *event,
                               Error *error) {
-    int64_t size = engine_context_size(c->engine), from = 0, where;
+    int64_t size = engine_context_size(c->engine), from = 0, where = 0;
     Status status = STATUS_OK;
     ConversationView before = *view;
     *view = (ConversationView){0};

@@ -83,7 +83,8 @@ static Status own_page(KvCache *cache, KvSequence *s, int i, Error *error) {
 static Status grow_table(const KvCache *cache, KvSequence *s, Error *error) {
     if (s->pages) return STATUS_OK;
     s->pages = malloc((size_t)pages_for(cache, cache->window) * sizeof *s->pages);
-    return s->pages ? STATUS_OK : error_set(error, STATUS_MEMORY, "no memory for a table of pages");
+    if (!s->pages) return error_set(error, STATUS_MEMORY, "no memory for a table of pages");
+    return STATUS_OK;
 }
 
 Status kv_sequence_extend(KvCache *cache, KvSequence *s, int n, int32_t *slots, int32_t *positions,

@@ -269,14 +269,14 @@ Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy polic
     bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&
                  kv_sequence_can_discard(cache, &s->sequence, from, n, in_place);
     Status status = STATUS_OK;
+    if (shift) status = kv_sequence_discard(cache, &s->sequence, from, n, in_place, error);
+    if (status && status != STATUS_CONTEXT)
+        return status; // no page for what it shares with others: read it again
     // After a shift the logits still speak of the last token: it is what it was.
-    if (!shift || from + n == s->n_log) drop_logits(s);
-    if (shift)
-        status = kv_sequence_discard(cache, &s->sequence, from, n, in_place, error);
-    else // from the kept prefix on, so that the next time something is kept, it may be another prefix
+    if (!shift || status || from + n == s->n_log) drop_logits(s);
+    if (!shift || status) // from the kept prefix on, so that the next time another one may be kept
         kv_sequence_truncate(cache, &s->sequence,
                              s->sequence.n_gone > 0 && from > s->sequence.n_keep ? s->sequence.n_keep : from);
-    if (status) return status;
     memmove(s->log + from, s->log + from + n, (size_t)(s->n_log - from - n) * sizeof *s->log);
     s->n_log -= n;
     return STATUS_OK;
