@@ -116,6 +116,8 @@ char *chat_clean_text(const char *text, size_t size);
 
 // Hands the configuration to the conversation. STATUS_USAGE: a bias names no token.
 Status chat_apply_settings(Chat *chat, Error *error);
+// What they say of a full context.
+OverflowSettings settings_overflow(const ContextConfig *context);
 // Enters them in the transcript, if they changed.
 Status chat_record_settings(Chat *chat, Error *error);
 // Puts those that were set by hand in a resumed conversation back, except where a flag says otherwise; one

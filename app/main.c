@@ -91,7 +91,8 @@ static Status check_config(const Config *config, Error *error) {
 }
 
 static Status load_model(Program *program, Error *error) {
-    return load_engine(program->screen, &program->config, program->model, &program->engine, error);
+    return load_engine(program->screen, &program->config, program->model, program->options.against ? 2 : 1,
+                       &program->engine, error);
 }
 
 // ---- chat -------------------------------------------------------------------------------------------------
@@ -212,18 +213,28 @@ static int run_tokenize(Program *program) {
     return finish(program, status, &error);
 }
 
-static Status measure_perplexity(Program *program, Error *error) {
+static Status perplexity_settings(Program *program, PerplexitySettings *settings, Error *error) {
+    const char *against = program->options.against;
+    *settings = (PerplexitySettings){.overflow = settings_overflow(&program->config.context),
+                                     .compare = against != NULL,
+                                     .progress = load_progress(program->screen)};
+    while (against && strcmp(overflow_policy_name(settings->against), against) != 0)
+        if (++settings->against == OVERFLOW_STOP)
+            return error_set(error, STATUS_USAGE,
+                             "--against %s: allowed are reevaluate, shift and shift-inplace", against);
+    return STATUS_OK;
+}
+
+static Status measure_perplexity(Program *program, const PerplexitySettings *settings, Error *error) {
     char *text;
     size_t size;
     PerplexityReport report;
     Status status = path_read_file(program->options.argument, TEXT_LIMIT, &text, &size, error);
     if (status) return status;
-    status = perplexity_measure(program->engine, text, size, load_progress(program->screen), &report, error);
+    status = perplexity_measure(program->engine, text, size, settings, &report, error);
     screen_progress_end(program->screen);
     free(text);
-    if (status == STATUS_OK)
-        printf("perplexity %.4f over %" PRId64 " tokens, %.4f bits per byte\n", report.perplexity,
-               report.n_tokens, report.bits_per_byte);
+    if (status == STATUS_OK) perplexity_print(&report, settings, stdout);
     return status;
 }
 
@@ -243,7 +254,7 @@ static Status open_shape(Program *program, Error *error) {
     int prefill = o->prefill ? o->prefill : 1024;
     EngineOptions options = {.device = program->config.backend.device,
                              .context_size = (longest > prefill ? longest : prefill) + 8,
-                             .cache = load_cache_options(&program->config.cache),
+                             .cache = load_cache_options(&program->config.cache, 1),
                              .chunk = 1024,
                              .random_weights = true};
     return engine_open_model(model, &options, &program->engine, error);
@@ -267,9 +278,12 @@ static int run_perplexity(Program *program) {
         error_set(&error, STATUS_USAGE, "perplexity needs a text: palaver perplexity MODEL FILE");
         return fail(program, &error, EXIT_USAGE);
     }
-    if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
-    if (load_model(program, &error)) return fail(program, &error, EXIT_MODEL);
-    Status status = measure_perplexity(program, &error);
+    PerplexitySettings settings;
+    if (check_config(&program->config, &error) || perplexity_settings(program, &settings, &error))
+        return fail(program, &error, EXIT_USAGE);
+    Status status = load_model(program, &error);
+    if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    status = measure_perplexity(program, &settings, &error);
     return status ? fail(program, &error, EXIT_RUNTIME)
                   : finish(program, status, &error); // the text is at fault
 }

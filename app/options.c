@@ -27,6 +27,7 @@ typedef enum FlagUse {
     USE_PREFILL,
     USE_DECODE,
     USE_DEPTH,
+    USE_AGAINST,
     USE_LATER,
     USE_HELP,
     USE_VERSION,
@@ -58,6 +59,7 @@ static const Flag program_flags[] = {
     {"prefill", required_argument, USE_PREFILL, 0, false},
     {"decode", required_argument, USE_DECODE, 0, false},
     {"depth", required_argument, USE_DEPTH, 0, false},
+    {"against", required_argument, USE_AGAINST, 0, false},
     {"jsonl", no_argument, USE_LATER, 0, true},
     {"parallel", required_argument, USE_LATER, 0, true},
     {"ordered", no_argument, USE_LATER, 0, true},
@@ -197,6 +199,8 @@ static Status take_shape_weights(Options *options, Error *error) {
     if (options->command != COMMAND_BENCH && (options->shape || counts))
         return error_set(error, STATUS_USAGE,
                          "--shape, --prefill, --decode and --depth belong to palaver bench");
+    if (options->command != COMMAND_PERPLEXITY && options->against)
+        return error_set(error, STATUS_USAGE, "--against belongs to palaver perplexity");
     int kept = 0;
     for (int i = 0; options->shape && i < options->n_settings; i++) {
         if (options->settings[i].key == config_key_find("model.weights"))
@@ -257,6 +261,9 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         return read_count("decode", value, &options->decode, error);
     case USE_DEPTH:
         return read_count("depth", value, &options->depth, error);
+    case USE_AGAINST:
+        options->against = value;
+        break;
     case USE_HELP:
         options->command = COMMAND_HELP;
         break;

@@ -46,6 +46,8 @@ typedef struct Options {
     int prefill, decode, depth;
     bool profile_ops;
 
+    const char *against; // of perplexity: the policy to compare with; NULL: none
+
     const char **files; // [n_files] of -c, in order
     int n_files;
     OptionSetting *settings; // [n_settings] in order

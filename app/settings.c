@@ -85,7 +85,7 @@ static Status make_biases(Chat *chat, Error *error) {
     return STATUS_OK;
 }
 
-static OverflowSettings overflow_settings(const ContextConfig *context) {
+OverflowSettings settings_overflow(const ContextConfig *context) {
     static const OverflowPolicy policies[] = {[CONFIG_OVERFLOW_REEVALUATE] = OVERFLOW_REEVALUATE,
                                               [CONFIG_OVERFLOW_SHIFT] = OVERFLOW_SHIFT,
                                               [CONFIG_OVERFLOW_SHIFT_INPLACE] = OVERFLOW_SHIFT_INPLACE,
@@ -136,7 +136,7 @@ Status chat_apply_settings(Chat *chat, Error *error) {
     if (from->seed != CONFIG_SEED_RANDOM) chat->seed = (uint64_t)from->seed;
     to->seed = chat->seed;
     to->stream = chat->stream;
-    to->overflow = overflow_settings(context);
+    to->overflow = settings_overflow(context);
     to->max_tokens = from->max_tokens;
     to->stop = (const char *const *)from->stop.items;
     to->n_stop = (int)from->stop.count;
