@@ -45,6 +45,7 @@ typedef struct Chat {
     bool hushed;         // hidden thoughts end here: the empty lines after them are not shown, either
     bool journal_failed; // said once
     bool warned_full, warned_next; // likewise
+    bool told_of_shift;            // likewise
     bool leave;                    // /quit
 } Chat;
 

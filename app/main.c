@@ -79,10 +79,6 @@ static Status find_model(Program *program, const char *resumed, Error *error) {
 
 // What the configuration can say, but this version cannot do.
 static Status check_config(const Config *config, Error *error) {
-    if (config->cache.type != CONFIG_CACHE_F16 && config->cache.type != CONFIG_CACHE_F32)
-        return error_set(error, STATUS_UNSUPPORTED, "cache.type: this version knows \"f16\" and \"f32\"");
-    if (config->cache.paged)
-        return error_set(error, STATUS_UNSUPPORTED, "cache.paged: this version has no paged cache");
     if (config->model.weights != CONFIG_WEIGHTS_AS_IS)
         return error_set(error, STATUS_UNSUPPORTED, "model.weights: this version takes weights \"as-is\"");
     if (config->context.size > INT_MAX || config->backend.threads > INT_MAX)

@@ -104,19 +104,22 @@ OverflowSettings settings_overflow(const ContextConfig *context) {
     return settings;
 }
 
-// What the configuration can say, but this version cannot do.
-static Status check_context(const ContextConfig *context, Error *error) {
-    if (context->overflow == CONFIG_OVERFLOW_SHIFT || context->overflow == CONFIG_OVERFLOW_SHIFT_INPLACE)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "context.overflow: this version knows \"reevaluate\" and \"stop\", not the shifts");
-    return STATUS_OK;
+// A policy that a model cannot follow is said once; the engine reads again instead.
+static void tell_of_shift(Chat *chat) {
+    ConfigOverflow overflow = chat->config->context.overflow;
+    const char *why = engine_cannot_shift(chat->engine);
+    if (!why || chat->told_of_shift) return;
+    if (overflow != CONFIG_OVERFLOW_SHIFT && overflow != CONFIG_OVERFLOW_SHIFT_INPLACE) return;
+    chat->told_of_shift = true;
+    screen_warn(chat->screen,
+                "[this model cannot be shifted, %s: when the context is full, the rest is read again]", why);
 }
 
 Status chat_apply_settings(Chat *chat, Error *error) {
     const SamplingConfig *from = &chat->config->sampling;
     ConversationSettings *to = conversation_settings(chat->conversation);
     const ContextConfig *context = &chat->config->context;
-    if (check_context(context, error) || make_biases(chat, error)) return error->status;
+    if (make_biases(chat, error)) return error->status;
     to->sampler =
         (SamplerSettings){.temperature = (float)from->temperature,
                           .top_p = (float)from->top_p,
@@ -140,6 +143,7 @@ Status chat_apply_settings(Chat *chat, Error *error) {
     to->max_tokens = from->max_tokens;
     to->stop = (const char *const *)from->stop.items;
     to->n_stop = (int)from->stop.count;
+    tell_of_shift(chat);
     return STATUS_OK;
 }
 

@@ -106,12 +106,12 @@ static void test_set_reset_and_origin(void **state) {
     expect_refusal("/set size 100\n", "--context");
     expect_refusal("/set color never\n", "counts at the start");
     expect_refusal("/set logit_bias nosuchtokenhere=1\n", "a bias needs one");
-    expect_refusal("/set overflow shift\n", "not the shifts");
+    expect_refusal("/set overflow shfit\n", "\"shift\"");
     expect_refusal("/reset\n", "needs a key");
     // What was refused is not in force.
     Run run;
-    program_run(&run, TALK "|-k", "/set overflow shift\n/set overflow\n");
-    expect_err(&run, "context.overflow = \"reevaluate\"");
+    program_run(&run, TALK "|-k", "/set logit_bias nosuchtokenhere=1\n/set logit_bias\n");
+    expect_err(&run, "sampling.logit_bias = {}");
     program_free(&run);
 }
 
