@@ -82,7 +82,7 @@ static Status own_page(KvCache *cache, KvSequence *s, int i, Error *error) {
 
 static Status grow_table(const KvCache *cache, KvSequence *s, Error *error) {
     if (s->pages) return STATUS_OK;
-    s->pages = malloc((size_t)pages_for(cache, cache->window) * sizeof *s->pages);
+    s->pages = calloc((size_t)pages_for(cache, cache->window), sizeof *s->pages);
     if (!s->pages) return error_set(error, STATUS_MEMORY, "no memory for a table of pages");
     return STATUS_OK;
 }
