@@ -9,7 +9,7 @@
 
 #define TALK BABBLER "|--max-tokens|8|--seed|1"
 
-static char *plain_program; // the tested one, without a plug-in
+static char plain_program[300]; // the tested one, without a plug-in
 
 // Runs the palaver that has a GPU, or seems to.
 static void run_with_gpu(Run *run, const char *fault, const char *arguments, const char *input) {
@@ -110,13 +110,12 @@ static void a_lost_device(void **state) {
 }
 
 int main(int argc, char **argv) {
-    plain_program = strdup(getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
+    snprintf(plain_program, sizeof plain_program, "%s",
+             getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(without_a_plugin),  WITH_HOME(without_a_driver), WITH_HOME(with_a_gpu),
         WITH_HOME(too_little_memory), WITH_HOME(a_lost_device),
     };
-    int failed = test_main("devices", argc, argv, tests);
-    free(plain_program);
-    return failed;
+    return test_main("devices", argc, argv, tests);
 }

@@ -58,7 +58,7 @@ typedef struct CpuBackend {
         *kept_sin; // [max_tokens, rotary_dim/2], for each sequence: of -n_gone, without magnitude
 
     float *shift_cos, *shift_sin; // [rotary_dim/2], of shift_keys()
-    float *slopes; // [n_heads] of ALiBi
+    float *slopes;                // [n_heads] of ALiBi
 
     // Scratch, all of it one allocation.
     void *scratch;
