@@ -159,6 +159,54 @@ static Status run_profile(Engine *engine, Session *session, int32_t *ids, const 
     return status;
 }
 
+// ---- past the context -----------------------------------------------------------------------------------
+
+// Fills the context, then decodes with room made as the settings say. Steps that make room count by themselves.
+static Status time_stream(Session *session, const BenchSettings *b, const Engine *engine, Times *steps,
+                          Times *rooms, Error *error) {
+    int vocab = engine_model(engine)->shape.vocab_size, size = engine_context_size(engine);
+    int32_t *ids = malloc((size_t)size * sizeof *ids), id;
+    if (!ids) return error_set(error, STATUS_MEMORY, "no memory for %d tokens", size);
+    make_ids(ids, size, vocab, 0);
+    Status status = session_sync(session, ids, size, NULL, error);
+    free(ids);
+    for (int i = 0; i < b->stream && !status; i++) {
+        SampleParams params = sampling(i);
+        double start = clock_seconds();
+        bool full = session_length(session) >= size;
+        if (full) status = session_make_room(session, &b->overflow, 1, error);
+        if (!status) status = session_sample(session, &params, &id, error);
+        Times *times = full ? rooms : steps;
+        times->seconds[times->n++] = clock_seconds() - start;
+    }
+    return status;
+}
+
+static double sum_of(const Times *t) {
+    double sum = 0;
+    for (int i = 0; i < t->n; i++) sum += t->seconds[i];
+    return sum;
+}
+
+static Status stream(Engine *engine, Session *session, const BenchSettings *b, FILE *out, Error *error) {
+    Times steps = {.seconds = malloc((size_t)b->stream * sizeof(double))};
+    Times rooms = {.seconds = malloc((size_t)b->stream * sizeof(double))};
+    Status status = steps.seconds && rooms.seconds ? time_stream(session, b, engine, &steps, &rooms, error)
+                                                   : error_set(error, STATUS_MEMORY, "no memory for times");
+    if (!status) {
+        double mean = (sum_of(&steps) + sum_of(&rooms)) / b->stream;
+        fprintf(out, "stream    %d tokens past %d by %s: %.3f ms a token with all", b->stream,
+                engine_context_size(engine), overflow_policy_name(b->overflow.policy), 1e3 * mean);
+        if (steps.n) fprintf(out, "; %.3f ms where nothing leaves (median)", 1e3 * median(&steps));
+        if (rooms.n)
+            fprintf(out, "; %.3f ms where something does (median of %d)", 1e3 * median(&rooms), rooms.n);
+        fputc('\n', out);
+    }
+    free(steps.seconds);
+    free(rooms.seconds);
+    return status;
+}
+
 // ---- the whole -------------------------------------------------------------------------------------------
 
 static void print_memory(const Engine *engine, FILE *out) {
@@ -173,8 +221,7 @@ double bench_token_bytes(const Engine *engine, double depth) {
     const Model *model = engine_model(engine);
     const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
     double unread = model->tied_head ? 0 : (double)(rows->rows * dtype_row_bytes(rows->type, rows->cols));
-    return (double)model_weight_bytes(model) - unread +
-           (double)model_kv_bytes_per_token(model, engine_cache_type(engine)) * depth;
+    return (double)model_weight_bytes(model) - unread + (double)engine_token_bytes(engine) * depth;
 }
 
 Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
@@ -218,6 +265,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
                 b.depth, 1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
         print_memory(engine, out);
     }
+    if (!status && b.stream > 0) status = stream(engine, session, &b, out, error);
     if (!status && b.profile) status = run_profile(engine, session, ids, &b, out, error);
     session_close(session);
     free(ids);

@@ -7,15 +7,18 @@
 #include <stdio.h>
 
 typedef struct BenchSettings {
-    int prefill;  // tokens read into an empty cache; 0: 512
-    int decode;   // tokens decoded; 0: 128
-    int depth;    // tokens in the cache before decoding; 0: none but one
-    int repeat;   // runs of each, of which the median counts; 0: 5
-    bool profile; // then each op by itself
+    int prefill;               // tokens read into an empty cache; 0: 512
+    int decode;                // tokens decoded; 0: 128
+    int depth;                 // tokens in the cache before decoding; 0: none but one
+    int repeat;                // runs of each, of which the median counts; 0: 5
+    bool profile;              // then each op by itself
+    int stream;                // instead: tokens decoded one after the other, far past the context; 0: none
+    OverflowSettings overflow; // of the stream
 } BenchSettings;
 
 // Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table;
-// with `profile` another of the ops, whose times are the device's own.
+// with `profile` another of the ops, whose times are the device's own. A stream tells the time of a token in the full
+// context, and what discarding costs.
 Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error);
 
 // Bytes that decoding one token reads behind `depth` others: weights, keys and values.

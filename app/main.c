@@ -248,8 +248,10 @@ static Status open_shape(Program *program, Error *error) {
     if (status) return status;
     int longest = (o->depth ? o->depth : 1) + (o->decode ? o->decode : 128);
     int prefill = o->prefill ? o->prefill : 1024;
+    longest = (longest > prefill ? longest : prefill) + 8;
+    if (longest < program->config.context.size) longest = (int)program->config.context.size;
     EngineOptions options = {.device = program->config.backend.device,
-                             .context_size = (longest > prefill ? longest : prefill) + 8,
+                             .context_size = longest,
                              .cache = load_cache_options(&program->config.cache, 1),
                              .chunk = 1024,
                              .random_weights = true};
@@ -259,8 +261,12 @@ static Status open_shape(Program *program, Error *error) {
 static int run_bench(Program *program) {
     Error error;
     const Options *o = &program->options;
-    BenchSettings settings = {
-        .prefill = o->prefill, .decode = o->decode, .depth = o->depth, .profile = o->profile_ops};
+    BenchSettings settings = {.prefill = o->prefill,
+                              .decode = o->decode,
+                              .depth = o->depth,
+                              .profile = o->profile_ops,
+                              .stream = o->stream,
+                              .overflow = settings_overflow(&program->config.context)};
     if (!settings.prefill && o->shape) settings.prefill = 1024;
     if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
     Status status = o->shape ? open_shape(program, &error) : load_model(program, &error);

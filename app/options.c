@@ -27,6 +27,7 @@ typedef enum FlagUse {
     USE_PREFILL,
     USE_DECODE,
     USE_DEPTH,
+    USE_STREAM,
     USE_AGAINST,
     USE_LATER,
     USE_HELP,
@@ -59,6 +60,7 @@ static const Flag program_flags[] = {
     {"prefill", required_argument, USE_PREFILL, 0, false},
     {"decode", required_argument, USE_DECODE, 0, false},
     {"depth", required_argument, USE_DEPTH, 0, false},
+    {"stream", required_argument, USE_STREAM, 0, false},
     {"against", required_argument, USE_AGAINST, 0, false},
     {"jsonl", no_argument, USE_LATER, 0, true},
     {"parallel", required_argument, USE_LATER, 0, true},
@@ -195,10 +197,10 @@ static Status read_count(const char *name, const char *text, int *count, Error *
 
 // With a shape, --weights says what its weights are made of rather than how a model's are to be kept.
 static Status take_shape_weights(Options *options, Error *error) {
-    bool counts = options->prefill || options->decode || options->depth;
+    bool counts = options->prefill || options->decode || options->depth || options->stream;
     if (options->command != COMMAND_BENCH && (options->shape || counts))
         return error_set(error, STATUS_USAGE,
-                         "--shape, --prefill, --decode and --depth belong to palaver bench");
+                         "--shape, --prefill, --decode, --depth and --stream belong to palaver bench");
     if (options->command != COMMAND_PERPLEXITY && options->against)
         return error_set(error, STATUS_USAGE, "--against belongs to palaver perplexity");
     int kept = 0;
@@ -261,6 +263,8 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         return read_count("decode", value, &options->decode, error);
     case USE_DEPTH:
         return read_count("depth", value, &options->depth, error);
+    case USE_STREAM:
+        return read_count("stream", value, &options->stream, error);
     case USE_AGAINST:
         options->against = value;
         break;

@@ -43,7 +43,7 @@ typedef struct Options {
 
     // of bench; 0 or NULL: not given
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
-    int prefill, decode, depth;
+    int prefill, decode, depth, stream;
     bool profile_ops;
 
     const char *against; // of perplexity: the policy to compare with; NULL: none

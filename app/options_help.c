@@ -43,7 +43,7 @@ void options_print_help(FILE *file) {
           "            palaver perplexity MODEL FILE  of a text, also beyond the context (--against POLICY:\n"
           "                                           how far two overflow policies differ)\n"
           "            palaver bench MODEL            speed and memory (--prefill, --decode, --depth N;\n"
-          "                                           --profile: each op)\n"
+          "                                           --stream N: past the context; --profile: each op)\n"
           "            palaver bench --shape NAME     made-up weights on the GPU (--weights "
           "TYPE)\n"
           "            palaver config [--default]     settings and their origin; a documented file\n"

@@ -138,7 +138,7 @@ void report_stats(Chat *chat) {
         tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
     int64_t cached = session_cached(conversation_session(chat->conversation));
     int size = engine_context_size(chat->engine);
-    format_bytes(size ? memory.cache / size * cached : 0, held, sizeof held);
+    format_bytes(engine_token_bytes(chat->engine) * cached, held, sizeof held);
     screen_say(chat->screen,
                "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
                "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"

@@ -86,7 +86,8 @@ static const ConfigKey keys[] = {
     CHOICE(context, by, by_words, "what leaves: whole turns or single tokens"),
 
     CHOICE(cache, type, cache_words, "element type of the key-value cache"),
-    INTEGER(cache, group, 8, 256, "elements that share a scale in int8 and int4"),
+    INTEGER_OR(cache, group, 0, 256, "auto", CONFIG_GROUP_AUTO,
+               "elements that share a scale in int8 and int4"),
     INTEGER(cache, layout, 0, 3, "order of the cache's dimensions in memory"),
     SWITCH(cache, paged, "cache slots in pages"),
     INTEGER(cache, page_size, 1, 65536, "tokens of a page"),

@@ -238,6 +238,9 @@ double engine_load_seconds(const Engine *engine) {
 int engine_context_size(const Engine *engine) {
     return engine->context_size;
 }
+int64_t engine_token_bytes(const Engine *engine) {
+    return kv_cache_bytes(&engine->cache.layout) / engine->cache.layout.n_slots;
+}
 int engine_chunk(const Engine *engine) {
     return engine->forward.max_tokens;
 }

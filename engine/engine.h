@@ -68,6 +68,7 @@ const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
 double engine_load_seconds(const Engine *engine); // that reading the weights, or uploading them, took
 int engine_context_size(const Engine *engine);    // most tokens of a session
+int64_t engine_token_bytes(const Engine *engine); // of the cache for one token
 int engine_chunk(const Engine *engine);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").

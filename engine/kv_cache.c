@@ -9,11 +9,20 @@ enum {
 }; // slots of a cache of one page come in such numbers, so that every layer is aligned
 
 CacheOptions cache_options(DType type) {
-    return (CacheOptions){.type = type, .group = 32, .layout = 3, .page_size = 64, .n_sequences = 1};
+    return (CacheOptions){.type = type, .layout = 3, .page_size = 64, .n_sequences = 1};
 }
 
 static int64_t page_size_of(const CacheOptions *o, int window) {
     return o->paged ? o->page_size : ((int64_t)window + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+}
+
+// Of 4 bits, in small groups only: on SmolLM2-135M perplexity rises by 8% in groups of 32, by less than 3% in groups of 8.
+static int group_of(const CacheOptions *o, int head_dim) {
+    if (o->type != DTYPE_INT8 && o->type != DTYPE_INT4) return 0;
+    if (o->group > 0) return o->group;
+    int group = o->type == DTYPE_INT8 ? 32 : 8;
+    while (group > 2 && head_dim % group != 0) group /= 2;
+    return group;
 }
 
 Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int window, KvLayout *layout,
@@ -22,7 +31,6 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int win
         return error_set(error, STATUS_USAGE, "a cache for %d sequences in pages of %d", o->n_sequences,
                          o->page_size);
     int64_t page = page_size_of(o, window), pages = (window + page - 1) / page;
-    bool quantised = o->type == DTYPE_INT8 || o->type == DTYPE_INT4;
     *layout = (KvLayout){
         .layout = o->layout,
         .n_layers = shape->n_layers,
@@ -30,7 +38,7 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int win
         .head_dim = shape->head_dim,
         .n_slots = pages * page * o->n_sequences,
         .type = o->type,
-        .group = quantised ? o->group : 0,
+        .group = group_of(o, shape->head_dim),
         .scale_type = DTYPE_F16,
     };
     if (layout->n_slots > INT32_MAX)

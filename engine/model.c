@@ -192,13 +192,6 @@ int64_t model_weight_bytes(const Model *model) {
     return model->weight_bytes;
 }
 
-int64_t model_kv_bytes_per_token(const Model *model, DType type) {
-    const DecoderShape *shape = &model->shape;
-    if (dtype_block_size(type) != 1) return -1;
-    // Sizes are bounded at reading: 2^1 · 2^10 · 2^24 · 2^2 bytes at most.
-    return 2 * (int64_t)shape->n_layers * shape->n_kv_heads * shape->head_dim * dtype_block_bytes(type);
-}
-
 DType model_main_type(const Model *model) {
     int64_t bytes[DTYPE_COUNT] = {0};
     for (int i = 0; i < model->shape.n_layers && model->layers != NULL; i++) {

@@ -87,10 +87,6 @@ bool model_is_eos(const Model *model, int32_t id);
 // Bytes of all weights in the files: what is mapped and read, or uploaded as it is.
 int64_t model_weight_bytes(const Model *model);
 
-// Bytes of the KV cache for one token in all layers: 2·n_layers·n_kv_heads·head_dim elements of `type`, which
-// is a plain type; -1 for block types.
-int64_t model_kv_bytes_per_token(const Model *model, DType type);
-
 // The type that most of the weights' bytes have: what the banner calls the model ("q4_1").
 DType model_main_type(const Model *model);
 

@@ -1,5 +1,5 @@
 // Hostile config.json, and behind a NUL generation_config.json: a Model within its limits, or one line of error.
-#include "engine/model.h"
+#include "engine/kv_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +33,10 @@ static void check(const Model *model) {
     for (int i = 0; i < model->n_eos; i++) {
         if (model->eos_ids[i] < 0 || model->eos_ids[i] >= shape->vocab_size) abort();
     }
-    if (model->context_length < 1 || model_kv_bytes_per_token(model, DTYPE_F32) <= 0) abort();
+    CacheOptions cache = cache_options(DTYPE_F32);
+    KvLayout layout;
+    if (model->context_length < 1) abort();
+    if (!kv_cache_layout(&cache, shape, 512, &layout, NULL) && kv_cache_bytes(&layout) <= 0) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
