@@ -353,6 +353,44 @@ static void where_it_lies_changes_no_bit(void **state) {
     }
 }
 
+static void swap_rows(float *rows, int64_t width, int i, int j) {
+    for (int64_t d = 0; d < width; d++) {
+        float other = rows[i * width + d];
+        rows[i * width + d] = rows[j * width + d], rows[j * width + d] = other;
+    }
+}
+
+// Indexes in any order, as in a ring, give the same up to the order of sums.
+static void any_order_of_indexes_gives_the_same(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_CASES; i++) {
+        Content content = new_content(&CASES[i]);
+        const ViewCase *c = content.c;
+        DecoderShape shape = shape_of(&content);
+        int64_t width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
+        float *before = malloc((size_t)(TOKENS * width) * 4), *after = malloc((size_t)(TOKENS * width) * 4);
+        Backend *b = open_cpu("cpu", 2, &shape, TOKENS);
+        Place *p = new_place(&content, 0, 0);
+        attend(b, &content, p, 0, TOKENS, before);
+        free_place(p);
+        uint64_t seed = 5;
+        for (int last = INDEXES - TOKENS - 1; last > c->n_keep; last--) {
+            int other = c->n_keep + (int)(seeded_bits(&seed) % (uint64_t)(last + 1 - c->n_keep));
+            int32_t at = content.at[last];
+            content.at[last] = content.at[other], content.at[other] = at;
+            swap_rows(content.keys, kv_width, last, other);
+            swap_rows(content.values, kv_width, last, other);
+        }
+        p = new_place(&content, 0, 0);
+        attend(b, &content, p, 0, TOKENS, after);
+        for (int64_t j = 0; j < TOKENS * width; j++) assert_near("permuted", j, after[j], before[j], 2e-6);
+        free(before), free(after);
+        free_place(p);
+        free_content(&content);
+        b->ops->close(b);
+    }
+}
+
 // A query that sees nothing gives zeros, and page tables may be gone when begin() has returned.
 static void an_empty_view_gives_zeros(void **state) {
     (void)state;
@@ -385,6 +423,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queries_see_what_the_formula_says),
         cmocka_unit_test(where_it_lies_changes_no_bit),
+        cmocka_unit_test(any_order_of_indexes_gives_the_same),
         cmocka_unit_test(an_empty_view_gives_zeros),
     };
     return test_main("attend_view", argc, argv, tests);

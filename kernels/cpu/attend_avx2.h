@@ -1,5 +1,5 @@
-// The blocks of attend_avx2.c: what a tile works with, where the indexes of a block lie, what is seen of them, and how they
-// are read.
+// The blocks of attend_avx2.c: what a tile works with, where the indexes of a block lie, what is seen of them, and
+// how they are read.
 #ifndef PALAVER_KERNELS_CPU_ATTEND_AVX2_H
 #define PALAVER_KERNELS_CPU_ATTEND_AVX2_H
 
@@ -33,13 +33,12 @@ typedef struct Work {
     bool is_kept; // it lies below n_keep
     bool copied, contiguous;
     const int32_t *positions; // [BLOCK] that the indexes hold, -1 beyond n_slots
-    int32_t gathered[BLOCK],
-        slots[BLOCK]; // slots: where the indexes lie; where contiguous, only the first counts
+    int32_t gathered[BLOCK];  // where they are, unless in the cache's own table
+    int32_t slots[BLOCK];     // where the indexes lie; only the first counts where contiguous
     const char *k, *v;
     int64_t stride;
     DType type;
-    int group,
-        n_groups; // of elements as they are read: one group is the whole width where there are no scales
+    int n_groups; // of a row that is read with scales
 } Work;
 
 // What a row sees when it sees the whole block.
