@@ -94,6 +94,12 @@ struct DecodeArguments {
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 
+// How many of `unit`, unit + stride, … there are below `units`, at most 4.
+__device__ inline int units_left(int unit, int stride, int units) {
+    return (unit < units) + (unit + stride < units) + (unit + 2 * stride < units) +
+           (unit + 3 * stride < units);
+}
+
 // The same by the kernel for LANES_HEADS: see decode_lanes() and decode_heads().
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 DecodeLaunch decode_launch_8_1, decode_launch_8_2, decode_launch_8_4, decode_launch_16_1, decode_launch_16_2,

@@ -105,47 +105,53 @@ struct InputSource {
     bool floats, quants, keep; // keep: as the residual stream
 };
 
-enum { INPUT_TURNS = 6, INPUT_SPAN = DECODE_THREADS * 4 };
+enum { NORM_TURNS = 3, INPUT_SPAN = DECODE_THREADS * 4 };
 
 // Elements first + t·INPUT_SPAN + 4·thread … of the input: all loads at once, and again until all are there.
-__device__ inline void receive_turns(const InputSource &s, int first, uint4 v[INPUT_TURNS]) {
+template <int TURNS>
+__device__ inline void receive_turns(const InputSource &s, int first, uint4 (&v)[TURNS]) {
     uint32_t wrong;
     do {
         wrong = 0;
 #pragma unroll
-        for (int t = 0; t < INPUT_TURNS; t++) {
+        for (int t = 0; t < TURNS; t++) {
             v[t] = make_uint4(s.round, s.round, s.round, s.round);
             if (first + t * INPUT_SPAN < s.cols) v[t] = peek_4(s.from + first + t * INPUT_SPAN);
         }
 #pragma unroll
-        for (int t = 0; t < INPUT_TURNS; t++)
+        for (int t = 0; t < TURNS; t++)
             wrong |= (v[t].x ^ s.round) | (v[t].y ^ s.round) | (v[t].z ^ s.round) | (v[t].w ^ s.round);
     } while (wrong & ROUND_BITS);
 }
 
 // Brings a phase's input into shared memory, and returns what its products are to be multiplied with: the RMS
-// norm's factor, or 1. Four elements a thread and turn.
+// norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once.
+template <int TURNS>
 __device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,
                                    float *residual, float *sums) {
     float squares = 0;
-    // The first turns' weights of the norm are there before the input is.
-    float4 norm0 = make_float4(1, 1, 1, 1), norm1 = norm0;
+    // The first turns' weights of the norm are there before the input is: they come from far.
+    float4 norms[NORM_TURNS];
     int mine = threadIdx.x * 4;
-    if (s.norm && mine < s.cols) norm0 = __ldg((const float4 *)(s.norm + mine));
-    if (s.norm && mine + INPUT_SPAN < s.cols) norm1 = __ldg((const float4 *)(s.norm + mine + INPUT_SPAN));
+#pragma unroll
+    for (int t = 0; t < NORM_TURNS; t++) {
+        norms[t] = make_float4(1, 1, 1, 1);
+        if (s.norm && mine + t * INPUT_SPAN < s.cols)
+            norms[t] = __ldg((const float4 *)(s.norm + mine + t * INPUT_SPAN));
+    }
     if (s.from)
         await(s.counter, s.target);
     else
         sync_warps();
 #pragma unroll 1
-    for (int begin = 0; begin < s.cols; begin += INPUT_TURNS * INPUT_SPAN) {
-        uint4 v[INPUT_TURNS];
+    for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
+        uint4 v[TURNS];
         if (s.from) receive_turns(s, begin + mine, v);
 #pragma unroll
-        for (int t = 0; t < INPUT_TURNS; t++) {
+        for (int t = 0; t < TURNS; t++) {
             int i = begin + t * INPUT_SPAN + mine;
             if (begin + t * INPUT_SPAN < s.cols) {
-                float4 f = make_float4(0, 0, 0, 0), w = t == 0 ? norm0 : norm1;
+                float4 f = make_float4(0, 0, 0, 0), w = norms[t < NORM_TURNS ? t : 0];
                 if (i < s.cols) {
                     f = make_float4(__uint_as_float(v[t].x), __uint_as_float(v[t].y), __uint_as_float(v[t].z),
                                     __uint_as_float(v[t].w));
@@ -153,7 +159,7 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
                         f = *(const float4 *)(residual + i);
                     else if (s.keep)
                         *(float4 *)(residual + i) = f;
-                    if (s.norm && (begin > 0 || t > 1)) w = __ldg((const float4 *)(s.norm + i));
+                    if (s.norm && (begin > 0 || t >= NORM_TURNS)) w = __ldg((const float4 *)(s.norm + i));
                 }
                 if (s.norm) {
                     squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;

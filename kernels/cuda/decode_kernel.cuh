@@ -78,7 +78,7 @@ __device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer
         if (bias && publishes) add = __ldg(bias + mine);
         if (adds && publishes) add += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
-        int units = min(at_once, (n_units - unit + stride - 1) / stride);
+        int units = min(at_once, units_left(unit, stride, n_units));
         multiply_group(format, pairs ? 2 * units : units, cols, x, ring, s);
 #pragma unroll
         for (int o = 16; o; o /= 2)
@@ -229,6 +229,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
         residual[i] = a.embedding_scale * row_element(a.embedding.format, embedding, a.hidden, i);
 
+    constexpr int TURNS = LANES == 16 && HEADS < 4 ? 8 : 6; // as many as leave enough registers
     // One loop over phases rather than five calls a layer: the code is there once, and stays in its cache.
     int layer = 0, phase = PHASE_QKV;
 #pragma unroll 1
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
         if (phase == PHASE_ATTEND) {
             attend_phase<LANES, HEADS>(a, l, layer, memory + at.input, rope, share, ring);
         } else {
-            float scale = load_input(a, input_of(a, l, phase, layer), x, residual, sums);
+            float scale = load_input<TURNS>(a, input_of(a, l, phase, layer), x, residual, sums);
             multiply_rows(a, l, phase, a.round + layer + 1, scale, residual, x, ring);
         }
         if (phase == PHASE_LOGITS) break;

@@ -4,36 +4,8 @@
 #ifndef PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 
+#include "kernels/cuda/barrier.cuh"
 #include "kernels/cuda/decode.cuh"
-
-__device__ inline uint32_t shared_at(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-__device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
-    asm volatile("{\n.reg .pred done;\nagain:\n"
-                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
-
-__device__ inline bool barrier_passed(uint32_t barrier, uint32_t parity) {
-    uint32_t done;
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-    return done;
-}
-
-__device__ inline void barrier_arrive(uint32_t barrier) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
 
 __device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -103,7 +75,7 @@ struct Filler {
 
     __device__ void begin_group() {
         const DecodeLayer &l = layers[layer];
-        int stride = gridDim.x * DECODE_WARPS, units = (a.phases[phase].units - unit + stride - 1) / stride;
+        int units = units_left(unit, gridDim.x * DECODE_WARPS, a.phases[phase].units);
         matrix = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
         n_rows = min(ROWS_AT_ONCE, phase == PHASE_GATE_UP ? 2 * units : units);
         if (phase == PHASE_QKV && l.split_qkv) {
