@@ -110,11 +110,12 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
             snprintf(what + strlen(what), sizeof what - strlen(what), "%sthe reply of turn %d left",
                      *what ? ", " : "", overflow->partly[i].turns.first);
     if (event->n_inside)
-        snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " tokens of this reply left",
-                 *what ? ", " : "", event->n_inside);
+        snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " token%s of this reply left",
+                 *what ? ", " : "", event->n_inside, text_plural(event->n_inside));
     if (event->n_cut)
         snprintf(what + strlen(what), sizeof what - strlen(what),
-                 "%s%" PRId64 " tokens of an older reply left", *what ? ", " : "", event->n_cut);
+                 "%s%" PRId64 " token%s of an older reply left", *what ? ", " : "", event->n_cut,
+                 text_plural(event->n_cut));
     screen_notice(chat->screen,
                   "[context full: %s (%" PRId64 " tokens), %" PRId64 " kept, %" PRId64
                   " re-evaluated, %.0f ms]",

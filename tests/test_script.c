@@ -344,6 +344,26 @@ static void test_looking_subcommands(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "perplexity ");
     program_free(&run);
+    file = fopen(path, "a");
+    for (int i = 0; i < 9; i++) fputs("The quick brown fox jumps over the lazy dog.\n", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments,
+             "perplexity|" BABBLER "|%s|--context=64|--overflow=shift|--against=%s", path, "reevaluate");
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "by tenths ");
+    expect_out(&run, "against    reevaluate: KL ");
+    program_free(&run);
+    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s|--against=stop", path);
+    program_run(&run, arguments, "");
+    expect_status(&run, 2);
+    program_free(&run);
+    snprintf(arguments, sizeof arguments, "bench|" BABBLER "|--context=64|--prefill=8|--decode=8|--stream=%d",
+             80);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "80 tokens past 64 by reevaluate: ");
+    program_free(&run);
     program_run(&run, "perplexity|" BABBLER, "");
     expect_status(&run, 2);
     program_free(&run);

@@ -127,6 +127,34 @@ static void test_overflow_command(void **state) {
     program_free(&run);
 }
 
+// Every policy, over every kind of cache: the talk goes on, and what a shift reads again is nothing.
+static void test_policies_and_caches(void **state) {
+    (void)state;
+    static const char *const caches[] = {"--type=f32", "--type=int8|--layout=1",
+                                         "--type=int4|--paged|--page-size=16"};
+    static const char *const policies[] = {"reevaluate", "shift", "shift-inplace"};
+    for (int i = 0; i < 3; i++) {
+        char arguments[200];
+        snprintf(arguments, sizeof arguments, TALK "|--no-save|--context=256|--overflow=%s|%s", policies[i],
+                 caches[i]);
+        Run run = talk(arguments, "/system Be brief.\n/set max_tokens 30\n" STORY STORY STORY STORY
+                                  "/retry\n/undo\n" STORY STORY STORY
+                                  "/set by token\n/set discard 10\n" STORY STORY "/view\n/stats\n");
+        assert_in_range(count(run.err, "[context full: turn"), 1, 6);
+        expect_err(&run, " tokens of an older reply left");
+        expect_err(&run, "[system] Be brief.");
+        const char *first = strstr(run.err, "[context full"), *end = strchr(first, '\n');
+        const char *nothing = strstr(first, " 0 re-evaluated");
+        assert_int_equal(nothing && nothing<end, i> 0); // a shift reads nothing again
+        program_free(&run);
+    }
+    Run run;
+    program_run(&run, TALK "|--no-save|--type=int8|--group=12", "Hello\n");
+    expect_status(&run, 2);
+    expect_err(&run, "divides the head size, 16");
+    program_free(&run);
+}
+
 static void test_forget(void **state) {
     (void)state;
     Run run = talk(TALK "|--no-save", "One\nTwo\nThree\nFour\n/forget 2\n/context\n/tree\n/view\nFive\n");
@@ -184,6 +212,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_overflow_is_told_and_recorded_once),
         WITH_HOME(test_warnings_come_once),
         WITH_HOME(test_overflow_command),
+        WITH_HOME(test_policies_and_caches),
         WITH_HOME(test_forget),
         WITH_HOME(test_what_was_forgotten_is_so_when_resumed),
         WITH_HOME(test_stats_tell_the_bytes),
