@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// How what stays is seen after something left (session_discard). Two rotations of the query round nothing. Keys turned in
+// place are rounded each time: on a random model the logits' error in f16 stays at 4e-4 (3e-4 by "shift") where half
+// of the context leaves at once, and comes to 1e-2 after 250 turns by one; in int8 to 5e-3 (4e-3) and 1e-1.
 typedef enum OverflowPolicy {
     OVERFLOW_REEVALUATE,
     OVERFLOW_SHIFT,
