@@ -36,6 +36,7 @@ LIVED = re.compile(r"\b(my|our) (own )?(family|friends?|house|home|dog|cat|garde
                    r"daughter|son|sister|brother|mother|father|parents|childhood|website|blog|business|team|company|job|"
                    r"bag|body)\b|\bI('ve| have) (a|been|lived|worked|always)\b|\bI'm (a|an) (?!small|very small|little|"
                    r"language|computer|AI|friendly)|phone number|when I was", re.I)
+NAMED = re.compile(r"\b(I am|I'm|[Mm]y name is|[Cc]all me) (?!Parley\b)[A-Z][a-z]+")  # the user's name is not the model's
 TALKS = {"chat", "feeling", "self", "recall"}
 ON_TOPIC = {"explain", "question", "define", "difference", "story", "poem", "manner"}
 MANNER_SHOWS = {
@@ -81,7 +82,7 @@ def fault(prompt, at, reply, before):
         return "foreign"
     if COPIED.search(reply) and not COPIED.search(asked):
         return "copied"
-    if prompt.kind in TALKS and LIVED.search(reply):
+    if prompt.kind in TALKS and (LIVED.search(reply) or NAMED.search(reply)):
         return "lived"
     if looped(reply):
         return "loop"

@@ -7,7 +7,7 @@
 set -euo pipefail
 work=$1 teacher=$2 folder=$3
 here=$(dirname "$(readlink -f "$0")")
-: "${GENERATE:=--minutes 7.5}" "${SHAPES:=wide deep}" "${TRY:=--minutes 1}" "${TRAIN:=--minutes 10}" "${EVALUATE:=}"
+: "${GENERATE:=--minutes 7.5}" "${SHAPES:=wide deep}" "${TRY:=--minutes 0.75}" "${TRAIN:=--minutes 9}" "${EVALUATE:=}"
 export TOKENIZERS_PARALLELISM=false PYTHONUNBUFFERED=1
 mkdir -p "$work"
 
