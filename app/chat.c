@@ -101,7 +101,6 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     chat->n_overflow = 0;
     chat->speaking = chat->hushed = false;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
-    if (chat->interactive) signals_clear_interrupt(); // elsewhere it ends the program
     if (chat->interactive) tty_hush();
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
     tty_unhush();

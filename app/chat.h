@@ -43,6 +43,7 @@ typedef struct Chat {
     Thoughts thoughts;   // of the reply in hand
     bool speaking;       // the reply in hand has begun
     bool hushed;         // hidden thoughts end here: the empty lines after them are not shown, either
+    size_t saved;        // bytes of the log that the last /save wrote
     bool journal_failed; // said once
     bool warned_full, warned_next; // likewise
     bool told_of_shift;            // likewise
@@ -97,7 +98,8 @@ void chat_save(Chat *chat);
 // A new seed: the conversation's random numbers begin anew.
 Status chat_set_seed(Chat *chat, uint64_t seed, Error *error);
 
-// Begins a new conversation with the same model and system prompt; its journal is called `name` (NULL: by the time).
+// Begins a new conversation with the same model and system prompt; its journal is called `name` (NULL: by the time). Here
+// and in chat_load(), STATUS_FILE: the present one's journal cannot be written, and /save did not keep it either.
 Status chat_clear(Chat *chat, const char *name, Error *error);
 
 // Takes another transcript over (/load), with its journal (NULL: a new one), whatever happens; the same model.

@@ -60,6 +60,7 @@ static void adopt(Chat *chat, Transcript *transcript, Journal *journal) {
     chat->transcript = transcript;
     chat->journal = journal;
     chat->has_last = chat->warned_full = chat->warned_next = chat->journal_failed = false;
+    chat->saved = 0;
     free(chat->attachment);
     chat->attachment = NULL;
 }
@@ -69,11 +70,23 @@ static Status optional_journal(const Chat *chat, const char *name, Journal **jou
     return chat->options->no_save ? STATUS_OK : journal_new(name, journal, error);
 }
 
+// A conversation of which neither the journal nor a file of /save has all is not left.
+static Status check_kept(const Chat *chat, Error *error) {
+    size_t size;
+    (void)transcript_log(chat->transcript, &size);
+    if (!chat->journal || chat->saved == size) return STATUS_OK;
+    if (journal_sync(chat->journal, chat->transcript, error))
+        return error_prefix(error, "this conversation would be lost; /save FILE keeps it: ");
+    return STATUS_OK;
+}
+
 Status chat_clear(Chat *chat, const char *name, Error *error) {
     Transcript *transcript;
     Journal *journal;
+    Status status = check_kept(chat, error);
+    if (status) return status;
     chat->stream = ++chat->newest_stream;
-    Status status = new_transcript(chat, transcript_system(chat->transcript), &transcript, error);
+    status = new_transcript(chat, transcript_system(chat->transcript), &transcript, error);
     if (status) return status;
     if ((status = optional_journal(chat, name, &journal, error))) {
         transcript_free(transcript);
@@ -107,7 +120,7 @@ static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
 }
 
 // The random numbers go on where the log ends, unless another seed is asked for.
-static void restore_numbers(Chat *chat) {
+static Status restore_numbers(Chat *chat, Error *error) {
     TranscriptHeader header = transcript_header(chat->transcript);
     ConversationSettings *settings = conversation_settings(chat->conversation);
     int64_t wanted = chat->config->sampling.seed;
@@ -117,6 +130,8 @@ static void restore_numbers(Chat *chat) {
     settings->seed = chat->seed;
     settings->stream = chat->stream;
     settings->position = chat->seed == header.seed ? transcript_position(chat->transcript) : 0;
+    return chat->seed == header.seed ? STATUS_OK
+                                     : transcript_set_seed(chat->transcript, chat->seed, 0, error);
 }
 
 Status chat_set_seed(Chat *chat, uint64_t seed, Error *error) {
@@ -130,7 +145,8 @@ Status chat_set_seed(Chat *chat, uint64_t seed, Error *error) {
 }
 
 Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error) {
-    Status status = check_model(chat, transcript, error);
+    Status status = check_kept(chat, error);
+    if (status == STATUS_OK) status = check_model(chat, transcript, error);
     if (status == STATUS_OK && !journal) status = optional_journal(chat, NULL, &journal, error);
     if (status) {
         transcript_free(transcript);
@@ -142,8 +158,8 @@ Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *er
         journal = NULL;
     }
     adopt(chat, transcript, journal);
-    restore_numbers(chat);
-    status = chat_project(chat, error);
+    status = restore_numbers(chat, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
     chat_save(chat);
     return status;
 }
@@ -235,9 +251,7 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
     if (transcript) {
         status = check_model(chat, transcript, error);
         if (status == STATUS_OK) chat_restore_settings(chat);
-        if (status == STATUS_OK) restore_numbers(chat);
-        if (status == STATUS_OK && chat->seed != transcript_header(transcript).seed)
-            status = transcript_set_seed(transcript, chat->seed, 0, error);
+        if (status == STATUS_OK) status = restore_numbers(chat, error);
     } else {
         status = new_transcript(chat, NULL, &chat->transcript, error);
         if (status == STATUS_OK) status = optional_journal(chat, NULL, &chat->journal, error);

@@ -36,11 +36,11 @@ Status command_save(Chat *chat, const char *argument, Error *error) {
     size_t size;
     if (argument_path(argument, path, error) || check_target(path, error)) return error->status;
     const char *log = transcript_log(chat->transcript, &size);
-    Status status = path_write_file(path, log, size, 0600, error);
-    if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
-                      text_plural(tree_depth(chat_tree(chat))), path);
-    return status;
+    if (path_write_file(path, log, size, 0600, error)) return error->status;
+    chat->saved = size;
+    screen_notice(chat->screen, "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
+                  text_plural(tree_depth(chat_tree(chat))), path);
+    return STATUS_OK;
 }
 
 Status command_load(Chat *chat, const char *argument, Error *error) {
@@ -74,9 +74,11 @@ Status command_export(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     const char *file = argument + length + strspn(argument + length, " \t");
     if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
-    const char *id = chat->journal ? journal_name(chat->journal) : "";
-    Status status =
-        export_branch(chat->transcript, *id ? id : "conversation", (ExportForm)form, &text, &size, error);
+    const char *name = chat->journal ? journal_name(chat->journal) : "";
+    char *id = chat_clean_text(*name ? name : "conversation", strlen(*name ? name : "conversation"));
+    Status status = id ? export_branch(chat->transcript, id, (ExportForm)form, &text, &size, error)
+                       : error_set(error, STATUS_MEMORY, "out of memory");
+    free(id);
     if (status) return status;
     status = path_write_file(path, text, size, 0600, error);
     free(text);

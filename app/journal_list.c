@@ -153,7 +153,7 @@ Status journal_check_name(const char *name, Error *error) {
 
 // What was said in a line of a journal, if it is a turn's; malloc'ed.
 static char *said_in(const char *line, size_t size) {
-    json_t *record = json_loadb(line, size, 0, NULL);
+    json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
     const char *kind = json_string_value(json_object_get(record, "record"));
     const char *text = json_string_value(json_object_get(record, "user"));
     char *copy = kind && text && !strcmp(kind, "turn") ? strdup(text) : NULL;

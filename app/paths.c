@@ -245,8 +245,11 @@ void path_sync_name(const char *path) {
 
 Status path_write_file(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
     char temporary[PATH_ROOM];
+    struct stat there;
     int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
     if (length < 0 || length >= PATH_ROOM) return path_too_long(path, error);
+    if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
+        return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
     int file = mkostemp(temporary, O_CLOEXEC);
     if (file < 0) return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno));
     bool ok = !fchmod(file, mode) && write_all(file, data, size) && !fsync(file);

@@ -55,7 +55,9 @@ static Status open_editor(Repl *repl, Error *error) {
 static void tell_failure(Repl *repl, const char *turn, const Error *error) {
     Chat *chat = repl->chat;
     if (error->status == STATUS_INTERRUPTED) {
-        screen_notice(chat->screen, "[stopped before the reply: the turn is taken back]");
+        screen_notice(chat->screen, commands_is_command(turn)
+                                        ? "[stopped: everything is as it was]"
+                                        : "[stopped before the reply: the turn is taken back]");
         return;
     }
     screen_error(chat->screen, "%s", error->message);
@@ -66,6 +68,7 @@ static void tell_failure(Repl *repl, const char *turn, const Error *error) {
 static Status take_turn(Repl *repl, const char *turn) {
     Error error = {0};
     Status status;
+    signals_clear_interrupt(); // what stopped the turn before does not stop this one
     if (commands_is_command(turn))
         status = commands_run(repl->chat, turn, &error);
     else

@@ -124,7 +124,7 @@ static Status take_reply(Replay *r, int index, const char *line, size_t size, Er
 }
 
 static Status take_line(Replay *r, const char *line, size_t size, Error *error) {
-    json_t *record = json_loadb(line, size, 0, NULL);
+    json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
     const char *kind = json_string_value(json_object_get(record, "record"));
     const char *name = json_string_value(json_object_get(record, "node"));
     int index = name ? tree_find(transcript_tree(r->past), name) : TREE_NONE;

@@ -322,6 +322,16 @@ static void test_export(void **state) {
     expect_refusal("/export html x\n", "md, json or jsonl");
     expect_refusal("/export md\n", "needs a file");
     expect_refusal("/export md /no/such/folder/x\n", "/no/such/folder/x");
+    // A journal's name may be any bytes, the export is UTF-8.
+    program_run(&run, BABBLER "|--max-tokens=2|--threads=1", "Hello there.\n");
+    program_free(&run);
+    snprintf(line, sizeof line,
+             "(cd %s/palaver/conversations && mv *.jsonl $(printf 'b\\377').jsonl); "
+             "echo '/export json %s/odd.json' | $PALAVER --resume=b --threads=1",
+             (char *)*state, (char *)*state);
+    program_shell(&run, line);
+    expect_status(&run, 0);
+    program_free(&run);
 }
 
 static void test_time_and_copy(void **state) {

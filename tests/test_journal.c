@@ -245,6 +245,10 @@ static void test_files_are_replaced_whole_or_not_at_all(void **state) {
     closedir(folder);
     assert_int_equal(entries, 3); // ., .., file: no temporary file is left
     assert_int_equal(path_read_file(path, 2, &text, &size, &error), STATUS_FILE);
+    struct stat facts; // what is no file stays what it is
+    assert_int_equal(unlink(path) || mkfifo(path, 0600), 0);
+    assert_int_equal(path_write_file(path, "newer", 5, 0600, &error), STATUS_FILE);
+    assert_true(!stat(path, &facts) && S_ISFIFO(facts.st_mode));
     assert_int_equal(path_read_file(home->path, 2, &text, &size, &error), STATUS_FILE);
 }
 

@@ -122,6 +122,24 @@ static void test_ctrl_c_keeps_what_was_said(void **state) {
     leave(pty);
 }
 
+// The Ctrl-C that ended a reply ends nothing of what comes after it.
+static void test_commands_after_ctrl_c(void **state) {
+    (void)state;
+    Pty *pty = start(ENDLESS);
+    pty_send(pty, "Hello there.\r");
+    await_reply(pty);
+    pty_send(pty, "\003");
+    pty_expect(pty, "| interrupted]");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/replay verify\r");
+    pty_expect(pty, "[1 reply sampled again, ");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/model " BABBLER "\r");
+    pty_expect(pty, "context 1024");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
 // Keys typed during a reply are not in it; they wait for the prompt.
 static void test_keys_typed_during_a_reply(void **state) {
     (void)state;
@@ -408,6 +426,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_banner_turns_and_leaving),
         WITH_HOME(test_no_banner_where_stdout_is_a_file),
         WITH_HOME(test_ctrl_c_keeps_what_was_said),
+        WITH_HOME(test_commands_after_ctrl_c),
         WITH_HOME(test_keys_typed_during_a_reply),
         WITH_HOME(test_a_suspended_reply),
         WITH_HOME(test_ctrl_c_while_reading_takes_the_turn_back),

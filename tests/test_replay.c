@@ -52,6 +52,16 @@ static void test_verify_finds_all_as_it_was(void **state) {
                 "[3 replies sampled again, 450");
 }
 
+// A model may draw the byte 0: such a reply is sampled again as others are, and its question is the topic in /list.
+static void test_a_reply_of_zero_bytes_is_replayed(void **state) {
+    (void)state;
+    Run run = talk(TALK "|--logit-bias={\"Ā\"=100}", "One\nTwo\n/replay verify\n/list\n");
+    assert_non_null(memchr(run.out, 0, run.out_size));
+    expect_err(&run, "[2 replies sampled again, 12 tokens: all as they were]");
+    expect_err(&run, "  One\n");
+    program_free(&run);
+}
+
 // Looking leaves no trace: the talk goes on as without it.
 static void test_the_talk_goes_on_after_a_replay(void **state) {
     (void)state;
@@ -170,6 +180,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_verify_finds_all_as_it_was),
+        WITH_HOME(test_a_reply_of_zero_bytes_is_replayed),
         WITH_HOME(test_the_talk_goes_on_after_a_replay),
         WITH_HOME(test_an_interrupted_reply_is_replayed_as_far_as_it_came),
         WITH_HOME(test_the_first_difference_is_named),

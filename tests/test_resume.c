@@ -237,6 +237,52 @@ static void test_save_and_load(void **state) {
     program_free(&run);
 }
 
+// --seed is that of the conversation that is loaded, too, also when it is resumed.
+static void test_a_loaded_conversation_takes_the_seed(void **state) {
+    char line[300];
+    Run run;
+    snprintf(line, sizeof line, "Hello there.\n/save %s/talk.jsonl\n", (char *)*state);
+    program_run(&run, BABBLER "|--seed=7|--max-tokens=6|--threads=1|--no-save", line);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(line, sizeof line, "/load %s/talk.jsonl\nAnd of Italy?\n", (char *)*state);
+    program_run(&run, TALK, line);
+    expect_status(&run, 0);
+    program_free(&run);
+    program_run(&run, BABBLER "|--resume|--threads=1", "/seed\n");
+    expect_err(&run, "seed 1\n");
+    program_free(&run);
+}
+
+// A conversation that is not on the disk as it is in memory is only left once /save has it.
+static void test_what_is_only_in_memory_is_not_left(void **state) {
+    static const char *const leave[] = {"/clear", "/new other", "/load $HOME/talk.jsonl"};
+    char command[600];
+    Run run;
+    snprintf(command, sizeof command, "%s/talk.jsonl", (char *)*state);
+    FILE *file = fopen(command, "w");
+    fputs("{\"record\":\"palaver\",\"format\":2,\"model\":{}}\n", file);
+    fclose(file);
+    for (size_t i = 0; i < sizeof leave / sizeof *leave; i++) {
+        snprintf(command, sizeof command,
+                 "HOME=%s; ulimit -f 1; printf \"One\nTwo\nThree\nFour\n%s\n\" | $PALAVER " TALK_WORDS,
+                 (char *)*state, leave[i]);
+        program_shell(&run, command);
+        expect_status(&run, 5);
+        expect_err(&run, "this conversation would be lost; /save FILE keeps it: the journal ");
+        program_free(&run);
+    }
+    snprintf(command, sizeof command,
+             "umask 0; XDG_STATE_HOME=/dev/null; printf 'One\n/save %s/kept.jsonl\n/clear\n' | "
+             "$PALAVER " TALK_WORDS,
+             (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    expect_err(&run, "no journal of this conversation");
+    expect_err(&run, "[a new conversation; the one before is kept]");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -250,6 +296,8 @@ int main(int argc, char **argv) {
         WITH_HOME(test_resume_with_another_template_reads_text),
         WITH_HOME(test_signals_save_first),
         WITH_HOME(test_save_and_load),
+        WITH_HOME(test_a_loaded_conversation_takes_the_seed),
+        WITH_HOME(test_what_is_only_in_memory_is_not_left),
     };
     return test_main("resume", argc, argv, tests);
 }
