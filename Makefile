@@ -82,8 +82,8 @@ CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code
 DECODE_ARCH := $(subst compute_80,compute_90,$(CUDA_ARCH))
 CU_SRC    := $(wildcard kernels/cuda/*.cu)
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
-PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/status.c kernels/dtype.c kernels/cpu/sample.c kernels/cpu/select.c \
-    kernels/cpu/threads.c kernels/cpu/memory.c)
+PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
+    kernels/cpu/sample.c kernels/cpu/select.c kernels/cpu/threads.c kernels/cpu/memory.c)
 NVCCFLAGS  = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 
 .PHONY: cuda

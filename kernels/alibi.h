@@ -3,9 +3,11 @@
 #ifndef PALAVER_KERNELS_ALIBI_H
 #define PALAVER_KERNELS_ALIBI_H
 
+#include "kernels/philox.h" // PALAVER_SHARED
+
 #include <math.h>
 
-static inline float alibi_slope(int head, int n_heads) {
+PALAVER_SHARED float alibi_slope(int head, int n_heads) {
     int m = 1;
     while (2 * m <= n_heads) m *= 2;
     double exponent = head < m ? -8.0 * (head + 1) / m : -4.0 * (2 * (head - m) + 1) / m;

@@ -1,23 +1,34 @@
-// What the kernels of attend share that work on tiles: 128 rows (tokens × the heads that share a KV head) against 64
+// What the kernels of attend share. Those on tiles take 128 rows (tokens × the heads that share a KV head) against 64
 // keys and more at a time.
 #ifndef PALAVER_KERNELS_CUDA_ATTEND_CUH
 #define PALAVER_KERNELS_CUDA_ATTEND_CUH
 
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/alibi.h"
+#include "kernels/cuda/queries.cuh"
 
 struct AttendArguments {
     KvLayer kv;
-    const int32_t *positions, *slot_positions;
+    const int32_t *positions, *slot_positions; // slot_positions NULL: index i holds position i
     const AttendTile *tiles;
-    int n_heads, n_kv_heads, window;
-    float scale; // attention_scale, times log2 e in the tile kernel
+    Pages pages;
+    int n_heads, n_kv_heads, head_dim, window;
+    float scale; // attention_scale, times log2 e in the kernels on tensor cores
+    bool alibi;
+    AttendMask mask; // for the plain kernel
 };
 
-__device__ inline bool visible(int32_t slot, int32_t position, int window) {
-    return slot >= 0 && slot <= position && (window <= 0 || position - slot < window);
+__device__ inline bool visible(int32_t position, Seen seen) {
+    return position >= seen.low && position <= seen.high;
+}
+
+// The position that index i of a tile's sequence holds, -1 beyond its end.
+__device__ inline int32_t tile_position(const AttendArguments &a, const AttendTile &tile, int i) {
+    return i < tile.n_slots ? position_at(a.slot_positions, slot_of(a.pages, tile.first_page, i), i) : -1;
 }
 
 enum { ROWS = 128, KEYS = 64 };
+
+constexpr float LOG2_E = 1.44269504f;
 
 __device__ inline uint32_t shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
@@ -43,26 +54,38 @@ __device__ inline uint32_t pack_halves(float low, float high) {
 
 enum { TILE_HIDDEN, TILE_MASKED, TILE_SEEN };
 
-// For every tile of 64 slots: whether no row sees any of it, some see some, or all see all. A warp a tile.
-__device__ inline void classify_tiles(const AttendArguments &a, const AttendTile &tile, int lowest,
-                                      int highest, uint8_t *kinds, int n) {
+// For every unit of 64 indexes: whether no row sees any of it, some see some, or all see all. A warp a unit.
+__device__ inline void classify_units(const AttendArguments &a, const AttendTile &tile, const Units &units,
+                                      int lowest, int highest, uint8_t *kinds) {
     int lane = threadIdx.x % 32;
-    for (int t = threadIdx.x / 32; t < n; t += blockDim.x / 32) {
+    for (int u = threadIdx.x / 32; u < units.n; u += blockDim.x / 32) {
+        Seen first = seen_from(lowest, a.window, tile.n_keep, tile.n_gone, u < units.kept);
+        Seen last = seen_from(highest, a.window, tile.n_keep, tile.n_gone, u < units.kept);
         bool any = false, all = true;
         for (int j = 0; j < 2; j++) {
-            int i = t * KEYS + j * 32 + lane;
-            int32_t p = i < tile.n_slots ? a.slot_positions[tile.first_slot + i] : -1;
-            any |= p >= 0 && p <= highest && (a.window <= 0 || lowest - p < a.window);
-            all &= p >= 0 && p <= lowest && (a.window <= 0 || highest - p < a.window);
+            int index = units.first(u) + j * 32 + lane;
+            int32_t p = units.counts(u, index, tile.n_keep) ? tile_position(a, tile, index) : -1;
+            any |= p >= first.low && p <= last.high;
+            all &= p >= last.low && p <= first.high;
         }
         any = __any_sync(~0u, any);
         all = __all_sync(~0u, all);
-        if (lane == 0) kinds[t] = all ? TILE_SEEN : any ? TILE_MASKED : TILE_HIDDEN;
+        if (lane == 0) kinds[u] = all ? TILE_SEEN : any ? TILE_MASKED : TILE_HIDDEN;
     }
 }
 
-// attend_wgmma.cu: for operands of 16 bits and a cache in f16 with aligned rows. cudaErrorNotSupported: not this device
-// or head size, or too many slots.
-cudaError_t attend_by_wgmma(const CudaBackend *cuda, const AttendArguments *a, const void *q, void *y);
+// What the launchers of attend_tile_*.cu want.
+struct TileLaunch {
+    AttendArguments a;
+    DType type; // f16 or bf16
+    const void *q, *q_kept;
+    void *y;
+    int n_tiles, most_slots;
+};
+// A launcher's answer to what it has no code for: cudaErrorNotSupported, and nothing was launched.
+cudaError_t attend_by_wgmma(const CudaBackend *cuda,
+                            const TileLaunch *launch); // caches in f16, nothing gone, no ALiBi
+cudaError_t attend_tiles_f16(const CudaBackend *cuda, const TileLaunch *launch); // caches in f16, no ALiBi
+cudaError_t attend_tiles_any(const CudaBackend *cuda, const TileLaunch *launch);
 
 #endif

@@ -194,7 +194,8 @@ __device__ inline void load_queries(const AttendArguments &a, const AttendTile &
 
 // Grid: [KV heads, tiles], the last tiles (which see most) first. Behind WgmmaShared: seen [n tiles], kinds [n tiles].
 template <class T, int HEAD>
-__global__ void __launch_bounds__(WGMMA_THREADS, 1) wgmma_kernel(AttendArguments a, const T *q, T *y) {
+__global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    wgmma_kernel(const __grid_constant__ AttendArguments a, const T *q, T *y) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
     WgmmaShared<HEAD> *s = (WgmmaShared<HEAD> *)memory;
@@ -223,26 +224,25 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1) wgmma_kernel(AttendArguments
 #endif
 }
 
-template <class T, int HEAD>
-static cudaError_t launch(const CudaBackend *cuda, const AttendArguments &a, const T *q, T *y) {
-    size_t n_tiles = ((size_t)cuda->most_slots + KEYS - 1) / KEYS;
+template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, const TileLaunch *l) {
+    size_t n_tiles = ((size_t)l->most_slots + KEYS - 1) / KEYS;
     size_t shared = sizeof(WgmmaShared<HEAD>) + n_tiles * (sizeof(int) + 1);
     if (shared > cuda->shared_limit) return cudaErrorNotSupported;
     cudaError_t code =
         cudaFuncSetAttribute(wgmma_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
-    wgmma_kernel<T, HEAD>
-        <<<dim3(a.n_kv_heads, cuda->n_tiles), WGMMA_THREADS, shared, cuda->stream>>>(a, q, y);
+    wgmma_kernel<T, HEAD><<<dim3(l->a.n_kv_heads, l->n_tiles), WGMMA_THREADS, shared, cuda->stream>>>(
+        l->a, (const T *)l->q, (T *)l->y);
     return cudaGetLastError();
 }
 
-cudaError_t attend_by_wgmma(const CudaBackend *cuda, const AttendArguments *a, const void *q, void *y) {
-    int head = cuda->shape->head_dim;
-    if (cuda->compute != 90 || (head != 64 && head != 128)) return cudaErrorNotSupported;
-    bool bf16 = cuda->operand == DTYPE_BF16;
-    if (head == 64)
-        return bf16 ? launch<__nv_bfloat16, 64>(cuda, *a, (const __nv_bfloat16 *)q, (__nv_bfloat16 *)y)
-                    : launch<__half, 64>(cuda, *a, (const __half *)q, (__half *)y);
-    return bf16 ? launch<__nv_bfloat16, 128>(cuda, *a, (const __nv_bfloat16 *)q, (__nv_bfloat16 *)y)
-                : launch<__half, 128>(cuda, *a, (const __half *)q, (__half *)y);
+cudaError_t attend_by_wgmma(const CudaBackend *cuda, const TileLaunch *l) {
+    int head = l->a.head_dim;
+    const KvLayer &kv = l->a.kv;
+    if (cuda->compute != 90 || (head != 64 && head != 128) || kv.slot_stride % 8 || kv.head_stride % 8 ||
+        l->a.n_heads / l->a.n_kv_heads > ROWS || l->a.pages.size % KEYS)
+        return cudaErrorNotSupported;
+    bool bf16 = l->type == DTYPE_BF16;
+    if (head == 64) return bf16 ? launch<__nv_bfloat16, 64>(cuda, l) : launch<__half, 64>(cuda, l);
+    return bf16 ? launch<__nv_bfloat16, 128>(cuda, l) : launch<__half, 128>(cuda, l);
 }

@@ -43,15 +43,10 @@ __device__ inline void show_to_wgmma() { // what this thread has stored in share
 
 // ---- bringing keys and values ------------------------------------------------------------------------------
 
-// Where tile t of 64 slots begins.
+// Where tile t of 64 slots begins: it lies in one page.
 __device__ inline int64_t tile_offset(const AttendArguments &a, const AttendTile &tile, int kv_head, int t) {
-    return (tile.first_slot + t * KEYS) * a.kv.slot_stride + kv_head * a.kv.head_stride;
-}
-
-// Position of slot i of tile t, -1 behind the end.
-__device__ inline int32_t tile_position(const AttendArguments &a, const AttendTile &tile, int t, int i) {
-    i += t * KEYS;
-    return i < tile.n_slots ? a.slot_positions[tile.first_slot + i] : -1;
+    int64_t slot = slot_of(a.pages, tile.first_page, t * KEYS);
+    return slot * a.kv.slot_stride + kv_head * a.kv.head_stride;
 }
 
 // The loading warpgroup lists the tiles that some row sees, in order. A warp four tiles at a time, eight lanes a tile.
@@ -70,7 +65,7 @@ __device__ inline void list_seen(const AttendArguments &a, const AttendTile &til
         bool some = false, all = true, there = true;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            int32_t p = t < n ? tile_position(a, tile, t, lane % 8 * 8 + i) : -1;
+            int32_t p = t < n ? tile_position(a, tile, t * KEYS + lane % 8 * 8 + i) : -1;
             some |= p >= 0 && p <= highest && (a.window <= 0 || lowest - p < a.window);
             all &= p >= 0 && p <= lowest && (a.window <= 0 || highest - p < a.window);
             there &= p >= 0;
@@ -112,7 +107,7 @@ __device__ inline void load_tile(const AttendArguments &a, const AttendTile &til
     uint32_t there = 0;
 #pragma unroll
     for (int i = 0; i < TURNS; i++)
-        there |= (uint32_t)(any && tile_position(a, tile, t, first + i * STEP) >= 0) << i;
+        there |= (uint32_t)(any && tile_position(a, tile, t * KEYS + first + i * STEP) >= 0) << i;
 #pragma unroll 1
     for (int i = 0; i < TURNS; i++) {
         bool copied = there >> i & 1;
@@ -151,9 +146,10 @@ __device__ inline void load_blocks(const AttendArguments &a, const AttendTile &t
             barrier_wait(shared_at(empty), (b / STAGES - 1) & 1);
         }
         if (!values) {
-            int32_t p = (int)threadIdx.x < n * KEYS
-                            ? tile_position(a, tile, seen[2 * b + threadIdx.x / KEYS] / 8, threadIdx.x % KEYS)
-                            : -1;
+            int32_t p =
+                (int)threadIdx.x < n * KEYS
+                    ? tile_position(a, tile, seen[2 * b + threadIdx.x / KEYS] / 8 * KEYS + threadIdx.x % KEYS)
+                    : -1;
             s->slot_positions[stage][threadIdx.x] = p < 0 ? INT32_MAX : p;
         }
         load_block<HEAD>(a, tile, kv_head, seen + 2 * b, n, values ? a.kv.v : a.kv.k,

@@ -52,7 +52,9 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     size_t tokens = (size_t)options->max_tokens, used = 0;
     size_t rows = tokens > (size_t)options->max_logits ? tokens : (size_t)options->max_logits;
     size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim,
-           gate_up = 2 * (size_t)s->intermediate_size;
+           gate_up = 2 * (size_t)s->intermediate_size, queries = 2 * (size_t)s->n_heads * s->head_dim;
+    size_t wide_row = qkv > gate_up ? qkv : gate_up;
+    if (queries > wide_row) wide_row = queries;
     auto take = [&](size_t bytes) {
         size_t at = used;
         used += (bytes + 255) / 256 * 256;
@@ -60,15 +62,13 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     };
     size_t row = (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size) * 4;
     size_t expanded = row > EXPANDED_BYTES ? row : EXPANDED_BYTES;
-    char *ids = take(16 + tokens * (3 * sizeof(int32_t) + sizeof(AttendTile)));
     char *rope = take(tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
     char *inv_freq = take((size_t)(s->rope.rotary_dim / 2) * sizeof(double));
     char *normed = take(rows * (size_t)s->hidden_size * 4);
-    char *wide = take(tokens * (qkv > gate_up ? qkv : gate_up) * 4);
+    char *wide = take(tokens * wide_row * 4);
     char *weights = take(expanded);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
     if (base) {
-        cuda->ids = (int32_t *)ids; // then positions, slots and tiles: one upload takes them all
         cuda->rope = (float2 *)rope;
         cuda->inv_freq = (double *)inv_freq;
         cuda->normed = normed;
@@ -85,6 +85,23 @@ static int64_t cuda_scratch_bytes(const Backend *backend) {
     return cuda->opened_bytes + (int64_t)decoder_bytes(cuda);
 }
 
+Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error) {
+    if (bytes <= room->bytes) return STATUS_OK;
+    bytes += bytes / 2; // it grows by pages of a cache, again and again
+    char *memory = NULL;
+    cudaError_t code = cudaStreamSynchronize(cuda->stream);
+    if (code == cudaSuccess) code = pinned ? cudaMallocHost(&memory, bytes) : cudaMalloc(&memory, bytes);
+    if (code == cudaSuccess && !pinned) code = cudaMemsetAsync(memory, 0, bytes, cuda->stream);
+    Status status = cuda_check(code, error, "%zu bytes for %s", bytes, name);
+    if (status) {
+        if (memory) cudaFree(memory);
+        return status;
+    }
+    if (room->memory) pinned ? cudaFreeHost(room->memory) : cudaFree(room->memory);
+    *room = Room{memory, bytes};
+    return STATUS_OK;
+}
+
 // ---- open, close ---------------------------------------------------------------------------------------------
 
 static void cuda_close(Backend *backend) {
@@ -98,7 +115,10 @@ static void cuda_close(Backend *backend) {
     decoder_close(cuda->decoder);
     cuda_sample_close(cuda->sampler);
     if (cuda->scratch) cudaFree(cuda->scratch);
-    if (cuda->staging) cudaFreeHost(cuda->staging);
+    if (cuda->step.memory) cudaFree(cuda->step.memory);
+    if (cuda->staging.memory) cudaFreeHost(cuda->staging.memory);
+    if (cuda->parts.memory) cudaFree(cuda->parts.memory);
+    if (cuda->arrived.memory) cudaFree(cuda->arrived.memory);
     if (cuda->staged) cudaEventDestroy(cuda->staged);
     if (cuda->stream) cudaStreamDestroy(cuda->stream);
     free(cuda);
@@ -184,15 +204,12 @@ static Status open_device(CudaBackend *cuda, const BackendOptions *options, Erro
             cuda_check(cudaEventCreateWithFlags(&cuda->staged, cudaEventDisableTiming), error, "an event");
     if (status) return status;
 
-    size_t bytes = layout(cuda, options, NULL), tokens = (size_t)options->max_tokens;
+    size_t bytes = layout(cuda, options, NULL);
     status = cuda_check(cudaMalloc(&cuda->scratch, bytes), error,
                         "%zu bytes of scratch for steps of %d tokens", bytes, options->max_tokens);
     if (status) return status;
     layout(cuda, options, cuda->scratch);
     if (CHECKED) cudaMemset(cuda->scratch, 0xff, bytes);
-    cudaMallocHost(&cuda->staging, 16 + tokens * (3 * sizeof(int32_t) + sizeof(AttendTile)));
-    status =
-        cuda_check(cudaGetLastError(), error, "pinned memory for steps of %d tokens", options->max_tokens);
     const Rope *rope = &options->shape->rope;
     if (!status && rope->rotary_dim > 0)
         status = cuda_check(cudaMemcpy(cuda->inv_freq, rope->inv_freq,
@@ -216,7 +233,6 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
             "of 8, heads a multiple of KV heads",
             s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
-    if (s->alibi) return error_set(error, STATUS_UNSUPPORTED, "cuda: attention has no code for ALiBi");
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;
@@ -291,6 +307,9 @@ const Ops CUDA_OPS = {
     .gate_up = cuda_gate_up,
     .down = cuda_down,
     .logits = cuda_logits,
+    .cache_attention = cuda_cache_attention,
+    .copy_slots = cuda_copy_slots,
+    .shift_keys = cuda_shift_keys,
     .decode = cuda_decode,
     .sample = cuda_sample,
     .stamp = cuda_stamp,

@@ -3,18 +3,36 @@
 
 #include <string.h>
 
+struct BeginArguments {
+    const int32_t *positions, *slots, *n_gone;
+    const double *inv_freq;
+    int n_pairs;
+    float magnitude;
+    float2 *rope, *kept_rope; // kept_rope NULL: nothing is gone
+    int32_t *slot_positions;
+};
+
+__device__ inline float2 turn_of(double angle, float magnitude) {
+    double sine, cosine;
+    sincos(angle, &sine, &cosine);
+    return make_float2(magnitude * (float)cosine, magnitude * (float)sine);
+}
+
 // One thread a pair of a token: rope[t, i] = magnitude·(cos, sin)(p·inv_freq[i]), the angle in double. Thread 0
 // of a token's pairs enters its position into the cache's slot. Grid: [n_tokens], block: 128.
-__global__ void begin_kernel(const int32_t *positions, const int32_t *slots, const double *inv_freq,
-                             int n_pairs, float magnitude, float2 *rope, int32_t *slot_positions) {
+__global__ void begin_kernel(BeginArguments a) {
     int token = blockIdx.x;
-    int32_t position = positions[token];
-    for (int i = threadIdx.x; i < n_pairs; i += blockDim.x) {
-        double sine, cosine;
-        sincos(position * inv_freq[i], &sine, &cosine);
-        rope[(int64_t)token * n_pairs + i] = make_float2(magnitude * (float)cosine, magnitude * (float)sine);
+    int32_t position = a.positions[token];
+    for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
+        int64_t at = (int64_t)token * a.n_pairs + i;
+        a.rope[at] = turn_of(position * a.inv_freq[i], a.magnitude);
+        if (a.kept_rope) a.kept_rope[at] = turn_of(a.n_gone[token] * a.inv_freq[i], 1);
     }
-    if (threadIdx.x == 0) slot_positions[slots[token]] = position;
+    if (threadIdx.x == 0) a.slot_positions[a.slots[token]] = position;
+}
+
+static int n_pages(const Step *step, const StepSequence *q) {
+    return (int)(((int64_t)q->n_slots + step->page_size - 1) / step->page_size);
 }
 
 Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) {
@@ -36,10 +54,18 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
     int next = 0;
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
-        if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next ||
-            q->n_slots < 1 || q->n_slots > step->page_size || q->pages[0] < 0 || q->n_gone)
-            return error_set(error, STATUS_USAGE, "begin: sequence %d has tokens %d+%d and slots %d+%d", s,
-                             q->first_token, q->n_tokens, q->pages[0], q->n_slots);
+        if (q->first_token != next || q->n_tokens < 1 || q->n_tokens > step->n_tokens - next)
+            return error_set(error, STATUS_USAGE,
+                             "begin: sequence %d has %d tokens from %d on, expected from %d", s, q->n_tokens,
+                             q->first_token, next);
+        if (q->n_slots < 1 || step->page_size < 1 || q->n_gone < 0 || (q->n_gone > 0 && q->n_keep < 0))
+            return error_set(error, STATUS_USAGE,
+                             "begin: sequence %d sees %d slots in pages of %d, %d positions gone after %d", s,
+                             q->n_slots, step->page_size, q->n_gone, q->n_keep);
+        for (int i = 0; i < n_pages(step, q); i++)
+            if (q->pages[i] < 0)
+                return error_set(error, STATUS_USAGE, "begin: page %d of sequence %d is at slot %d", i, s,
+                                 q->pages[i]);
         next += q->n_tokens;
     }
     if (next != step->n_tokens)
@@ -47,48 +73,149 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
     return STATUS_OK;
 }
 
-// Tokens of a tile: as many as keep 128 rows of a KV head's group busy.
-static int fill_tiles(const DecoderShape *shape, const Step *step, AttendTile *tiles) {
-    int group = shape->n_heads / shape->n_kv_heads, most = group < 128 ? 128 / group : 1, n = 0;
-    for (int s = 0; s < step->n_sequences; s++) {
-        const StepSequence *q = &step->sequences[s];
-        for (int t = 0; t < q->n_tokens; t += most)
-            tiles[n++] = AttendTile{q->first_token + t, q->n_tokens - t < most ? q->n_tokens - t : most,
-                                    q->pages[0], q->n_slots};
+// ---- tiles ---------------------------------------------------------------------------------------------------
+
+// Appends the tiles of a sequence: as many tokens as keep 128 rows of a KV head's group busy. Tiles of one token are
+// for the kernels that split the cache, and stand apart: `singles` says which are wanted.
+static int cut_sequence(const StepSequence *q, AttendTile tile, int group, bool singles, AttendTile *tiles) {
+    int most = group < 128 ? 128 / group : 1, n = 0;
+    for (int t = 0; t < q->n_tokens; t += most) {
+        tile.first_token = q->first_token + t;
+        tile.n_tokens = q->n_tokens - t < most ? q->n_tokens - t : most;
+        if ((tile.n_tokens == 1) == singles) tiles[n++] = tile;
     }
     return n;
 }
 
+// The step's arrays in the order in which they are uploaded, from `base` on; returns the bytes.
+static size_t lay_out(CudaBackend *cuda, const Step *step, int n_splits, int all_pages, char *base) {
+    size_t used = 0, n = (size_t)step->n_tokens;
+    auto take = [&](size_t ints) {
+        char *at = base + used;
+        used += (ints * 4 + 15) / 16 * 16;
+        return (int32_t *)at;
+    };
+    cuda->ids = take(n), cuda->positions = take(n), cuda->slots = take(n), cuda->n_gone = take(n);
+    cuda->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
+    cuda->pages.first = take((size_t)all_pages);
+    cuda->split_tiles = take((size_t)n_splits);
+    return used;
+}
+
+// Fills tiles and tables of pages, at `pages` and `tiles` in host memory.
+static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
+                       const int64_t *mask_columns, AttendTile *tiles, int32_t *pages) {
+    int group = heads->n_heads / heads->n_kv_heads;
+    cuda->n_tiles = cuda->n_single_tiles = cuda->most_slots = 0;
+    cuda->gone = false;
+    for (int singles = 0; singles < 2; singles++) {
+        int first_page = 0, n = cuda->n_tiles;
+        for (int s = 0; s < step->n_sequences; s++) {
+            const StepSequence *q = &step->sequences[s];
+            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_keep, q->n_gone, 0, 0, 0};
+            if (mask_columns) tile.mask_column = (int)mask_columns[s];
+            n += cut_sequence(q, tile, group, singles, tiles + n);
+            if (!singles) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
+            first_page += n_pages(step, q);
+            if (q->n_slots > cuda->most_slots) cuda->most_slots = q->n_slots;
+            cuda->gone = cuda->gone || q->n_gone > 0;
+        }
+        if (singles)
+            cuda->n_single_tiles = n - cuda->n_tiles;
+        else
+            cuda->n_tiles = n;
+    }
+}
+
+// ---- splits --------------------------------------------------------------------------------------------------
+
+enum {
+    SPLITS_A_SM = 4,   // that run side by side, in the kernels of integers
+    LONG_SPLIT = 2048, // what is longer is cut into three rounds of them, which end more evenly
+    LEAST_SPLIT = 128,
+    SPLIT_UNIT = 64,
+};
+
+// Indexes of a split: as many as give every multiprocessor its splits of all sequences and KV heads.
+static int choose_split(const CudaBackend *cuda, const Step *step, const AttendHeads *heads) {
+    int64_t indexes = 0, longest = 0, blocks = (int64_t)heads->n_kv_heads * split_head_tiles(heads);
+    for (int s = 0; s < step->n_sequences; s++) {
+        if (step->sequences[s].n_tokens == 1) indexes += step->sequences[s].n_slots;
+        if (step->sequences[s].n_slots > longest) longest = step->sequences[s].n_slots;
+    }
+    int64_t slots = indexes * blocks / (cuda->n_sms * SPLITS_A_SM) + 1;
+    if (slots > LONG_SPLIT) slots = slots / 3 + 1;
+    if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
+    if (slots < longest / MOST_SPLITS + 1) slots = longest / MOST_SPLITS + 1;
+    return (int)((slots + SPLIT_UNIT - 1) / SPLIT_UNIT * SPLIT_UNIT);
+}
+
+static int splits_of(int n_slots, int split_slots) {
+    return (n_slots + split_slots - 1) / split_slots;
+}
+
+static void fill_splits(CudaBackend *cuda, AttendTile *tiles, int32_t *split_tiles) {
+    int n = 0;
+    for (int t = cuda->n_tiles; t < cuda->n_tiles + cuda->n_single_tiles; t++) {
+        tiles[t].first_split = n;
+        tiles[t].n_splits = splits_of(tiles[t].n_slots, cuda->split_slots);
+        for (int i = 0; i < tiles[t].n_splits; i++) split_tiles[n++] = t;
+    }
+    cuda->n_splits = n;
+}
+
+// ---- the op --------------------------------------------------------------------------------------------------
+
+Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const int64_t *mask_columns,
+                  Error *error) {
+    int group = heads->n_heads / heads->n_kv_heads, most = group < 128 ? 128 / group : 1, n_splits = 0;
+    int64_t all_pages = 0;
+    cuda->split_slots = choose_split(cuda, step, heads);
+    for (int s = 0; s < step->n_sequences; s++) {
+        const StepSequence *q = &step->sequences[s];
+        all_pages += n_pages(step, q);
+        if (q->n_tokens % most == 1 || most == 1)
+            n_splits += splits_of(q->n_slots, cuda->split_slots) * (most == 1 ? q->n_tokens : 1);
+    }
+    size_t n = (size_t)step->n_tokens, bytes = lay_out(cuda, step, n_splits, (int)all_pages, NULL),
+           kept = n * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+    Status status = cuda_check(cudaEventSynchronize(cuda->staged), error, "staging a step");
+    if (!status) status = cuda_room(cuda, &cuda->staging, bytes, true, "a step's arrays", error);
+    if (!status) status = cuda_room(cuda, &cuda->step, bytes + kept, false, "a step's arrays", error);
+    if (status) return status;
+
+    lay_out(cuda, step, n_splits, (int)all_pages, cuda->staging.memory);
+    if (step->ids) memcpy(cuda->ids, step->ids, n * sizeof(int32_t));
+    memcpy(cuda->positions, step->positions, n * sizeof(int32_t));
+    memcpy(cuda->slots, step->slots, n * sizeof(int32_t));
+    for (int s = 0; s < step->n_sequences; s++)
+        for (int t = 0; t < step->sequences[s].n_tokens; t++)
+            cuda->n_gone[step->sequences[s].first_token + t] = step->sequences[s].n_gone;
+    fill_tiles(cuda, step, heads, mask_columns, cuda->tiles, (int32_t *)cuda->pages.first);
+    fill_splits(cuda, cuda->tiles, cuda->split_tiles);
+    lay_out(cuda, step, n_splits, (int)all_pages, cuda->step.memory);
+    cuda->kept_rope = cuda->gone ? (float2 *)(cuda->step.memory + bytes) : NULL;
+    cuda->n_tokens = step->n_tokens;
+    cuda->pages.size = cuda->most_slots <= step->page_size ? 1u << 31 : (uint32_t)step->page_size;
+    cuda->pages.shift = cuda->pages.size & (cuda->pages.size - 1) ? -1 : __builtin_ctz(cuda->pages.size);
+    cudaError_t code =
+        cudaMemcpyAsync(cuda->step.memory, cuda->staging.memory, bytes, cudaMemcpyHostToDevice, cuda->stream);
+    if (code == cudaSuccess) code = cudaEventRecord(cuda->staged, cuda->stream);
+    return cuda_check(code, error, "staging %d tokens", step->n_tokens);
+}
+
 Status cuda_begin(Backend *backend, const Step *step, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
+    const DecoderShape *s = cuda->shape;
+    AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
     Status status = cuda_check_step(cuda, step, error);
-    if (!status) status = cuda_check(cudaEventSynchronize(cuda->staged), error, "begin");
+    if (!status) status = cuda_stage(cuda, step, &heads, NULL, error);
     if (status) return status;
-
     cuda_end_upload(cuda);
-    size_t n = (size_t)step->n_tokens;
-    cuda->n_tokens = step->n_tokens;
     cuda->slot_positions = step->slot_positions;
-    cuda->most_slots = 0;
-    for (int i = 0; i < step->n_sequences; i++)
-        if (step->sequences[i].n_slots > cuda->most_slots) cuda->most_slots = step->sequences[i].n_slots;
-    memcpy(cuda->staging, step->ids, n * sizeof(int32_t));
-    memcpy(cuda->staging + n, step->positions, n * sizeof(int32_t));
-    memcpy(cuda->staging + 2 * n, step->slots, n * sizeof(int32_t));
-    size_t ints = (3 * n + 3) / 4 * 4; // tiles are read as int4
-    cuda->n_tiles = fill_tiles(cuda->shape, step, (AttendTile *)(cuda->staging + ints));
-    cuda->positions = cuda->ids + n;
-    cuda->slots = cuda->ids + 2 * n;
-    cuda->tiles = (AttendTile *)(cuda->ids + ints);
-    size_t bytes = ints * sizeof(int32_t) + (size_t)cuda->n_tiles * sizeof(AttendTile);
-    cudaError_t code = cudaMemcpyAsync(cuda->ids, cuda->staging, bytes, cudaMemcpyHostToDevice, cuda->stream);
-    if (code == cudaSuccess) code = cudaEventRecord(cuda->staged, cuda->stream);
-    status = cuda_check(code, error, "begin: %d tokens", step->n_tokens);
-    if (status) return status;
-
-    const Rope *rope = &cuda->shape->rope;
-    begin_kernel<<<step->n_tokens, 128, 0, cuda->stream>>>(cuda->positions, cuda->slots, cuda->inv_freq,
-                                                           rope->rotary_dim / 2, (float)rope->magnitude,
-                                                           cuda->rope, cuda->slot_positions);
+    BeginArguments a = {
+        cuda->positions,          cuda->slots, cuda->n_gone,    cuda->inv_freq,      s->rope.rotary_dim / 2,
+        (float)s->rope.magnitude, cuda->rope,  cuda->kept_rope, cuda->slot_positions};
+    begin_kernel<<<step->n_tokens, 128, 0, cuda->stream>>>(a);
     return CUDA_LAUNCHED(error, "begin: %d tokens", step->n_tokens);
 }

@@ -56,9 +56,26 @@ constexpr bool CHECKED = true;
 constexpr bool CHECKED = false;
 #endif
 
-// Tokens of one sequence that attend together, and the slots they look at.
+// Tokens of one sequence that attend together, and what they look at: see StepSequence.
 struct AttendTile {
-    int first_token, n_tokens, first_slot, n_slots;
+    int first_token, n_tokens;
+    int first_page, n_slots; // its sequence's table begins at the step's page first_page
+    int n_keep, n_gone;
+    int first_split, n_splits; // of a tile of one token: see attend_split.cuh
+    int mask_column;           // of index 0, where there is a mask
+};
+
+// A step's tables of pages, one after the other.
+struct Pages {
+    const int32_t *first; // slot of each page's first index
+    uint32_t size;
+    int shift; // log2 of size, -1 where size is no power of two. A sequence of one page: 31
+};
+
+// Memory that grows when more is asked for; what it held is lost then.
+struct Room {
+    char *memory;
+    size_t bytes;
 };
 
 struct Upload;     // upload.cu
@@ -80,20 +97,27 @@ struct CudaBackend {
     Layer *layers; // all that were loaded
     Head *heads;
 
-    // The current step, on the device; `staging` is its pinned source, `staged` says when that may be reused.
-    int n_tokens, n_tiles, most_slots; // most_slots: of a sequence
-    int32_t *ids, *positions, *slots;  // [max_tokens]
-    AttendTile *tiles;                 // [max_tokens]
-    int32_t *slot_positions;           // the caller's
-    int32_t *staging;
+    // The current step, in `step` on the device; `staging` is its pinned source, `staged` says when that may be
+    // reused. Tiles of several tokens come first, then those of one; the latter are cut into splits.
+    Room step, staging;
     cudaEvent_t staged;
-    double *inv_freq; // [rotary_dim/2]
-    float2 *rope;     // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
+    int n_tokens, n_tiles, n_single_tiles, n_splits, split_slots;
+    int most_slots;                            // of a sequence
+    bool gone;                                 // a sequence has n_gone > 0
+    int32_t *ids, *positions, *slots, *n_gone; // [n_tokens]
+    AttendTile *tiles;                         // [n_tiles + n_single_tiles]
+    int32_t *split_tiles;                      // [n_splits] the tile of each split
+    Pages pages;
+    float2 *kept_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_gone, if `gone`
+    int32_t *slot_positions; // the caller's
+    double *inv_freq;        // [rotary_dim/2]
+    float2 *rope;            // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
+    Room parts, arrived;     // what splits of attention hand to each other: see attend_split.cuh
 
     // Scratch, one allocation.
     char *scratch;
     void *normed;  // [max(max_tokens, max_logits), hidden_size], operand type
-    void *wide;    // [max_tokens, max(rows of qkv, of gate_up)], operand type
+    void *wide;    // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
     void *weights; // expanded weights, operand type
     int32_t *rows; // [max_logits]
     size_t weights_bytes;
@@ -193,12 +217,69 @@ Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **head, Er
 void cuda_end_upload(CudaBackend *cuda); // waits for what is on its way, frees the buffers of loading
 void cuda_free_weights(CudaBackend *cuda);
 
+// ---- backend.cu: at least `bytes` of room, on the device or pinned on the host, named in errors ---------------
+
+Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error);
+
+// ---- cache_ops.cu: whether heads of head_dim elements can lie in a layer of the cache ----------------------------
+
+Status cuda_check_cache(const KvLayer *kv, int head_dim, Error *error);
+
+// ---- begin.cu ------------------------------------------------------------------------------------------------
+
 Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error);
+
+// What attends: heads of the backend's shape or of cache_attention().
+struct AttendHeads {
+    int n_heads, n_kv_heads, head_dim;
+};
+
+enum { MOST_SPLITS = 256 }; // of a tile
+
+// Query heads of a KV head that a split takes together, and how often the group has so many.
+static inline int split_rows(const AttendHeads *h) {
+    return h->n_heads / h->n_kv_heads > 8 && h->head_dim <= 128 ? 16 : 8;
+}
+static inline int split_head_tiles(const AttendHeads *h) {
+    return (h->n_heads / h->n_kv_heads + split_rows(h) - 1) / split_rows(h);
+}
+
+// Takes a step's arrays over, cut into tiles for the heads. ids may be NULL; mask_columns [n_sequences] too.
+Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const int64_t *mask_columns,
+                  Error *error);
+
+// ---- attend.cu: attention of the step that was staged ------------------------------------------------------
+
+struct AttendMask {
+    const void
+        *values; // NULL: none. Added to the scores of index i at token·row + head·head + mask_column + i
+    DType type;
+    int64_t row, head;
+};
+struct AttendCall {
+    AttendHeads heads;
+    DType type; // of q and y
+    const void *q;
+    void *y; // may be q
+    const KvLayer *kv;
+    const int32_t *slot_positions; // NULL: index i holds position i
+    int window;
+    float scale;
+    bool alibi;
+    AttendMask mask;
+};
+Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error);
+
 Status cuda_begin(Backend *backend, const Step *step, Error *error);
 Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error);
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                 Error *error);
 Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
+Status cuda_copy_slots(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
+                       const int32_t *to, int n, int32_t *slot_positions, Error *error);
+Status cuda_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
+                       int32_t delta, int32_t *slot_positions, Error *error);
+Status cuda_cache_attention(Backend *backend, const CacheAttention *attention, Error *error);
 Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);
 Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);

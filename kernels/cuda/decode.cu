@@ -12,6 +12,9 @@ struct Decoder {
     DecodeLayer *table;      // [n_layers] on the device
     DecodeLayer *host_table; // what is there
     DecodeLayer *wanted;     // what this step wants
+    Room pages;              // the sequence's table on the device
+    int32_t *host_pages;     // [n_pages] what is there
+    int n_pages, room_pages;
     int n_layers, max_splits, n_splits;
     size_t parts_bytes;
     unsigned round, head_round;
@@ -20,8 +23,10 @@ struct Decoder {
 void decoder_close(Decoder *d) {
     if (!d) return;
     if (d->memory) cudaFree(d->memory);
+    if (d->pages.memory) cudaFree(d->pages.memory);
     free(d->host_table);
     free(d->wanted);
+    free(d->host_pages);
     free(d);
 }
 
@@ -120,7 +125,7 @@ static bool describe_layer(const DecoderShape *s, const Layer *layer, const KvLa
     l->window = window_index(a, window);
     return kv->type == DTYPE_F16 && kv->slot_stride == s->head_dim && kv->head_stride % 8 == 0 &&
            kv->head_stride == a->head_stride && (uintptr_t)kv->k % 16 == 0 && (uintptr_t)kv->v % 16 == 0 &&
-           l->window >= 0;
+           !kv->rotate_keys && l->window >= 0;
 }
 
 enum {
@@ -174,10 +179,11 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     DecodeShared *s = &a->shared;
     int lanes = decode_lanes(a->head_dim), chunk = DECODE_PASSES * (32 / lanes);
     s->layers = take(a->n_layers * (int)sizeof(DecodeLayer));
-    s->rope = take(a->rotary_dim * 4);
+    s->rope = take((a->n_gone > 0 ? 2 : 1) * a->rotary_dim * 4);
     s->residual = take(a->hidden * 4);
     s->sums = take(16 * 4);
-    s->masks = take(a->n_windows * (a->split_slots / chunk) * 4);
+    s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
+    s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
     s->barriers = take(DECODE_WARPS * DECODE_MAX_STAGES * 16);
     s->input = used;
     if (floats) take(round_up(cols, 256) * 4);
@@ -187,7 +193,9 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (quants) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
     int heads = decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
     int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
-    int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group) * 4;
+    int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
+                  (a->n_gone > 0 ? elements : 0)) *
+                 4;
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
     s->slot_bytes = slot;
@@ -195,6 +203,51 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (s->n_stages > DECODE_MAX_STAGES) s->n_stages = DECODE_MAX_STAGES;
     s->total = used + DECODE_WARPS * s->n_stages * slot;
     return s->n_stages >= 2;
+}
+
+// The token's index, and pages that the kernel can go through: powers of two, of whole chunks. The last page is looked
+// at first: there the token is, unless the sequence has become a ring.
+static bool find_token(const Step *step, DecodeArguments *a) {
+    const StepSequence *q = &step->sequences[0];
+    int size = step->page_size, chunk = DECODE_PASSES * (32 / decode_lanes(a->head_dim));
+    if (q->n_slots <= size)
+        a->page_shift = 31;
+    else if (size & (size - 1) || size < chunk)
+        return false;
+    else
+        a->page_shift = __builtin_ctz((unsigned)size);
+    for (int p = (q->n_slots - 1) / size; p >= 0; p--) {
+        int at = a->slot - q->pages[p];
+        if (at < 0 || at >= size || at >= q->n_slots - p * size) continue;
+        a->index = p * size + at;
+        return true;
+    }
+    return false;
+}
+
+// Brings a sequence's table of pages up to date on the device: it seldom changes.
+static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments *a, Error *error) {
+    Decoder *d = cuda->decoder;
+    const int32_t *pages = step->sequences[0].pages;
+    int n = (int)(((int64_t)a->n_slots + step->page_size - 1) / step->page_size), same = 0;
+    if (n > d->room_pages) {
+        int room = n + n / 2 + 64;
+        Status status =
+            cuda_room(cuda, &d->pages, (size_t)room * sizeof(int32_t), false, "a table of pages", error);
+        if (status) return status;
+        int32_t *copy = (int32_t *)realloc(d->host_pages, (size_t)room * sizeof(int32_t));
+        if (!copy) return error_set(error, STATUS_MEMORY, "no memory for a table of pages");
+        d->host_pages = copy, d->room_pages = room, d->n_pages = 0;
+    }
+    a->pages = (const int32_t *)d->pages.memory;
+    while (same < n && same < d->n_pages && pages[same] == d->host_pages[same]) same++;
+    if (same == n) return STATUS_OK;
+    size_t bytes = (size_t)(n - same) * sizeof(int32_t);
+    memcpy(d->host_pages + same, pages + same, bytes);
+    d->n_pages = n;
+    return cuda_check(cudaMemcpyAsync(d->pages.memory + same * sizeof(int32_t), d->host_pages + same, bytes,
+                                      cudaMemcpyHostToDevice, cuda->stream),
+                      error, "a table of %d pages", n);
 }
 
 static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments *a) {
@@ -228,9 +281,10 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     a->score_scale = s->attention_scale * 1.44269504f;
     a->inv_freq = cuda->inv_freq;
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
-    a->first_slot = q->pages[0], a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
+    a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
+    a->n_keep = q->n_keep, a->n_gone = q->n_gone;
     a->head_stride = t->kv[0].head_stride;
-    bool able = a->slot >= a->first_slot && a->slot - a->first_slot < q->n_slots;
+    bool able = find_token(t->step, a);
     for (int l = 0; l < s->n_layers; l++)
         able = able && describe_layer(s, t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]);
     a->embedding = matrix_of(&t->head->embedding);
@@ -272,6 +326,8 @@ Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     if (status) return status;
     DecodeArguments a;
     if (!fill_arguments(cuda, t, &a)) return STATUS_UNSUPPORTED;
+    status = upload_pages(cuda, t->step, &a, error);
+    if (status) return status;
     cuda_end_upload(cuda);
 
     Decoder *d = cuda->decoder;

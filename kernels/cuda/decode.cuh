@@ -53,7 +53,7 @@ struct DecodePhaseShape {
 
 // Where things lie in a block's shared memory, bytes from its beginning.
 struct DecodeShared {
-    int layers, rope, residual, sums, masks, barriers, input, quants, ring;
+    int layers, rope, residual, sums, masks, pages, barriers, input, quants, ring;
     int quant_sums;  // within quants
     int quant_plane; // bytes from the first to the second half of the groups
     int n_stages, slot_bytes, total;
@@ -68,8 +68,11 @@ struct DecodeArguments {
     float eps, score_scale, embedding_scale, magnitude; // score_scale: attention_scale·log2 e
     const double *inv_freq;
 
-    // The token, and the slots it sees: cut into n_splits ranges of split_slots.
-    int id, position, slot, first_slot, n_slots, n_splits, split_slots;
+    // The token, and the indexes it looks at, of which `index` is its own: cut into n_splits ranges of split_slots.
+    int id, position, slot, index, n_slots, n_splits, split_slots;
+    int n_keep, n_gone;   // see StepSequence
+    const int32_t *pages; // [ceil(n_slots / 2^page_shift)]; a chunk lies in one page
+    int page_shift;
     int combine_elements; // of a KV head's group that each split puts together
     int32_t *slot_positions;
     int64_t head_stride;

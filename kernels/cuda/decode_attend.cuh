@@ -13,6 +13,7 @@
 // Shared memory of the phase, in the place of its input.
 struct AttendShared {
     float *vectors; // [group + 2, head_dim] the group's queries, then the token's own key and value
+    float *kept;    // [group, head_dim] the queries for the kept prefix, where something is gone
     float2
         *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
     float *sums;  // [streams, group, head_dim]
@@ -30,7 +31,7 @@ __device__ inline void unpack_8(uint4 v, float f[8]) {
 
 // Norm and RoPE of the vectors, one warp a vector; the token's own key and value go into the cache.
 __device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const CacheShare &c,
-                                      const float2 *rope, bool owner, float *vectors) {
+                                      const float2 *rope, bool owner, float *vectors, float *kept) {
     int lane = threadIdx.x % 32, dim = a.head_dim;
     for (int i = threadIdx.x / 32; i < a.group + (owner ? 2 : 0); i += DECODE_WARPS) {
         float *v = vectors + i * dim;
@@ -41,6 +42,19 @@ __device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLaye
             for (int d = lane; d < dim; d += 32) squares += v[d] * v[d];
             float scale = rsqrtf(warp_total(squares) / dim + a.eps);
             for (int d = lane; d < dim; d += 32) v[d] *= scale * norm[d];
+            __syncwarp();
+        }
+        float *other = is_query && c.kept > 0 ? kept + i * dim : NULL;
+        if (other) {
+            for (int d = lane + a.rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
+            const float2 *turn = rope + a.rotary_dim / 2;
+            for (int p = lane; p < a.rotary_dim / 2; p += 32) {
+                int first = a.interleaved ? 2 * p : p,
+                    second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
+                float x = v[first] * a.score_scale, y = v[second] * a.score_scale;
+                other[first] = x * turn[p].x - y * turn[p].y;
+                other[second] = x * turn[p].y + y * turn[p].x;
+            }
             __syncwarp();
         }
         if (!is_value)
@@ -74,18 +88,28 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
     bool inside = part < dim;
     int at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
     float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
+    auto take_queries = [&](const float *from) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[h][i] = inside && first_head + h < a.group ? from[(first_head + h) * dim + part + i] : 0;
+    };
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         top[h] = -INFINITY;
         weight[h] = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[h][i] = inside && first_head + h < a.group ? s.vectors[(first_head + h) * dim + part + i] : 0;
     }
+    int others = c.kept; // from this chunk on the queries change
+    take_queries(others > 0 ? s.kept : s.vectors);
 #pragma unroll 1
     for (int chunk = next_chunk(c, window, stream); chunk < c.n_chunks;
          chunk = next_chunk(c, window, chunk + c.streams)) {
         uint32_t mask = c.masks[window * c.n_chunks + chunk];
+        if (others > 0 && chunk >= others) {
+            others = 0;
+            take_queries(s.vectors);
+        }
         float score[HEADS][DECODE_PASSES];
         const char *keys = ring.take();
 #pragma unroll
@@ -235,11 +259,12 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
     unsigned round = a.round + layer + 1;
     int dim = a.head_dim, n_elements = a.group * dim, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int used = min(c.streams, c.n_chunks); // streams that have chunks
-    bool owner = a.slot >= c.begin && a.slot < c.end;
+    bool owner = a.index >= c.begin && a.index < c.end;
     AttendShared s;
     s.vectors = (float *)input;
     s.sums = s.vectors + (a.group + 2) * dim;
     s.weights = (float2 *)(s.sums + c.streams * n_elements);
+    s.kept = (float *)(s.weights + (c.streams + 1) * a.group);
 
     await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x);
 #pragma unroll 1
@@ -250,7 +275,7 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
         *(float4 *)(s.vectors + i) = receive_4(a.qkv + from, round);
     }
     sync_warps();
-    finish_vectors(a, l, c, rope, owner, s.vectors);
+    finish_vectors(a, l, c, rope, owner, s.vectors, s.kept);
     sync_warps();
 
     int stream = warp / c.parts;

@@ -99,21 +99,31 @@ __device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer
     }
 }
 
-// Which slots of this block's split are seen, chunk by chunk; the token's own is not in the cache yet.
+// The pages of this block's split, and which of its slots are seen, chunk by chunk; the token's own is not in the cache
+// yet.
 template <int SLOTS>
-__device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c, uint32_t *masks) {
+__device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c, uint32_t *masks,
+                                  int32_t *pages) {
+    int n_pages = ((c.end - 1) >> c.page_shift) - c.first_page + 1;
+    for (int i = threadIdx.x; i < n_pages; i += DECODE_THREADS) pages[i] = __ldg(a.pages + c.first_page + i);
     for (int i = threadIdx.x; i < c.n_chunks; i += DECODE_THREADS) {
+        bool kept = i < c.kept;
+        int first = c.index(i), high = a.position - (kept ? a.n_gone : 0);
+        int low = !kept && a.n_gone > 0 ? a.n_keep + a.n_gone : 0;
+        int from = c.kept > 0 && !kept ? a.n_keep : 0, to = kept ? min(a.n_keep, c.end) : c.end;
+        int slot = __ldg(a.pages + (first >> c.page_shift)) + (first & (int)((1u << c.page_shift) - 1));
         int32_t position[SLOTS];
         uint32_t bits[2] = {0, 0};
 #pragma unroll
         for (int j = 0; j < SLOTS; j++) {
-            int slot = c.begin + i * SLOTS + j;
-            position[j] = slot < c.end && slot != a.slot ? a.slot_positions[slot] : -1;
+            int index = first + j;
+            bool counts = index >= from && index < to && index != a.index;
+            position[j] = counts ? a.slot_positions[slot + j] : -1;
         }
 #pragma unroll
         for (int j = 0; j < SLOTS; j++) {
-            if (position[j] < 0 || position[j] > a.position) continue;
-            int age = a.position - position[j];
+            if (position[j] < low || position[j] > high) continue;
+            int age = high - position[j];
             if (a.windows[0] <= 0 || age < a.windows[0]) bits[0] |= 1u << j;
             if (a.windows[1] <= 0 || age < a.windows[1]) bits[1] |= 1u << j;
         }
@@ -124,7 +134,8 @@ __device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c,
 
 // Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only multiply.
 template <int LANES, int HEADS>
-__device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks) {
+__device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks,
+                                            const int32_t *pages) {
     int b = blockIdx.x;
     CacheShare c = {};
     c.any = b < a.n_kv_heads * a.n_splits;
@@ -134,9 +145,15 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
     c.chunk_slots = DECODE_PASSES * (32 / LANES);
     c.parts = (a.group + HEADS - 1) / HEADS;
     c.streams = DECODE_WARPS / c.parts;
-    c.begin = a.first_slot + c.split * a.split_slots;
-    c.end = min(c.begin + a.split_slots, a.first_slot + a.n_slots);
-    c.n_chunks = max(0, (c.end - c.begin + c.chunk_slots - 1) / c.chunk_slots);
+    c.begin = c.split * a.split_slots;
+    c.end = min(c.begin + a.split_slots, a.n_slots);
+    int prefix = a.n_gone > 0 ? min(max(a.n_keep - c.begin, 0), c.end - c.begin) : 0;
+    c.kept = (prefix + c.chunk_slots - 1) / c.chunk_slots;
+    c.twice = prefix % c.chunk_slots != 0 && prefix < c.end - c.begin;
+    c.n_chunks = (c.end - c.begin + c.chunk_slots - 1) / c.chunk_slots + c.twice;
+    c.page_shift = a.page_shift;
+    c.first_page = c.begin >> a.page_shift;
+    c.pages = pages;
     c.masks = masks;
     return c;
 }
@@ -176,6 +193,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     const DecodeShared &at = a.shared;
     DecodeLayer *layers = (DecodeLayer *)(memory + at.layers);
     uint32_t *masks = (uint32_t *)(memory + at.masks);
+    int32_t *pages = (int32_t *)(memory + at.pages);
     int warp = threadIdx.x / 32;
     uint32_t barriers = shared_at(memory + at.barriers);
 
@@ -188,7 +206,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
         barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS>(a, masks);
+    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS>(a, masks, pages);
     __syncthreads();
     if (warp >= DECODE_WARPS) {
         share_registers<HEADS>(false);
@@ -211,15 +229,18 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     ring.parity = 0, ring.taken = 0;
     ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
 
-    if (share.any) fill_masks<DECODE_PASSES *(32 / LANES)>(a, share, masks);
+    if (share.any) fill_masks<DECODE_PASSES *(32 / LANES)>(a, share, masks, pages);
     if (CHECKED)
         asm volatile("bar.sync 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
     else
         asm volatile("bar.arrive 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
     if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
-    for (int i = threadIdx.x; i < a.rotary_dim / 2; i += DECODE_THREADS) {
+    // Behind the turns of the position those of a query that looks at the kept prefix.
+    int pairs = a.rotary_dim / 2;
+    for (int i = threadIdx.x; i < (a.n_gone > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
         double sine, cosine; // of multiples of pi: no table for huge angles, no stack
-        sincospi(a.position * a.inv_freq[i] * 0.31830988618379067, &sine, &cosine);
+        int position = a.position - (i < pairs ? 0 : a.n_gone);
+        sincospi(position * a.inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
         rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
     }
 

@@ -15,13 +15,23 @@ __device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, 
         : "memory");
 }
 
-// The part of the cache that an attending block looks at: slots [begin, end) for one KV head, in chunks. Its warps
-// form `streams` streams of `parts` warps, which share a stream's chunks and divide the query heads: warp w belongs
+// The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Where
+// something is gone, the first `kept` chunks are seen as the kept prefix is, and one that holds both kinds of indexes
+// comes twice. Its warps form `streams` streams of `parts` warps, which share a stream's chunks and divide the query heads: warp w belongs
 // to stream w / parts and takes chunks w / parts, w / parts + streams, …
 struct CacheShare {
     bool any;
-    int kv_head, split, streams, parts, n_chunks, chunk_slots, begin, end;
+    int kv_head, split, streams, parts, n_chunks, chunk_slots, begin, end, kept, twice;
+    int page_shift, first_page;
+    const int32_t *pages;  // of the range; in shared memory, as the masks
     const uint32_t *masks; // [n_windows, n_chunks] visible slots
+
+    __device__ int index(int chunk) const { // its first
+        return begin + (chunk - (chunk >= kept ? twice : 0)) * chunk_slots;
+    }
+    __device__ int slot(int index) const {
+        return pages[(index >> page_shift) - first_page] + (index & (int)((1u << page_shift) - 1));
+    }
 };
 
 // The first chunk of a warp, n_chunks if there is none.
@@ -98,9 +108,9 @@ struct Filler {
 
     __device__ void begin_chunk() {
         const DecodeLayer &l = layers[layer];
-        int slot = cache.begin + unit * cache.chunk_slots, n = min(cache.chunk_slots, cache.end - slot);
+        int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
         from = (const char *)((second ? l.values : l.keys) + cache.kv_head * a.head_stride +
-                              (int64_t)slot * a.head_dim);
+                              (int64_t)cache.slot(index) * a.head_dim);
         bytes = (uint32_t)(n * a.head_dim) * 2;
     }
 

@@ -1,5 +1,5 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cache.cuh"
 
 struct HeadArguments {
     const float *bias, *q_norm, *k_norm; // NULL: none
@@ -60,15 +60,7 @@ template <class T> __global__ void __launch_bounds__(128) heads_kernel(HeadArgum
             *(Pair<T> *)(out + i) = Pair<T>{from_float<T>(v[i]), from_float<T>(v[i + 1])};
         return;
     }
-    int kv_head = (head - a.n_heads) % a.n_kv_heads;
-    int64_t start = a.slots[token] * a.kv.slot_stride + kv_head * a.kv.head_stride;
-    void *out = is_k ? a.kv.k : a.kv.v;
-    for (int i = lane * 2; i < dim; i += 64) { // strides and head sizes are even
-        if (a.kv.type == DTYPE_F16)
-            *(__half2 *)((__half *)out + start + i) = __floats2half2_rn(v[i], v[i + 1]);
-        else
-            *(float2 *)((float *)out + start + i) = make_float2(v[i], v[i + 1]);
-    }
+    store_row(a.kv, is_k, a.slots[token], (head - a.n_heads) % a.n_kv_heads, v, dim);
 }
 
 // The common case in registers: pairs (i, i + dim/2) over the whole head, no norms of heads. dim/4 lanes a head, two
@@ -129,8 +121,8 @@ static void launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, 
 }
 
 template <class T> static void launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
-    bool plain =
-        !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16;
+    bool plain = !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm &&
+                 a.kv.type == DTYPE_F16 && !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
     if (plain && a.head_dim == 128) return launch_whole_heads<T, 128>(cuda, a, q);
     if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
     dim3 grid(cuda->n_tokens, (a.n_heads + 2 * a.n_kv_heads + 3) / 4);
@@ -142,11 +134,10 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                 Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    if ((kv->type != DTYPE_F16 && kv->type != DTYPE_F32) || kv->slot_stride % 2 || kv->head_stride % 2)
-        return error_set(error, STATUS_UNSUPPORTED, "qkv: a cache of %s with strides %lld and %lld",
-                         dtype_name(kv->type), (long long)kv->slot_stride, (long long)kv->head_stride);
-    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
-                              cuda->normed, error);
+    Status status = cuda_check_cache(kv, s->head_dim, error);
+    if (status) return error_prefix(error, "qkv: ");
+    status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
+                       cuda->normed, error);
     Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "qkv: ");

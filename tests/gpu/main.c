@@ -3,13 +3,13 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
-// NAME: cases whose name has it, or one of sample, golden, text, memory, fault. Inputs are the CPU's at every op, so that
+// NAME: cases whose name has it, or one of caches, sample, golden, text, memory, fault. Inputs are the CPU's at every op, so that
 // errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N failed.
 #include "engine/backend.h"
 #include "kernels/cpu/quant.h"
 #include "tests/golden_model.h"
 #include "tests/gpu/engine_tests.h"
-#include "tests/gpu/model.h"
+#include "tests/gpu/side.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -18,137 +18,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SENTINEL = 256 };
-
-static int n_passed, n_failed;
-
-static void report(const char *name, const char *what, double error, double bound) {
-    bool ok = error <= bound; // NaN is not
-    if (ok)
-        n_passed++;
-    else
-        n_failed++;
-    if (!ok || getenv("VERBOSE"))
-        printf("%s %-28s %-10s error %.2e, bound %.0e\n", ok ? "ok    " : "FAILED", name, what, error, bound);
-}
-
-static void must(Status status, const Error *error) {
-    if (!status) return;
-    printf("FAILED %s\n", error->message);
-    exit(1);
-}
-
-// ‖a − b‖ / ‖b‖
-static double distance(const float *a, const float *b, int64_t n) {
-    double difference = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        size += (double)b[i] * b[i];
-    }
-    return size > 0 ? sqrt(difference / size) : sqrt(difference);
-}
-
-// One backend with a model and a cache on it.
-typedef struct Side {
-    const Ops *ops;
-    Backend *backend;
-    DType operand;
-    Layer *layers[TEST_LAYERS];
-    Head *head;
-    void *x, *q, *g;
-    float *logits;
-    KvLayer kv[TEST_LAYERS];
-    int32_t *slot_positions;
-    size_t sizes[4];
-} Side;
-
-static void *room(Side *s, size_t bytes) {
-    void *memory;
-    Error error;
-    must(s->ops->alloc(s->backend, bytes + SENTINEL, &memory, &error), &error);
-    uint8_t *poison = malloc(bytes + SENTINEL);
-    memset(poison, 0xff, bytes + SENTINEL);
-    must(s->ops->write(s->backend, memory, poison, bytes + SENTINEL, &error), &error);
-    free(poison);
-    return memory;
-}
-
-static void check_sentinel(const char *name, Side *s, void *memory, size_t bytes) {
-    uint8_t end[SENTINEL];
-    Error error;
-    must(s->ops->read(s->backend, end, (char *)memory + bytes, SENTINEL, &error), &error);
-    int wrong = 0;
-    for (int i = 0; i < SENTINEL; i++) wrong += end[i] != 0xff;
-    if (wrong) report(name, "sentinel", NAN, 0);
-}
-
-static void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m,
-                      int n_slots) {
-    Error error;
-    s->ops = ops;
-    s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
-                 : c->type == DTYPE_BF16                               ? DTYPE_BF16
-                                                                       : DTYPE_F16;
-    int most = c->n_tokens > 8 ? c->n_tokens : 8;
-    BackendOptions options = {.device = device, .shape = &m->shape, .max_tokens = most, .max_logits = 4};
-    must(ops->open(&options, &s->backend, &error), &error);
-    for (int l = 0; l < TEST_LAYERS; l++)
-        must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
-    must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
-    size_t a = ops->activation_bytes, n = (size_t)most;
-    s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
-    s->sizes[2] = a * n * (size_t)c->intermediate, s->sizes[3] = 4 * 4 * (size_t)c->vocab;
-    s->x = room(s, s->sizes[0]), s->q = room(s, s->sizes[1]), s->g = room(s, s->sizes[2]);
-    s->logits = room(s, s->sizes[3]);
-    size_t plane = (size_t)c->n_kv_heads * (size_t)n_slots * (size_t)c->head_dim;
-    for (int l = 0; l < TEST_LAYERS; l++)
-        s->kv[l] = (KvLayer){.type = c->kv,
-                             .k = room(s, plane * (c->kv == DTYPE_F16 ? 2 : 4)),
-                             .v = room(s, plane * (c->kv == DTYPE_F16 ? 2 : 4)),
-                             .slot_stride = c->head_dim,
-                             .head_stride = (int64_t)n_slots * c->head_dim};
-    s->slot_positions = room(s, (size_t)n_slots * 4);
-}
-
-static void side_close(Side *s) {
-    void *memory[] = {s->x,       s->q,       s->g,       s->logits, s->slot_positions,
-                      s->kv[0].k, s->kv[0].v, s->kv[1].k, s->kv[1].v};
-    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) s->ops->free(s->backend, memory[i]);
-    s->ops->close(s->backend);
-}
-
-// n activations of `type` as floats, and back.
-static float *get(Side *s, const void *memory, DType type, int64_t n) {
-    Error error;
-    size_t size = type == DTYPE_F32 ? 4 : 2;
-    char *raw = malloc((size_t)n * size + 1);
-    float *values = malloc((size_t)n * 4 + 4);
-    must(s->ops->read(s->backend, raw, memory, (size_t)n * size, &error), &error);
-    dequantize(type, raw, 0, n, values);
-    free(raw);
-    return values;
-}
-
-static void put(Side *s, void *memory, DType type, const float *values, int64_t n) {
-    Error error;
-    uint16_t *halves = malloc((size_t)n * 2 + 2);
-    for (int64_t i = 0; i < n && type != DTYPE_F32; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], 4);
-        halves[i] = type == DTYPE_F16 ? float_to_half(values[i])
-                                      : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
-    must(s->ops->write(s->backend, memory, type == DTYPE_F32 ? (const void *)values : halves,
-                       (size_t)n * (type == DTYPE_F32 ? 4 : 2), &error),
-         &error);
-    free(halves);
-}
-
 typedef struct Run {
     const Case *c;
     Side cpu, cuda;
-    int n_slots;
-    double bound; // of one op in the operand type
+    int n_slots,
+        n_indexes; // of the cache; of what the step looks at, index i in slot pages[i / page_size] + …
+    int page_size, n_pages;
+    int32_t *pages;
+    int32_t *positions; // [n_slots]
+    double bound;       // of one op in the operand type
 } Run;
 
 // Compares what both sides hold at the same place, then gives the CUDA side the CPU's values.
@@ -160,38 +38,74 @@ static void compare(Run *r, const char *what, void *cpu, void *cuda, DType type,
     free(ours);
 }
 
-// The same random past in both caches, with a gap at every ninth slot.
-static void fill_cache(Run *r, int32_t *positions, uint64_t seed) {
-    const Case *c = r->c;
-    int64_t plane = (int64_t)c->n_kv_heads * r->n_slots * c->head_dim;
-    float *values = malloc((size_t)plane * 4);
-    for (int l = 0; l < TEST_LAYERS; l++)
-        for (int which = 0; which < 2; which++) {
-            for (int64_t i = 0; i < plane; i++) values[i] = random_normal(&seed);
-            put(&r->cpu, which ? r->cpu.kv[l].v : r->cpu.kv[l].k, c->kv, values, plane);
-            put(&r->cuda, which ? r->cuda.kv[l].v : r->cuda.kv[l].k, c->kv, values, plane);
-        }
-    free(values);
-    for (int i = 0, position = 0; i < r->n_slots; i++)
-        positions[i] = i < c->past && i % 9 != 4 ? position++ : -1;
-    Error error;
-    must(r->cpu.ops->write(r->cpu.backend, r->cpu.slot_positions, positions, (size_t)r->n_slots * 4, &error),
-         &error);
-    must(r->cuda.ops->write(r->cuda.backend, r->cuda.slot_positions, positions, (size_t)r->n_slots * 4,
-                            &error),
-         &error);
+static int32_t slot_of(const Run *r, int index) {
+    return r->pages[index / r->page_size] + index % r->page_size;
 }
 
+// Pages in disorder, and the positions of a past with a gap at every ninth index. Where something is gone, positions jump
+// behind the kept ones, and some slots still hold what was discarded.
+static void lay_out_cache(Run *r) {
+    const Case *c = r->c;
+    r->n_indexes = c->past + c->n_tokens + 4;
+    r->page_size = c->page_size ? c->page_size : r->n_indexes;
+    r->n_pages = (r->n_indexes + r->page_size - 1) / r->page_size;
+    r->n_slots = r->n_pages * r->page_size;
+    r->pages = calloc((size_t)r->n_pages, sizeof *r->pages);
+    r->positions = malloc((size_t)r->n_slots * sizeof *r->positions);
+    for (int p = 0; p < r->n_pages; p++) r->pages[p] = (p ^ 1) < r->n_pages ? (p ^ 1) : p;
+    for (int p = 0; p < r->n_pages / 3; p++) { // far apart
+        int32_t far = r->pages[r->n_pages - 1 - p];
+        r->pages[r->n_pages - 1 - p] = r->pages[p], r->pages[p] = far;
+    }
+    for (int p = 0; p < r->n_pages; p++) r->pages[p] *= r->page_size;
+    for (int i = 0; i < r->n_slots; i++) r->positions[i] = -1;
+    for (int i = 0, position = 0; i < c->past; i++) {
+        bool front = c->n_gone == 0 || i < c->n_keep;
+        if (!front && position < c->n_keep + c->n_gone) position = c->n_keep + c->n_gone;
+        if (front && c->n_gone)
+            r->positions[slot_of(r, i)] = i, position = i + 1;
+        else if (!front && i % 7 == 3)
+            r->positions[slot_of(r, i)] = c->n_keep + i % c->n_gone;
+        else if (i % 9 != 4)
+            r->positions[slot_of(r, i)] = position++;
+    }
+}
+
+// The same random past in both caches.
+static void fill_cache(Run *r) {
+    Error error;
+    fill_caches(&r->cpu, &r->cuda, r->positions, 99);
+    for (int i = 0; i < 2; i++) {
+        Side *s = i ? &r->cuda : &r->cpu;
+        must(s->ops->write(s->backend, s->slot_positions, r->positions, (size_t)r->n_slots * 4, &error),
+             &error);
+    }
+}
+
+// Compares what the caches hold of a layer, then gives the CUDA side the CPU's.
 static void compare_cache(Run *r, int l) {
-    int64_t plane = (int64_t)r->c->n_kv_heads * r->n_slots * r->c->head_dim;
-    for (int which = 0; which < 2; which++) {
-        float *right = get(&r->cpu, which ? r->cpu.kv[l].v : r->cpu.kv[l].k, r->c->kv, plane);
-        float *ours = get(&r->cuda, which ? r->cuda.kv[l].v : r->cuda.kv[l].k, r->c->kv, plane);
-        report(r->c->name, which ? "values" : "keys", distance(ours, right, plane), r->bound);
-        put(&r->cuda, which ? r->cuda.kv[l].v : r->cuda.kv[l].k, r->c->kv, right, plane);
+    DType type = r->c->kv;
+    double bound = type == DTYPE_INT4 ? 6e-2 : type == DTYPE_INT8 ? 2e-2 : type == DTYPE_BF16 ? 1.2e-2 : 0;
+    int32_t *positions = malloc((size_t)r->n_slots * sizeof *positions);
+    Error error;
+    must(r->cpu.ops->read(r->cpu.backend, positions, r->cpu.slot_positions, (size_t)r->n_slots * 4, &error),
+         &error);
+    for (int keys = 0; keys < 2; keys++) {
+        int64_t n;
+        float *right = cache_floats(&r->cpu, l, keys, positions, &n);
+        float *ours = cache_floats(&r->cuda, l, keys, positions, &n);
+        report(r->c->name, keys ? "keys" : "values", distance(ours, right, n),
+               bound > r->bound ? bound : r->bound);
         free(right);
         free(ours);
     }
+    free(positions);
+    check_sentinel(r->c->name, r->cuda.ops, r->cuda.backend, r->cuda.cache,
+                   (size_t)kv_layout_bytes(&r->cuda.layout));
+    if (r->cuda.scale)
+        check_sentinel(r->c->name, r->cuda.ops, r->cuda.backend, r->cuda.scale,
+                       (size_t)kv_layout_scale_bytes(&r->cuda.layout));
+    copy_cache(&r->cpu, &r->cuda);
 }
 
 static void compare_gate_up(Run *r, int l) {
@@ -233,23 +147,22 @@ static void test_ops(Run *r, const Step *steps[2]) {
     must(a->ops->logits(a->backend, a->head, a->x, rows, 3, a->logits, &error), &error);
     must(b->ops->logits(b->backend, b->head, b->x, rows, 3, b->logits, &error), &error);
     compare(r, "logits", a->logits, b->logits, DTYPE_F32, 3 * (int64_t)c->vocab, r->bound);
-    check_sentinel(c->name, b, b->x, b->sizes[0]);
-    check_sentinel(c->name, b, b->q, b->sizes[1]);
-    check_sentinel(c->name, b, b->g, b->sizes[2]);
-    check_sentinel(c->name, b, b->logits, b->sizes[3]);
+    check_sentinel(c->name, b->ops, b->backend, b->x, b->sizes[0]);
+    check_sentinel(c->name, b->ops, b->backend, b->q, b->sizes[1]);
+    check_sentinel(c->name, b->ops, b->backend, b->g, b->sizes[2]);
+    check_sentinel(c->name, b->ops, b->backend, b->logits, b->sizes[3]);
 }
 
 // One token at a time through decode(), against the CPU's ops; the keys and values it leaves too.
-static void test_decode(Run *r, int slot, int position) {
+static void test_decode(Run *r, int index, int position) {
     const Case *c = r->c;
     Side *a = &r->cpu, *b = &r->cuda;
     Error error = {0};
     if (!b->ops->decode) return;
-    for (int i = 0; i < 3; i++, slot++, position++) {
-        int32_t id = (i * 37 + 11) % c->vocab, slots = slot, positions = position;
-        const int32_t page = 0;
-        StepSequence sequence = {0, 1, r->n_slots, &page, 0, 0};
-        Step step = {1, 1, &id, &positions, &slots, &sequence, 1 << 30, a->slot_positions};
+    for (int i = 0; i < 3; i++, index++, position++) {
+        int32_t id = (i * 37 + 11) % c->vocab, slots = slot_of(r, index), positions = position;
+        StepSequence sequence = {0, 1, r->n_indexes, r->pages, c->n_keep, c->n_gone};
+        Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions};
         must(a->ops->begin(a->backend, &step, &error), &error);
         must(a->ops->embed(a->backend, a->head, a->x, &error), &error);
         for (int l = 0; l < TEST_LAYERS; l++) {
@@ -266,12 +179,16 @@ static void test_decode(Run *r, int slot, int position) {
         step.slot_positions = b->slot_positions;
         DecodeStep decode = {&step, b->head, (const Layer *const *)b->layers, b->kv, windows, b->logits};
         Status status = b->ops->decode(b->backend, &decode, &error);
+        bool paged = c->page_size > 0 || c->n_gone > 0; // what the kernel must take
+        if (status == STATUS_UNSUPPORTED && paged && c->kv == DTYPE_F16 && c->page_size % 64 == 0 &&
+            !c->alibi)
+            report(c->name, "decode refused", NAN, 0);
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
         // Quantised weights meet activations of 8 bits here.
         double bound = dtype_is_quantized(c->type) ? 6e-2 : c->kv == DTYPE_F16 ? 4e-3 : 1e-4;
         compare(r, "decode", a->logits, b->logits, DTYPE_F32, c->vocab, bound);
-        check_sentinel(c->name, b, b->logits, b->sizes[3]);
+        check_sentinel(c->name, b->ops, b->backend, b->logits, b->sizes[3]);
         double saved = r->bound;
         r->bound = bound;
         for (int l = 0; l < TEST_LAYERS; l++) compare_cache(r, l);
@@ -279,31 +196,46 @@ static void test_decode(Run *r, int slot, int position) {
     }
 }
 
+// One sequence; of more than two tokens two, of which the second sees the later pages only; or n_rows sequences of a
+// token each, every one longer than the one before. Returns their number.
+static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
+    const Case *c = r->c;
+    int n = c->n_tokens;
+    for (int i = 0; i < n; i++) {
+        int index = c->n_rows ? (int)((int64_t)(i + 1) * (c->past + n) / n) - 1 : c->past + i;
+        slots[i] = slot_of(r, index);
+        if (c->n_rows) sequences[i] = (StepSequence){i, 1, index + 1, r->pages, c->n_keep, c->n_gone};
+    }
+    if (c->n_rows) return n;
+    sequences[0] = (StepSequence){0, n, r->n_indexes, r->pages, c->n_keep, c->n_gone};
+    if (n < 3) return 1;
+    int half = r->n_pages / 2;
+    sequences[0].n_tokens = n / 3;
+    sequences[1] =
+        (StepSequence){n / 3, n - n / 3, r->n_indexes - half * r->page_size, r->pages + half, 0, 0};
+    return 2;
+}
+
 static void test_case(const Ops *cuda, const Case *c) {
     TestModel model;
     model_fill(&model, c, 1234);
-    Run r = {.c = c, .n_slots = c->past + c->n_tokens + 4};
+    Run r = {.c = c};
     r.bound = c->type == DTYPE_F32    ? (c->kv == DTYPE_F32 ? 1e-4 : 2e-3)
               : c->type == DTYPE_BF16 ? 1.2e-2
                                       : 3e-3;
+    lay_out_cache(&r);
     side_open(&r.cpu, ops_cpu(), "cpu:reference", c, &model, r.n_slots);
     side_open(&r.cuda, cuda, "cuda", c, &model, r.n_slots);
-    int32_t *positions = malloc((size_t)r.n_slots * 4);
-    fill_cache(&r, positions, 99);
+    fill_cache(&r);
 
     int n = c->n_tokens, past = 0;
-    for (int i = 0; i < c->past; i++) past += positions[i] >= 0;
+    for (int i = 0; i < r.n_slots; i++)
+        if (r.positions[i] >= past) past = r.positions[i] + 1;
     int32_t *ids = malloc((size_t)n * 12), *at = ids + n, *slots = at + n;
-    for (int i = 0; i < n; i++) ids[i] = (i * 7919 + 3) % c->vocab, at[i] = past + i, slots[i] = c->past + i;
-    const int32_t first[] = {0}, later[] = {r.n_slots / 2};
-    StepSequence sequences[2] = {{0, n, r.n_slots, first, 0, 0}};
-    int n_sequences = 1;
-    if (n > 2) { // two sequences: the second sees the later slots only
-        sequences[0].n_tokens = n / 3;
-        sequences[1] = (StepSequence){n / 3, n - n / 3, r.n_slots - r.n_slots / 2, later, 0, 0};
-        n_sequences = 2;
-    }
-    Step step = {n, n_sequences, ids, at, slots, sequences, 1 << 30, r.cpu.slot_positions}, other = step;
+    for (int i = 0; i < n; i++) ids[i] = (i * 7919 + 3) % c->vocab, at[i] = past + i;
+    StepSequence *sequences = malloc((size_t)(n + 2) * sizeof *sequences);
+    int n_sequences = cut_sequences(&r, sequences, slots);
+    Step step = {n, n_sequences, ids, at, slots, sequences, r.page_size, r.cpu.slot_positions}, other = step;
     other.slot_positions = r.cuda.slot_positions;
     test_ops(&r, (const Step *[2]){&step, &other});
     test_decode(&r, c->past + n, past + n);
@@ -311,8 +243,10 @@ static void test_case(const Ops *cuda, const Case *c) {
     side_close(&r.cpu);
     side_close(&r.cuda);
     model_free(&model);
+    free(sequences);
     free(ids);
-    free(positions);
+    free(r.pages);
+    free(r.positions);
 }
 
 static const Case CASES[] = {
@@ -364,6 +298,70 @@ static const Case CASES[] = {
      .n_tokens = 8, .kv = DTYPE_F32},
     {"q8_0 gated with biases", DTYPE_Q8_0, 512, 8, 2, 64, 1056, 300, .ffn_bias = true, .learned = true,
      .past = 3, .n_tokens = 1, F16KV},
+#define INT8(g) .kv = DTYPE_INT8, .group = (g), .scale = DTYPE_F16
+#define INT4(g) .kv = DTYPE_INT4, .group = (g), .scale = DTYPE_F16
+#define LAYOUT(l, p) .layout_plus_1 = (l) + 1, .page_size = (p)
+    {"f32 small pages of 1", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 37, .n_tokens = 5, .kv = DTYPE_F32,
+     LAYOUT(0, 1), .n_keep = 5, .n_gone = 9},
+    {"f32 pages of 7, int8", DTYPE_F32, 128, 4, 2, 32, 96, 257, .past = 150, .n_tokens = 9, .kv = DTYPE_INT8,
+     .group = 8, .scale = DTYPE_F32, LAYOUT(1, 7), .rotate = true},
+    {"f32 bf16 cache, alibi", DTYPE_F32, 128, 6, 3, 24, 96, 257, .no_rope = true, .past = 150, .n_tokens = 4,
+     .kv = DTYPE_BF16, LAYOUT(2, 64), .alibi = true, .n_keep = 70, .n_gone = 30},
+    {"f32 int4 odd group", DTYPE_F32, 128, 4, 4, 24, 96, 257, .past = 90, .n_tokens = 3, .kv = DTYPE_INT4,
+     .group = 6, .scale = DTYPE_F32, LAYOUT(3, 128)},
+    {"f16 pages gone", DTYPE_F16, 256, 4, 2, 64, 512, 301, .past = 500, .n_tokens = 40, F16KV, LAYOUT(3, 64),
+     .n_keep = 100, .n_gone = 77},
+    {"f16 pages of 7 gone window", DTYPE_F16, 256, 4, 4, 64, 512, 301, .past = 300, .n_tokens = 140, F16KV,
+     LAYOUT(3, 7), .n_keep = 20, .n_gone = 3, .window = 150},
+    {"f16 gone interleaved", DTYPE_F16, 256, 2, 1, 128, 512, 301, .interleaved = true, .rotary_dim = 96,
+     .past = 4000, .n_tokens = 1, F16KV, .n_keep = 1000, .n_gone = 2000},
+    {"f16 pages of 64 gone, long", DTYPE_F16, 256, 4, 2, 128, 512, 301, .past = 8000, .n_tokens = 1, F16KV,
+     LAYOUT(3, 64), .n_keep = 1003, .n_gone = 20000},
+    {"bf16 pages of 128", DTYPE_BF16, 256, 8, 2, 64, 512, 301, .past = 2500, .n_tokens = 2, F16KV,
+     LAYOUT(3, 128), .n_keep = 64, .n_gone = 1},
+    {"bf16 alibi odd heads", DTYPE_BF16, 256, 12, 12, 64, 512, 301, .no_rope = true, .past = 200,
+     .n_tokens = 70, F16KV, .alibi = true},
+    {"f16 alibi one token", DTYPE_F16, 256, 6, 6, 64, 512, 301, .no_rope = true, .past = 700, .n_tokens = 1,
+     F16KV, .alibi = true, LAYOUT(3, 64), .n_keep = 100, .n_gone = 50},
+    {"f16 int8 prompt", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 130, .n_tokens = 140, INT8(32),
+     LAYOUT(3, 64), .rotate = true, .n_keep = 30, .n_gone = 40},
+    {"f16 int4 prompt head 80", DTYPE_F16, 320, 4, 2, 80, 512, 301, .past = 130, .n_tokens = 70, INT4(16),
+     LAYOUT(1, 64)},
+    {"bf16 f32 cache prompt", DTYPE_BF16, 256, 8, 8, 128, 512, 301, .past = 130, .n_tokens = 70,
+     .kv = DTYPE_F32, LAYOUT(0, 128)},
+    {"f16 bf16 cache prompt 256", DTYPE_F16, 256, 2, 1, 256, 512, 301, .past = 130, .n_tokens = 70,
+     .kv = DTYPE_BF16, LAYOUT(2, 1)},
+    {"bf16 int8 one token", DTYPE_BF16, 256, 32, 8, 128, 512, 301, .past = 3000, .n_tokens = 1, INT8(32),
+     LAYOUT(3, 64)},
+    {"f16 int4 one token", DTYPE_F16, 256, 8, 8, 128, 512, 301, .past = 5000, .n_tokens = 1, INT4(32),
+     LAYOUT(3, 64), .rotate = true, .n_keep = 1001, .n_gone = 5},
+    {"f16 int8 group 8", DTYPE_F16, 256, 4, 1, 128, 512, 301, .past = 600, .n_tokens = 1, .kv = DTYPE_INT8,
+     .group = 8, .scale = DTYPE_F32, LAYOUT(0, 7), .window = 100},
+    {"f16 int4 group 8", DTYPE_F16, 256, 14, 2, 64, 512, 301, .past = 600, .n_tokens = 1, INT4(8),
+     LAYOUT(1, 1)},
+    {"f16 int4 group 128", DTYPE_F16, 256, 4, 2, 128, 512, 301, .past = 600, .n_tokens = 1, INT4(128),
+     LAYOUT(2, 128)},
+    {"f16 int8 group 256", DTYPE_F16, 256, 4, 2, 256, 512, 301, .past = 900, .n_tokens = 1, INT8(256)},
+    {"f16 int8 head 96", DTYPE_F16, 384, 4, 4, 96, 512, 301, .past = 900, .n_tokens = 1, INT8(32),
+     LAYOUT(3, 64)},
+    {"f16 int4 head 80", DTYPE_F16, 320, 4, 4, 80, 512, 301, .past = 300, .n_tokens = 1, INT4(16)},
+    {"f16 int8 16 heads a KV head", DTYPE_F16, 256, 32, 2, 64, 512, 301, .past = 800, .n_tokens = 1, INT8(32),
+     LAYOUT(3, 64)},
+    {"f16 int4 71 heads a KV head", DTYPE_F16, 256, 71, 1, 64, 512, 301, .past = 800, .n_tokens = 1, INT4(32),
+     LAYOUT(3, 64)},
+    {"bf16 rows", DTYPE_BF16, 256, 8, 2, 128, 512, 301, .past = 3000, .n_tokens = 9, F16KV, LAYOUT(3, 64),
+     .n_rows = 9},
+    {"bf16 rows bf16 cache", DTYPE_BF16, 256, 8, 8, 64, 512, 301, .past = 3000, .n_tokens = 64,
+     .kv = DTYPE_BF16, LAYOUT(3, 64), .n_rows = 64},
+    {"f16 rows f32 cache", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 1000, .n_tokens = 5, .kv = DTYPE_F32,
+     LAYOUT(2, 64), .n_rows = 5, .n_keep = 10, .n_gone = 6},
+    {"f16 rows int8", DTYPE_F16, 256, 4, 4, 128, 512, 301, .past = 5000, .n_tokens = 17, INT8(32),
+     LAYOUT(3, 64), .n_rows = 17, .n_keep = 33, .n_gone = 100},
+    {"f16 rows int4", DTYPE_F16, 256, 16, 4, 128, 512, 301, .past = 2000, .n_tokens = 33, INT4(32),
+     LAYOUT(3, 64), .n_rows = 33},
+    {"f16 int4 100K", DTYPE_F16, 256, 4, 2, 64, 512, 301, .past = 100000, .n_tokens = 1, INT4(32),
+     LAYOUT(3, 64)},
+    {"f16 int8 100K", DTYPE_F16, 256, 2, 1, 128, 512, 301, .past = 100000, .n_tokens = 2, INT8(64)},
     {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
 };
 
@@ -419,13 +417,14 @@ int main(int argc, char **argv) {
         return 1;
     }
     if (w.only && !strcmp(w.only, "--fault-child")) return fault_child(cuda);
+    if (w.only && !strcmp(w.only, "attend-speed")) return attend_speed(cuda), 0;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         if (!w.only || strstr(CASES[i].name, w.only)) {
             test_case(cuda, &CASES[i]);
             fflush(stdout);
         }
+    if (wanted(&w, "caches")) test_caches(cuda);
     if (wanted(&w, "sample")) test_sampling(cuda, report);
     test_engine(cuda, &w);
-    printf("%d passed, %d failed\n", n_passed, n_failed);
-    return n_failed != 0;
+    return failures();
 }

@@ -145,6 +145,7 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
         .norm = c->layer_norm ? NORM_LAYER : NORM_RMS,
         .n_positions = c->learned ? c->past + c->n_tokens + 8 : 0,
         .parallel_residual = c->parallel,
+        .alibi = c->alibi,
         .rope = {.kind = c->interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT,
                  .rotary_dim = rotary,
                  .inv_freq = model->inv_freq,

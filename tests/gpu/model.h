@@ -22,6 +22,12 @@ typedef struct Case {
     DType v_type, down_type; // of w_v and w_down where they differ, else DTYPE_F32 (0)
     int past, n_tokens, window;
     DType kv;
+    // The cache, where it is no single page in layout 3: pages lie in disorder.
+    int group, layout_plus_1, page_size;
+    DType scale; // int8, int4
+    bool rotate, alibi;
+    int n_keep, n_gone;
+    int n_rows; // > 0: so many sequences of one token each, of different lengths
 } Case;
 
 typedef struct TestModel {

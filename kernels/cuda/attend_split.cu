@@ -1,0 +1,69 @@
+// Which kernel takes a step's splits, and what it is told.
+#include "kernels/cuda/attend_split.cuh"
+
+static int64_t cache_bytes(const KvLayer &kv, int64_t elements) {
+    return kv.type == DTYPE_INT4   ? elements / 2
+           : kv.type == DTYPE_INT8 ? elements
+           : kv.type == DTYPE_F32  ? elements * 4
+                                   : elements * 2;
+}
+
+Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) {
+    size_t rows = (size_t)cuda->n_splits * (size_t)heads->n_heads,
+           blocks = (size_t)cuda->n_splits * (size_t)(heads->n_kv_heads * split_head_tiles(heads));
+    Status status = cuda_room(cuda, &cuda->parts, rows * ((size_t)heads->head_dim + 2) * sizeof(float), false,
+                              "splits of attention", error);
+    if (!status)
+        status =
+            cuda_room(cuda, &cuda->arrived, blocks * sizeof(unsigned), false, "splits of attention", error);
+    return status;
+}
+
+// Fills in what the scales need. False if the kernels have no code for them.
+static bool describe_scales(SplitArguments *a) {
+    const KvLayer &kv = a->l.a.kv;
+    int size = kv.scale_type == DTYPE_F16 ? 2 : 4;
+    if (kv.group < 8 || (kv.group & (kv.group - 1))) return false;
+    a->group_shift = __builtin_ctz((unsigned)kv.group);
+    a->scale_row = a->l.a.head_dim / kv.group * size;
+    a->scale_slot_bytes = (uint32_t)(kv.slot_stride / kv.group * size);
+    a->scale_head_bytes = kv.head_stride / kv.group * size;
+    uint64_t all = (uint64_t)a->scale_row | (uint64_t)a->scale_slot_bytes | (uint64_t)a->scale_head_bytes |
+                   (uint64_t)(uintptr_t)kv.k_scale | (uint64_t)(uintptr_t)kv.v_scale;
+    a->scale_piece = all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : size;
+    while (a->scale_piece << a->scale_shift < a->scale_row) a->scale_shift++;
+    return true;
+}
+
+cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch) {
+    const AttendArguments &t = launch->a;
+    const KvLayer &kv = t.kv;
+    AttendHeads heads = {t.n_heads, t.n_kv_heads, t.head_dim};
+    SplitArguments a = {};
+    a.l = *launch;
+    a.split_tiles = cuda->split_tiles;
+    a.split_slots = cuda->split_slots;
+    a.head_tiles = split_head_tiles(&heads);
+    a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);
+    a.head_bytes = cache_bytes(kv, kv.head_stride);
+    size_t rows = (size_t)cuda->n_splits * (size_t)t.n_heads;
+    a.weights = (float2 *)cuda->parts.memory;
+    a.sums = (float *)(a.weights + rows);
+    a.arrived = (unsigned *)cuda->arrived.memory;
+    uint64_t all = (uint64_t)cache_bytes(kv, t.head_dim) | (uint64_t)a.slot_bytes | (uint64_t)a.head_bytes |
+                   (uint64_t)(uintptr_t)kv.k | (uint64_t)(uintptr_t)kv.v;
+    if (t.pages.shift < 0 || cache_bytes(kv, kv.slot_stride) > UINT32_MAX) return cudaErrorNotSupported;
+    if (t.head_dim % 16 || t.head_dim > 256 || all % 16 || cuda->compute < 80) return cudaErrorNotSupported;
+    switch (kv.type) {
+    case DTYPE_F32:
+        return split_f32(cuda, &a);
+    case DTYPE_F16:
+        return split_f16(cuda, &a);
+    case DTYPE_BF16:
+        return split_bf16(cuda, &a);
+    case DTYPE_INT8:
+        return describe_scales(&a) ? split_int8(cuda, &a) : cudaErrorNotSupported;
+    default:
+        return describe_scales(&a) ? split_int4(cuda, &a) : cudaErrorNotSupported;
+    }
+}

@@ -1,0 +1,40 @@
+// Attention of tiles of one token: the cache is cut into splits, which blocks go through side by side; the last one of a
+// tile's to arrive puts their results together. A sequence of a ragged batch has as many splits as its length asks for.
+#ifndef PALAVER_KERNELS_CUDA_ATTEND_SPLIT_CUH
+#define PALAVER_KERNELS_CUDA_ATTEND_SPLIT_CUH
+
+#include "kernels/cuda/attend.cuh"
+
+struct SplitLaunch {
+    AttendArguments a;
+    DType type; // f16 or bf16
+    const void *q, *q_kept;
+    void *y;
+};
+
+struct SplitArguments {
+    SplitLaunch l;
+    const int32_t *split_tiles;
+    int split_slots, head_tiles;
+    // int8, int4: bytes of a head's scales, and of what is copied at once, 2^scale_shift times at most
+    int group_shift, scale_row, scale_piece, scale_shift;
+    uint32_t slot_bytes, scale_slot_bytes;
+    int64_t head_bytes, scale_head_bytes;
+    float *sums;       // [n_splits, n_heads, head_dim]
+    float2 *weights;   // [n_splits, n_heads] largest score and sum
+    unsigned *arrived; // [n_splits, n_kv_heads·head_tiles] of the tile's first split; zero between launches
+};
+
+// Scratch for the splits of the step that was staged.
+Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error);
+
+// cudaErrorNotSupported for caches it has no code for, and nothing was launched: heads that are no multiple of 16, rows
+// and strides that are no multiples of 16 bytes, groups that are no power of two of at least 8, pages of sizes that are no
+// power of two.
+cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch);
+
+// The kernels of one cache type each.
+typedef cudaError_t SplitKernels(const CudaBackend *cuda, const SplitArguments *a);
+SplitKernels split_f32, split_f16, split_bf16, split_int8, split_int4;
+
+#endif

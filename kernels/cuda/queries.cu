@@ -1,0 +1,66 @@
+// Queries as the cache wants them: turned back for the kept prefix, and by the Hadamard matrix where keys are.
+#include "kernels/cuda/queries.cuh"
+
+struct QueryArguments {
+    int n_heads, head_dim, rotary_dim;
+    bool interleaved, rotate; // rotate: by the Hadamard matrix
+    const float2 *kept_rope;  // NULL: nothing is gone
+};
+
+// One warp a head of a token. Grid: [n_tokens, heads / 4], block: 128, shared memory: 4 heads of float32. The kept
+// query first: what comes after may overwrite q.
+template <class T>
+__global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T *q, T *turned, T *kept) {
+    extern __shared__ float heads[];
+    int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32,
+        dim = a.head_dim;
+    if (head >= a.n_heads) return;
+    float *v = heads + threadIdx.x / 32 * dim;
+    int64_t row = ((int64_t)token * a.n_heads + head) * dim;
+    if (a.kept_rope) {
+        for (int i = lane; i < dim; i += 32) v[i] = to_float(q[row + i]);
+        __syncwarp();
+        int pairs = a.rotary_dim / 2;
+        for (int i = lane; i < pairs; i += 32) {
+            int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + pairs;
+            float2 turn = a.kept_rope[(int64_t)token * pairs + i];
+            float x = v[first], y = v[second];
+            v[first] = x * turn.x + y * turn.y; // backwards
+            v[second] = y * turn.x - x * turn.y;
+        }
+        __syncwarp();
+        if (a.rotate) warp_hadamard(v, dim);
+        for (int i = lane; i < dim; i += 32) kept[row + i] = from_float<T>(v[i]);
+        __syncwarp();
+    }
+    if (!a.rotate) return;
+    for (int i = lane; i < dim; i += 32) v[i] = to_float(q[row + i]);
+    __syncwarp();
+    warp_hadamard(v, dim);
+    for (int i = lane; i < dim; i += 32) turned[row + i] = from_float<T>(v[i]);
+}
+
+template <class T> static Queries launch(CudaBackend *cuda, const AttendCall *call, const QueryArguments &a) {
+    int64_t n = (int64_t)cuda->n_tokens * a.n_heads * a.head_dim;
+    T *turned = (T *)cuda->wide, *kept = turned + n;
+    dim3 grid(cuda->n_tokens, (a.n_heads + 3) / 4);
+    queries_kernel<T><<<grid, 128, 4 * (size_t)a.head_dim * sizeof(float), cuda->stream>>>(
+        a, (const T *)call->q, turned, kept);
+    Queries queries = {a.rotate ? turned : call->q, call->q};
+    if (a.kept_rope)
+        queries.kept = kept;
+    else
+        queries.kept = queries.recent;
+    return queries;
+}
+
+Queries cuda_queries(CudaBackend *cuda, const AttendCall *call) {
+    const Rope *rope = &cuda->shape->rope;
+    QueryArguments a = {call->heads.n_heads,   call->heads.head_dim,
+                        rope->rotary_dim,      rope->kind == ROPE_INTERLEAVED,
+                        call->kv->rotate_keys, cuda->gone && rope->rotary_dim > 0 ? cuda->kept_rope : NULL};
+    if (!a.rotate && !a.kept_rope) return Queries{call->q, call->q};
+    Queries queries;
+    WITH_TYPE(call->type, queries = launch<T>(cuda, call, a));
+    return queries;
+}

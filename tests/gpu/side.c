@@ -1,0 +1,188 @@
+#include "tests/gpu/side.h"
+
+#include "kernels/cpu/kv.h"
+#include "kernels/cpu/quant.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int n_passed, n_failed;
+
+void report(const char *name, const char *what, double error, double bound) {
+    bool ok = error <= bound; // NaN is not
+    if (ok)
+        n_passed++;
+    else
+        n_failed++;
+    if (!ok || getenv("VERBOSE"))
+        printf("%s %-28s %-10s error %.2e, bound %.0e\n", ok ? "ok    " : "FAILED", name, what, error, bound);
+}
+
+int failures(void) {
+    printf("%d passed, %d failed\n", n_passed, n_failed);
+    return n_failed != 0;
+}
+
+void must(Status status, const Error *error) {
+    if (!status) return;
+    printf("FAILED %s\n", error->message);
+    exit(1);
+}
+
+double distance(const float *a, const float *b, int64_t n) {
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (double)b[i] * b[i];
+    }
+    return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}
+
+void *room(const Ops *ops, Backend *backend, size_t bytes) {
+    void *memory;
+    Error error;
+    must(ops->alloc(backend, bytes + SENTINEL, &memory, &error), &error);
+    uint8_t *poison = malloc(bytes + SENTINEL);
+    memset(poison, 0xff, bytes + SENTINEL);
+    must(ops->write(backend, memory, poison, bytes + SENTINEL, &error), &error);
+    free(poison);
+    return memory;
+}
+
+void check_sentinel(const char *name, const Ops *ops, Backend *backend, void *memory, size_t bytes) {
+    uint8_t end[SENTINEL];
+    Error error;
+    must(ops->read(backend, end, (char *)memory + bytes, SENTINEL, &error), &error);
+    int wrong = 0;
+    for (int i = 0; i < SENTINEL; i++) wrong += end[i] != 0xff;
+    if (wrong) report(name, "sentinel", NAN, 0);
+}
+
+void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
+    Error error;
+    s->ops = ops;
+    s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
+                 : c->type == DTYPE_BF16                               ? DTYPE_BF16
+                                                                       : DTYPE_F16;
+    int most = c->n_tokens > 8 ? c->n_tokens : 8;
+    BackendOptions options = {.device = device, .shape = &m->shape, .max_tokens = most, .max_logits = 4};
+    must(ops->open(&options, &s->backend, &error), &error);
+    for (int l = 0; l < TEST_LAYERS; l++)
+        must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
+    must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
+    size_t a = ops->activation_bytes, n = (size_t)most;
+    s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
+    s->sizes[2] = a * n * (size_t)c->intermediate, s->sizes[3] = 4 * 4 * (size_t)c->vocab;
+    s->x = room(ops, s->backend, s->sizes[0]), s->q = room(ops, s->backend, s->sizes[1]);
+    s->g = room(ops, s->backend, s->sizes[2]), s->logits = room(ops, s->backend, s->sizes[3]);
+    s->layout = (KvLayout){c->layout_plus_1 ? c->layout_plus_1 - 1 : 3,
+                           TEST_LAYERS,
+                           c->n_kv_heads,
+                           c->head_dim,
+                           n_slots,
+                           c->kv,
+                           c->group,
+                           c->scale};
+    must(kv_layout_check(&s->layout, &error), &error);
+    s->cache = room(ops, s->backend, (size_t)kv_layout_bytes(&s->layout));
+    if (c->group) s->scale = room(ops, s->backend, (size_t)kv_layout_scale_bytes(&s->layout));
+    for (int l = 0; l < TEST_LAYERS; l++) {
+        s->kv[l] = kv_layout_layer(&s->layout, s->cache, s->scale, l);
+        s->kv[l].rotate_keys = c->rotate;
+    }
+    s->slot_positions = room(ops, s->backend, (size_t)n_slots * 4);
+}
+
+void side_close(Side *s) {
+    void *memory[] = {s->x, s->q, s->g, s->logits, s->slot_positions, s->cache, s->scale};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        if (memory[i]) s->ops->free(s->backend, memory[i]);
+    s->ops->close(s->backend);
+}
+
+float *get(Side *s, const void *memory, DType type, int64_t n) {
+    Error error;
+    size_t size = type == DTYPE_F32 ? 4 : 2;
+    char *raw = malloc((size_t)n * size + 1);
+    float *values = malloc((size_t)n * 4 + 4);
+    must(s->ops->read(s->backend, raw, memory, (size_t)n * size, &error), &error);
+    dequantize(type, raw, 0, n, values);
+    free(raw);
+    return values;
+}
+
+void put(Side *s, void *memory, DType type, const float *values, int64_t n) {
+    Error error;
+    uint16_t *halves = malloc((size_t)n * 2 + 2);
+    for (int64_t i = 0; i < n && type != DTYPE_F32; i++)
+        halves[i] = type == DTYPE_F16 ? float_to_half(values[i]) : float_to_bfloat(values[i]);
+    must(s->ops->write(s->backend, memory, type == DTYPE_F32 ? (const void *)values : halves,
+                       (size_t)n * (type == DTYPE_F32 ? 4 : 2), &error),
+         &error);
+    free(halves);
+}
+
+// ---- caches ------------------------------------------------------------------------------------------------------
+
+void *get_cache(Side *s, void **scale) {
+    Error error;
+    size_t bytes = (size_t)kv_layout_bytes(&s->layout), scales = (size_t)kv_layout_scale_bytes(&s->layout);
+    void *memory = malloc(bytes + 1);
+    must(s->ops->read(s->backend, memory, s->cache, bytes, &error), &error);
+    *scale = malloc(scales + 1);
+    if (s->scale) must(s->ops->read(s->backend, *scale, s->scale, scales, &error), &error);
+    return memory;
+}
+
+static void put_cache(Side *s, const void *memory, const void *scale) {
+    Error error;
+    must(s->ops->write(s->backend, s->cache, memory, (size_t)kv_layout_bytes(&s->layout), &error), &error);
+    if (s->scale)
+        must(s->ops->write(s->backend, s->scale, scale, (size_t)kv_layout_scale_bytes(&s->layout), &error),
+             &error);
+}
+
+void fill_caches(Side *a, Side *b, const int32_t *positions, uint64_t seed) {
+    void *scale, *memory = get_cache(a, &scale);
+    float *row = malloc((size_t)a->layout.head_dim * sizeof *row);
+    for (int l = 0; l < TEST_LAYERS; l++) {
+        KvLayer kv = kv_layout_layer(&a->layout, memory, scale, l);
+        for (int64_t slot = 0; slot < a->layout.n_slots; slot++)
+            for (int i = 0; i < 2 * a->layout.n_kv_heads && positions[slot] >= 0; i++) {
+                for (int d = 0; d < a->layout.head_dim; d++) row[d] = random_normal(&seed);
+                kv_store(loops_reference(), &kv, i % 2 ? KV_VALUES : KV_KEYS, slot, i / 2, a->layout.head_dim,
+                         row);
+            }
+    }
+    put_cache(a, memory, scale);
+    put_cache(b, memory, scale);
+    free(row);
+    free(memory);
+    free(scale);
+}
+
+float *cache_floats(Side *s, int layer, bool keys, const int32_t *positions, int64_t *n) {
+    void *scale, *memory = get_cache(s, &scale);
+    const KvLayout *l = &s->layout;
+    KvLayer kv = kv_layout_layer(l, memory, scale, layer);
+    float *values = malloc((size_t)(l->n_kv_heads * l->n_slots * l->head_dim) * sizeof *values + 4);
+    *n = 0;
+    for (int h = 0; h < l->n_kv_heads; h++)
+        for (int64_t slot = 0; slot < l->n_slots; slot++) {
+            if (positions[slot] < 0) continue;
+            kv_load(&kv, keys ? KV_KEYS : KV_VALUES, slot, h, l->head_dim, values + *n);
+            *n += l->head_dim;
+        }
+    free(memory);
+    free(scale);
+    return values;
+}
+
+void copy_cache(Side *a, Side *b) {
+    void *scale, *memory = get_cache(a, &scale);
+    put_cache(b, memory, scale);
+    free(memory);
+    free(scale);
+}

@@ -1,0 +1,64 @@
+// What the GPU tests share: counting, distances, and one backend with a model and a cache on it.
+#ifndef PALAVER_TESTS_GPU_SIDE_H
+#define PALAVER_TESTS_GPU_SIDE_H
+
+#include "kernels/kv_layout.h"
+#include "tests/gpu/model.h"
+#include "tests/gpu/sampling.h"
+
+enum { SENTINEL = 256 };
+
+// Counts, and prints what failed; with VERBOSE set, everything. NaN fails.
+Report report;
+int failures(void); // prints the closing line; the exit status
+
+// Ends the program with the error's message.
+void must(Status status, const Error *error);
+
+// ‖a − b‖ / ‖b‖
+double distance(const float *a, const float *b, int64_t n);
+
+// Memory of 0xff, a NaN in every type, with SENTINEL more bytes behind it.
+void *room(const Ops *ops, Backend *backend, size_t bytes);
+void check_sentinel(const char *name, const Ops *ops, Backend *backend, void *memory, size_t bytes);
+
+typedef struct Side {
+    const Ops *ops;
+    Backend *backend;
+    DType operand;
+    Layer *layers[TEST_LAYERS];
+    Head *head;
+    void *x, *q, *g;
+    float *logits;
+    KvLayout layout;
+    void *cache, *scale; // scale NULL without groups
+    KvLayer kv[TEST_LAYERS];
+    int32_t *slot_positions; // [layout.n_slots]
+    size_t sizes[4];         // of x, q, g, logits
+} Side;
+
+void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots);
+void side_close(Side *s);
+
+// n activations of `type` as floats, and back.
+float *get(Side *s, const void *memory, DType type, int64_t n);
+void put(Side *s, void *memory, DType type, const float *values, int64_t n);
+
+// Random keys and values in the slots that hold a position, the same bytes on both sides; the others keep their NaN.
+void fill_caches(Side *a, Side *b, const int32_t *positions, uint64_t seed);
+
+// The bytes of a side's cache and scales, host memory; and the keys or values of a layer in the slots that hold a
+// position, as floats [n_kv_heads, slots, head_dim]; *n elements.
+void *get_cache(Side *s, void **scale);
+float *cache_floats(Side *s, int layer, bool keys, const int32_t *positions, int64_t *n);
+
+// Makes b's cache what a's is.
+void copy_cache(Side *a, Side *b);
+
+// The operator of its own, and what is done to slots (cache.c).
+void test_caches(const Ops *cuda);
+
+// Prints how fast attention reads caches (attend_speed.c). No test.
+void attend_speed(const Ops *ops);
+
+#endif
