@@ -64,6 +64,35 @@ static void test_the_table_is_whole(void **state) {
     }
 }
 
+enum { FILE_ROOM = 1 << 16 };
+
+// A whole text file, to free().
+static char *file_text(const char *path) {
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *text = calloc(1, FILE_ROOM);
+    size_t n = fread(text, 1, FILE_ROOM - 1, file);
+    assert_true(n < FILE_ROOM - 1);
+    fclose(file);
+    return text;
+}
+
+// The README names every command.
+static void test_the_readme_is_whole(void **state) {
+    (void)state;
+    size_t n;
+    const ChatCommand *commands = commands_list(&n);
+    char *readme = file_text("README.md");
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        int found = 0, size = snprintf(name, sizeof name, "`/%s", commands[i].name);
+        for (const char *at = readme; (at = strstr(at, name)); at++)
+            found += at[size] == ' ' || at[size] == '`';
+        if (!found) fail_msg("the README does not name /%s", commands[i].name);
+    }
+    free(readme);
+}
+
 static void test_help(void **state) {
     (void)state;
     Run run;
@@ -281,16 +310,6 @@ static void test_said_turns_leave_whole(void **state) {
     program_free(&run);
 }
 
-static char *file_text(const char *path) {
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    char *text = calloc(1, 10000);
-    size_t n = fread(text, 1, 9999, file);
-    assert_true(n < 9999);
-    fclose(file);
-    return text;
-}
-
 static void test_export(void **state) {
     char path[3][200], line[1000];
     static const char *const forms[] = {"md", "json", "jsonl"};
@@ -399,6 +418,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_a_command),
         cmocka_unit_test(test_the_table_is_whole),
+        cmocka_unit_test(test_the_readme_is_whole),
         WITH_HOME(test_help),
         WITH_HOME(test_unknown_commands_are_never_sent),
         WITH_HOME(test_set_reset_and_origin),
