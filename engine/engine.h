@@ -98,7 +98,7 @@ int64_t session_cached(const Session *session);        // of these, with keys an
 typedef struct SyncReport {
     int64_t cached;    // tokens of the longest common prefix, kept
     int64_t evaluated; // tokens read in
-    double seconds;
+    double seconds;    // until the logits of the last token are there
 } SyncReport;
 
 // Makes the log equal to `tokens` [n], n >= 1: keeps the longest prefix that is cached, here or in a branch that was

@@ -184,6 +184,10 @@ Status session_sync(Session *s, const int32_t *tokens, int64_t n, SyncReport *re
     int64_t cached = s->sequence.length;
     if (cached == n && !has_logits(s)) cached--;
     status = evaluate_pending(s, error);
+    float arrived; // a logit on the host: only then has a backend that runs by itself done the work
+    if (!status)
+        status = s->engine->backend->ops->read(s->engine->backend, &arrived, s->engine->forward.logits,
+                                               sizeof arrived, error);
     if (status) return give_up(s, status);
     if (report)
         *report = (SyncReport){.cached = cached, .evaluated = n - cached, .seconds = clock_seconds() - start};
