@@ -1,11 +1,10 @@
-// Settings: the documented file, precedence, origins, checks and messages.
+// Settings: the documented file, precedence and origins, environment and files, the table of keys.
+#include "tests/settings.h"
 #include "tests/test.h"
 
-#include "config/config.h"
 #include "config/nearest.h"
 #include "config/toml.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,46 +13,11 @@
 
 static Error error;
 
-static Config fresh(void) {
-    Config config;
-    assert_int_equal(config_init(&config, &error), STATUS_OK);
-    return config;
-}
-
-static Status apply(Config *config, const char *text) {
-    return config_apply_text(config, CONFIG_FILES, "talk.toml", text, strlen(text), &error);
-}
-
-static const char *shown(const Config *config, const char *name) {
-    static char text[8192];
-    const ConfigKey *key = config_key_find(name);
-    assert_non_null(key);
-    assert_true((size_t)config_print_value(config, key, text, sizeof text) < sizeof text);
-    return text;
-}
-
-static const char *origin(const Config *config, const char *name) {
-    return config_origin(config, config_key_find(name));
-}
-
-// Every key in effect as one text, to see that nothing changed.
-static char *everything(const Config *config) {
-    char *all = NULL;
-    size_t size, count;
-    FILE *out = open_memstream(&all, &size);
-    const ConfigKey *keys = config_keys(&count);
-    for (size_t i = 0; i < count; i++)
-        fprintf(out, "%s = %s # %s\n", keys[i].name, shown(config, keys[i].name),
-                config_origin(config, &keys[i]));
-    fclose(out);
-    return all;
-}
-
 // ---- the documented file -----------------------------------------------------------------------------
 
 static void built_in_values(void **state) {
     (void)state;
-    Config config = fresh();
+    Config config = settings_fresh();
     assert_true(config.sampling.temperature == 0.8 && config.sampling.top_p == 0.95 &&
                 config.sampling.top_k == 40);
     assert_true(config.sampling.min_p == 0.05 && config.sampling.typical_p == 1);
@@ -76,7 +40,7 @@ static void built_in_values(void **state) {
     assert_string_equal(config.backend.device, "auto");
     assert_int_equal(config.ui.color, CONFIG_COLOR_AUTO);
     assert_true(config.ui.gauge && config.ui.history && !config.ui.stats);
-    assert_string_equal(origin(&config, "temperature"), "built in");
+    assert_string_equal(settings_origin(&config, "temperature"), "built in");
     config_free(&config);
 }
 
@@ -91,7 +55,7 @@ static void default_file_is_whole(void **state) {
     assert_int_equal(in_file, count);
     toml_free(root);
 
-    Config built_in = fresh(), read = fresh();
+    Config built_in = settings_fresh(), read = settings_fresh();
     assert_int_equal(config_apply_file(&read, CONFIG_FILES, "config/default.toml", &error), STATUS_OK);
     char a[512], b[512];
     for (size_t i = 0; i < count; i++) {
@@ -111,10 +75,10 @@ static void printed_default_changes_nothing(void **state) {
     assert_non_null(text);
     assert_non_null(strstr(text, "\n#temperature = 0.8\n"));
     assert_non_null(strstr(text, "\n[sampling]\n"));
-    Config config = fresh();
-    char *before = everything(&config);
-    assert_int_equal(apply(&config, text), STATUS_OK);
-    char *after = everything(&config);
+    Config config = settings_fresh();
+    char *before = settings_all(&config);
+    assert_int_equal(settings_apply(&config, text, &error), STATUS_OK);
+    char *after = settings_all(&config);
     assert_string_equal(before, after);
     free(before);
     free(after);
@@ -124,16 +88,18 @@ static void printed_default_changes_nothing(void **state) {
 
 static void every_value_reads_back(void **state) {
     (void)state;
-    Config config = fresh();
-    assert_int_equal(apply(&config, "[sampling]\n"
+    Config config = settings_fresh();
+    assert_int_equal(settings_apply(&config,
+                                    "[sampling]\n"
                                     "stop = [\"a\\\"\\\\\\n\\u0001\", \"\\u00fc,\"]\n"
                                     "logit_bias = {\"15043\" = -100, \" may=be,\" = 0.1}\n"
                                     "temperature = 0.30000000000000004\nseed = 9223372036854775807\n"
-                                    "[context]\ndiscard = 100\n[model]\npath = \"a b\\t#\"\n"),
+                                    "[context]\ndiscard = 100\n[model]\npath = \"a b\\t#\"\n",
+                                    &error),
                      STATUS_OK);
     size_t count;
     const ConfigKey *keys = config_keys(&count);
-    Config copy = fresh();
+    Config copy = settings_fresh();
     for (size_t i = 0; i < count; i++) {
         char text[1024], again[1024];
         config_print_value(&config, &keys[i], text, sizeof text);
@@ -154,7 +120,7 @@ static void every_value_reads_back(void **state) {
 
 static void layers_in_order(void **state) {
     (void)state;
-    Config config = fresh();
+    Config config = settings_fresh();
     char *environment[] = {"PALAVER_SAMPLING_TOP_K=5", "HOME=/", "PALAVER=build/palaver", NULL};
     const char *values[] = {"40", "1", "3", "4", "5", "6", "7"};
     const char *origins[] = {"built in",    "generation_config.json", "b.toml:2",
@@ -164,15 +130,15 @@ static void layers_in_order(void **state) {
     assert_int_equal(config_set(&config, CONFIG_SESSION, "top_k", "7", &error), STATUS_OK);
     assert_int_equal(config_set(&config, CONFIG_FLAGS, "top-k", "6", &error), STATUS_OK);
     assert_int_equal(config_apply_environment(&config, environment, &error), STATUS_OK);
-    assert_int_equal(apply(&config, "[profile.p]\ntop_k = 4\n"), STATUS_OK);
+    assert_int_equal(settings_apply(&config, "[profile.p]\ntop_k = 4\n", &error), STATUS_OK);
     assert_int_equal(config_apply_profile(&config, CONFIG_PROFILE, "p", &error), STATUS_OK);
-    assert_int_equal(apply(&config, "[sampling]\ntop_k = 2\n"), STATUS_OK);
+    assert_int_equal(settings_apply(&config, "[sampling]\ntop_k = 2\n", &error), STATUS_OK);
     const char *b = "[sampling]\ntop_k = 3";
     assert_int_equal(config_apply_text(&config, CONFIG_FILES, "b.toml", b, strlen(b), &error), STATUS_OK);
     assert_int_equal(config_set(&config, CONFIG_MODEL, "top_k", "1", &error), STATUS_OK);
     for (int layer = CONFIG_SESSION; layer >= CONFIG_BUILTIN; layer--) {
-        assert_string_equal(shown(&config, "top_k"), values[layer]);
-        assert_string_equal(origin(&config, "top_k"), origins[layer]);
+        assert_string_equal(settings_value(&config, "top_k"), values[layer]);
+        assert_string_equal(settings_origin(&config, "top_k"), origins[layer]);
         assert_int_equal(config_origin_layer(&config, config_key_find("top_k")), layer);
         config_clear(&config, (ConfigLayer)layer);
     }
@@ -182,7 +148,7 @@ static void layers_in_order(void **state) {
 
 static void reset_takes_back_the_session(void **state) {
     (void)state;
-    Config config = fresh();
+    Config config = settings_fresh();
     assert_int_equal(config_set(&config, CONFIG_FLAGS, "temperature", "0.5", &error), STATUS_OK);
     assert_int_equal(config_set(&config, CONFIG_SESSION, "temperature", "1.5", &error), STATUS_OK);
     assert_int_equal(config_set(&config, CONFIG_SESSION, "temperature", "1.6", &error), STATUS_OK);
@@ -196,27 +162,30 @@ static void reset_takes_back_the_session(void **state) {
 
 static void copies_are_apart(void **state) {
     (void)state;
-    Config config = fresh(), copy;
-    assert_int_equal(apply(&config, "[sampling]\nstop = [\"one\"]\n[profile.p]\nseed = 5"), STATUS_OK);
+    Config config = settings_fresh(), copy;
+    assert_int_equal(settings_apply(&config, "[sampling]\nstop = [\"one\"]\n[profile.p]\nseed = 5", &error),
+                     STATUS_OK);
     assert_int_equal(config_copy(&copy, &config, &error), STATUS_OK);
     assert_int_equal(config_set(&config, CONFIG_SESSION, "stop", "two,three", &error), STATUS_OK);
     assert_int_equal(config_apply_profile(&copy, CONFIG_SESSION, "p", &error), STATUS_OK);
-    assert_string_equal(shown(&config, "stop"), "[\"two\", \"three\"]");
+    assert_string_equal(settings_value(&config, "stop"), "[\"two\", \"three\"]");
     config_free(&config);
-    assert_string_equal(shown(&copy, "stop"), "[\"one\"]");
-    assert_string_equal(origin(&copy, "stop"), "talk.toml:2");
+    assert_string_equal(settings_value(&copy, "stop"), "[\"one\"]");
+    assert_string_equal(settings_origin(&copy, "stop"), "talk.toml:2");
     assert_int_equal(copy.sampling.seed, 5);
     config_free(&copy);
 }
 
 static void profiles(void **state) {
     (void)state;
-    Config config = fresh();
+    Config config = settings_fresh();
     assert_int_equal(config_apply_profile(&config, CONFIG_PROFILE, "x", &error), STATUS_USAGE);
     assert_non_null(strstr(error.message, "no file that was read has a [profile.NAME] section"));
-    assert_int_equal(apply(&config, "[profile.creative]\ntemperature = 1.2\nsampling.top_k = 9\n"
+    assert_int_equal(settings_apply(&config,
+                                    "[profile.creative]\ntemperature = 1.2\nsampling.top_k = 9\n"
                                     "[profile.creative.context]\nreserve = 2048\n"
-                                    "[profile.sober.sampling]\ntemperature = 0.1\n"),
+                                    "[profile.sober.sampling]\ntemperature = 0.1\n",
+                                    &error),
                      STATUS_OK);
     assert_true(config.sampling.temperature == 0.8);
     assert_string_equal(config_profile_name(&config, 0), "creative");
@@ -225,7 +194,7 @@ static void profiles(void **state) {
     assert_int_equal(config_apply_profile(&config, CONFIG_PROFILE, "creative", &error), STATUS_OK);
     assert_true(config.sampling.temperature == 1.2 && config.sampling.top_k == 9 &&
                 config.context.reserve == 2048);
-    assert_string_equal(origin(&config, "reserve"), "talk.toml:5");
+    assert_string_equal(settings_origin(&config, "reserve"), "talk.toml:5");
     assert_int_equal(config_apply_profile(&config, CONFIG_PROFILE, "sober", &error), STATUS_OK);
     assert_true(config.sampling.temperature == 0.1 && config.sampling.top_k == 40 &&
                 config.context.reserve == 1024);
@@ -239,158 +208,11 @@ static void profiles(void **state) {
     config_free(&config);
 }
 
-// ---- checks ------------------------------------------------------------------------------------------
-
-static void messages(void **state) {
-    (void)state;
-    static const struct {
-        const char *text, *message;
-    } cases[] = {
-        {"[sampling]\ntemperature = 9", "talk.toml:2:1: sampling.temperature = 9: allowed is 0 to 5"},
-        {"[sampling]\n\n  temperature = nan", "talk.toml:3:3: sampling.temperature = nan: allowed is 0 to 5"},
-        {"sampling.top_k = 1.5",
-         "talk.toml:1:10: sampling.top_k = 1.5: allowed is a whole number from 0 to 1000000"},
-        {"[sampling]\ntemprature = 1", "talk.toml:2:1: unknown key \"sampling.temprature\"; did you mean "
-                                       "sampling.temperature?"},
-        {"[context]\ntop_k = 1", "talk.toml:2:1: unknown key \"context.top_k\"; top_k belongs in [sampling]"},
-        {"[smapling]\n", "talk.toml:1:2: unknown section [smapling]; did you mean [sampling]?"},
-        {"zzzzzzz = 1", "talk.toml:1:1: unknown key \"zzzzzzz\"; `palaver config` lists all keys"},
-        {"sampling = 1",
-         "talk.toml:1:1: sampling is a section: write [sampling], or a key such as sampling.NAME"},
-        {"[context]\noverflow = \"shfit\"",
-         "talk.toml:2:1: context.overflow = \"shfit\": allowed is \"reevaluate\", "
-         "\"shift\", \"shift-inplace\" or \"stop\""},
-        {"[context]\nkeep = \"all\"",
-         "talk.toml:2:1: context.keep = \"all\": allowed is 0 to 16777216 or \"system\""},
-        {"[context]\ndiscard = 1.0",
-         "talk.toml:2:1: context.discard = 1: allowed is a fraction above 0 and below 1, "
-         "or a whole number from 1 to 16777216"},
-        {"[sampling]\nstop = [1]",
-         "talk.toml:2:1: sampling.stop = 1: allowed is up to 32 strings of 1 to 256 bytes"},
-        {"[sampling.logit_bias]\n\"5\" = 1000",
-         "talk.toml:1:11: sampling.logit_bias = 1000: allowed is {\"id or "
-         "piece\" = bias, ...} with -100 to 100 each, up to 1024"},
-        {"[ui]\nstats = 3", "talk.toml:2:1: ui.stats = 3: allowed is true or false"},
-        {"[backend]\ndevice = \"cuda:x\"",
-         "talk.toml:2:1: backend.device = \"cuda:x\": allowed is \"auto\", \"cpu\", "
-         "\"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99"},
-        {"[profile.a]\ntop_kk = 1", "talk.toml:2:1: unknown key \"top_kk\"; did you mean sampling.top_k?"},
-        {"profile = 1", "talk.toml:1:1: a profile is a section [profile.NAME]"},
-        {"[profile]\na = 1", "talk.toml:2:1: a profile is a section [profile.NAME]; put a into one"},
-        {"[sampling]\nseed = -1", "talk.toml:2:1: sampling.seed = -1: allowed is 0 to 9223372036854775807 or "
-                                  "\"random\""},
-    };
-    Config config = fresh();
-    char *before = everything(&config);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[400];
-        snprintf(text, sizeof text, "%s\n", cases[i].text);
-        assert_int_not_equal(apply(&config, text), STATUS_OK);
-        assert_string_equal(error.message, cases[i].message);
-    }
-    char *after = everything(&config);
-    assert_string_equal(before, after);
-    free(before);
-    free(after);
-    config_free(&config);
-}
-
-static void syntax_errors_have_a_place(void **state) {
-    (void)state;
-    Config config = fresh();
-    assert_int_equal(apply(&config, "[sampling]\ntop_k = 40\ntop_p = = 1\n"), STATUS_FILE);
-    assert_int_equal(strncmp(error.message, "talk.toml:3:9: not valid TOML: ", 31), 0);
-    assert_int_equal(apply(&config, "a = 1\na = 2\n"), STATUS_FILE);
-    assert_int_equal(strncmp(error.message, "talk.toml:2:", 12), 0);
-    assert_int_equal(apply(&config, "[ui]\n\n  [=]\n"), STATUS_FILE);
-    assert_string_equal(error.message,
-                        "talk.toml:3:4: not valid TOML: a key cannot begin with this character");
-    assert_int_equal(apply(&config, "# ü\n'ü' = 1\n  ü = 1\n"), STATUS_FILE);
-    assert_string_equal(error.message,
-                        "talk.toml:3:3: not valid TOML: a character that needs quotes around it");
-    assert_int_equal(config_apply_file(&config, CONFIG_FILES, "no/such.toml", &error), STATUS_FILE);
-    assert_non_null(strstr(error.message, "no/such.toml: cannot be read: No such file"));
-    assert_int_equal(config_apply_file(&config, CONFIG_FILES, "tests", &error), STATUS_FILE);
-    assert_int_equal(config_apply_file(&config, CONFIG_FILES, "/dev/zero", &error), STATUS_FILE);
-    config_free(&config);
-}
-
-// A file fails as a whole, also when its first keys are good.
-static void a_failing_file_changes_nothing(void **state) {
-    (void)state;
-    Config config = fresh();
-    assert_int_equal(apply(&config, "[sampling]\ntop_k = 7\nstop = [\"x\"]\n"), STATUS_OK);
-    char *before = everything(&config);
-    assert_int_equal(apply(&config, "[sampling]\ntop_k = 8\nstop = [\"y\"]\ntop_p = 2\n[profile.q]\ntop_k=1"),
-                     STATUS_USAGE);
-    char *after = everything(&config);
-    assert_string_equal(before, after);
-    assert_null(config_profile_name(&config, 0));
-    free(before);
-    free(after);
-    config_free(&config);
-}
-
-static void typed_text(void **state) {
-    (void)state;
-    static const struct {
-        const char *key, *text, *value; // NULL: refused
-    } cases[] = {
-        {"stats", "on", "true"},
-        {"ui.stats", "NO", "false"},
-        {"stats", "perhaps", NULL},
-        {"temperature", ".5", "0.5"},
-        {"temperature", "1", "1.0"},
-        {"temperature", "1e-3", "0.001"},
-        {"temperature", "1\ntop_k=2", NULL},
-        {"temperature", "", NULL},
-        {"temperature", "0.5x", NULL},
-        {"top-k", "+20", "20"},
-        {"top_k", "99999999999999999999", NULL},
-        {"seed", "42", "42"},
-        {"seed", "random", "\"random\""},
-        {"max_tokens", "0", "\"unlimited\""},
-        {"max_tokens", "unlimited", "\"unlimited\""},
-        {"keep", "\"system\"", "\"system\""},
-        {"discard", "0.25", "0.25"},
-        {"discard", "128", "128"},
-        {"overflow", "Shift", "\"shift\""},
-        {"stop", "a, b", "[\"a\", \" b\"]"},
-        {"stop", "\"a, b\"", "[\"a, b\"]"},
-        {"stop", "\"a\", 'b, c'", "[\"a\", \"b, c\"]"},
-        {"stats", "off ", "false"},
-        {"logit_bias", "\"a, b\" = 1, 5 = -2", "{\"a, b\" = 1.0, \"5\" = -2.0}"},
-        {"stop", "['\\n']", "[\"\\\\n\"]"},
-        {"stop", "", "[]"},
-        {"stop", "[[1]]", NULL},
-        {"logit_bias", "15043=-1.5, x=y=2", "{\"15043\" = -1.5, \" x=y\" = 2.0}"},
-        {"logit_bias", "{ \"a b\" = 1 }", "{\"a b\" = 1.0}"},
-        {"logit_bias", "5", NULL},
-        {"logit_bias", "5=inf", NULL},
-        {"path", "/tmp/it's a model", "\"/tmp/it's a model\""},
-        {"path", "\"quoted\"", "\"quoted\""},
-        {"path", "\xff", NULL},
-        {"path", "\xed\xa0\x80", NULL},
-        {"path", "\xf0\x9f\x98", NULL},
-        {"path", "é😀", "\"é😀\""},
-        {"template", "", NULL},
-        {"device", "cuda:1", "\"cuda:1\""},
-    };
-    Config config = fresh();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Status status = config_set(&config, CONFIG_SESSION, cases[i].key, cases[i].text, &error);
-        if (!cases[i].value) assert_int_equal(status, STATUS_USAGE);
-        if (cases[i].value && status) fail_msg("%s %s: %s", cases[i].key, cases[i].text, error.message);
-        if (cases[i].value) assert_string_equal(shown(&config, cases[i].key), cases[i].value);
-    }
-    assert_int_equal(config_set(&config, CONFIG_FLAGS, "top-p", "7", &error), STATUS_USAGE);
-    assert_string_equal(error.message, "--top-p: sampling.top_p = 7: allowed is 0 to 1");
-    config_free(&config);
-}
+// ---- environment, files, keys -----------------------------------------------------------------------
 
 static void environment(void **state) {
     (void)state;
-    Config config = fresh();
+    Config config = settings_fresh();
     char *good[] = {"PALAVER_SAMPLING_TEMPERATURE=0.3", "PALAVER_UI_STATS=on",
                     "PALAVER_SAMPLING_TOP_P=", "PALAVER_CUDA_LIBRARY=x", NULL};
     assert_int_equal(config_apply_environment(&config, good, &error), STATUS_OK);
@@ -424,15 +246,15 @@ static void user_files(void **state) {
     assert_int_equal(mkdir(path, 0700), 0);
     setenv("XDG_CONFIG_HOME", folder, 1);
     assert_int_equal(chdir(folder), 0);
-    Config config = fresh();
+    Config config = settings_fresh();
     assert_int_equal(config_apply_user_files(&config, &error), STATUS_OK); // neither is there
     snprintf(path, sizeof path, "%s/palaver/palaver.toml", folder);
     write_file(path, "[sampling]\ntop_k = 1\nmin_p = 0.25\n");
     write_file("palaver.toml", "[sampling]\ntop_k = 2\n");
     assert_int_equal(config_apply_user_files(&config, &error), STATUS_OK);
     assert_true(config.sampling.top_k == 2 && config.sampling.min_p == 0.25);
-    assert_string_equal(origin(&config, "top_k"), "palaver.toml:2");
-    assert_int_equal(strncmp(origin(&config, "min_p"), path, strlen(path)), 0);
+    assert_string_equal(settings_origin(&config, "top_k"), "palaver.toml:2");
+    assert_int_equal(strncmp(settings_origin(&config, "min_p"), path, strlen(path)), 0);
     write_file("palaver.toml", "[sampling]\ntop_k = -2\n");
     assert_int_equal(config_apply_user_files(&config, &error), STATUS_USAGE);
     unlink("palaver.toml");
@@ -464,81 +286,6 @@ static void keys_speak(void **state) {
     assert_ptr_equal(config_key_find("repeat-penalty"), config_key_find("sampling.repeat_penalty"));
 }
 
-// ---- nearest names -----------------------------------------------------------------------------------
-
-static void distances(void **state) {
-    (void)state;
-    static const struct {
-        const char *a, *b;
-        size_t distance;
-    } cases[] = {{"", "", 0},           {"", "abc", 3},        {"abc", "abc", 0},
-                 {"ab", "ba", 1},       {"abcd", "acbd", 1},   {"ca", "abc", 3},
-                 {"top_p", "top-p", 0}, {"TOP_K", "top_k", 0}, {"kitten", "sitting", 3}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(name_distance(cases[i].a, cases[i].b), cases[i].distance);
-        assert_int_equal(name_distance(cases[i].b, cases[i].a), cases[i].distance);
-    }
-    const char *names[] = {"help", "quit", "clear", "system", "continue"};
-    assert_int_equal(nearest_name("hlep", names, 5), 0);
-    assert_int_equal(nearest_name("clera", names, 5), 2);
-    assert_int_equal(nearest_name("cont", names, 5), 4);
-    assert_int_equal(nearest_name("qiut", names, 5), 1);
-    assert_int_equal(nearest_name("banana", names, 5), -1);
-    assert_int_equal(nearest_name("x", names, 5), -1);
-    assert_int_equal(nearest_name("", names, 5), -1);
-    char long_name[300];
-    memset(long_name, 'a', sizeof long_name);
-    long_name[299] = 0;
-    assert_int_equal(nearest_name(long_name, names, 5), -1);
-}
-
-// ---- TOML --------------------------------------------------------------------------------------------
-
-static void toml_tree(void **state) {
-    (void)state;
-    const char *text = "b = [1, 2.5, 'x']\na = {k = true}\nd = 1979-05-27\ns = \"nul\\u0000in\"\n";
-    TomlNode *root;
-    assert_int_equal(toml_parse("t", text, strlen(text), &root, &error), STATUS_OK);
-    assert_int_equal(root->n_children, 4);
-    const TomlNode *b = &root->children[0];
-    assert_string_equal(b->key, "b");
-    assert_int_equal(b->n_children, 3);
-    assert_int_equal(b->children[1].line, 1);
-    assert_int_equal(b->children[1].column, 9);
-    assert_true(b->children[1].number == 2.5 && b->children[0].integer == 1 && b->children[0].number == 1);
-    assert_true(toml_child(toml_child(root, "a"), "k")->boolean);
-    assert_int_equal(toml_child(root, "d")->type, TOML_DATE);
-    assert_int_equal(toml_child(root, "s")->length, 6);
-    assert_null(toml_child(root, "nothing"));
-    toml_free(root);
-    assert_int_equal(toml_parse("t", "\"a\\u0000b\" = 1", 14, &root, &error), STATUS_FILE);
-    assert_null(root);
-    assert_int_equal(toml_parse("t", "a = \"\xff\"", 7, &root, &error), STATUS_FILE);
-}
-
-static void toml_depth_is_bounded(void **state) {
-    (void)state;
-    size_t size = 600000;
-    char *text = malloc(size + 1);
-    TomlNode *root;
-    for (int kind = 0; kind < 4; kind++) {
-        for (size_t i = 0; i < size; i++) text[i] = "a.[[{a=a."[kind * 2 + (kind == 2 ? i % 3 : i % 2)];
-        text[size] = 0;
-        assert_int_equal(toml_parse("t", text, size, &root, &error), STATUS_FILE);
-    }
-    // Dots that are not depth: in strings, comments and numbers.
-    for (size_t i = 0; i < 300; i++) text[i] = '.';
-    text[300] = 0;
-    char *document = NULL;
-    assert_true(asprintf(&document,
-                         "# %s\na = \"%s\\\"%s\"\nb = '''%s\n%s'''\nc = \"\"\"\n%s\"\"\"\"\"\nd = 'ü'\n",
-                         text, text, text, text, text, text) > 0);
-    assert_int_equal(toml_parse("t", document, strlen(document), &root, &error), STATUS_OK);
-    toml_free(root);
-    free(document);
-    free(text);
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_values),
@@ -549,16 +296,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reset_takes_back_the_session),
         cmocka_unit_test(copies_are_apart),
         cmocka_unit_test(profiles),
-        cmocka_unit_test(messages),
-        cmocka_unit_test(syntax_errors_have_a_place),
-        cmocka_unit_test(a_failing_file_changes_nothing),
-        cmocka_unit_test(typed_text),
         cmocka_unit_test(environment),
         cmocka_unit_test(user_files),
         cmocka_unit_test(keys_speak),
-        cmocka_unit_test(distances),
-        cmocka_unit_test(toml_tree),
-        cmocka_unit_test(toml_depth_is_bounded),
     };
     return test_main("config", argc, argv, tests);
 }
