@@ -188,3 +188,18 @@ void expect_out(const Run *run, const char *part) {
 void expect_no_err(const Run *run, const char *part) {
     if (strstr(run->err, part)) unexpected(run, "not expected on stderr", part);
 }
+
+Run program_script(const char *arguments, const char *input) {
+    Run run;
+    program_run(&run, arguments, input);
+    expect_status(&run, 0);
+    return run;
+}
+
+void program_says(const char *arguments, const char *input, int status, const char *part) {
+    Run run;
+    program_run(&run, arguments, input);
+    expect_status(&run, status);
+    expect_err(&run, part);
+    program_free(&run);
+}

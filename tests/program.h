@@ -22,7 +22,11 @@ int program_tear_down(void **state);
 // `run` is released with program_free().
 void program_run(Run *run, const char *arguments, const char *input);
 void program_run_bytes(Run *run, const char *arguments, const char *input, size_t size);
-// The same, but sends `signal` once stdout has `after` bytes; stdin stays open until then.
+// A script that has to go well.
+Run program_script(const char *arguments, const char *input);
+// A script that ends with `status` and says `part` on stderr.
+void program_says(const char *arguments, const char *input, int status, const char *part);
+// As program_run(), but sends `signal` once stdout has `after` bytes; stdin stays open until then.
 void program_run_signal(Run *run, const char *arguments, const char *input, int signal, size_t after);
 // A command of the shell, in which $PALAVER is the program.
 void program_shell(Run *run, const char *command);

@@ -9,26 +9,12 @@
 
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
 
-// Runs a script that has to go well.
-static Run talk(const char *arguments, const char *input) {
-    Run run;
-    program_run(&run, arguments, input);
-    expect_status(&run, 0);
-    return run;
-}
-
 static void expect_refusal(const char *input, const char *part) {
-    Run run;
-    program_run(&run, TALK "|--no-save", input);
-    expect_status(&run, 5);
-    expect_err(&run, part);
-    program_free(&run);
+    program_says(TALK "|--no-save", input, 5, part);
 }
 
 static void expect_shown(const char *input, const char *part) {
-    Run run = talk(TALK "|--no-save", input);
-    expect_err(&run, part);
-    program_free(&run);
+    program_says(TALK "|--no-save", input, 0, part);
 }
 
 // The last reply of a script's stdout.
@@ -48,8 +34,8 @@ static void test_undo_and_redo(void **state) {
     expect_refusal("One\n/undo\n/redo 2\n", "1 to 1");
     expect_refusal("One\nTwo\n/undo\nZwei\n/redo\n", "nothing was taken back"); // another turn came instead
     // After undo and redo the talk goes on as if nothing had been.
-    Run plain = talk(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n");
-    Run moved = talk(TALK "|--no-save|--temperature=0", "One\nTwo\n/undo 2\n/redo 2\nThree\n");
+    Run plain = program_script(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n");
+    Run moved = program_script(TALK "|--no-save|--temperature=0", "One\nTwo\n/undo 2\n/redo 2\nThree\n");
     assert_string_equal(plain.out, moved.out);
     program_free(&plain);
     program_free(&moved);
@@ -63,8 +49,8 @@ static void test_goto(void **state) {
     expect_refusal("One\n/goto 2.1\n", "there is no node 2.1");
     expect_refusal("One\n/goto one\n", "there is no node one");
     // Each branch is as it was: the same question there has the same answer.
-    Run run =
-        talk(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n/goto 1.1\nWhat else?\n/goto 2.1\nThree\n");
+    Run run = program_script(TALK "|--no-save|--temperature=0",
+                             "One\nTwo\nThree\n/goto 1.1\nWhat else?\n/goto 2.1\nThree\n");
     char *third = strdup(run.out), *at = third;
     for (int i = 0; i < 2; i++) at = strchr(at, '\n') + 1;
     at[strcspn(at, "\n")] = 0;
@@ -77,8 +63,9 @@ static void test_goto(void **state) {
 static void test_tree_shows_all_attempts(void **state) {
     (void)state;
     expect_refusal("/tree\n", "no turn yet");
-    Run run = talk(TALK "|--no-save",
-                   "One\nTwo\n/retry 5\nThree\n/goto 1.1\nOther\n/retry 3\n/goto 3.1\n/undo\n/tree\n");
+    Run run =
+        program_script(TALK "|--no-save",
+                       "One\nTwo\n/retry 5\nThree\n/goto 1.1\nOther\n/retry 3\n/goto 3.1\n/undo\n/tree\n");
     const char *tree = strstr(run.err, "  1.1  One -> ");
     assert_non_null(tree);
     static const char *const lines[] = {"\n  ├ 2.1  Two -> ", "\n  ├ 2.3  Other -> ", "\n  ├ 2.4  Other -> ",
@@ -93,10 +80,11 @@ static void test_tree_shows_all_attempts(void **state) {
 static void test_the_tree_is_resumed_whole(void **state) {
     (void)state;
     static const char script[] = "One\nTwo\n/retry 5\nThree\n/undo 2\nOther\n/goto 3.1\n/undo\n";
-    Run whole = talk(TALK "|--no-save|--temperature=0",
-                     "One\nTwo\n/retry 5\nThree\n/undo 2\nOther\n/goto 3.1\n/undo\n/tree\n/redo\nFour\n");
-    Run first = talk(TALK "|--temperature=0", script);
-    Run second = talk("--resume|--temperature=0|--max-tokens=6", "/tree\n/redo\nFour\n");
+    Run whole =
+        program_script(TALK "|--no-save|--temperature=0",
+                       "One\nTwo\n/retry 5\nThree\n/undo 2\nOther\n/goto 3.1\n/undo\n/tree\n/redo\nFour\n");
+    Run first = program_script(TALK "|--temperature=0", script);
+    Run second = program_script("--resume|--temperature=0|--max-tokens=6", "/tree\n/redo\nFour\n");
     expect_err(&whole, strstr(second.err, "  1.1  One -> "));
     assert_string_equal(last_line(&whole), last_line(&second));
     program_free(&whole);
@@ -109,17 +97,17 @@ static void test_edit_in_a_script(void **state) {
     Run run;
     unsetenv("VISUAL");
     setenv("EDITOR", "sed -i s/Two/Zwei/", 1);
-    run = talk(TALK "|--no-save", "One\nTwo\nThree\n/edit 2\n/tree\n");
+    run = program_script(TALK "|--no-save", "One\nTwo\nThree\n/edit 2\n/tree\n");
     expect_err(&run, "  ├ 2.1  Two -> ");
     expect_err(&run, "* 2.2  Zwei -> ");
     program_free(&run);
     // What stands in the script after it is not the editor's to read.
     setenv("EDITOR", "cat >/dev/null; sed -i s/One/Eins/", 1);
-    run = talk(TALK "|--no-save|--stats", "One\n/edit\nTwo\n");
+    run = program_script(TALK "|--no-save|--stats", "One\n/edit\nTwo\n");
     expect_err(&run, "[turn 2: ");
     program_free(&run);
     setenv("EDITOR", "echo Forty-two. >", 1);
-    run = talk(TALK "|--no-save|--stats", "One\n/edit reply\nTwo\n/view\n/tree\n");
+    run = program_script(TALK "|--no-save|--stats", "One\n/edit reply\nTwo\n/view\n/tree\n");
     expect_err(&run, "[the reply is replaced; ");
     expect_err(&run, "[assistant] Forty-two.\n");
     expect_err(&run, "  ├ 1.1  One -> ");
@@ -142,7 +130,7 @@ static void test_a_branch_from_before_the_overflow(void **state) {
     for (int i = 0; i < 12; i++) strcat(turns, "Please tell me a story about a cat and a king.\n");
     strcat(input, turns);
     strcat(input, "/view\n/goto 2.1\n/view\n");
-    Run run = talk(TALK "|--no-save|--context=128", input);
+    Run run = program_script(TALK "|--no-save|--context=128", input);
     expect_err(&run, "[context full: turn");
     const char *moved = strstr(run.err, "[at 2.1: ");
     assert_non_null(moved);
@@ -157,9 +145,9 @@ static void test_a_branch_from_before_the_overflow(void **state) {
 
 static void test_new_list_switch(void **state) {
     (void)state;
-    Run run =
-        talk(TALK, "/list\nOne\n/new second\nA question there\n/list\n/switch 20\n/view\n/switch sec\n/view\n"
-                   "/new\n/list\n");
+    Run run = program_script(
+        TALK, "/list\nOne\n/new second\nA question there\n/list\n/switch 20\n/view\n/switch sec\n/view\n"
+              "/new\n/list\n");
     expect_err(&run,
                "* (new: kept from its first turn on)\n[a new conversation: second; the one before is kept]");
     expect_err(&run, "* second  ");
@@ -168,7 +156,7 @@ static void test_new_list_switch(void **state) {
     expect_err(&run, ": 1 turn so far]\n[template] ");
     expect_err(&run, "[second: 1 turn so far]");
     program_free(&run);
-    run = talk("--resume=second|--max-tokens=4|--stats", "And?\n/switch second\n");
+    run = program_script("--resume=second|--max-tokens=4|--stats", "And?\n/switch second\n");
     expect_err(&run, "[turn 2: ");
     expect_err(&run, "[already in second: 2 turns so far]");
     program_free(&run);
@@ -190,13 +178,13 @@ static void test_new_list_switch(void **state) {
 // What a conversation says does not depend on what was said in others meanwhile.
 static void test_switching_keeps_both_conversations(void **state) {
     (void)state;
-    Run alone = talk(TALK "|--no-save|--temperature=0", "One thing\nAnother thing\n");
-    Run both =
-        talk(TALK "|--temperature=0", "/new a\n/new b\nOne thing\n/new c\nOther\n/switch b\nAnother thing\n");
+    Run alone = program_script(TALK "|--no-save|--temperature=0", "One thing\nAnother thing\n");
+    Run both = program_script(TALK "|--temperature=0",
+                              "/new a\n/new b\nOne thing\n/new c\nOther\n/switch b\nAnother thing\n");
     assert_string_equal(last_line(&alone), last_line(&both));
     program_free(&both);
-    both = talk("--resume=b|--max-tokens=6", "/retry 3\n");
-    Run again = talk("--resume=b|--max-tokens=6", "/tree\n");
+    both = program_script("--resume=b|--max-tokens=6", "/retry 3\n");
+    Run again = program_script("--resume=b|--max-tokens=6", "/tree\n");
     expect_err(&again, "  1.1  One thing -> ");
     expect_err(&again, "  ├ 2.1  Another thing -> ");
     expect_err(&again, "* 2.2  Another thing -> ");
@@ -208,7 +196,7 @@ static void test_switching_keeps_both_conversations(void **state) {
 
 static void test_fork_goes_on_in_a_copy(void **state) {
     (void)state;
-    Run run = talk(
+    Run run = program_script(
         TALK, "/new trunk\nOne\nTwo\n/retry 9\n/fork side\n/tree\nThree on the side\n/switch trunk\n/tree\n"
               "/switch side\n/tree\n/fork\n/list\n");
     expect_err(&run, "[in side now, a copy; /switch trunk goes back]");
@@ -222,7 +210,7 @@ static void test_fork_goes_on_in_a_copy(void **state) {
     free(trunk);
     program_free(&run);
     // The cache stays: the fork's first turn reads only what is new.
-    run = talk(TALK "|--stats", "One\n/fork other\nTwo\n");
+    run = program_script(TALK "|--stats", "One\n/fork other\nTwo\n");
     expect_no_err(&run, "[turn 2: 0 cached");
     program_free(&run);
     expect_refusal("One\n/fork x\n", "--no-save");
@@ -235,7 +223,7 @@ static void test_fork_goes_on_in_a_copy(void **state) {
 
 static void test_delete(void **state) {
     (void)state;
-    Run run = talk(TALK, "/new a\nOne\n/new b\nTwo\n/delete a\n/list\n");
+    Run run = program_script(TALK, "/new a\nOne\n/new b\nTwo\n/delete a\n/list\n");
     expect_err(&run, "[a is deleted]\n* b  ");
     program_free(&run);
     static const char *const wrong[][2] = {{"One\n/delete\n", "needs a whole name"},

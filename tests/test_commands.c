@@ -12,11 +12,7 @@
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1|--no-save"
 
 static void expect_script(const char *input, const char *part) {
-    Run run;
-    program_run(&run, TALK, input);
-    expect_status(&run, 0);
-    expect_err(&run, part);
-    program_free(&run);
+    program_says(TALK, input, 0, part);
 }
 
 static void expect_refusal(const char *input, const char *part) {

@@ -1,5 +1,6 @@
 // The journal's files: when they are made, their modes, torn ends, a full disk, and which one --resume means.
 #include "tests/test.h"
+#include "tests/transcripts.h"
 #include "app/journal.h"
 #include "app/paths.h"
 
@@ -14,33 +15,6 @@
 #include <unistd.h>
 
 #define HEADER_LINE "{\"record\":\"palaver\",\"format\":1,\"model\":{}}\n"
-
-static const TranscriptHeader HEADER = {.model = {.name = "a model",
-                                                  .path = "/models/a.gguf",
-                                                  .fingerprint = "llama-1-2-abc",
-                                                  .chat_template = "chatml"},
-                                        .seed = 42,
-                                        .stream = 3};
-
-#define ok(call)                                                                                             \
-    do {                                                                                                     \
-        Error error_ = {0}, *error = &error_;                                                                \
-        if (call) fail_msg("%s", error_.message);                                                            \
-    } while (0)
-
-static Transcript *fresh(void) {
-    Transcript *transcript;
-    ok(transcript_new(&HEADER, &transcript, error));
-    return transcript;
-}
-
-static void add(Transcript *transcript, int parent, const char *why, const char *user, const char *text) {
-    TranscriptNode turn = {.role = CHAT_USER,
-                           .text = user,
-                           .size = strlen(user),
-                           .reply = {.text = text, .size = strlen(text), .seed = 7}};
-    ok(transcript_add_turn(transcript, parent, why, &turn, error));
-}
 
 typedef struct Home {
     char path[64];
@@ -82,13 +56,13 @@ static mode_t mode_of(const char *path) {
 
 static void test_a_journal_begins_with_the_first_turn(void **state) {
     Home *home = *state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     Journal *journal;
     char path[PATH_ROOM];
     ok(journal_new(NULL, &journal, error));
     ok(journal_sync(journal, t, error));
     assert_string_equal(journal_name(journal), "");
-    add(t, TREE_START, "ask", "q", "r");
+    transcript_say(t, TREE_START, "ask", "q", "r");
     umask(0);
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
@@ -101,11 +75,11 @@ static void test_a_journal_begins_with_the_first_turn(void **state) {
 
 static void test_resume_goes_on_behind_the_log(void **state) {
     (void)state;
-    Transcript *t = fresh(), *again;
+    Transcript *t = transcript_fresh(), *again;
     Journal *journal;
     char name[256];
     ok(journal_new(NULL, &journal, error));
-    add(t, TREE_START, "ask", "q", "r");
+    transcript_say(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     snprintf(name, sizeof name, "%s", journal_name(journal));
     Error locked;
@@ -118,7 +92,7 @@ static void test_resume_goes_on_behind_the_log(void **state) {
     ok(journal_resume(NULL, &journal, &again, error));
     assert_string_equal(journal_name(journal), name);
     assert_int_equal(tree_depth(transcript_tree(again)), 1);
-    add(again, 0, "ask", "q2", "r2");
+    transcript_say(again, 0, "ask", "q2", "r2");
     ok(journal_sync(journal, again, error));
     journal_close(journal);
     transcript_free(again);
@@ -131,11 +105,11 @@ static void test_resume_goes_on_behind_the_log(void **state) {
 
 static void test_a_torn_end_is_cut_off(void **state) {
     Home *home = *state;
-    Transcript *t = fresh(), *again;
+    Transcript *t = transcript_fresh(), *again;
     Journal *journal;
     char path[PATH_ROOM];
     ok(journal_new(NULL, &journal, error));
-    add(t, TREE_START, "ask", "q", "r");
+    transcript_say(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
     journal_close(journal);
@@ -143,7 +117,7 @@ static void test_a_torn_end_is_cut_off(void **state) {
     fputs("{\"record\":\"turn\",\"no", file);
     fclose(file);
     ok(journal_resume(NULL, &journal, &again, error));
-    add(again, 0, "ask", "q2", "r2");
+    transcript_say(again, 0, "ask", "q2", "r2");
     ok(journal_sync(journal, again, error));
     journal_close(journal);
     transcript_free(again);
@@ -186,13 +160,13 @@ static void test_resume_by_name(void **state) {
 // A disk that is full: told, nothing half written, and complete again as soon as there is room.
 static void test_a_full_disk_is_an_error_and_passes(void **state) {
     Home *home = *state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     Journal *journal;
     char path[PATH_ROOM];
     struct stat facts;
     signal(SIGXFSZ, SIG_IGN);
     ok(journal_new(NULL, &journal, error));
-    add(t, TREE_START, "ask", "q", "r");
+    transcript_say(t, TREE_START, "ask", "q", "r");
     ok(journal_sync(journal, t, error));
     journal_path(home, journal, path);
     stat(path, &facts);
@@ -201,7 +175,7 @@ static void test_a_full_disk_is_an_error_and_passes(void **state) {
     full = before;
     full.rlim_cur = (rlim_t)facts.st_size + 10;
     setrlimit(RLIMIT_FSIZE, &full);
-    add(t, 0, "ask", "q2", "r2");
+    transcript_say(t, 0, "ask", "q2", "r2");
     Error error = {0};
     Status status = journal_sync(journal, t, &error);
     setrlimit(RLIMIT_FSIZE, &before);

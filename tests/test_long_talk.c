@@ -10,13 +10,6 @@
 
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
 
-static Run talk(const char *arguments, const char *input) {
-    Run run;
-    program_run(&run, arguments, input);
-    expect_status(&run, 0);
-    return run;
-}
-
 // Every command once or more; FOLDER stands for a folder of the test's own.
 static const char EVERYTHING[] =
     "/help\n/help tree\n/time\n/model\n/system Be brief.\nOne\n/stats\n/retry "
@@ -71,7 +64,8 @@ static void test_every_command_in_one_script(void **state) {
 // However a journal is cut, what was whole is resumed, and the talk goes on.
 static void test_a_cut_journal_goes_on(void **state) {
     char command[900];
-    Run run = talk(TALK, "/system Be brief.\nOne\nTwo\n/retry 4\n/undo\nThree\n/forget\n/say user Four\n");
+    Run run = program_script(
+        TALK, "/system Be brief.\nOne\nTwo\n/retry 4\n/undo\nThree\n/forget\n/say user Four\n");
     program_free(&run);
     snprintf(command, sizeof command,
              "cd %s/palaver/conversations && mv *.jsonl ../whole && size=$(wc -c <../whole) && "
@@ -219,7 +213,7 @@ static void talk_on(int turns, int size, const char *policy) {
     snprintf(arguments, sizeof arguments,
              BABBLER "|--seed=1|--max-tokens=8|--ignore-eos|--threads=1|--no-save|--context=%d|%s", size,
              policy);
-    Run run = talk(arguments, input);
+    Run run = program_script(arguments, input);
     long cached, seen;
     last_cached(&run, &cached, &seen);
     assert_true(seen > size / 5 && seen <= size);

@@ -10,22 +10,15 @@
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
 #define STORY "Please tell me a story about a cat and a king.\n"
 
-static Run talk(const char *arguments, const char *input) {
-    Run run;
-    program_run(&run, arguments, input);
-    expect_status(&run, 0);
-    return run;
-}
-
 static void expect_same(const char *flags, const char *script, const char *part) {
     char arguments[300], *input;
     snprintf(arguments, sizeof arguments, BABBLER "|--seed=1|--threads=1|%s", flags);
     assert_true(asprintf(&input, "%s/replay verify\n", script) > 0);
-    Run run = talk(arguments, input);
+    Run run = program_script(arguments, input);
     expect_err(&run, part);
     program_free(&run);
     snprintf(arguments, sizeof arguments, "--resume|--threads=1|%s", flags); // from the file alone
-    run = talk(arguments, "/replay verify\n");
+    run = program_script(arguments, "/replay verify\n");
     expect_err(&run, part);
     program_free(&run);
     free(input);
@@ -55,7 +48,7 @@ static void test_verify_finds_all_as_it_was(void **state) {
 // A model may draw the byte 0: such a reply is sampled again as others are, and its question is the topic in /list.
 static void test_a_reply_of_zero_bytes_is_replayed(void **state) {
     (void)state;
-    Run run = talk(TALK "|--logit-bias={\"Ā\"=100}", "One\nTwo\n/replay verify\n/list\n");
+    Run run = program_script(TALK "|--logit-bias={\"Ā\"=100}", "One\nTwo\n/replay verify\n/list\n");
     assert_non_null(memchr(run.out, 0, run.out_size));
     expect_err(&run, "[2 replies sampled again, 12 tokens: all as they were]");
     expect_err(&run, "  One\n");
@@ -65,11 +58,11 @@ static void test_a_reply_of_zero_bytes_is_replayed(void **state) {
 // Looking leaves no trace: the talk goes on as without it.
 static void test_the_talk_goes_on_after_a_replay(void **state) {
     (void)state;
-    Run plain = talk(TALK "|--no-save", "One\n/set top_k 3\nTwo\nThree\n/retry 5\nFour\n");
-    Run looked =
-        talk(TALK "|--no-save",
-             "One\n/set top_k 3\nTwo\n/replay verify\nThree\n/top\n/replay\n/retry 5\n/replay verify\nFour\n"
-             "/set top_k\n/seed\n");
+    Run plain = program_script(TALK "|--no-save", "One\n/set top_k 3\nTwo\nThree\n/retry 5\nFour\n");
+    Run looked = program_script(
+        TALK "|--no-save",
+        "One\n/set top_k 3\nTwo\n/replay verify\nThree\n/top\n/replay\n/retry 5\n/replay verify\nFour\n"
+        "/set top_k\n/seed\n");
     assert_string_equal(plain.out, looked.out);
     expect_err(&looked, "top_k = 3");
     expect_err(&looked, "seed 1\n");
@@ -83,14 +76,14 @@ static void test_an_interrupted_reply_is_replayed_as_far_as_it_came(void **state
     program_run_signal(&run, BABBLER "|--seed=1|--ignore-eos|--threads=1", "Hello there.\n", 2, 30);
     expect_status(&run, 130);
     program_free(&run);
-    run = talk("--resume|--ignore-eos|--threads=1", "/replay verify\n");
+    run = program_script("--resume|--ignore-eos|--threads=1", "/replay verify\n");
     expect_err(&run, "[1 reply sampled again, ");
     program_free(&run);
 }
 
 static void test_the_first_difference_is_named(void **state) {
     char command[600];
-    Run run = talk(TALK "|--ignore-eos", "One\nTwo\nThree\n");
+    Run run = program_script(TALK "|--ignore-eos", "One\nTwo\nThree\n");
     program_free(&run);
     // The third token of the second reply becomes another.
     snprintf(command, sizeof command,
@@ -121,7 +114,8 @@ static void test_the_first_difference_is_named(void **state) {
 
 static void test_replay_shows_the_branch(void **state) {
     (void)state;
-    Run run = talk(TALK "|--no-save", "One\n/say user Two\n/say assistant Second.\nThree\n/undo\n/replay\n");
+    Run run = program_script(TALK "|--no-save",
+                             "One\n/say user Two\n/say assistant Second.\nThree\n/undo\n/replay\n");
     expect_err(&run, "> One\n");
     expect_err(&run, "> Two\nSecond.\n");
     expect_no_err(&run, "> Three");
@@ -144,7 +138,7 @@ static void first_percentages(const char *from, double *raw, double *final) {
 static void test_top(void **state) {
     (void)state;
     double raw, final;
-    Run run = talk(TALK "|--no-save|--temperature=0", "Hello there.\n/top 1\n");
+    Run run = program_script(TALK "|--no-save|--temperature=0", "Hello there.\n/top 1\n");
     const char *table = strstr(run.err, "       raw   final\n");
     assert_non_null(table);
     first_percentages(table, &raw, &final);
@@ -152,8 +146,8 @@ static void test_top(void **state) {
     assert_true(raw > 0 && raw < 100);
     assert_non_null(strstr(table, "  > "));
     program_free(&run);
-    run = talk(TALK "|--no-save|--temperature=1|--top-k=0|--top-p=1|--min-p=0|--ignore-eos",
-               "Hello there.\n/top 4\n");
+    run = program_script(TALK "|--no-save|--temperature=1|--top-k=0|--top-p=1|--min-p=0|--ignore-eos",
+                         "Hello there.\n/top 4\n");
     table = strstr(run.err, "       raw   final\n");
     assert_non_null(table);
     first_percentages(table, &raw, &final);
@@ -162,7 +156,7 @@ static void test_top(void **state) {
     for (const char *at = table; (at = strstr(at, "  > ")); at++) places++;
     assert_int_equal(places, 4);
     program_free(&run);
-    run = talk(TALK "|--no-save", "/say user Hi\n/say assistant typed\n/top\nMore\n/top 32\n");
+    run = program_script(TALK "|--no-save", "/say user Hi\n/say assistant typed\n/top\nMore\n/top 32\n");
     program_free(&run);
     static const char *const wrong[][2] = {{"/top\n", "no reply whose tokens"},
                                            {"/say user Hi\n/top\n", "no reply whose tokens"},

@@ -1,37 +1,10 @@
 // The conversation as it is kept: what is written is what is read; torn and hostile logs.
 #include "tests/test.h"
-#include "app/transcript.h"
+#include "tests/transcripts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const TranscriptHeader HEADER = {.model = {.name = "a model",
-                                                  .path = "/models/a.gguf",
-                                                  .fingerprint = "llama-1-2-abc",
-                                                  .chat_template = "chatml"},
-                                        .seed = 42,
-                                        .stream = 3};
-
-#define ok(call)                                                                                             \
-    do {                                                                                                     \
-        Error error_ = {0}, *error = &error_;                                                                \
-        if (call) fail_msg("%s", error_.message);                                                            \
-    } while (0)
-
-static Transcript *fresh(void) {
-    Transcript *transcript;
-    ok(transcript_new(&HEADER, &transcript, error));
-    return transcript;
-}
-
-static void add(Transcript *transcript, int parent, const char *why, const char *user, const char *text) {
-    TranscriptNode turn = {.role = CHAT_USER,
-                           .text = user,
-                           .size = strlen(user),
-                           .reply = {.text = text, .size = strlen(text), .seed = 7}};
-    ok(transcript_add_turn(transcript, parent, why, &turn, error));
-}
 
 static Transcript *reread(const Transcript *from) {
     size_t size, again;
@@ -63,14 +36,14 @@ static void refuse(const char *text, size_t size, Status status, const char *wor
 
 static void test_nodes_are_named_by_turn_and_attempt(void **state) {
     (void)state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     const Tree *tree = transcript_tree(t);
     assert_int_equal(tree_depth(tree), 0);
-    add(t, TREE_START, "ask", "one", "1");
-    add(t, 0, "ask", "two", "2");
-    add(t, 0, "retry", "two", "zwei");
-    add(t, TREE_START, "edit", "uno", "I");
-    add(t, 3, "ask", "due", "II");
+    transcript_say(t, TREE_START, "ask", "one", "1");
+    transcript_say(t, 0, "ask", "two", "2");
+    transcript_say(t, 0, "retry", "two", "zwei");
+    transcript_say(t, TREE_START, "edit", "uno", "I");
+    transcript_say(t, 3, "ask", "due", "II");
     expect_name(t, 0, "1.1");
     expect_name(t, 1, "2.1");
     expect_name(t, 2, "2.2");
@@ -91,13 +64,13 @@ static void test_nodes_are_named_by_turn_and_attempt(void **state) {
 
 static void test_everything_of_a_reply_is_read_back(void **state) {
     (void)state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     int32_t ids[] = {0, 17, INT32_MAX};
     TranscriptOverflow overflow = {
         .event = {.first_turn = 1, .last_turn = 1, .n_discarded = 612, .n_kept = 410, .seconds = 0.25},
         .partly = {{{2, 2}, 4}, {{3, 3}, TREE_REPLY}},
         .n_partly = 2};
-    add(t, TREE_START, "ask", "left", "gone");
+    transcript_say(t, TREE_START, "ask", "left", "gone");
     TranscriptReply reply = {.text = "a\0b \"quoted\" \xf0\x9f\x91\x8d\n",
                              .size = 18,
                              .ids = ids,
@@ -148,8 +121,8 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
 
 static void test_a_continued_reply_replaces_the_first(void **state) {
     (void)state;
-    Transcript *t = fresh();
-    add(t, TREE_START, "ask", "count", "1 2");
+    Transcript *t = transcript_fresh();
+    transcript_say(t, TREE_START, "ask", "count", "1 2");
     ok(transcript_set_reply(t, 0, &(TranscriptReply){.text = "1 2 3", .size = 5}, error));
     Transcript *again = reread(t);
     assert_int_equal(transcript_tree(again)->n, 1);
@@ -160,7 +133,7 @@ static void test_a_continued_reply_replaces_the_first(void **state) {
 
 static void test_header_system_and_settings(void **state) {
     (void)state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     size_t before, after;
     TranscriptSetting settings[] = {{"temperature", "0.5", true}, {"stop", "[\"a\"]", false}};
     ok(transcript_set_system(t, "be brief", error));
@@ -189,14 +162,14 @@ static void test_header_system_and_settings(void **state) {
 
 static void test_another_model_voids_the_ids(void **state) {
     (void)state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     int32_t ids[] = {1, 2};
     TranscriptNode turn = {.role = CHAT_USER,
                            .text = "q",
                            .size = 1,
                            .reply = {.text = "x", .size = 1, .ids = ids, .n_ids = 2, .n_gone = 1}};
     ok(transcript_add_turn(t, TREE_START, "ask", &turn, error));
-    TranscriptModel other = HEADER.model;
+    TranscriptModel other = TRANSCRIPT_HEADER.model;
     other.path = "/elsewhere/a.gguf";
     ok(transcript_set_model(t, &other, error));
     assert_int_equal(transcript_node(t, 0)->reply.n_ids, 2); // the same model in another place
@@ -210,7 +183,7 @@ static void test_another_model_voids_the_ids(void **state) {
 
 static void test_text_that_is_no_utf8_is_refused_whole(void **state) {
     (void)state;
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     Error error;
     size_t before, after;
     transcript_log(t, &before);
@@ -228,18 +201,18 @@ static void test_text_that_is_no_utf8_is_refused_whole(void **state) {
 
 // A log with every kind of record.
 static Transcript *rich(void) {
-    Transcript *t = fresh();
+    Transcript *t = transcript_fresh();
     TranscriptSetting setting = {"temperature", "0.5", true};
     TranscriptNode said = {.role = CHAT_SYSTEM, .text = "be odd", .size = 6};
     TranscriptOverflow overflow = {
         .event = {.first_turn = 1, .last_turn = 1}, .partly = {{{2, 2}, 3}}, .n_partly = 1};
-    TranscriptModel other = HEADER.model;
-    add(t, TREE_START, "ask", "first question", "first reply");
+    TranscriptModel other = TRANSCRIPT_HEADER.model;
+    transcript_say(t, TREE_START, "ask", "first question", "first reply");
     ok(transcript_set_settings(t, &setting, 1, error));
-    add(t, 0, "ask", "second question", "second reply");
+    transcript_say(t, 0, "ask", "second question", "second reply");
     ok(transcript_set_system(t, "be brief", error));
     ok(transcript_set_head(t, 0, "undo", error));
-    add(t, 0, "ask", "another second question", "another second reply");
+    transcript_say(t, 0, "ask", "another second question", "another second reply");
     ok(transcript_forget(t, (TreeRange){1, 1}, 12, error));
     ok(transcript_add_turn(t, 2, "say", &said, error));
     ok(transcript_set_reply(
@@ -315,8 +288,8 @@ static void test_every_truncation_keeps_the_whole_records(void **state) {
 
 static void test_garbage_at_the_end_is_a_torn_line(void **state) {
     (void)state;
-    Transcript *t = fresh();
-    add(t, TREE_START, "ask", "q", "r");
+    Transcript *t = transcript_fresh();
+    transcript_say(t, TREE_START, "ask", "q", "r");
     size_t size;
     const char *log = transcript_log(t, &size);
     char text[4096];

@@ -10,25 +10,12 @@
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--ignore-eos|--threads=1"
 #define STORY "Please tell me a story about a cat and a king.\n"
 
-static Run talk(const char *arguments, const char *input) {
-    Run run;
-    program_run(&run, arguments, input);
-    expect_status(&run, 0);
-    return run;
-}
-
 static void expect_shown(const char *input, const char *part) {
-    Run run = talk(TALK "|--no-save", input);
-    expect_err(&run, part);
-    program_free(&run);
+    program_says(TALK "|--no-save", input, 0, part);
 }
 
 static void expect_refusal(const char *input, const char *part) {
-    Run run;
-    program_run(&run, TALK "|--no-save", input);
-    expect_status(&run, 5);
-    expect_err(&run, part);
-    program_free(&run);
+    program_says(TALK "|--no-save", input, 5, part);
 }
 
 static int count(const char *text, const char *part) {
@@ -47,7 +34,7 @@ static long shown(const Run *run, const char *label) {
 
 static void test_context_adds_up(void **state) {
     (void)state;
-    Run run = talk(TALK "|--no-save", "/system Be brief.\nHello there.\n" STORY "/context\n");
+    Run run = program_script(TALK "|--no-save", "/system Be brief.\nHello there.\n" STORY "/context\n");
     expect_err(&run, "  Hello there.\nturn 2");
     expect_err(&run, "in 2 turns\n");
     long used = shown(&run, "\nsystem") + shown(&run, "\nturns");
@@ -60,7 +47,7 @@ static void test_context_adds_up(void **state) {
     char many[2000] = "";
     for (int i = 0; i < 25; i++) strcat(many, "Hello there.\n");
     strcat(many, "/context\n");
-    run = talk(TALK "|--no-save", many);
+    run = program_script(TALK "|--no-save", many);
     expect_err(&run, "  in 5 more\nturn 10");
     assert_int_equal(count(run.err, "  Hello there.\n"), 20);
     program_free(&run);
@@ -69,7 +56,7 @@ static void test_context_adds_up(void **state) {
 static void test_overflow_is_told_and_recorded_once(void **state) {
     char input[2000] = "", command[300];
     for (int i = 0; i < 20; i++) strcat(input, STORY);
-    Run run = talk(TALK "|--context=128", input), journal;
+    Run run = program_script(TALK "|--context=128", input), journal;
     int lines = count(run.err, "[context full: turn");
     assert_true(lines >= 3);
     expect_err(&run, "[context full: turns 1-3 left (");
@@ -88,11 +75,11 @@ static void test_overflow_is_told_and_recorded_once(void **state) {
 static void test_warnings_come_once(void **state) {
     (void)state;
     static const char script[] = STORY STORY STORY STORY STORY STORY "/undo\n" STORY "/undo\n" STORY;
-    Run run = talk(TALK "|--no-save|--context=256|--overflow=stop", script);
+    Run run = program_script(TALK "|--no-save|--context=256|--overflow=stop", script);
     assert_int_equal(count(run.err, "[86% of the context is used]"), 1);
     assert_int_equal(count(run.err, "the next turn may be refused"), 1);
     program_free(&run);
-    run = talk(TALK "|--no-save|--context=256", script);
+    run = program_script(TALK "|--no-save|--context=256", script);
     assert_int_equal(count(run.err, "% of the context is used]"), 1);
     assert_int_equal(count(run.err, "[the next turn will discard turns 1-"), 1);
     program_free(&run);
@@ -113,8 +100,8 @@ static void test_overflow_command(void **state) {
     expect_shown("A\nBig cats\nThe quick brown fox\n/overflow preview\n",
                  " of the size so far, turns 1-"); // uneven ones
     // What is foretold is what comes.
-    Run run = talk(TALK "|--no-save|--context=256", STORY STORY STORY STORY
-                   "/overflow preview\n" STORY STORY "/overflow preview\n/context\n" STORY STORY);
+    Run run = program_script(TALK "|--no-save|--context=256", STORY STORY STORY STORY
+                             "/overflow preview\n" STORY STORY "/overflow preview\n/context\n" STORY STORY);
     const char *later = strstr(run.err, "after about 2 turns of the size so far, turns 1-");
     const char *foretold = strstr(run.err, "with the next turn, turns 1-");
     const char *next = strstr(run.err, "the next turn discards turns 1-");
@@ -137,9 +124,9 @@ static void test_policies_and_caches(void **state) {
         char arguments[200];
         snprintf(arguments, sizeof arguments, TALK "|--no-save|--context=256|--overflow=%s|%s", policies[i],
                  caches[i]);
-        Run run = talk(arguments, "/system Be brief.\n/set max_tokens 30\n" STORY STORY STORY STORY
-                                  "/retry\n/undo\n" STORY STORY STORY
-                                  "/set by token\n/set discard 10\n" STORY STORY "/view\n/stats\n");
+        Run run = program_script(arguments, "/system Be brief.\n/set max_tokens 30\n" STORY STORY STORY STORY
+                                            "/retry\n/undo\n" STORY STORY STORY
+                                            "/set by token\n/set discard 10\n" STORY STORY "/view\n/stats\n");
         assert_in_range(count(run.err, "[context full: turn"), 1, 6);
         expect_err(&run, " tokens of an older reply left");
         expect_err(&run, "[system] Be brief.");
@@ -157,7 +144,8 @@ static void test_policies_and_caches(void **state) {
 
 static void test_forget(void **state) {
     (void)state;
-    Run run = talk(TALK "|--no-save", "One\nTwo\nThree\nFour\n/forget 2\n/context\n/tree\n/view\nFive\n");
+    Run run =
+        program_script(TALK "|--no-save", "One\nTwo\nThree\nFour\n/forget 2\n/context\n/tree\n/view\nFive\n");
     expect_err(&run, "[turns 1-2 left (");
     expect_err(&run, "in 2 turns; 2 older ones have left");
     expect_err(&run, "\n- 1.1  One -> ");
@@ -172,7 +160,7 @@ static void test_forget(void **state) {
     expect_refusal("One\nTwo\nThree\n/forget 3\n", "1 to 2");
     expect_refusal("One\nTwo\nThree\n/forget 1\n/forget 2\n", "1 to 1");
     // It holds for another attempt and after an undo, until one goes back there.
-    run = talk(TALK "|--no-save", "One\nTwo\nThree\nFour\n/forget 2\n/retry 5\n/undo\n/view\n");
+    run = program_script(TALK "|--no-save", "One\nTwo\nThree\nFour\n/forget 2\n/retry 5\n/undo\n/view\n");
     expect_no_err(&run, "[user] Two");
     program_free(&run);
     expect_shown("One\nTwo\nThree\n/forget 2\n/goto 2.1\n/view\n", "[user] Two");
@@ -180,9 +168,9 @@ static void test_forget(void **state) {
 
 static void test_what_was_forgotten_is_so_when_resumed(void **state) {
     (void)state;
-    Run whole = talk(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n/forget 2\nFour\n");
-    Run first = talk(TALK "|--temperature=0", "One\nTwo\nThree\n/forget 2\n");
-    Run second = talk("--resume|--temperature=0|--max-tokens=6|--ignore-eos", "/view\nFour\n");
+    Run whole = program_script(TALK "|--no-save|--temperature=0", "One\nTwo\nThree\n/forget 2\nFour\n");
+    Run first = program_script(TALK "|--temperature=0", "One\nTwo\nThree\n/forget 2\n");
+    Run second = program_script("--resume|--temperature=0|--max-tokens=6|--ignore-eos", "/view\nFour\n");
     expect_no_err(&second, "[user] Two");
     expect_err(&second, "[user] Three");
     size_t n = first.out_size;
@@ -195,7 +183,7 @@ static void test_what_was_forgotten_is_so_when_resumed(void **state) {
 
 static void test_stats_tell_the_bytes(void **state) {
     (void)state;
-    Run run = talk(TALK "|--no-save", "Hello\n/stats\n");
+    Run run = program_script(TALK "|--no-save", "Hello\n/stats\n");
     const char *cache = strstr(run.err, "cache         ");
     assert_non_null(cache);
     assert_non_null(strstr(cache, " of 1024 tokens, "));

@@ -2,23 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/internal.h"
+#include "tests/fuzz/encode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void try_text(const Tokenizer *tokenizer, const char *text, size_t size) {
-    Tokens tokens = {0};
-    Error error = {0};
-    if (tokenizer_encode(tokenizer, text, size, true, &tokens, &error)) {
-        if (!*error.message || tokens.n) abort();
-        return;
-    }
-    char *back;
-    size_t back_size;
-    if (tokenizer_decode(tokenizer, tokens.ids, tokens.n, true, &back, &back_size, NULL)) abort();
-    free(back);
-    tokens_free(&tokens);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char text[] = "a<s>\xff the  wat\u00e9r\u2581 12<keep> \xe2\x82'LL\n\n \uff21\ufb01 ab\0b";
@@ -31,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (tokenizer_load_model_proto(tokenizer, &proto, space, &error)) {
         if (!*error.message || strchr(error.message, '\n')) abort();
     } else {
-        try_text(tokenizer, text, sizeof text - 1);
-        try_text(tokenizer, (const char *)data, size < 4096 ? size : 4096);
+        fuzz_encode(tokenizer, text, sizeof text - 1, true);
+        fuzz_encode(tokenizer, (const char *)data, size < 4096 ? size : 4096, true);
     }
     text_buffer_free(&proto);
     tokenizer_close(tokenizer);
