@@ -295,7 +295,7 @@ static int run_subcommand(Program *program) {
     if (program->options.command == COMMAND_CONFIG) return print_config(program);
     if (program->options.command == COMMAND_TUNE) {
         error_set(&error, STATUS_UNSUPPORTED,
-                  "tune fills the dispatch table of a GPU, and this palaver has no GPU backend");
+                  "tune, which fills the dispatch table of a GPU, is not in this version");
         return fail(program, &error, EXIT_USAGE);
     }
     if (program->options.command == COMMAND_BENCH && program->options.shape) return run_bench(program);
