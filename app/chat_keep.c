@@ -93,6 +93,7 @@ Status chat_clear(Chat *chat, const char *name, Error *error) {
         return status;
     }
     adopt(chat, transcript, journal);
+    session_forget_gone(conversation_session(chat->conversation));
     conversation_settings(chat->conversation)->stream = chat->stream;
     conversation_settings(chat->conversation)->position = 0;
     return chat_project(chat, error);
@@ -158,6 +159,7 @@ Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *er
         journal = NULL;
     }
     adopt(chat, transcript, journal);
+    session_forget_gone(conversation_session(chat->conversation));
     status = restore_numbers(chat, error);
     if (status == STATUS_OK) status = chat_project(chat, error);
     chat_save(chat);

@@ -68,6 +68,8 @@ static Status find_model(Program *program, const char *resumed, Error *error) {
     if (!name) name = resumed;
     if (!name && *program->config.model.path) name = program->config.model.path;
     Status status = path_find_model(name, path_program(folder) ? folder : NULL, program->model, error);
+    if (status && name && name == resumed)
+        return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
     if (status) return status;
     path_make_absolute(program->model);
     if (!name && path_is_bundled(program->model))

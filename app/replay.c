@@ -170,6 +170,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     if (status == STATUS_OK) {
         chat->transcript = r.past;
         session_set_interrupt(session, &r.stop);
+        session_forget_gone(session); // the first turns were made before anything left
         status = take_log(&r, log, size, error);
         session_set_interrupt(session, signals_interrupt());
         chat->transcript = whole;

@@ -118,6 +118,10 @@ int64_t session_recall(Session *session, const int32_t *tokens, int64_t n);
 // call that needs logits.
 Status session_discard(Session *session, int64_t from, int64_t n, OverflowPolicy policy, Error *error);
 
+// Forgets what is cached of tokens that have seen others leave, in the log and in branches: for a text to which these
+// never belonged.
+void session_forget_gone(Session *session);
+
 // How many tokens stand in front of what left by a shift: the `from` at which more can; -1: none did.
 int64_t session_kept(const Session *session);
 

@@ -31,6 +31,11 @@ bool kv_branch_forget(KvCache *cache) {
     return true;
 }
 
+void kv_branch_forget_gone(KvCache *cache) {
+    for (int i = cache->n_branches - 1; i >= 0; i--)
+        if (cache->branches[i].sequence.n_gone > 0) forget(cache, i);
+}
+
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
     KvBranch branch = {.sequence = *sequence};
     *sequence = (KvSequence){0};

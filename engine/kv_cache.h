@@ -107,6 +107,9 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
 int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int64_t at_least,
                          KvSequence *sequence);
 
+// Forgets the branches from which tokens were discarded: what is left of them has seen these.
+void kv_branch_forget_gone(KvCache *cache);
+
 // Forgets the branch that was used longest ago. False: there is none.
 bool kv_branch_forget(KvCache *cache);
 

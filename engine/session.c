@@ -286,6 +286,14 @@ Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy polic
     return STATUS_OK;
 }
 
+void session_forget_gone(Session *s) {
+    kv_branch_forget_gone(&s->engine->cache);
+    if (s->sequence.n_gone == 0) return;
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.n_keep);
+    s->n_log = s->sequence.length;
+    drop_logits(s);
+}
+
 Status session_make_room(Session *s, const OverflowSettings *settings, int64_t n, Error *error) {
     int64_t excess = s->n_log + n - s->engine->cache.window;
     if (excess <= 0) return STATUS_OK;

@@ -45,6 +45,23 @@ static void test_verify_finds_all_as_it_was(void **state) {
                 "[3 replies sampled again, 450");
 }
 
+// A shift leaves tokens in the cache that have seen what left: neither a replay nor a new conversation begins with them.
+static void test_nothing_shifted_is_begun_with(void **state) {
+    (void)state;
+    static const char full[] = STORY "Hello there.\nAnd of Italy?\nAnd of Italy?\n";
+    static const char *const policies[] = {"shift", "shift-inplace"};
+    char arguments[300], script[400];
+    for (int i = 0; i < 2; i++)
+        for (int paged = 0; paged < 2; paged++) {
+            snprintf(arguments, sizeof arguments, TALK "|--no-save|--context=96|--overflow=%s%s", policies[i],
+                     paged ? "|--paged|--page-size=4" : "");
+            snprintf(script, sizeof script, "/clear\n/new\n%s/replay verify\n", full);
+            program_says(arguments, script, 0, "[4 replies sampled again, ");
+            snprintf(script, sizeof script, "%s/new\n/say user Hm\n/view diff\n", full);
+            program_says(arguments, script, 0, "0 of 8 tokens are in the cache");
+        }
+}
+
 // A model may draw the byte 0: such a reply is sampled again as others are, and its question is the topic in /list.
 static void test_a_reply_of_zero_bytes_is_replayed(void **state) {
     (void)state;
@@ -174,6 +191,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_verify_finds_all_as_it_was),
+        WITH_HOME(test_nothing_shifted_is_begun_with),
         WITH_HOME(test_a_reply_of_zero_bytes_is_replayed),
         WITH_HOME(test_the_talk_goes_on_after_a_replay),
         WITH_HOME(test_an_interrupted_reply_is_replayed_as_far_as_it_came),

@@ -186,6 +186,20 @@ static void test_resume_with_another_template_reads_text(void **state) {
     program_free(&run);
 }
 
+// Where the model went, the way on is told.
+static void test_resume_without_the_model(void **state) {
+    Run run;
+    char command[400];
+    program_run(&run, TALK, "Hello there.\n");
+    program_free(&run);
+    snprintf(command, sizeof command,
+             "sed -i 's#golden/babbler#golden/moved#' %s/palaver/conversations/*.jsonl", (char *)*state);
+    program_shell(&run, command);
+    program_free(&run);
+    program_says("--resume", "", 3, "(palaver MODEL --resume takes another): ");
+    program_says(TALK "|--resume|--stats", "And of Italy?\n", 0, "[turn 2: ");
+}
+
 static void test_signals_save_first(void **state) {
     (void)state;
     static const struct {
@@ -294,6 +308,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_damaged_journals_are_refused),
         WITH_HOME(test_a_full_disk_does_not_end_the_talk),
         WITH_HOME(test_resume_with_another_template_reads_text),
+        WITH_HOME(test_resume_without_the_model),
         WITH_HOME(test_signals_save_first),
         WITH_HOME(test_save_and_load),
         WITH_HOME(test_a_loaded_conversation_takes_the_seed),
