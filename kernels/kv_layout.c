@@ -71,3 +71,18 @@ KvLayer kv_layout_layer(const KvLayout *l, void *cache, void *scale, int layer) 
     }
     return kv;
 }
+
+Status kv_layer_check(const KvLayer *kv, int head_dim, Error *error) {
+    bool quantised = kv->type == DTYPE_INT8 || kv->type == DTYPE_INT4;
+    if (!quantised && kv->type != DTYPE_F32 && kv->type != DTYPE_F16 && kv->type != DTYPE_BF16)
+        return error_set(error, STATUS_UNSUPPORTED, "a cache of type %s", dtype_name(kv->type));
+    if (!quantised) return STATUS_OK;
+    if (kv->group < 2 || kv->group % 2 || head_dim % kv->group || kv->slot_stride % kv->group ||
+        kv->head_stride % kv->group)
+        return error_set(error, STATUS_UNSUPPORTED, "a cache in groups of %d, with heads of %d", kv->group,
+                         head_dim);
+    if (!kv->k_scale || !kv->v_scale || (kv->scale_type != DTYPE_F32 && kv->scale_type != DTYPE_F16))
+        return error_set(error, STATUS_UNSUPPORTED, "a cache of type %s without scales in f32 or f16",
+                         dtype_name(kv->type));
+    return STATUS_OK;
+}

@@ -31,6 +31,10 @@ int64_t kv_layout_scale_bytes(const KvLayout *layout);
 // One layer of the cache that begins at `cache`, its scales at `scale` (NULL without a group).
 KvLayer kv_layout_layer(const KvLayout *layout, void *cache, void *scale, int layer);
 
+// Whether heads of head_dim elements can lie in kv: its type, and with a group that, its strides and its scales.
+// STATUS_UNSUPPORTED if not: what every backend asks before it stores or attends.
+Status kv_layer_check(const KvLayer *kv, int head_dim, Error *error);
+
 #ifdef __cplusplus
 }
 #endif

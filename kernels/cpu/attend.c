@@ -94,7 +94,7 @@ void attend_run(const AttendJob *job) {
 Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     const CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
-    if (kv_check(kv, shape->head_dim, error) != STATUS_OK) return error_prefix(error, "attend: ");
+    if (kv_layer_check(kv, shape->head_dim, error) != STATUS_OK) return error_prefix(error, "attend: ");
     AttendJob job = {.loops = cpu->loops,
                      .threads = cpu->threads,
                      .scratch = cpu->thread_scratch,

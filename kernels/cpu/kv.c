@@ -78,22 +78,6 @@ static void load_groups(const KvLayer *kv, const void *values, const void *scale
     }
 }
 
-Status kv_check(const KvLayer *kv, int head_dim, Error *error) {
-    bool quantised = kv->type == DTYPE_INT8 || kv->type == DTYPE_INT4;
-    if (!quantised && kv->type != DTYPE_F32 && kv->type != DTYPE_F16 && kv->type != DTYPE_BF16)
-        return error_set(error, STATUS_UNSUPPORTED, "the cpu backend has no cache of type %s",
-                         dtype_name(kv->type));
-    if (!quantised) return STATUS_OK;
-    if (kv->group < 2 || kv->group % 2 || head_dim % kv->group || kv->slot_stride % kv->group ||
-        kv->head_stride % kv->group)
-        return error_set(error, STATUS_UNSUPPORTED, "a cache in groups of %d, with heads of %d", kv->group,
-                         head_dim);
-    if (!kv->k_scale || !kv->v_scale || (kv->scale_type != DTYPE_F32 && kv->scale_type != DTYPE_F16))
-        return error_set(error, STATUS_UNSUPPORTED, "a cache of type %s without scales in f32 or f16",
-                         dtype_name(kv->type));
-    return STATUS_OK;
-}
-
 // ---- rows -----------------------------------------------------------------------------------------------
 
 void kv_store(const Loops *loops, const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_dim,

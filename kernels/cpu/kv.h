@@ -4,11 +4,9 @@
 #define PALAVER_KERNELS_CPU_KV_H
 
 #include "kernels/cpu/loops.h"
+#include "kernels/kv_layout.h"
 
 typedef enum KvPlane { KV_KEYS, KV_VALUES } KvPlane;
-
-// Whether rows of head_dim elements can lie in kv: its type, and with a group that, its strides and its scales.
-Status kv_check(const KvLayer *kv, int head_dim, Error *error);
 
 // Stores row [head_dim]. A key of a layer with rotate_keys is turned in `row` first. A group that holds an infinity
 // or NaN is stored with the scale NaN, so that the error stays visible.

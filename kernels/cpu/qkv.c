@@ -73,7 +73,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const LayerWeights *w = &layer->weights;
-    if (kv_check(kv, cpu->shape->head_dim, error) != STATUS_OK) return error_prefix(error, "qkv: ");
+    if (kv_layer_check(kv, cpu->shape->head_dim, error) != STATUS_OK) return error_prefix(error, "qkv: ");
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
     Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
     c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->attn_norm, matrices, 3);

@@ -8,7 +8,7 @@
 static Status check_slots(const CpuBackend *cpu, const char *op, const KvLayer *layers, int n_layers,
                           const int32_t *slots, int n, Error *error) {
     for (int l = 0; l < n_layers; l++)
-        if (kv_check(&layers[l], cpu->shape->head_dim, error) != STATUS_OK)
+        if (kv_layer_check(&layers[l], cpu->shape->head_dim, error) != STATUS_OK)
             return error_prefix(error, "%s: ", op);
     for (int i = 0; i < n; i++)
         if (slots[i] < 0) return error_set(error, STATUS_DEVICE, "%s: slot %d", op, slots[i]);

@@ -175,7 +175,7 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
 Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    Status status = cuda_check_cache(kv, s->head_dim, error);
+    Status status = kv_layer_check(kv, s->head_dim, error);
     if (status) return error_prefix(error, "attend: ");
     AttendCall call = {};
     call.heads = AttendHeads{s->n_heads, s->n_kv_heads, s->head_dim};

@@ -3,21 +3,6 @@
 
 #include <string.h>
 
-Status cuda_check_cache(const KvLayer *kv, int head_dim, Error *error) {
-    bool quantised = kv->type == DTYPE_INT8 || kv->type == DTYPE_INT4;
-    if (!quantised && kv->type != DTYPE_F32 && kv->type != DTYPE_F16 && kv->type != DTYPE_BF16)
-        return error_set(error, STATUS_UNSUPPORTED, "a cache of %s", dtype_name(kv->type));
-    if (!quantised) return STATUS_OK;
-    if (kv->group < 2 || kv->group % 2 || head_dim % kv->group || kv->slot_stride % kv->group ||
-        kv->head_stride % kv->group)
-        return error_set(error, STATUS_UNSUPPORTED, "a cache in groups of %d, with heads of %d", kv->group,
-                         head_dim);
-    if (!kv->k_scale || !kv->v_scale || (kv->scale_type != DTYPE_F32 && kv->scale_type != DTYPE_F16))
-        return error_set(error, STATUS_UNSUPPORTED, "a cache of %s without scales in f32 or f16",
-                         dtype_name(kv->type));
-    return STATUS_OK;
-}
-
 // The layers and slots of a call, on the device in the step's memory, which no step is using any more.
 struct CacheCall {
     KvLayer *layers;
@@ -27,7 +12,7 @@ struct CacheCall {
 static Status upload_call(CudaBackend *cuda, const KvLayer *layers, int n_layers, const int32_t *from,
                           const int32_t *to, int n, CacheCall *call, Error *error) {
     for (int l = 0; l < n_layers; l++) {
-        Status status = cuda_check_cache(&layers[l], cuda->shape->head_dim, error);
+        Status status = kv_layer_check(&layers[l], cuda->shape->head_dim, error);
         if (status) return status;
     }
     for (int i = 0; i < n; i++)

@@ -10,6 +10,7 @@
 #define PALAVER_KERNELS_CUDA_CUDA_CUH
 
 #include "kernels/cuda/formats.cuh"
+#include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 
 #include <cuda_runtime.h>
@@ -220,10 +221,6 @@ void cuda_free_weights(CudaBackend *cuda);
 // ---- backend.cu: at least `bytes` of room, on the device or pinned on the host, named in errors ---------------
 
 Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error);
-
-// ---- cache_ops.cu: whether heads of head_dim elements can lie in a layer of the cache ----------------------------
-
-Status cuda_check_cache(const KvLayer *kv, int head_dim, Error *error);
 
 // ---- begin.cu ------------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                 Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    Status status = cuda_check_cache(kv, s->head_dim, error);
+    Status status = kv_layer_check(kv, s->head_dim, error);
     if (status) return error_prefix(error, "qkv: ");
     status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
                        cuda->normed, error);
