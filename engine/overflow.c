@@ -21,26 +21,31 @@ static int turn_end(const OverflowSpan *spans, int n, int first) {
     return i;
 }
 
-// What the settings ask to leave at least, of n tokens that are not kept.
-static int64_t least(const OverflowSettings *settings, int64_t n) {
-    int64_t share = (int64_t)(settings->discard_fraction * (double)n);
-    return share > settings->discard ? share : settings->discard;
+// The share of n tokens, none of them kept, that the settings ask to leave.
+static int64_t fraction_of(const OverflowSettings *settings, int64_t n) {
+    return (int64_t)(settings->discard_fraction * (double)n);
 }
 
 int64_t overflow_discard(const OverflowSettings *settings, int64_t n) {
-    int64_t amount = least(settings, n);
+    int64_t amount = fraction_of(settings, n);
+    if (amount < settings->discard) amount = settings->discard;
     if (settings->discard == 0 && settings->discard_fraction <= 0) amount = n / 2;
     if (amount < 1) amount = 1;
     return amount < n ? amount : n;
 }
 
-// Whole turns after the kept prefix.
-static void plan_turns(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t wanted) {
+// Whole turns after the kept prefix: until `needed` tokens have left, then on to that turn's end
+// which is nearest to `wanted`.
+static void plan_turns(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t needed, int64_t wanted) {
     int i = plan->first;
     while (i < n) {
         int end = turn_end(spans, n, i);
-        if (plan->n_tokens >= wanted || end == n) break; // the last turn stays
-        for (; i < end; i++) plan->n_tokens += spans[i].n_tokens;
+        int64_t turn = 0;
+        for (int k = i; k < end; k++) turn += spans[k].n_tokens;
+        if (end == n || (plan->n_tokens >= needed && plan->n_tokens + turn / 2 >= wanted))
+            break; // the last turn stays
+        plan->n_tokens += turn;
+        i = end;
         plan->n_turns++;
     }
     plan->n_messages = i - plan->first;
@@ -74,13 +79,16 @@ OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan 
     OverflowPlan plan = {.first = first, .fits = total + needed <= context_size};
     if (plan.fits || settings->policy == OVERFLOW_STOP) return plan;
 
-    int64_t excess = total + needed - context_size, above = 0;
-    if (!settings->by_token) above = total - (int64_t)(settings->low_water * (double)context_size);
-    int64_t wanted =
-        settings->by_token ? overflow_discard(settings, total - kept) : least(settings, total - kept);
-    if (wanted < excess) wanted = excess;
-    if (wanted < above) wanted = above;
-    (settings->by_token ? plan_tokens : plan_turns)(&plan, spans, n_spans, wanted);
+    int64_t excess = total + needed - context_size;
+    if (settings->by_token) {
+        int64_t wanted = overflow_discard(settings, total - kept);
+        plan_tokens(&plan, spans, n_spans, wanted > excess ? wanted : excess);
+    } else {
+        int64_t wanted = total - (int64_t)(settings->low_water * (double)context_size);
+        if (wanted < excess) wanted = excess;
+        if (wanted < settings->discard) wanted = settings->discard;
+        plan_turns(&plan, spans, n_spans, wanted, fraction_of(settings, total - kept));
+    }
     plan.fits = plan.n_tokens >= excess;
     return plan;
 }

@@ -35,7 +35,7 @@ typedef struct OverflowSettings {
     int64_t reserve;         // tokens kept free for the reply before a turn begins
     double low_water;        // share of the context to go down to once something has to leave, 0 … 1
     int64_t discard;         // leave at least so many tokens; 0: as the others say
-    double discard_fraction; // the same as a share of what is not kept; 0: none
+    double discard_fraction; // or a share of what is not kept, to the nearest end of a turn; 0: none
 } OverflowSettings;
 
 // One message as the template rendered it.
