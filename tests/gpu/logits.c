@@ -69,7 +69,11 @@ void test_golden_logits(const char *root, Report *report) {
                   {"architectures", "gptj", "gptj"},
                   {"architectures", "gpt_neox", "gpt_neox"},
                   {"architectures", "gpt_neox-sequential", "gpt_neox-sequential"},
-                  {"architectures", "opt", "opt"}};
+                  {"architectures", "opt", "opt"},
+                  {"architectures", "bloom", "bloom"},
+                  {"architectures", "bloom.gguf", "bloom"},
+                  {"architectures", "mpt", "mpt"},
+                  {"architectures", "mpt.gguf", "mpt"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);
