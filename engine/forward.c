@@ -1,9 +1,11 @@
 #include "engine/forward.h"
 
-// A single token in one go, where the backend can: the same ops, fused further. STATUS_UNSUPPORTED: not this one.
+// One token for each sequence in one go, where the backend can: the same ops, fused further. STATUS_UNSUPPORTED: not
+// this one.
 static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *error) {
     const Ops *ops = f->backend->ops;
-    if (f->profile || !ops->decode || step->n_tokens != 1 || step->n_sequences != 1)
+    if (f->profile || !ops->decode || step->kind == STEP_READING || step->n_tokens != step->n_sequences ||
+        step->n_sequences > f->max_logits)
         return STATUS_UNSUPPORTED;
     DecodeStep all = {
         .step = step,
@@ -62,12 +64,20 @@ Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *erro
     return s;
 }
 
-Status forward_sample(Forward *f, const SampleParams *params, int32_t *id, Error *error) {
+Status forward_sample(Forward *f, int n_rows, const SampleParams *params, int32_t *ids, Error *error) {
     Backend *b = f->backend;
     Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s) s = done(f, PROFILE_SAMPLE, b->ops->sample(b, f->logits, params, id, error), error);
+    if (!s) s = done(f, PROFILE_SAMPLE, b->ops->sample(b, f->logits, n_rows, params, ids, error), error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
+}
+
+Status forward_check_sampled(int32_t id, Error *error) {
+    if (id >= 0) return STATUS_OK;
+    return error_set(error, STATUS_DEVICE,
+                     id == SAMPLE_NAN
+                         ? "sample: a logit is not a number: the model or its file is damaged"
+                         : "sample: no token is left to choose from: all are banned or impossible");
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------

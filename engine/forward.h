@@ -21,7 +21,7 @@ typedef struct Forward {
     void *g;          // [max_tokens, intermediate_size]
     float *logits;    // [max_logits, vocab_size]
     Profile *profile; // NULL: none
-    bool has_logits;  // the last step left the logits of its only token there already (ops->decode)
+    bool has_logits;  // the last step left the logits of its tokens there already, in order (ops->decode)
 } Forward;
 
 // Bytes of the activations above.
@@ -37,10 +37,13 @@ void forward_close(Forward *forward);
 Status forward_step(Forward *forward, const Step *step, const KvCache *cache,
                     const volatile sig_atomic_t *interrupt, Error *error);
 
-// The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step.
+// The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step; all in
+// order for a step of one token for each sequence.
 Status forward_logits(Forward *forward, const int32_t *tokens, int n_rows, Error *error);
 
-// Draws a token from row 0 of forward->logits: ops.h, sample.
-Status forward_sample(Forward *forward, const SampleParams *params, int32_t *id, Error *error);
+// Draws a token from each of the first n_rows of forward->logits: ops.h, sample.
+Status forward_sample(Forward *forward, int n_rows, const SampleParams *params, int32_t *ids, Error *error);
+// STATUS_OK for an id; for what stands in its place the Status and Error of that row.
+Status forward_check_sampled(int32_t id, Error *error);
 
 #endif

@@ -199,9 +199,11 @@ Status session_sample(Session *s, const SampleParams *params, int32_t *token, Er
     if (s->n_log > s->engine->cache.window)
         return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->engine->cache.window);
     Status status = evaluate_pending(s, error);
-    if (!status) status = forward_sample(&s->engine->forward, params, token, error);
+    int32_t id = 0;
+    if (!status) status = forward_sample(&s->engine->forward, 1, params, &id, error);
+    if (!status) status = forward_check_sampled(id, error);
     if (status) return status;
-    s->log[s->n_log++] = *token;
+    s->log[s->n_log++] = *token = id;
     drop_logits(s);
     return STATUS_OK;
 }

@@ -150,6 +150,18 @@ typedef struct StepSequence {
     int32_t n_keep, n_gone;    // n_gone 0: nothing was discarded, n_keep means nothing
 } StepSequence;
 
+// What the results of a step may depend on.
+//
+// In the two kinds that are independent, a token's key, value and logits depend on nothing but its own sequence: not on
+// the other sequences of the step, their number or order, nor on where a prompt was cut into steps. They may depend on
+// which of the two kinds evaluated it (and with it the tokens before), on nothing else: a GPU has kernels of their own
+// for each.
+typedef enum StepKind {
+    STEP_ANY,      // whatever is fastest
+    STEP_DECODING, // independent: every sequence has one token, the newest of its reply
+    STEP_READING,  // independent: one sequence, n_tokens >= 1 of its prompt
+} StepKind;
+
 // What one pass evaluates. Host arrays, read by begin() and free for reuse when it returns.
 typedef struct Step {
     int n_tokens; // >= 1, at most max_tokens
@@ -160,6 +172,7 @@ typedef struct Step {
     const StepSequence *sequences; // [n_sequences], in order, covering all tokens
     int page_size;                 // of every sequence's table; >= 1
     int32_t *slot_positions;       // backend memory [n_slots of the cache]; begin() enters the step's tokens
+    StepKind kind;
 } Step;
 
 // ---- sampling ------------------------------------------------------------------------------------------
@@ -192,16 +205,22 @@ typedef struct SampleParams {
     const LogitAdjustment *adjustments; // host [n_adjustments], each id once
 } SampleParams;
 
+// What sample() gives for a row from which no token can be drawn.
+enum {
+    SAMPLE_NAN = -1,    // a logit is not a number
+    SAMPLE_NOTHING = -2 // nothing is left to choose from: all are banned or impossible
+};
+
 // ---- one token at once --------------------------------------------------------------------------------------
 
-// A step of one token of one sequence, with everything that the ops would be given one after the other.
+// A step of one token for each of its sequences, with everything that the ops would be given one after the other.
 typedef struct DecodeStep {
-    const struct Step *step; // n_tokens = n_sequences = 1
+    const struct Step *step; // n_tokens = n_sequences, one each; of any kind but STEP_READING
     const struct Head *head;
     const struct Layer *const *layers; // host [n_layers]
     const KvLayer *kv;                 // host [n_layers]
     const int *windows;                // host [n_layers]
-    float *logits;                     // backend memory [vocab_size]
+    float *logits;                     // backend memory [n_sequences, vocab_size]
 } DecodeStep;
 
 // ---- the operator of its own ------------------------------------------------------------------------------
@@ -256,7 +275,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 4 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 5 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -342,10 +361,12 @@ typedef struct Ops {
     // take the ops.
     Status (*decode)(Backend *backend, const DecodeStep *step, Error *error);
 
-    // Draws one token from one row [vocab_size] of logits, which is left as it was. NaN anywhere, or nothing
-    // left to choose from, is an error. Returns the id on the host.
-    Status (*sample)(Backend *backend, const float *logits, const SampleParams *params, int32_t *id,
-                     Error *error);
+    // Draws one token from each row of logits [n_rows, vocab_size], 1 <= n_rows <= max_logits, which are left as they
+    // were, with params [n_rows]; ids host [n_rows]. A row with NaN, or with nothing left to choose from, gets
+    // SAMPLE_NAN or SAMPLE_NOTHING for an id, the others theirs, and the status is STATUS_OK. Parameters out of range
+    // are STATUS_USAGE, and then no id means anything.
+    Status (*sample)(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                     int32_t *ids, Error *error);
 
     // For profiles: notes as stamp i < OPS_MAX_STAMPS the time at which everything asked before is done, without
     // waiting for it.

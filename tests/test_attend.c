@@ -116,7 +116,7 @@ static void check_attend(const char *device, int n_threads, const AttendCase *c)
     DecoderShape shape = attend_shape(c);
     Backend *backend = open_cpu(device, n_threads, &shape, STEP_TOKENS);
     Error error = {0};
-    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held};
+    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held, STEP_ANY};
     int64_t width = c->n_heads * c->head_dim, n = STEP_TOKENS * width;
     float *q = random_floats(12, n), *y = malloc((size_t)(n + 16) * sizeof *y);
     double *expected = malloc((size_t)c->head_dim * sizeof *expected);
@@ -161,12 +161,12 @@ static void attend_does_not_depend_on_the_step(void **state) {
     Error error = {0};
     float *q = random_floats(22, STEP_TOKENS * 576), all[STEP_TOKENS * 576], one[576];
     Backend *backend = open_cpu("cpu", 2, &shape, STEP_TOKENS);
-    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held};
+    Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held, STEP_ANY};
     assert_ok(backend->ops->begin(backend, &step, &error), &error);
     assert_ok(backend->ops->attend(backend, q, &d.kv, 0, all, &error), &error);
     for (int t = 0; t < SEQUENCES[0].n_tokens; t++) {
         StepSequence alone = {0, 1, SEQUENCES[0].n_slots, SEQUENCES[0].pages, 0, 0};
-        step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, 1 << 30, d.held};
+        step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, 1 << 30, d.held, STEP_ANY};
         assert_ok(backend->ops->begin(backend, &step, &error), &error);
         assert_ok(backend->ops->attend(backend, q + t * 576, &d.kv, 0, one, &error), &error);
         assert_memory_equal(one, all + t * 576, sizeof one);

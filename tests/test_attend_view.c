@@ -234,7 +234,8 @@ static void attend(Backend *b, const Content *content, Place *p, int first, int 
     int32_t ids[TOKENS] = {0};
     int begin = INDEXES - TOKENS + first;
     StepSequence sequence = {0, n, begin + n, p->pages, c->n_keep, c->n_gone};
-    Step step = {n, 1, ids, content->at + begin, p->slots + begin, &sequence, p->page_size, p->held};
+    Step step = {n,       1,       ids, content->at + begin, p->slots + begin, &sequence, p->page_size,
+                 p->held, STEP_ANY};
     Error error = {0};
     assert_ok(b->ops->begin(b, &step, &error), &error);
     memcpy(y, content->q + first * width, (size_t)(n * width) * sizeof *y);
@@ -405,7 +406,7 @@ static void an_empty_view_gives_zeros(void **state) {
     memcpy(pages, p->pages, sizeof p->pages);
     memset(held, -1, sizeof held);
     StepSequence sequence = {0, 1, 100, pages, c.n_keep, c.n_gone};
-    Step step = {1, 1, &zero, &position, &p->slots[99], &sequence, 7, held};
+    Step step = {1, 1, &zero, &position, &p->slots[99], &sequence, 7, held, STEP_ANY};
     Error error = {0};
     float y[32];
     for (int i = 0; i < 32; i++) y[i] = 1;

@@ -219,6 +219,28 @@ static const StepCase BAD_STEPS[] = {
      {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 1, 1, ONE_PAGE(4), 0, 0}}},
 };
 
+// A step of the wrong kind for its tokens.
+static void refuses_other_kinds_of_steps(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    Backend *b = open_cpu("cpu", 1, &shape, 4);
+    StepSequence both = {0, 2, 8, ONE_PAGE(0), 0, 0},
+                 each[] = {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 1, 8, ONE_PAGE(0), 0, 0}};
+    int32_t held[8] = {0}, two[] = {0, 1};
+    Error error = {0};
+    Step step = {2, 1, two, two, two, &both, 1 << 30, held, STEP_DECODING};
+    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
+    assert_non_null(strstr(error.message, "decoding 2 tokens of 1 sequence"));
+    step.kind = STEP_READING;
+    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_OK);
+    step.n_sequences = 2, step.sequences = each;
+    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
+    assert_non_null(strstr(error.message, "reading 2 sequences"));
+    step.kind = STEP_DECODING;
+    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_OK);
+    b->ops->close(b);
+}
+
 static void refuses_bad_steps_and_changes_nothing(void **state) {
     (void)state;
     DecoderShape shape = small_shape();
@@ -228,8 +250,8 @@ static void refuses_bad_steps_and_changes_nothing(void **state) {
         const StepCase *c = &BAD_STEPS[i];
         int32_t held[8] = {-1, 3, -1, 5, 9, -1, 7, 8}, before[8];
         memcpy(before, held, sizeof held);
-        Step step = {c->n_tokens, c->n_sequences, c->ids,  c->positions,
-                     c->slots,    c->sequences,   1 << 30, held};
+        Step step = {c->n_tokens,  c->n_sequences, c->ids, c->positions, c->slots,
+                     c->sequences, 1 << 30,        held,   STEP_ANY};
         Error error = {0};
         assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
         if (strstr(error.message, c->why) == NULL)
@@ -251,7 +273,7 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
     assert_ok(b->ops->load_head(b, &weights, &head, &error), &error);
     int32_t held[1] = {-1}, zero = 0, one = 1;
     StepSequence sequence = {0, 1, 1, ONE_PAGE(0), 0, 0};
-    Step step = {1, 1, &zero, &zero, &zero, &sequence, 1 << 30, held};
+    Step step = {1, 1, &zero, &zero, &zero, &sequence, 1 << 30, held, STEP_ANY};
     float x[8] = {0}, logits[50];
     assert_ok(b->ops->begin(b, &step, &error), &error);
     assert_ok(b->ops->logits(b, head, x, &zero, 1, logits, &error), &error);
@@ -366,6 +388,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(memory_is_aligned_and_zeroed),
         cmocka_unit_test(refuses_weights_of_another_shape),
         cmocka_unit_test(refuses_bad_steps_and_changes_nothing),
+        cmocka_unit_test(refuses_other_kinds_of_steps),
         cmocka_unit_test(refuses_rows_and_caches_it_cannot_serve),
         cmocka_unit_test(norms_of_all_sizes),
         cmocka_unit_test(activations_everywhere),

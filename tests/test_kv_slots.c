@@ -182,7 +182,7 @@ static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t positi
                    const float *q, float *y) {
     int32_t zero = 0, slot = SLOTS - 1;
     StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_keep, n_gone};
-    Step step = {1, 1, &zero, &position, &slot, &sequence, SLOTS, held};
+    Step step = {1, 1, &zero, &position, &slot, &sequence, SLOTS, held, STEP_ANY};
     Error error = {0};
     assert_ok(b->ops->begin(b, &step, &error), &error);
     assert_ok(b->ops->attend(b, q, &cache->layers[1], 0, y, &error), &error);

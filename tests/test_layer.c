@@ -273,7 +273,7 @@ static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, i
     bool all = n == TOKENS;
     Step step = {
         n,       all ? 2 : 1, IDS + first, POSITIONS + first, TOKEN_SLOTS + first, all ? sequences : &one,
-        1 << 30, held};
+        1 << 30, held,        STEP_ANY};
     int64_t hidden = first * c->hidden_size, width = first * c->n_heads * c->head_dim;
     size_t hidden_bytes = (size_t)(n * c->hidden_size) * 4;
     int32_t rows[TOKENS] = {0, 1, 2, 3, 4, 5, 6};

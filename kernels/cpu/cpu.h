@@ -132,6 +132,7 @@ Status cpu_copy_slots(Backend *, const KvLayer *layers, int n_layers, const int3
                       int n, int32_t *slot_positions, Error *error);
 Status cpu_shift_keys(Backend *, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
                       int32_t delta, int32_t *slot_positions, Error *error);
-Status cpu_sample(Backend *, const float *logits, const SampleParams *params, int32_t *id, Error *error);
+Status cpu_sample(Backend *, const float *logits, int n_rows, const SampleParams *params, int32_t *ids,
+                  Error *error);
 
 #endif

@@ -152,20 +152,26 @@ static void resolve_infinite(Chain *chain) {
     chain->max_key = sample_key(0);
 }
 
+// *id becomes what sample_logits() says of a row from which nothing can be drawn.
 static Status begin(Chain *chain, const float *logits, int n_vocab, SampleScratch *scratch,
-                    const SampleParams *params, Error *error) {
+                    const SampleParams *params, int32_t *id, Error *error) {
     Status status = check(params, n_vocab, scratch, error);
     if (status != STATUS_OK) return status;
     *chain = (Chain){.scratch = scratch, .n_vocab = n_vocab, .n_blocks = blocks_of(n_vocab), .n = -1};
-    if ((status = load_row(chain, logits, error)) != STATUS_OK) return status;
+    if ((status = load_row(chain, logits, error)) != STATUS_OK) {
+        *id = SAMPLE_NAN;
+        return status;
+    }
     if ((status = adjust(chain, logits, params, error)) != STATUS_OK) return status;
     chain->max_key = INT32_MIN;
     for (int b = 0; b < chain->n_blocks; b++)
         if (scratch->block_max[b] > chain->max_key) chain->max_key = scratch->block_max[b];
-    if (chain->max_key == SAMPLE_KEY_MINUS_INFINITY)
+    if (chain->max_key == SAMPLE_KEY_MINUS_INFINITY) {
+        *id = SAMPLE_NOTHING;
         return error_set(error, STATUS_DEVICE,
                          "sample: none of %d tokens is left to choose from: all are banned or impossible",
                          n_vocab);
+    }
     if (chain->max_key == SAMPLE_KEY_PLUS_INFINITY) resolve_infinite(chain);
     return STATUS_OK;
 }
@@ -317,7 +323,7 @@ static void filter(Chain *chain, const SampleParams *params) {
 Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
                      int32_t *id, Error *error) {
     Chain chain;
-    Status status = begin(&chain, logits, n_vocab, scratch, params, error);
+    Status status = begin(&chain, logits, n_vocab, scratch, params, id, error);
     if (status != STATUS_OK) return status;
     if (params->temperature == 0) {
         *id = greedy(&chain);
@@ -366,9 +372,10 @@ static void fill_raw(const float *logits, int n_vocab, SampleCandidate *candidat
 Status sample_candidates(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
                          int n, SampleCandidate *candidates, int *count, Error *error) {
     Chain chain;
+    int32_t none;
     *count = 0;
     if (n < 1) return error_set(error, STATUS_USAGE, "sample: %d candidates asked for: must be 1 or more", n);
-    Status status = begin(&chain, logits, n_vocab, scratch, params, error);
+    Status status = begin(&chain, logits, n_vocab, scratch, params, &none, error);
     if (status != STATUS_OK) return status;
 
     Candidate *c = scratch->candidates;

@@ -23,7 +23,7 @@ int64_t sample_scratch_bytes(int n_vocab);
 
 // Draws a token from logits [n_vocab], 1 <= n_vocab <= the scratch's, as ops.h says of sample().
 // STATUS_USAGE: a parameter is out of range; STATUS_DEVICE: the row has a NaN, or nothing in it can be
-// chosen.
+// chosen, and *id is SAMPLE_NAN or SAMPLE_NOTHING.
 Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
                      int32_t *id, Error *error);
 

@@ -200,8 +200,8 @@ size_t decoder_bytes(const CudaBackend *cuda); // of the device, that decoding w
 
 // ---- sample.cu -------------------------------------------------------------------------------------------
 
-Status cuda_sample(Backend *backend, const float *logits, const SampleParams *params, int32_t *id,
-                   Error *error);
+Status cuda_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                   int32_t *ids, Error *error);
 void cuda_sample_close(CudaSample *sampler);
 
 // ---- profile.cu -------------------------------------------------------------------------------------------

@@ -313,12 +313,10 @@ static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     return true;
 }
 
-Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
-    CudaBackend *cuda = cuda_backend(backend);
+static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     const DecoderShape *s = cuda->shape;
-    if (cuda->compute < 90 || t->step->n_tokens != 1 || t->step->n_sequences != 1 ||
-        !decode_lanes(s->head_dim) || s->n_kv_heads > cuda->n_sms || s->hidden_size % 4 ||
-        s->n_heads / s->n_kv_heads * s->head_dim >= 4096)
+    if (cuda->compute < 90 || !decode_lanes(s->head_dim) || s->n_kv_heads > cuda->n_sms ||
+        s->hidden_size % 4 || s->n_heads / s->n_kv_heads * s->head_dim >= 4096)
         return STATUS_UNSUPPORTED;
     if (!decodable(s, t)) return STATUS_UNSUPPORTED;
     Status status = cuda_check_step(cuda, t->step, error);
@@ -350,4 +348,26 @@ Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     d->head_round += (unsigned)(s->n_layers * a.n_splits);
     if (a.n_splits == 1) d->head_round = a.head_round; // nobody arrived
     return STATUS_OK;
+}
+
+// One sequence after the other; where nobody asks for results that do not depend on the others, the ops take several.
+Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    const Step *all = t->step;
+    if (all->n_tokens != all->n_sequences || (all->n_sequences > 1 && all->kind != STEP_DECODING))
+        return STATUS_UNSUPPORTED;
+    Status status = STATUS_OK;
+    for (int i = 0; i < all->n_sequences && !status; i++) {
+        Step step = *all;
+        StepSequence sequence = all->sequences[i];
+        DecodeStep one = *t;
+        sequence.first_token = 0;
+        step.n_tokens = step.n_sequences = 1;
+        step.ids += i, step.positions += i, step.slots += i;
+        step.sequences = &sequence;
+        one.step = &step;
+        one.logits += (int64_t)i * cuda->shape->vocab_size;
+        status = decode_one(cuda, &one, error);
+    }
+    return status;
 }

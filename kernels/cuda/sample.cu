@@ -1,4 +1,4 @@
-// sample: one token from one row of logits, by the kernel of sample_kernel.cuh; by the CPU's sampler what does not fit.
+// sample: a token from each row of logits, by the kernel of sample_kernel.cuh; by the CPU's sampler what does not fit.
 #include "kernels/cuda/sample_kernel.cuh"
 extern "C" {
 #include "kernels/cpu/sample.h"
@@ -109,7 +109,10 @@ static Status sample_on_host(CudaBackend *cuda, CudaSample *s, const float *logi
     if (!s->row) s->row = (float *)malloc((size_t)n * sizeof *s->row);
     if (!s->row) return error_set(error, STATUS_MEMORY, "sample: no memory for a row of %d logits", n);
     status = cuda->base.ops->read(&cuda->base, s->row, logits, (size_t)n * sizeof *s->row, error);
-    return status ? status : sample_logits(s->row, n, s->scratch, p, id, error);
+    if (status) return status;
+    Error of_row;
+    status = sample_logits(s->row, n, s->scratch, p, id, &of_row);
+    return status && status != STATUS_DEVICE ? error_set(error, status, "%s", of_row.message) : STATUS_OK;
 }
 
 static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *s, const float *logits,
@@ -131,8 +134,8 @@ static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *
     return a;
 }
 
-Status cuda_sample(Backend *backend, const float *logits, const SampleParams *p, int32_t *id, Error *error) {
-    CudaBackend *cuda = cuda_backend(backend);
+static Status sample_row(CudaBackend *cuda, const float *logits, const SampleParams *p, int32_t *id,
+                         Error *error) {
     Status status = check_params(cuda, p, error);
     if (!status && !cuda->sampler) status = sample_open(cuda, error);
     if (status) return status;
@@ -162,17 +165,26 @@ Status cuda_sample(Backend *backend, const float *logits, const SampleParams *p,
         *id = s->drawn->id;
         return STATUS_OK;
     case OUTCOME_NAN:
-        return error_set(error, STATUS_DEVICE,
-                         "sample: the logit of token %d is not a number: the model or its file is damaged",
-                         s->drawn->id);
+        *id = SAMPLE_NAN;
+        return STATUS_OK;
     case OUTCOME_BAD_ADJUSTMENT:
         return error_set(error, STATUS_USAGE, "sample: token %d is adjusted to what is not a number",
                          p->adjustments[s->drawn->id].id);
     case OUTCOME_TOO_MANY:
         return sample_on_host(cuda, s, logits, p, id, error);
     default:
-        return error_set(error, STATUS_DEVICE,
-                         "sample: none of %d tokens is left to choose from: all are banned or impossible",
-                         a.n_vocab);
+        *id = SAMPLE_NOTHING;
+        return STATUS_OK;
     }
+}
+
+Status cuda_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                   int32_t *ids, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    if (n_rows < 1 || n_rows > cuda->max_logits)
+        return error_set(error, STATUS_USAGE, "sample: %d rows: 1 to %d", n_rows, cuda->max_logits);
+    Status status = STATUS_OK;
+    for (int i = 0; i < n_rows && !status; i++)
+        status = sample_row(cuda, logits + (int64_t)i * cuda->shape->vocab_size, &params[i], &ids[i], error);
+    return status;
 }

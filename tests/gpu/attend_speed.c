@@ -45,7 +45,7 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
         sequences[r] = (StepSequence){r, 1, c->length, pages + r * n_pages, 64, c->n_gone};
         ids[r] = 0, slots[r] = r * each + c->length - 1, last[r] = c->length - 1 + c->n_gone;
     }
-    Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions};
+    Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions, STEP_ANY};
     must(ops->begin(backend, &step, &error), &error);
     double start = 0;
     int n = 0, rounds = 10 + (int)(2e10 / *bytes / l.n_layers);

@@ -162,7 +162,7 @@ static void test_decode(Run *r, int index, int position) {
     for (int i = 0; i < 3; i++, index++, position++) {
         int32_t id = (i * 37 + 11) % c->vocab, slots = slot_of(r, index), positions = position;
         StepSequence sequence = {0, 1, r->n_indexes, r->pages, c->n_keep, c->n_gone};
-        Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions};
+        Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions, STEP_ANY};
         must(a->ops->begin(a->backend, &step, &error), &error);
         must(a->ops->embed(a->backend, a->head, a->x, &error), &error);
         for (int l = 0; l < TEST_LAYERS; l++) {
@@ -235,7 +235,8 @@ static void test_case(const Ops *cuda, const Case *c) {
     for (int i = 0; i < n; i++) ids[i] = (i * 7919 + 3) % c->vocab, at[i] = past + i;
     StepSequence *sequences = malloc((size_t)(n + 2) * sizeof *sequences);
     int n_sequences = cut_sequences(&r, sequences, slots);
-    Step step = {n, n_sequences, ids, at, slots, sequences, r.page_size, r.cpu.slot_positions}, other = step;
+    Step step = {n, n_sequences, ids, at, slots, sequences, r.page_size, r.cpu.slot_positions, STEP_ANY},
+         other = step;
     other.slot_positions = r.cuda.slot_positions;
     test_ops(&r, (const Step *[2]){&step, &other});
     test_decode(&r, c->past + n, past + n);

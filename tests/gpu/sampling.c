@@ -48,7 +48,7 @@ static void compare_row(const Ops *cuda, Backend *backend, float *memory, const 
             params.n_adjustments = draw % 2 ? 40 : 0;
             int32_t right = -1, ours = -2;
             Status a = sample_logits(row, n, scratch, &params, &right, &error);
-            Status b = cuda->sample(backend, memory, &params, &ours, &error);
+            Status b = cuda->sample(backend, memory, 1, &params, &ours, &error);
             char what[32];
             snprintf(what, sizeof what, "sample %zu", p);
             report(name, what, a != b || (!a && right != ours), 0);
@@ -80,12 +80,13 @@ void test_sampling(const Ops *cuda, Report *report) {
             compare_row(cuda, backend, memory, row, c.vocab, scratch, name, report);
         }
         row[c.vocab - 1] = NAN;
-        int32_t id;
+        int32_t id = 0;
         cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);
-        report(name, "NaN", cuda->sample(backend, memory, &PARAMS[1], &id, &error) != STATUS_DEVICE, 0);
+        report(name, "NaN", cuda->sample(backend, memory, 1, &PARAMS[1], &id, &error) || id != SAMPLE_NAN, 0);
         for (int i = 0; i < c.vocab; i++) row[i] = -INFINITY;
         cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);
-        report(name, "nothing", cuda->sample(backend, memory, &PARAMS[0], &id, &error) != STATUS_DEVICE, 0);
+        report(name, "nothing",
+               cuda->sample(backend, memory, 1, &PARAMS[0], &id, &error) || id != SAMPLE_NOTHING, 0);
         free(row);
         sample_scratch_close(scratch);
         cuda->free(backend, memory);
