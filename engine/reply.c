@@ -1,5 +1,8 @@
 // How an answer is made: render, make room, read, sample token by token, stream.
+#include "engine/reply.h"
+
 #include "engine/conversation_internal.h"
+#include "engine/session_internal.h"
 #include "engine/stop.h"
 #include "kernels/clock.h"
 #include "tokenizer/utf8_stream.h"
@@ -10,10 +13,11 @@
 enum { MAX_STOPS = 64 };
 
 // The reply in hand. Its message is the last of the conversation from the beginning on.
-typedef struct Reply {
+struct Reply {
     Conversation *conversation;
-    const ConversationEvents *events;
+    const ConversationEvents *events; // NULL: nobody listens
     ReplyReport *report;
+    ReplyReport unread; // where nobody wants one
     StopMatcher *stops;
     Utf8Stream utf8;
     int64_t ids_capacity;
@@ -21,31 +25,38 @@ typedef struct Reply {
     int32_t previous; // the token before, -1 at the reply's beginning
     Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
     int n_before;
-} Reply;
+    bool was_read, finished;
+    double start, first; // when it began, and when the first token was drawn
+    // Room that was made and not told yet, for what is pending has to be read in first.
+    bool made_room;
+    OverflowEvent event;
+    double event_start;
+};
 
 static Message *reply_message(const Reply *r) {
     return &r->conversation->messages[r->conversation->n - 1];
 }
 
-// Renders the conversation with the reply open at its end, makes room if `needed` tokens do not fit behind it, and
-// reads in what is not in the cache.
-static Status read_in(Reply *r, int64_t needed, SyncReport *sync, Error *error) {
+// Renders the conversation with the reply open at its end and makes room if `needed` tokens do not fit behind it. The
+// session's log becomes that.
+static Status set_prompt(Reply *r, int64_t needed, Error *error) {
     Conversation *c = r->conversation;
-    double start = clock_seconds();
     ConversationView view;
+    r->event_start = clock_seconds();
     Status status = conversation_render(c, true, &view, error);
     if (status) return status;
-    OverflowEvent event = {0};
+    r->event = (OverflowEvent){0};
     bool full = view.tokens.n + needed > engine_context_size(c->engine);
-    if (full) status = conversation_make_room(c, needed, &view, &event, error);
-    if (!status) status = session_sync(c->session, view.tokens.ids, view.tokens.n, sync, error);
+    if (full) status = conversation_make_room(c, needed, &view, &r->event, error);
+    if (!status) status = session_set(c->session, view.tokens.ids, view.tokens.n, error);
     conversation_view_free(&view);
-    if (status || !full) return status;
-    event.n_kept = sync->cached;
-    event.n_evaluated += sync->evaluated;
-    if (event.n_evaluated < 0) event.n_evaluated = 0; // what is new left at once
-    event.seconds = clock_seconds() - start;
-    if (r->events && r->events->overflow) r->events->overflow(r->events->user, &event);
+    if (status) return status;
+    int64_t cached = session_usable(c->session), read = session_length(c->session) - cached;
+    if (!r->was_read) r->report->cached = cached, r->report->read = read;
+    r->made_room = full;
+    r->event.n_kept = cached;
+    r->event.n_evaluated += read;
+    if (r->event.n_evaluated < 0) r->event.n_evaluated = 0; // what is new left at once
     return STATUS_OK;
 }
 
@@ -111,25 +122,31 @@ static Status finish_text(Reply *r, Error *error) {
 
 // ---- sampling ---------------------------------------------------------------------------------------------------
 
-// One token: drawn, kept, shown. *finished is set when the reply ends with it.
-static Status next_token(Reply *r, bool *finished, Error *error) {
-    Conversation *c = r->conversation;
-    SampleParams params;
-    int32_t id;
-    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position,
-                   &params);
-    Status status = session_sample(c->session, &params, &id, error);
-    if (status) return status;
-    c->settings.position++;
-    r->report->n_reply++;
-    if (r->events && r->events->token) r->events->token(r->events->user, id);
-    if (!c->settings.sampler.ignore_eos &&
-        chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
-        r->report->finish = FINISH_END;
-        *finished = true;
-        return STATUS_OK;
+bool reply_finished(const Reply *r) {
+    return r->finished;
+}
+
+void reply_params(Reply *r, SampleParams *params) {
+    const Conversation *c = r->conversation;
+    if (r->made_room) {
+        r->event.seconds = clock_seconds() - r->event_start;
+        if (r->events && r->events->overflow) r->events->overflow(r->events->user, &r->event);
+        r->made_room = false;
     }
-    status = keep_id(r, id, error);
+    r->was_read = true;
+    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position,
+                   params);
+}
+
+static void finish(Reply *r, FinishReason reason) {
+    r->report->finish = reason;
+    r->finished = true;
+}
+
+// The token is kept and shown.
+static Status keep_token(Reply *r, int32_t id, Error *error) {
+    const Conversation *c = r->conversation;
+    Status status = keep_id(r, id, error);
     if (status) return status;
     size_t size;
     const char *bytes = tokenizer_bytes(engine_tokenizer(c->engine), r->previous, id, false, &size);
@@ -142,42 +159,40 @@ static Status next_token(Reply *r, bool *finished, Error *error) {
         free(m->ids);
         m->ids = NULL;
         m->n_ids = m->n_gone = r->ids_capacity = 0;
-        r->report->finish = FINISH_STOP;
-        *finished = true;
+        finish(r, FINISH_STOP);
     } else if (c->settings.max_tokens > 0 && r->report->n_reply >= c->settings.max_tokens) {
-        r->report->finish = FINISH_LENGTH;
-        *finished = true;
+        finish(r, FINISH_LENGTH);
     }
     return status;
 }
 
-static Status sample_all(Reply *r, double start, Error *error) {
+// Room for the next token.
+static Status go_on(Reply *r, bool *moved, Error *error) {
+    const Conversation *c = r->conversation;
+    if (session_length(c->session) < engine_context_size(c->engine)) return STATUS_OK;
+    if (c->settings.overflow.policy == OVERFLOW_STOP) {
+        finish(r, FINISH_CONTEXT);
+        return STATUS_OK;
+    }
+    if (moved) *moved = true;
+    return set_prompt(r, 1, error);
+}
+
+Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
     Conversation *c = r->conversation;
-    bool finished = false;
-    Status status = STATUS_OK;
-    double first = 0;
-    while (!finished && !status) {
-        if (session_interrupted(c->session))
-            status = STATUS_INTERRUPTED;
-        else if (session_length(c->session) >= engine_context_size(c->engine)) {
-            if (c->settings.overflow.policy == OVERFLOW_STOP) {
-                r->report->finish = FINISH_CONTEXT;
-                break;
-            }
-            status = read_in(r, 1, &(SyncReport){0}, error);
-        }
-        if (!status) status = next_token(r, &finished, error);
-        if (first == 0) first = clock_seconds();
+    if (moved) *moved = false;
+    if (r->first == 0) r->first = clock_seconds();
+    session_push(c->session, id);
+    c->settings.position++;
+    r->report->n_reply++;
+    if (r->events && r->events->token) r->events->token(r->events->user, id);
+    if (!c->settings.sampler.ignore_eos &&
+        chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
+        finish(r, FINISH_END);
+        return STATUS_OK;
     }
-    if (status == STATUS_INTERRUPTED) {
-        r->report->finish = FINISH_INTERRUPTED;
-        status = STATUS_OK;
-    }
-    reply_message(r)->interrupted = r->report->finish > FINISH_STOP;
-    if (!status && r->report->finish != FINISH_STOP) status = finish_text(r, error);
-    r->report->first_token_seconds = first - start;
-    r->report->decode_seconds = clock_seconds() - first;
-    return status;
+    Status status = keep_token(r, id, error);
+    return status || r->finished ? status : go_on(r, moved, error);
 }
 
 // ---- the whole ---------------------------------------------------------------------------------------------------
@@ -232,36 +247,82 @@ static void roll_back(Reply *r) {
     }
 }
 
-Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
-                          Error *error) {
-    ReplyReport unused = {0};
-    Reply r = {.conversation = c, .events = events, .report = report ? report : &unused, .previous = -1};
-    *r.report = (ReplyReport){.context_size = engine_context_size(c->engine)};
-    double start = clock_seconds();
+static void reply_free(Reply *r) {
+    stop_close(r->stops);
+    free(r->before);
+    free(r);
+}
+
+Status reply_end(Reply *r, Status status, Error *error) {
+    ReplyReport *report = r->report;
+    if (status == STATUS_INTERRUPTED && r->was_read) {
+        report->finish = FINISH_INTERRUPTED;
+        status = STATUS_OK;
+    }
+    reply_message(r)->interrupted = report->finish > FINISH_STOP;
+    if (!status && report->finish != FINISH_STOP) status = finish_text(r, error);
+    report->first_token_seconds = r->first > 0 ? r->first - r->start : 0;
+    report->decode_seconds = r->first > 0 ? clock_seconds() - r->first : 0;
+    report->used = session_length(r->conversation->session);
+    if (status) roll_back(r);
+    reply_free(r);
+    return status;
+}
+
+Status reply_begin(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
+                   Reply **out, Error *error) {
+    Reply *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (!r) return error_set(error, STATUS_MEMORY, "no memory for a reply");
+    *r = (Reply){.conversation = c, .events = events, .report = report ? report : &r->unread, .previous = -1};
+    *r->report = (ReplyReport){.context_size = engine_context_size(c->engine)};
+    r->start = clock_seconds();
     Status status = open_message(c, resume, error);
-    if (status) return status;
-    const Message *m = reply_message(&r);
-    r.ids_capacity = m->n_ids;
-    r.text_capacity = m->size + 1;
-    if (m->n_ids > 0) r.previous = m->ids[m->n_ids - 1];
-    r.n_before = resume ? c->n : c->n - 1;
-    r.before = malloc((size_t)c->n * sizeof *r.before);
-    if (!r.before) {
-        conversation_truncate(c, r.n_before);
+    if (status) {
+        reply_free(r);
+        return status;
+    }
+    const Message *m = reply_message(r);
+    r->ids_capacity = m->n_ids;
+    r->text_capacity = m->size + 1;
+    if (m->n_ids > 0) r->previous = m->ids[m->n_ids - 1];
+    r->n_before = resume ? c->n : c->n - 1;
+    r->before = malloc((size_t)c->n * sizeof *r->before);
+    if (!r->before) {
+        conversation_truncate(c, r->n_before);
+        reply_free(r);
         return error_set(error, STATUS_MEMORY, "no memory for a reply");
     }
-    memcpy(r.before, c->messages, (size_t)r.n_before * sizeof *r.before);
+    memcpy(r->before, c->messages, (size_t)r->n_before * sizeof *r->before);
 
     status = sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
-    if (!status) status = open_stops(c, &r.stops, error);
-    SyncReport sync = {0};
-    if (!status) status = read_in(&r, conversation_reserve(c), &sync, error);
-    r.report->cached = sync.cached;
-    r.report->read = sync.evaluated;
-    if (!status) status = sample_all(&r, start, error);
-    stop_close(r.stops);
-    r.report->used = session_length(c->session);
-    if (status) roll_back(&r);
-    free(r.before);
-    return status;
+    if (!status) status = open_stops(c, &r->stops, error);
+    if (!status) status = set_prompt(r, conversation_reserve(c), error);
+    if (status) {
+        r->report->used = session_length(c->session);
+        roll_back(r);
+        reply_free(r);
+        return status;
+    }
+    *out = r;
+    return STATUS_OK;
+}
+
+Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
+                          Error *error) {
+    Reply *r;
+    Status status = reply_begin(c, resume, events, report, &r, error);
+    if (status) return status;
+    while (!status && !reply_finished(r)) {
+        SampleParams params;
+        int32_t id;
+        bool decoding = r->was_read && session_pending(c->session) == 1;
+        if (!decoding) status = session_evaluate(c->session, error);
+        if (status) break;
+        reply_params(r, &params);
+        status = session_interrupted(c->session) ? STATUS_INTERRUPTED
+                                                 : session_draw(c->session, &params, &id, error);
+        if (!status) status = reply_token(r, id, NULL, error);
+    }
+    return reply_end(r, status, error);
 }

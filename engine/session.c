@@ -1,4 +1,5 @@
 #include "engine/engine_internal.h"
+#include "engine/session_internal.h"
 
 #include "kernels/clock.h"
 
@@ -12,9 +13,10 @@ struct Session {
     KvSequence sequence; // of the log's first tokens
     int32_t *log;        // [window + 1]: the last token may wait for its evaluation
     int64_t n_log;       // tokens in the log
+    bool independent;    // see session_set_independent()
     const volatile sig_atomic_t *interrupt;
     Progress progress;
-    int32_t *positions, *slots; // [max_tokens] of the step in hand
+    int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
 };
 
 // Whether row 0 of forward.logits, which all sessions of an engine share, speaks of this log's last token.
@@ -32,10 +34,11 @@ Status session_open(Engine *engine, Session **out, Error *error) {
     s->engine = engine;
     size_t chunk = (size_t)engine->forward.max_tokens;
     s->log = malloc(((size_t)engine->context_size + 1) * sizeof *s->log);
+    s->ids = malloc(chunk * sizeof *s->ids);
     s->positions = malloc(chunk * sizeof *s->positions);
     s->slots = malloc(chunk * sizeof *s->slots);
     Status status = STATUS_OK;
-    if (!s->log || !s->positions || !s->slots)
+    if (!s->log || !s->ids || !s->positions || !s->slots)
         status =
             error_set(error, STATUS_MEMORY, "no memory for a session of %d tokens", engine->context_size);
     if (status)
@@ -50,6 +53,7 @@ void session_close(Session *s) {
     drop_logits(s);
     kv_sequence_free(&s->engine->cache, &s->sequence);
     free(s->log);
+    free(s->ids);
     free(s->positions);
     free(s->slots);
     free(s);
@@ -74,23 +78,44 @@ int64_t session_cached(const Session *s) {
     return s->sequence.length;
 }
 
+int64_t session_pending(const Session *s) {
+    return s->n_log - s->sequence.length;
+}
+void session_set_independent(Session *s) {
+    s->independent = true;
+}
+
 int64_t session_kept(const Session *s) {
     return s->sequence.n_gone > 0 ? s->sequence.n_keep : -1;
+}
+
+Status session_enter(Session *s, int n, SessionPart *part, Error *error) {
+    KvCache *cache = &s->engine->cache;
+    int64_t first = s->sequence.length;
+    Status status = kv_sequence_extend(cache, &s->sequence, n, part->slots, part->positions, error);
+    if (status) return status;
+    drop_logits(s);
+    memcpy(part->ids, s->log + first, (size_t)n * sizeof *part->ids);
+    *part->sequence = kv_sequence_step(cache, &s->sequence, n);
+    return STATUS_OK;
+}
+
+void session_leave(Session *s, int n) {
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.length - n);
 }
 
 // Evaluates the log's tokens [cached, end), at most a chunk of them. If it fails, the cache is as it was.
 static Status evaluate(Session *s, int64_t end, Error *error) {
     KvCache *cache = &s->engine->cache;
-    int64_t first = s->sequence.length;
-    int n = (int)(end - first);
-    Status status = kv_sequence_extend(cache, &s->sequence, n, s->slots, s->positions, error);
+    int n = (int)(end - s->sequence.length);
+    StepSequence all;
+    SessionPart part = {s->ids, s->positions, s->slots, &all};
+    Status status = session_enter(s, n, &part, error);
     if (status) return status;
-    drop_logits(s);
-    StepSequence all = kv_sequence_step(cache, &s->sequence, n);
     Step step = {
         .n_tokens = n,
         .n_sequences = 1,
-        .ids = s->log + first,
+        .ids = s->ids,
         .positions = s->positions,
         .slots = s->slots,
         .sequences = &all,
@@ -98,16 +123,20 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
         .slot_positions = cache->slot_positions,
     };
     status = forward_step(&s->engine->forward, &step, cache, s->interrupt, error);
-    if (status) kv_sequence_truncate(cache, &s->sequence, first);
+    if (status) session_leave(s, n);
     return status;
+}
+
+void session_want_logits(Session *s) {
+    if (s->sequence.length == s->n_log && !has_logits(s))
+        kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
 }
 
 // Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.logits.
 static Status evaluate_pending(Session *s, Error *error) {
     if (has_logits(s)) return STATUS_OK;
     int last = 0;
-    if (s->sequence.length == s->n_log) // all cached, but the logits are gone: the last token once more
-        kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
+    session_want_logits(s);
     int64_t first = s->sequence.length;
     while (s->sequence.length < s->n_log) {
         int64_t n = s->n_log - s->sequence.length;
@@ -127,11 +156,26 @@ static Status evaluate_pending(Session *s, Error *error) {
     return status;
 }
 
+void session_share(Session *s, int64_t n) {
+    KvCache *cache = &s->engine->cache;
+    KvSequence prompt;
+    if (n > s->sequence.length) n = s->sequence.length;
+    n -= n % cache->page_size;
+    if (!cache->paged || n < 1 || s->sequence.n_gone > 0) return;
+    if (!kv_sequence_fork(cache, &s->sequence, n, &prompt, NULL)) kv_branch_keep(cache, s->log, &prompt);
+}
+
+void session_clear(Session *s) {
+    kv_sequence_free(&s->engine->cache, &s->sequence);
+    s->n_log = 0;
+    drop_logits(s);
+}
+
 // The log becomes its own first `length` tokens. What that cuts off stays as a branch, if that is worth it.
 static void cut(Session *s, int64_t length) {
     KvCache *cache = &s->engine->cache;
     KvSequence shorter;
-    if (cache->paged && length + WORTH_KEEPING <= s->sequence.length &&
+    if (cache->paged && !s->independent && length + WORTH_KEEPING <= s->sequence.length &&
         !kv_sequence_fork(cache, &s->sequence, length, &shorter, NULL)) {
         kv_branch_keep(cache, s->log, &s->sequence);
         s->sequence = shorter;
@@ -146,7 +190,8 @@ int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
     int64_t own = 0, common;
     while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
     if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
-    common = kv_branch_recall(cache, tokens, n, own, &other);
+    // What others read in stands for what would be read in, not for what was decoded here.
+    common = s->independent && own > 0 ? own : kv_branch_recall(cache, tokens, n, own, &other);
     cut(s, common > own ? 0 : own);
     if (common > own) {
         kv_sequence_free(cache, &s->sequence);
@@ -158,8 +203,7 @@ int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
     return common;
 }
 
-// Makes the log equal to `tokens`, keeping what is cached of it.
-static Status replace_log(Session *s, const int32_t *tokens, int64_t n, Error *error) {
+Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     if (n < 1) return error_set(error, STATUS_USAGE, "a sequence has at least one token");
     if (n > s->engine->cache.window)
         return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit in the context of %d", (long long)n,
@@ -179,33 +223,47 @@ static Status give_up(Session *s, Status status) {
 
 Status session_sync(Session *s, const int32_t *tokens, int64_t n, SyncReport *report, Error *error) {
     double start = clock_seconds();
-    Status status = replace_log(s, tokens, n, error);
+    Status status = session_set(s, tokens, n, error);
     if (status) return status;
-    int64_t cached = s->sequence.length;
-    if (cached == n && !has_logits(s)) cached--;
-    status = evaluate_pending(s, error);
-    float arrived; // a logit on the host: only then has a backend that runs by itself done the work
-    if (!status)
-        status = s->engine->backend->ops->read(s->engine->backend, &arrived, s->engine->forward.logits,
-                                               sizeof arrived, error);
-    if (status) return give_up(s, status);
+    int64_t cached = session_usable(s);
+    status = session_evaluate(s, error);
+    if (status) return status;
     if (report)
         *report = (SyncReport){.cached = cached, .evaluated = n - cached, .seconds = clock_seconds() - start};
     return STATUS_OK;
 }
 
-Status session_sample(Session *s, const SampleParams *params, int32_t *token, Error *error) {
+int64_t session_usable(const Session *s) {
+    return s->sequence.length - (s->sequence.length == s->n_log && !has_logits(s));
+}
+
+Status session_evaluate(Session *s, Error *error) {
+    Status status = evaluate_pending(s, error);
+    float arrived; // a logit on the host: only then has a backend that runs by itself done the work
+    if (!status)
+        status = s->engine->backend->ops->read(s->engine->backend, &arrived, s->engine->forward.logits,
+                                               sizeof arrived, error);
+    return status ? give_up(s, status) : STATUS_OK;
+}
+
+Status session_draw(Session *s, const SampleParams *params, int32_t *token, Error *error) {
     if (s->n_log < 1) return error_set(error, STATUS_USAGE, "nothing to go on from: the session is empty");
     if (s->n_log > s->engine->cache.window)
         return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->engine->cache.window);
     Status status = evaluate_pending(s, error);
-    int32_t id = 0;
-    if (!status) status = forward_sample(&s->engine->forward, 1, params, &id, error);
-    if (!status) status = forward_check_sampled(id, error);
-    if (status) return status;
-    s->log[s->n_log++] = *token = id;
+    if (!status) status = forward_sample(&s->engine->forward, 1, params, token, error);
+    return status ? status : forward_check_sampled(*token, error);
+}
+
+Status session_sample(Session *s, const SampleParams *params, int32_t *token, Error *error) {
+    Status status = session_draw(s, params, token, error);
+    if (!status) session_push(s, *token);
+    return status;
+}
+
+void session_push(Session *s, int32_t token) {
+    s->log[s->n_log++] = token;
     drop_logits(s);
-    return STATUS_OK;
 }
 
 Status session_logits(Session *s, float *logits, Error *error) {
@@ -257,7 +315,7 @@ Status session_logits_of(Session *s, const int32_t *tokens, int64_t n, int64_t f
     if (from < 0 || from >= n)
         return error_set(error, STATUS_USAGE, "logits from position %lld of %lld", (long long)from,
                          (long long)n);
-    Status status = replace_log(s, tokens, n, error);
+    Status status = session_set(s, tokens, n, error);
     if (status) return status;
     if (s->sequence.length > from) kv_sequence_truncate(&s->engine->cache, &s->sequence, from);
     drop_logits(s);
