@@ -1,35 +1,35 @@
-#include "app/bench.h"
+#include "app/bench_internal.h"
 
 #include "kernels/clock.h"
 
 #include <stdlib.h>
-
-typedef struct Times {
-    double *seconds; // [n] sorted once all are there
-    int n;
-} Times;
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(Times *t) {
+double bench_median(Times *t) {
     qsort(t->seconds, (size_t)t->n, sizeof *t->seconds, ascending);
     return t->n % 2 ? t->seconds[t->n / 2] : (t->seconds[t->n / 2 - 1] + t->seconds[t->n / 2]) / 2;
 }
 
-// Reproducible ids all over the vocabulary; another `run` shares no prefix with this one.
-static void make_ids(int32_t *ids, int n, int vocab_size, int run) {
+double bench_sum(const Times *t) {
+    double sum = 0;
+    for (int i = 0; i < t->n; i++) sum += t->seconds[i];
+    return sum;
+}
+
+void bench_make_ids(int32_t *ids, int n, int vocab_size, int run) {
     uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(run + 1);
     for (int i = 0; i < n; i++) {
         x ^= x >> 12, x ^= x << 25, x ^= x >> 27;
         ids[i] = (int32_t)((x * 0x2545f4914f6cdd1du >> 33) % (uint64_t)vocab_size);
     }
-    ids[0] = run % vocab_size;
+    if (n > 0) ids[0] = run % vocab_size;
 }
 
-static SampleParams sampling(int position) {
+SampleParams bench_sampling(int position) {
     SamplerSettings s = sampler_default_settings();
     return (SampleParams){.temperature = s.temperature,
                           .top_p = s.top_p,
@@ -45,9 +45,9 @@ static Status time_prefill(Session *session, int32_t *ids, const BenchSettings *
                            Error *error) {
     Status status = STATUS_OK;
     for (int run = 0; run <= b->repeat && !status; run++) { // the first warms up
-        SampleParams params = sampling(0);
+        SampleParams params = bench_sampling(0);
         int32_t id;
-        make_ids(ids, b->prefill, vocab, run);
+        bench_make_ids(ids, b->prefill, vocab, run);
         double start = clock_seconds();
         status = session_sync(session, ids, b->prefill, NULL, error);
         if (!status) status = session_sample(session, &params, &id, error);
@@ -60,10 +60,10 @@ static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b
                           Error *error) {
     Status status = STATUS_OK;
     for (int run = 0; run <= b->repeat && !status; run++) {
-        make_ids(ids, b->depth, vocab, run);
+        bench_make_ids(ids, b->depth, vocab, run);
         status = session_sync(session, ids, b->depth, NULL, error);
         for (int i = 0; i < b->decode && !status; i++) {
-            SampleParams params = sampling(i);
+            SampleParams params = bench_sampling(i);
             int32_t id;
             double start = clock_seconds();
             status = session_sample(session, &params, &id, error);
@@ -122,7 +122,7 @@ static Status profile_prefill(Session *session, int32_t *ids, const BenchSetting
     Status status = STATUS_OK;
     for (int run = 0; run <= b->repeat && !status; run++) { // the first warms up
         if (run == 1) *profile = (Profile){0};
-        make_ids(ids, b->prefill, vocab, run);
+        bench_make_ids(ids, b->prefill, vocab, run);
         status = session_sync(session, ids, b->prefill, NULL, error);
     }
     return status;
@@ -130,11 +130,11 @@ static Status profile_prefill(Session *session, int32_t *ids, const BenchSetting
 
 static Status profile_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab,
                              Profile *profile, Error *error) {
-    make_ids(ids, b->depth, vocab, 0);
+    bench_make_ids(ids, b->depth, vocab, 0);
     Status status = session_sync(session, ids, b->depth, NULL, error);
     for (int i = 0; i < b->decode && !status; i++) {
         if (i == 1) *profile = (Profile){0}; // the first has its logits
-        SampleParams params = sampling(i);
+        SampleParams params = bench_sampling(i);
         int32_t id;
         status = session_sample(session, &params, &id, error);
     }
@@ -171,11 +171,11 @@ static Status time_stream(Session *session, const BenchSettings *b, const Engine
     int vocab = engine_model(engine)->shape.vocab_size, size = engine_context_size(engine);
     int32_t *ids = malloc((size_t)size * sizeof *ids), id;
     if (!ids) return error_set(error, STATUS_MEMORY, "no memory for %d tokens", size);
-    make_ids(ids, size, vocab, 0);
+    bench_make_ids(ids, size, vocab, 0);
     Status status = session_sync(session, ids, size, NULL, error);
     free(ids);
     for (int i = 0; i < b->stream && !status; i++) {
-        SampleParams params = sampling(i);
+        SampleParams params = bench_sampling(i);
         double start = clock_seconds();
         bool full = session_length(session) >= size;
         if (full) status = session_make_room(session, &b->overflow, 1, error);
@@ -186,24 +186,19 @@ static Status time_stream(Session *session, const BenchSettings *b, const Engine
     return status;
 }
 
-static double sum_of(const Times *t) {
-    double sum = 0;
-    for (int i = 0; i < t->n; i++) sum += t->seconds[i];
-    return sum;
-}
-
 static Status stream(Engine *engine, Session *session, const BenchSettings *b, FILE *out, Error *error) {
     Times steps = {.seconds = malloc((size_t)b->stream * sizeof(double))};
     Times rooms = {.seconds = malloc((size_t)b->stream * sizeof(double))};
     Status status = steps.seconds && rooms.seconds ? time_stream(session, b, engine, &steps, &rooms, error)
                                                    : error_set(error, STATUS_MEMORY, "no memory for times");
     if (!status) {
-        double mean = (sum_of(&steps) + sum_of(&rooms)) / b->stream;
+        double mean = (bench_sum(&steps) + bench_sum(&rooms)) / b->stream;
         fprintf(out, "stream    %d tokens past %d by %s: %.3f ms a token with all", b->stream,
                 engine_context_size(engine), overflow_policy_name(b->overflow.policy), 1e3 * mean);
-        if (steps.n) fprintf(out, "; %.3f ms where nothing leaves (median)", 1e3 * median(&steps));
+        if (steps.n) fprintf(out, "; %.3f ms where nothing leaves (median)", 1e3 * bench_median(&steps));
         if (rooms.n)
-            fprintf(out, "; %.3f ms where something does (median of %d)", 1e3 * median(&rooms), rooms.n);
+            fprintf(out, "; %.3f ms where something does (median of %d)", 1e3 * bench_median(&rooms),
+                    rooms.n);
         fputc('\n', out);
     }
     free(steps.seconds);
@@ -236,6 +231,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     if (b.repeat <= 0) b.repeat = 5;
     const Model *model = engine_model(engine);
     int longest = b.prefill > b.depth + b.decode ? b.prefill : b.depth + b.decode;
+    if (b.parallel > 0 && longest < b.prefill + b.decode) longest = b.prefill + b.decode;
     if (longest > engine_context_size(engine))
         return error_set(error, STATUS_CONTEXT,
                          "%d tokens are wanted, the context holds %d; use a larger --context", longest,
@@ -254,7 +250,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     if (!status) status = time_prefill(session, ids, &b, model->shape.vocab_size, &prefill, error);
     if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
     if (!status) {
-        double read = median(&prefill), token = median(&decode);
+        double read = bench_median(&prefill), token = bench_median(&decode);
         double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
         fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
                 *model->name ? model->name : model->architecture, dtype_name(model_main_type(model)),
@@ -269,6 +265,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
                 b.depth, 1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
         print_memory(engine, out);
     }
+    if (!status && b.parallel > 0) status = bench_parallel(engine, &b, out, error);
     if (!status && b.stream > 0) status = stream(engine, session, &b, out, error);
     if (!status && b.profile) status = run_profile(engine, session, ids, &b, out, error);
     session_close(session);

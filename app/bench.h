@@ -14,6 +14,8 @@ typedef struct BenchSettings {
     bool profile;              // then each op by itself
     int stream;                // instead: tokens decoded one after the other, far past the context; 0: none
     OverflowSettings overflow; // of the stream
+    int parallel; // besides: so many conversations at once, `prefill` tokens in and `decode` out; 0: none
+    int shared;   // of their prompts' tokens the first so many are the same
 } BenchSettings;
 
 // Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table;

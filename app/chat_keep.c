@@ -265,7 +265,8 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
 // The new engine beside the old one, with all that belongs to it; the transcript learns of it last.
 static Status open_other(Chat *other, const char *path, Error *error) {
     config_clear(other->config, CONFIG_MODEL);
-    Status status = load_engine(other->screen, other->config, path, 1, &other->engine, error);
+    Status status =
+        load_engine(other->screen, other->config, path, (LoadRoom){.n_sequences = 1}, &other->engine, error);
     if (status == STATUS_OK) status = open_model(other, error);
     if (status == STATUS_OK) status = chat_apply_settings(other, error);
     if (status == STATUS_OK) status = check_model(other, other->transcript, error);

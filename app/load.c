@@ -11,7 +11,7 @@ Status load_recommendations(Config *config, const char *path, const Model *model
     return config_apply_file(config, CONFIG_MODEL, beside, error);
 }
 
-CacheOptions load_cache_options(const CacheConfig *config, int n_sequences) {
+CacheOptions load_cache_options(const CacheConfig *config, LoadRoom room) {
     static const DType types[] = {[CONFIG_CACHE_F16] = DTYPE_F16,
                                   [CONFIG_CACHE_F32] = DTYPE_F32,
                                   [CONFIG_CACHE_INT8] = DTYPE_INT8,
@@ -19,9 +19,9 @@ CacheOptions load_cache_options(const CacheConfig *config, int n_sequences) {
     return (CacheOptions){.type = types[config->type],
                           .group = (int)config->group,
                           .layout = (int)config->layout,
-                          .paged = config->paged,
+                          .paged = config->paged || room.n_rows > 0,
                           .page_size = (int)config->page_size,
-                          .n_sequences = n_sequences};
+                          .n_sequences = room.n_sequences};
 }
 
 static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
@@ -33,13 +33,14 @@ Progress load_progress(Screen *screen) {
     return (Progress){on_progress, screen};
 }
 
-Status load_engine(Screen *screen, Config *config, const char *path, int n_sequences, Engine **engine,
+Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom room, Engine **engine,
                    Error *error) {
     EngineOptions options = {.model = path,
                              .device = config->backend.device,
                              .n_threads = (int)config->backend.threads,
                              .context_size = (int)config->context.size,
-                             .cache = load_cache_options(&config->cache, n_sequences),
+                             .cache = load_cache_options(&config->cache, room),
+                             .n_rows = room.n_rows,
                              .progress = load_progress(screen)};
     Status status = engine_open(&options, engine, error);
     screen_progress_end(screen);

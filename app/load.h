@@ -10,11 +10,16 @@
 // file beside `path`, if there is one.
 Status load_recommendations(Config *config, const char *path, const Model *model, Error *error);
 
-// A cache with room for so many conversations of the full size.
-CacheOptions load_cache_options(const CacheConfig *config, int n_sequences);
+// What an engine is to have room for.
+typedef struct LoadRoom {
+    int n_sequences; // of the full size, in the cache
+    int n_rows; // 0; or decoded together (EngineOptions): the cache is in pages then, whatever the settings say
+} LoadRoom;
+
+CacheOptions load_cache_options(const CacheConfig *config, LoadRoom room);
 
 // Loads the model at `path` with progress on the screen, and its recommendations. On failure *engine is NULL.
-Status load_engine(Screen *screen, Config *config, const char *path, int n_sequences, Engine **engine,
+Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
 
 // Shown on the screen, in bytes; Ctrl-C asks to stop.

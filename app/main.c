@@ -88,8 +88,14 @@ static Status check_config(const Config *config, Error *error) {
     return STATUS_OK;
 }
 
+// Two conversations of the full size are compared, many decoded together.
+static LoadRoom room_for(const Options *options) {
+    if (options->parallel) return (LoadRoom){options->parallel, options->parallel};
+    return (LoadRoom){.n_sequences = options->against ? 2 : 1};
+}
+
 static Status load_model(Program *program, Error *error) {
-    return load_engine(program->screen, &program->config, program->model, program->options.against ? 2 : 1,
+    return load_engine(program->screen, &program->config, program->model, room_for(&program->options),
                        &program->engine, error);
 }
 
@@ -248,13 +254,14 @@ static Status open_shape(Program *program, Error *error) {
     Model *model;
     Status status = model_of_shape(o->shape, type, &model, error);
     if (status) return status;
-    int longest = (o->depth ? o->depth : 1) + (o->decode ? o->decode : 128);
-    int prefill = o->prefill ? o->prefill : 1024;
+    int decode = o->decode ? o->decode : 128, prefill = o->prefill ? o->prefill : 1024;
+    int longest = (o->parallel ? prefill : o->depth ? o->depth : 1) + decode;
     longest = (longest > prefill ? longest : prefill) + 8;
     if (longest < program->config.context.size) longest = (int)program->config.context.size;
     EngineOptions options = {.device = program->config.backend.device,
                              .context_size = longest,
-                             .cache = load_cache_options(&program->config.cache, 1),
+                             .cache = load_cache_options(&program->config.cache, room_for(o)),
+                             .n_rows = o->parallel,
                              .chunk = 1024,
                              .random_weights = true};
     return engine_open_model(model, &options, &program->engine, error);
@@ -268,6 +275,8 @@ static int run_bench(Program *program) {
                               .depth = o->depth,
                               .profile = o->profile_ops,
                               .stream = o->stream,
+                              .parallel = o->parallel,
+                              .shared = o->shared,
                               .overflow = settings_overflow(&program->config.context)};
     if (!settings.prefill && o->shape) settings.prefill = 1024;
     if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);

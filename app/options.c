@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COUNT = 1 << 24 }; // tokens of a benchmark
-enum { FLAG_FIRST = 256 };    // values of long flags for getopt: FLAG_FIRST + an index into all flags
+enum {
+    MAX_COUNT = 1 << 24, // tokens of a benchmark
+    MAX_PARALLEL = 256,
+};
+enum { FLAG_FIRST = 256 }; // values of long flags for getopt: FLAG_FIRST + an index into all flags
 
 // What a flag of the program itself does. Configuration keys come after these in the list of all flags.
 typedef enum FlagUse {
@@ -28,6 +31,8 @@ typedef enum FlagUse {
     USE_DECODE,
     USE_DEPTH,
     USE_STREAM,
+    USE_SHARED,
+    USE_PARALLEL,
     USE_AGAINST,
     USE_LATER,
     USE_HELP,
@@ -62,8 +67,9 @@ static const Flag program_flags[] = {
     {"depth", required_argument, USE_DEPTH, 0, false},
     {"stream", required_argument, USE_STREAM, 0, false},
     {"against", required_argument, USE_AGAINST, 0, false},
+    {"shared", required_argument, USE_SHARED, 0, false},
     {"jsonl", no_argument, USE_LATER, 0, true},
-    {"parallel", required_argument, USE_LATER, 0, true},
+    {"parallel", required_argument, USE_PARALLEL, 0, false},
     {"ordered", no_argument, USE_LATER, 0, true},
     {"help", no_argument, USE_HELP, 'h', false},
     {"version", no_argument, USE_VERSION, 'V', false},
@@ -186,21 +192,26 @@ static void add_setting(Options *options, const ConfigKey *key, const char *text
     options->settings[options->n_settings++] = (OptionSetting){key, text};
 }
 
-static Status read_count(const char *name, const char *text, int *count, Error *error) {
+static Status read_count(const char *name, const char *text, int most, int *count, Error *error) {
     char *end;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 1 || value > MAX_COUNT)
-        return error_set(error, STATUS_USAGE, "--%s %s: allowed is 1 to %d", name, text, MAX_COUNT);
+    if (end == text || *end || value < 1 || value > most)
+        return error_set(error, STATUS_USAGE, "--%s %s: allowed is 1 to %d", name, text, most);
     *count = (int)value;
     return STATUS_OK;
 }
 
 // With a shape, --weights says what its weights are made of rather than how a model's are to be kept.
 static Status take_shape_weights(Options *options, Error *error) {
-    bool counts = options->prefill || options->decode || options->depth || options->stream;
+    bool counts = options->prefill || options->decode || options->depth || options->stream || options->shared;
     if (options->command != COMMAND_BENCH && (options->shape || counts))
-        return error_set(error, STATUS_USAGE,
-                         "--shape, --prefill, --decode, --depth and --stream belong to palaver bench");
+        return error_set(
+            error, STATUS_USAGE,
+            "--shape, --prefill, --decode, --depth, --stream and --shared belong to palaver bench");
+    if (options->shared && !options->parallel)
+        return error_set(error, STATUS_USAGE, "--shared N needs --parallel N");
+    if (options->command != COMMAND_BENCH && options->parallel)
+        return error_set(error, STATUS_USAGE, "--parallel belongs to palaver bench");
     if (options->command != COMMAND_PERPLEXITY && options->against)
         return error_set(error, STATUS_USAGE, "--against belongs to palaver perplexity");
     int kept = 0;
@@ -258,13 +269,17 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         options->shape = value;
         break;
     case USE_PREFILL:
-        return read_count("prefill", value, &options->prefill, error);
+        return read_count("prefill", value, MAX_COUNT, &options->prefill, error);
     case USE_DECODE:
-        return read_count("decode", value, &options->decode, error);
+        return read_count("decode", value, MAX_COUNT, &options->decode, error);
     case USE_DEPTH:
-        return read_count("depth", value, &options->depth, error);
+        return read_count("depth", value, MAX_COUNT, &options->depth, error);
     case USE_STREAM:
-        return read_count("stream", value, &options->stream, error);
+        return read_count("stream", value, MAX_COUNT, &options->stream, error);
+    case USE_SHARED:
+        return read_count("shared", value, MAX_COUNT, &options->shared, error);
+    case USE_PARALLEL:
+        return read_count("parallel", value, MAX_PARALLEL, &options->parallel, error);
     case USE_AGAINST:
         options->against = value;
         break;

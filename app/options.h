@@ -40,10 +40,11 @@ typedef struct Options {
     const char *resume_name; // NULL: the last conversation
     const char *profile;     // NULL: none
     bool echo, keep_going, no_save, plain, print_default;
+    int parallel; // conversations at once, also of bench; 0: not given
 
     // of bench; 0 or NULL: not given
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
-    int prefill, decode, depth, stream;
+    int prefill, decode, depth, stream, shared;
     bool profile_ops;
 
     const char *against; // of perplexity: the policy to compare with; NULL: none

@@ -10,6 +10,7 @@
 
 enum {
     LOGITS_ROWS = 16,          // rows of logits computed at once where many are wanted (perplexity)
+    SPARED_SHARE = 16,         // of the memory that is left, where the cache could take all
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
 };
@@ -19,6 +20,17 @@ static void gigabytes(int64_t bytes, char text[32]) {
         snprintf(text, 32, "%.0f MB", (double)bytes / 1e6);
     else
         snprintf(text, 32, "%.1f GB", (double)bytes / 1e9);
+}
+
+// Of the windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device takes by
+// the way; one is there anyway. *layout becomes theirs.
+static Status fit_windows(Engine *engine, int wanted, int64_t left, KvLayout *layout, Error *error) {
+    int64_t fit = (left - left / SPARED_SHARE) / kv_cache_bytes(layout), most = INT32_MAX / layout->n_slots;
+    if (fit > most) fit = most;
+    if (fit > wanted) fit = wanted;
+    engine->cache_options.n_sequences = fit > 1 ? (int)fit : 1;
+    return kv_cache_layout(&engine->cache_options, &engine->model->shape, engine->context_size, layout,
+                           error);
 }
 
 // Settles the context size and checks that everything fits in what is free, before anything is allocated.
@@ -44,15 +56,19 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
                          (long long)wanted, shape->n_positions);
     int64_t left = m->available - m->weights - m->scratch, size = wanted;
     KvLayout layout;
-    Status status = kv_cache_layout(&options->cache, shape, (int)size, &layout, error);
+    engine->cache_options = options->cache;
+    if (engine->n_rows > 1) engine->cache_options.n_sequences = 1; // the others once the size is settled
+    Status status = kv_cache_layout(&engine->cache_options, shape, (int)size, &layout, error);
     while (!status && options->context_size <= 0 && size > SMALLEST_CONTEXT &&
            kv_cache_bytes(&layout) > left) {
         size = size / 2 > SMALLEST_CONTEXT ? size / 2 : SMALLEST_CONTEXT;
-        status = kv_cache_layout(&options->cache, shape, (int)size, &layout, error);
+        status = kv_cache_layout(&engine->cache_options, shape, (int)size, &layout, error);
     }
     if (status) return status;
-    m->cache = kv_cache_bytes(&layout);
     engine->context_size = (int)size;
+    if (engine->n_rows > 1) status = fit_windows(engine, options->cache.n_sequences, left, &layout, error);
+    if (status) return status;
+    m->cache = kv_cache_bytes(&layout);
     if (m->cache <= left) return STATUS_OK;
     gigabytes(m->weights + m->scratch + m->cache, need);
     gigabytes(m->available, have);
@@ -119,12 +135,14 @@ static void close_backend(Engine *engine) {
 static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
                            Error *error) {
     int chunk = options->chunk > 0 ? options->chunk : ops->chunk;
+    int logits = engine->n_rows > LOGITS_ROWS ? engine->n_rows : LOGITS_ROWS;
+    if (chunk < engine->n_rows) chunk = engine->n_rows;
     BackendOptions backend = {
         .device = device,
         .n_threads = options->n_threads,
         .shape = &engine->model->shape,
         .max_tokens = chunk,
-        .max_logits = LOGITS_ROWS,
+        .max_logits = logits,
         .random_weights = options->random_weights,
     };
     Status status = ops->open(&backend, &engine->backend, error);
@@ -134,14 +152,14 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     }
     status = plan_memory(engine, options, &backend, error);
     engine->forward = (Forward){
-        .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = LOGITS_ROWS};
+        .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = logits};
     if (!status) status = forward_open(&engine->forward, error);
     double start = clock_seconds();
     if (!status) status = load_weights(engine, options, error);
     engine->load_seconds = clock_seconds() - start;
     if (!status)
-        status = kv_cache_open(engine->backend, &options->cache, &engine->model->shape, engine->context_size,
-                               &engine->cache, error);
+        status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
+                               engine->context_size, &engine->cache, error);
     if (status) close_backend(engine);
     return status;
 }
@@ -176,6 +194,7 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
         return error_set(error, STATUS_MEMORY, "no memory for the engine");
     }
     engine->model = model;
+    engine->n_rows = options->n_rows > 1 ? options->n_rows : 1;
     Status status = choose_backend(engine, options, error);
     if (status)
         engine_close(engine);
@@ -243,6 +262,12 @@ int64_t engine_token_bytes(const Engine *engine) {
 }
 int engine_chunk(const Engine *engine) {
     return engine->forward.max_tokens;
+}
+int engine_rows(const Engine *engine) {
+    return engine->n_rows;
+}
+int engine_windows(const Engine *engine) {
+    return engine->cache_options.n_sequences;
 }
 DType engine_cache_type(const Engine *engine) {
     return engine->cache.layout.type;

@@ -40,7 +40,9 @@ typedef struct EngineOptions {
     int n_threads;      // CPU: 0 = one for each core this process may use
     int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
     CacheOptions cache;
-    int chunk;           // most tokens evaluated in one step; 0 = the backend's favourite
+    int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
+                // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
+    int chunk;  // most tokens evaluated in one step; 0 = the backend's favourite
     bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
     Progress progress;
 } EngineOptions;
@@ -70,6 +72,8 @@ double engine_load_seconds(const Engine *engine); // that reading the weights, o
 int engine_context_size(const Engine *engine);    // most tokens of a session
 int64_t engine_token_bytes(const Engine *engine); // of the cache for one token
 int engine_chunk(const Engine *engine);
+int engine_rows(const Engine *engine);
+int engine_windows(const Engine *engine); // sessions of the full size that the cache has room for
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
 void engine_describe_backend(const Engine *engine, char *text, size_t size);

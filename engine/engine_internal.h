@@ -14,6 +14,8 @@ struct Engine {
     const Session *logits_of; // whose last token row 0 of forward.logits speaks of; NULL: nobody's
     KvCache cache;
     int context_size;
+    int n_rows;
+    CacheOptions cache_options; // n_sequences as it came to be
     EngineMemory memory;
     double load_seconds;
     char backend_note[sizeof((Error *)0)->message];

@@ -2,7 +2,7 @@
 #include "engine/reply.h"
 
 #include "engine/conversation_internal.h"
-#include "engine/session_internal.h"
+#include "engine/session_step.h"
 #include "engine/stop.h"
 #include "kernels/clock.h"
 #include "tokenizer/utf8_stream.h"

@@ -1,5 +1,5 @@
 #include "engine/engine_internal.h"
-#include "engine/session_internal.h"
+#include "engine/session_step.h"
 
 #include "kernels/clock.h"
 

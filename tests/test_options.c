@@ -186,7 +186,7 @@ static void test_values_where_they_belong(void **state) {
 static void test_later_features_say_so(void **state) {
     (void)state;
     refuse("--jsonl", STATUS_UNSUPPORTED, "--jsonl");
-    refuse("--parallel=4", STATUS_UNSUPPORTED, "--parallel");
+    refuse("--parallel=4", STATUS_USAGE, "--parallel");
     refuse("--ordered", STATUS_UNSUPPORTED, "--ordered");
 }
 

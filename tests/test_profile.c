@@ -114,6 +114,22 @@ static void bench_prints_it(void **state) {
     program_run(&run, "bench|" BABBLER "|--device|cpu|--prefill|20|--decode|4", "");
     expect_status(&run, 0);
     assert_null(strstr(run.out, "op by op"));
+    assert_null(strstr(run.out, "parallel"));
+    program_free(&run);
+}
+
+static void bench_takes_many_at_once(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, "bench|" BABBLER "|--device|cpu|--prefill|200|--decode|4|--parallel|3|--shared|150",
+                "");
+    expect_status(&run, 0);
+    expect_out(&run, "parallel  3 conversations, 200 tokens in, 4 out each\n");
+    expect_out(&run, "tok/s; 300 of them were cached\n"); // the first reads the 150 in, the others do not
+    program_free(&run);
+    program_run(&run, "bench|" BABBLER "|--device|cpu|--prefill|20|--decode|4|--parallel|3|--shared|21", "");
+    expect_status(&run, 1);
+    expect_err(&run, "--shared 21: the prompts have 20 tokens");
     program_free(&run);
 }
 
@@ -122,6 +138,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(counts_every_op),
         cmocka_unit_test(outlasts_the_stamps),
         cmocka_unit_test_setup_teardown(bench_prints_it, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(bench_takes_many_at_once, program_set_up, program_tear_down),
     };
     return test_main("profile", argc, argv, tests);
 }

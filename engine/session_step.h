@@ -1,7 +1,7 @@
-// What reply.c and batch.c know of a session besides engine.h: its log and its evaluation as steps of their own, so that
-// tokens of many sessions can go through one step.
-#ifndef PALAVER_ENGINE_SESSION_INTERNAL_H
-#define PALAVER_ENGINE_SESSION_INTERNAL_H
+// A session taken apart into its log and its part of a step, so that tokens of many sessions can go through one: for
+// reply.c and batch.c, and for who makes steps of tokens without text.
+#ifndef PALAVER_ENGINE_SESSION_STEP_H
+#define PALAVER_ENGINE_SESSION_STEP_H
 
 #include "engine/engine.h"
 
