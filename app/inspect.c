@@ -26,7 +26,8 @@ static void print_safely(FILE *out, const char *text, size_t size) {
 }
 
 static const char *scaling_name(RopeScaling scaling) {
-    static const char *const names[] = {"none", "linear", "llama3", "YaRN", "by factors"};
+    static const char *const names[] = {"none",       "linear",      "llama3",  "YaRN",
+                                        "by factors", "dynamic NTK", "LongRoPE"};
     return names[scaling];
 }
 

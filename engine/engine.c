@@ -279,7 +279,11 @@ const char *engine_backend_note(const Engine *engine) {
     return engine->backend_note;
 }
 const char *engine_cannot_shift(const Engine *engine) {
-    return engine->model->shape.n_positions > 0 ? "its positions are learned, each by itself" : NULL;
+    const Model *model = engine->model;
+    if (model->shape.n_positions > 0) return "its positions are learned, each by itself";
+    if (model_rope_set(model, engine->context_size) > 0)
+        return "its rotary frequencies go by the length of the text";
+    return NULL;
 }
 void engine_describe_backend(const Engine *engine, char *text, size_t size) {
     char how[256];

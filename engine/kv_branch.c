@@ -43,6 +43,7 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
     bool known = n == 0;
     for (int i = cache->n_branches - 1; i >= 0 && !known; i--) {
         const KvBranch *other = &cache->branches[i];
+        if (other->sequence.rope_set != branch.sequence.rope_set) continue;
         int64_t common = common_prefix(log, n, other->log, other->sequence.length);
         known = common == n && other->sequence.n_gone == branch.sequence.n_gone;
         if (!known && common == other->sequence.length) forget(cache, i);
@@ -57,12 +58,13 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
     cache->branches[cache->n_branches++] = branch;
 }
 
-int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int64_t at_least,
+int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                          KvSequence *sequence) {
     int best = -1;
     int64_t longest = at_least;
     for (int i = 0; i < cache->n_branches; i++) {
         const KvBranch *b = &cache->branches[i];
+        if (b->sequence.rope_set != rope_set) continue;
         int64_t common = common_prefix(tokens, n, b->log, b->sequence.length);
         if (common > longest) longest = common, best = i;
     }

@@ -33,9 +33,10 @@ typedef struct KvSequence {
     int32_t *pages; // host [n_pages] first slot of each page
     int n_pages;
     int64_t length;
-    int32_t n_keep;  // tokens that stay in front; means nothing while n_gone is 0
-    int32_t n_gone;  // tokens that were ever discarded behind them
-    int32_t n_moved; // of n_gone: how far the keys of the others were turned in place
+    int32_t n_keep;   // tokens that stay in front; means nothing while n_gone is 0
+    int32_t n_gone;   // tokens that were ever discarded behind them
+    int32_t n_moved;  // of n_gone: how far the keys of the others were turned in place
+    int32_t rope_set; // by which set of frequencies the keys are turned (model_rope_set): the owner's choice
 } KvSequence;
 
 typedef struct KvBranch {
@@ -102,9 +103,9 @@ void kv_sequence_free(KvCache *cache, KvSequence *sequence);
 // Keeps a sequence, which is taken over, and a copy of its log [sequence->length] for a later recall.
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
 
-// Looks among the branches for the longest common prefix with `tokens` [n]. If it is longer than `at_least`,
-// *sequence shares it; returns its length, else at_least.
-int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int64_t at_least,
+// Looks among the branches of `rope_set` for the longest common prefix with `tokens` [n]. If it is longer than
+// `at_least`, *sequence shares it; returns its length, else at_least.
+int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                          KvSequence *sequence);
 
 // Forgets the branches from which tokens were discarded: what is left of them has seen these.

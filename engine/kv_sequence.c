@@ -38,7 +38,8 @@ StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *s, int n) 
                           .n_slots = written(cache, s),
                           .pages = s->pages,
                           .n_keep = s->n_keep,
-                          .n_gone = s->n_gone - s->n_moved};
+                          .n_gone = s->n_gone - s->n_moved,
+                          .rope_set = s->rope_set};
 }
 
 // ---- pages ---------------------------------------------------------------------------------------------------------

@@ -188,6 +188,12 @@ bool model_is_eos(const Model *model, int32_t id) {
     return false;
 }
 
+int model_rope_set(const Model *model, int64_t n_tokens) {
+    int set = 0;
+    while (set < model->shape.rope.n_sets - 1 && n_tokens > model->rope_ends[set]) set++;
+    return set;
+}
+
 int64_t model_weight_bytes(const Model *model) {
     return model->weight_bytes;
 }

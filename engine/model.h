@@ -16,15 +16,19 @@
 enum {
     MODEL_MAX_LAYERS = 1024,
     MODEL_MAX_EOS = 16,
+    MODEL_MAX_ROPE_SETS = 32,
 };
 
-// Rope scaling schemes whose frequencies are fixed at load time: all that palaver takes.
+// Rope scaling schemes. The frequencies of the last two go by the length of the whole text.
 typedef enum RopeScaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR,  // all frequencies divided by factor (Chen et al., arXiv:2306.15595)
     ROPE_SCALING_LLAMA3,  // low ones divided, high ones kept, a ramp between (Llama 3.1's reference code)
     ROPE_SCALING_YARN,    // the same by parts in the index, and a magnitude (Peng et al., arXiv:2309.00071)
     ROPE_SCALING_FACTORS, // divided one by one by a GGUF file's rope_freqs.weight
+    ROPE_SCALING_DYNAMIC, // "dynamic NTK": a base that grows with what a text is longer than the trained context
+    ROPE_SCALING_LONGROPE, // divided one by one by other factors within and beyond it, and a magnitude (Ding et al.,
+                           // arXiv:2402.13753)
 } RopeScaling;
 
 // What the model's makers recommend for sampling. NaN, or -1 for top_k: they say nothing.
@@ -52,8 +56,10 @@ typedef struct Model {
     int64_t context_length; // positions the model is made for, scaling included
     double rope_base;
     RopeScaling rope_scaling;
-    double rope_factor; // of linear, llama3, yarn; else 1
-    double *inv_freq;   // [shape.rope.rotary_dim/2] after scaling
+    double rope_factor; // of linear, llama3, yarn, dynamic, longrope; else 1
+    double *inv_freq;   // [shape.rope.n_sets, shape.rope.rotary_dim/2] after scaling
+    int64_t
+        rope_ends[MODEL_MAX_ROPE_SETS]; // [shape.rope.n_sets - 1] the longest texts of all sets but the last
 
     int32_t bos_id; // -1: none
     int n_eos;
@@ -81,6 +87,10 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
                          size_t generation_size, Model **model, Error *error);
 
 bool model_is_eos(const Model *model, int32_t id);
+
+// Which set of the rope's frequencies a text of n tokens is read with: its tokens all with one, as by a pass over the
+// whole text at once. What was cached with another is worthless.
+int model_rope_set(const Model *model, int64_t n_tokens);
 
 // ---- memory arithmetic: what to compare with what is free, before anything is allocated -------------------
 

@@ -25,6 +25,7 @@ typedef enum Module {
     MODULE_FFN_NORM,
     MODULE_GATE,
     MODULE_UP,
+    MODULE_GATE_UP, // both in one, the gate first
     MODULE_DOWN,
     MODULE_EMBEDDING, // from here on of the model, not of a layer
     MODULE_POSITIONS,

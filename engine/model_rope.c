@@ -1,118 +1,22 @@
-// Rotary frequencies: base, part of the head, and the scaling schemes that are fixed at load time. Those that
-// change with the length of the text (dynamic NTK, LongRoPE) are refused.
-#include "engine/model_internal.h"
+// Rotary frequencies: base, part of the head, and scaling schemes. Those that go by the length of the whole text
+// (dynamic NTK, LongRoPE) give a set of frequencies for each range of lengths.
+#include "engine/model_rope.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct RopeSpec {
-    char type[32];
-    double base, factor;                      // NaN: not said
-    double rotary_part;                       // of the head, 0 to 1 (Hugging Face)
-    int64_t rotary_dim;                       // 0: not said, the part decides
-    int64_t original_context;                 // before scaling; 0: not said
-    double low_freq_factor, high_freq_factor; // llama3
-    double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
-    bool truncate;
-    const CheckpointTensor *divisors; // GGUF's rope_freqs.weight
-} RopeSpec;
+enum { LONGEST_SET = 1 << 24 }; // tokens: no context is longer
 
 static const struct {
     const char *name;
     RopeScaling scaling;
 } SCHEMES[] = {
-    {"default", ROPE_SCALING_NONE},  {"none", ROPE_SCALING_NONE}, {"linear", ROPE_SCALING_LINEAR},
-    {"llama3", ROPE_SCALING_LLAMA3}, {"yarn", ROPE_SCALING_YARN},
+    {"default", ROPE_SCALING_NONE},      {"none", ROPE_SCALING_NONE},   {"linear", ROPE_SCALING_LINEAR},
+    {"llama3", ROPE_SCALING_LLAMA3},     {"yarn", ROPE_SCALING_YARN},   {"dynamic", ROPE_SCALING_DYNAMIC},
+    {"longrope", ROPE_SCALING_LONGROPE}, {"su", ROPE_SCALING_LONGROPE},
 };
-
-// ---- what the files say ------------------------------------------------------------------------------
-
-// rope_parameters (transformers 5) holds the base as well; rope_scaling (before) does not, and may be null.
-static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
-    const json_t *config = source->config, *object = json_object_get(config, "rope_scaling");
-    const char *name = "rope_scaling";
-    if (json_object_size(object) == 0) {
-        object = json_object_get(config, "rope_parameters");
-        name = "rope_parameters";
-    }
-    char what[512];
-    snprintf(what, sizeof what, "%.400s: %s", source->path, name);
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)object, key, value) {
-        if (!json_is_object(value)) continue;
-        return error_set(error, STATUS_UNSUPPORTED, "%s differ by kind of layer, which palaver cannot do",
-                         what);
-    }
-    const struct {
-        const json_t *object;
-        const char *what, *key;
-        double *value;
-    } numbers[] = {
-        {config, source->path, config_param_key(source, "rope_theta"), &spec->base},
-        {config, source->path, config_param_key(source, "partial_rotary_factor"), &spec->rotary_part},
-        {object, what, "rope_theta", &spec->base},
-        {object, what, "partial_rotary_factor", &spec->rotary_part},
-        {object, what, "factor", &spec->factor},
-        {object, what, "low_freq_factor", &spec->low_freq_factor},
-        {object, what, "high_freq_factor", &spec->high_freq_factor},
-        {object, what, "beta_fast", &spec->beta_fast},
-        {object, what, "beta_slow", &spec->beta_slow},
-        {object, what, "attention_factor", &spec->attention_factor},
-        {object, what, "mscale", &spec->mscale},
-        {object, what, "mscale_all_dim", &spec->mscale_all_dim},
-    };
-    Status status = json_string_at(object, what, "type", spec->type, sizeof spec->type, error);
-    if (status == STATUS_OK)
-        status = json_string_at(object, what, "rope_type", spec->type, sizeof spec->type, error);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++) {
-        status = json_number_at(numbers[i].object, numbers[i].what, numbers[i].key, numbers[i].value, error);
-    }
-    static const char ORIGINAL[] = "original_max_position_embeddings";
-    if (status == STATUS_OK) status = json_bool_at(object, what, "truncate", &spec->truncate, error);
-    if (status == STATUS_OK) status = json_integer_at(object, what, ORIGINAL, &spec->original_context, error);
-    if (status == STATUS_OK && spec->rotary_dim > 0)
-        status = json_integer_at(config, source->path, "rotary_dim", &spec->rotary_dim, error);
-    if (status != STATUS_OK) return status;
-    return json_integer_at(config, source->path, ORIGINAL, &spec->original_context, error);
-}
-
-// As llama.cpp reads them: a factor without a type is linear, and YaRN's attn_factor multiplies the usual
-// magnitude.
-static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *error) {
-    double attention = 1;
-    Status status = param_number(source, (Key){NULL, "rope.freq_base"}, &spec->base, error);
-    if (status == STATUS_OK)
-        status = param_number(source, (Key){NULL, "rope.scale_linear"}, &spec->factor, error);
-    if (status == STATUS_OK)
-        status = param_number(source, (Key){NULL, "rope.scaling.factor"}, &spec->factor, error);
-    if (spec->factor == 0) spec->factor = NAN; // how older files say "none"
-    if (!isnan(spec->factor)) snprintf(spec->type, sizeof spec->type, "linear");
-    if (status == STATUS_OK) {
-        status = param_string(source, (Key){NULL, "rope.scaling.type"}, spec->type, sizeof spec->type, error);
-    }
-    if (status == STATUS_OK) {
-        status = param_integer(source, (Key){NULL, "rope.dimension_count"}, &spec->rotary_dim, error);
-    }
-    if (status == STATUS_OK) {
-        status = param_integer(source, (Key){NULL, "rope.scaling.original_context_length"},
-                               &spec->original_context, error);
-    }
-    if (status == STATUS_OK)
-        status = param_number(source, (Key){NULL, "rope.scaling.attn_factor"}, &attention, error);
-    if (status == STATUS_OK) {
-        status = param_number(source, (Key){NULL, "rope.scaling.yarn_beta_fast"}, &spec->beta_fast, error);
-    }
-    if (status == STATUS_OK) {
-        status = param_number(source, (Key){NULL, "rope.scaling.yarn_beta_slow"}, &spec->beta_slow, error);
-    }
-    if (spec->factor > 1) spec->attention_factor = attention * (0.1 * log(spec->factor) + 1);
-    spec->divisors = checkpoint_find(source->checkpoint, "rope_freqs.weight");
-    return status;
-}
 
 // ---- schemes -------------------------------------------------------------------------------------------
 
@@ -163,25 +67,25 @@ static void scale_yarn(double *inv_freq, int n, const RopeSpec *spec, double *ma
     }
 }
 
-static Status scale_by_divisors(Model *model, const ParamSource *source, const CheckpointTensor *tensor,
-                                Error *error) {
-    int n = model->shape.rope.rotary_dim / 2;
-    if (!tensor->supported || tensor->type != DTYPE_F32 || tensor->n_dims != 1 || tensor->shape[0] != n) {
-        return error_set(error, STATUS_FILE,
-                         "%s: rope_freqs.weight: expected [%d] f32, file has %d dimensions, "
-                         "[%lld] %s",
-                         source->path, n, tensor->n_dims, (long long)tensor->shape[0], tensor->type_name);
-    }
-    for (int i = 0; i < n; i++) {
-        float divisor = ((const float *)tensor->data)[i];
-        if (!(divisor > 0 && divisor < INFINITY)) {
-            return error_set(error, STATUS_FILE, "%s: rope_freqs.weight[%d] is %g; it must be positive",
-                             source->path, i, (double)divisor);
-        }
-        model->inv_freq[i] /= (double)divisor;
-    }
-    if (model->rope_scaling == ROPE_SCALING_NONE) model->rope_scaling = ROPE_SCALING_FACTORS;
-    return STATUS_OK;
+// The set for texts of up to `end` tokens, as transformers has it for a text of exactly so many: a longer one would
+// change all angles with every token, and all keys would have to be read again.
+static void scale_dynamic(double *inv_freq, int n, const RopeSpec *spec, int64_t end) {
+    double length = (double)end / (double)spec->original_context;
+    double growth = pow(spec->factor * length - (spec->factor - 1), n / (n - 1.0));
+    for (int i = 1; i < n; i++) inv_freq[i] *= pow(growth, -(double)i / n);
+}
+
+// Sets that double in length from the trained context on. Texts that grow are then read again so seldom that it doubles
+// the work at most.
+static void count_dynamic_sets(Model *model, int64_t end) {
+    int sets = 1;
+    for (; end < LONGEST_SET && sets < MODEL_MAX_ROPE_SETS; end *= 2) model->rope_ends[sets++ - 1] = end;
+    model->shape.rope.n_sets = sets;
+}
+
+static double longrope_magnitude(const RopeSpec *spec) {
+    if (!isnan(spec->attention_factor)) return spec->attention_factor;
+    return spec->factor <= 1 ? 1 : sqrt(1 + log(spec->factor) / log((double)spec->original_context));
 }
 
 // ---- together ------------------------------------------------------------------------------------------
@@ -193,8 +97,7 @@ static Status find_scheme(Model *model, const RopeSpec *spec, const ParamSource 
         return STATUS_OK;
     }
     return error_set(error, STATUS_UNSUPPORTED,
-                     "%s: rope scaling \"%s\"; palaver knows linear, llama3 and yarn (others "
-                     "change with the length of the text)",
+                     "%s: rope scaling \"%s\"; palaver knows linear, llama3, yarn, dynamic and longrope",
                      source->path, spec->type);
 }
 
@@ -214,6 +117,8 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
         !(spec->beta_slow > 0 && spec->beta_slow <= spec->beta_fast && spec->beta_fast < 1e9)) {
         wrong = "beta_slow and beta_fast must be positive and in this order";
     }
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE && spec->original_context < 2)
+        wrong = "the original context is missing or no length";
     if (!isnan(spec->attention_factor) && !(spec->attention_factor > 0 && spec->attention_factor < 1e9)) {
         wrong = "the attention factor must be positive";
     }
@@ -248,7 +153,14 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
         return error_set(error, STATUS_FILE, "%s: a context of %lld tokens", source->path,
                          (long long)context);
     }
-    if (spec->original_context == 0) {
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
+        if (isnan(spec->factor) && spec->original_context > 0)
+            spec->factor = (double)context / (double)spec->original_context;
+    } else if (model->rope_scaling == ROPE_SCALING_DYNAMIC) {
+        spec->original_context = context; // whatever else is said: it is where growth begins
+        if (spec->factor > 1 && spec->factor * (double)context <= INT32_MAX)
+            context = (int64_t)((double)context * spec->factor);
+    } else if (spec->original_context == 0) {
         spec->original_context = context;
     } else if (model->rope_scaling == ROPE_SCALING_YARN) {
         if (isnan(spec->factor)) spec->factor = (double)context / (double)spec->original_context;
@@ -261,29 +173,74 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
     return STATUS_OK;
 }
 
+// The frequencies of one set, from those without scaling.
+static Status scale_set(Model *model, const RopeSpec *spec, const ParamSource *source, int set,
+                        Error *error) {
+    Rope *rope = &model->shape.rope;
+    const int n = rope->rotary_dim / 2;
+    double *inv_freq = model->inv_freq + set * n;
+    switch (model->rope_scaling) {
+    case ROPE_SCALING_LINEAR:
+        scale_linear(inv_freq, n, spec->factor);
+        break;
+    case ROPE_SCALING_LLAMA3:
+        scale_llama3(inv_freq, n, spec);
+        break;
+    case ROPE_SCALING_YARN:
+        scale_yarn(inv_freq, n, spec, &rope->magnitude);
+        break;
+    case ROPE_SCALING_DYNAMIC:
+        scale_dynamic(inv_freq, n, spec, set == 0 ? spec->original_context : 2 * model->rope_ends[set - 1]);
+        break;
+    case ROPE_SCALING_LONGROPE:
+        return rope_factors_apply(set == 0 ? &spec->short_factors : &spec->long_factors, source, inv_freq, n,
+                                  error);
+    case ROPE_SCALING_NONE:
+    case ROPE_SCALING_FACTORS:
+        break;
+    }
+    return STATUS_OK;
+}
+
+static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
+    Rope *rope = &model->shape.rope;
+    const int n = rope->rotary_dim / 2;
+    Status status = STATUS_OK;
+    rope->n_sets = 1;
+    if (model->rope_scaling == ROPE_SCALING_DYNAMIC) count_dynamic_sets(model, spec->original_context);
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
+        rope->n_sets = 2;
+        rope->magnitude = longrope_magnitude(spec);
+        model->rope_ends[0] = spec->original_context;
+    }
+    model->inv_freq = malloc((size_t)(rope->n_sets * n) * sizeof *model->inv_freq);
+    if (model->inv_freq == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    rope->inv_freq = model->inv_freq;
+    for (int set = 0; set < rope->n_sets && status == STATUS_OK; set++) {
+        for (int i = 0; i < n; i++) model->inv_freq[set * n + i] = pow(spec->base, -(double)i / n);
+        status = scale_set(model, spec, source, set, error);
+        if (status == STATUS_OK && spec->divisors.tensor != NULL)
+            status = rope_factors_apply(&spec->divisors, source, model->inv_freq + set * n, n, error);
+    }
+    return status;
+}
+
 static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
-    bool is_gguf = source->config == NULL;
-    Status status = is_gguf ? spec_from_gguf(spec, source, error) : spec_from_config(spec, source, error);
+    Status status = rope_spec_read(spec, source, error);
     if (status == STATUS_OK) status = find_scheme(model, spec, source, error);
     if (status == STATUS_OK) status = read_context(model, spec, source, error);
     if (status == STATUS_OK) status = check_spec(spec, model, source, error);
     if (status == STATUS_OK) status = read_rotary_dim(model, spec, source, error);
     if (status != STATUS_OK) return status;
 
-    int n = model->shape.rope.rotary_dim / 2;
-    model->inv_freq = malloc((size_t)n * sizeof *model->inv_freq);
-    if (model->inv_freq == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    for (int i = 0; i < n; i++) model->inv_freq[i] = pow(spec->base, -(double)i / n);
-
-    Rope *rope = &model->shape.rope;
-    rope->kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
-    rope->inv_freq = model->inv_freq;
+    bool is_gguf = source->config == NULL;
+    model->shape.rope.kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
     model->rope_base = spec->base;
     model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
-    if (model->rope_scaling == ROPE_SCALING_LINEAR) scale_linear(model->inv_freq, n, spec->factor);
-    if (model->rope_scaling == ROPE_SCALING_LLAMA3) scale_llama3(model->inv_freq, n, spec);
-    if (model->rope_scaling == ROPE_SCALING_YARN) scale_yarn(model->inv_freq, n, spec, &rope->magnitude);
-    return spec->divisors == NULL ? STATUS_OK : scale_by_divisors(model, source, spec->divisors, error);
+    status = make_sets(model, spec, source, error);
+    if (spec->divisors.tensor != NULL && model->rope_scaling == ROPE_SCALING_NONE)
+        model->rope_scaling = ROPE_SCALING_FACTORS;
+    return status;
 }
 
 Status model_read_positions(Model *model, const ParamSource *source, Error *error) {

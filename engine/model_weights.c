@@ -14,6 +14,7 @@ typedef enum Dim {
     DIM_QKV,
     DIM_HEAD,
     DIM_INTERMEDIATE,
+    DIM_GATE_UP,
     DIM_VOCAB,
     DIM_POSITIONS
 } Dim;
@@ -28,7 +29,7 @@ typedef struct WeightInfo {
 #define LAYER(MEMBER) offsetof(LayerWeights, MEMBER)
 #define HEAD(MEMBER) offsetof(HeadWeights, MEMBER)
 
-// MODULE_QKV is taken apart after it was read into wq and bq.
+// MODULE_QKV is taken apart after it was read into wq and bq, MODULE_GATE_UP after w_gate and b_gate.
 static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_ATTN_NORM, LAYER(attn_norm), LAYER(attn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_Q, LAYER(wq), LAYER(bq), DIM_Q, DIM_HIDDEN, BIAS_QKV},
@@ -41,6 +42,7 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_FFN_NORM, LAYER(ffn_norm), LAYER(ffn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_GATE, LAYER(w_gate), LAYER(b_gate), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
     {MODULE_UP, LAYER(w_up), LAYER(b_up), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
+    {MODULE_GATE_UP, LAYER(w_gate), LAYER(b_gate), DIM_GATE_UP, DIM_HIDDEN, BIAS_FFN},
     {MODULE_DOWN, LAYER(w_down), LAYER(b_down), DIM_HIDDEN, DIM_INTERMEDIATE, BIAS_FFN},
 };
 
@@ -75,6 +77,8 @@ static int64_t dim_size(const Reader *r, Dim dim) {
         return shape->head_dim;
     case DIM_INTERMEDIATE:
         return shape->intermediate_size;
+    case DIM_GATE_UP:
+        return 2 * (int64_t)shape->intermediate_size;
     case DIM_VOCAB:
         return shape->vocab_size;
     case DIM_POSITIONS:
@@ -244,6 +248,12 @@ static Status split_qkv(const Reader *r, int index, LayerWeights *layer, Error *
     return status;
 }
 
+static void split_gate_up(const Reader *r, LayerWeights *layer) {
+    int64_t n = dim_size(r, DIM_INTERMEDIATE);
+    layer->w_up = layer->w_gate, layer->b_up = layer->b_gate;
+    layer->w_gate = take_first(&layer->w_up, n), layer->b_gate = take_first(&layer->b_up, n);
+}
+
 // ---- together ------------------------------------------------------------------------------------------
 
 static Status read_layer(const Reader *r, int index, Error *error) {
@@ -252,6 +262,7 @@ static Status read_layer(const Reader *r, int index, Error *error) {
     for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && status == STATUS_OK; i++)
         status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
     if (status == STATUS_OK && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
+    if (status == STATUS_OK && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
     if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
         layer->ffn_norm = layer->attn_norm;
         layer->ffn_norm_bias = layer->attn_norm_bias;

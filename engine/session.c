@@ -89,6 +89,16 @@ int64_t session_kept(const Session *s) {
     return s->sequence.n_gone > 0 ? s->sequence.n_keep : -1;
 }
 
+// Where frequencies go by the length of the text, what was read with those of another length is read again.
+static void match_frequencies(Session *s) {
+    int64_t n = s->n_log < s->engine->cache.window ? s->n_log : s->engine->cache.window;
+    int set = model_rope_set(s->engine->model, n);
+    if (s->sequence.rope_set == set) return;
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, 0);
+    drop_logits(s);
+    s->sequence.rope_set = set;
+}
+
 Status session_enter(Session *s, int n, SessionPart *part, Error *error) {
     KvCache *cache = &s->engine->cache;
     int64_t first = s->sequence.length;
@@ -128,6 +138,7 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
 }
 
 void session_want_logits(Session *s) {
+    match_frequencies(s);
     if (s->sequence.length == s->n_log && !has_logits(s))
         kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
 }
@@ -187,20 +198,24 @@ static void cut(Session *s, int64_t length) {
 int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
     KvCache *cache = &s->engine->cache;
     KvSequence other;
-    int64_t own = 0, common;
+    const int set = model_rope_set(s->engine->model, n);
+    int64_t own = 0;
     while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
     if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
+    const int64_t usable = s->sequence.rope_set == set ? own : 0;
     // What others read in stands for what would be read in, not for what was decoded here.
-    common = s->independent && own > 0 ? own : kv_branch_recall(cache, tokens, n, own, &other);
-    cut(s, common > own ? 0 : own);
-    if (common > own) {
+    const int64_t common =
+        s->independent && own > 0 ? usable : kv_branch_recall(cache, tokens, n, set, usable, &other);
+    const bool found = common > usable;
+    cut(s, found ? 0 : own);
+    if (found) {
         kv_sequence_free(cache, &s->sequence);
         s->sequence = other;
         memcpy(s->log, tokens, (size_t)common * sizeof *s->log);
         s->n_log = common;
     }
     drop_logits(s);
-    return common;
+    return s->n_log;
 }
 
 Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
@@ -211,6 +226,7 @@ Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     int64_t common = session_recall(s, tokens, n);
     memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
     s->n_log = n;
+    match_frequencies(s);
     return STATUS_OK;
 }
 
@@ -380,6 +396,7 @@ Status session_stream(Session *s, const int32_t *tokens, int64_t n, const Overfl
         memcpy(s->log + begin, tokens, (size_t)piece * sizeof *tokens);
         s->n_log += piece;
         drop_logits(s);
+        match_frequencies(s);
         status = evaluate_all(s, logits ? begin : s->n_log, logits, error);
         tokens += piece;
         n -= piece;

@@ -82,12 +82,15 @@ typedef enum RopeKind { ROPE_HALF_SPLIT, ROPE_INTERLEAVED } RopeKind;
 
 // Rotary position embedding (Su et al., arXiv:2104.09864). Pair i at position p turns by the angle
 // p·inv_freq[i], computed in double and reduced before it becomes float; cos and sin are multiplied by
-// `magnitude` (YaRN's attention factor; 1 elsewhere). Scaling schemes are already in inv_freq.
+// `magnitude` (the attention factor of YaRN and LongRoPE; 1 elsewhere). Scaling schemes are already in inv_freq.
+// Those that go by the length of the whole text have a set of frequencies for each range of lengths; a sequence's keys
+// and queries are turned by one set (StepSequence), and shift_keys() is for models of one.
 typedef struct Rope {
     RopeKind kind;
     int rotary_dim; // even, <= head_dim; further elements are left as they are; 0: no rotary embedding
-    const double *inv_freq; // host [rotary_dim/2], owned by the caller for the life of the backend
+    const double *inv_freq; // host [n_sets, rotary_dim/2], owned by the caller for the life of the backend
     double magnitude;
+    int n_sets; // 0 means 1
 } Rope;
 
 typedef struct DecoderShape {
@@ -148,6 +151,7 @@ typedef struct StepSequence {
     int n_slots;               // indexes it looks at, including those this step fills
     const int32_t *pages;      // host [ceil(n_slots / page_size)], see above
     int32_t n_keep, n_gone;    // n_gone 0: nothing was discarded, n_keep means nothing
+    int32_t rope_set;          // of the rope's frequencies
 } StepSequence;
 
 // What the results of a step may depend on.
@@ -275,7 +279,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 5 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 6 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

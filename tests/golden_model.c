@@ -112,7 +112,7 @@ static Status evaluate_step(Engine *engine, const GoldenCase *c, KvCache *cache,
 
 Status golden_model_evaluate(Engine *engine, const GoldenCase *c, int step, float *logits, Error *error) {
     KvCache cache;
-    KvSequence sequence = {0};
+    KvSequence sequence = {.rope_set = model_rope_set(engine->model, c->positions[c->n - 1] + 1)};
     CacheOptions options = cache_options(engine_cache_type(engine));
     Status status = kv_cache_open(engine->backend, &options, &engine->model->shape, CONTEXT, &cache, error);
     if (status) return status;

@@ -224,7 +224,7 @@ static DecoderShape shape_of(const Content *content) {
                           .embedding_scale = 1,
                           .attention_scale = 0.3f,
                           .alibi = c->alibi,
-                          .rope = {c->rope, c->rotary_dim, content->inv_freq, 1.7}};
+                          .rope = {c->rope, c->rotary_dim, content->inv_freq, 1.7, 1}};
 }
 
 // Attention of tokens [first, first + n) of the step, in place.
@@ -233,7 +233,7 @@ static void attend(Backend *b, const Content *content, Place *p, int first, int 
     int64_t width = (int64_t)c->n_heads * c->head_dim;
     int32_t ids[TOKENS] = {0};
     int begin = INDEXES - TOKENS + first;
-    StepSequence sequence = {0, n, begin + n, p->pages, c->n_keep, c->n_gone};
+    StepSequence sequence = {0, n, begin + n, p->pages, c->n_keep, c->n_gone, 0};
     Step step = {n,       1,       ids, content->at + begin, p->slots + begin, &sequence, p->page_size,
                  p->held, STEP_ANY};
     Error error = {0};
@@ -405,7 +405,7 @@ static void an_empty_view_gives_zeros(void **state) {
     int32_t *pages = malloc(sizeof p->pages);
     memcpy(pages, p->pages, sizeof p->pages);
     memset(held, -1, sizeof held);
-    StepSequence sequence = {0, 1, 100, pages, c.n_keep, c.n_gone};
+    StepSequence sequence = {0, 1, 100, pages, c.n_keep, c.n_gone, 0};
     Step step = {1, 1, &zero, &position, &p->slots[99], &sequence, 7, held, STEP_ANY};
     Error error = {0};
     float y[32];

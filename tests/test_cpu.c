@@ -173,50 +173,51 @@ typedef struct StepCase {
 } StepCase;
 
 static const StepCase BAD_STEPS[] = {
-    {"0 tokens", 0, 1, {0}, {0}, {0}, {{0, 0, 8, ONE_PAGE(0), 0, 0}}},
-    {"5 tokens", 5, 1, {0}, {0}, {0}, {{0, 5, 8, ONE_PAGE(0), 0, 0}}},
-    {"has id 10", 2, 1, {9, 10}, {0, 1}, {0, 1}, {{0, 2, 8, ONE_PAGE(0), 0, 0}}},
-    {"has id -1", 1, 1, {-1}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
-    {"has position -1", 1, 1, {0}, {-1}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
-    {"position 50, the model has learned only 50", 1, 1, {0}, {50}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
-    {"0 sequences", 1, 0, {0}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
-    {"cover 1 of 2", 2, 1, {0}, {0, 1}, {0, 1}, {{0, 1, 8, ONE_PAGE(0), 0, 0}}},
+    {"0 tokens", 0, 1, {0}, {0}, {0}, {{0, 0, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"5 tokens", 5, 1, {0}, {0}, {0}, {{0, 5, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has id 10", 2, 1, {9, 10}, {0, 1}, {0, 1}, {{0, 2, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has id -1", 1, 1, {-1}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has position -1", 1, 1, {0}, {-1}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"position 50, the model has learned only 50", 1, 1, {0}, {50}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"0 sequences", 1, 0, {0}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"cover 1 of 2", 2, 1, {0}, {0, 1}, {0, 1}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
     {"expected from 1",
      2,
      2,
      {0},
      {0, 1},
      {0, 1},
-     {{0, 1, 8, ONE_PAGE(0), 0, 0}, {0, 1, 8, ONE_PAGE(0), 0, 0}}},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
     {"has 2 tokens from 1",
      2,
      2,
      {0},
      {0, 1},
      {0, 1},
-     {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 2, 8, ONE_PAGE(0), 0, 0}}},
-    {"slot 8 of token 1", 2, 1, {0}, {0, 1}, {0, 8}, {{0, 2, 8, ONE_PAGE(0), 0, 0}}},
-    {"slot 1 of token 0", 1, 1, {0}, {0}, {1}, {{0, 1, 2, ONE_PAGE(2), 0, 0}}},
-    {"sees 0 slots", 1, 1, {0}, {0}, {0}, {{0, 1, 0, ONE_PAGE(0), 0, 0}}},
-    {"sees 1073741824 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 1 << 30, ONE_PAGE(INT32_MAX - 5), 0, 0}}},
-    {"of these 1 from slot -3 on", 1, 1, {0}, {0}, {5}, {{0, 1, (1 << 30) + 1, TWO_PAGES(5, -3), 0, 0}}},
-    {"keeps 1 positions, the next -1 are gone", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), 1, -1}}},
-    {"keeps -1 positions, the next 1 are", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), -1, 1}}},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {1, 2, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"slot 8 of token 1", 2, 1, {0}, {0, 1}, {0, 8}, {{0, 2, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"slot 1 of token 0", 1, 1, {0}, {0}, {1}, {{0, 1, 2, ONE_PAGE(2), 0, 0, 0}}},
+    {"sees 0 slots", 1, 1, {0}, {0}, {0}, {{0, 1, 0, ONE_PAGE(0), 0, 0, 0}}},
+    {"sees 1073741824 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 1 << 30, ONE_PAGE(INT32_MAX - 5), 0, 0, 0}}},
+    {"of these 1 from slot -3 on", 1, 1, {0}, {0}, {5}, {{0, 1, (1 << 30) + 1, TWO_PAGES(5, -3), 0, 0, 0}}},
+    {"keeps 1 positions, the next -1 are gone", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), 1, -1, 0}}},
+    {"keeps -1 positions, the next 1 are", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), -1, 1, 0}}},
+    {"has set 1 of 0 sets of frequencies", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 1}}},
     {"keeps 2 positions, the next 2147483646",
      1,
      1,
      {0},
      {0},
      {5},
-     {{0, 1, 8, ONE_PAGE(0), 2, INT32_MAX - 1}}},
-    {"two tokens go to slot 4", 3, 1, {0}, {0, 1, 2}, {4, 5, 4}, {{0, 3, 8, ONE_PAGE(0), 0, 0}}},
+     {{0, 1, 8, ONE_PAGE(0), 2, INT32_MAX - 1, 0}}},
+    {"two tokens go to slot 4", 3, 1, {0}, {0, 1, 2}, {4, 5, 4}, {{0, 3, 8, ONE_PAGE(0), 0, 0, 0}}},
     {"two tokens go to slot 4",
      2,
      2,
      {0},
      {0, 1},
      {4, 4},
-     {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 1, 1, ONE_PAGE(4), 0, 0}}},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {1, 1, 1, ONE_PAGE(4), 0, 0, 0}}},
 };
 
 // A step of the wrong kind for its tokens.
@@ -224,8 +225,8 @@ static void refuses_other_kinds_of_steps(void **state) {
     (void)state;
     DecoderShape shape = small_shape();
     Backend *b = open_cpu("cpu", 1, &shape, 4);
-    StepSequence both = {0, 2, 8, ONE_PAGE(0), 0, 0},
-                 each[] = {{0, 1, 8, ONE_PAGE(0), 0, 0}, {1, 1, 8, ONE_PAGE(0), 0, 0}};
+    StepSequence both = {0, 2, 8, ONE_PAGE(0), 0, 0, 0},
+                 each[] = {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {1, 1, 8, ONE_PAGE(0), 0, 0, 0}};
     int32_t held[8] = {0}, two[] = {0, 1};
     Error error = {0};
     Step step = {2, 1, two, two, two, &both, 1 << 30, held, STEP_DECODING};
@@ -272,7 +273,7 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
     Error error;
     assert_ok(b->ops->load_head(b, &weights, &head, &error), &error);
     int32_t held[1] = {-1}, zero = 0, one = 1;
-    StepSequence sequence = {0, 1, 1, ONE_PAGE(0), 0, 0};
+    StepSequence sequence = {0, 1, 1, ONE_PAGE(0), 0, 0, 0};
     Step step = {1, 1, &zero, &zero, &zero, &sequence, 1 << 30, held, STEP_ANY};
     float x[8] = {0}, logits[50];
     assert_ok(b->ops->begin(b, &step, &error), &error);

@@ -86,6 +86,9 @@ ARCHITECTURE_TEST(bloom, "bloom", "bloom")
 ARCHITECTURE_TEST(bloom_gguf, "bloom.gguf", "bloom")
 ARCHITECTURE_TEST(mpt, "mpt", "mpt")
 ARCHITECTURE_TEST(mpt_gguf, "mpt.gguf", "mpt")
+ARCHITECTURE_TEST(phi3_longrope, "phi3", "phi3")
+ARCHITECTURE_TEST(phi3_longrope_gguf, "phi3.gguf", "phi3")
+ARCHITECTURE_TEST(llama_dynamic_ntk, "llama-dynamic", "llama-dynamic")
 
 // Fast loops round what enters a matrix of blocks to 8 bits. With these sharp random weights that moves the logits by
 // 2%, at most 5%, and transformers' by the same where the same is done to it: most positions then agree within 1e-6. In
@@ -146,6 +149,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bloom_gguf),
         cmocka_unit_test(mpt),
         cmocka_unit_test(mpt_gguf),
+        cmocka_unit_test(phi3_longrope),
+        cmocka_unit_test(phi3_longrope_gguf),
+        cmocka_unit_test(llama_dynamic_ntk),
         cmocka_unit_test(learned_positions_end),
         cmocka_unit_test(every_block_type),
     };

@@ -185,7 +185,7 @@ static void step_of_a_walk(KvCache *cache, Walker *walkers, int window) {
     } else if (what == 9) {
         kv_branch_keep(cache, w->log, &w->sequence);
         w->sequence = (KvSequence){0};
-        int64_t n = kv_branch_recall(cache, tokens, window, 0, &w->sequence);
+        int64_t n = kv_branch_recall(cache, tokens, window, 0, 0, &w->sequence);
         assert_int_equal(w->sequence.length, n);
         memcpy(w->log, tokens, (size_t)n * sizeof *tokens);
     }
@@ -303,14 +303,15 @@ static void the_branch_used_longest_ago_goes_first(void **test) {
         kv_branch_keep(&cache, walkers[i].log, &walkers[i].sequence);
     }
     KvSequence found = {0};
-    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){0, 1, 9}, 3, 0, &found), 2); // the oldest is used
+    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){0, 1, 9}, 3, 0, 0, &found),
+                     2); // the oldest is used
     kv_sequence_free(&cache, &found);
     fill(&walkers[3], &cache, 8);
     assert_int_equal(cache.n_branches, 2);
-    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){1, 1, 2}, 3, 0, &found), 0);
-    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){0, 1, 2}, 3, 3, &found),
+    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){1, 1, 2}, 3, 0, 0, &found), 0);
+    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){0, 1, 2}, 3, 0, 3, &found),
                      3); // no longer than at least
-    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){0, 1, 2, 3, 4}, 5, 3, &found), 4);
+    assert_int_equal(kv_branch_recall(&cache, (int32_t[]){0, 1, 2, 3, 4}, 5, 0, 3, &found), 4);
     assert_int_equal(cache.n_branches, 1); // taken over: the sequence goes on from its end
     kv_sequence_free(&cache, &found);
     close_cache(&cache, walkers, 4);

@@ -181,7 +181,7 @@ static void turn(const Rope *rope, double by, float *x) {
 static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t position, int n_keep, int n_gone,
                    const float *q, float *y) {
     int32_t zero = 0, slot = SLOTS - 1;
-    StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_keep, n_gone};
+    StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_keep, n_gone, 0};
     Step step = {1, 1, &zero, &position, &slot, &sequence, SLOTS, held, STEP_ANY};
     Error error = {0};
     assert_ok(b->ops->begin(b, &step, &error), &error);
@@ -193,10 +193,10 @@ static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t positi
 static void a_shift_in_place_equals_the_view(void **state) {
     (void)state;
     enum { KEEP = 10, GONE = 20 };
-    const Rope ropes[] = {{ROPE_HALF_SPLIT, DIM, INV_FREQ, 1.5},
-                          {ROPE_INTERLEAVED, DIM, INV_FREQ, 1.5},
-                          {ROPE_HALF_SPLIT, 10, INV_FREQ, 1},
-                          {ROPE_INTERLEAVED, 6, INV_FREQ, 1}};
+    const Rope ropes[] = {{ROPE_HALF_SPLIT, DIM, INV_FREQ, 1.5, 1},
+                          {ROPE_INTERLEAVED, DIM, INV_FREQ, 1.5, 1},
+                          {ROPE_HALF_SPLIT, 10, INV_FREQ, 1, 1},
+                          {ROPE_INTERLEAVED, 6, INV_FREQ, 1, 1}};
     for (int i = 0; i < 4 * N_CASES; i++) {
         const CacheCase *c = &CASES[i / 4];
         double tolerance = c->type == DTYPE_F32                            ? 2e-6

@@ -188,7 +188,7 @@ static TestLayer *open_layer(const LayerCase *c) {
                               .embedding_scale = c->embedding_scale,
                               .attention_scale = 0.3f,
                               .activation = c->activation,
-                              .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude},
+                              .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude, 1},
                               .n_positions = c->n_positions};
     LayerWeights *w = &t->weights;
     w->attn_norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
@@ -267,7 +267,7 @@ static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, i
     const Ops *ops = b->ops;
     const LayerCase *c = t->c;
     Error e = {0};
-    StepSequence sequences[2] = {{0, 4, 5, ONE_PAGE(0), 0, 0}, {4, 3, 7, ONE_PAGE(5), 0, 0}};
+    StepSequence sequences[2] = {{0, 4, 5, ONE_PAGE(0), 0, 0, 0}, {4, 3, 7, ONE_PAGE(5), 0, 0, 0}};
     StepSequence one = sequences[first >= 4];
     one.first_token = 0, one.n_tokens = n;
     bool all = n == TOKENS;

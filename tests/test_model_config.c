@@ -75,8 +75,8 @@ static void refuses_bad_configs(void **state) {
     } CASES[] = {
         {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
         {"{\"model_type\": \"gpt9\"}", STATUS_UNSUPPORTED,
-         "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, gptj, gpt_neox, opt, bloom, "
-         "mpt"},
+         "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, phi3, gptj, gpt_neox, "
+         "opt, bloom, mpt"},
         {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a?[31mb\""},
         {"{\"model_type\": 3}", STATUS_FILE, "model_type should be a string"},
         {"{\"num_hidden_layers\": 0}", STATUS_FILE, "num_hidden_layers is 0; palaver takes 1 to 1024"},
@@ -129,10 +129,19 @@ static void refuses_bad_configs(void **state) {
         {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},
         {"{\"partial_rotary_factor\": 2}", STATUS_FILE, "rope turns"},
         {"{\"partial_rotary_factor\": 0.01}", STATUS_FILE, "rope turns 0 of a head's 16"},
-        {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", STATUS_UNSUPPORTED,
-         "rope scaling \"dynamic\""},
-        {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", STATUS_UNSUPPORTED,
-         "rope scaling \"longrope\""},
+        {"{\"rope_scaling\": {\"type\": \"dynamic\"}}", STATUS_FILE, "the factor is missing"},
+        {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", STATUS_FILE, "the original context is missing"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\"}}", STATUS_FILE,
+         "rope: short_factor is missing"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", \"short_factor\": "
+         "[1]}}",
+         STATUS_FILE, "rope: short_factor should be a list of 8 numbers"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", "
+         "\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]}}",
+         STATUS_FILE, "short_factor[7] is 0; it must be between"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", "
+         "\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 2], \"long_factor\": 2}}",
+         STATUS_FILE, "long_factor should be a list"},
         {"{\"rope_scaling\": {\"type\": \"mrope\"}}", STATUS_UNSUPPORTED, "rope scaling \"mrope\""},
         {"{\"rope_scaling\": {\"type\": \"linear\"}}", STATUS_FILE, "the factor is missing"},
         {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", STATUS_FILE,
@@ -297,6 +306,53 @@ static void reads_architectures(void **state) {
     }
 }
 
+// Sets of frequencies for texts of different lengths; tests/test_forward.c compares what they do with transformers.
+static void reads_frequencies_by_length(void **state) {
+    (void)state;
+    Model *model = with_ok("{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.5}}", NULL);
+    const Rope *rope = &model->shape.rope;
+    assert_int_equal(model->rope_scaling, ROPE_SCALING_DYNAMIC);
+    assert_int_equal(model->context_length, 1280);
+    assert_true(model->rope_factor == 2.5 && rope->magnitude == 1);
+    assert_int_equal(rope->n_sets, 16); // up to 512, 1024, …, 512·2^15
+    for (int set = 0; set < 16; set++) {
+        int64_t end = 512LL << set;
+        double base = 10000 * pow(2.5 * (double)(1 << set) - 1.5, 16.0 / 14);
+        for (int i = 0; i < 8; i++)
+            assert_true(fabs(rope->inv_freq[set * 8 + i] * pow(base, i / 8.0) - 1) < 1e-12);
+        assert_int_equal(model_rope_set(model, end), set);
+        assert_int_equal(model_rope_set(model, end + 1), set < 15 ? set + 1 : 15);
+    }
+    assert_int_equal(model_rope_set(model, 0), 0);
+    model_close(model);
+
+    static const char SU[] =
+        "{\"model_type\": \"phi3\", \"max_position_embeddings\": 512, \"original_max_position_embeddings\": "
+        "64, \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 2, 1, 1, 1, 1, 1, 1], "
+        "\"long_factor\": [4, 4, 4, 4, 4, 4, 4, 9]%s}}";
+    static const struct {
+        const char *more;
+        double magnitude;
+    } CASES[] = {{"", 1.224744871391589}, // (1 + ln 8 / ln 64)^½
+                 {", \"attention_factor\": 1.25", 1.25},
+                 {", \"factor\": 1", 1}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char text[512];
+        snprintf(text, sizeof text, SU, CASES[i].more);
+        model = with_ok(text, NULL);
+        rope = &model->shape.rope;
+        assert_int_equal(model->rope_scaling, ROPE_SCALING_LONGROPE);
+        assert_int_equal(model->context_length, 512);
+        assert_int_equal(rope->n_sets, 2);
+        assert_true(fabs(rope->magnitude - CASES[i].magnitude) < 1e-12);
+        assert_true(fabs(rope->inv_freq[1] * 2 * pow(10000, 1 / 8.0) - 1) < 1e-12);
+        assert_true(fabs(rope->inv_freq[15] * 9 * pow(10000, 7 / 8.0) - 1) < 1e-12);
+        assert_int_equal(model_rope_set(model, 64), 0);
+        assert_int_equal(model_rope_set(model, 65), 1);
+        model_close(model);
+    }
+}
+
 static void reads_generation_settings(void **state) {
     (void)state;
     Model *model =
@@ -332,6 +388,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reads_windows),
         cmocka_unit_test(reads_contexts_and_defaults),
         cmocka_unit_test(reads_architectures),
+        cmocka_unit_test(reads_frequencies_by_length),
         cmocka_unit_test(reads_generation_settings),
     };
     return test_main("model config", argc, argv, tests);

@@ -146,7 +146,7 @@ static void refuses_models_that_do_not_fit(void **state) {
         {{.n_meta = 2, .meta = meta_short_pattern},
          STATUS_FILE,
          "sliding_window_pattern has 0 elements for 1 layers"},
-        {{.n_meta = 1, .meta = meta_longrope}, STATUS_UNSUPPORTED, "rope scaling \"longrope\""},
+        {{.n_meta = 1, .meta = meta_longrope}, STATUS_FILE, "rope: the original context is missing"},
         {{.extra = "rope_freqs.weight", .extra_size = 4, .extra_value = 1},
          STATUS_FILE,
          "rope_freqs.weight: expected [8] f32, file has"},

@@ -82,7 +82,7 @@ static void outlasts_the_stamps(void **state) {
                           .norm_eps = 1e-5f,
                           .embedding_scale = 1,
                           .attention_scale = 1,
-                          .rope = {ROPE_HALF_SPLIT, 8, inv_freq, 1}};
+                          .rope = {ROPE_HALF_SPLIT, 8, inv_freq, 1, 1}};
     BackendOptions options = {
         .device = "cpu", .n_threads = 1, .shape = &shape, .max_tokens = 1, .max_logits = 1};
     assert_int_equal(ops_cpu()->open(&options, &backend, &error), STATUS_OK);

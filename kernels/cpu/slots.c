@@ -101,7 +101,7 @@ Status cpu_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, con
                              (long long)position, delta);
     }
     Shift c = {cpu, layers, slots, slot_positions, n, cpu->shift_cos, cpu->shift_sin};
-    rope_angles(&cpu->shape->rope, delta, 1, c.cos, c.sin);
+    rope_angles(&cpu->shape->rope, 0, delta, 1, c.cos, c.sin);
     if (cpu->shape->rope.rotary_dim > 0) threads_run(cpu->threads, n_layers, shift_layer, &c);
     for (int i = 0; i < n; i++)
         if (slot_positions[slots[i]] >= 0) slot_positions[slots[i]] += delta;

@@ -31,7 +31,7 @@ static int64_t count_pages(const StepSequence *s, int page_size) {
 }
 
 // The table of one sequence, and what it says is gone.
-static Status check_view(const StepSequence *s, int i, int page_size, Error *error) {
+static Status check_view(const StepSequence *s, int i, int page_size, int n_sets, Error *error) {
     if (s->n_slots < 1)
         return error_set(error, STATUS_DEVICE, "begin: sequence %d sees %d slots", i, s->n_slots);
     for (int64_t page = 0; page < count_pages(s, page_size); page++) {
@@ -44,6 +44,9 @@ static Status check_view(const StepSequence *s, int i, int page_size, Error *err
     if (s->n_gone < 0 || (s->n_gone > 0 && (s->n_keep < 0 || s->n_keep > INT_MAX - s->n_gone)))
         return error_set(error, STATUS_DEVICE, "begin: sequence %d keeps %d positions, the next %d are gone",
                          i, s->n_keep, s->n_gone);
+    if (s->rope_set < 0 || s->rope_set >= (n_sets > 0 ? n_sets : 1))
+        return error_set(error, STATUS_DEVICE, "begin: sequence %d has set %d of %d sets of frequencies", i,
+                         s->rope_set, n_sets);
     return STATUS_OK;
 }
 
@@ -67,7 +70,7 @@ static Status check_slots(const Step *step, const StepSequence *s, Error *error)
     return STATUS_OK;
 }
 
-static Status check_sequences(const Step *step, Error *error) {
+static Status check_sequences(const Step *step, int n_sets, Error *error) {
     int next = 0;
     if (step->n_sequences < 1 || step->n_sequences > step->n_tokens)
         return error_set(error, STATUS_DEVICE, "begin: %d sequences for %d tokens", step->n_sequences,
@@ -85,7 +88,7 @@ static Status check_sequences(const Step *step, Error *error) {
             return error_set(error, STATUS_DEVICE,
                              "begin: sequence %d has %d tokens from %d on, expected from %d", i, s->n_tokens,
                              s->first_token, next);
-        Status status = check_view(s, i, step->page_size, error);
+        Status status = check_view(s, i, step->page_size, n_sets, error);
         if (status == STATUS_OK) status = check_slots(step, s, error);
         if (status != STATUS_OK) return status;
         next += s->n_tokens;
@@ -127,12 +130,15 @@ static Status enter_positions(CpuBackend *cpu, const Step *step, Error *error) {
 static void compute_angles(CpuBackend *cpu) {
     const Rope *rope = &cpu->shape->rope;
     int64_t pairs = rope->rotary_dim / 2;
-    for (int t = 0; t < cpu->n_tokens; t++)
-        rope_angles(rope, cpu->positions[t], rope->magnitude, cpu->cos + t * pairs, cpu->sin + t * pairs);
-    for (int i = 0; i < cpu->n_sequences; i++)
-        if (cpu->sequences[i].n_gone > 0)
-            rope_angles(rope, -(int64_t)cpu->sequences[i].n_gone, 1, cpu->kept_cos + i * pairs,
+    for (int i = 0; i < cpu->n_sequences; i++) {
+        const StepSequence *s = &cpu->sequences[i];
+        for (int t = s->first_token; t < s->first_token + s->n_tokens; t++)
+            rope_angles(rope, s->rope_set, cpu->positions[t], rope->magnitude, cpu->cos + t * pairs,
+                        cpu->sin + t * pairs);
+        if (s->n_gone > 0)
+            rope_angles(rope, s->rope_set, -(int64_t)s->n_gone, 1, cpu->kept_cos + i * pairs,
                         cpu->kept_sin + i * pairs);
+    }
 }
 
 static void take_sequences(CpuBackend *cpu, const Step *step) {
@@ -152,7 +158,7 @@ static void take_sequences(CpuBackend *cpu, const Step *step) {
 Status cpu_begin(Backend *backend, const Step *step, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     Status status = check_tokens(cpu, step, error);
-    if (status == STATUS_OK) status = check_sequences(step, error);
+    if (status == STATUS_OK) status = check_sequences(step, cpu->shape->rope.n_sets, error);
     if (status == STATUS_OK) status = grow_pages(cpu, step, error);
     if (status == STATUS_OK) status = enter_positions(cpu, step, error);
     if (status != STATUS_OK) return status;

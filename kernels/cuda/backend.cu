@@ -63,7 +63,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     size_t row = (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size) * 4;
     size_t expanded = row > EXPANDED_BYTES ? row : EXPANDED_BYTES;
     char *rope = take(tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
-    char *inv_freq = take((size_t)(s->rope.rotary_dim / 2) * sizeof(double));
+    char *inv_freq = take((size_t)cuda_rope_sets(s) * (size_t)(s->rope.rotary_dim / 2) * sizeof(double));
     char *normed = take(rows * (size_t)s->hidden_size * 4);
     char *wide = take(tokens * wide_row * 4);
     char *weights = take(expanded);
@@ -213,7 +213,9 @@ static Status open_device(CudaBackend *cuda, const BackendOptions *options, Erro
     const Rope *rope = &options->shape->rope;
     if (!status && rope->rotary_dim > 0)
         status = cuda_check(cudaMemcpy(cuda->inv_freq, rope->inv_freq,
-                                       (size_t)rope->rotary_dim / 2 * sizeof(double), cudaMemcpyHostToDevice),
+                                       (size_t)cuda_rope_sets(options->shape) *
+                                           (size_t)(rope->rotary_dim / 2) * sizeof(double),
+                                       cudaMemcpyHostToDevice),
                             error, "writing frequencies");
     if (!status) status = gemm_open(cuda, error);
     cuda_memory(&cuda->base, &total, &after);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct BeginArguments {
-    const int32_t *positions, *slots, *n_gone;
+    const int32_t *positions, *slots, *n_gone, *rope_sets;
     const double *inv_freq;
     int n_pairs;
     float magnitude;
@@ -23,10 +23,11 @@ __device__ inline float2 turn_of(double angle, float magnitude) {
 __global__ void begin_kernel(BeginArguments a) {
     int token = blockIdx.x;
     int32_t position = a.positions[token];
+    const double *inv_freq = a.inv_freq + (int64_t)a.rope_sets[token] * a.n_pairs;
     for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         int64_t at = (int64_t)token * a.n_pairs + i;
-        a.rope[at] = turn_of(position * a.inv_freq[i], a.magnitude);
-        if (a.kept_rope) a.kept_rope[at] = turn_of(a.n_gone[token] * a.inv_freq[i], 1);
+        a.rope[at] = turn_of(position * inv_freq[i], a.magnitude);
+        if (a.kept_rope) a.kept_rope[at] = turn_of(a.n_gone[token] * inv_freq[i], 1);
     }
     if (threadIdx.x == 0) a.slot_positions[a.slots[token]] = position;
 }
@@ -62,6 +63,9 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
             return error_set(error, STATUS_USAGE,
                              "begin: sequence %d sees %d slots in pages of %d, %d positions gone after %d", s,
                              q->n_slots, step->page_size, q->n_gone, q->n_keep);
+        if (q->rope_set < 0 || q->rope_set >= cuda_rope_sets(cuda->shape))
+            return error_set(error, STATUS_USAGE, "begin: sequence %d has set %d of %d sets of frequencies",
+                             s, q->rope_set, cuda_rope_sets(cuda->shape));
         for (int i = 0; i < n_pages(step, q); i++)
             if (q->pages[i] < 0)
                 return error_set(error, STATUS_USAGE, "begin: page %d of sequence %d is at slot %d", i, s,
@@ -96,6 +100,7 @@ static size_t lay_out(CudaBackend *cuda, const Step *step, int n_splits, int all
         return (int32_t *)at;
     };
     cuda->ids = take(n), cuda->positions = take(n), cuda->slots = take(n), cuda->n_gone = take(n);
+    cuda->rope_sets = take(n);
     cuda->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     cuda->pages.first = take((size_t)all_pages);
     cuda->split_tiles = take((size_t)n_splits);
@@ -189,8 +194,10 @@ Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
     memcpy(cuda->positions, step->positions, n * sizeof(int32_t));
     memcpy(cuda->slots, step->slots, n * sizeof(int32_t));
     for (int s = 0; s < step->n_sequences; s++)
-        for (int t = 0; t < step->sequences[s].n_tokens; t++)
+        for (int t = 0; t < step->sequences[s].n_tokens; t++) {
             cuda->n_gone[step->sequences[s].first_token + t] = step->sequences[s].n_gone;
+            cuda->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
+        }
     fill_tiles(cuda, step, heads, mask_columns, cuda->tiles, (int32_t *)cuda->pages.first);
     fill_splits(cuda, cuda->tiles, cuda->split_tiles);
     lay_out(cuda, step, n_splits, (int)all_pages, cuda->step.memory);
@@ -213,9 +220,10 @@ Status cuda_begin(Backend *backend, const Step *step, Error *error) {
     if (status) return status;
     cuda_end_upload(cuda);
     cuda->slot_positions = step->slot_positions;
-    BeginArguments a = {
-        cuda->positions,          cuda->slots, cuda->n_gone,    cuda->inv_freq,      s->rope.rotary_dim / 2,
-        (float)s->rope.magnitude, cuda->rope,  cuda->kept_rope, cuda->slot_positions};
+    BeginArguments a = {cuda->positions,          cuda->slots,    cuda->n_gone,
+                        cuda->rope_sets,          cuda->inv_freq, s->rope.rotary_dim / 2,
+                        (float)s->rope.magnitude, cuda->rope,     cuda->kept_rope,
+                        cuda->slot_positions};
     begin_kernel<<<step->n_tokens, 128, 0, cuda->stream>>>(a);
     return CUDA_LAUNCHED(error, "begin: %d tokens", step->n_tokens);
 }

@@ -106,12 +106,13 @@ struct CudaBackend {
     int most_slots;                            // of a sequence
     bool gone;                                 // a sequence has n_gone > 0
     int32_t *ids, *positions, *slots, *n_gone; // [n_tokens]
+    int32_t *rope_sets;                        // [n_tokens]
     AttendTile *tiles;                         // [n_tiles + n_single_tiles]
     int32_t *split_tiles;                      // [n_splits] the tile of each split
     Pages pages;
     float2 *kept_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_gone, if `gone`
     int32_t *slot_positions; // the caller's
-    double *inv_freq;        // [rotary_dim/2]
+    double *inv_freq;        // [n_sets, rotary_dim/2]
     float2 *rope;            // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
     Room parts, arrived;     // what splits of attention hand to each other: see attend_split.cuh
 
@@ -130,6 +131,10 @@ struct CudaBackend {
     Decoder *decoder;
     CudaSample *sampler;
 };
+
+static inline int cuda_rope_sets(const DecoderShape *shape) {
+    return shape->rope.n_sets > 0 ? shape->rope.n_sets : 1;
+}
 
 static inline CudaBackend *cuda_backend(Backend *backend) {
     return (CudaBackend *)backend;

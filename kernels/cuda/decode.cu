@@ -279,7 +279,7 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     a->interleaved = s->rope.kind == ROPE_INTERLEAVED, a->activation = s->activation;
     a->eps = s->norm_eps, a->embedding_scale = s->embedding_scale, a->magnitude = (float)s->rope.magnitude;
     a->score_scale = s->attention_scale * 1.44269504f;
-    a->inv_freq = cuda->inv_freq;
+    a->inv_freq = cuda->inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
     a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->n_keep = q->n_keep, a->n_gone = q->n_gone;

@@ -23,7 +23,7 @@ static void check(const Model *model) {
     if (turned ? shape->rope.rotary_dim < 2 : shape->rope.rotary_dim != 0) abort();
     if (shape->rope.rotary_dim > shape->head_dim || shape->rope.rotary_dim % 2 != 0) abort();
     if (shape->n_positions < 0 || shape->n_positions > model->context_length) abort();
-    for (int i = 0; i < shape->rope.rotary_dim / 2; i++) {
+    for (int i = 0; i < shape->rope.n_sets * (shape->rope.rotary_dim / 2); i++) {
         if (!isfinite(model->inv_freq[i]) || model->inv_freq[i] < 0) abort();
     }
     if (!(shape->rope.magnitude > 0) || !isfinite(shape->rope.magnitude)) abort();

@@ -57,7 +57,8 @@ static void walk_model(const Model *model) {
             touch(all[j]->data, (size_t)(all[j]->rows * dtype_row_bytes(all[j]->type, all[j]->cols)));
         touch(&model->windows[i], sizeof model->windows[i]);
     }
-    touch(model->inv_freq, (size_t)model->shape.rope.rotary_dim / 2 * sizeof *model->inv_freq);
+    touch(model->inv_freq,
+          (size_t)(model->shape.rope.n_sets * model->shape.rope.rotary_dim / 2) * sizeof *model->inv_freq);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

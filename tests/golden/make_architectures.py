@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Small random models of architectures other than LLaMA's family with known logits, in tests/golden/architectures/.
+"""Small random models of architectures other than LLaMA's family, and of rotary frequencies that go by the length of the
+text, with known logits, in tests/golden/architectures/.
 
 As in make_models.py, whose helpers this uses: each folder is a Hugging Face model with golden.json beside it, cases of
 token ids and positions with the logits of transformers in float32 and eager attention. NAME.gguf has the same weights,
 written with the gguf package under the names and in the order of llama.cpp's converter (q, k and v of GPT-NeoX and BLOOM
-one after the other instead of head by head).
+one after the other instead of head by head; LongRoPE's factors as tensors).
 
 Cases: "prompt" at positions 0, 1, 2, …; "far" and "gap" elsewhere, so that positions are seen to be used:
   RoPE      at 40,000 and from 0 to 40,000, with angles computed in float64 as make_models.py does
   learned   at the last positions there are
+  by length "short" is the beginning of the prompt, as long as the trained context; the prompt is longer (dynamic NTK:
+            twice as long, for palaver's frequencies are those of a text of 1, 2, 4, … times the trained context)
   ALiBi     far: biases do not change with the place, so it has the prompt's logits; gap: half the tokens 200 further
             on, the model's own biases replaced by slope·(position − last position), in float64
 
@@ -57,7 +60,18 @@ MODELS = {
                 layer_norm_epsilon=1e-5, no_bias=True, learned_pos_emb=True,
                 attn_config=dict(alibi=True, alibi_bias_max=8, attn_type="multihead_attention", clip_qkv=None,
                                  qk_ln=False, prefix_lm=False, softmax_scale=None), **IDS),
+    "phi3": dict(model_type="phi3", hidden_size=48, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+                 intermediate_size=40, hidden_act="silu", max_position_embeddings=96, original_max_position_embeddings=24,
+                 rms_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.75, sliding_window=None,
+                 rope_scaling=dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9],
+                                   long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7]),
+                 tie_word_embeddings=False, pad_token_id=0, **IDS),
+    "llama-dynamic": dict(model_type="llama", hidden_size=48, num_hidden_layers=2, num_attention_heads=4,
+                          num_key_value_heads=2, intermediate_size=40, hidden_act="silu", max_position_embeddings=20,
+                          rms_norm_eps=1e-5, rope_theta=10000.0, rope_scaling=dict(type="dynamic", factor=4.0),
+                          tie_word_embeddings=True, **IDS),
 }
+BY_LENGTH = {"phi3": 24, "llama-dynamic": 20} # the trained context
 ALIBI_GAP = 200
 
 
@@ -82,7 +96,7 @@ def random_weights(model, name):
         elif "embed_positions" in key:
             value *= 0.7
         elif not any(part in key for part in ("embed", "wte")):
-            gain = 2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value", "Wqkv")) else 1
+            gain = 2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value", "Wqkv", "qkv_proj")) else 1
             value *= gain / math.sqrt(shape[1])
         state[key] = torch.from_numpy(value.astype(np.float32))
     if model.config.tie_word_embeddings:
@@ -98,6 +112,9 @@ def rotary_angles(config, positions):
     """[n, rotary_dim/2] in float64."""
     if config.model_type == "gptj":
         dim, base, factor = config.rotary_dim, 10000.0, 1.0
+    elif config.model_type == "phi3": # beyond its trained context
+        rope = config.rope_parameters
+        dim, base, factor = 2 * len(rope["long_factor"]), rope["rope_theta"], np.array(rope["long_factor"])
     else:
         rope = config.rope_parameters
         dim = int(config.hidden_size // config.num_attention_heads * rope["partial_rotary_factor"])
@@ -117,11 +134,12 @@ def with_exact_rope(model, positions, compute):
         for block, method in zip(model.transformer.h, held):
             block.attn._get_embed_positions = method
         return logits
-    rope, both = model.gpt_neox.rotary_emb, np.concatenate([angles, angles], axis=1)
-    values = torch.from_numpy(np.cos(both)).float()[None], torch.from_numpy(np.sin(both)).float()[None]
-    model.gpt_neox.rotary_emb = Constant(values)
+    body, both = model.gpt_neox if model.config.model_type == "gpt_neox" else model.model, np.concatenate([angles, angles], axis=1)
+    rope = body.rotary_emb
+    body.rotary_emb = Constant(tuple(torch.from_numpy(part * rope.attention_scaling).float()[None]
+                                     for part in (np.cos(both), np.sin(both))))
     logits = compute()
-    model.gpt_neox.rotary_emb = rope
+    body.rotary_emb = rope
     return logits
 
 
@@ -154,8 +172,8 @@ def with_alibi(model, positions, ids):
     return logits
 
 
-def make_cases(model, ids):
-    """[(name, positions, first compared, logits)]"""
+def make_cases(model, ids, trained):
+    """[(name, positions, first compared, logits)]; trained: the context that frequencies go by, or None"""
     kind, near, half = model.config.model_type, list(range(N_TOKENS)), N_TOKENS // 2
     if kind in ("bloom", "mpt"):
         plain = logits_of(model, ids, None)
@@ -164,12 +182,18 @@ def make_cases(model, ids):
         gap = near[:half] + [ALIBI_GAP + p for p in near[half:]]
         return [("prompt", near, 0, plain), ("far", [FAR + p for p in near], half, plain[half:]),
                 ("gap", gap, half, with_alibi(model, gap, ids)[half:])]
-    cases = [("prompt", near, 0, logits_of(model, ids, near))]
+    # Before the prompt: once it was beyond its trained context, transformers keeps dynamic NTK's frequencies there.
+    short = [] if trained is None else [("short", near[:trained], 0, logits_of(model, ids[:trained], near[:trained]))]
+    cases = [("prompt", near, 0, logits_of(model, ids, near))] + short
+    if kind == "llama":
+        return cases
     if kind == "opt":
         end = model.config.max_position_embeddings
         far = list(range(end - N_TOKENS, end))
         return cases + [("far", far, half, logits_of(model, ids, far)[half:])]
     for name, where in (("far", [FAR + p for p in near]), ("gap", near[:half] + [FAR + p for p in near[:half]])):
+        if name == "gap" and short:
+            continue # four cases would not differ in more
         run = lambda: logits_of(model, ids, where)
         cases.append((name, where, half, with_exact_rope(model, where, run)[half:]))
     return cases
@@ -195,24 +219,28 @@ def make_model(name, config_dict, report):
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump({"architectures": [type(model).__name__], **config_dict}, f, indent=1)
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
-    cases = make_cases(model, ids)
+    cases = make_cases(model, ids, BY_LENGTH.get(name))
     for case, _, _, logits in cases:
         logits.astype("<f4").tofile(os.path.join(folder, f"{case}.logits"))
     with open(os.path.join(folder, "golden.json"), "w") as f:
         json.dump(dict(vocab_size=config.vocab_size, cases=[
-            dict(name=case, ids=ids, positions=where, logits=f"{case}.logits", **{"from": first})
+            dict(name=case, ids=ids[:len(where)], positions=where, logits=f"{case}.logits", **{"from": first})
             for case, where, first, _ in cases]), f)
     # The files as they lie there, read again by transformers, give the same logits.
     again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     plain = cases[0][3]
     assert np.array_equal(logits_of(again, ids, cases[0][1] if config.model_type not in ("bloom", "mpt") else None), plain), name
-    moved = [f"{case} moves them by {np.abs(logits - plain[first:]).max() / np.abs(plain).max():.2g}"
-             for case, _, first, logits in cases[1:]]
+    moved = [f"{case} moves them by {np.abs(logits - plain[first:len(where)]).max() / np.abs(plain).max():.2g}"
+             for case, where, first, logits in cases[1:]]
     report.append(f"{name}: |logits| <= {np.abs(plain).max():.3f}; " + ", ".join(moved))
     return config, state
 
 
 GGUF_NAMES = {
+    "phi3": ("model.layers.", {
+        "input_layernorm": "attn_norm", "self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output",
+        "post_attention_layernorm": "ffn_norm", "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}, {
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}),
     "gpt_neox": ("gpt_neox.layers.", {
         "input_layernorm": "attn_norm", "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output",
         "post_attention_layernorm": "ffn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}, {
@@ -244,16 +272,32 @@ def qkv_by_part(value, n_heads):
     return value.reshape(n_heads, 3, -1, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
 
 
+def add_phi3(writer, config):
+    rope, original = config.rope_parameters, config.original_max_position_embeddings
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(2 * len(rope["long_factor"]))
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_scaling_orig_ctx_len(original)
+    writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(config.max_position_embeddings / original) / math.log(original)))
+    writer.add_sliding_window(0)
+    for length in ("long", "short"):
+        writer.add_tensor(f"rope_factors_{length}.weight", np.array(rope[f"{length}_factor"], dtype=np.float32))
+
+
 def make_gguf(name, path, config, state):
     kind = config.model_type
     writer = gguf.GGUFWriter(path, {"gpt_neox": "gptneox"}.get(kind, kind))
     writer.add_name(f"palaver golden {name}")
-    writer.add_context_length(256)
+    writer.add_context_length(config.max_position_embeddings if kind == "phi3" else 256)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size if kind == "gpt_neox" else 4 * config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size if kind in ("gpt_neox", "phi3") else 4 * config.hidden_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_layer_norm_eps(1e-5)
+    if kind == "phi3":
+        add_phi3(writer, config)
+    else:
+        writer.add_layer_norm_eps(1e-5)
     if kind == "gpt_neox":
         head = config.hidden_size // config.num_attention_heads
         writer.add_rope_dimension_count(int(config.rope_parameters["partial_rotary_factor"] * head))

@@ -73,7 +73,10 @@ void test_golden_logits(const char *root, Report *report) {
                   {"architectures", "bloom", "bloom"},
                   {"architectures", "bloom.gguf", "bloom"},
                   {"architectures", "mpt", "mpt"},
-                  {"architectures", "mpt.gguf", "mpt"}};
+                  {"architectures", "mpt.gguf", "mpt"},
+                  {"architectures", "phi3", "phi3"},
+                  {"architectures", "phi3.gguf", "phi3"},
+                  {"architectures", "llama-dynamic", "llama-dynamic"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);
