@@ -19,6 +19,7 @@ CXX_SRC := $(wildcard tokenizer/*.cc config/*.cc)
 APP_SRC := $(filter-out app/main.c,$(wildcard app/*.c))
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+TSAN_TESTS := $(BUILD)/tsan/tests/test_item_queue
 TEST_SUPPORT := $(filter-out $(wildcard tests/test_*.c),$(wildcard tests/*.c))
 TOML    := $(wildcard config/*.toml config/chat/*.toml)
 
@@ -145,16 +146,23 @@ chat: model ## install what is missing, build, fetch the default model, talk
 .PHONY: test check
 test: deps ## run every test, with sanitizers
 	@$(MAKE) --no-print-directory $(JOBS) check
-check: $(BUILD)/san/faulty/palaver $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
+check: $(BUILD)/san/faulty/palaver $(TSAN_TESTS) $(patsubst %,$(BUILD)/san/tests/%,$(TESTS)) $(patsubst %,$(BUILD)/san/fuzz/%,$(FUZZERS)) $(BUILD)/san/palaver
 	@passed=0; failed=; \
 	run() { echo "== $$1"; if "$$@"; then passed=$$((passed + 1)); else failed="$$failed $$1"; fi; }; \
 	export PALAVER=$(BUILD)/san/palaver; \
 	for t in $(TESTS); do run $(BUILD)/san/tests/$$t; done; \
+	for t in $(TSAN_TESTS); do run $$t; done; \
 	for f in $(FUZZERS); do run $(BUILD)/san/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done; \
 	set -- $$failed; [ $$# = 0 ] || echo "failed: $$*"; \
 	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
 $(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(TEST_SUPPORT)) $(BUILD)/san/libpalaver.a
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
+
+# What threads share, once more with the thread sanitizer.
+$(BUILD)/tsan/tests/test_item_queue: $(patsubst %,$(BUILD)/tsan/%.o,tests/test_item_queue.c engine/item_queue.c kernels/status.c)
+	@echo "  link  $@"; $(CC) -fsanitize=thread $(LDFLAGS) -o $@ $^ -lcmocka -lpthread
+$(BUILD)/tsan/%.c.o: %.c
+	@mkdir -p $(@D); echo "  cc    $< (threads)"; $(CC) $(ALL_CFLAGS) -O1 -fsanitize=thread -c -o $@ $<
 
 # A palaver with a GPU that is none, which fails as a test wants: see tests/plugin/faulty.c.
 $(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a $(BUILD)/san/faulty/libpalaver-cuda.so

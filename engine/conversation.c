@@ -5,13 +5,13 @@
 
 // ---- the list ----------------------------------------------------------------------------------------------
 
-static void message_free(Message *m) {
+void message_free(Message *m) {
     free(m->text);
     free(m->ids);
     *m = (Message){0};
 }
 
-static Status message_copy(const Message *from, Message *to, Error *error) {
+Status message_copy(const Message *from, Message *to, Error *error) {
     *to = *from;
     to->text = malloc(from->size + 1);
     to->ids = from->ids ? malloc((size_t)(from->n_ids + 1) * sizeof *from->ids) : NULL;

@@ -14,6 +14,10 @@ struct Conversation {
     int n, capacity;
 };
 
+// Deep copies, and their end.
+Status message_copy(const Message *from, Message *to, Error *error);
+void message_free(Message *message);
+
 // The ids of the messages that are not discarded. With `open_reply` the last message, the assistant's, stays open
 // at its end: the model goes on with it.
 Status conversation_render(Conversation *conversation, bool open_reply, ConversationView *view, Error *error);

@@ -195,7 +195,9 @@ static void cut(Session *s, int64_t length) {
     s->n_log = length;
 }
 
-int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
+// An independent session looks at branches only where nothing of its own is cached: what others read in stands for what
+// would be read in, not for what was decoded here.
+static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branches) {
     KvCache *cache = &s->engine->cache;
     KvSequence other;
     const int set = model_rope_set(s->engine->model, n);
@@ -203,9 +205,8 @@ int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
     while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
     if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
     const int64_t usable = s->sequence.rope_set == set ? own : 0;
-    // What others read in stands for what would be read in, not for what was decoded here.
-    const int64_t common =
-        s->independent && own > 0 ? usable : kv_branch_recall(cache, tokens, n, set, usable, &other);
+    if (s->independent && own > 0) branches = false;
+    const int64_t common = branches ? kv_branch_recall(cache, tokens, n, set, usable, &other) : usable;
     const bool found = common > usable;
     cut(s, found ? 0 : own);
     if (found) {
@@ -218,12 +219,17 @@ int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
     return s->n_log;
 }
 
+// An independent one takes branches only for what it is going to read in: what leaves by a shift has to be its own.
+int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
+    return recall(s, tokens, n, !s->independent);
+}
+
 Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     if (n < 1) return error_set(error, STATUS_USAGE, "a sequence has at least one token");
     if (n > s->engine->cache.window)
         return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit in the context of %d", (long long)n,
                          s->engine->cache.window);
-    int64_t common = session_recall(s, tokens, n);
+    int64_t common = recall(s, tokens, n, true);
     memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
     s->n_log = n;
     match_frequencies(s);
@@ -280,6 +286,7 @@ Status session_sample(Session *s, const SampleParams *params, int32_t *token, Er
 void session_push(Session *s, int32_t token) {
     s->log[s->n_log++] = token;
     drop_logits(s);
+    match_frequencies(s);
 }
 
 Status session_logits(Session *s, float *logits, Error *error) {

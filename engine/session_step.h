@@ -15,7 +15,8 @@ Status session_set(Session *session, const int32_t *tokens, int64_t n, Error *er
 int64_t session_usable(const Session *session);
 // The second half: evaluates what is pending, until the last token's logits are there.
 Status session_evaluate(Session *session, Error *error);
-// session_sample() without appending the token, and the appending: it is pending then.
+// session_sample() without appending the token, and the appending: it is pending then, and all of the log where its
+// length changes the frequencies.
 Status session_draw(Session *session, const SampleParams *params, int32_t *token, Error *error);
 void session_push(Session *session, int32_t token);
 
