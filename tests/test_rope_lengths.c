@@ -1,5 +1,7 @@
 // Rotary frequencies that go by the length of the whole text (LongRoPE, dynamic NTK): however a text came to its length,
 // every token of it is seen as by one pass of transformers over all of it.
+#include "engine/batch.h"
+#include "engine/session_step.h"
 #include "tests/golden_model.h"
 #include "tests/test.h"
 
@@ -34,6 +36,7 @@ static Engine *open_engine(const char *name, int context, int sequences) {
     options.cache.paged = true;
     options.cache.page_size = 8;
     options.cache.n_sequences = sequences;
+    options.n_rows = sequences;
     if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
     return engine;
 }
@@ -146,6 +149,58 @@ static void a_reply_crosses_a_bound(void **state) {
     }
 }
 
+// In a batch one row crosses it, and is read again, while the other goes on.
+static void a_row_of_a_batch_crosses_a_bound(void **state) {
+    (void)state;
+    const SampleParams greedy[2] = {{.top_p = 1, .typical_p = 1}, {.top_p = 1, .typical_p = 1}};
+    for (int m = 0; m < N_CASES; m++) {
+        int32_t ids[CONTEXT], drawn[2], token;
+        int64_t n;
+        Error error = {0};
+        Batch *batch = NULL;
+        Engine *engine = open_engine(CASES[m].name, CONTEXT, 3);
+        Session *rows[2] = {open_session(engine), open_session(engine)}, *alone[2];
+        if (batch_open(engine, NULL, &batch, &error)) fail_msg("%s", error.message);
+        some_ids(ids, CONTEXT);
+        for (int r = 0; r < 2; r++) {
+            session_set_independent(rows[r]);
+            if (session_set(rows[r], ids + r, CASES[m].ends[0] - 2 - 4 * r, &error))
+                fail_msg("%s", error.message);
+        }
+        for (int step = 0, decoded = 0; step < 4; step++) {
+            bool together = session_pending(rows[0]) == 1 && session_pending(rows[1]) == 1;
+            decoded += together;
+            if (together && batch_decode(batch, rows, 2, greedy, drawn, &error))
+                fail_msg("%s", error.message);
+            for (int r = 0; r < 2; r++) {
+                if (!together) {
+                    do {
+                        if (batch_read(batch, rows[r], 7, &n, &error)) fail_msg("%s", error.message);
+                    } while (session_pending(rows[r]) > 0);
+                    if (batch_draw(batch, greedy, &drawn[r], &error)) fail_msg("%s", error.message);
+                }
+                session_push(rows[r], drawn[r]);
+            }
+            assert_int_equal(session_pending(rows[0]) > 1, step == 2);
+            assert_int_equal(decoded, step < 3 ? step : 2); // not at first, and not behind the bound
+        }
+        for (int r = 0; r < 2; r++) {
+            alone[r] = open_session(engine);
+            cached_by_sync(alone[r], ids + r, CASES[m].ends[0] - 2 - 4 * r);
+            for (int step = 0; step < 4; step++)
+                if (session_sample(alone[r], &greedy[r], &token, &error)) fail_msg("%s", error.message);
+            assert_int_equal(session_length(alone[r]), session_length(rows[r]));
+            assert_memory_equal(session_tokens(alone[r]), session_tokens(rows[r]),
+                                (size_t)session_length(rows[r]) * sizeof(int32_t));
+            session_close(alone[r]);
+        }
+        session_close(rows[0]);
+        session_close(rows[1]);
+        batch_close(batch);
+        engine_close(engine);
+    }
+}
+
 // What is left behind on one side of a bound serves again on that side, and only there.
 static void branches_stay_on_their_side(void **state) {
     (void)state;
@@ -198,6 +253,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(sessions_equal_transformers_across_a_bound),
         cmocka_unit_test(a_growing_text_is_read_again_at_its_bounds),
         cmocka_unit_test(a_reply_crosses_a_bound),
+        cmocka_unit_test(a_row_of_a_batch_crosses_a_bound),
         cmocka_unit_test(branches_stay_on_their_side),
         cmocka_unit_test(a_full_context_is_read_again),
     };
