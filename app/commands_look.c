@@ -99,11 +99,14 @@ static Status verify(Chat *chat, Error *error) {
     Status status = replay_verify(chat, &report, error);
     if (status) return status;
     if (report.differs)
-        return error_set(error, STATUS_FILE,
-                         "%s diverges at token %" PRId64
-                         " of its reply: it was %.60s (%d), now it is %.60s (%d)",
-                         report.node, report.place, piece(chat, report.was), report.was,
-                         piece(chat, report.is), report.is);
+        return error_set(
+            error, STATUS_FILE,
+            "%s diverges at token %" PRId64 " of its reply: it was %.60s (%d), now it is %.60s (%d)%s%s%s",
+            report.node, report.place, piece(chat, report.was), report.was, piece(chat, report.is), report.is,
+            *report.apart ? "; from " : "", report.apart,
+            *report.apart ? " on the shifted cache held what a replay does not make again (turns "
+                            "that were left)"
+                          : "");
     screen_notice(chat->screen, "[%d %s sampled again, %" PRId64 " tokens: all as they were]",
                   report.n_replies, report.n_replies == 1 ? "reply" : "replies", report.n_tokens);
     return STATUS_OK;

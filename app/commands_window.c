@@ -162,6 +162,7 @@ Status command_overflow(Chat *chat, const char *argument, Error *error) {
 
 Status command_forget(Chat *chat, const char *argument, Error *error) {
     Window window;
+    ConversationView before = {0};
     char range[WAY_RANGE_ROOM];
     int64_t n = 1, tokens = 0;
     if (window_open(chat, &window, error)) return error->status;
@@ -178,8 +179,13 @@ Status command_forget(Chat *chat, const char *argument, Error *error) {
         tokens += window.each[i].n_tokens;
         n--;
     }
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error); // the policy may be a new one
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &before, error);
     if (status == STATUS_OK) status = transcript_forget(chat->transcript, turns, tokens, error);
     if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status == STATUS_OK) status = conversation_follow(chat->conversation, &before, error);
+    conversation_view_free(&before);
     if (status == STATUS_OK) {
         chat->warned_full = chat->warned_next = false;
         screen_notice(chat->screen, "[%s left (%" PRId64 " tokens), %" PRId64 " stay]",

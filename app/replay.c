@@ -13,6 +13,7 @@ typedef struct Replay {
     Transcript *past;   // the log up to here: node i is the same as in the whole one
     ReplayReport *report;
     const TranscriptReply *wanted; // the reply in hand
+    bool aside;                    // it is not on the way: made for what it leaves in the cache
     int64_t place;                 // of the next token in it
     volatile sig_atomic_t stop;    // enough of this reply was seen
 } Replay;
@@ -21,11 +22,12 @@ typedef struct Replay {
 
 static void differ(Replay *r, int32_t is) {
     bool over = r->place >= r->wanted->n_ids;
+    r->stop = 1;
+    if (r->aside) return;
     r->report->differs = true;
     r->report->place = r->place + 1;
     r->report->was = over ? -1 : r->wanted->ids[r->place];
     r->report->is = is;
-    r->stop = 1;
 }
 
 static void on_token(void *user, int32_t id) {
@@ -45,20 +47,44 @@ static void on_token(void *user, int32_t id) {
     r->place++;
 }
 
-// Everything as it was when the reply was made; the messages before it are there.
-static Status set_stage(Replay *r, Error *error) {
+static Status take_settings(Replay *r, Error *error) {
     Chat *chat = r->chat;
     for (int i = 0; i < transcript_n_settings(r->past); i++) {
         TranscriptSetting setting = transcript_setting(r->past, i);
         if (config_set(chat->config, CONFIG_SESSION, setting.key, setting.text, error)) return error->status;
     }
-    Status status = chat_apply_settings(chat, error);
+    return chat_apply_settings(chat, error);
+}
+
+// Everything as it was when the reply was made; the messages before it are there.
+static Status set_stage(Replay *r, Error *error) {
+    Status status = take_settings(r, error);
     if (status) return status;
-    ConversationSettings *settings = conversation_settings(chat->conversation);
+    ConversationSettings *settings = conversation_settings(r->chat->conversation);
     settings->seed = r->wanted->seed;
     settings->position = r->wanted->position;
     settings->stream = transcript_header(r->past).stream;
     return STATUS_OK;
+}
+
+static bool shifts(const Chat *chat) {
+    OverflowPolicy policy = conversation_settings(chat->conversation)->overflow.policy;
+    return policy == OVERFLOW_SHIFT || policy == OVERFLOW_SHIFT_INPLACE;
+}
+
+// What a shift left in the cache has seen what left. Where the reply was made without it, since the conversation had
+// been resumed or left for another in between, it is made without it again.
+static bool forget_shifted(Replay *r) {
+    Session *session = conversation_session(r->chat->conversation);
+    if (r->wanted->report.cached > session_kept(session)) return false;
+    session_forget_gone(session);
+    return true;
+}
+
+// Whether a reply was made over a shifted cache, then or now, that went as far only one of both times.
+static bool is_apart(const Replay *r, bool shifted, int64_t cached) {
+    int64_t then = r->wanted->report.cached;
+    return shifts(r->chat) && (then > cached || (then < cached && shifted));
 }
 
 // The messages lead up to the reply of node `index`; the first `begun` of its tokens are there already.
@@ -67,9 +93,12 @@ static Status sample_again(Replay *r, int index, bool resume, int64_t begun, Err
     ConversationEvents events = {.user = r, .token = on_token};
     ReplyReport made;
     r->wanted = &transcript_node(r->past, index)->reply;
+    r->aside = !r->on_way[index];
     r->place = begun;
     r->stop = 0;
     Status status = set_stage(r, error);
+    bool without = status == STATUS_OK && forget_shifted(r);
+    bool shifted = session_kept(conversation_session(chat->conversation)) >= 0;
     if (status == STATUS_OK) status = conversation_reply(chat->conversation, resume, &events, &made, error);
     if (status) return status;
     if (*signals_interrupt()) return error_set(error, STATUS_INTERRUPTED, "interrupted");
@@ -77,6 +106,9 @@ static Status sample_again(Replay *r, int index, bool resume, int64_t begun, Err
         conversation_message(chat->conversation, conversation_length(chat->conversation) - 1);
     if (!r->report->differs && r->wanted->ids && r->place < r->wanted->n_ids) differ(r, -1);
     if (!r->wanted->ids && strcmp(last->text, r->wanted->text) != 0) differ(r, -1);
+    if (!without && !*r->report->apart && is_apart(r, shifted, made.cached))
+        tree_name(transcript_tree(r->past), index, r->report->apart);
+    if (r->aside) return STATUS_OK;
     r->report->n_replies++;
     r->report->n_tokens += made.n_reply;
     tree_name(transcript_tree(r->past), index, r->report->node);
@@ -85,10 +117,21 @@ static Status sample_again(Replay *r, int index, bool resume, int64_t begun, Err
 
 // ---- the log, record by record ----------------------------------------------------------------------------
 
+// Whether a node matters: those of the way, and all others where the cache is shifted, for what it holds then depends on
+// all that went through it.
+static bool matters(const Replay *r, int index) {
+    bool shifted = false;
+    for (int i = 0; i < transcript_n_settings(r->past); i++) {
+        TranscriptSetting setting = transcript_setting(r->past, i);
+        shifted = shifted || (!strcmp(setting.key, "overflow") && strstr(setting.text, "shift"));
+    }
+    return r->on_way[index] || shifted;
+}
+
 // Replies of another model or template are not this one's to make again.
 static bool was_sampled(const Replay *r, int index) {
     TranscriptModel model = transcript_header(r->past).model;
-    return r->on_way[index] && transcript_node(r->past, index)->reply.report.n_reply > 0 &&
+    return matters(r, index) && transcript_node(r->past, index)->reply.report.n_reply > 0 &&
            !strcmp(model.fingerprint, r->chat->fingerprint) &&
            !strcmp(model.chat_template, chat_template_name(r->chat->chat_template));
 }
@@ -110,8 +153,8 @@ static Status take_reply(Replay *r, int index, const char *line, size_t size, Er
     const TranscriptReply *before = &transcript_node(r->past, index)->reply;
     bool resume = before->text;
     int64_t begun = before->n_ids;
-    Status status = r->on_way[index] ? way_project(r->chat, index, error) : STATUS_OK;
-    if (status == STATUS_OK && resume && !before->ids && r->on_way[index]) {
+    Status status = matters(r, index) ? way_project(r->chat, index, error) : STATUS_OK;
+    if (status == STATUS_OK && resume && !before->ids && matters(r, index)) {
         Tokens typed = {0};
         status = tokenizer_encode(engine_tokenizer(r->chat->engine), before->text, before->size, false,
                                   &typed, error);
@@ -121,6 +164,19 @@ static Status take_reply(Replay *r, int index, const char *line, size_t size, Er
     if (status == STATUS_OK) status = transcript_take_line(r->past, line, size, error);
     if (status || !was_sampled(r, index)) return status;
     return sample_again(r, index, resume, begun, error);
+}
+
+static Status take_forget(Replay *r, int index, const char *line, size_t size, Error *error) {
+    ConversationView before;
+    Chat *chat = r->chat;
+    if (take_settings(r, error) || way_project(chat, index, error) ||
+        conversation_view(chat->conversation, false, &before, error))
+        return error->status;
+    Status status = transcript_take_line(r->past, line, size, error);
+    if (status == STATUS_OK) status = way_project(chat, index, error);
+    if (status == STATUS_OK) status = conversation_follow(chat->conversation, &before, error);
+    conversation_view_free(&before);
+    return status;
 }
 
 static Status take_line(Replay *r, const char *line, size_t size, Error *error) {
@@ -133,6 +189,8 @@ static Status take_line(Replay *r, const char *line, size_t size, Error *error) 
         status = take_turn(r, line, size, error);
     else if (kind && !strcmp(kind, "reply") && index >= 0)
         status = take_reply(r, index, line, size, error);
+    else if (kind && !strcmp(kind, "forget") && index >= 0 && matters(r, index))
+        status = take_forget(r, index, line, size, error);
     else
         status = transcript_take_line(r->past, line, size, error);
     json_decref(record);

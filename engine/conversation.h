@@ -110,6 +110,11 @@ Status conversation_view(Conversation *conversation, bool with_generation_prompt
                          Error *error);
 void conversation_view_free(ConversationView *view);
 
+// After messages left the window by other ways than overflow: what is cached of `before`, the view as it was, follows
+// as the policy says. It is shifted where nothing but one piece of the view is missing now, else the next reply reads
+// it again.
+Status conversation_follow(Conversation *conversation, const ConversationView *before, Error *error);
+
 // Tokens kept free for a reply before a turn begins: as the settings say, but no more than a quarter of the
 // context, so that small contexts still hold a conversation, and no more than the reply may have.
 int64_t conversation_reserve(const Conversation *conversation);

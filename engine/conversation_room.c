@@ -77,6 +77,19 @@ static Status shift(Conversation *c, const Tokens *before, const Tokens *after, 
     return session_discard(c->session, from, n, c->settings.overflow.policy, error);
 }
 
+Status conversation_follow(Conversation *c, const ConversationView *before, Error *error) {
+    ConversationView now;
+    Status status = conversation_render(c, false, &now, error);
+    if (status) return status;
+    int64_t from = 0;
+    for (int i = 0, k = 0; i < c->n && k < now.n_spans && c->messages[i].role == CHAT_SYSTEM; i++)
+        if (!c->messages[i].discarded) from = now.spans[k++].end;
+    int64_t cached = session_recall(c->session, before->tokens.ids, before->tokens.n);
+    status = shift(c, &before->tokens, &now.tokens, from, cached, error);
+    conversation_view_free(&now);
+    return status;
+}
+
 Status conversation_make_room(Conversation *c, int64_t needed, ConversationView *view, OverflowEvent *event,
                               Error *error) {
     int64_t size = engine_context_size(c->engine), from = 0, where = 0;

@@ -62,6 +62,30 @@ static void test_nothing_shifted_is_begun_with(void **state) {
         }
 }
 
+// What a shifted cache holds depends on all that went through it: on turns that were left for others, on turns that were
+// forgotten, and on where the conversation was resumed with an empty cache. A replay goes the same way.
+static void test_a_shifted_cache_is_made_again(void **state) {
+    (void)state;
+    static const char *const
+        policies[] = {"shift", "shift-inplace"},
+        *const parts[] = {STORY STORY STORY STORY "One\n", "Two\n" STORY "Three\n/replay verify\n",
+                          "/goto 3.1\nX\nFour\nFive\n/goto 8.1\nSix\n/retry 8\nSeven\n/replay verify\n",
+                          "/goto 9.2\n/replay verify\n/goto 6.1\nNine\n/forget 1\nTen\n/undo\n"
+                          "Eleven\n/replay verify\n"},
+        *const results[] = {"[context full: ", "[8 replies sampled again, 96 tokens: all",
+                            "[10 replies sampled again, 120 tokens: all",
+                            "[8 replies sampled again, 96 tokens: all"};
+    for (int i = 0; i < 4; i++)
+        for (int part = 0; part < 4; part++) {
+            char arguments[300];
+            snprintf(arguments, sizeof arguments,
+                     "%s|--threads=1|--max-tokens=12|--ignore-eos|--context=96|--overflow=%s%s",
+                     part ? "--resume" : BABBLER "|--seed=1", policies[i / 2],
+                     i % 2 ? "|--paged|--page-size=4" : "");
+            program_says(arguments, parts[part], 0, results[part]);
+        }
+}
+
 // A model may draw the byte 0: such a reply is sampled again as others are, and its question is the topic in /list.
 static void test_a_reply_of_zero_bytes_is_replayed(void **state) {
     (void)state;
@@ -192,6 +216,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_verify_finds_all_as_it_was),
         WITH_HOME(test_nothing_shifted_is_begun_with),
+        WITH_HOME(test_a_shifted_cache_is_made_again),
         WITH_HOME(test_a_reply_of_zero_bytes_is_replayed),
         WITH_HOME(test_the_talk_goes_on_after_a_replay),
         WITH_HOME(test_an_interrupted_reply_is_replayed_as_far_as_it_came),

@@ -159,6 +159,18 @@ static void test_forget(void **state) {
     expect_refusal("/forget\n", "no older turn");
     expect_refusal("One\nTwo\nThree\n/forget 3\n", "1 to 2");
     expect_refusal("One\nTwo\nThree\n/forget 1\n/forget 2\n", "1 to 1");
+    // A shift keeps in the cache what stays: of the three turns' 80 tokens 61 are seen after the first has left.
+    static const char *const policies[] = {"reevaluate", "shift", "shift-inplace"},
+                             *const cached[] = {"\n15 of 64 tokens are in the cache", "\n61 of 64",
+                                                "\n61 of 64"};
+    for (int i = 0; i < 3; i++) {
+        char script[200];
+        snprintf(script, sizeof script,
+                 "/set overflow %s\n/system Be brief.\nHello there.\nAnd of Italy?\nOne two "
+                 "three\n/forget\n/view diff\n",
+                 policies[i]);
+        program_says(TALK "|--no-save", script, 0, cached[i]);
+    }
     // It holds for another attempt and after an undo, until one goes back there.
     run = program_script(TALK "|--no-save", "One\nTwo\nThree\nFour\n/forget 2\n/retry 5\n/undo\n/view\n");
     expect_no_err(&run, "[user] Two");
