@@ -8,7 +8,7 @@
 
 enum {
     EXCERPT_COLUMNS = 36, // of what was said, and of the reply, in /tree
-    DEEPEST = 24,         // side branches of side branches that /tree draws
+    DEEPEST = 24,         // side branches of side branches that /tree indents
 };
 
 Status command_undo(Chat *chat, const char *argument, Error *error) {
@@ -63,6 +63,9 @@ typedef struct Drawing {
     int *sibling;   // [n] the next younger one, likewise
     bool *on_way;   // [n] on the way to the head
     TreeLeft *left; // [depth] what of that way is out of the window
+    struct Side {
+        int at, next; // a node, and the child that is drawn next
+    } * sides;        // [n + 1] where the picture turned aside, the latest last
 } Drawing;
 
 static Status drawing_open(Drawing *d, Error *error) {
@@ -72,7 +75,8 @@ static Status drawing_open(Drawing *d, Error *error) {
     d->sibling = calloc(n, sizeof *d->sibling);
     d->on_way = calloc(n, sizeof *d->on_way);
     d->left = calloc(n, sizeof *d->left);
-    if (!d->child || !d->sibling || !d->on_way || !d->left)
+    d->sides = calloc(n, sizeof *d->sides);
+    if (!d->child || !d->sibling || !d->on_way || !d->left || !d->sides)
         return error_set(error, STATUS_MEMORY, "out of memory");
     for (int i = 0; i <= tree->n; i++) d->child[i] = TREE_NONE;
     for (int i = tree->n - 1; i >= 0; i--) {
@@ -90,6 +94,7 @@ static void drawing_close(Drawing *d) {
     free(d->sibling);
     free(d->on_way);
     free(d->left);
+    free(d->sides);
 }
 
 static void draw_node(const Drawing *d, int index, int depth, const char *joint) {
@@ -99,7 +104,8 @@ static void draw_node(const Drawing *d, int index, int depth, const char *joint)
     tree_name(d->tree, index, name);
     bool left = d->on_way[index] && d->left[place->turn - 1].whole;
     fprintf(d->out, "%c ", index == d->tree->head ? '*' : left ? '-' : ' ');
-    for (int i = 0; i < depth; i++) fputs("│ ", d->out);
+    for (int i = 0; i < depth && i < DEEPEST; i++) fputs("│ ", d->out);
+    if (depth > DEEPEST) fprintf(d->out, "(%d more) ", depth - DEEPEST);
     fprintf(d->out, "%s%s  ", joint, name);
     if (node->role == CHAT_SYSTEM) fputs("(system) ", d->out);
     if (node->text) {
@@ -121,17 +127,29 @@ static int straight_on(const Drawing *d, int index) {
     return index == TREE_START ? d->tree->first : d->tree->nodes[index].next;
 }
 
-// What follows `index`: its other children as side branches, then the one that goes straight on, and so forth.
-static void draw_after(const Drawing *d, int index, int depth) {
-    while (index != TREE_NONE) {
-        int slot = index == TREE_START ? d->tree->n : index, on = straight_on(d, index);
-        for (int side = d->child[slot]; side != TREE_NONE; side = d->sibling[side]) {
+static int first_child(const Drawing *d, int index) {
+    return d->child[index == TREE_START ? d->tree->n : index];
+}
+
+// What follows a node: its other children as side branches, each with what follows it, then the one that goes straight
+// on, and so forth.
+static void draw_all(const Drawing *d) {
+    int depth = 0;
+    d->sides[0] = (struct Side){TREE_START, first_child(d, TREE_START)};
+    while (depth >= 0) {
+        struct Side *here = &d->sides[depth];
+        int on = straight_on(d, here->at), side = here->next;
+        if (side != TREE_NONE) {
+            here->next = d->sibling[side];
             if (side == on) continue;
             draw_node(d, side, depth, "├ ");
-            if (depth < DEEPEST) draw_after(d, side, depth + 1);
+            d->sides[++depth] = (struct Side){side, first_child(d, side)};
+        } else if (on != TREE_NONE) {
+            draw_node(d, on, depth, "");
+            *here = (struct Side){on, first_child(d, on)};
+        } else {
+            depth--;
         }
-        if (on != TREE_NONE) draw_node(d, on, depth, "");
-        index = on;
     }
 }
 
@@ -145,7 +163,7 @@ Status command_tree(Chat *chat, const char *argument, Error *error) {
     if (status == STATUS_OK) {
         d.out = page.stream;
         if (d.tree->head == TREE_START) fputs("* 0  <- here\n", d.out);
-        draw_after(&d, TREE_START, 0);
+        draw_all(&d);
         page_show(&page, chat->screen);
     }
     drawing_close(&d);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const int64_t LAST_PLACE = (int64_t)1 << 62;
+
 static Status bad_field(Error *error, const char *field, const char *wanted) {
     return error_set(error, STATUS_FILE, "\"%s\": expected %s", field, wanted);
 }
@@ -38,6 +40,12 @@ static Status take_count(const json_t *record, const char *field, int64_t *value
         return bad_field(error, field, "a number from 0 on");
     *value = json_integer_value(found);
     return STATUS_OK;
+}
+
+// A count from which random numbers go on: far from where int64_t ends.
+static Status take_place(const json_t *record, const char *field, int64_t *value, Error *error) {
+    if (take_count(record, field, value, error)) return error->status;
+    return *value < LAST_PLACE ? STATUS_OK : bad_field(error, field, "a number below 2^62");
 }
 
 // "3.1" → index of that node; "0" → TREE_START.
@@ -88,7 +96,7 @@ static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Err
     const json_t *seconds = json_object_get(record, "seconds");
     int64_t seed, position, next;
     if (take_count(record, "gone", &reply->n_gone, error) || take_count(record, "seed", &seed, error) ||
-        take_count(record, "position", &position, error) || take_count(record, "next", &next, error) ||
+        take_place(record, "position", &position, error) || take_place(record, "next", &next, error) ||
         take_count(tokens, "cached", &report->cached, error) ||
         take_count(tokens, "read", &report->read, error) ||
         take_count(tokens, "reply", &report->n_reply, error) ||
@@ -288,7 +296,7 @@ static Status take_header(Transcript *transcript, const json_t *record, Error *e
     int64_t format, seed, stream;
     if (transcript->has_header) return error_set(error, STATUS_FILE, "a second header");
     if (take_count(record, "format", &format, error) || take_count(record, "seed", &seed, error) ||
-        take_count(record, "stream", &stream, error))
+        take_place(record, "stream", &stream, error))
         return error->status;
     if (format < 1 || format > TRANSCRIPT_FORMAT)
         return error_set(error, STATUS_UNSUPPORTED, "format %lld; this palaver reads formats 1 to %d",
@@ -357,7 +365,7 @@ static Status take_head(Transcript *transcript, const json_t *record, Error *err
 
 static Status take_seed(Transcript *transcript, const json_t *record, Error *error) {
     int64_t seed, position;
-    if (take_count(record, "seed", &seed, error) || take_count(record, "position", &position, error))
+    if (take_count(record, "seed", &seed, error) || take_place(record, "position", &position, error))
         return error->status;
     transcript->seed = (uint64_t)seed;
     transcript->position = (uint64_t)position;

@@ -1,6 +1,7 @@
 // /view and /tokens: what the model really sees.
 #include "app/chat.h"
 #include "app/page.h"
+#include "tokenizer/utf8_stream.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,26 +28,45 @@ static int64_t cached_prefix(Chat *chat, const ConversationView *view) {
     return i;
 }
 
+// A dangling beginning of a character becomes U+FFFD.
+static void end_character(Utf8Stream *characters, FILE *out) {
+    char text[UTF8_STREAM_ROOM(0)];
+    fwrite(text, 1, utf8_stream_flush(characters, text), out);
+}
+
+static void print_bytes(Utf8Stream *characters, const char *bytes, size_t size, FILE *out) {
+    char text[UTF8_STREAM_ROOM(256)];
+    for (size_t n; size > 0; bytes += n, size -= n) {
+        n = size < 256 ? size : 256;
+        fwrite(text, 1, utf8_stream_push(characters, bytes, n, text), out);
+    }
+}
+
+// A character whose bytes come from several tokens is printed with the last of them: marks stand before it.
 static void print_text(Chat *chat, const ConversationView *view, int64_t from, FILE *out) {
     const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
     int64_t cached = cached_prefix(chat, view);
     const char *before = "";
+    Utf8Stream characters = {0};
     int span = 0;
     for (int64_t i = from; i < view->tokens.n; i++) {
         const char *owner = owner_of(chat, view, i, &span);
         int32_t id = view->tokens.ids[i];
         size_t size;
         if (i == cached && i) fputs("⟨cache ends here⟩", out);
+        if (strcmp(owner, before)) end_character(&characters, out);
         if (strcmp(owner, before)) fprintf(out, "%s[%s] ", i > from ? "\n" : "", owner);
         before = owner;
         if (tokenizer_kind(tokenizer, id) == TOKEN_CONTROL) {
+            end_character(&characters, out);
             fprintf(out, "⟪%s⟫", tokenizer_piece(tokenizer, id, NULL));
         } else {
             const char *bytes =
                 tokenizer_bytes(tokenizer, i ? view->tokens.ids[i - 1] : -1, id, false, &size);
-            fwrite(bytes, 1, size, out);
+            print_bytes(&characters, bytes, size, out);
         }
     }
+    end_character(&characters, out);
     fputc('\n', out);
 }
 
@@ -63,6 +83,18 @@ static void print_tokens(Chat *chat, const ConversationView *view, FILE *out) {
     }
 }
 
+// The last token up to `index` that begins a character.
+static int64_t character_begin(Chat *chat, const ConversationView *view, int64_t index) {
+    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    for (int64_t i = index; i > 0 && i > index - 4; i--) {
+        size_t size;
+        const char *bytes =
+            tokenizer_bytes(tokenizer, view->tokens.ids[i - 1], view->tokens.ids[i], false, &size);
+        if (size == 0 || ((unsigned char)*bytes & 0xc0) != 0x80) return i;
+    }
+    return index;
+}
+
 // Where the cache begins to miss, and why.
 static void print_difference(Chat *chat, const ConversationView *view, FILE *out) {
     const Session *session = conversation_session(chat->conversation);
@@ -76,7 +108,7 @@ static void print_difference(Chat *chat, const ConversationView *view, FILE *out
     else if (cached < held)
         fprintf(out, "; it holds %lld more, which left the conversation", (long long)(held - cached));
     fputs(cached < view->tokens.n ? "; the next turn reads:\n" : "\n", out);
-    if (cached < view->tokens.n) print_text(chat, view, cached, out);
+    if (cached < view->tokens.n) print_text(chat, view, character_begin(chat, view, cached), out);
 }
 
 Status view_print(Chat *chat, ViewKind kind, Error *error) {

@@ -247,6 +247,11 @@ static void test_view_and_tokens(void **state) {
     expect_script("/tokens Hello <|im_end|>\n", "tokens");
     expect_refusal("/tokens\n", "needs a text");
     expect_refusal("/view everything\n", "text, tokens or diff");
+    // Two animals that differ in the last of their four bytes, each a token: the mark stands before the whole.
+    expect_script("A \xf0\x9f\x90\x88\n/undo\n/say user A \xf0\x9f\x90\x87\n/view diff\n",
+                  "; the next turn reads:\n[user] ⟨cache ends here⟩\xf0\x9f\x90\x87\n");
+    expect_script("A \xf0\x9f\x90\x88\n/undo\n/say user A \xf0\x9f\x90\x87\n/view\n",
+                  "[user] A ⟨cache ends here⟩\xf0\x9f\x90\x87\n");
 }
 
 static void test_stats_and_context(void **state) {
@@ -287,6 +292,22 @@ static void test_say(void **state) {
     expect_refusal("/say assistant Hello\n/retry\n", "asks nothing");
     expect_refusal("/say user Hello\n/say assistant Hi\n/say assistant Ho\n/retry\n", "asks nothing");
     expect_script("/say user Hello\n/retry\n/tree\n", "  ├ 1.1  Hello \n* 1.2  Hello -> ");
+}
+
+// Side branches of side branches are all drawn, however deep.
+static void test_a_deep_tree(void **state) {
+    (void)state;
+    enum { DEPTH = 30 };
+    char input[DEPTH * 60] = "", deepest[300] = "  ";
+    for (int i = 0; i < DEPTH; i++) strcat(input, "/say user a\n");
+    for (int i = DEPTH - 1; i >= 0; i--)
+        sprintf(input + strlen(input), i ? "/goto %d.1\n/say user b\n" : "/goto 0\n/say user b\n", i);
+    strcat(input, "/tree\n");
+    expect_script(input, "  ├ 1.1  a \n  │ ├ 2.1  a \n");
+    for (int i = 0; i < 24; i++) strcat(deepest, "│ ");
+    strcat(deepest, "(5 more) ├ 30.1  a \n");
+    expect_script(input, deepest);
+    expect_script(input, "\n  │ 2.2  b \n* 1.2  b  <- here");
 }
 
 // What overflow and /forget discard is whole turns, also where /say made them.
@@ -426,6 +447,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_view_and_tokens),
         WITH_HOME(test_stats_and_context),
         WITH_HOME(test_say),
+        WITH_HOME(test_a_deep_tree),
         WITH_HOME(test_said_turns_leave_whole),
         WITH_HOME(test_export),
         WITH_HOME(test_time_and_copy),

@@ -332,6 +332,14 @@ static void test_hostile_records_are_named_and_refused(void **state) {
                 STATUS_FILE, "\"reply\"");
     refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"system\":7}", STATUS_FILE,
                 "\"system\"");
+    // Random numbers could not go on from there.
+    refuse_line("{\"record\":\"turn\",\"parent\":\"0\",\"node\":\"1.1\",\"user\":\"\",\"reply\":\"\","
+                "\"next\":9223372036854775807}",
+                STATUS_FILE, "file.jsonl:2: \"next\": expected a number below 2^62");
+    refuse_line("{\"record\":\"seed\",\"seed\":1,\"position\":4611686018427387904}", STATUS_FILE,
+                "\"position\"");
+    refuse("{\"record\":\"palaver\",\"format\":1,\"model\":{},\"stream\":9223372036854775807}\n", 80,
+           STATUS_FILE, "\"stream\": expected a number below 2^62");
     refuse_line("{\"record\":\"forget\",\"node\":\"1.1\",\"first\":1}", STATUS_FILE, "no node 1.1");
     refuse_line("{\"record\":\"forget\",\"node\":\"0\",\"first\":-1}", STATUS_FILE, "\"first\"");
     refuse_line(
