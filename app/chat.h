@@ -102,7 +102,8 @@ Status chat_set_seed(Chat *chat, uint64_t seed, Error *error);
 // and in chat_load(), STATUS_FILE: the present one's journal cannot be written, and /save did not keep it either.
 Status chat_clear(Chat *chat, const char *name, Error *error);
 
-// Takes another transcript over (/load), with its journal (NULL: a new one), whatever happens; the same model.
+// Takes another transcript over (/load), with its journal (NULL: a new one), whatever happens; the same model, but the
+// other's settings by hand, as --resume would find them.
 Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error);
 
 // Goes on in a copy of the conversation, all its branches, with a journal of its own; this one stays as it is.
@@ -123,8 +124,9 @@ Status chat_apply_settings(Chat *chat, Error *error);
 OverflowSettings settings_overflow(const ContextConfig *context);
 // Enters them in the transcript, if they changed.
 Status chat_record_settings(Chat *chat, Error *error);
-// Puts those that were set by hand in a resumed conversation back, except where a flag says otherwise; one
-// that is not valid any more is left out, which is said.
+// Settings of sampling and context that are set by hand belong to their conversation: puts those of the transcript in the
+// place of those that are set, except where a flag says otherwise; one that is not valid any more is left out, which is
+// said.
 void chat_restore_settings(Chat *chat);
 // Whether a key only counts when palaver starts.
 bool setting_is_fixed(const ConfigKey *key);

@@ -70,9 +70,11 @@ static Status optional_journal(const Chat *chat, const char *name, Journal **jou
     return chat->options->no_save ? STATUS_OK : journal_new(name, journal, error);
 }
 
-// A conversation of which neither the journal nor a file of /save has all is not left.
-static Status check_kept(const Chat *chat, Error *error) {
+// A conversation of which neither the journal nor a file of /save has all is not left. What was set since its last turn
+// comes back with it.
+static Status check_kept(Chat *chat, Error *error) {
     size_t size;
+    if (chat_tree(chat)->n && chat_record_settings(chat, error)) return error->status;
     (void)transcript_log(chat->transcript, &size);
     if (!chat->journal || chat->saved == size) return STATUS_OK;
     if (journal_sync(chat->journal, chat->transcript, error))
@@ -160,7 +162,9 @@ Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *er
     }
     adopt(chat, transcript, journal);
     session_forget_gone(conversation_session(chat->conversation));
+    chat_restore_settings(chat);
     status = restore_numbers(chat, error);
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
     if (status == STATUS_OK) status = chat_project(chat, error);
     chat_save(chat);
     return status;

@@ -176,6 +176,12 @@ Status chat_record_settings(Chat *chat, Error *error) {
 
 void chat_restore_settings(Chat *chat) {
     Error error;
+    size_t n_keys;
+    const ConfigKey *keys = config_keys(&n_keys);
+    for (size_t i = 0; i < n_keys; i++)
+        if (is_recorded(&keys[i]) && config_origin_layer(chat->config, &keys[i]) == CONFIG_SESSION &&
+            config_reset(chat->config, keys[i].name, &error))
+            screen_warn(chat->screen, "[%s stays as it is: %s]", keys[i].name, error.message);
     for (int i = 0; i < transcript_n_settings(chat->transcript); i++) {
         TranscriptSetting setting = transcript_setting(chat->transcript, i);
         const ConfigKey *key = config_key_find(setting.key);

@@ -194,6 +194,28 @@ static void test_switching_keeps_both_conversations(void **state) {
     program_free(&again);
 }
 
+// What is set by hand belongs to the conversation, and comes back with it: as --resume finds it.
+static void test_settings_belong_to_their_conversation(void **state) {
+    char load[200];
+    Run run = program_script(
+        TALK, "/new a\n/set top_k 3\nOne\n/set min_p 0.25\n/new b\n/reset top_k\nTwo\n/set min_p 0.5\n"
+              "/switch a\n/set top_k\n/set min_p\n/switch b\n/set top_k\n/set min_p\n");
+    const char *a = strstr(run.err, "[a: 1 turn so far]\nsampling.top_k = 3  "),
+               *b = strstr(run.err, "[b: 1 turn so far]\nsampling.top_k = 40  ");
+    if (!a || !b || a > b) fail_msg("%s", run.err);
+    a = strstr(a, "sampling.min_p = 0.25  "); // set after its last turn
+    assert_true(a && a < b);
+    assert_non_null(strstr(b, "sampling.min_p = 0.5  "));
+    program_free(&run);
+    run = program_script("--resume=b|--top-k=7", "/set min_p\n/switch a\n/set top_k\n/set min_p\n");
+    expect_err(&run, "sampling.min_p = 0.5  ");
+    expect_err(&run, "[a: 1 turn so far]\nsampling.top_k = 7  ");
+    expect_err(&run, "sampling.min_p = 0.25  ");
+    program_free(&run);
+    snprintf(load, sizeof load, "/load %s/palaver/conversations/a.jsonl\n/set top_k\n", (char *)*state);
+    expect_shown(load, "sampling.top_k = 3  ");
+}
+
 static void test_fork_goes_on_in_a_copy(void **state) {
     (void)state;
     Run run = program_script(
@@ -242,11 +264,17 @@ static void test_delete(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_undo_and_redo),           WITH_HOME(test_goto),
-        WITH_HOME(test_tree_shows_all_attempts), WITH_HOME(test_the_tree_is_resumed_whole),
-        WITH_HOME(test_edit_in_a_script),        WITH_HOME(test_a_branch_from_before_the_overflow),
-        WITH_HOME(test_new_list_switch),         WITH_HOME(test_switching_keeps_both_conversations),
-        WITH_HOME(test_fork_goes_on_in_a_copy),  WITH_HOME(test_delete),
+        WITH_HOME(test_undo_and_redo),
+        WITH_HOME(test_goto),
+        WITH_HOME(test_tree_shows_all_attempts),
+        WITH_HOME(test_the_tree_is_resumed_whole),
+        WITH_HOME(test_edit_in_a_script),
+        WITH_HOME(test_a_branch_from_before_the_overflow),
+        WITH_HOME(test_new_list_switch),
+        WITH_HOME(test_switching_keeps_both_conversations),
+        WITH_HOME(test_settings_belong_to_their_conversation),
+        WITH_HOME(test_fork_goes_on_in_a_copy),
+        WITH_HOME(test_delete),
     };
     return test_main("branches", argc, argv, tests);
 }
