@@ -86,3 +86,15 @@ Status kv_layer_check(const KvLayer *kv, int head_dim, Error *error) {
                          dtype_name(kv->type));
     return STATUS_OK;
 }
+
+Status kv_shift_check(const int32_t *slot_positions, const int32_t *slots, int n, int32_t delta,
+                      Error *error) {
+    for (int i = 0; i < n; i++) {
+        int64_t position = slot_positions[slots[i]], moved = position + delta;
+        if (position >= 0 && (moved < 0 || moved > INT32_MAX))
+            return error_set(error, STATUS_DEVICE,
+                             "shift_keys: slot %d holds position %lld, which cannot move by %d", slots[i],
+                             (long long)position, delta);
+    }
+    return STATUS_OK;
+}

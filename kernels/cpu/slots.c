@@ -92,14 +92,8 @@ Status cpu_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, con
                       int32_t delta, int32_t *slot_positions, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     Status status = check_slots(cpu, "shift_keys", layers, n_layers, slots, n, error);
+    if (!status) status = kv_shift_check(slot_positions, slots, n, delta, error);
     if (status) return status;
-    for (int i = 0; i < n; i++) {
-        int64_t position = slot_positions[slots[i]], moved = position + delta;
-        if (position >= 0 && (moved < 0 || moved > INT32_MAX))
-            return error_set(error, STATUS_DEVICE,
-                             "shift_keys: slot %d holds position %lld, which cannot move by %d", slots[i],
-                             (long long)position, delta);
-    }
     Shift c = {cpu, layers, slots, slot_positions, n, cpu->shift_cos, cpu->shift_sin};
     rope_angles(&cpu->shape->rope, 0, delta, 1, c.cos, c.sin);
     if (cpu->shape->rope.rotary_dim > 0) threads_run(cpu->threads, n_layers, shift_layer, &c);

@@ -1,6 +1,7 @@
 // copy_slots, shift_keys: what is done to a cache besides storing and attending.
 #include "kernels/cuda/cache.cuh"
 
+#include <stdlib.h>
 #include <string.h>
 
 // The layers and slots of a call, on the device in the step's memory, which no step is using any more.
@@ -119,6 +120,24 @@ __global__ void shift_positions_kernel(const int32_t *slots, int n, int delta, i
     if (i < n && slot_positions[slots[i]] >= 0) slot_positions[slots[i]] += delta;
 }
 
+// The positions lie on the device: they are read back, which the discarding that asks for this can afford.
+static Status check_positions(CudaBackend *cuda, const int32_t *slots, int n, int32_t delta,
+                              const int32_t *slot_positions, Error *error) {
+    int32_t last = 0;
+    for (int i = 0; i < n; i++) last = slots[i] > last ? slots[i] : last;
+    size_t bytes = ((size_t)last + 1) * sizeof(int32_t);
+    int32_t *held = (int32_t *)malloc(bytes);
+    if (!held) return error_set(error, STATUS_MEMORY, "shift_keys: no memory for %d positions", last + 1);
+    Status status =
+        cuda_check(cudaMemcpyAsync(held, slot_positions, bytes, cudaMemcpyDeviceToHost, cuda->stream), error,
+                   "shift_keys: reading positions");
+    if (!status)
+        status = cuda_check(cudaStreamSynchronize(cuda->stream), error, "shift_keys: reading positions");
+    if (!status) status = kv_shift_check(held, slots, n, delta, error);
+    free(held);
+    return status;
+}
+
 Status cuda_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
                        int32_t delta, int32_t *slot_positions, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
@@ -134,6 +153,8 @@ Status cuda_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, co
     if (n < 1 || n_layers < 1) return STATUS_OK;
     Status status = upload_call(cuda, layers, n_layers, slots, NULL, n, &a.call, error);
     if (status) return error_prefix(error, "shift_keys: ");
+    status = check_positions(cuda, slots, n, delta, slot_positions, error);
+    if (status) return status;
     size_t shared = (size_t)a.n_pairs * sizeof(float2) + 4 * (size_t)s->head_dim * sizeof(float);
     shift_keys_kernel<<<dim3((unsigned)n, (unsigned)n_layers), 128, shared, cuda->stream>>>(a);
     status = CUDA_LAUNCHED(error, "shift_keys: %d slots of %d layers by %d", n, n_layers, delta);

@@ -266,6 +266,9 @@ static void test_slots(const Ops *cuda, const Case *c) {
         must(s->ops->shift_keys(s->backend, s->kv, TEST_LAYERS, from, N, -1000, s->slot_positions, &error),
              &error);
     }
+    Status refused =
+        b.ops->shift_keys(b.backend, b.kv, TEST_LAYERS, from, N, -1000000, b.slot_positions, &error);
+    report(c->name, "shift_keys beyond the beginning", refused == STATUS_DEVICE ? 0 : NAN, 0);
     double bound = c->kv == DTYPE_F32 ? 1e-5 : c->kv == DTYPE_INT4 ? 3e-2 : c->kv == DTYPE_BF16 ? 3e-3 : 1e-3;
     for (int l = 0; l < TEST_LAYERS; l++) {
         int64_t n;
