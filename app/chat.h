@@ -122,6 +122,12 @@ char *chat_clean_text(const char *text, size_t size);
 Status chat_apply_settings(Chat *chat, Error *error);
 // What they say of a full context.
 OverflowSettings settings_overflow(const ContextConfig *context);
+// What a conversation's settings say of sampling, overflow, limits and stop strings; seed, stream and position stay. *biases
+// (NULL or malloc'ed) becomes what the sampler's settings refer to, as the stop strings do to `config`.
+Status settings_conversation(const Config *config, const Tokenizer *tokenizer, SamplerBias **biases,
+                             ConversationSettings *to, Error *error);
+// Warns, unless *told, of a policy that the model cannot follow.
+void settings_tell_of_shift(const Config *config, const Engine *engine, Screen *screen, bool *told);
 // Enters them in the transcript, if they changed.
 Status chat_record_settings(Chat *chat, Error *error);
 // Settings of sampling and context that are set by hand belong to their conversation: puts those of the transcript in the

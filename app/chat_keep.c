@@ -194,36 +194,9 @@ Status chat_fork(Chat *chat, const char *name, Error *error) {
 
 // ---- life -------------------------------------------------------------------------------------------------
 
-static Status open_template(Chat *chat, Error *error) {
-    const char *name = chat->config->model.template;
-    Status status;
-    if (name && *name && strcmp(name, "auto")) {
-        status = chat_template_open(name, &chat->chat_template, error);
-        const char *piece =
-            status ? NULL : chat_template_lacking(chat->chat_template, engine_tokenizer(chat->engine));
-        if (piece)
-            screen_warn(
-                chat->screen,
-                "[template %s: the model's vocabulary has no %s; it is spelled as text, which the model may "
-                "not understand]",
-                chat_template_name(chat->chat_template), piece);
-        return status;
-    }
-    bool recognised;
-    const char *jinja = engine_jinja_template(chat->engine);
-    status = chat_template_recognise(jinja, engine_tokenizer(chat->engine), &chat->chat_template, &recognised,
-                                     error);
-    if (status == STATUS_OK && !recognised)
-        screen_warn(chat->screen, "[%s: this chat uses %s; --template chooses another]",
-                    jinja ? "the model's chat template is not one that palaver knows"
-                          : "the model has no chat template",
-                    chat_template_name(chat->chat_template));
-    return status;
-}
-
 // What belongs to the engine: template, think tokens, and a conversation without messages.
 static Status open_model(Chat *chat, Error *error) {
-    Status status = open_template(chat, error);
+    Status status = load_template(chat->screen, chat->config, chat->engine, &chat->chat_template, error);
     if (status) return status;
     make_fingerprint(chat);
     thoughts_find(&chat->thoughts, engine_tokenizer(chat->engine));

@@ -4,6 +4,8 @@
 #include "app/paths.h"
 #include "app/signals.h"
 
+#include <string.h>
+
 Status load_recommendations(Config *config, const char *path, const Model *model, Error *error) {
     char beside[PATH_ROOM];
     config_apply_model(config, model);
@@ -54,4 +56,31 @@ Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom ro
     const char *notice = tokenizer_notice(engine_tokenizer(*engine));
     if (notice) screen_warn(screen, "[%s]", notice);
     return STATUS_OK;
+}
+
+Status load_template(Screen *screen, const Config *config, const Engine *engine, ChatTemplate **chat_template,
+                     Error *error) {
+    const char *name = config->model.template;
+    const Tokenizer *tokenizer = engine_tokenizer(engine);
+    Status status;
+    if (name && *name && strcmp(name, "auto")) {
+        status = chat_template_open(name, chat_template, error);
+        const char *piece = status ? NULL : chat_template_lacking(*chat_template, tokenizer);
+        if (piece)
+            screen_warn(
+                screen,
+                "[template %s: the model's vocabulary has no %s; it is spelled as text, which the model may "
+                "not understand]",
+                chat_template_name(*chat_template), piece);
+        return status;
+    }
+    bool recognised;
+    const char *jinja = engine_jinja_template(engine);
+    status = chat_template_recognise(jinja, tokenizer, chat_template, &recognised, error);
+    if (status == STATUS_OK && !recognised)
+        screen_warn(screen, "[%s: this chat uses %s; --template chooses another]",
+                    jinja ? "the model's chat template is not one that palaver knows"
+                          : "the model has no chat template",
+                    chat_template_name(*chat_template));
+    return status;
 }

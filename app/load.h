@@ -5,6 +5,7 @@
 #include "app/screen.h"
 #include "config/config.h"
 #include "engine/engine.h"
+#include "tokenizer/chat_template.h"
 
 // What the model recommends becomes the configuration's layer of the model: its makers' generation defaults, then the TOML
 // file beside `path`, if there is one.
@@ -21,6 +22,10 @@ CacheOptions load_cache_options(const CacheConfig *config, LoadRoom room);
 // Loads the model at `path` with progress on the screen, and its recommendations. On failure *engine is NULL.
 Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
+
+// The chat template that the settings name, or the model's own, with a warning where it may not fit.
+Status load_template(Screen *screen, const Config *config, const Engine *engine, ChatTemplate **chat_template,
+                     Error *error);
 
 // Shown on the screen, in bytes; Ctrl-C asks to stop.
 Progress load_progress(Screen *screen);

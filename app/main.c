@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_LIMIT = 1 << 30, VALUE_ROOM = 4096 };
+enum { TEXT_LIMIT = 1 << 30, VALUE_ROOM = 4096, ROWS = 16 /* of --jsonl without --parallel */ };
 
 typedef struct Program {
     Options options;
@@ -90,7 +90,8 @@ static Status check_config(const Config *config, Error *error) {
 
 // Two conversations of the full size are compared, many decoded together.
 static LoadRoom room_for(const Options *options) {
-    if (options->parallel) return (LoadRoom){options->parallel, options->parallel};
+    int rows = options->parallel ? options->parallel : options->jsonl ? ROWS : 0;
+    if (rows) return (LoadRoom){rows, rows};
     return (LoadRoom){.n_sequences = options->against ? 2 : 1};
 }
 
@@ -160,6 +161,20 @@ static int run_chat(Program *program) {
     chat_close(&chat);
     program->engine = chat.engine; // /model may have changed it
     return result;
+}
+
+static int run_jsonl(Program *program) {
+    Error error;
+    if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
+    if (find_model(program, NULL, &error)) return fail(program, &error, EXIT_MODEL);
+    Status status = load_model(program, &error);
+    if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    const Engine *engine = program->engine;
+    if (engine_windows(engine) < engine_rows(engine))
+        screen_notice(program->screen,
+                      "[the cache has room for %d whole windows of %d tokens, for %d conversations at once]",
+                      engine_windows(engine), engine_context_size(engine), engine_rows(engine));
+    return jsonl_run(&program->options, &program->config, program->screen, program->engine);
 }
 
 // ---- the other subcommands --------------------------------------------------------------------------------
@@ -329,7 +344,9 @@ static int run(Program *program) {
         fprintf(stderr, "palaver: %s\n", error.message);
         return error.status == STATUS_MEMORY ? EXIT_RUNTIME : EXIT_USAGE;
     }
-    int result = program->options.command == COMMAND_CHAT ? run_chat(program) : run_subcommand(program);
+    int result = program->options.command != COMMAND_CHAT ? run_subcommand(program)
+                 : program->options.jsonl                 ? run_jsonl(program)
+                                                          : run_chat(program);
     engine_close(program->engine);
     screen_close(program->screen);
     return result;

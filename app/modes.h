@@ -1,4 +1,4 @@
-// The three ways to talk: at a terminal, through a script, with one question. Each returns palaver's exit
+// The ways to talk: at a terminal, through a script, with one question, with many conversations at once. Each returns palaver's exit
 // status.
 #ifndef PALAVER_APP_MODES_H
 #define PALAVER_APP_MODES_H
@@ -24,6 +24,9 @@ int repl_run(Chat *chat);
 int script_run(Chat *chat, FILE *input, const char *name);
 // One question; what is piped into stdin is appended to it.
 int script_ask(Chat *chat, const char *question);
+
+// jsonl.c: conversations from stdin, one a line, answered many at once by an engine that was opened for rows.
+int jsonl_run(const Options *options, Config *config, Screen *screen, Engine *engine);
 
 // What a failing turn means for the exit status.
 int exit_of_turn(Status status);

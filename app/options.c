@@ -34,7 +34,8 @@ typedef enum FlagUse {
     USE_SHARED,
     USE_PARALLEL,
     USE_AGAINST,
-    USE_LATER,
+    USE_JSONL,
+    USE_ORDERED,
     USE_HELP,
     USE_VERSION,
     USE_KEY,    // a configuration key with its value
@@ -68,9 +69,9 @@ static const Flag program_flags[] = {
     {"stream", required_argument, USE_STREAM, 0, false},
     {"against", required_argument, USE_AGAINST, 0, false},
     {"shared", required_argument, USE_SHARED, 0, false},
-    {"jsonl", no_argument, USE_LATER, 0, true},
+    {"jsonl", no_argument, USE_JSONL, 0, true},
     {"parallel", required_argument, USE_PARALLEL, 0, false},
-    {"ordered", no_argument, USE_LATER, 0, true},
+    {"ordered", no_argument, USE_ORDERED, 0, true},
     {"help", no_argument, USE_HELP, 'h', false},
     {"version", no_argument, USE_VERSION, 'V', false},
 };
@@ -210,8 +211,6 @@ static Status take_shape_weights(Options *options, Error *error) {
             "--shape, --prefill, --decode, --depth, --stream and --shared belong to palaver bench");
     if (options->shared && !options->parallel)
         return error_set(error, STATUS_USAGE, "--shared N needs --parallel N");
-    if (options->command != COMMAND_BENCH && options->parallel)
-        return error_set(error, STATUS_USAGE, "--parallel belongs to palaver bench");
     if (options->command != COMMAND_PERPLEXITY && options->against)
         return error_set(error, STATUS_USAGE, "--against belongs to palaver perplexity");
     int kept = 0;
@@ -295,11 +294,12 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
     case USE_KEY_NO:
         add_setting(options, list->keys[i], "false");
         break;
-    case USE_LATER:
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "--%s: many conversations at once are not in this version; give one conversation as "
-                         "plain lines on stdin",
-                         list->options[i].name);
+    case USE_JSONL:
+        options->jsonl = true;
+        break;
+    case USE_ORDERED:
+        options->ordered = true;
+        break;
     }
     return STATUS_OK;
 }
@@ -339,6 +339,18 @@ static Status operands_apply(Options *options, char **operands, int n, const cha
     return STATUS_OK;
 }
 
+// What goes with many conversations at once, and what does not.
+static Status check_jsonl(const Options *o, Error *error) {
+    if (o->ordered && !o->jsonl) return error_set(error, STATUS_USAGE, "--ordered belongs to --jsonl");
+    if (o->parallel && !o->jsonl && o->command != COMMAND_BENCH)
+        return error_set(error, STATUS_USAGE, "--parallel belongs to --jsonl and to palaver bench");
+    const char *other = o->prompt ? "prompt" : o->resume ? "resume" : o->echo ? "echo" : NULL;
+    if (o->jsonl && other)
+        return error_set(error, STATUS_USAGE, "--%s has no meaning with --jsonl: its lines say everything",
+                         other);
+    return STATUS_OK;
+}
+
 static Status flags_read(int argc, char **argv, Options *options, const FlagList *list, Error *error) {
     char letters[2 + 3 * N_PROGRAM_FLAGS] = ":";
     for (int i = 0; i < N_PROGRAM_FLAGS; i++)
@@ -359,7 +371,8 @@ static Status flags_read(int argc, char **argv, Options *options, const FlagList
     }
     if (options->command == COMMAND_HELP || options->command == COMMAND_VERSION) return STATUS_OK;
     Status status = operands_apply(options, argv + optind, argc - optind, chat_flag, error);
-    return status ? status : take_shape_weights(options, error);
+    if (!status) status = take_shape_weights(options, error);
+    return status ? status : check_jsonl(options, error);
 }
 
 Status options_parse(int argc, char **argv, Options *options, Error *error) {

@@ -40,7 +40,8 @@ typedef struct Options {
     const char *resume_name; // NULL: the last conversation
     const char *profile;     // NULL: none
     bool echo, keep_going, no_save, plain, print_default;
-    int parallel; // conversations at once, also of bench; 0: not given
+    bool jsonl, ordered;
+    int parallel; // conversations at once, of --jsonl and of bench; 0: not given
 
     // of bench; 0 or NULL: not given
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
@@ -56,8 +57,7 @@ typedef struct Options {
 } Options;
 
 // Reads argv [argc] into `options`, which options_free() releases (also after a failure). STATUS_USAGE: an
-// unknown flag or subcommand (with the nearest name), a missing or superfluous value. STATUS_UNSUPPORTED: a
-// flag that is known but has no effect in this version.
+// unknown flag or subcommand (with the nearest name), a missing or superfluous value.
 Status options_parse(int argc, char **argv, Options *options, Error *error);
 void options_free(Options *options);
 

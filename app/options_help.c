@@ -31,6 +31,8 @@ void options_print_help(FILE *file) {
           "\n"
           "Talking     palaver [MODEL]               chat; commands begin with /, /help lists them\n"
           "            palaver [MODEL] < talk.txt    a script: one line one turn, replies on stdout\n"
+          "            palaver [MODEL] --jsonl < many.jsonl   conversations, one a line, many at once\n"
+          "      --parallel N     so many of them (16); --ordered: answers in the input's order\n"
           "  -p, --prompt TEXT    one question, its reply on stdout; piped stdin is appended\n"
           "  -s, --system TEXT    the system prompt; @FILE reads it from a file\n"
           "  -r, --resume[=NAME]  go on with the last (or a named) conversation\n"

@@ -88,6 +88,9 @@ void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t t
 // The same, counted in tokens.
 void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total);
 void screen_progress_end(Screen *screen);
+// How work of no known length stands: a line that is rewritten in place on a terminal, at most 20 times a second, and taken
+// away by screen_progress_end; plain or elsewhere a line now and then (half a minute).
+void screen_status(Screen *screen, const char *text);
 
 // The escape sequence that switches a style on, "" without colours. For the prompt.
 const char *screen_style(const Screen *screen, ScreenStyle style);

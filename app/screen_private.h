@@ -24,6 +24,7 @@ struct Screen {
     int reply_error;       // errno of a failed write
     bool reply_line_open;  // the reply's last byte was no newline
     bool notice_line_open; // the same for screen_put
+    double said;           // when screen_status() last left a line
     Progress progress;
 };
 

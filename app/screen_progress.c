@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define DRAW_EVERY 0.05 // seconds
+#define SAY_EVERY 30.0  // seconds, where a line stays
 #define RATE_AFTER 0.2  // a rate over less says nothing
 
 // Best effort: progress is no reason to fail.
@@ -105,6 +106,26 @@ void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t t
 
 void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total) {
     show_progress(screen, what, done, total, true);
+}
+
+void screen_status(Screen *screen, const char *text) {
+    Progress *progress = &screen->progress;
+    bool in_place = screen->traits.notice_terminal && !screen->traits.plain;
+    double time = clock_seconds();
+    if (screen->quiet) return;
+    if (!progress->on)
+        *progress = (Progress){.on = true, .started = time, .last = in_place ? 0 : screen->said};
+    if (!in_place && screen->said == 0) screen->said = progress->last = time;
+    if (time - progress->last < (in_place ? DRAW_EVERY : SAY_EVERY)) return;
+    progress->last = time;
+    Text *out = &screen->out;
+    out->size = 0;
+    size_t n = strlen(text), room = (size_t)screen_width(screen) - 1;
+    if (in_place) text_add(out, "\r\033[K", 4);
+    text_add(out, text, in_place && n > room ? room : n);
+    if (!in_place) text_add(out, "\n", 1), screen->said = time;
+    put(out->bytes, out->size);
+    progress->drawn = in_place;
 }
 
 void screen_progress_end(Screen *screen) {

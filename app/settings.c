@@ -70,18 +70,18 @@ static Status find_token(const Tokenizer *tokenizer, const char *name, int32_t *
     return status;
 }
 
-static Status make_biases(Chat *chat, Error *error) {
-    const ConfigBiases *from = &chat->config->sampling.logit_bias;
+static Status make_biases(const ConfigBiases *from, const Tokenizer *tokenizer, SamplerBias **made,
+                          Error *error) {
     SamplerBias *biases = calloc(from->count + 1, sizeof *biases);
     if (!biases) return error_set(error, STATUS_MEMORY, "out of memory");
     for (size_t i = 0; i < from->count; i++) {
         biases[i].bias = (float)from->items[i].bias;
-        if (!find_token(engine_tokenizer(chat->engine), from->items[i].token, &biases[i].id, error)) continue;
+        if (!find_token(tokenizer, from->items[i].token, &biases[i].id, error)) continue;
         free(biases);
         return error->status;
     }
-    free(chat->biases);
-    chat->biases = biases;
+    free(*made);
+    *made = biases;
     return STATUS_OK;
 }
 
@@ -105,21 +105,20 @@ OverflowSettings settings_overflow(const ContextConfig *context) {
 }
 
 // A policy that a model cannot follow is said once; the engine reads again instead.
-static void tell_of_shift(Chat *chat) {
-    ConfigOverflow overflow = chat->config->context.overflow;
-    const char *why = engine_cannot_shift(chat->engine);
-    if (!why || chat->told_of_shift) return;
+void settings_tell_of_shift(const Config *config, const Engine *engine, Screen *screen, bool *told) {
+    ConfigOverflow overflow = config->context.overflow;
+    const char *why = engine_cannot_shift(engine);
+    if (!why || *told) return;
     if (overflow != CONFIG_OVERFLOW_SHIFT && overflow != CONFIG_OVERFLOW_SHIFT_INPLACE) return;
-    chat->told_of_shift = true;
-    screen_warn(chat->screen,
+    *told = true;
+    screen_warn(screen,
                 "[this model cannot be shifted, %s: when the context is full, the rest is read again]", why);
 }
 
-Status chat_apply_settings(Chat *chat, Error *error) {
-    const SamplingConfig *from = &chat->config->sampling;
-    ConversationSettings *to = conversation_settings(chat->conversation);
-    const ContextConfig *context = &chat->config->context;
-    if (make_biases(chat, error)) return error->status;
+Status settings_conversation(const Config *config, const Tokenizer *tokenizer, SamplerBias **biases,
+                             ConversationSettings *to, Error *error) {
+    const SamplingConfig *from = &config->sampling;
+    if (make_biases(&from->logit_bias, tokenizer, biases, error)) return error->status;
     to->sampler =
         (SamplerSettings){.temperature = (float)from->temperature,
                           .top_p = (float)from->top_p,
@@ -133,17 +132,25 @@ Status chat_apply_settings(Chat *chat, Error *error) {
                           .dry_multiplier = (float)from->dry_multiplier,
                           .dry_base = (float)from->dry_base,
                           .dry_allowed = from->dry_allowed > INT32_MAX ? INT32_MAX : (int)from->dry_allowed,
-                          .logit_bias = chat->biases,
+                          .logit_bias = *biases,
                           .n_logit_bias = (int)from->logit_bias.count,
                           .ignore_eos = from->ignore_eos};
-    if (from->seed != CONFIG_SEED_RANDOM) chat->seed = (uint64_t)from->seed;
-    to->seed = chat->seed;
-    to->stream = chat->stream;
-    to->overflow = settings_overflow(context);
+    to->overflow = settings_overflow(&config->context);
     to->max_tokens = from->max_tokens;
     to->stop = (const char *const *)from->stop.items;
     to->n_stop = (int)from->stop.count;
-    tell_of_shift(chat);
+    return STATUS_OK;
+}
+
+Status chat_apply_settings(Chat *chat, Error *error) {
+    const SamplingConfig *from = &chat->config->sampling;
+    ConversationSettings *to = conversation_settings(chat->conversation);
+    if (settings_conversation(chat->config, engine_tokenizer(chat->engine), &chat->biases, to, error))
+        return error->status;
+    if (from->seed != CONFIG_SEED_RANDOM) chat->seed = (uint64_t)from->seed;
+    to->seed = chat->seed;
+    to->stream = chat->stream;
+    settings_tell_of_shift(chat->config, chat->engine, chat->screen, &chat->told_of_shift);
     return STATUS_OK;
 }
 

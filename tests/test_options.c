@@ -183,11 +183,25 @@ static void test_values_where_they_belong(void **state) {
     refuse("bench|model|-p|x", STATUS_USAGE, "--prompt has no meaning for palaver bench");
 }
 
-static void test_later_features_say_so(void **state) {
+static void test_many_conversations_at_once(void **state) {
     (void)state;
-    refuse("--jsonl", STATUS_UNSUPPORTED, "--jsonl");
-    refuse("--parallel=4", STATUS_USAGE, "--parallel");
-    refuse("--ordered", STATUS_UNSUPPORTED, "--ordered");
+    Parsed p;
+    parse(&p, "model|--jsonl|--parallel|4|--ordered");
+    assert_int_equal(p.status, STATUS_OK);
+    assert_true(p.options.jsonl && p.options.ordered);
+    assert_int_equal(p.options.parallel, 4);
+    options_free(&p.options);
+    parse(&p, "bench|model|--parallel|64|--shared|9");
+    assert_int_equal(p.status, STATUS_OK);
+    assert_int_equal(p.options.parallel, 64);
+    assert_int_equal(p.options.shared, 9);
+    options_free(&p.options);
+    refuse("--parallel=4", STATUS_USAGE, "--parallel belongs to --jsonl and to palaver bench");
+    refuse("--jsonl|--parallel=0", STATUS_USAGE, "allowed is 1 to 256");
+    refuse("--ordered", STATUS_USAGE, "--ordered belongs to --jsonl");
+    refuse("--jsonl|--resume", STATUS_USAGE, "--resume has no meaning with --jsonl");
+    refuse("bench|model|--shared|9", STATUS_USAGE, "--shared N needs --parallel N");
+    refuse("bench|model|--jsonl", STATUS_USAGE, "--jsonl has no meaning for palaver bench");
 }
 
 static char *print(void (*function)(FILE *file)) {
@@ -240,7 +254,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_context_and_history_have_their_names),
         cmocka_unit_test(test_unknown_names_offer_the_nearest),
         cmocka_unit_test(test_values_where_they_belong),
-        cmocka_unit_test(test_later_features_say_so),
+        cmocka_unit_test(test_many_conversations_at_once),
         cmocka_unit_test(test_help_is_one_screen),
         cmocka_unit_test(test_version_names_build_and_backends),
     };

@@ -171,7 +171,7 @@ static void test_exit_statuses_of_the_start(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "palaver [MODEL]");
     program_free(&run);
-    program_run(&run, BABBLER "|--jsonl", "");
+    program_run(&run, BABBLER "|--ordered", "");
     expect_status(&run, 2);
     program_free(&run);
     program_run(&run, BABBLER "|--resume", "");
