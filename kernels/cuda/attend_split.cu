@@ -10,7 +10,7 @@ static int64_t cache_bytes(const KvLayer &kv, int64_t elements) {
 
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) {
     size_t rows = (size_t)cuda->n_splits * (size_t)heads->n_heads,
-           blocks = (size_t)cuda->n_splits * (size_t)(heads->n_kv_heads * split_head_tiles(heads));
+           blocks = rows; // at most: one a head
     Status status = cuda_room(cuda, &cuda->parts, rows * ((size_t)heads->head_dim + 2) * sizeof(float), false,
                               "splits of attention", error);
     if (!status)
@@ -25,25 +25,26 @@ static bool describe_scales(SplitArguments *a) {
     int size = kv.scale_type == DTYPE_F16 ? 2 : 4;
     if (kv.group < 8 || (kv.group & (kv.group - 1))) return false;
     a->group_shift = __builtin_ctz((unsigned)kv.group);
-    a->scale_row = a->l.a.head_dim / kv.group * size;
     a->scale_slot_bytes = (uint32_t)(kv.slot_stride / kv.group * size);
     a->scale_head_bytes = kv.head_stride / kv.group * size;
-    uint64_t all = (uint64_t)a->scale_row | (uint64_t)a->scale_slot_bytes | (uint64_t)a->scale_head_bytes |
-                   (uint64_t)(uintptr_t)kv.k_scale | (uint64_t)(uintptr_t)kv.v_scale;
-    a->scale_piece = all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : size;
-    while (a->scale_piece << a->scale_shift < a->scale_row) a->scale_shift++;
     return true;
+}
+
+bool scales_fit(const SplitArguments *a, int group, int bytes) {
+    const KvLayer &kv = a->l.a.kv;
+    uint64_t all = (uint64_t)a->scale_slot_bytes | (uint64_t)a->scale_head_bytes |
+                   (uint64_t)(uintptr_t)kv.k_scale | (uint64_t)(uintptr_t)kv.v_scale;
+    return kv.scale_type == DTYPE_F16 && kv.group == group && a->l.a.head_dim / group * 2 == bytes &&
+           all % (uint64_t)(bytes < 16 ? bytes : 16) == 0;
 }
 
 cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch) {
     const AttendArguments &t = launch->a;
     const KvLayer &kv = t.kv;
-    AttendHeads heads = {t.n_heads, t.n_kv_heads, t.head_dim};
     SplitArguments a = {};
     a.l = *launch;
     a.split_tiles = cuda->split_tiles;
     a.split_slots = cuda->split_slots;
-    a.head_tiles = split_head_tiles(&heads);
     a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);
     a.head_bytes = cache_bytes(kv, kv.head_stride);
     size_t rows = (size_t)cuda->n_splits * (size_t)t.n_heads;

@@ -16,8 +16,8 @@ struct SplitArguments {
     SplitLaunch l;
     const int32_t *split_tiles;
     int split_slots, head_tiles;
-    // int8, int4: bytes of a head's scales, and of what is copied at once, 2^scale_shift times at most
-    int group_shift, scale_row, scale_piece, scale_shift;
+    int group_shift; // int8, int4: log2 of their group
+    bool scales_fit; // into the kernel's, by copies: float16, a group of its own, aligned
     uint32_t slot_bytes, scale_slot_bytes;
     int64_t head_bytes, scale_head_bytes;
     float *sums;       // [n_splits, n_heads, head_dim]
@@ -33,7 +33,11 @@ Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error);
 // power of two.
 cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch);
 
-// The kernels of one cache type each.
+// Whether a cache's scales are those that a kernel of groups of `group`, `bytes` a row, has in shared memory, and may be
+// copied there.
+bool scales_fit(const SplitArguments *a, int group, int bytes);
+
+// The kernels of one cache type each; head_tiles and scales_fit are theirs to say.
 typedef cudaError_t SplitKernels(const CudaBackend *cuda, const SplitArguments *a);
 SplitKernels split_f32, split_f16, split_bf16, split_int8, split_int4;
 

@@ -5,20 +5,15 @@
 
 #include "kernels/cuda/split_warp.cuh"
 
-// The pair of its eight that element d belongs to.
-template <class C> __device__ inline int pair_of(int d) {
-    return C::first(1) == 1 ? d % 4 : d % 8 / 2;
-}
-
-// Queries times the scale as float16, in the forms the products want; all threads, eight elements each at a time.
-template <class C, int HEAD, int TILES>
+// Queries times the scale as float16, for the products; all threads, eight elements each at a time.
+template <class C, class Shape, int HEAD, class Queries>
 __device__ inline void load_split_queries(const SplitArguments &s, const AttendTile &tile, int kv_head,
-                                          int first_head, bool with_kept, SplitQueries<HEAD, TILES> *to) {
-    constexpr int OCTETS = 8 * TILES * HEAD / 8;
+                                          int first_head, bool with_kept, Queries *to) {
+    constexpr int OCTETS = Shape::HEADS * HEAD / 8, COLUMNS = Shape::SETS * 8;
     const AttendArguments &a = s.l.a;
-    int group = a.n_heads / a.n_kv_heads;
-    for (int i = threadIdx.x; i < (with_kept ? 2 : 1) * OCTETS; i += blockDim.x) {
-        int d = i % (HEAD / 8) * 8, head = i / (HEAD / 8) % (8 * TILES), kept = i / OCTETS;
+    int group = a.n_heads / a.n_kv_heads, kinds = with_kept ? 2 : 1;
+    for (int i = threadIdx.x; i < kinds * OCTETS; i += blockDim.x) {
+        int d = i % (HEAD / 8) * 8, head = i / (HEAD / 8) % Shape::HEADS, kept = i / OCTETS;
         uint4 raw = make_uint4(0, 0, 0, 0);
         if (d < a.head_dim && first_head + head < group)
             raw = *(
@@ -27,49 +22,58 @@ __device__ inline void load_split_queries(const SplitArguments &s, const AttendT
                                    a.head_dim +
                                d);
         const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-        float offset = 0;
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             uint16_t bits = (uint16_t)(words[e / 2] >> e % 2 * 16);
             float value = s.l.type == DTYPE_F16 ? __half2float(__ushort_as_half(bits))
                                                 : __bfloat162float(__ushort_as_bfloat16(bits));
-            __half q = __float2half_rn(value * (a.scale / C::factor(pair_of<C>(e))));
-            to->q[kept][head][d + e] = q;
-            offset -= C::offset(pair_of<C>(e)) * __half2float(q);
-        }
-        if (C::INTEGER) { // four neighbours hold 32 elements
-            offset += __shfl_xor_sync(~0u, offset, 1);
-            offset += __shfl_xor_sync(~0u, offset, 2);
-            if (i % 4 == 0) to->offsets[kept][d / 32][head] = offset;
+            to->q[kept][head][d + e] = __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
         }
     }
     __syncthreads();
+    if constexpr (C::INTEGER) {
+        for (int i = threadIdx.x; i < kinds * COLUMNS; i += blockDim.x) {
+            int c = i % 8, set = i / 8 % Shape::SETS, kept = i / COLUMNS, first = Shape::group_of(set, c);
+            const __half *q = to->q[kept][Shape::head_of(set, c)] + first * Shape::GROUP;
+            float sum = 0;
+#pragma unroll
+            for (int d = 0; d < Shape::GROUP; d++)
+                if (first < Shape::GROUPS) sum += C::bits(d) * __half2float(q[d]);
+            to->offsets[kept][set][c] = -C::OFFSET * TINY * sum;
+        }
+        __syncthreads();
+    }
 }
 
-// What a block's warps found, [warps, heads, HEAD] in the place of the rings, with largest scores and sums.
-template <int HEAD, int TILES> struct SplitResults {
-    float2 weights[SPLIT_WARPS][8 * TILES];
-    float sums[SPLIT_WARPS][8 * TILES][HEAD];
+// What a block's warps found, [warps, heads, HEAD] in the place of the rings, with bases of weights and their sums.
+template <int HEAD, int HEADS> struct SplitResults {
+    float2 weights[SPLIT_WARPS][HEADS];
+    float sums[SPLIT_WARPS][HEADS][HEAD];
 };
 
-template <class WARP, int HEAD, int TILES>
-__device__ inline void leave_results(const WARP &w, SplitResults<HEAD, TILES> *r) {
+template <class C, class Shape, int HEAD>
+__device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
+                                     SplitResults<HEAD, Shape::HEADS> *r) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp = threadIdx.x / 32;
 #pragma unroll
-    for (int h = 0; h < TILES; h++)
+    for (int l = 0; l < Shape::LANE_HEADS; l++) {
+        float sum = w.sum[l];
+        for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
+        if (g == 0) r->weights[warp][w.lane_head(l)] = make_float2(w.fresh ? -INFINITY : w.base[l], sum);
+    }
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float sum = w.sum[h][i];
-            for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
-            int head = h * 8 + 2 * t + i;
-            if (g == 0) r->weights[warp][head] = make_float2(w.top[h][i], sum);
+    for (int i = 0; i < Shape::PRODUCTS; i++)
 #pragma unroll
-            for (int m = 0; m < HEAD / 16; m++) {
-                int at = m / 4 * 64 + g * 8 + m % 4 * 2;
-                r->sums[warp][head][at] = w.out[h][m][i];
-                r->sums[warp][head][at + 1] = w.out[h][m][i + 2];
+        for (int n = 0; n < Shape::WIDE; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                int set = Shape::set_of(i) + n, column = 2 * t + c % 2, d = C::value_dim(i, g, c / 2);
+                float value = w.out[i][n][c];
+                if (C::INTEGER)
+                    value = value / (C::bits(d) * TINY) - C::OFFSET * w.scale_sum[C::INTEGER ? set : 0][c];
+                if (Shape::group_of(set, column) == d / Shape::GROUP)
+                    r->sums[warp][Shape::head_of(set, column)][d] = value;
             }
-        }
 }
 
 // Turns n pairs of largest score and sum, `stride` apart, into what each result is to be multiplied with; returns the
@@ -107,15 +111,16 @@ __device__ inline void write_result(const SplitArguments &s, int64_t at, float v
 }
 
 // Grid: [n_kv_heads·head_tiles, n_splits], block: 128.
-template <class C, class SCALE, int HEAD, int TILES, bool COARSE>
-__global__ void __launch_bounds__(SPLIT_WARPS * 32, SplitShape<C, SCALE, HEAD, TILES, COARSE>::BLOCKS)
+template <class C, class Shape, int HEAD>
+__global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     split_kernel(const __grid_constant__ SplitArguments s) {
-    typedef SplitResults<HEAD, TILES> Results;
-    constexpr int HEADS = 8 * TILES;
-    extern __shared__ __align__(16) char memory[];
+    typedef SplitWarp<C, Shape, HEAD> Warp;
+    typedef SplitResults<HEAD, Shape::HEADS> Results;
+    constexpr int HEADS = Shape::HEADS;
+    extern __shared__ __align__(128) char memory[];
     __shared__ float2 whole[HEADS];
     __shared__ bool last;
-    SplitQueries<HEAD, TILES> *queries = (SplitQueries<HEAD, TILES> *)memory;
+    typename Warp::Queries *queries = (typename Warp::Queries *)memory;
     char *rings = memory + sizeof *queries;
     const AttendArguments &a = s.l.a;
     int split = blockIdx.y, kv_head = blockIdx.x / s.head_tiles,
@@ -124,17 +129,14 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, SplitShape<C, SCALE, HEAD, T
     const AttendTile tile = a.tiles[s.split_tiles[split]];
 
     int begin = (split - tile.first_split) * s.split_slots, end = min(begin + s.split_slots, tile.n_slots);
-    const Units units(BATCH, begin, end, tile.n_keep, tile.n_gone);
-    SplitWarp<C, SCALE, HEAD, TILES, COARSE> w(s, tile, units, *queries, kv_head, rings);
+    const Units units(Shape::KEYS, begin, end, tile.n_keep, tile.n_gone);
+    Warp w(s, tile, units, *queries, kv_head, rings);
     w.begin = begin, w.end = end;
     w.position = a.positions[tile.first_token];
     if (a.alibi)
-        for (int h = 0; h < TILES; h++)
-            for (int i = 0; i < 2; i++)
-                w.slope[h][i] =
-                    LOG2_E *
-                    alibi_slope(kv_head * group + first_head + h * 8 + threadIdx.x % 4 * 2 + i, a.n_heads);
-    w.run(rings, [&] { load_split_queries<C>(s, tile, kv_head, first_head, units.kept > 0, queries); });
+        for (int l = 0; l < Shape::LANE_HEADS; l++)
+            w.slope[l] = LOG2_E * alibi_slope(kv_head * group + first_head + Warp::lane_head(l), a.n_heads);
+    w.run([&] { load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.kept > 0, queries); });
     __syncthreads(); // the rings are done with
     Results *results = (Results *)rings;
     float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
@@ -184,50 +186,56 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, SplitShape<C, SCALE, HEAD, T
 
 // ---- launchers -----------------------------------------------------------------------------------------------
 
-template <class C, class SCALE, int HEAD, int TILES, bool COARSE>
-static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *a) {
-    typedef SplitShape<C, SCALE, HEAD, TILES, COARSE> Shape;
+template <class C, int HEAD, int HEADS, int GROUP>
+static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *arguments) {
+    typedef SplitShape<C, HEAD, HEADS, GROUP> Shape;
+    typedef SplitWarp<C, Shape, HEAD> Warp;
+    SplitArguments a = *arguments;
+    int group = a.l.a.n_heads / a.l.a.n_kv_heads;
+    a.head_tiles = (group + HEADS - 1) / HEADS;
+    if (C::INTEGER) a.scales_fit = scales_fit(&a, GROUP, Shape::SCALES);
     size_t rings = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
-           results = sizeof(SplitResults<HEAD, TILES>) + MOST_SPLITS * Shape::HEADS * sizeof(float);
-    size_t shared = sizeof(SplitQueries<HEAD, TILES>) + (rings > results ? rings : results);
-    if (shared > cuda->shared_limit) return cudaErrorNotSupported;
-    auto kernel = split_kernel<C, SCALE, HEAD, TILES, COARSE>;
+           results = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float);
+    size_t shared = sizeof(typename Warp::Queries) + (rings > results ? rings : results);
+    if (shared > cuda->shared_limit || cuda->n_splits > 65535) return cudaErrorNotSupported;
+    auto kernel = split_kernel<C, Shape, HEAD>;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
-    dim3 grid((unsigned)(a->l.a.n_kv_heads * a->head_tiles), (unsigned)cuda->n_splits);
-    if (cuda->n_splits > 65535) return cudaErrorNotSupported;
-    kernel<<<grid, SPLIT_WARPS * 32, shared, cuda->stream>>>(*a);
+    dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->n_splits);
+    kernel<<<grid, SPLIT_WARPS * 32, shared, cuda->stream>>>(a);
     return cudaGetLastError();
 }
 
-template <class C, class SCALE, int HEAD, bool COARSE>
-static cudaError_t launch_head(const CudaBackend *cuda, const SplitArguments *a) {
-    const AttendArguments &t = a->l.a;
-    AttendHeads heads = {t.n_heads, t.n_kv_heads, t.head_dim};
-    if constexpr (HEAD <= 128)
-        if (split_rows(&heads) == 16) return launch_shape<C, SCALE, HEAD, 2, COARSE>(cuda, a);
-    return launch_shape<C, SCALE, HEAD, 1, COARSE>(cuda, a);
-}
-
-template <class C, class SCALE, bool COARSE>
+// Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.
+template <class C, int HEAD, int GROUP>
 static cudaError_t launch_groups(const CudaBackend *cuda, const SplitArguments *a) {
-    if (a->l.a.head_dim <= 64) return launch_head<C, SCALE, 64, COARSE>(cuda, a);
-    if (a->l.a.head_dim <= 128) return launch_head<C, SCALE, 128, COARSE>(cuda, a);
-    return launch_head<C, SCALE, 256, COARSE>(cuda, a);
+    constexpr int MOST = 64 / (HEAD / GROUP); // heads, for eight sets
+    int group = a->l.a.n_heads / a->l.a.n_kv_heads;
+    if constexpr (MOST >= 8)
+        if (group > 4) return launch_shape<C, HEAD, 8, GROUP>(cuda, a);
+    if constexpr (MOST >= 4)
+        if (group > 1) return launch_shape<C, HEAD, 4, GROUP>(cuda, a);
+    return launch_shape<C, HEAD, 1, GROUP>(cuda, a);
 }
 
-template <class C, class SCALE>
-static cudaError_t launch_scales(const CudaBackend *cuda, const SplitArguments *a) {
-    return a->group_shift < 5 ? launch_groups<C, SCALE, false>(cuda, a)
-                              : launch_groups<C, SCALE, true>(cuda, a);
+template <class C, int HEAD>
+static cudaError_t launch_head(const CudaBackend *cuda, const SplitArguments *a) {
+    if constexpr (C::INTEGER) {
+        if (a->group_shift == 3) return launch_groups<C, HEAD, 8>(cuda, a);
+        if (a->group_shift == 4) return launch_groups<C, HEAD, 16>(cuda, a);
+        return launch_groups<C, HEAD, 32>(cuda, a);
+    } else {
+        if constexpr (HEAD <= 128)
+            if (a->l.a.n_heads / a->l.a.n_kv_heads > 8) return launch_shape<C, HEAD, 16, HEAD>(cuda, a);
+        return launch_shape<C, HEAD, 8, HEAD>(cuda, a);
+    }
 }
 
 template <class C> static cudaError_t launch_split(const CudaBackend *cuda, const SplitArguments *a) {
-    if constexpr (!C::INTEGER)
-        return launch_groups<C, float, true>(cuda, a);
-    else
-        return a->l.a.kv.scale_type == DTYPE_F16 ? launch_scales<C, __half>(cuda, a)
-                                                 : launch_scales<C, float>(cuda, a);
+    if (a->l.a.head_dim <= 64) return launch_head<C, 64>(cuda, a);
+    if (a->l.a.head_dim <= 128) return launch_head<C, 128>(cuda, a);
+    if constexpr (C::BITS < 32) return launch_head<C, 256>(cuda, a);
+    return cudaErrorNotSupported; // too long for a ring
 }
 
 #endif

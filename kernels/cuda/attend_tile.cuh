@@ -5,26 +5,15 @@
 #define PALAVER_KERNELS_CUDA_ATTEND_TILE_CUH
 
 #include "kernels/cuda/attend.cuh"
+#include "kernels/cuda/matrices.cuh"
 
 enum { TILE_THREADS = ROWS / 16 * 32 };
 
 __device__ inline void load_matrices(uint32_t r[4], const void *p) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p)));
+    load_matrices(r, shared_address(p));
 }
-
 __device__ inline void load_matrices_transposed(uint32_t r[4], const void *p) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p)));
-}
-
-__device__ inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    load_matrices_transposed(r, shared_address(p));
 }
 
 template <int HEAD> struct TileShared {

@@ -1,151 +1,107 @@
-// How the types of a cache become operands of tensor cores: float16, exact for integers, which are multiplied with their
-// scales afterwards.
+// How the types of a cache become operands of tensor cores, as float16.
 //
-// Integers are put below the leading bit of 1024 as float16: what is multiplied is 1024 + 128 + q of an int8, 1024 + 8 +
-// q of a nibble, or 1024 + 16·(8 + q) of one that is left where it lies in its byte. Keys may stay so: what the offset
-// adds to a dot product is known beforehand.
+// Integers are left where they lie, as the low bits of a float16 below the smallest normal one: bits u mean u·2^-24, which
+// tensor cores multiply exactly. u is q + OFFSET, never negative; 16·u where a nibble is the high one of its byte. What the
+// offset adds to a sum is known beforehand (keys) or summed up beside it (values), and scales multiply sums or weights:
+// no element is touched more than once.
+//
+// Rows come by ldmatrix, 16 bytes of a row a matrix: lane l = 4·g + t has word t of row g for keys, and 16 bits, at g, of
+// rows 2t and 2t + 1 for values. Which elements share a product is open as long as both operands agree: product i of a row
+// takes elements key_dim(i, t, 0 … 3) of lane t, in the order of its columns, and value_dim(i, g, 0 and 1) as rows g and
+// g + 8. They all lie in SPAN elements.
 #ifndef PALAVER_KERNELS_CUDA_SPLIT_TYPES_CUH
 #define PALAVER_KERNELS_CUDA_SPLIT_TYPES_CUH
 
 #include "kernels/cuda/cache.cuh"
+#include "kernels/cuda/matrices.cuh"
+
+constexpr float TINY = 1.0f / (1 << 24); // what the lowest bit of a float16 means
 
 __device__ inline uint32_t halves(float low, float high) {
     __half2 h = __floats2half2_rn(low, high);
     return *(uint32_t *)&h;
 }
-__device__ inline uint32_t subtract(uint32_t a, __half2 b) {
-    __half2 h = __hsub2(*(__half2 *)&a, b);
-    return *(uint32_t *)&h;
-}
-__device__ inline uint32_t multiply(uint32_t a, __half2 b) {
-    __half2 h = __hmul2(*(__half2 *)&a, b);
+__device__ inline uint32_t multiply(uint32_t a, uint32_t b) {
+    __half2 h = __hmul2(*(__half2 *)&a, *(__half2 *)&b);
     return *(uint32_t *)&h;
 }
 
-// Of eight neighbouring elements: pair(r), r < 4, of one row for keys, columns(…) of two rows for values. OFFSET: what
-// is to be subtracted from pair r. FIRST, SECOND: which two elements pair r holds.
+// KEYS: how many a warp takes at a time, with STAGES of them in its ring. PRODUCTS: of two matrices beside each other. An operand of element d is q + OFFSET
+// times bits(d)·TINY; queries are divided by bits(d)·TINY·UNIT, so that scores are the products' sums times UNIT.
 struct Int8 {
-    static constexpr int BITS = 8;
+    static constexpr int BITS = 8, KEYS = 32, STAGES = 2, SPAN = 16, PRODUCTS = 2, OFFSET = 128;
     static constexpr bool INTEGER = true;
-    typedef uint2 Eight;
-    __device__ static constexpr int first(int r) { return 2 * r; }
-    __device__ static constexpr int second(int r) { return 2 * r + 1; }
-    __device__ static constexpr float offset(int) { return 1152; }
-    __device__ static constexpr float factor(int) { // of what is left in pair r
-        return 1;
-    }
-    __device__ static void pairs(Eight v, uint32_t out[4]) {
-        uint32_t a = v.x ^ 0x80808080, b = v.y ^ 0x80808080;
-        out[0] = __byte_perm(a, 0x64646464, 0x4140);
-        out[1] = __byte_perm(a, 0x64646464, 0x4342);
-        out[2] = __byte_perm(b, 0x64646464, 0x4140);
-        out[3] = __byte_perm(b, 0x64646464, 0x4342);
-    }
-    __device__ static void columns(Eight v, Eight w, uint32_t out[8]) {
-        const __half2 off = __float2half2_rn(1152);
+    static constexpr float UNIT = 1 << 24;
+    __device__ static constexpr float bits(int) { return 1; }
+    __device__ static constexpr int key_dim(int i, int t, int e) { return i * 16 + t * 4 + e; }
+    __device__ static constexpr int value_dim(int i, int g, int e) { return i * 16 + g * 2 + e; }
+    __device__ static void operands(uint32_t left, uint32_t right, bool values, uint32_t out[PRODUCTS][2]) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            uint32_t a = (i ? v.y : v.x) ^ 0x80808080, b = (i ? w.y : w.x) ^ 0x80808080;
-            uint32_t low = __byte_perm(a, b, 0x5140), high = __byte_perm(a, b, 0x7362);
-            out[4 * i] = subtract(__byte_perm(low, 0x64646464, 0x4140), off);
-            out[4 * i + 1] = subtract(__byte_perm(low, 0x64646464, 0x4342), off);
-            out[4 * i + 2] = subtract(__byte_perm(high, 0x64646464, 0x4140), off);
-            out[4 * i + 3] = subtract(__byte_perm(high, 0x64646464, 0x4342), off);
+            uint32_t w = (i ? right : left) ^ 0x80808080;
+            out[i][0] = __byte_perm(w, 0, values ? 0x4240 : 0x4140);
+            out[i][1] = __byte_perm(w, 0, values ? 0x4341 : 0x4342);
         }
     }
 };
 
 struct Int4 {
-    static constexpr int BITS = 4;
+    static constexpr int BITS = 4, KEYS = 32, STAGES = 2, SPAN = 32, PRODUCTS = 4, OFFSET = 8;
     static constexpr bool INTEGER = true;
-    typedef uint32_t Eight;
-    __device__ static constexpr int first(int r) { return r; }
-    __device__ static constexpr int second(int r) { return r + 4; }
-    __device__ static constexpr float offset(int r) { return r % 2 ? 1152 : 1032; }
-    __device__ static constexpr float factor(int r) { return r % 2 ? 16 : 1; }
-    // Nibbles 0 and 4, 1 and 5 of w.
-    __device__ static uint32_t low(uint32_t w) { return (w & 0x000f000f) ^ 0x64086408; }
-    __device__ static uint32_t high(uint32_t w) { return (w & 0x00f000f0) ^ 0x64806480; }
-    __device__ static void pairs(Eight v, uint32_t out[4]) {
-        out[0] = low(v), out[1] = high(v);
-        out[2] = low(v >> 8), out[3] = high(v >> 8);
+    static constexpr float UNIT = 1 << 22; // queries times 4 and 1/4, not 1 and 1/16
+    __device__ static constexpr float bits(int d) { return d % 2 ? 16 : 1; }
+    __device__ static constexpr int key_dim(int i, int t, int e) {
+        return i / 2 * 32 + t * 8 + i % 2 + e % 2 * 4 + e / 2 * 2;
     }
-    __device__ static void columns(Eight v, Eight w, uint32_t out[8]) {
-        const __half2 off = __float2half2_rn(1032), sixteenth = __float2half2_rn(0.0625f),
-                      off_high = __float2half2_rn(-72);
+    __device__ static constexpr int value_dim(int i, int g, int e) {
+        return i / 2 * 32 + g * 4 + i % 2 + e * 2;
+    }
+    __device__ static uint32_t low(uint32_t w) { return masked(w, 0x000f000f, 0x00080008); }
+    __device__ static uint32_t high(uint32_t w) { return masked(w, 0x00f000f0, 0x00800080); }
+    __device__ static void operands(uint32_t left, uint32_t right, bool, uint32_t out[PRODUCTS][2]) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            uint32_t a = __byte_perm(v, w, i ? 0x7632 : 0x5410);
-#pragma unroll
-            for (int j = 0; j < 2; j++, a >>= 8) {
-                uint32_t h = high(a);
-                __half2 odd = __hfma2(*(__half2 *)&h, sixteenth, off_high);
-                out[4 * i + 2 * j] = subtract(low(a), off);
-                out[4 * i + 2 * j + 1] = *(uint32_t *)&odd;
-            }
+            uint32_t w = i ? right : left;
+            out[2 * i][0] = low(w), out[2 * i + 1][0] = high(w);
+            out[2 * i][1] = low(w >> 8), out[2 * i + 1][1] = high(w >> 8);
         }
     }
 };
 
-// Types that are no integers: nothing to subtract.
+// Types that are no integers: nothing to subtract, and no scales.
 struct Plain {
+    static constexpr int KEYS = 16, STAGES = 2, SPAN = 16, PRODUCTS = 1, OFFSET = 0;
     static constexpr bool INTEGER = false;
-    __device__ static constexpr int first(int r) { return 2 * r; }
-    __device__ static constexpr int second(int r) { return 2 * r + 1; }
-    __device__ static constexpr float offset(int) { return 0; }
-    __device__ static constexpr float factor(int) { return 1; }
+    static constexpr float UNIT = 1;
+    __device__ static constexpr float bits(int) { return 1 / TINY; }
+    __device__ static constexpr int key_dim(int i, int t, int e) {
+        return i * 16 + e / 2 * 8 + t * 2 + e % 2;
+    }
+    __device__ static constexpr int value_dim(int i, int g, int e) { return i * 16 + e * 8 + g; }
+    __device__ static void operands(uint32_t left, uint32_t right, bool, uint32_t out[1][2]) {
+        out[0][0] = left, out[0][1] = right;
+    }
 };
 
 struct Half : Plain {
     static constexpr int BITS = 16;
-    typedef uint4 Eight;
-    __device__ static void pairs(Eight v, uint32_t out[4]) {
-        out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
-    }
-    __device__ static void columns(Eight v, Eight w, uint32_t out[8]) {
-        const uint32_t a[4] = {v.x, v.y, v.z, v.w}, b[4] = {w.x, w.y, w.z, w.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            out[2 * i] = __byte_perm(a[i], b[i], 0x5410);
-            out[2 * i + 1] = __byte_perm(a[i], b[i], 0x7632);
-        }
-    }
 };
 
 struct Bfloat : Plain {
     static constexpr int BITS = 16;
-    typedef uint4 Eight;
-    __device__ static float low(uint32_t w) { return __uint_as_float(w << 16); }
-    __device__ static float high(uint32_t w) { return __uint_as_float(w & 0xffff0000); }
-    __device__ static void pairs(Eight v, uint32_t out[4]) {
-        out[0] = halves(low(v.x), high(v.x)), out[1] = halves(low(v.y), high(v.y));
-        out[2] = halves(low(v.z), high(v.z)), out[3] = halves(low(v.w), high(v.w));
+    __device__ static uint32_t converted(uint32_t w) {
+        return halves(__uint_as_float(w << 16), __uint_as_float(w & 0xffff0000));
     }
-    __device__ static void columns(Eight v, Eight w, uint32_t out[8]) {
-        const uint32_t a[4] = {v.x, v.y, v.z, v.w}, b[4] = {w.x, w.y, w.z, w.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            out[2 * i] = halves(low(a[i]), low(b[i]));
-            out[2 * i + 1] = halves(high(a[i]), high(b[i]));
-        }
+    __device__ static void operands(uint32_t left, uint32_t right, bool, uint32_t out[1][2]) {
+        out[0][0] = converted(left), out[0][1] = converted(right);
     }
 };
 
+// Converted on the way out of shared memory: see SplitWarp.
 struct Float : Plain {
     static constexpr int BITS = 32;
-    struct Eight {
-        float4 x, y;
-    };
-    __device__ static void pairs(Eight v, uint32_t out[4]) {
-        out[0] = halves(v.x.x, v.x.y), out[1] = halves(v.x.z, v.x.w);
-        out[2] = halves(v.y.x, v.y.y), out[3] = halves(v.y.z, v.y.w);
-    }
-    __device__ static void columns(Eight v, Eight w, uint32_t out[8]) {
-        out[0] = halves(v.x.x, w.x.x), out[1] = halves(v.x.y, w.x.y);
-        out[2] = halves(v.x.z, w.x.z), out[3] = halves(v.x.w, w.x.w);
-        out[4] = halves(v.y.x, w.y.x), out[5] = halves(v.y.y, w.y.y);
-        out[6] = halves(v.y.z, w.y.z), out[7] = halves(v.y.w, w.y.w);
-    }
+    __device__ static constexpr int key_dim(int i, int t, int e) { return i * 16 + e * 4 + t; }
+    __device__ static constexpr int value_dim(int i, int g, int e) { return i * 16 + g * 2 + e; }
 };
 
 #endif

@@ -1,338 +1,371 @@
-// A warp of the kernel of attend_split.cuh. It takes 16 keys at a time through tensor cores, eight query heads of a KV head beside
-// each other: scores are K·Qᵀ, results Vᵀ·Pᵀ, so that heads are the short side of the products (mma.m16n8k16). Keys,
-// values and scales come by asynchronous copies into a ring of each warp's own.
+// A warp of the kernel of attend_split.cuh. It takes KEYS keys at a time through tensor cores: scores are K·Qᵀ, results
+// Vᵀ·Pᵀ, so that the short side of the products, eight columns, is the query heads of a KV head. Keys, values and scales
+// come by asynchronous copies into a ring of each warp's own.
 //
-// Lane l = 4·g + t. Of the keys it holds rows g and g + 8, and of every 32 elements eight, from 8·t on; of the values
-// rows 2t, 2t + 1, 2t + 8, 2t + 9, and of every 64 elements eight, from 8·g on. Which elements share a product is open
-// as long as both sides agree.
+// Scales multiply what the products give, not elements. Where fewer than eight heads share a KV head, columns are heads ×
+// groups: column c of set s is head c / J and group s·J + c % J, J = 8 / HEADS. A query has zeros outside a column's group,
+// so that a product gives the sums of J groups apart, for their scales; weights times a group's scale give results that
+// count only in that group's elements. The other cells of those products are nobody's.
 #ifndef PALAVER_KERNELS_CUDA_SPLIT_WARP_CUH
 #define PALAVER_KERNELS_CUDA_SPLIT_WARP_CUH
 
-#include "kernels/cuda/attend_split.cuh"
-#include "kernels/cuda/split_types.cuh"
+#include "kernels/cuda/split_ring.cuh"
 
-enum { SPLIT_WARPS = 4, BATCH = 16 };
+// What a warp has found so far, and how.
+template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE, HEAD> {
+    typedef SHAPE Shape;
+    typedef SplitRing<C, SHAPE, HEAD> Ring;
+    typedef SplitQueries<HEAD, Shape::HEADS, Shape::SETS> Queries;
+    static constexpr int KEYS = Shape::KEYS, EIGHTHS = KEYS / 8, SETS = Shape::SETS, WIDE = Shape::WIDE,
+                         PRODUCTS = Shape::PRODUCTS, LANE_HEADS = Shape::LANE_HEADS;
+    using Ring::ALL, Ring::s, Ring::tile, Ring::units, Ring::position, Ring::ring;
 
-// SCALE: the type of scales, where there are any. COARSE: groups of at least 32 elements, so that scales multiply sums of
-// products; else they multiply elements.
-template <class C, class SCALE, int HEAD, int TILES, bool COARSE> struct SplitShape {
-    static constexpr int ROW = HEAD * C::BITS / 8 + 16; // padded: rows in different banks
-    static constexpr int SCALES =
-        C::INTEGER ? (HEAD / (COARSE ? 32 : 8) * (int)sizeof(SCALE) + 3) / 4 * 4 : 0; // at most, of a row
-    static constexpr int STAGE = 2 * BATCH * (ROW + SCALES);
-    static constexpr int STAGES = 2;
-    static constexpr int HEADS = 8 * TILES;
-    static constexpr int BLOCKS =
-        TILES == 1 && HEAD <= 128 ? 4 : 2; // of a multiprocessor, by their registers
-};
+    const Queries &queries;
+    uint32_t offsets; // the lane's, in shared memory
+    // Weights are 2^(score - base), at most 2^room; times scales, at most `ceiling`, they are below float16's largest.
+    uint32_t q[PRODUCTS][WIDE][2];
+    float out[PRODUCTS][WIDE][4] = {}, scale_sum[C::INTEGER ? SETS : 1][4] = {};
+    float base[LANE_HEADS] = {}, sum[LANE_HEADS] = {}, slope[LANE_HEADS] = {};
+    float room = 15, ceiling = 1;
+    bool fresh = true, taken_kept = false;
 
-// What every block keeps in shared memory besides the rings: queries, times the scale, for the recent and the kept.
-template <int HEAD, int TILES> struct SplitQueries {
-    __half q[2][8 * TILES][HEAD + 8];
-    float offsets[2][HEAD / 32][8 * TILES]; // what the integers' offset adds to the products of 32 elements
-};
+    __device__ SplitWarp(const SplitArguments &a, const AttendTile &t, const Units &u, const Queries &sq,
+                         int kv_head, char *memory)
+        : Ring(a, t, u, kv_head, memory), queries(sq) {
+        offsets = kept((uint32_t)__cvta_generic_to_shared(&sq.offsets[0][0][threadIdx.x % 4 * 2]));
+    }
 
-template <int BYTES> __device__ inline void copy_piece(uint32_t to, const char *from, bool there) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
-                 "r"(there ? BYTES : 0)
-                 : "memory");
-}
-
-__device__ inline void product_16x8(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-                                    uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-__device__ inline uint32_t transposed(uint32_t a) {
-    uint32_t d;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(d) : "r"(a));
-    return d;
-}
-
-__device__ inline __half2 both(__half a, __half b) {
-    return __halves2half2(a, b);
-}
-__device__ inline __half2 both(float a, float b) {
-    return __floats2half2_rn(a, b);
-}
-template <class SCALE> __device__ inline __half2 twice(SCALE a) {
-    return both(a, a);
-}
-
-// A warp's way through its units, and what it has found so far.
-template <class C, class SCALE, int HEAD, int TILES, bool COARSE> struct SplitWarp {
-    typedef SplitShape<C, SCALE, HEAD, TILES, COARSE> Shape;
-    static constexpr int GROUPS = HEAD / 32, PIECES = HEAD / 64;
-
-    const SplitArguments &s;
-    const AttendTile &tile;
-    const Units &units;
-    const SplitQueries<HEAD, TILES> &queries;
-    int begin, end, first_head;
-    int32_t position;
-    uint32_t ring;
-    const char *k, *v, *k_scale, *v_scale;
-
-    uint32_t q[TILES][HEAD / 8]; // of the products of 32 elements: four a tile of heads
-    float out[TILES][HEAD / 16][4] = {};
-    float top[TILES][2], sum[TILES][2] = {}, slope[TILES][2] = {};
-
-    __device__ SplitWarp(const SplitArguments &a, const AttendTile &t, const Units &u,
-                         const SplitQueries<HEAD, TILES> &sq, int kv_head, char *memory)
-        : s(a), tile(t), units(u), queries(sq) {
-        ring = (uint32_t)__cvta_generic_to_shared(memory) + threadIdx.x / 32 * Shape::STAGES * Shape::STAGE;
-        k = (const char *)a.l.a.kv.k + kv_head * a.head_bytes;
-        v = (const char *)a.l.a.kv.v + kv_head * a.head_bytes;
-        k_scale = (const char *)a.l.a.kv.k_scale + kv_head * a.scale_head_bytes;
-        v_scale = (const char *)a.l.a.kv.v_scale + kv_head * a.scale_head_bytes;
-#pragma unroll
-        for (int h = 0; h < TILES; h++) top[h][0] = top[h][1] = -INFINITY;
+    // Which of the tile's heads a lane's l-th is.
+    __device__ static int lane_head(int l) {
+        int t = threadIdx.x % 4;
+        return Shape::J == 1 ? l / 2 * 8 + 2 * t + l % 2 : 2 * t / Shape::J;
     }
 
     __device__ void take_queries(bool kept) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        taken_kept = kept;
 #pragma unroll
-        for (int h = 0; h < TILES; h++)
+        for (int i = 0; i < PRODUCTS; i++)
 #pragma unroll
-            for (int i = 0; i < HEAD / 8; i++) {
-                const __half *at = &queries.q[kept][h * 8 + g][i / 4 * 32 + t * 8];
-                __half2 pair = __halves2half2(at[C::first(i % 4)], at[C::second(i % 4)]);
-                q[h][i] = *(uint32_t *)&pair;
+            for (int w = 0; w < WIDE; w++) {
+                int set = Shape::set_of(i) + w;
+                const __half *at = queries.q[kept][Shape::head_of(set, g)];
+                bool mine = Shape::group_of(set, g) == C::key_dim(i, t, 0) / Shape::GROUP;
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    __half2 pair =
+                        __halves2half2(at[C::key_dim(i, t, 2 * r)], at[C::key_dim(i, t, 2 * r + 1)]);
+                    q[i][w][r] = mine ? *(uint32_t *)&pair : 0;
+                }
             }
     }
 
-    // Unit u's key `lane`: its slot, -1 if it is not there; two steps, a unit apart, for the second waits for the first.
-    __device__ int look_up_slot(int u) const {
-        int lane = threadIdx.x % 32, index = begin + units.first(u) + lane;
-        if (lane >= BATCH || u >= units.n || index >= end || !units.counts(u, index, tile.n_keep)) return -1;
-        return slot_of(s.l.a.pages, tile.first_page, index);
-    }
-    __device__ int32_t look_up_position(int u, int slot) const {
-        int index = begin + units.first(u) + (int)threadIdx.x % 32;
-        return slot < 0 ? -1 : position_at(s.l.a.slot_positions, slot, index);
-    }
+    // ---- products --------------------------------------------------------------------------------------------
 
-    // Copies unit u into a stage; returns which of its keys are seen. The rows of the others become zero.
-    __device__ uint32_t issue(int u, int stage, int slot, int32_t at) const {
-        Seen seen = seen_from(position, s.l.a.window, tile.n_keep, tile.n_gone, u < units.kept);
-        uint32_t mask = __ballot_sync(~0u, visible(at, seen)) & 0xffff;
-        if (mask) {
-            uint32_t to = ring + stage * Shape::STAGE;
-            slot = max(slot, 0);
-            copy_rows(to, slot, mask);
-            if constexpr (C::INTEGER) copy_scales(to + 2 * BATCH * Shape::ROW, slot, mask);
-        }
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        return mask;
-    }
-
-    __device__ void copy_rows(uint32_t to, int slot, uint32_t mask) const {
-        constexpr int PIECES_A_ROW = HEAD * C::BITS / 128;
-        int lane = threadIdx.x % 32, row = s.l.a.head_dim * C::BITS / 8;
-#pragma unroll
-        for (int j = 0; j < BATCH * PIECES_A_ROW / 32; j++) {
-            int i = j * 32 + lane, key = i / PIECES_A_ROW, at = i % PIECES_A_ROW * 16;
-            int64_t from = (int64_t)(uint32_t)__shfl_sync(~0u, slot, key) * s.slot_bytes + at;
-            bool there = mask >> key & 1 && at < row;
-            uint32_t target = to + key * Shape::ROW + at;
-            copy_piece<16>(target, k + from, there);
-            copy_piece<16>(target + BATCH * Shape::ROW, v + from, there);
-        }
-    }
-
-    // In pieces of scale_piece bytes, 2^scale_shift of them a row and a place or more for each.
-    __device__ void copy_scales(uint32_t to, int slot, uint32_t mask) const {
-        int lane = threadIdx.x % 32, shift = s.scale_shift;
-#pragma unroll 1
-        for (int i = lane; i < 2 * BATCH << shift; i += 32) {
-            int key = i >> shift & 15, at = (i & ((1 << shift) - 1)) * s.scale_piece;
-            bool keys = i >> shift < BATCH, there = mask >> key & 1;
-            int64_t from = (int64_t)(uint32_t)__shfl_sync(~0u, slot, key) * s.scale_slot_bytes + at;
-            const char *source = (keys ? k_scale : v_scale) + from;
-            uint32_t target = to + (key + (keys ? 0 : BATCH)) * Shape::SCALES + at;
-            if (at >= s.scale_row) continue;
-            if (s.scale_piece == 8)
-                copy_piece<8>(target, source, there);
-            else if (s.scale_piece == 4)
-                copy_piece<4>(target, source, there);
-            else if (s.scale_piece == 16)
-                copy_piece<16>(target, source, there);
-            else // too little for a copy of its own
-                *(uint16_t *)__cvta_shared_to_generic(target) = there ? *(const uint16_t *)source : 0;
-        }
-    }
-
-    __device__ SCALE scale_of(const char *row, int element) const {
-        return ((const SCALE *)row)[element >> s.group_shift];
-    }
-    // Behind a head's last element lies nothing: any scale will do that is a number.
-    __device__ SCALE key_scale(const char *row, int element) const {
-        return scale_of(row, element < s.l.a.head_dim ? element : 0);
-    }
-
-    // scores[h] of keys g, g + 8 and heads 2t, 2t + 1.
-    __device__ void multiply_keys(const char *stage, float scores[TILES][4]) const {
-        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        const char *ks = stage + 2 * BATCH * Shape::ROW + g * Shape::SCALES;
-#pragma unroll
-        for (int j = 0; j < GROUPS; j++) {
-            typedef typename C::Eight Eight;
-            const char *row = stage + g * Shape::ROW + (j * 32 + t * 8) * C::BITS / 8;
+    // Matrices of products i, i + 1, … of 16 rows: of chunk 0, rows 0–7 and 8–15, the same of chunk 1.
+    __device__ void load_keys(uint32_t rows, int pair, uint32_t w[4]) const {
+        int lane = threadIdx.x % 32;
+        uint32_t first = place_of<Shape::CHUNKS>(lane % 16, lane / 16) * 16;
+        if constexpr (C::BITS == 32) {
             uint32_t a[4], b[4];
-            C::pairs(*(const Eight *)row, a);
-            C::pairs(*(const Eight *)(row + 8 * Shape::ROW), b);
-            if (C::INTEGER && !COARSE) {
-                __half2 sa = twice(key_scale(ks, j * 32 + t * 8));
-                __half2 sb = twice(key_scale(ks + 8 * Shape::SCALES, j * 32 + t * 8));
+            load_matrices(a, rows + turned(first, 2 * pair));
+            load_matrices(b, rows + turned(first, 2 * pair + 1));
+            for (int i = 0; i < 2; i++) {
+                w[i] = halves(__uint_as_float(a[i]), __uint_as_float(a[i + 2]));
+                w[i + 2] = halves(__uint_as_float(b[i]), __uint_as_float(b[i + 2]));
+            }
+        } else {
+            load_matrices(w, rows + turned(first, pair));
+        }
+    }
+    __device__ void load_values(uint32_t rows, int pair, uint32_t w[4]) const {
+        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        if constexpr (C::BITS == 32) {
 #pragma unroll
-                for (int r = 0; r < 4; r++) {
-                    __half2 off = __float2half2_rn(C::offset(r));
-                    a[r] = multiply(subtract(a[r], off), sa);
-                    b[r] = multiply(subtract(b[r], off), sb);
+            for (int i = 0; i < 2; i++) {
+                int row = 8 * i + 2 * t, chunk = pair * 4 + g / 2;
+                uint32_t x[2], y[2];
+                load_words<2>(rows + place_of<Shape::CHUNKS>(row, chunk) * 16 + g % 2 * 8, x);
+                load_words<2>(rows + place_of<Shape::CHUNKS>(row + 1, chunk) * 16 + g % 2 * 8, y);
+                w[i] = halves(__uint_as_float(x[0]), __uint_as_float(y[0]));
+                w[i + 2] = halves(__uint_as_float(x[1]), __uint_as_float(y[1]));
+            }
+        } else {
+            load_matrices_transposed(w,
+                                     rows + turned(place_of<Shape::CHUNKS>(lane % 16, lane / 16) * 16, pair));
+        }
+    }
+    // From the place of chunk 0 or 1 to that of chunk 2·pair or 2·pair + 1 of the same row.
+    __device__ static uint32_t turned(uint32_t place, int pair) {
+        constexpr int PAIRS = Shape::CHUNKS < 8 ? Shape::CHUNKS / 2 : 4;
+        return (place ^ pair % PAIRS * 32) + pair / PAIRS * PAIRS * 32;
+    }
+
+    // The scales of a key, in words of two groups: where a set has at least four groups, word s is the lane's of set s,
+    // of columns c and c ^ 1; else all of them.
+    static constexpr int WORDS = Shape::J >= 4 ? SETS : (Shape::GROUPS + 1) / 2;
+    __device__ static void scale_words(uint32_t row, int c, uint32_t w[WORDS]) {
+        if constexpr (Shape::J >= 4) {
+#pragma unroll
+            for (int i = 0; i < SETS; i++)
+                load_words<1>(row + i * Shape::J * 2 + c % Shape::J % Shape::GROUPS / 2 * 4, w + i);
+        } else {
+            load_words<WORDS>(row, w);
+        }
+    }
+    __device__ static constexpr int word_of(int set) {
+        return Shape::J > 1 ? set / Shape::EIGHTS : set / Shape::EIGHTS / 2;
+    }
+
+    // Adds to scores[e][…], e = 0, 1: of keys g and g + 8 of 16 and the lane's heads.
+    __device__ void multiply_keys(uint32_t rows, uint32_t scales, float scores[2][LANE_HEADS]) const {
+        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        float c[SETS][4];
+#pragma unroll
+        for (int i = 0; i < SETS; i++) {
+            uint32_t off[2] = {};
+            if constexpr (C::INTEGER) load_words<2>(offsets + (taken_kept * SETS + i) * 32, off);
+            c[i][0] = c[i][2] = __uint_as_float(off[0]), c[i][1] = c[i][3] = __uint_as_float(off[1]);
+        }
+#pragma unroll
+        for (int j = 0; j < PRODUCTS / C::PRODUCTS; j++) {
+            uint32_t w[4], low[C::PRODUCTS][2], high[C::PRODUCTS][2];
+            load_keys(rows, j, w);
+            C::operands(w[0], w[2], false, low);
+            C::operands(w[1], w[3], false, high);
+#pragma unroll
+            for (int m = 0; m < C::PRODUCTS; m++) {
+                int i = j * C::PRODUCTS + m;
+                const uint32_t a[4] = {low[m][0], high[m][0], low[m][1], high[m][1]};
+#pragma unroll
+                for (int n = 0; n < WIDE; n++)
+                    multiply_add(c[Shape::set_of(i) + n], a, q[i][n][0], q[i][n][1]);
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            if constexpr (!C::INTEGER) {
+#pragma unroll
+                for (int l = 0; l < LANE_HEADS; l++) scores[e][l] = c[l / 2][2 * e + l % 2];
+            } else {
+                uint32_t w[WORDS];
+                scale_words(scales + (g + 8 * e) * Shape::SCALES, 2 * t, w);
+#pragma unroll
+                for (int l = 0; l < LANE_HEADS; l++) scores[e][l] = 0;
+#pragma unroll
+                for (int i = 0; i < SETS; i++) {
+                    float2 f = __half22float2(*(const __half2 *)&w[word_of(i)]);
+                    if constexpr (Shape::J > 1) {
+                        scores[e][0] += f.x * c[i][2 * e] + f.y * c[i][2 * e + 1];
+                    } else {
+                        float own = i / Shape::EIGHTS % 2 ? f.y : f.x;
+#pragma unroll
+                        for (int l = 0; l < 2; l++)
+                            scores[e][i % Shape::EIGHTS * 2 + l] += own * c[i][2 * e + l];
+                    }
+                }
+                for (int o = 1; o < Shape::J / 2; o *= 2)
+                    scores[e][0] += __shfl_xor_sync(~0u, scores[e][0], o);
+            }
+        }
+    }
+
+    // Results of 16 values, with the weights of keys g and g + 8.
+    __device__ void add_values(uint32_t rows, uint32_t scales, const float weights[2][LANE_HEADS]) {
+        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        uint32_t p[Shape::EIGHTS][2], b[SETS][2];
+#pragma unroll
+        for (int n = 0; n < Shape::EIGHTS; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const float *w = weights[e];
+                p[n][e] = transposed(Shape::J == 1 ? halves(w[n * 2], w[n * 2 + 1]) : halves(w[0], w[0]));
+            }
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            if constexpr (!C::INTEGER) {
+#pragma unroll
+                for (int i = 0; i < SETS; i++) b[i][e] = p[i][e];
+            } else {
+                uint32_t x[WORDS], y[WORDS];
+                scale_words(scales + (2 * t + 8 * e) * Shape::SCALES, g, x);
+                scale_words(scales + (2 * t + 8 * e + 1) * Shape::SCALES, g, y);
+#pragma unroll
+                for (int i = 0; i < SETS; i++) {
+                    int odd = Shape::J > 1 ? g % 2 : i / Shape::EIGHTS % 2;
+                    b[i][e] = multiply(__byte_perm(x[word_of(i)], y[word_of(i)], odd ? 0x7632 : 0x5410),
+                                       p[i % Shape::EIGHTS][e]);
                 }
             }
-            float sa = 1, sb = 1;
-            if (C::INTEGER && COARSE) {
-                sa = to_float(key_scale(ks, j * 32));
-                sb = to_float(key_scale(ks + 8 * Shape::SCALES, j * 32));
-            }
+        }
+        if constexpr (C::INTEGER) {
+            const uint32_t ones[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};
 #pragma unroll
-            for (int h = 0; h < TILES; h++) {
-                const uint32_t *qh = q[h] + 4 * j;
-                if (C::INTEGER && COARSE) {
-                    float2 off = *(const float2 *)&queries.offsets[taken_kept][j][h * 8 + 2 * t];
-                    float c[4] = {off.x, off.y, off.x, off.y};
-                    product_16x8(c, a[0], b[0], a[1], b[1], qh[0], qh[1]);
-                    product_16x8(c, a[2], b[2], a[3], b[3], qh[2], qh[3]);
-                    scores[h][0] += sa * c[0], scores[h][1] += sa * c[1];
-                    scores[h][2] += sb * c[2], scores[h][3] += sb * c[3];
-                } else {
-                    product_16x8(scores[h], a[0], b[0], a[1], b[1], qh[0], qh[1]);
-                    product_16x8(scores[h], a[2], b[2], a[3], b[3], qh[2], qh[3]);
+            for (int i = 0; i < SETS; i++) multiply_add(scale_sum[i], ones, b[i][0], b[i][1]);
+        }
+#pragma unroll
+        for (int j = 0; j < PRODUCTS / C::PRODUCTS; j++) {
+            uint32_t w[4], low[C::PRODUCTS][2], high[C::PRODUCTS][2];
+            load_values(rows, j, w);
+            C::operands(w[0], w[2], true, low);
+            C::operands(w[1], w[3], true, high);
+#pragma unroll
+            for (int m = 0; m < C::PRODUCTS; m++) {
+                int i = j * C::PRODUCTS + m;
+                const uint32_t a[4] = {low[m][0], low[m][1], high[m][0], high[m][1]};
+#pragma unroll
+                for (int n = 0; n < WIDE; n++) {
+                    const uint32_t *own = b[Shape::set_of(i) + n];
+                    multiply_add(out[i][n], a, own[0], own[1]);
                 }
             }
         }
     }
 
-    // Scores to weights, those of unseen keys to 0; what there is so far is scaled to the largest score. That moves
-    // only when it has to: a weight may become 2^8.
-    __device__ void weigh(uint32_t mask, int32_t at, float scores[TILES][4]) {
-        int lane = threadIdx.x % 32, g = lane / 4;
-        bool first = mask >> g & 1, second = mask >> (g + 8) & 1, higher = false;
+    // ---- softmax ---------------------------------------------------------------------------------------------
+
+    // Of the unit's values, a share for each lane.
+    __device__ static float largest_scale(uint32_t scales) {
+        constexpr int ALL_WORDS = KEYS * Shape::GROUPS / 2, N = ALL_WORDS < 32 ? 1 : ALL_WORDS / 32;
+        uint32_t w[N];
+        load_words<N>(scales + threadIdx.x % 32 % (ALL_WORDS / N) * N * 4, w);
+        __half2 largest = *(const __half2 *)&w[0];
+#pragma unroll
+        for (int i = 1; i < N; i++) largest = __hmax2(largest, *(const __half2 *)&w[i]);
+        return __half2float(__hmax(__low2half(largest), __high2half(largest)));
+    }
+
+    // Moves the bases, so that weights are at most 2^(room - 8), and what there is so far with them.
+    __device__ void make_room(float largest, float scores[EIGHTHS][LANE_HEADS]) {
+        if constexpr (C::INTEGER) {
+            for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+            for (; largest > ceiling && room > -1; room--) ceiling *= 2;
+        }
+        float shrink[LANE_HEADS];
+#pragma unroll
+        for (int l = 0; l < LANE_HEADS; l++) {
+            float top = scores[0][l];
+#pragma unroll
+            for (int e = 1; e < EIGHTHS; e++) top = fmaxf(top, scores[e][l]);
+            for (int o = 4; o < 32; o *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+            float up = top - (room - 8);
+            if (top == -INFINITY || (!fresh && up < 0)) up = 0;
+            base[l] += up;
+            shrink[l] = fresh ? 1 : power(-up);
+            sum[l] *= shrink[l];
+#pragma unroll
+            for (int e = 0; e < EIGHTHS; e++) scores[e][l] -= up;
+        }
+        if (fresh) { // nothing to move
+            fresh = false;
+            return;
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+#pragma unroll
+            for (int i = 0; i < PRODUCTS; i++)
+#pragma unroll
+                for (int n = 0; n < WIDE; n++)
+                    out[i][n][c] *= shrink[Shape::J == 1 ? n % Shape::EIGHTS * 2 + c % 2 : 0];
+            if constexpr (C::INTEGER)
+#pragma unroll
+                for (int i = 0; i < SETS; i++)
+                    scale_sum[i][c] *= shrink[Shape::J == 1 ? i % Shape::EIGHTS * 2 + c % 2 : 0];
+        }
+    }
+
+    // Scores of keys g, g + 8, … to weights, those of unseen keys to 0. Bases move only when they have to.
+    __device__ void weigh(uint32_t mask, int32_t at, uint32_t value_scales,
+                          float scores[EIGHTHS][LANE_HEADS]) {
+        int g = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int e = 0; e < EIGHTHS; e++)
+#pragma unroll
+            for (int l = 0; l < LANE_HEADS; l++) scores[e][l] = fmaf(scores[e][l], C::UNIT, -base[l]);
         if (s.l.a.alibi) {
             int32_t high = position - (taken_kept ? tile.n_gone : 0);
-            float near = (float)(high - __shfl_sync(~0u, at, g)),
-                  far = (float)(high - __shfl_sync(~0u, at, g + 8));
 #pragma unroll
-            for (int h = 0; h < TILES; h++)
+            for (int e = 0; e < EIGHTHS; e++) {
+                float distance = (float)(high - __shfl_sync(~0u, at, g + 8 * e));
 #pragma unroll
-                for (int i = 0; i < 4; i++) scores[h][i] -= slope[h][i % 2] * (i < 2 ? near : far);
-        }
-#pragma unroll
-        for (int h = 0; h < TILES; h++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (!(i < 2 ? first : second)) scores[h][i] = -INFINITY;
-                higher |= scores[h][i] > top[h][i % 2] + 8;
+                for (int l = 0; l < LANE_HEADS; l++) scores[e][l] -= slope[l] * distance;
             }
-        if (__any_sync(~0u, higher)) {
+        }
+        if (mask != ALL) {
 #pragma unroll
-            for (int h = 0; h < TILES; h++)
+            for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float largest = fmaxf(top[h][i], fmaxf(scores[h][i], scores[h][i + 2]));
-                    for (int o = 4; o < 32; o *= 2)
-                        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
-                    float shrink = power(top[h][i] - (largest == -INFINITY ? 0 : largest));
-                    top[h][i] = largest;
-                    sum[h][i] *= shrink;
-#pragma unroll
-                    for (int m = 0; m < HEAD / 16; m++) out[h][m][i] *= shrink, out[h][m][i + 2] *= shrink;
-                }
+                for (int l = 0; l < LANE_HEADS; l++)
+                    if (!(mask >> (g + 8 * e) & 1)) scores[e][l] = -INFINITY;
+        }
+        bool higher = fresh;
+        float scale = 0;
+        if constexpr (C::INTEGER) {
+            scale = largest_scale(value_scales);
+            higher |= scale > ceiling;
         }
 #pragma unroll
-        for (int h = 0; h < TILES; h++)
+        for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float base = top[h][i % 2];
-                scores[h][i] = power(scores[h][i] - (base == -INFINITY ? 0 : base));
-                sum[h][i % 2] += scores[h][i];
+            for (int l = 0; l < LANE_HEADS; l++) higher |= scores[e][l] > room;
+        if (__any_sync(~0u, higher)) make_room(scale, scores);
+#pragma unroll
+        for (int e = 0; e < EIGHTHS; e++)
+#pragma unroll
+            for (int l = 0; l < LANE_HEADS; l++) {
+                scores[e][l] = power(scores[e][l]);
+                sum[l] += scores[e][l];
             }
     }
 
-    __device__ void add_values(const char *stage, const float weights[TILES][4]) {
-        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        uint32_t p[TILES][2];
+    // ---- the way ---------------------------------------------------------------------------------------------
+
+    __device__ void take_unit(uint32_t stage, uint32_t mask, int32_t at) {
+        float scores[EIGHTHS][LANE_HEADS];
+        uint32_t scales = stage + 2 * KEYS * Shape::ROW;
 #pragma unroll
-        for (int h = 0; h < TILES; h++) {
-            p[h][0] = transposed(halves(weights[h][0], weights[h][1]));
-            p[h][1] = transposed(halves(weights[h][2], weights[h][3]));
-        }
-        const char *values = stage + BATCH * Shape::ROW + 2 * t * Shape::ROW;
-        const char *vs = stage + 2 * BATCH * Shape::ROW + (BATCH + 2 * t) * Shape::SCALES;
+        for (int b = 0; b < KEYS / 16; b++)
+            multiply_keys(stage + b * 16 * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
+        scales += KEYS * Shape::SCALES;
+        weigh(mask, at, scales, scores);
 #pragma unroll
-        for (int b = 0; b < PIECES; b++) {
-            typedef typename C::Eight Eight;
-            int element = b * 64 + g * 8;
-            const char *row = values + element * C::BITS / 8;
-            uint32_t low[8], high[8];
-            C::columns(*(const Eight *)row, *(const Eight *)(row + Shape::ROW), low);
-            C::columns(*(const Eight *)(row + 8 * Shape::ROW), *(const Eight *)(row + 9 * Shape::ROW), high);
-            if (C::INTEGER) {
-                __half2 sl = both(scale_of(vs, element), scale_of(vs + Shape::SCALES, element));
-                __half2 sh = both(scale_of(vs + 8 * Shape::SCALES, element),
-                                  scale_of(vs + 9 * Shape::SCALES, element));
-#pragma unroll
-                for (int e = 0; e < 8; e++) low[e] = multiply(low[e], sl), high[e] = multiply(high[e], sh);
-            }
-#pragma unroll
-            for (int m = 0; m < 4; m++)
-#pragma unroll
-                for (int h = 0; h < TILES; h++)
-                    product_16x8(out[h][b * 4 + m], low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1],
-                                 p[h][0], p[h][1]);
-        }
+        for (int b = 0; b < KEYS / 16; b++)
+            add_values(stage + (KEYS + b * 16) * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
     }
 
-    bool taken_kept = false;
-
-    // Units warp, warp + SPLIT_WARPS, …: each is copied while the one before is multiplied. The queries are there once
-    // `ready` returns, and the first copies are on their way.
-    template <class Ready> __device__ void run(const char *memory, Ready ready) {
-        const char *mine = memory + threadIdx.x / 32 * Shape::STAGES * Shape::STAGE;
-        int u = (int)threadIdx.x / 32 - SPLIT_WARPS, stage = 1;
-        int slot = look_up_slot(u + SPLIT_WARPS), next_slot = look_up_slot(u + 2 * SPLIT_WARPS);
-        int32_t at = look_up_position(u + SPLIT_WARPS, slot), here = -1;
-        uint32_t mask = 0;
+    // Units warp, warp + SPLIT_WARPS, …: copies run STAGES - 1 units ahead. The queries are there once `ready` returns,
+    // and the first copies are on their way.
+    template <class Ready> __device__ void run(Ready ready) {
+        constexpr int AHEAD = Shape::STAGES - 1;
+        int u = (int)threadIdx.x / 32 - AHEAD * SPLIT_WARPS, next = u + AHEAD * SPLIT_WARPS;
+        int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + SPLIT_WARPS);
+        int32_t at = this->look_up_position(next, slot), here[AHEAD] = {};
+        uint32_t mask[AHEAD] = {}, fill = ring;
 #pragma unroll 1
-        for (; u < units.n; u += SPLIT_WARPS, stage ^= 1) {
-            uint32_t next_mask = issue(u + SPLIT_WARPS, stage ^ 1, slot, at);
+        for (; u < units.n; u += SPLIT_WARPS, next += SPLIT_WARPS) {
+            uint32_t take = fill + Shape::STAGE, next_mask = this->issue(next, fill, slot, at);
             int32_t next_here = at;
+            if (take == ring + Shape::STAGES * Shape::STAGE) take = ring;
             slot = next_slot;
-            at = look_up_position(u + 2 * SPLIT_WARPS, slot);
-            next_slot = look_up_slot(u + 3 * SPLIT_WARPS);
-            if (u < 0) {
+            at = this->look_up_position(next + SPLIT_WARPS, slot);
+            next_slot = this->look_up_slot(next + 2 * SPLIT_WARPS);
+            if (u < 0 && u + SPLIT_WARPS >= 0) {
                 ready();
-                taken_kept = u + SPLIT_WARPS < units.kept;
-                take_queries(taken_kept);
+                take_queries(u + SPLIT_WARPS < units.kept);
             }
-            asm volatile("cp.async.wait_group 1;" ::: "memory");
+            await_copies<AHEAD>();
             __syncwarp();
-            if (mask) {
-                if (taken_kept && u >= units.kept) taken_kept = false, take_queries(false);
-                const char *now = mine + stage * Shape::STAGE;
-                float scores[TILES][4] = {};
-                multiply_keys(now, scores);
-                weigh(mask, here, scores);
-                add_values(now, scores);
+            if (mask[0]) {
+                if (taken_kept && u >= units.kept) take_queries(false);
+                take_unit(take, mask[0], here[0]);
             }
             __syncwarp();
-            mask = next_mask, here = next_here;
+            fill = take;
+#pragma unroll
+            for (int i = 0; i + 1 < AHEAD; i++) mask[i] = mask[i + 1], here[i] = here[i + 1];
+            mask[AHEAD - 1] = next_mask, here[AHEAD - 1] = next_here;
         }
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        await_copies<0>();
     }
 };
 

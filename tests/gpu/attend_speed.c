@@ -1,4 +1,5 @@
-// How fast attention reads a cache: test-gpu PLUGIN attend-speed prints microseconds and GB/s of keys, values and scales.
+// How fast attention reads a cache: test-gpu PLUGIN attend-speed prints microseconds and GB/s of keys, values and scales, by
+// shape, type and group.
 #include "tests/gpu/side.h"
 
 #include <stdio.h>
@@ -69,7 +70,11 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
 }
 
 void attend_speed(const Ops *ops) {
-    static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
+    static const struct {
+        DType type;
+        int group;
+    } TYPES[] = {{DTYPE_F16, 0},   {DTYPE_BF16, 0},  {DTYPE_F32, 0},   {DTYPE_INT8, 32},
+                 {DTYPE_INT8, 16}, {DTYPE_INT4, 32}, {DTYPE_INT4, 16}, {DTYPE_INT4, 8}};
     static const Speed SHAPES[] = {
         {32, 32, 128, 1024, 1, .layout = 3, .page_size = 64},
         {32, 32, 128, 4096, 1, .layout = 3, .page_size = 64},
@@ -77,6 +82,7 @@ void attend_speed(const Ops *ops) {
         {32, 32, 128, 65536, 1, .layout = 3, .page_size = 64},
         {32, 32, 128, 65536, 1, .layout = 3, .page_size = 64, .n_gone = 5000},
         {32, 32, 128, 65536, 1, .layout = 1, .page_size = 64},
+        {32, 8, 128, 4096, 1, .layout = 3, .page_size = 64},
         {32, 8, 128, 16384, 1, .layout = 3, .page_size = 64},
         {32, 8, 128, 65536, 1, .layout = 3, .page_size = 64},
         {32, 4, 64, 65536, 1, .layout = 3, .page_size = 64},
@@ -104,13 +110,12 @@ void attend_speed(const Ops *ops) {
         free(zeros);
         for (size_t t = 0; t < sizeof TYPES / sizeof *TYPES; t++) {
             Speed c = SHAPES[i];
-            bool quantised = TYPES[t] == DTYPE_INT8 || TYPES[t] == DTYPE_INT4;
-            c.type = TYPES[t], c.group = quantised ? 32 : 0, c.scale = DTYPE_F16;
+            c.type = TYPES[t].type, c.group = TYPES[t].group, c.scale = DTYPE_F16;
             double bytes, time = measure(ops, side.backend, &c, side.q, side.q, &bytes);
-            printf("%2d heads over %2d of %d, %2d x %5d, layout %d%s  %-5s %8.1f us  %7.1f MB %6.0f GB/s\n",
-                   c.n_heads, c.n_kv_heads, c.head_dim, c.n_rows, c.length, c.layout,
-                   c.n_gone ? ", gone" : "", dtype_name(c.type), time * 1e6, bytes * 1e-6,
-                   bytes / time * 1e-9);
+            printf(
+                "%2d heads over %2d of %d, %2d x %5d, layout %d%s  %-5s %2d %8.1f us  %7.1f MB %6.0f GB/s\n",
+                c.n_heads, c.n_kv_heads, c.head_dim, c.n_rows, c.length, c.layout, c.n_gone ? ", gone" : "",
+                dtype_name(c.type), c.group, time * 1e6, bytes * 1e-6, bytes / time * 1e-9);
             fflush(stdout);
         }
         side_close(&side);
