@@ -33,7 +33,8 @@ static bool is_blank(const char *text, size_t size) {
 // The line in hand is complete. False: nobody takes lines any more, or there is no memory.
 static bool end_line(JsonlReader *r) {
     Error error;
-    r->line++;
+    if (r->line++ == 0 && r->size >= 3 && !memcmp(r->text, "\xef\xbb\xbf", 3)) // a byte order mark
+        memmove(r->text, r->text + 3, r->size -= 3);
     if (!r->too_long && is_blank(r->text, r->size)) return true;
     JsonlLine *line;
     if (r->too_long) {

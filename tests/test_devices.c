@@ -109,13 +109,27 @@ static void a_lost_device(void **state) {
     program_free(&again);
 }
 
+// Of many conversations those that are answered are written, the others named.
+static void a_lost_device_under_many(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "fatal", TALK "|--jsonl|--parallel|2",
+                 "{\"id\": 1, \"turns\": [\"First\"]}\n{\"id\": 2, \"turns\": [\"Second\"]}\n{\"id\": 3, "
+                 "\"turns\": [\"Third\"]}\n");
+    expect_status(&run, 1);
+    expect_err(&run, "illegal memory access");
+    expect_err(&run, "not answered: line");
+    expect_no_err(&run, "[3 answered");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
     snprintf(plain_program, sizeof plain_program, "%s",
              getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(without_a_plugin),  WITH_HOME(without_a_driver), WITH_HOME(with_a_gpu),
-        WITH_HOME(too_little_memory), WITH_HOME(a_lost_device),
+        WITH_HOME(too_little_memory), WITH_HOME(a_lost_device),    WITH_HOME(a_lost_device_under_many),
     };
     return test_main("devices", argc, argv, tests);
 }

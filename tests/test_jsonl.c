@@ -1,5 +1,6 @@
 // `palaver --jsonl`, as a shell has it: answers, order, wrong lines, and every way in which it can be cut short.
 #include "tests/program.h"
+#include "tests/pty.h"
 #include "tests/test.h"
 
 #include <jansson.h>
@@ -282,6 +283,14 @@ static void inputs_of_all_kinds(void **state) {
     expect_status(&run, 1);
     expect_err(&run, "palaver: stdin: Is a directory");
     program_free(&run);
+    // a byte order mark, lines as Windows ends them
+    program_run(&run, JSONL,
+                "\xef\xbb\xbf{\"id\": 1, \"turns\": [\"a\"]}\r\n\r\n{\"id\": 3, \"turns\": [\"a\"]}\r\n");
+    expect_status(&run, 0);
+    a = answers_of(&run);
+    assert_int_equal(a.n, 2);
+    answers_free(&a);
+    program_free(&run);
     // a line beyond the limit, and one after it
     program_shell(
         &run,
@@ -301,13 +310,41 @@ static void flags_that_do_not_go_together(void **state) {
     program_says(JSONL "|--parallel|257", "", 2, "allowed is 1 to 256");
 }
 
+// At a terminal: lines as they are typed, how it stands on one line that is rewritten, Ctrl-C while nothing is to be done.
+static void at_a_terminal(void **state) {
+    (void)state;
+    const char *program = getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
+    const char *argv[] = {program,        BABBLER, "--device", "cpu", "--seed", "7",
+                          "--max-tokens", "9",     "--jsonl",  NULL,  NULL};
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 30, .cols = 100});
+    pty_send(pty, "{\"id\": 1, \"turns\": [\"a\"]}\n");
+    pty_expect(pty, "{\"id\": 1, \"messages\": [");
+    pty_expect(pty, "\r\033[K1 done, 0 running, 0 waiting, ");
+    pty_send(pty, "nonsense\n");
+    pty_expect(pty, "{\"line\": 2, \"error\": ");
+    pty_send(pty, "\004");
+    pty_expect(pty, "[1 answered, 1 wrong; ");
+    pty_expect_exit(pty, 5);
+    pty_end(pty);
+    argv[9] = "--plain";
+    pty = pty_start(&(const PtyOptions){.argv = argv});
+    pty_send(pty, "{\"id\": 1, \"turns\": [\"a\"]}\n");
+    pty_expect(pty, "{\"id\": 1, \"messages\": [");
+    pty_send(pty, "\003");
+    pty_expect(pty, "palaver: interrupted");
+    pty_expect(pty, "[1 answered; ");
+    pty_expect_exit(pty, 130);
+    assert_null(strchr(pty_transcript(pty), '\033'));
+    pty_end(pty);
+}
+
 #define test(name) cmocka_unit_test_setup_teardown(name, program_set_up, program_tear_down)
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(answers_have_their_form),  test(rows_change_nothing),           test(wrong_lines_are_told),
         test(one_refused_conversation), test(signals_lose_no_answer),        test(outputs_that_take_no_more),
-        test(inputs_of_all_kinds),      test(flags_that_do_not_go_together),
+        test(inputs_of_all_kinds),      test(flags_that_do_not_go_together), test(at_a_terminal),
     };
     return test_main("jsonl", argc, argv, tests);
 }
