@@ -171,8 +171,7 @@ void session_share(Session *s, int64_t n) {
     KvCache *cache = &s->engine->cache;
     KvSequence prompt;
     if (n > s->sequence.length) n = s->sequence.length;
-    n -= n % cache->page_size;
-    if (!cache->paged || n < 1 || s->sequence.n_gone > 0) return;
+    if (!cache->paged || n < WORTH_KEEPING || s->sequence.n_gone > 0) return;
     if (!kv_sequence_fork(cache, &s->sequence, n, &prompt, NULL)) kv_branch_keep(cache, s->log, &prompt);
 }
 

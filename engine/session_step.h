@@ -36,7 +36,7 @@ typedef struct SessionPart {
 Status session_enter(Session *session, int n, SessionPart *part, Error *error);
 void session_leave(Session *session, int n);
 
-// Keeps what was read in of the log's first n tokens, none of which was decoded, for other sessions: whole pages of it.
+// Keeps what was read in of the log's first n tokens, none of which was decoded, for other sessions, unless they are few.
 void session_share(Session *session, int64_t n);
 
 // Forgets everything: the next session_set() finds nothing of its own.
