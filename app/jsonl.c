@@ -18,6 +18,7 @@ enum {
     IDLE = 100,        // milliseconds between looks at the signals where there is nothing to do
     WRONG_A_STEP = 64, // wrong lines answered before the rows go on
     RANGES = 8,        // of lines that are named when not all are answered
+    HELD = 4096,       // answers that wait for an earlier one (--ordered): then no more lines are taken
 };
 
 typedef struct Jsonl {
@@ -130,6 +131,7 @@ static Status give(Jsonl *j, JsonlLine *line, Error *error) {
 static Status take_lines(Jsonl *j, Error *error) {
     Status status = STATUS_OK;
     for (int n = 0; n < WRONG_A_STEP && !status && !j->input_ended && scheduler_wants(j->scheduler); n++) {
+        if (j->n_held >= HELD) break; // the earlier one is in a row
         void *line;
         QueueState state = item_queue_take(j->queue, scheduler_running(j->scheduler) ? 0 : IDLE, &line);
         j->input_ended = state == QUEUE_ENDED;

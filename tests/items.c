@@ -15,14 +15,14 @@ ChatTemplate *items_template(void) {
     return chat_template;
 }
 
-Engine *items_engine(int n_rows, int n_windows, int context_size) {
+Engine *items_engine(int n_rows, int n_windows, int context_size, DType cache) {
     Error error = {0};
     Engine *engine = NULL;
     EngineOptions options = {.model = "tests/golden/babbler",
                              .device = "cpu",
                              .n_threads = 1,
                              .context_size = context_size,
-                             .cache = cache_options(DTYPE_F16),
+                             .cache = cache_options(cache),
                              .n_rows = n_rows};
     options.cache.paged = n_rows > 0;
     options.cache.page_size = 16;
@@ -97,9 +97,9 @@ static void answer_alone(Engine *engine, const ChatTemplate *chat_template, cons
     conversation_close(c);
 }
 
-TestItem *items_make(int n, const OverflowSettings *overflow, int context_size) {
+TestItem *items_make(int n, const OverflowSettings *overflow, int context_size, DType cache) {
     TestItem *items = calloc((size_t)n, sizeof *items);
-    Engine *engine = items_engine(0, 1, context_size);
+    Engine *engine = items_engine(0, 1, context_size, cache);
     ChatTemplate *chat_template = items_template();
     for (int i = 0; i < n; i++) {
         make_item(&items[i], i % KINDS, overflow);

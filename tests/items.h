@@ -16,11 +16,11 @@ typedef struct TestItem {
 // Items [n], numbers 0 …: short and long prompts, one turn or two, greedy or drawn, with and without a common system prompt,
 // stop strings, penalties, limits of 1 to 12 tokens. Expected results are there: what conversation_reply() says, each in a
 // conversation of its own. From the 126th on they come again.
-TestItem *items_make(int n, const OverflowSettings *overflow, int context_size);
+TestItem *items_make(int n, const OverflowSettings *overflow, int context_size, DType cache);
 void items_free(TestItem *items, int n);
 
-// An engine for rows, with so many windows of cache in pages of 16.
-Engine *items_engine(int n_rows, int n_windows, int context_size);
+// An engine for rows, with so many windows of cache in pages of 16; 0 rows: for one conversation, not in pages.
+Engine *items_engine(int n_rows, int n_windows, int context_size, DType cache);
 ChatTemplate *items_template(void);
 
 // Fails unless each was finished once, and as expected.

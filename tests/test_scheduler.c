@@ -20,13 +20,17 @@ typedef struct Run {
     Scheduler *scheduler;
 } Run;
 
-static Run run_open(int n_rows, int n_windows, int context_size, int budget) {
+static Run run_open_with(Engine *engine, int budget) {
     Error error = {0};
-    Run run = {items_engine(n_rows, n_windows, context_size), items_template(), NULL};
+    Run run = {engine, items_template(), NULL};
     SchedulerOptions options = {.budget = budget};
     if (scheduler_open(run.engine, run.chat_template, &options, &run.scheduler, &error))
         fail_msg("%s", error.message);
     return run;
+}
+
+static Run run_open(int n_rows, int n_windows, int context_size, int budget) {
+    return run_open_with(items_engine(n_rows, n_windows, context_size, DTYPE_F16), budget);
 }
 
 static void run_close(Run *run) {
@@ -62,7 +66,7 @@ static void answer_all(Run *run, TestItem *items, int n, const int *order) {
 static void results_depend_on_nothing_but_the_item(void **state) {
     (void)state;
     static const int ROWS[] = {1, 2, 7, 32};
-    TestItem *items = items_make(N, &ROOMY, CONTEXT);
+    TestItem *items = items_make(N, &ROOMY, CONTEXT, DTYPE_F16);
     int order[N];
     for (int k = 0; k < 4; k++) {
         for (int i = 0; i < N; i++) order[i] = (i * 27 + k) % N; // 27 and 49 have no common divisor
@@ -74,10 +78,23 @@ static void results_depend_on_nothing_but_the_item(void **state) {
     items_free(items, N);
 }
 
+// Shared pages of quantised caches are copied with their scales.
+static void quantised_caches(void **state) {
+    (void)state;
+    static const DType TYPES[] = {DTYPE_INT8, DTYPE_INT4};
+    for (int k = 0; k < 2; k++) {
+        TestItem *items = items_make(16, &ROOMY, CONTEXT, TYPES[k]);
+        Run run = run_open_with(items_engine(5, 5, CONTEXT, TYPES[k]), 30);
+        answer_all(&run, items, 16, NULL);
+        run_close(&run);
+        items_free(items, 16);
+    }
+}
+
 // A2: what nobody wrote is never read. The rest of the cache holds NaN.
 static void nothing_is_read_that_was_not_written(void **state) {
     (void)state;
-    TestItem *items = items_make(20, &ROOMY, CONTEXT);
+    TestItem *items = items_make(20, &ROOMY, CONTEXT, DTYPE_F16);
     Run run = run_open(5, 5, CONTEXT, 0);
     const KvCache *cache = &run.engine->cache;
     memset(cache->memory, 0xff, (size_t)kv_layout_bytes(&cache->layout));
@@ -89,7 +106,7 @@ static void nothing_is_read_that_was_not_written(void **state) {
 // Memory for two windows and ten rows: who may need more than is left waits, and nothing fails in the middle.
 static void waits_for_memory(void **state) {
     (void)state;
-    TestItem *items = items_make(40, &ROOMY, 256);
+    TestItem *items = items_make(40, &ROOMY, 256, DTYPE_F16);
     Run run = run_open(10, 2, 256, 0);
     assert_int_equal(engine_windows(run.engine), 2);
     int most = 0, given = 0;
@@ -114,7 +131,7 @@ static void windows_that_overflow(void **state) {
     for (int p = 0; p < 4; p++) {
         OverflowSettings tight = {
             .policy = POLICIES[p], .keep = OVERFLOW_KEEP_SYSTEM, .reserve = 8, .low_water = 0.5};
-        TestItem *items = items_make(30, &tight, 64);
+        TestItem *items = items_make(30, &tight, 64, DTYPE_F16);
         int n_refused = 0, n_full = 0;
         for (int i = 0; i < 30; i++)
             n_refused += items[i].alone.status == STATUS_CONTEXT,
@@ -131,7 +148,7 @@ static void windows_that_overflow(void **state) {
 // A system prompt is read in once; who shares it gets what it would have read in itself.
 static void common_prefixes_are_read_once(void **state) {
     (void)state;
-    TestItem *items = items_make(20, &ROOMY, CONTEXT);
+    TestItem *items = items_make(20, &ROOMY, CONTEXT, DTYPE_F16);
     Run run = run_open(4, 4, CONTEXT, 0);
     answer_all(&run, items, 20, NULL);
     assert_int_equal(items[0].item.n_turns, 2);
@@ -146,7 +163,7 @@ static void common_prefixes_are_read_once(void **state) {
 // What is one item's own fault: nothing left to draw from; settings out of range.
 static void one_fails_and_the_others_go_on(void **state) {
     (void)state;
-    TestItem *items = items_make(12, &ROOMY, CONTEXT);
+    TestItem *items = items_make(12, &ROOMY, CONTEXT, DTYPE_F16);
     Run run = run_open(4, 4, CONTEXT, 0);
     SamplerBias none[384];
     for (int i = 0; i < 384; i++) none[i] = (SamplerBias){i, -INFINITY};
@@ -168,7 +185,7 @@ static void an_interrupt_ends_everything(void **state) {
     (void)state;
     Error error = {0};
     volatile sig_atomic_t flag = 0;
-    TestItem *items = items_make(8, &ROOMY, CONTEXT);
+    TestItem *items = items_make(8, &ROOMY, CONTEXT, DTYPE_F16);
     Run run = run_open(4, 4, CONTEXT, 0);
     scheduler_close(run.scheduler);
     SchedulerOptions options = {.interrupt = &flag};
@@ -229,7 +246,7 @@ static void answer_produced(TestItem *items, int n, int n_rows, int pause) {
 
 static void a_thousand_through_sixteen_rows(void **state) {
     (void)state;
-    TestItem *items = items_make(1000, &ROOMY, CONTEXT);
+    TestItem *items = items_make(1000, &ROOMY, CONTEXT, DTYPE_F16);
     answer_produced(items, 1000, 16, 0);
     items_reset(items, 1000);
     answer_produced(items, 60, 16, 3000); // slower than the rows
@@ -239,6 +256,7 @@ static void a_thousand_through_sixteen_rows(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_depend_on_nothing_but_the_item),
+        cmocka_unit_test(quantised_caches),
         cmocka_unit_test(nothing_is_read_that_was_not_written),
         cmocka_unit_test(waits_for_memory),
         cmocka_unit_test(windows_that_overflow),
