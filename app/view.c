@@ -21,6 +21,11 @@ static const char *owner_of(Chat *chat, const ConversationView *view, int64_t in
 
 // How many of the view's tokens are in the cache as they are.
 static int64_t cached_prefix(Chat *chat, const ConversationView *view) {
+    return session_known(conversation_session(chat->conversation), view->tokens.ids, view->tokens.n);
+}
+
+// Of these, how many are what the model saw last, and not left in a branch.
+static int64_t seen_prefix(Chat *chat, const ConversationView *view) {
     const Session *session = conversation_session(chat->conversation);
     const int32_t *log = session_tokens(session);
     int64_t n = session_cached(session), i = 0;
@@ -100,7 +105,9 @@ static void print_difference(Chat *chat, const ConversationView *view, FILE *out
     const Session *session = conversation_session(chat->conversation);
     int64_t cached = cached_prefix(chat, view), held = session_cached(session);
     fprintf(out, "%lld of %lld tokens are in the cache", (long long)cached, (long long)view->tokens.n);
-    if (cached < held && cached < view->tokens.n)
+    if (cached > seen_prefix(chat, view))
+        fputs(", where the conversation has been before", out);
+    else if (cached < held && cached < view->tokens.n)
         fprintf(out, "; at %lld it holds %s instead of %s, as the conversation was changed",
                 (long long)cached,
                 tokenizer_piece(engine_tokenizer(chat->engine), session_tokens(session)[cached], NULL),

@@ -115,6 +115,8 @@ Status session_sync(Session *session, const int32_t *tokens, int64_t n, SyncRepo
 // The first half of that: the log becomes the longest cached prefix of `tokens`, and nothing is evaluated. Returns
 // its length.
 int64_t session_recall(Session *session, const int32_t *tokens, int64_t n);
+// That length, here or in a branch, and nothing changes.
+int64_t session_known(const Session *session, const int32_t *tokens, int64_t n);
 
 // Takes the tokens [from, from + n) out of the log. How what follows them stays usable is the policy's: OVERFLOW_SHIFT
 // leaves the cache as it is and sees it through two rotations, OVERFLOW_SHIFT_INPLACE turns its keys, and everything

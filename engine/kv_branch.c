@@ -58,16 +58,23 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
     cache->branches[cache->n_branches++] = branch;
 }
 
-int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
-                         KvSequence *sequence) {
-    int best = -1;
+int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
+                       int *index) {
     int64_t longest = at_least;
+    *index = -1;
     for (int i = 0; i < cache->n_branches; i++) {
         const KvBranch *b = &cache->branches[i];
         if (b->sequence.rope_set != rope_set) continue;
         int64_t common = common_prefix(tokens, n, b->log, b->sequence.length);
-        if (common > longest) longest = common, best = i;
+        if (common > longest) longest = common, *index = i;
     }
+    return longest;
+}
+
+int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
+                         KvSequence *sequence) {
+    int best;
+    int64_t longest = kv_branch_find(cache, tokens, n, rope_set, at_least, &best);
     if (best < 0) return at_least;
     if (longest == cache->branches[best].sequence.length) {
         *sequence = take_out(cache, best); // what goes on from there is more than the branch

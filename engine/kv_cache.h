@@ -103,8 +103,11 @@ void kv_sequence_free(KvCache *cache, KvSequence *sequence);
 // Keeps a sequence, which is taken over, and a copy of its log [sequence->length] for a later recall.
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
 
-// Looks among the branches of `rope_set` for the longest common prefix with `tokens` [n]. If it is longer than
-// `at_least`, *sequence shares it; returns its length, else at_least.
+// Looks among the branches of `rope_set` for the longest common prefix with `tokens` [n]: returns its length and the
+// branch's index if it is longer than `at_least`, else at_least and -1.
+int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
+                       int *index);
+// The same; *sequence shares the prefix, if it is longer.
 int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                          KvSequence *sequence);
 

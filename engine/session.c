@@ -218,6 +218,14 @@ static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branche
     return s->n_log;
 }
 
+int64_t session_known(const Session *s, const int32_t *tokens, int64_t n) {
+    const int set = model_rope_set(s->engine->model, n);
+    int64_t own = 0;
+    int ignored;
+    while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
+    return kv_branch_find(&s->engine->cache, tokens, n, set, s->sequence.rope_set == set ? own : 0, &ignored);
+}
+
 // An independent one takes branches only for what it is going to read in: what leaves by a shift has to be its own.
 int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
     return recall(s, tokens, n, !s->independent);

@@ -141,6 +141,24 @@ static void test_a_branch_from_before_the_overflow(void **state) {
     program_free(&run);
 }
 
+// What was left stays in the cache: to come back is to read only what is new, and /view diff tells so before.
+static void test_branches_stay_in_the_cache(void **state) {
+    (void)state;
+    static const char talk[] =
+        "One\nPlease tell me a story about a cat and a king.\nAnd one about a fox.\n/undo 2\n"
+        "Two\n/goto 3.1\n/view diff\nThree\n";
+    Run run = program_script(TALK "|--no-save|--stats|--ignore-eos", talk);
+    expect_err(&run, "[turn 2: 26 cached + 10 read");
+    expect_err(&run,
+               "\n85 of 88 tokens are in the cache, where the conversation has been before; the next turn");
+    expect_err(&run, "[turn 4: 85 cached + 18 read");
+    program_free(&run);
+    run = program_script(TALK "|--no-save|--stats|--ignore-eos|--no-paged", talk);
+    expect_err(&run, "\n26 of 88 tokens are in the cache; at 26 it holds");
+    expect_err(&run, "[turn 4: 26 cached + 77 read");
+    program_free(&run);
+}
+
 // ---- several conversations --------------------------------------------------------------------------------
 
 static void test_new_list_switch(void **state) {
@@ -270,6 +288,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_the_tree_is_resumed_whole),
         WITH_HOME(test_edit_in_a_script),
         WITH_HOME(test_a_branch_from_before_the_overflow),
+        WITH_HOME(test_branches_stay_in_the_cache),
         WITH_HOME(test_new_list_switch),
         WITH_HOME(test_switching_keeps_both_conversations),
         WITH_HOME(test_settings_belong_to_their_conversation),

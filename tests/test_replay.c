@@ -54,7 +54,7 @@ static void test_nothing_shifted_is_begun_with(void **state) {
     for (int i = 0; i < 2; i++)
         for (int paged = 0; paged < 2; paged++) {
             snprintf(arguments, sizeof arguments, TALK "|--no-save|--context=96|--overflow=%s%s", policies[i],
-                     paged ? "|--paged|--page-size=4" : "");
+                     paged ? "|--page-size=4" : "|--no-paged");
             snprintf(script, sizeof script, "/clear\n/new\n%s/replay verify\n", full);
             program_says(arguments, script, 0, "[4 replies sampled again, ");
             snprintf(script, sizeof script, "%s/new\n/say user Hm\n/view diff\n", full);
@@ -81,7 +81,7 @@ static void test_a_shifted_cache_is_made_again(void **state) {
             snprintf(arguments, sizeof arguments,
                      "%s|--threads=1|--max-tokens=12|--ignore-eos|--context=96|--overflow=%s%s",
                      part ? "--resume" : BABBLER "|--seed=1", policies[i / 2],
-                     i % 2 ? "|--paged|--page-size=4" : "");
+                     i % 2 ? "|--page-size=4" : "|--no-paged");
             program_says(arguments, parts[part], 0, results[part]);
         }
 }

@@ -117,8 +117,8 @@ static void test_overflow_command(void **state) {
 // Every policy, over every kind of cache: the talk goes on, and what a shift reads again is nothing.
 static void test_policies_and_caches(void **state) {
     (void)state;
-    static const char *const caches[] = {"--type=f32", "--type=int8|--layout=1",
-                                         "--type=int4|--paged|--page-size=16"};
+    static const char *const caches[] = {"--type=f32", "--type=int8|--layout=1|--no-paged",
+                                         "--type=int4|--page-size=16"};
     static const char *const policies[] = {"reevaluate", "shift", "shift-inplace"};
     for (int i = 0; i < 3; i++) {
         char arguments[200];
