@@ -140,8 +140,9 @@ void items_check(const TestItem *items, int n) {
         assert_int_equal(got->n_reply, want->n_reply);
         for (int k = 0; k < got->n_replies; k++) {
             const Message *a = &got->replies[k], *b = &want->replies[k];
-            bool equal = a->n_ids == b->n_ids && !a->ids == !b->ids && strcmp(a->text, b->text) == 0;
-            for (int64_t j = 0; equal && j < a->n_ids; j++) equal = a->ids[j] == b->ids[j];
+            size_t bytes = (size_t)a->n_ids * sizeof *a->ids;
+            bool equal = a->n_ids == b->n_ids && !a->ids == !b->ids && strcmp(a->text, b->text) == 0 &&
+                         (!a->ids || !b->ids || memcmp(a->ids, b->ids, bytes) == 0);
             if (!equal) fail_msg("item %d, reply %d: \"%s\" instead of \"%s\"", i, k, a->text, b->text);
         }
     }

@@ -22,7 +22,7 @@ typedef struct Answers {
 
 static Answers answers_of(const Run *run) {
     Answers a = {.n = 0};
-    for (const char *line = run->out, *end; *line; line = end + 1) {
+    for (const char *line = run->out, *end; line && *line; line = end + 1) {
         json_error_t why;
         end = strchr(line, '\n');
         if (!end) fail_msg("half a line: %s", line);
