@@ -1,0 +1,142 @@
+// A session's log: what it becomes, and what of it stays cached.
+#include "engine/session_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORTH_KEEPING = 16 }; // tokens that would have to be read again: fewer are no branch
+
+void session_match_frequencies(Session *s) {
+    int64_t n = s->n_log < s->engine->cache.window ? s->n_log : s->engine->cache.window;
+    int set = model_rope_set(s->engine->model, n);
+    if (s->sequence.rope_set == set) return;
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, 0);
+    session_drop_logits(s);
+    s->sequence.rope_set = set;
+}
+
+void session_push(Session *s, int32_t token) {
+    s->log[s->n_log++] = token;
+    session_drop_logits(s);
+    session_match_frequencies(s);
+}
+
+void session_share(Session *s, int64_t n) {
+    KvCache *cache = &s->engine->cache;
+    KvSequence prompt;
+    if (n > s->sequence.length) n = s->sequence.length;
+    if (!cache->paged || n < WORTH_KEEPING || s->sequence.n_gone > 0) return;
+    if (!kv_sequence_fork(cache, &s->sequence, n, &prompt, NULL)) kv_branch_keep(cache, s->log, &prompt);
+}
+
+void session_clear(Session *s) {
+    kv_sequence_free(&s->engine->cache, &s->sequence);
+    s->n_log = 0;
+    session_drop_logits(s);
+}
+
+// The log becomes its own first `length` tokens. What that cuts off stays as a branch, if that is worth it.
+static void cut(Session *s, int64_t length) {
+    KvCache *cache = &s->engine->cache;
+    KvSequence shorter;
+    if (cache->paged && !s->independent && length + WORTH_KEEPING <= s->sequence.length &&
+        !kv_sequence_fork(cache, &s->sequence, length, &shorter, NULL)) {
+        kv_branch_keep(cache, s->log, &s->sequence);
+        s->sequence = shorter;
+    }
+    kv_sequence_truncate(cache, &s->sequence, length);
+    s->n_log = length;
+}
+
+// An independent session looks at branches only where nothing of its own is cached: what others read in stands for what
+// would be read in, not for what was decoded here.
+static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branches) {
+    KvCache *cache = &s->engine->cache;
+    KvSequence other;
+    const int set = model_rope_set(s->engine->model, n);
+    int64_t own = 0;
+    while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
+    if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
+    const int64_t usable = s->sequence.rope_set == set ? own : 0;
+    if (s->independent && own > 0) branches = false;
+    const int64_t common = branches ? kv_branch_recall(cache, tokens, n, set, usable, &other) : usable;
+    const bool found = common > usable;
+    cut(s, found ? 0 : own);
+    if (found) {
+        kv_sequence_free(cache, &s->sequence);
+        s->sequence = other;
+        memcpy(s->log, tokens, (size_t)common * sizeof *s->log);
+        s->n_log = common;
+    }
+    session_drop_logits(s);
+    return s->n_log;
+}
+
+int64_t session_known(const Session *s, const int32_t *tokens, int64_t n) {
+    const int set = model_rope_set(s->engine->model, n);
+    int64_t own = 0;
+    int ignored;
+    while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
+    return kv_branch_find(&s->engine->cache, tokens, n, set, s->sequence.rope_set == set ? own : 0, &ignored);
+}
+
+// An independent one takes branches only for what it is going to read in: what leaves by a shift has to be its own.
+int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
+    return recall(s, tokens, n, !s->independent);
+}
+
+Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
+    if (n < 1) return error_set(error, STATUS_USAGE, "a sequence has at least one token");
+    if (n > s->engine->cache.window)
+        return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit in the context of %d", (long long)n,
+                         s->engine->cache.window);
+    int64_t common = recall(s, tokens, n, true);
+    memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
+    s->n_log = n;
+    session_match_frequencies(s);
+    return STATUS_OK;
+}
+
+// ---- discarding ------------------------------------------------------------------------------------------------
+
+Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy policy, Error *error) {
+    if (from < 0 || n < 1 || from + n > s->n_log)
+        return error_set(error, STATUS_USAGE, "tokens %lld to %lld cannot leave a log of %lld",
+                         (long long)from, (long long)(from + n - 1), (long long)s->n_log);
+    KvCache *cache = &s->engine->cache;
+    bool in_place = policy == OVERFLOW_SHIFT_INPLACE;
+    bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&
+                 kv_sequence_can_discard(cache, &s->sequence, from, n, in_place);
+    Status status = STATUS_OK;
+    if (shift) status = kv_sequence_discard(cache, &s->sequence, from, n, in_place, error);
+    if (status && status != STATUS_CONTEXT)
+        return status; // no page for what it shares with others: read it again
+    // After a shift the logits still speak of the last token: it is what it was.
+    if (!shift || status || from + n == s->n_log) session_drop_logits(s);
+    if (!shift || status) // from the kept prefix on, so that the next time another one may be kept
+        kv_sequence_truncate(cache, &s->sequence,
+                             s->sequence.n_gone > 0 && from > s->sequence.n_keep ? s->sequence.n_keep : from);
+    memmove(s->log + from, s->log + from + n, (size_t)(s->n_log - from - n) * sizeof *s->log);
+    s->n_log -= n;
+    return STATUS_OK;
+}
+
+void session_forget_gone(Session *s) {
+    kv_branch_forget_gone(&s->engine->cache);
+    if (s->sequence.n_gone == 0) return;
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.n_keep);
+    s->n_log = s->sequence.length;
+    session_drop_logits(s);
+}
+
+Status session_make_room(Session *s, const OverflowSettings *settings, int64_t n, Error *error) {
+    int64_t excess = s->n_log + n - s->engine->cache.window;
+    if (excess <= 0) return STATUS_OK;
+    int64_t keep = settings->keep < 0 ? OVERFLOW_SINKS : settings->keep;
+    int64_t leaving = s->n_log > keep ? overflow_discard(settings, s->n_log - keep) : 0;
+    if (leaving < excess) leaving = excess;
+    if (settings->policy == OVERFLOW_STOP || keep + leaving > s->n_log)
+        return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit: %lld of the context of %d are used",
+                         (long long)n, (long long)s->n_log, s->engine->cache.window);
+    return session_discard(s, keep, leaving, settings->policy, error);
+}

@@ -1,0 +1,30 @@
+// What session.c (evaluation) and session_log.c (the log) share.
+#ifndef PALAVER_ENGINE_SESSION_PRIVATE_H
+#define PALAVER_ENGINE_SESSION_PRIVATE_H
+
+#include "engine/engine_internal.h"
+#include "engine/session_step.h"
+
+struct Session {
+    Engine *engine;
+    KvSequence sequence; // of the log's first tokens
+    int32_t *log;        // [window + 1]: the last token may wait for its evaluation
+    int64_t n_log;       // tokens in the log
+    bool independent;    // see session_set_independent()
+    const volatile sig_atomic_t *interrupt;
+    Progress progress;
+    int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
+};
+
+// Whether row 0 of forward.logits, which all sessions of an engine share, speaks of this log's last token.
+static inline bool session_has_logits(const Session *s) {
+    return s->engine->logits_of == s;
+}
+static inline void session_drop_logits(Session *s) {
+    if (session_has_logits(s)) s->engine->logits_of = NULL;
+}
+
+// Where frequencies go by the length of the text, what was read with those of another length is read again.
+void session_match_frequencies(Session *session);
+
+#endif
