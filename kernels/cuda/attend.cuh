@@ -52,6 +52,33 @@ __device__ inline uint32_t pack_halves(float low, float high) {
     return *(uint32_t *)&h;
 }
 
+// The last step of the kernels on tensor cores: two rows of sums by their total weights, which four lanes share, to y. A row
+// that saw nothing becomes zeros; weights that are no number stay so. Row r is head r % group of token r / group; lane l of
+// four has of a row `half` columns 8n + 2l and the next in out[n][2·half], [2·half + 1].
+template <class T, int HEAD>
+__device__ inline void store_rows(const AttendArguments &a, const AttendTile &tile, int kv_head,
+                                  const int rows[2], const float weights[2], const float (&out)[HEAD / 8][4],
+                                  T *y) {
+    int group = a.n_heads / a.n_kv_heads;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float total = weights[r];
+        total += __shfl_xor_sync(~0u, total, 1);
+        total += __shfl_xor_sync(~0u, total, 2);
+        float scale = total == 0 ? 0 : 1 / total; // NaN stays
+        if (rows[r] >= tile.n_tokens * group) continue;
+        int token = tile.first_token + rows[r] / group, head = kv_head * group + rows[r] % group;
+        T *target = y + ((int64_t)token * a.n_heads + head) * HEAD + threadIdx.x % 4 * 2;
+        struct alignas(4) Pair {
+            T v[2];
+        };
+#pragma unroll
+        for (int n = 0; n < HEAD / 8; n++)
+            *(Pair *)(target + n * 8) =
+                Pair{from_float<T>(out[n][2 * r] * scale), from_float<T>(out[n][2 * r + 1] * scale)};
+    }
+}
+
 enum { TILE_HIDDEN, TILE_MASKED, TILE_SEEN };
 
 // For every unit of 64 indexes: whether no row sees any of it, some see some, or all see all. A warp a unit.

@@ -235,23 +235,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
         now = next;
         stage ^= 1;
     }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float total = sum[r];
-        total += __shfl_xor_sync(~0u, total, 1);
-        total += __shfl_xor_sync(~0u, total, 2);
-        float scale = total == 0 ? 0 : 1 / total; // NaN stays
-        if (rows[r] >= n_rows) continue;
-        int token = tile.first_token + rows[r] / group, head = kv_head * group + rows[r] % group;
-        T *target = y + ((int64_t)token * a.n_heads + head) * HEAD + lane % 4 * 2;
-        struct alignas(4) Pair {
-            T v[2];
-        };
-#pragma unroll
-        for (int n = 0; n < HEAD / 8; n++)
-            *(Pair *)(target + n * 8) =
-                Pair{from_float<T>(out[n][2 * r] * scale), from_float<T>(out[n][2 * r + 1] * scale)};
-    }
+    store_rows<T, HEAD>(a, tile, kv_head, rows, sum, out, y);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@
 // cores while the softmax of the present ones is computed. Keys come as tiles of 64 slots, of which those that no row
 // sees are left out.
 #include "kernels/cuda/attend_wgmma_load.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -144,23 +146,7 @@ __device__ inline void multiply_blocks(const AttendArguments &a, const AttendTil
         m.multiply_values(n_blocks - 1);
         wgmma_wait<0>(m.out);
     }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float total = sum[r];
-        total += __shfl_xor_sync(~0u, total, 1);
-        total += __shfl_xor_sync(~0u, total, 2);
-        float scale = total > 0 ? 1 / total : 0;
-        if (rows[r] >= n_rows) continue;
-        int token = tile.first_token + rows[r] / group, head = kv_head * group + rows[r] % group;
-        T *target = y + ((int64_t)token * a.n_heads + head) * HEAD + lane % 4 * 2;
-        struct alignas(4) Pair {
-            T v[2];
-        };
-#pragma unroll
-        for (int n = 0; n < HEAD / 8; n++)
-            *(Pair *)(target + n * 8) =
-                Pair{from_float<T>(m.out[n][2 * r] * scale), from_float<T>(m.out[n][2 * r + 1] * scale)};
-    }
+    store_rows<T, HEAD>(a, tile, kv_head, rows, sum, m.out, y);
 }
 
 // Queries as halves, rows behind the last as zeros; row r is head r % group of token r / group. The multiplying
@@ -199,6 +185,8 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
     WgmmaShared<HEAD> *s = (WgmmaShared<HEAD> *)memory;
+    kernels_before();
+    let_next_begin();
     AttendTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
     int kv_head = blockIdx.x, n_tiles = (tile.n_slots + KEYS - 1) / KEYS;
     int *seen = (int *)(s + 1);
@@ -231,9 +219,9 @@ template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, 
     cudaError_t code =
         cudaFuncSetAttribute(wgmma_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
-    wgmma_kernel<T, HEAD><<<dim3(l->a.n_kv_heads, l->n_tiles), WGMMA_THREADS, shared, cuda->stream>>>(
-        l->a, (const T *)l->q, (T *)l->y);
-    return cudaGetLastError();
+    dim3 grid(l->a.n_kv_heads, l->n_tiles);
+    return launch_dependent(cuda, wgmma_kernel<T, HEAD>, grid, WGMMA_THREADS, shared, l->a, (const T *)l->q,
+                            (T *)l->y);
 }
 
 cudaError_t attend_by_wgmma(const CudaBackend *cuda, const TileLaunch *l) {

@@ -25,27 +25,35 @@ __device__ inline void row_octet(int format, const char *row, int cols, int col,
     }
 }
 
-// One thread eight elements. Grid: [n rows, cols/8 / 128]; cols is a multiple of 8.
-template <class T> __global__ void __launch_bounds__(128) expand_kernel(Weight w, int first, T *dense) {
-    int col = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
-    if (col >= w.cols) return;
-    float v[8];
-    row_octet(w.format, w.data + (int64_t)(first + blockIdx.x) * w.row_bytes, w.cols, col, v);
+enum { EXPAND_THREADS = 128, OCTETS = 4 }; // of a thread, all of which are on their way before one is written
+
+// Grid: [n rows, cols/8 / (EXPAND_THREADS · OCTETS)]; cols is a multiple of 8.
+template <class T>
+__global__ void __launch_bounds__(EXPAND_THREADS) expand_kernel(Weight w, int first, T *dense) {
     struct alignas(16) Octet {
         T v[8];
-    } out;
-    for (int j = 0; j < 8; j++) out.v[j] = from_float<T>(v[j]);
-    *(Octet *)(dense + (int64_t)blockIdx.x * w.cols + col) = out;
+    } out[OCTETS];
+    int begin = (blockIdx.y * OCTETS * EXPAND_THREADS + threadIdx.x) * 8;
+    const char *row = w.data + (int64_t)(first + blockIdx.x) * w.row_bytes;
+    T *to = dense + (int64_t)blockIdx.x * w.cols;
+#pragma unroll
+    for (int k = 0; k < OCTETS; k++) {
+        int col = begin + k * EXPAND_THREADS * 8;
+        float v[8];
+        if (col < w.cols) row_octet(w.format, row, w.cols, col, v);
+        for (int j = 0; j < 8; j++) out[k].v[j] = from_float<T>(v[j]);
+    }
+#pragma unroll
+    for (int k = 0; k < OCTETS; k++) {
+        int col = begin + k * EXPAND_THREADS * 8;
+        if (col < w.cols) *(Octet *)(to + col) = out[k];
+    }
 }
 
 Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
                    Error *error) {
-    dim3 grid(n, (w->cols / 8 + 127) / 128);
-    if (type == DTYPE_F32)
-        expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (float *)dense);
-    else if (type == DTYPE_BF16)
-        expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (__nv_bfloat16 *)dense);
-    else
-        expand_kernel<<<grid, 128, 0, cuda->stream>>>(*w, first, (__half *)dense);
+    int each = EXPAND_THREADS * OCTETS * 8;
+    dim3 grid(n, (w->cols + each - 1) / each);
+    WITH_TYPE(type, (expand_kernel<<<grid, EXPAND_THREADS, 0, cuda->stream>>>(*w, first, (T *)dense)));
     return CUDA_LAUNCHED(error, "expanding %d rows of [%d, %d]", n, w->rows, w->cols);
 }

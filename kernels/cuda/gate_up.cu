@@ -1,6 +1,6 @@
 // gate_up: g = activation(w_gate·h + b_gate) · (w_up·h + b_up), or activation(w_up·h + b_up), h = norm(x).
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/product_tile.cuh"
 
 // Every activation; decoding has code for those of activate() only.
 __device__ inline float activate_any(Activation activation, float x) {
@@ -63,6 +63,10 @@ Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g
     CudaBackend *cuda = cuda_backend(backend);
     Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->operand,
                               cuda->normed, error);
+    if (!status && tiles_suit_gates(cuda, layer)) {
+        status = product_of_gates(cuda, layer, cuda->normed, g, error);
+        return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
+    }
     Product product = {&layer->gate_up, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "gate_up: ");

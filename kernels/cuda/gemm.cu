@@ -1,7 +1,8 @@
-// Matrix products of many rows by cuBLASLt, which is loaded when a device is opened.
+// Matrix products of many rows by cuBLASLt, which is loaded when a device is opened. On Hopper qkv and gate_up of a prompt go
+// elsewhere: product_tile.cu.
 //
 // In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/dense.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -38,6 +39,7 @@ struct Gemm {
     decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
     decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
     decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+    decltype(&cublasLtMatmulAlgoConfigGetAttribute) algorithm_get;
     decltype(&cublasLtGetStatusString) status_string;
 };
 
@@ -68,6 +70,7 @@ static Status load_library(Gemm *g, Error *error) {
         {"cublasLtMatmulPreferenceDestroy", (void **)&g->preference_destroy},
         {"cublasLtMatmulPreferenceSetAttribute", (void **)&g->preference_set},
         {"cublasLtMatmulAlgoGetHeuristic", (void **)&g->heuristic},
+        {"cublasLtMatmulAlgoConfigGetAttribute", (void **)&g->algorithm_get},
         {"cublasLtGetStatusString", (void **)&g->status_string},
     };
     for (auto &w : wanted) {
@@ -121,21 +124,32 @@ static cudaDataType_t data_type(DType type) {
     return type == DTYPE_F32 ? CUDA_R_32F : type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-// The first algorithm that cuBLASLt's heuristic names: always the same one, so that results can be repeated.
+enum { LONG_SUM = 8192 }; // columns from which on a tile's beginning and end matter little
+
+// Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be repeated.
+// Hopper's tiles of 128 x 256 read less shared memory for a product than those of 256 x 128, which are named first: over
+// long sums, and on a card at the limit of its power, 5% of the time (NOTES.md).
 static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
     cublasLtMatmulPreference_t preference = NULL;
     size_t workspace = WORKSPACE_BYTES;
-    cublasLtMatmulHeuristicResult_t found;
-    int n_found = 0;
+    cublasLtMatmulHeuristicResult_t found[2];
+    int n_found = 0, best = 0, tile = 0;
+    size_t written;
     cublasStatus_t code = g->preference_create(&preference);
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                  sizeof workspace);
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = g->heuristic(g->handle, p->operation, p->w, p->x, p->y, p->y, preference, 1, &found, &n_found);
+        code = g->heuristic(g->handle, p->operation, p->w, p->x, p->y, p->y, preference, 2, found, &n_found);
     if (preference) g->preference_destroy(preference);
     if (code == CUBLAS_STATUS_SUCCESS && n_found < 1) code = CUBLAS_STATUS_NOT_SUPPORTED;
-    p->algorithm = found.algo;
+    if (code == CUBLAS_STATUS_SUCCESS && n_found > 1 && p->cols >= LONG_SUM &&
+        found[1].wavesCount == found[0].wavesCount &&
+        g->algorithm_get(&found[1].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written) ==
+            CUBLAS_STATUS_SUCCESS &&
+        tile == CUBLASLT_MATMUL_TILE_128x256)
+        best = 1;
+    p->algorithm = found[best].algo;
     return check(g, code, p, error);
 }
 
@@ -197,20 +211,8 @@ static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void
 }
 
 Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
-    Status status = STATUS_OK;
     char *y = (char *)a->y;
-    for (int i = 0; i < a->w->n_parts && !status; i++) {
-        const Weight *w = &a->w->part[i];
-        size_t row = (size_t)w->cols * operand_bytes(cuda->operand);
-        bool direct = w->format == format_of(cuda->operand);
-        int most = direct ? w->rows : (int)(cuda->weights_bytes / row);
-        for (int first = 0; first < w->rows && !status; first += most) {
-            int n = w->rows - first < most ? w->rows - first : most;
-            const void *dense = direct ? w->data : cuda->weights;
-            if (!direct) status = cuda_expand(cuda, w, first, n, cuda->operand, cuda->weights, error);
-            if (!status) status = multiply(cuda, a, n, dense, y, error);
-            y += (size_t)n * operand_bytes(a->y_type);
-        }
-    }
-    return status;
+    return for_dense(cuda, a->w, 1, error, [&](const void *dense, bool, int first, int n) {
+        return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(a->y_type), error);
+    });
 }

@@ -1,5 +1,6 @@
 // Norms, before matrix products of many rows.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tma.cuh"
 
 // Of 256 threads. `sums` is [8] in shared memory, free for use again when all have returned.
 __device__ inline float block_sum(float sum, float *sums) {
@@ -20,23 +21,59 @@ template <class T> __device__ inline void store_four(T *to, float a, float b, fl
         *(uint4 *)to = *(uint4 *)q;
 }
 
-// One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4. y may be x where rows is NULL.
-template <class T>
+// One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4. y may be x where rows is NULL. The
+// norm's weights are there before x is.
+enum { NORM_TURNS = 8 }; // that are kept in registers
+template <class T, int TURNS>
 __global__ void __launch_bounds__(256)
     rms_norm_kernel(const float *x, const int32_t *rows, const float *w, int n, float eps, T *y) {
     __shared__ float sums[8];
+    float4 u[TURNS], v[TURNS];
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        int i = t * 1024 + threadIdx.x * 4;
+        if (i < n) u[t] = *(const float4 *)(w + i);
+    }
+    let_next_begin();
+    kernels_before();
     const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n;
     T *out = y + (int64_t)blockIdx.x * n;
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        int i = t * 1024 + threadIdx.x * 4;
+        v[t] = i < n ? *(const float4 *)(in + i) : make_float4(0, 0, 0, 0);
+    }
     float sum = 0;
-    for (int i = threadIdx.x * 4; i < n; i += 1024) {
-        float4 v = *(const float4 *)(in + i);
-        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+#pragma unroll
+    for (int t = 0; t < TURNS; t++)
+        sum += v[t].x * v[t].x + v[t].y * v[t].y + v[t].z * v[t].z + v[t].w * v[t].w;
+    for (int i = TURNS * 1024 + threadIdx.x * 4; i < n; i += 1024) {
+        float4 a = *(const float4 *)(in + i);
+        sum += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w;
     }
     float scale = rsqrtf(block_sum(sum, sums) / n + eps);
-    for (int i = threadIdx.x * 4; i < n; i += 1024) {
-        float4 v = *(const float4 *)(in + i), u = *(const float4 *)(w + i);
-        store_four(out + i, v.x * scale * u.x, v.y * scale * u.y, v.z * scale * u.z, v.w * scale * u.w);
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        int i = t * 1024 + threadIdx.x * 4;
+        if (i < n)
+            store_four(out + i, v[t].x * scale * u[t].x, v[t].y * scale * u[t].y, v[t].z * scale * u[t].z,
+                       v[t].w * scale * u[t].w);
     }
+    for (int i = TURNS * 1024 + threadIdx.x * 4; i < n; i += 1024) {
+        float4 a = *(const float4 *)(in + i), b = *(const float4 *)(w + i);
+        store_four(out + i, a.x * scale * b.x, a.y * scale * b.y, a.z * scale * b.z, a.w * scale * b.w);
+    }
+}
+
+template <class T>
+static cudaError_t launch_rms(const CudaBackend *cuda, const float *x, const int32_t *rows, int n,
+                              const float *w, T *y) {
+    int cols = cuda->shape->hidden_size;
+    auto kernel = cols <= 1024   ? rms_norm_kernel<T, 1>
+                  : cols <= 2048 ? rms_norm_kernel<T, 2>
+                  : cols <= 4096 ? rms_norm_kernel<T, 4>
+                                 : rms_norm_kernel<T, NORM_TURNS>;
+    return launch_dependent(cuda, kernel, n, 256, 0, x, rows, w, cols, cuda->shape->norm_eps, y);
 }
 
 // The same threads; the variance in a second pass, from the mean. b may be NULL.
@@ -44,6 +81,8 @@ template <class T>
 __global__ void __launch_bounds__(256) layer_norm_kernel(const float *x, const int32_t *rows, const float *w,
                                                          const float *b, int n, float eps, T *y) {
     __shared__ float sums[8];
+    let_next_begin();
+    kernels_before();
     const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n;
     T *out = y + (int64_t)blockIdx.x * n;
     float sum = 0, square = 0;
@@ -70,11 +109,11 @@ Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, 
                  void *y, Error *error) {
     const DecoderShape *s = cuda->shape;
     int cols = s->hidden_size;
+    cudaError_t code;
     if (s->norm == NORM_LAYER)
-        WITH_TYPE(type, (layer_norm_kernel<T><<<n, 256, 0, cuda->stream>>>(x, rows, norm.weight, norm.bias,
-                                                                           cols, s->norm_eps, (T *)y)));
+        WITH_TYPE(type, (code = launch_dependent(cuda, layer_norm_kernel<T>, n, 256, 0, x, rows, norm.weight,
+                                                 norm.bias, cols, s->norm_eps, (T *)y)));
     else
-        WITH_TYPE(type, (rms_norm_kernel<T>
-                         <<<n, 256, 0, cuda->stream>>>(x, rows, norm.weight, cols, s->norm_eps, (T *)y)));
-    return CUDA_LAUNCHED(error, "norm: [%d, %d]", n, cols);
+        WITH_TYPE(type, (code = launch_rms<T>(cuda, x, rows, n, norm.weight, (T *)y)));
+    return cuda_check(code, error, "norm: [%d, %d]", n, cols);
 }

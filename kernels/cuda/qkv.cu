@@ -1,22 +1,10 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
-#include "kernels/cuda/cache.cuh"
-
-struct HeadArguments {
-    const float *bias, *q_norm, *k_norm; // NULL: none
-    float eps;
-    int n_heads, n_kv_heads, head_dim, rotary_dim;
-    bool interleaved;
-    const float2 *rope;
-    const int32_t *slots;
-    KvLayer kv;
-};
+#include "kernels/cuda/product_tile.cuh"
 
 __device__ inline float warp_sum(float v) {
     for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
     return v;
 }
-
-template <class T> struct alignas(sizeof(T) * 2) Pair { T v[2]; };
 
 // One warp a head (first those of q, then of k, then of v) of a token, the head in shared memory.
 // Grid: [n_tokens, all heads / 4], block: 128 threads, shared memory: 4 heads of float32.
@@ -120,9 +108,14 @@ static void launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, 
     whole_heads_kernel<T, DIM><<<grid, 128, 0, cuda->stream>>>(a, (const T *)cuda->wide, q);
 }
 
+// Whether heads are the common case.
+static bool plain_heads(const HeadArguments &a) {
+    return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16 &&
+           !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
+}
+
 template <class T> static void launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
-    bool plain = !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm &&
-                 a.kv.type == DTYPE_F16 && !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
+    bool plain = plain_heads(a);
     if (plain && a.head_dim == 128) return launch_whole_heads<T, 128>(cuda, a, q);
     if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
     dim3 grid(cuda->n_tokens, (a.n_heads + 2 * a.n_kv_heads + 3) / 4);
@@ -138,13 +131,17 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     if (status) return error_prefix(error, "qkv: ");
     status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
                        cuda->normed, error);
-    Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
-    if (!status) status = cuda_product(cuda, &product, error);
-    if (status) return error_prefix(error, "qkv: ");
     HeadArguments a = {layer->b_qkv, layer->q_norm,      layer->k_norm,
                        s->norm_eps,  s->n_heads,         s->n_kv_heads,
                        s->head_dim,  s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED,
                        cuda->rope,   cuda->slots,        *kv};
+    if (!status && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
+        status = product_of_heads(cuda, &layer->qkv, cuda->normed, a, q, error);
+        return status ? error_prefix(error, "qkv: ") : STATUS_OK;
+    }
+    Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
+    if (!status) status = cuda_product(cuda, &product, error);
+    if (status) return error_prefix(error, "qkv: ");
     WITH_OPERAND(cuda, (launch_heads<T>(cuda, a, (T *)q)));
     return CUDA_LAUNCHED(error, "qkv: [%d, %d]", cuda->n_tokens, layer->qkv.rows);
 }

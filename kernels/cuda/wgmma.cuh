@@ -1,12 +1,14 @@
-// Hopper's matrix products of a warpgroup (128 threads), operands in f16, sums in float32: PTX ISA, "wgmma". Needs
-// sm_90a.
+// Hopper's matrix products of a warpgroup (128 threads), operands in f16 or bf16, sums in float32: PTX ISA, "wgmma".
+// Needs sm_90a.
 //
 // Operands in shared memory are tiles of rows of 128 bytes (64 elements), aligned to 1,024, whose 16-byte pieces are
 // swizzled: piece p of row r lies at p ^ r % 8. Wider matrices are several such tiles.
 #ifndef PALAVER_KERNELS_CUDA_WGMMA_CUH
 #define PALAVER_KERNELS_CUDA_WGMMA_CUH
 
+#include <cuda_fp16.h>
 #include <stdint.h>
+#include <type_traits>
 
 // Byte of element 8·piece of a row within its tile.
 __device__ inline int swizzled(int row, int piece) {
@@ -46,6 +48,41 @@ template <int N, int COLUMNS> __device__ inline void wgmma_wait(float (&sums)[CO
 #define WGMMA_64                                                                                             \
     WGMMA_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"     \
              "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_96                                                                                             \
+    WGMMA_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86," \
+             "%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define WGMMA_128                                                                                            \
+    WGMMA_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,"  \
+             "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+
+// c [64, 8·N] = (add ? c : 0) + a [64, 16] · bᵀ, b [8·N, 16], both of T in shared memory, their rows along the sum.
+// Fragments are as below.
+template <class T> __device__ inline void wgmma_product(float (&c)[24][4], uint64_t a, uint64_t b, bool add) {
+#define WGMMA_OF(type)                                                                                       \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"                                                \
+                 "wgmma.mma_async.sync.aligned.m64n192k16.f32." type "." type " {" WGMMA_96                  \
+                 "}, %96, %97, p, 1, 1, 0, 0;\n}"                                                            \
+                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8), WGMMA_SUMS_32(c, 16)                            \
+                 : "l"(a), "l"(b), "r"((int)add))
+    if (std::is_same<T, __half>::value)
+        WGMMA_OF("f16");
+    else
+        WGMMA_OF("bf16");
+#undef WGMMA_OF
+}
+template <class T> __device__ inline void wgmma_product(float (&c)[32][4], uint64_t a, uint64_t b, bool add) {
+#define WGMMA_OF(type)                                                                                       \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" WGMMA_128                 \
+                 "}, %128, %129, p, 1, 1, 0, 0;\n}"                                                          \
+                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8), WGMMA_SUMS_32(c, 16), WGMMA_SUMS_32(c, 24)      \
+                 : "l"(a), "l"(b), "r"((int)add))
+    if (std::is_same<T, __half>::value)
+        WGMMA_OF("f16");
+    else
+        WGMMA_OF("bf16");
+#undef WGMMA_OF
+}
 
 // c [64, 128] = (add ? c : 0) + a [64, 16] · bᵀ, b [128, 16]; both in shared memory, their rows along the sum. The
 // fragment: lane l of warp w holds of rows 16w + l/4 (c[·][0], c[·][1]) and 8 further (2, 3) columns 8i + l%4·2 and the next.

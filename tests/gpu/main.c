@@ -363,6 +363,11 @@ static const Case CASES[] = {
     {"f16 int4 100K", DTYPE_F16, 256, 4, 2, 64, 512, 301, .past = 100000, .n_tokens = 1, INT4(32),
      LAYOUT(3, 64)},
     {"f16 int8 100K", DTYPE_F16, 256, 2, 1, 128, 512, 301, .past = 100000, .n_tokens = 2, INT8(64)},
+    // Prompts that fill the tiles of product_kernel.cuh, with edges in every direction.
+    {"bf16 tiles of products", DTYPE_BF16, 512, 10, 10, 128, 2752, 300, .past = 400, .n_tokens = 1000, F16KV,
+     LAYOUT(3, 64)},
+    {"q8_0 tiles of products", DTYPE_Q8_0, 608, 28, 14, 64, 1376, 300, .gelu = true, .past = 40,
+     .n_tokens = 1020, F16KV},
     {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
 };
 

@@ -1,0 +1,26 @@
+// Launches of kernels that may begin while the one before them ends (programmatic dependent launch); they call
+// kernels_before() ahead of the first access to what others write or still read.
+#ifndef PALAVER_KERNELS_CUDA_LAUNCH_CUH
+#define PALAVER_KERNELS_CUDA_LAUNCH_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+template <class... Parameters, class... Arguments>
+static inline cudaError_t launch_dependent(const CudaBackend *cuda, void (*kernel)(Parameters...), dim3 grid,
+                                           dim3 block, size_t shared, const Arguments &...arguments) {
+    // One division of an SM's memory for all of them: it does not change while a block is there.
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                            cudaSharedmemCarveoutMaxShared);
+    if (code != cudaSuccess) return code;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid, config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = cuda->stream;
+    config.attrs = &attribute, config.numAttrs = cuda->compute >= 90; // there is no such thing before
+    return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+#endif
