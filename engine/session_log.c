@@ -59,8 +59,10 @@ static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branche
     if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
     const int64_t usable = s->sequence.rope_set == set ? own : 0;
     if (s->independent && own > 0) branches = false;
-    const int64_t common = branches ? kv_branch_recall(cache, tokens, n, set, usable, &other) : usable;
-    const bool found = common > usable;
+    // Every prompt of a template begins with the same few tokens: these are not worth the copy of a page.
+    const int64_t least = s->independent && usable < WORTH_KEEPING ? WORTH_KEEPING - 1 : usable;
+    const int64_t common = branches ? kv_branch_recall(cache, tokens, n, set, least, &other) : least;
+    const bool found = common > least;
     cut(s, found ? 0 : own);
     if (found) {
         kv_sequence_free(cache, &s->sequence);
