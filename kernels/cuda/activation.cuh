@@ -21,4 +21,11 @@ __device__ inline float activate(Activation activation, float x) {
     return activation == ACTIVATION_SILU ? silu(x) : gelu_tanh(x);
 }
 
+// Every activation; the persistent decoding kernel has code for those of activate() only.
+__device__ inline float activate_any(Activation activation, float x) {
+    if (activation == ACTIVATION_GELU) return x * normcdff(x);
+    if (activation == ACTIVATION_RELU) return x < 0 ? 0 : x; // NaN stays
+    return activate(activation, x);
+}
+
 #endif

@@ -62,16 +62,18 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
     }
 }
 
-// Many tokens: each warp takes every eighth. Few: all warps share a token's indexes, and put together what they have.
+// Many tokens: each warp takes every eighth. Few: all warps share a token's indexes, and put together what they have;
+// unless how many they are is not to show.
 // Grid: [tiles, heads], block: 256, shared memory: 8 · 3·head_dim floats.
 template <class T>
 __global__ void __launch_bounds__(PLAIN_WARPS * 32)
-    plain_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_kept, T *y) {
+    plain_kernel(const __grid_constant__ AttendArguments a, bool always_alone, const T *q, const T *q_kept,
+                 T *y) {
     extern __shared__ float shared[];
     __shared__ float largest[PLAIN_WARPS], weights[PLAIN_WARPS];
     AttendTile tile = a.tiles[blockIdx.x];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, dim = a.head_dim;
-    bool alone = tile.n_tokens >= PLAIN_WARPS;
+    bool alone = always_alone || tile.n_tokens >= PLAIN_WARPS;
     float *mine = shared + warp * 3 * dim;
     for (int t = alone ? warp : 0; t < tile.n_tokens; t += alone ? PLAIN_WARPS : 1) {
         int token = tile.first_token + t;
@@ -118,7 +120,7 @@ static cudaError_t launch_plain(const CudaBackend *cuda, const AttendArguments &
         cudaFuncSetAttribute(plain_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
     plain_kernel<T><<<dim3(n_tiles, a.n_heads), PLAIN_WARPS * 32, shared, cuda->stream>>>(
-        a, (const T *)q.recent, (const T *)q.kept, (T *)y);
+        a, cuda->kind == STEP_READING, (const T *)q.recent, (const T *)q.kept, (T *)y);
     return cudaGetLastError();
 }
 
@@ -133,7 +135,10 @@ static cudaError_t attend_tiles(CudaBackend *cuda, const AttendCall *call, Atten
         TileLaunch launch = {a, call->type, q.recent, q.kept, call->y, cuda->n_tiles, cuda->most_slots};
         launch.a.scale *= LOG2_E;
         bool plain = a.kv.type == DTYPE_F16 && !a.alibi;
-        if (plain && !cuda->gone) code = attend_by_wgmma(cuda, &launch);
+        // That kernel takes keys in pairs of tiles, from the first that the tile's own tokens see: behind a window which
+        // these are shows where a prompt was cut.
+        bool pairs = cuda->kind != STEP_READING || a.window <= 0;
+        if (plain && !cuda->gone && pairs) code = attend_by_wgmma(cuda, &launch);
         if (code == cudaErrorNotSupported)
             code = plain ? attend_tiles_f16(cuda, &launch) : attend_tiles_any(cuda, &launch);
     }

@@ -15,7 +15,7 @@ struct SplitLaunch {
 struct SplitArguments {
     SplitLaunch l;
     const int32_t *split_tiles;
-    int split_slots, head_tiles;
+    int head_tiles;
     int group_shift; // int8, int4: log2 of their group
     bool scales_fit; // into the kernel's, by copies: float16, a group of its own, aligned
     uint32_t slot_bytes, scale_slot_bytes;

@@ -3,7 +3,9 @@
 #ifndef PALAVER_KERNELS_CUDA_ATTEND_SPLIT_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_ATTEND_SPLIT_KERNEL_CUH
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/split_warp.cuh"
+#include "kernels/cuda/tma.cuh"
 
 // Queries times the scale as float16, for the products; all threads, eight elements each at a time.
 template <class C, class Shape, int HEAD, class Queries>
@@ -126,9 +128,13 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     int split = blockIdx.y, kv_head = blockIdx.x / s.head_tiles,
         first_head = blockIdx.x % s.head_tiles * HEADS;
     int group = a.n_heads / a.n_kv_heads, heads = min(HEADS, group - first_head), dim = a.head_dim;
-    const AttendTile tile = a.tiles[s.split_tiles[split]];
+    kernels_before();
+    int which = s.split_tiles[split];
+    if (which < 0) return;
+    const AttendTile tile = a.tiles[which];
 
-    int begin = (split - tile.first_split) * s.split_slots, end = min(begin + s.split_slots, tile.n_slots);
+    int begin = (split - tile.first_split) * tile.split_slots,
+        end = min(begin + tile.split_slots, tile.n_slots);
     const Units units(Shape::KEYS, begin, end, tile.n_keep, tile.n_gone);
     Warp w(s, tile, units, *queries, kv_head, rings);
     w.begin = begin, w.end = end;
@@ -202,8 +208,7 @@ static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *a
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
     dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->n_splits);
-    kernel<<<grid, SPLIT_WARPS * 32, shared, cuda->stream>>>(a);
-    return cudaGetLastError();
+    return launch_overlapping(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
 }
 
 // Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.

@@ -199,7 +199,10 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
             // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
             float base = largest == -INFINITY ? 0 : largest * a.scale;
             float shrink = power((top[r] == -INFINITY ? largest : top[r]) * a.scale - base);
-            if (top[r] == -INFINITY) shrink = 0;
+            if (top[r] == -INFINITY)
+                shrink = 0;
+            else if (top[r] == largest)
+                shrink = 1; // exactly: keys that only other rows see do not show
             top[r] = largest;
             float added = 0;
 #pragma unroll

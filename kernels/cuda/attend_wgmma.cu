@@ -25,7 +25,8 @@ __device__ inline void soften(float scores[16][4], float scale, float top[2], fl
         largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
         // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
         float base = largest == -INFINITY ? 0 : largest * scale;
-        shrink[r] = top[r] == -INFINITY ? 0 : power(top[r] * scale - base);
+        // Exactly 1 where nothing moves, so that keys that only other rows see do not show.
+        shrink[r] = top[r] == -INFINITY ? 0 : top[r] == largest ? 1 : power(top[r] * scale - base);
         top[r] = largest;
         float added = 0;
 #pragma unroll

@@ -82,7 +82,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
 
 static int64_t cuda_scratch_bytes(const Backend *backend) {
     const CudaBackend *cuda = (const CudaBackend *)backend;
-    return cuda->opened_bytes + (int64_t)decoder_bytes(cuda);
+    return cuda->opened_bytes + (int64_t)(decoder_bytes(cuda) + decode_graphs_bytes(cuda));
 }
 
 Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error) {
@@ -113,10 +113,12 @@ static void cuda_close(Backend *backend) {
     cuda_free_stamps(cuda);
     gemm_close(cuda->gemm);
     decoder_close(cuda->decoder);
+    decode_graphs_close(cuda->graphs);
     cuda_sample_close(cuda->sampler);
     if (cuda->scratch) cudaFree(cuda->scratch);
     if (cuda->step.memory) cudaFree(cuda->step.memory);
     if (cuda->staging.memory) cudaFreeHost(cuda->staging.memory);
+    if (cuda->flat.memory) cudaFree(cuda->flat.memory);
     if (cuda->parts.memory) cudaFree(cuda->parts.memory);
     if (cuda->arrived.memory) cudaFree(cuda->arrived.memory);
     if (cuda->staged) cudaEventDestroy(cuda->staged);

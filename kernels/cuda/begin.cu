@@ -29,7 +29,7 @@ __global__ void begin_kernel(BeginArguments a) {
         a.rope[at] = turn_of(position * inv_freq[i], a.magnitude);
         if (a.kept_rope) a.kept_rope[at] = turn_of(a.n_gone[token] * inv_freq[i], 1);
     }
-    if (threadIdx.x == 0) a.slot_positions[a.slots[token]] = position;
+    if (threadIdx.x == 0 && a.slots[token] >= 0) a.slot_positions[a.slots[token]] = position;
 }
 
 static int n_pages(const Step *step, const StepSequence *q) {
@@ -80,30 +80,32 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
 // ---- tiles ---------------------------------------------------------------------------------------------------
 
 // Appends the tiles of a sequence: as many tokens as keep 128 rows of a KV head's group busy. Tiles of one token are
-// for the kernels that split the cache, and stand apart: `singles` says which are wanted.
-static int cut_sequence(const StepSequence *q, AttendTile tile, int group, bool singles, AttendTile *tiles) {
+// for the kernels that split the cache, and stand apart: `singles` says which are wanted. In a prompt whose pieces are not
+// to show, there are none.
+static int cut_sequence(const StepSequence *q, AttendTile tile, int group, StepKind kind, bool singles,
+                        AttendTile *tiles) {
     int most = group < 128 ? 128 / group : 1, n = 0;
     for (int t = 0; t < q->n_tokens; t += most) {
         tile.first_token = q->first_token + t;
         tile.n_tokens = q->n_tokens - t < most ? q->n_tokens - t : most;
-        if ((tile.n_tokens == 1) == singles) tiles[n++] = tile;
+        if ((tile.n_tokens == 1 && kind != STEP_READING) == singles) tiles[n++] = tile;
     }
     return n;
 }
 
 // The step's arrays in the order in which they are uploaded, from `base` on; returns the bytes.
-static size_t lay_out(CudaBackend *cuda, const Step *step, int n_splits, int all_pages, char *base) {
-    size_t used = 0, n = (size_t)step->n_tokens;
+static size_t lay_out(CudaBackend *cuda, const StageRoom *room, char *base) {
+    size_t used = 0, n = (size_t)room->tokens;
     auto take = [&](size_t ints) {
         char *at = base + used;
         used += (ints * 4 + 15) / 16 * 16;
         return (int32_t *)at;
     };
     cuda->ids = take(n), cuda->positions = take(n), cuda->slots = take(n), cuda->n_gone = take(n);
-    cuda->rope_sets = take(n);
+    cuda->rope_sets = take(n), cuda->count = take(1);
     cuda->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
-    cuda->pages.first = take((size_t)all_pages);
-    cuda->split_tiles = take((size_t)n_splits);
+    cuda->pages.first = take((size_t)room->pages);
+    cuda->split_tiles = take((size_t)room->splits);
     return used;
 }
 
@@ -117,9 +119,9 @@ static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *h
         int first_page = 0, n = cuda->n_tiles;
         for (int s = 0; s < step->n_sequences; s++) {
             const StepSequence *q = &step->sequences[s];
-            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_keep, q->n_gone, 0, 0, 0};
+            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_keep, q->n_gone, 0, 0, 0, 0};
             if (mask_columns) tile.mask_column = (int)mask_columns[s];
-            n += cut_sequence(q, tile, group, singles, tiles + n);
+            n += cut_sequence(q, tile, group, step->kind, singles, tiles + n);
             if (!singles) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
             first_page += n_pages(step, q);
             if (q->n_slots > cuda->most_slots) cuda->most_slots = q->n_slots;
@@ -141,15 +143,23 @@ enum {
     SPLIT_UNIT = 64,
 };
 
-// Indexes of a split: as many as give every multiprocessor its splits of all sequences and KV heads.
-static int choose_split(const CudaBackend *cuda, const Step *step, const AttendHeads *heads) {
-    int64_t indexes = 0, longest = 0, blocks = (int64_t)heads->n_kv_heads * split_head_tiles(heads);
-    for (int s = 0; s < step->n_sequences; s++) {
-        if (step->sequences[s].n_tokens == 1) indexes += step->sequences[s].n_slots;
-        if (step->sequences[s].n_slots > longest) longest = step->sequences[s].n_slots;
+// Indexes of a split: as many as give every multiprocessor its splits of all sequences and KV heads; in a step whose
+// sequences do not show in each other, as many as bring one sequence onto all multiprocessors.
+static int choose_split(const CudaBackend *cuda, const Step *step, const StepSequence *q,
+                        const AttendHeads *heads) {
+    int64_t indexes = 0, longest = 0, blocks = (int64_t)heads->n_kv_heads * split_head_tiles(heads), slots;
+    if (step->kind == STEP_DECODING) {
+        longest = q->n_slots;
+        slots = longest * blocks / cuda->n_sms + 1;
+        if (slots > LONG_SPLIT) slots = LONG_SPLIT;
+    } else {
+        for (int s = 0; s < step->n_sequences; s++) {
+            if (step->sequences[s].n_tokens == 1) indexes += step->sequences[s].n_slots;
+            if (step->sequences[s].n_slots > longest) longest = step->sequences[s].n_slots;
+        }
+        slots = indexes * blocks / (cuda->n_sms * SPLITS_A_SM) + 1;
+        if (slots > LONG_SPLIT) slots = slots / 3 + 1;
     }
-    int64_t slots = indexes * blocks / (cuda->n_sms * SPLITS_A_SM) + 1;
-    if (slots > LONG_SPLIT) slots = slots / 3 + 1;
     if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
     if (slots < longest / MOST_SPLITS + 1) slots = longest / MOST_SPLITS + 1;
     return (int)((slots + SPLIT_UNIT - 1) / SPLIT_UNIT * SPLIT_UNIT);
@@ -159,37 +169,50 @@ static int splits_of(int n_slots, int split_slots) {
     return (n_slots + split_slots - 1) / split_slots;
 }
 
-static void fill_splits(CudaBackend *cuda, AttendTile *tiles, int32_t *split_tiles) {
-    int n = 0;
+static void fill_splits(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const StageRoom *room,
+                        AttendTile *tiles, int32_t *split_tiles) {
+    int n = 0, s = 0;
     for (int t = cuda->n_tiles; t < cuda->n_tiles + cuda->n_single_tiles; t++) {
+        while (step->sequences[s].first_token + step->sequences[s].n_tokens <= tiles[t].first_token) s++;
+        tiles[t].split_slots = choose_split(cuda, step, &step->sequences[s], heads);
         tiles[t].first_split = n;
-        tiles[t].n_splits = splits_of(tiles[t].n_slots, cuda->split_slots);
+        tiles[t].n_splits = splits_of(tiles[t].n_slots, tiles[t].split_slots);
         for (int i = 0; i < tiles[t].n_splits; i++) split_tiles[n++] = t;
     }
-    cuda->n_splits = n;
+    while (n < room->splits) split_tiles[n++] = -1;
+    cuda->n_splits = room->splits;
+}
+
+StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const AttendHeads *heads) {
+    int group = heads->n_heads / heads->n_kv_heads, most = group < 128 ? 128 / group : 1;
+    StageRoom room = {step->n_tokens, 0, 0};
+    for (int s = 0; s < step->n_sequences; s++) {
+        const StepSequence *q = &step->sequences[s];
+        room.pages += n_pages(step, q);
+        if (step->kind != STEP_READING && (q->n_tokens % most == 1 || most == 1))
+            room.splits +=
+                splits_of(q->n_slots, choose_split(cuda, step, q, heads)) * (most == 1 ? q->n_tokens : 1);
+    }
+    return room;
 }
 
 // ---- the op --------------------------------------------------------------------------------------------------
 
 Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const int64_t *mask_columns,
-                  Error *error) {
-    int group = heads->n_heads / heads->n_kv_heads, most = group < 128 ? 128 / group : 1, n_splits = 0;
-    int64_t all_pages = 0;
-    cuda->split_slots = choose_split(cuda, step, heads);
-    for (int s = 0; s < step->n_sequences; s++) {
-        const StepSequence *q = &step->sequences[s];
-        all_pages += n_pages(step, q);
-        if (q->n_tokens % most == 1 || most == 1)
-            n_splits += splits_of(q->n_slots, cuda->split_slots) * (most == 1 ? q->n_tokens : 1);
-    }
-    size_t n = (size_t)step->n_tokens, bytes = lay_out(cuda, step, n_splits, (int)all_pages, NULL),
-           kept = n * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+                  const StageRoom *given, Error *error) {
+    StageRoom room = given ? *given : cuda_stage_room(cuda, step, heads);
+    size_t n = (size_t)step->n_tokens, all = (size_t)room.tokens, bytes = lay_out(cuda, &room, NULL),
+           kept = all * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
     Status status = cuda_check(cudaEventSynchronize(cuda->staged), error, "staging a step");
     if (!status) status = cuda_room(cuda, &cuda->staging, bytes, true, "a step's arrays", error);
     if (!status) status = cuda_room(cuda, &cuda->step, bytes + kept, false, "a step's arrays", error);
     if (status) return status;
 
-    lay_out(cuda, step, n_splits, (int)all_pages, cuda->staging.memory);
+    lay_out(cuda, &room, cuda->staging.memory);
+    for (size_t i = n; i < all; i++) {
+        cuda->ids[i] = cuda->positions[i] = cuda->n_gone[i] = cuda->rope_sets[i] = 0;
+        cuda->slots[i] = -1;
+    }
     if (step->ids) memcpy(cuda->ids, step->ids, n * sizeof(int32_t));
     memcpy(cuda->positions, step->positions, n * sizeof(int32_t));
     memcpy(cuda->slots, step->slots, n * sizeof(int32_t));
@@ -198,11 +221,15 @@ Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
             cuda->n_gone[step->sequences[s].first_token + t] = step->sequences[s].n_gone;
             cuda->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
         }
+    cuda->kind = step->kind;
     fill_tiles(cuda, step, heads, mask_columns, cuda->tiles, (int32_t *)cuda->pages.first);
-    fill_splits(cuda, cuda->tiles, cuda->split_tiles);
-    lay_out(cuda, step, n_splits, (int)all_pages, cuda->step.memory);
+    fill_splits(cuda, step, heads, &room, cuda->tiles, cuda->split_tiles);
+    for (; given && cuda->n_tiles + cuda->n_single_tiles < room.tokens; cuda->n_single_tiles++)
+        cuda->tiles[cuda->n_tiles + cuda->n_single_tiles] = AttendTile{};
+    *cuda->count = step->n_tokens;
+    lay_out(cuda, &room, cuda->step.memory);
     cuda->kept_rope = cuda->gone ? (float2 *)(cuda->step.memory + bytes) : NULL;
-    cuda->n_tokens = step->n_tokens;
+    cuda->n_tokens = room.tokens;
     cuda->pages.size = cuda->most_slots <= step->page_size ? 1u << 31 : (uint32_t)step->page_size;
     cuda->pages.shift = cuda->pages.size & (cuda->pages.size - 1) ? -1 : __builtin_ctz(cuda->pages.size);
     cudaError_t code =
@@ -211,19 +238,24 @@ Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
     return cuda_check(code, error, "staging %d tokens", step->n_tokens);
 }
 
+Status cuda_begin_staged(CudaBackend *cuda, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    BeginArguments a = {cuda->positions,          cuda->slots,    cuda->n_gone,
+                        cuda->rope_sets,          cuda->inv_freq, s->rope.rotary_dim / 2,
+                        (float)s->rope.magnitude, cuda->rope,     cuda->kept_rope,
+                        cuda->slot_positions};
+    begin_kernel<<<cuda->n_tokens, 128, 0, cuda->stream>>>(a);
+    return CUDA_LAUNCHED(error, "begin: %d tokens", cuda->n_tokens);
+}
+
 Status cuda_begin(Backend *backend, const Step *step, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
     AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
     Status status = cuda_check_step(cuda, step, error);
-    if (!status) status = cuda_stage(cuda, step, &heads, NULL, error);
+    if (!status) status = cuda_stage(cuda, step, &heads, NULL, NULL, error);
     if (status) return status;
     cuda_end_upload(cuda);
     cuda->slot_positions = step->slot_positions;
-    BeginArguments a = {cuda->positions,          cuda->slots,    cuda->n_gone,
-                        cuda->rope_sets,          cuda->inv_freq, s->rope.rotary_dim / 2,
-                        (float)s->rope.magnitude, cuda->rope,     cuda->kept_rope,
-                        cuda->slot_positions};
-    begin_kernel<<<step->n_tokens, 128, 0, cuda->stream>>>(a);
-    return CUDA_LAUNCHED(error, "begin: %d tokens", step->n_tokens);
+    return cuda_begin_staged(cuda, error);
 }

@@ -4,8 +4,8 @@
 // models in bf16, float32 for models in float32, else f16; it is settled by the first layer that is loaded. Sums
 // are float32. All work goes to one stream; only read() and sample() wait for it.
 //
-// One token of one sequence goes through decode(): the whole step in one persistent kernel. Every other step
-// takes the ops one by one.
+// One token of one sequence goes through the persistent kernel of decode.cu, one of each of several sequences through a
+// graph of the ops (decode_graph.cu). Every other step takes the ops one by one.
 #ifndef PALAVER_KERNELS_CUDA_CUDA_CUH
 #define PALAVER_KERNELS_CUDA_CUDA_CUH
 
@@ -62,8 +62,9 @@ struct AttendTile {
     int first_token, n_tokens;
     int first_page, n_slots; // its sequence's table begins at the step's page first_page
     int n_keep, n_gone;
-    int first_split, n_splits; // of a tile of one token: see attend_split.cuh
-    int mask_column;           // of index 0, where there is a mask
+    int first_split, n_splits; // of a tile of one token, split_slots indexes each: see attend_split.cuh
+    int split_slots;
+    int mask_column; // of index 0, where there is a mask
 };
 
 // A step's tables of pages, one after the other.
@@ -79,10 +80,11 @@ struct Room {
     size_t bytes;
 };
 
-struct Upload;     // upload.cu
-struct Gemm;       // gemm.cu
-struct Decoder;    // decode.cu
-struct CudaSample; // sample.cu
+struct Upload;       // upload.cu
+struct Gemm;         // gemm.cu
+struct Decoder;      // decode.cu
+struct DecodeGraphs; // decode_graph.cu
+struct CudaSample;   // sample.cu
 
 struct CudaBackend {
     Backend base;
@@ -102,18 +104,21 @@ struct CudaBackend {
     // reused. Tiles of several tokens come first, then those of one; the latter are cut into splits.
     Room step, staging;
     cudaEvent_t staged;
-    int n_tokens, n_tiles, n_single_tiles, n_splits, split_slots;
+    StepKind kind;
+    int n_tokens, n_tiles, n_single_tiles, n_splits;
     int most_slots;                            // of a sequence
     bool gone;                                 // a sequence has n_gone > 0
     int32_t *ids, *positions, *slots, *n_gone; // [n_tokens]
     int32_t *rope_sets;                        // [n_tokens]
+    int32_t *count;                            // tokens of the step, where n_tokens is padded
     AttendTile *tiles;                         // [n_tiles + n_single_tiles]
-    int32_t *split_tiles;                      // [n_splits] the tile of each split
+    int32_t *split_tiles;                      // [n_splits] the tile of each split; -1: none
     Pages pages;
     float2 *kept_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_gone, if `gone`
     int32_t *slot_positions; // the caller's
     double *inv_freq;        // [n_sets, rotary_dim/2]
     float2 *rope;            // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
+    Room flat;               // scratch of products of few rows: flat.cu
     Room parts, arrived;     // what splits of attention hand to each other: see attend_split.cuh
 
     // Scratch, one allocation.
@@ -129,6 +134,7 @@ struct CudaBackend {
     cudaEvent_t *stamps;  // [OPS_MAX_STAMPS], NULL before the first; each made when it is wanted
     Gemm *gemm;
     Decoder *decoder;
+    DecodeGraphs *graphs;
     CudaSample *sampler;
 };
 
@@ -203,6 +209,12 @@ Status cuda_decode(Backend *backend, const DecodeStep *step, Error *error);
 void decoder_close(Decoder *decoder);
 size_t decoder_bytes(const CudaBackend *cuda); // of the device, that decoding will take
 
+// ---- decode_graph.cu: the same for one token of each of several sequences, or what the persistent kernel has no code for ---------
+
+Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *step, Error *error);
+void decode_graphs_close(DecodeGraphs *graphs);
+size_t decode_graphs_bytes(const CudaBackend *cuda);
+
 // ---- sample.cu -------------------------------------------------------------------------------------------
 
 Status cuda_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
@@ -246,9 +258,20 @@ static inline int split_head_tiles(const AttendHeads *h) {
     return (h->n_heads / h->n_kv_heads + split_rows(h) - 1) / split_rows(h);
 }
 
-// Takes a step's arrays over, cut into tiles for the heads. ids may be NULL; mask_columns [n_sequences] too.
+// Room that a step's arrays have on the device, so that steps of about the same size lie at the same places. Tokens beyond
+// the step's have id and position 0 and slot -1: nothing is stored for them.
+struct StageRoom {
+    int tokens, splits, pages;
+};
+StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step,
+                          const AttendHeads *heads); // what it needs
+
+// Takes a step's arrays over, cut into tiles for the heads. ids may be NULL; mask_columns [n_sequences] and room, what it
+// needs, too.
 Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const int64_t *mask_columns,
-                  Error *error);
+                  const StageRoom *room, Error *error);
+// What begin() does once a step is staged.
+Status cuda_begin_staged(CudaBackend *cuda, Error *error);
 
 // ---- attend.cu: attention of the step that was staged ------------------------------------------------------
 

@@ -350,24 +350,10 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     return STATUS_OK;
 }
 
-// One sequence after the other; where nobody asks for results that do not depend on the others, the ops take several.
 Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    const Step *all = t->step;
-    if (all->n_tokens != all->n_sequences || (all->n_sequences > 1 && all->kind != STEP_DECODING))
-        return STATUS_UNSUPPORTED;
-    Status status = STATUS_OK;
-    for (int i = 0; i < all->n_sequences && !status; i++) {
-        Step step = *all;
-        StepSequence sequence = all->sequences[i];
-        DecodeStep one = *t;
-        sequence.first_token = 0;
-        step.n_tokens = step.n_sequences = 1;
-        step.ids += i, step.positions += i, step.slots += i;
-        step.sequences = &sequence;
-        one.step = &step;
-        one.logits += (int64_t)i * cuda->shape->vocab_size;
-        status = decode_one(cuda, &one, error);
-    }
-    return status;
+    if (t->step->n_tokens != t->step->n_sequences || t->step->kind == STEP_READING) return STATUS_UNSUPPORTED;
+    Status status = STATUS_UNSUPPORTED;
+    if (t->step->n_sequences == 1 && t->step->kind == STEP_ANY) status = decode_one(cuda, t, error);
+    return status == STATUS_UNSUPPORTED ? cuda_decode_graph(cuda, t, error) : status;
 }

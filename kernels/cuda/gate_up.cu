@@ -1,13 +1,7 @@
 // gate_up: g = activation(w_gate·h + b_gate) · (w_up·h + b_up), or activation(w_up·h + b_up), h = norm(x).
 #include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/flat.cuh"
 #include "kernels/cuda/product_tile.cuh"
-
-// Every activation; decoding has code for those of activate() only.
-__device__ inline float activate_any(Activation activation, float x) {
-    if (activation == ACTIVATION_GELU) return x * normcdff(x);
-    if (activation == ACTIVATION_RELU) return x < 0 ? 0 : x; // NaN stays
-    return activate(activation, x);
-}
 
 // One thread four elements; cols, the intermediate size, is a multiple of 4. Biases may be NULL.
 template <class T>
@@ -63,7 +57,19 @@ Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g
     CudaBackend *cuda = cuda_backend(backend);
     Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->operand,
                               cuda->normed, error);
-    if (!status && tiles_suit_gates(cuda, layer)) {
+    if (cuda->kind == STEP_DECODING) {
+        FlatProduct flat = {&layer->gate_up,
+                            cuda->normed,
+                            cuda->n_tokens,
+                            layer->gated ? FLAT_GATED : FLAT_ALONE,
+                            g,
+                            layer->gated ? layer->b_gate : layer->b_up,
+                            layer->b_up,
+                            NULL};
+        if (!status) status = cuda_flat(cuda, &flat, error);
+        return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
+    }
+    if (!status && cuda->kind == STEP_ANY && tiles_suit_gates(cuda, layer)) {
         status = product_of_gates(cuda, layer, cuda->normed, g, error);
         return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
     }

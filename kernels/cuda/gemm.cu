@@ -3,6 +3,7 @@
 //
 // In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
 #include "kernels/cuda/dense.cuh"
+#include "kernels/cuda/flat.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -15,7 +16,7 @@ enum { MAX_PLANS = 256, WORKSPACE_BYTES = 64 << 20 };
 struct Plan {
     int rows, cols, n, y_stride;
     DType operand, y_type;
-    bool add;
+    bool add, same; // same: the algorithm is that of every other n
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t w, x, y;
     cublasLtMatmulAlgo_t algorithm;
@@ -124,24 +125,44 @@ static cudaDataType_t data_type(DType type) {
     return type == DTYPE_F32 ? CUDA_R_32F : type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-enum { LONG_SUM = 8192 }; // columns from which on a tile's beginning and end matter little
+enum {
+    LONG_SUM = 8192, // columns from which on a tile's beginning and end matter little
+    SAME_ROWS = 1024,
+};
 
 // Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be repeated.
 // Hopper's tiles of 128 x 256 read less shared memory for a product than those of 256 x 128, which are named first: over
 // long sums, and on a card at the limit of its power, 5% of the time (NOTES.md).
+//
+// Where rows are not to show in each other, it is the one for SAME_ROWS of them, which adds up a row's products in one order
+// however many there are: no splits of the sum.
 static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
     cublasLtMatmulPreference_t preference = NULL;
     size_t workspace = WORKSPACE_BYTES;
+    uint32_t no_splits = CUBLASLT_REDUCTION_SCHEME_NONE;
     cublasLtMatmulHeuristicResult_t found[2];
+    cublasLtMatrixLayout_t x = p->x, y = p->y;
     int n_found = 0, best = 0, tile = 0;
     size_t written;
     cublasStatus_t code = g->preference_create(&preference);
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                  sizeof workspace);
+    if (p->same) {
+        x = y = NULL;
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_splits,
+                                     sizeof no_splits);
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = g->layout_create(&x, data_type(p->operand), (uint64_t)p->cols, SAME_ROWS, p->cols);
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = g->layout_create(&y, data_type(p->y_type), (uint64_t)p->rows, SAME_ROWS, p->y_stride);
+    }
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = g->heuristic(g->handle, p->operation, p->w, p->x, p->y, p->y, preference, 2, found, &n_found);
+        code = g->heuristic(g->handle, p->operation, p->w, x, y, y, preference, 2, found, &n_found);
     if (preference) g->preference_destroy(preference);
+    if (p->same && x) g->layout_destroy(x);
+    if (p->same && y) g->layout_destroy(y);
     if (code == CUBLAS_STATUS_SUCCESS && n_found < 1) code = CUBLAS_STATUS_NOT_SUPPORTED;
     if (code == CUBLAS_STATUS_SUCCESS && n_found > 1 && p->cols >= LONG_SUM &&
         found[1].wavesCount == found[0].wavesCount &&
@@ -173,8 +194,8 @@ static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *e
     for (int i = 0; i < g->n_plans; i++) {
         const Plan *p = &g->plans[i];
         if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n &&
-            p->add == wanted->add && p->y_stride == wanted->y_stride && p->operand == wanted->operand &&
-            p->y_type == wanted->y_type) {
+            p->add == wanted->add && p->same == wanted->same && p->y_stride == wanted->y_stride &&
+            p->operand == wanted->operand && p->y_type == wanted->y_type) {
             *plan = p;
             return STATUS_OK;
         }
@@ -198,7 +219,8 @@ static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *e
 // Rows of y for a dense matrix of the operand type; y points at the first of them.
 static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void *dense, void *y,
                        Error *error) {
-    Plan wanted = {rows, a->w->cols, a->n, a->w->rows, cuda->operand, a->y_type, a->add};
+    Plan wanted = {rows,          a->w->cols, a->n,   a->w->rows,
+                   cuda->operand, a->y_type,  a->add, cuda->kind == STEP_READING};
     const Plan *p;
     Status status = find_plan(cuda->gemm, &wanted, &p, error);
     if (status) return status;
@@ -210,7 +232,17 @@ static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void
                  p, error);
 }
 
+// Whether a product's rows are not to show in each other, few as they are: those of decoding, and logits.
+static bool is_flat(const CudaBackend *cuda, const Product *a) {
+    return cuda->kind == STEP_DECODING || (cuda->kind == STEP_READING && !a->add && a->y_type == DTYPE_F32);
+}
+
 Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
+    if (is_flat(cuda, a)) {
+        FlatEnd end = a->add ? FLAT_ADD : a->y_type == DTYPE_F32 ? FLAT_FLOAT : FLAT_STORE;
+        FlatProduct flat = {a->w, a->x, a->n, end, a->y, NULL, NULL, NULL};
+        return cuda_flat(cuda, &flat, error);
+    }
     char *y = (char *)a->y;
     return for_dense(cuda, a->w, 1, error, [&](const void *dense, bool, int first, int n) {
         return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(a->y_type), error);

@@ -6,12 +6,9 @@
 #include "kernels/cuda/cuda.cuh"
 
 template <class... Parameters, class... Arguments>
-static inline cudaError_t launch_dependent(const CudaBackend *cuda, void (*kernel)(Parameters...), dim3 grid,
-                                           dim3 block, size_t shared, const Arguments &...arguments) {
-    // One division of an SM's memory for all of them: it does not change while a block is there.
-    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                            cudaSharedmemCarveoutMaxShared);
-    if (code != cudaSuccess) return code;
+static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*kernel)(Parameters...),
+                                             dim3 grid, dim3 block, size_t shared,
+                                             const Arguments &...arguments) {
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -21,6 +18,16 @@ static inline cudaError_t launch_dependent(const CudaBackend *cuda, void (*kerne
     config.stream = cuda->stream;
     config.attrs = &attribute, config.numAttrs = cuda->compute >= 90; // there is no such thing before
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+// The same for kernels that stand beside products. All of them divide a multiprocessor's memory in one way, as much as can be
+// shared: another division waits until no block is left there.
+template <class... Parameters, class... Arguments>
+static inline cudaError_t launch_dependent(const CudaBackend *cuda, void (*kernel)(Parameters...), dim3 grid,
+                                           dim3 block, size_t shared, const Arguments &...arguments) {
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                            cudaSharedmemCarveoutMaxShared);
+    return code == cudaSuccess ? launch_overlapping(cuda, kernel, grid, block, shared, arguments...) : code;
 }
 
 #endif

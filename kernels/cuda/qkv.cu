@@ -1,5 +1,7 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
 #include "kernels/cuda/product_tile.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tma.cuh"
 
 __device__ inline float warp_sum(float v) {
     for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
@@ -13,6 +15,8 @@ template <class T> __global__ void __launch_bounds__(128) heads_kernel(HeadArgum
     int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     int all = a.n_heads + 2 * a.n_kv_heads, dim = a.head_dim;
     if (head >= all) return;
+    let_next_begin();
+    kernels_before();
     float *v = heads + threadIdx.x / 32 * dim;
     const T *in = wide + ((int64_t)token * all + head) * dim;
     bool is_q = head < a.n_heads, is_k = !is_q && head < a.n_heads + a.n_kv_heads;
@@ -48,6 +52,7 @@ template <class T> __global__ void __launch_bounds__(128) heads_kernel(HeadArgum
             *(Pair<T> *)(out + i) = Pair<T>{from_float<T>(v[i]), from_float<T>(v[i + 1])};
         return;
     }
+    if (a.slots[token] < 0) return;
     store_row(a.kv, is_k, a.slots[token], (head - a.n_heads) % a.n_kv_heads, v, dim);
 }
 
@@ -60,6 +65,8 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
     constexpr int LANES = DIM / 4, HALF = DIM / 2;
     int token = blockIdx.x, i = threadIdx.x % LANES * 2, all = a.n_heads + 2 * a.n_kv_heads;
     int first = (blockIdx.y * (128 / LANES) + threadIdx.x / LANES) * HEADS_AT_ONCE;
+    let_next_begin();
+    kernels_before();
     float4 turn = *(const float4 *)(a.rope + (int64_t)token * HALF + i);
     const T *in = wide + (int64_t)token * all * DIM + i;
     Pair<T> low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
@@ -69,6 +76,7 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
         low[h] = *(const Pair<T> *)(in + (first + h) * DIM);
         high[h] = *(const Pair<T> *)(in + (first + h) * DIM + HALF);
     }
+    bool stored = a.slots[token] >= 0;
     int64_t slot = (int64_t)a.slots[token] * a.kv.slot_stride + i;
 #pragma unroll
     for (int h = 0; h < HEADS_AT_ONCE; h++) {
@@ -91,7 +99,7 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
             T *out = q + ((int64_t)token * a.n_heads + head) * DIM + i;
             *(Pair<T> *)out = Pair<T>{from_float<T>(x.x), from_float<T>(x.y)};
             *(Pair<T> *)(out + HALF) = Pair<T>{from_float<T>(y.x), from_float<T>(y.y)};
-        } else {
+        } else if (stored) {
             bool is_k = head < a.n_heads + a.n_kv_heads;
             __half *out = (__half *)(is_k ? a.kv.k : a.kv.v) + slot +
                           (head - a.n_heads - (is_k ? 0 : a.n_kv_heads)) * a.kv.head_stride;
@@ -102,10 +110,10 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
 }
 
 template <class T, int DIM>
-static void launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
+static cudaError_t launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
     int each = HEADS_AT_ONCE * 128 / (DIM / 4), all = a.n_heads + 2 * a.n_kv_heads;
     dim3 grid(cuda->n_tokens, (all + each - 1) / each);
-    whole_heads_kernel<T, DIM><<<grid, 128, 0, cuda->stream>>>(a, (const T *)cuda->wide, q);
+    return launch_dependent(cuda, whole_heads_kernel<T, DIM>, grid, 128, 0, a, (const T *)cuda->wide, q);
 }
 
 // Whether heads are the common case.
@@ -114,13 +122,13 @@ static bool plain_heads(const HeadArguments &a) {
            !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
 }
 
-template <class T> static void launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
+template <class T> static cudaError_t launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
     bool plain = plain_heads(a);
     if (plain && a.head_dim == 128) return launch_whole_heads<T, 128>(cuda, a, q);
     if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
     dim3 grid(cuda->n_tokens, (a.n_heads + 2 * a.n_kv_heads + 3) / 4);
     size_t shared = 4 * (size_t)a.head_dim * sizeof(float);
-    heads_kernel<T><<<grid, 128, shared, cuda->stream>>>(a, (const T *)cuda->wide, q);
+    return launch_dependent(cuda, heads_kernel<T>, grid, 128, shared, a, (const T *)cuda->wide, q);
 }
 
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
@@ -135,13 +143,14 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        s->norm_eps,  s->n_heads,         s->n_kv_heads,
                        s->head_dim,  s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED,
                        cuda->rope,   cuda->slots,        *kv};
-    if (!status && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
+    if (!status && cuda->kind == STEP_ANY && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
         status = product_of_heads(cuda, &layer->qkv, cuda->normed, a, q, error);
         return status ? error_prefix(error, "qkv: ") : STATUS_OK;
     }
     Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);
     if (status) return error_prefix(error, "qkv: ");
-    WITH_OPERAND(cuda, (launch_heads<T>(cuda, a, (T *)q)));
-    return CUDA_LAUNCHED(error, "qkv: [%d, %d]", cuda->n_tokens, layer->qkv.rows);
+    cudaError_t code;
+    WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, a, (T *)q)));
+    return cuda_check(code, error, "qkv: [%d, %d]", cuda->n_tokens, layer->qkv.rows);
 }

@@ -1,7 +1,7 @@
 // The sampling kernel: the chain of ops.h over one row of logits, with the integers of kernels/sample_math.h, so that the token
 // is the CPU's whatever the order of summation.
 //
-// One launch of blocks that are all there at once. Each keeps its share of the row as integer keys in shared memory, adjusts
+// One launch of blocks, a row's all there at once. Each keeps its share of the row as integer keys in shared memory, adjusts
 // them, and tells the others the maximum of every warp's share. The k largest keys are not below a bound that k of these
 // maxima reach: what is not below it becomes a candidate. Block 0 collects the candidates, puts them in order, and
 // goes through the filters with one thread a candidate.
@@ -160,17 +160,16 @@ __device__ inline void draw(const SampleArguments &a, uint64_t *candidates) {
         answer(a, OUTCOME_TOO_MANY, 0);
 }
 
-// Grid: SAMPLE_BLOCKS. Shared memory: this block's keys, then in block 0 the candidates.
-__global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_constant__ SampleArguments a) {
-    extern __shared__ __align__(8) int32_t keys[];
+// A block's share of a row. `keys`: this block's keys, then in block 0 the candidates.
+__device__ inline void sample_share(const SampleArguments &a, int32_t *keys) {
     int turns = (a.n_vocab + SAMPLE_GROUPS * 32 - 1) / (SAMPLE_GROUPS * 32);
     load_keys(a, turns, keys);
     bool draws = a.temperature > 0;
-    if (blockIdx.x != 0 && !draws) return;
+    if (a.block != 0 && !draws) return;
 
     int32_t maxima[GROUPS_EACH], top = hear_maxima(a, maxima);
     if (top == KEY_BAD || top == SAMPLE_KEY_MINUS_INFINITY || !draws) {
-        if (blockIdx.x != 0) return;
+        if (a.block != 0) return;
         int first = top == SAMPLE_KEY_MINUS_INFINITY ? 0 : first_of(a, top, maxima);
         if (threadIdx.x != 0) return;
         if (top == SAMPLE_KEY_MINUS_INFINITY) return answer(a, OUTCOME_NOTHING, 0);
@@ -188,7 +187,30 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_con
         least = max(sample_key(low), SAMPLE_KEY_MINUS_INFINITY + 1);
     }
     gather(a, turns, keys, least, top, infinite);
-    if (blockIdx.x == 0) draw(a, (uint64_t *)(keys + turns * SAMPLE_THREADS));
+    if (a.block == 0) draw(a, (uint64_t *)(keys + turns * SAMPLE_THREADS));
+}
+
+// One row. Grid: SAMPLE_BLOCKS.
+__global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_constant__ SampleArguments row) {
+    extern __shared__ __align__(8) int32_t keys[];
+    SampleArguments a = row;
+    a.block = blockIdx.x;
+    sample_share(a, keys);
+}
+
+// Several rows, SAMPLE_BLOCKS blocks each. Not all are there at once, and those of a row wait for each other: so blocks take
+// their places in the order in which they begin. `ticket` counts from `first` on.
+__global__ void __launch_bounds__(SAMPLE_THREADS)
+    sample_rows_kernel(const SampleArguments *rows, unsigned *ticket, unsigned first) {
+    extern __shared__ __align__(8) int32_t keys[];
+    __shared__ SampleArguments a;
+    if (threadIdx.x == 0) {
+        unsigned place = atomicAdd(ticket, 1) - first;
+        a = rows[place / SAMPLE_BLOCKS];
+        a.block = (int)(place % SAMPLE_BLOCKS);
+    }
+    __syncthreads();
+    sample_share(a, keys);
 }
 
 #endif

@@ -52,6 +52,7 @@ struct SampleArguments {
     uint32_t launch;
     SampleWords *words;
     Drawn *drawn; // pinned
+    int block;    // of the row's SAMPLE_BLOCKS: the kernel's own
 };
 
 __device__ inline void tell(const SampleArguments &a, Word *to, uint32_t value) {
@@ -78,8 +79,8 @@ __device__ inline int32_t resolved(int32_t key, bool infinite) {
 }
 
 // Token of the i-th key of this thread: blocks take 256 neighbours each in turns.
-__device__ inline int token_of(int i) {
-    return (i * SAMPLE_BLOCKS + (int)blockIdx.x) * SAMPLE_THREADS + (int)threadIdx.x;
+__device__ inline int token_of(const SampleArguments &a, int i) {
+    return (i * SAMPLE_BLOCKS + a.block) * SAMPLE_THREADS + (int)threadIdx.x;
 }
 
 // This block's keys into shared memory, adjusted, and its warps' maxima to everybody. A thread reads its own keys
@@ -91,7 +92,7 @@ __device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *k
     int first_nan = INT32_MAX;
 #pragma unroll 8
     for (int i = 0; i < turns; i++) {
-        int token = token_of(i);
+        int token = token_of(a, i);
         int32_t key = token < a.n_vocab ? sample_key(a.logits[token]) : SAMPLE_KEY_MINUS_INFINITY;
         if (key > SAMPLE_KEY_PLUS_INFINITY || key < SAMPLE_KEY_MINUS_INFINITY)
             first_nan = min(first_nan, token);
@@ -102,7 +103,7 @@ __device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *k
         for (int i = threadIdx.x; i < a.n_adjustments; i += SAMPLE_THREADS) {
             LogitAdjustment t = a.adjustments[i];
             int place = t.id / SAMPLE_THREADS;
-            if (place % SAMPLE_BLOCKS != (int)blockIdx.x) continue;
+            if (place % SAMPLE_BLOCKS != a.block) continue;
             float l = a.logits[t.id];
             float adjusted = __fsub_rn(l > 0 ? __fdiv_rn(l, t.divide) : __fmul_rn(l, t.divide), t.subtract);
             if (t.subtract == INFINITY) adjusted = -INFINITY;
@@ -119,12 +120,12 @@ __device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *k
 #pragma unroll 8
     for (int i = 0; i < turns; i++) {
         int32_t key = keys[i * SAMPLE_THREADS + threadIdx.x];
-        if (key > top) top = key, first = token_of(i);
+        if (key > top) top = key, first = token_of(a, i);
     }
     if (first_nan != INT32_MAX) top = KEY_BAD, first = first_nan;
     int32_t largest = __reduce_max_sync(~0u, top);
     first = __reduce_min_sync(~0u, top == largest ? first : INT32_MAX);
-    int group = blockIdx.x * (SAMPLE_THREADS / 32) + threadIdx.x / 32;
+    int group = a.block * (SAMPLE_THREADS / 32) + threadIdx.x / 32;
     if (threadIdx.x % 32 == 0) {
         tell(a, &a.words->largest[group], (uint32_t)largest);
         tell(a, &a.words->first[group], (uint32_t)first);
@@ -205,8 +206,8 @@ __device__ inline void gather(const SampleArguments &a, int turns, const int32_t
         if (key < least || key <= SAMPLE_KEY_MINUS_INFINITY) continue;
         unsigned at = atomicAdd(&n, 1u);
         if (at >= BLOCK_CANDIDATES) continue;
-        tell(a, &a.words->keys[blockIdx.x * BLOCK_CANDIDATES + at], (uint32_t)key);
-        tell(a, &a.words->ids[blockIdx.x * BLOCK_CANDIDATES + at], (uint32_t)token_of(i));
+        tell(a, &a.words->keys[a.block * BLOCK_CANDIDATES + at], (uint32_t)key);
+        tell(a, &a.words->ids[a.block * BLOCK_CANDIDATES + at], (uint32_t)token_of(a, i));
     }
     if (a.whole) {
         for (int o = 16; o; o /= 2) mass += __shfl_xor_sync(~0u, mass, o);
@@ -215,10 +216,10 @@ __device__ inline void gather(const SampleArguments &a, int turns, const int32_t
     __syncthreads();
     if (threadIdx.x != 0) return;
     if (a.whole) {
-        tell(a, &a.words->mass_low[blockIdx.x], (uint32_t)total);
-        tell(a, &a.words->mass_high[blockIdx.x], (uint32_t)(total >> 32));
+        tell(a, &a.words->mass_low[a.block], (uint32_t)total);
+        tell(a, &a.words->mass_high[a.block], (uint32_t)(total >> 32));
     }
-    tell(a, &a.words->n_candidates[blockIdx.x], n);
+    tell(a, &a.words->n_candidates[a.block], n);
 }
 
 // Block 0: everybody's candidates, four threads a block. Returns how many there are, more than MOST_CANDIDATES if

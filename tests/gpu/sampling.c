@@ -55,19 +55,50 @@ static void compare_row(const Ops *cuda, Backend *backend, float *memory, const 
         }
 }
 
+// Rows in one call give what each gives by itself, whatever their settings.
+static void compare_rows(const Ops *cuda, Backend *backend, float *memory, int n_vocab, const char *name,
+                         Report *report) {
+    enum { MOST_ROWS = 64, SETTINGS = sizeof PARAMS / sizeof *PARAMS };
+    SampleParams params[MOST_ROWS];
+    int32_t together[MOST_ROWS], alone;
+    LogitAdjustment adjustments[2] = {{1, 1.3f, 0.5f}, {5, 1, INFINITY}};
+    Error error;
+    float *rows = malloc((size_t)n_vocab * MOST_ROWS * sizeof *rows);
+    uint64_t state = 78;
+    for (int i = 0; i < MOST_ROWS; i++) {
+        fill_row(rows + (int64_t)i * n_vocab, n_vocab, i % 4, &state);
+        params[i] = PARAMS[i / 3 % SETTINGS];
+        params[i].seed = 7, params[i].conversation = (uint64_t)i, params[i].position = 3;
+        params[i].n_adjustments = i % 5 == 2 ? 2 : 0, params[i].adjustments = adjustments;
+    }
+    for (int i = 0; i < n_vocab; i++) rows[(int64_t)9 * n_vocab + i] = -INFINITY;
+    rows[(int64_t)20 * n_vocab + n_vocab / 2] = NAN;
+    cuda->write(backend, memory, rows, (size_t)n_vocab * MOST_ROWS * sizeof *rows, &error);
+    for (int n = 1; n <= MOST_ROWS; n = n < 4 ? n + 1 : n * 4) {
+        int wrong = cuda->sample(backend, memory, n, params, together, &error) != STATUS_OK;
+        for (int i = 0; i < n && !wrong; i++)
+            wrong += cuda->sample(backend, memory + (int64_t)i * n_vocab, 1, &params[i], &alone, &error) !=
+                         STATUS_OK ||
+                     alone != together[i];
+        report(name, "rows", wrong, 0);
+        if (n > 20) report(name, "bad rows", together[9] != SAMPLE_NOTHING || together[20] != SAMPLE_NAN, 0);
+    }
+    free(rows);
+}
+
 void test_sampling(const Ops *cuda, Report *report) {
     static const int SIZES[] = {40, 64, 257, 4096, 32000, 49152, 128256};
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
         Case c = {"sample", DTYPE_F32, 64, 1, 1, 64, 64, SIZES[s], .n_tokens = 1, .kv = DTYPE_F16};
         TestModel model;
         model_fill(&model, &c, 5);
-        BackendOptions options = {.device = "cuda", .shape = &model.shape, .max_tokens = 1, .max_logits = 1};
+        BackendOptions options = {.device = "cuda", .shape = &model.shape, .max_tokens = 1, .max_logits = 64};
         Backend *backend;
         Error error;
         void *memory = NULL;
         SampleScratch *scratch;
         if (cuda->open(&options, &backend, &error) || sample_scratch_open(c.vocab, &scratch, &error) ||
-            cuda->alloc(backend, (size_t)c.vocab * sizeof(float), &memory, &error)) {
+            cuda->alloc(backend, (size_t)c.vocab * 64 * sizeof(float), &memory, &error)) {
             printf("FAILED %s\n", error.message);
             return report("sample", "open", NAN, 0);
         }
@@ -79,6 +110,7 @@ void test_sampling(const Ops *cuda, Report *report) {
             fill_row(row, c.vocab, kind, &state);
             compare_row(cuda, backend, memory, row, c.vocab, scratch, name, report);
         }
+        compare_rows(cuda, backend, memory, c.vocab, name, report);
         row[c.vocab - 1] = NAN;
         int32_t id = 0;
         cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);

@@ -1,0 +1,254 @@
+// Results that do not depend on their neighbours: rows of decoding steps alone, together and in another order, as one graph
+// and op by op; a prompt in one piece and in several. Bit by bit; and against the CPU.
+#include "kernels/cpu/quant.h"
+#include "tests/gpu/side.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 64, MOST_ROWS = 64 };
+
+// Sequences of different lengths, each with pages of its own, the newest token at the last index.
+typedef struct Rows {
+    const Case *c;
+    Side side;
+    float *logits; // device [MOST_ROWS, vocab]
+    int n, pages_each, lengths[MOST_ROWS];
+    int32_t *pages, ids[MOST_ROWS], positions[MOST_ROWS], slots[MOST_ROWS];
+} Rows;
+
+static int pages_of(const Case *c) {
+    return (c->past + PAGE) / PAGE + 1;
+}
+
+static void rows_open(Rows *r, const Ops *ops, const char *device, const Case *c, const TestModel *model) {
+    *r = (Rows){.c = c, .n = c->n_rows, .pages_each = pages_of(c)};
+    int n_slots = r->n * r->pages_each * PAGE;
+    side_open(&r->side, ops, device, c, model, n_slots);
+    r->logits = room(ops, r->side.backend, (size_t)MOST_ROWS * (size_t)c->vocab * sizeof(float));
+    r->pages = calloc((size_t)r->n * (size_t)r->pages_each, sizeof *r->pages);
+    for (int i = 0; i < r->n * r->pages_each; i++) // row i % n, in disorder
+        r->pages[i % r->n * r->pages_each + i / r->n] = ((i ^ 1) < r->n * r->pages_each ? i ^ 1 : i) * PAGE;
+    for (int i = 0; i < r->n; i++) {
+        r->lengths[i] = 1 + (int)((int64_t)(i * 29 % r->n) * c->past / r->n);
+        int last = r->lengths[i] - 1;
+        r->ids[i] = (i * 7919 + 3) % c->vocab, r->positions[i] = last;
+        r->slots[i] = r->pages[i * r->pages_each + last / PAGE] + last % PAGE;
+    }
+}
+
+static void rows_close(Rows *r) {
+    r->side.ops->free(r->side.backend, r->logits);
+    side_close(&r->side);
+    free(r->pages);
+}
+
+static int n_slots_of(const Rows *r) {
+    return r->n * r->pages_each * PAGE;
+}
+
+// A past of random keys and values for both; slots beyond a sequence's end keep NaN.
+static void fill_rows(Rows *a, Rows *b) {
+    int32_t *positions = malloc((size_t)n_slots_of(a) * sizeof *positions);
+    for (int i = 0; i < n_slots_of(a); i++) positions[i] = -1;
+    for (int i = 0; i < a->n; i++)
+        for (int j = 0; j < a->lengths[i] - 1; j++)
+            positions[a->pages[i * a->pages_each + j / PAGE] + j % PAGE] = j;
+    fill_caches(&a->side, &b->side, positions, 99);
+    Error error;
+    for (int i = 0; i < 2; i++) {
+        Side *s = i ? &b->side : &a->side;
+        must(s->ops->write(s->backend, s->slot_positions, positions, (size_t)n_slots_of(a) * 4, &error),
+             &error);
+    }
+    free(positions);
+}
+
+static void run_ops(Rows *r, const Step *step) {
+    Side *s = &r->side;
+    const Ops *ops = s->ops;
+    Error error;
+    int32_t tokens[MOST_ROWS];
+    must(ops->begin(s->backend, step, &error), &error);
+    must(ops->embed(s->backend, s->head, s->x, &error), &error);
+    for (int l = 0; l < TEST_LAYERS; l++) {
+        must(ops->qkv(s->backend, s->layers[l], s->x, &s->kv[l], s->q, &error), &error);
+        must(ops->attend(s->backend, s->q, &s->kv[l], l ? 0 : r->c->window, s->q, &error), &error);
+        if (r->c->parallel) must(ops->gate_up(s->backend, s->layers[l], s->x, s->g, &error), &error);
+        must(ops->out(s->backend, s->layers[l], s->q, s->x, &error), &error);
+        if (!r->c->parallel) must(ops->gate_up(s->backend, s->layers[l], s->x, s->g, &error), &error);
+        must(ops->down(s->backend, s->layers[l], s->g, s->x, &error), &error);
+    }
+    int n = step->kind == STEP_READING ? 1 : step->n_tokens, most = 4; // rows of logits at once
+    for (int i = 0; i < n; i++) tokens[i] = step->kind == STEP_READING ? step->n_tokens - 1 : i;
+    for (int i = 0; i < n; i += most)
+        must(ops->logits(s->backend, s->head, s->x, tokens + i, n - i < most ? n - i : most,
+                         r->logits + (int64_t)i * r->c->vocab, &error),
+             &error);
+}
+
+// The rows `which` in one step; their logits [n, vocab]. Behind them nothing is written.
+static float *run_rows(Rows *r, const int *which, int n, bool by_ops) {
+    Side *s = &r->side;
+    int32_t ids[MOST_ROWS], positions[MOST_ROWS], slots[MOST_ROWS];
+    StepSequence sequences[MOST_ROWS];
+    for (int i = 0; i < n; i++) {
+        int row = which[i];
+        ids[i] = r->ids[row], positions[i] = r->positions[row], slots[i] = r->slots[row];
+        sequences[i] = (StepSequence){i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0};
+    }
+    Step step = {n, n, ids, positions, slots, sequences, PAGE, s->slot_positions, STEP_DECODING};
+    size_t size = (size_t)r->c->vocab * sizeof(float);
+    float *poison = malloc(size * MOST_ROWS);
+    memset(poison, 0xff, size * MOST_ROWS);
+    Error error;
+    must(s->ops->write(s->backend, r->logits, poison, size * MOST_ROWS, &error), &error);
+    int windows[TEST_LAYERS] = {r->c->window, 0};
+    DecodeStep decode = {&step, s->head, (const Layer *const *)s->layers, s->kv, windows, r->logits};
+    if (by_ops)
+        run_ops(r, &step);
+    else
+        must(s->ops->decode(s->backend, &decode, &error), &error);
+    float *logits = malloc(size * MOST_ROWS);
+    must(s->ops->read(s->backend, logits, r->logits, size * MOST_ROWS, &error), &error);
+    report(r->c->name, "rows behind",
+           memcmp(logits + (size_t)n * (size_t)r->c->vocab, poison, size * (size_t)(MOST_ROWS - n)) != 0, 0);
+    free(poison);
+    return logits;
+}
+
+static void compare_rows(Rows *r, const char *what, const float *alone, const int *which, int n,
+                         bool by_ops) {
+    float *together = run_rows(r, which, n, by_ops);
+    int wrong = 0;
+    for (int i = 0; i < n; i++)
+        wrong += memcmp(together + (int64_t)i * r->c->vocab, alone + (int64_t)which[i] * r->c->vocab,
+                        (size_t)r->c->vocab * sizeof(float)) != 0;
+    report(r->c->name, what, wrong, 0);
+    free(together);
+}
+
+static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
+    Rows cpu, gpu;
+    rows_open(&cpu, ops_cpu(), "cpu:reference", c, model);
+    rows_open(&gpu, cuda, "cuda", c, model);
+    fill_rows(&cpu, &gpu);
+    int order[MOST_ROWS], back[MOST_ROWS], n = c->n_rows;
+    for (int i = 0; i < n; i++) order[i] = i, back[i] = n - 1 - i;
+    float *alone = malloc((size_t)n * (size_t)c->vocab * sizeof *alone);
+    for (int i = 0; i < n; i++) {
+        float *logits = run_rows(&gpu, &i, 1, false);
+        memcpy(alone + (int64_t)i * c->vocab, logits, (size_t)c->vocab * sizeof *alone);
+        free(logits);
+    }
+    float *right = run_rows(&cpu, order, n, true);
+    double bound = dtype_is_quantized(c->type) ? 1e-2
+                   : c->type == DTYPE_BF16     ? 1.5e-2
+                   : c->kv == DTYPE_F32        ? 1e-4
+                                               : 4e-3;
+    if (c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4)
+        bound += c->kv == DTYPE_INT8 ? 1e-2 : 6e-2; // of rounding a key elsewhere
+    report(c->name, "decoded rows", distance(alone, right, (int64_t)n * c->vocab), bound);
+    free(right);
+    rows_close(&cpu);
+    compare_rows(&gpu, "all rows", alone, order, n, false);
+    compare_rows(&gpu, "all rows, from behind", alone, back, n, false);
+    compare_rows(&gpu, "two rows", alone, back, n < 2 ? n : 2, false);
+    compare_rows(&gpu, "seven rows", alone, back + n / 3, n - n / 3 < 7 ? n - n / 3 : 7, false);
+    compare_rows(&gpu, "op by op", alone, back, n, true);
+    free(alone);
+    rows_close(&gpu);
+}
+
+// ---- prompts -------------------------------------------------------------------------------------------------
+
+enum { PROMPT = 333 };
+
+// Reads a prompt in pieces of the sizes given, 0 the rest; the last token's logits.
+static float *read_prompt(Rows *r, const int *pieces) {
+    Side *s = &r->side;
+    int32_t ids[PROMPT], positions[PROMPT], slots[PROMPT];
+    for (int i = 0; i < PROMPT; i++)
+        ids[i] = (i * 104729 + 11) % r->c->vocab, positions[i] = i, slots[i] = r->pages[i / PAGE] + i % PAGE;
+    for (int first = 0, i = 0; first < PROMPT; i++) {
+        int n = pieces[i] && pieces[i] < PROMPT - first ? pieces[i] : PROMPT - first;
+        StepSequence sequence = {0, n, first + n, r->pages, 0, 0, 0};
+        run_ops(r, &(Step){n, 1, ids + first, positions + first, slots + first, &sequence, PAGE,
+                           s->slot_positions, STEP_READING});
+        first += n;
+    }
+    return get(s, r->logits, DTYPE_F32, r->c->vocab);
+}
+
+static void test_prompt(const Ops *cuda, const Case *c, const TestModel *model) {
+    static const int PIECES[][8] = {{0}, {1, 7, 64, 100, 0}, {332, 1}, {128, 128, 0}, {2, 2, 130, 0}};
+    Rows r;
+    rows_open(&r, cuda, "cuda", c, model);
+    void *scale, *cache = NULL, *first_scale = NULL;
+    float *whole = NULL;
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) {
+        float *logits = read_prompt(&r, PIECES[i]);
+        void *memory = get_cache(&r.side, &scale);
+        char what[40];
+        snprintf(what, sizeof what, "a prompt from %d on", PIECES[i][0]);
+        if (!whole) {
+            whole = logits, cache = memory, first_scale = scale;
+            continue;
+        }
+        report(c->name, what, memcmp(logits, whole, (size_t)c->vocab * sizeof *whole) != 0, 0);
+        report(c->name, "its cache", memcmp(memory, cache, (size_t)kv_layout_bytes(&r.side.layout)) != 0, 0);
+        free(logits);
+        free(memory);
+        free(scale);
+    }
+    free(whole);
+    free(cache);
+    free(first_scale);
+    rows_close(&r);
+}
+
+// n_tokens: the most of a step. past: of the longest sequence but one.
+static const Case CASES[] = {
+#define ROWS(rows, length) .n_tokens = PROMPT, .n_rows = (rows), .past = (length), .page_size = PAGE
+    {"rows: small bf16", DTYPE_BF16, 256, 4, 2, 64, 320, 203, ROWS(5, 400), .kv = DTYPE_F16},
+    {"rows: small q4_0", DTYPE_Q4_0, 256, 4, 2, 64, 352, 203, ROWS(9, 400), .kv = DTYPE_F16},
+    {"rows: bf16 llama", DTYPE_BF16, 1024, 8, 8, 128, 2752, 2003, ROWS(64, 700), .kv = DTYPE_F16},
+    {"rows: bf16 grouped", DTYPE_BF16, 2048, 32, 8, 64, 5632, 3000, ROWS(33, 900), .kv = DTYPE_F16,
+     .bias = true, .out_bias = true},
+    {"rows: f16 smollm2", DTYPE_F16, 576, 9, 3, 64, 1536, 4099, ROWS(40, 3000), .kv = DTYPE_F16,
+     .tied = true},
+    {"rows: q8_0", DTYPE_Q8_0, 4096, 32, 32, 128, 1024, 999, ROWS(17, 300), .kv = DTYPE_F16},
+    {"rows: q4_0", DTYPE_Q4_0, 1024, 8, 8, 128, 4128, 999, ROWS(33, 300), .kv = DTYPE_F16},
+    {"rows: q4_1", DTYPE_Q4_1, 576, 9, 3, 64, 1536, 999, ROWS(8, 300), .kv = DTYPE_F16},
+    {"rows: q5_1", DTYPE_Q5_1, 576, 9, 3, 64, 1536, 999, ROWS(16, 300), .kv = DTYPE_F16},
+    {"rows: q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, ROWS(32, 300), .v_type = DTYPE_Q6_K,
+     .down_type = DTYPE_Q6_K, .kv = DTYPE_F16},
+    {"rows: f32", DTYPE_F32, 256, 4, 2, 64, 512, 301, ROWS(12, 500), .kv = DTYPE_F32},
+    {"rows: bf16 window, f32 cache", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, ROWS(7, 500), .window = 100,
+     .kv = DTYPE_F32},
+    {"rows: bf16 window", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, ROWS(7, 500), .window = 100, .kv = DTYPE_F16},
+    {"rows: int8 cache", DTYPE_BF16, 512, 8, 2, 128, 1024, 777, ROWS(13, 1500), .kv = DTYPE_INT8, .group = 32,
+     .scale = DTYPE_F16},
+    {"rows: int4 cache", DTYPE_F16, 512, 8, 8, 64, 1024, 777, ROWS(13, 1500), .kv = DTYPE_INT4, .group = 32,
+     .scale = DTYPE_F16, .rotate = true},
+    {"rows: f16 gpt-neox", DTYPE_F16, 1024, 16, 16, 64, 4096, 515, ROWS(19, 300), .rotary_dim = 16,
+     .layer_norm = true, .no_gate = true, .activation = ACTIVATION_GELU, .bias = true, .out_bias = true,
+     .ffn_bias = true, .parallel = true, .output_bias = true, .kv = DTYPE_F16},
+    {"rows: bf16 alibi", DTYPE_BF16, 256, 12, 12, 64, 512, 301, ROWS(6, 300), .no_rope = true, .alibi = true,
+     .kv = DTYPE_F16},
+    {"rows: bf16 gated with biases", DTYPE_BF16, 512, 8, 2, 64, 1056, 300, ROWS(10, 100), .ffn_bias = true,
+     .learned = true, .kv = DTYPE_F16},
+};
+
+void test_independent(const Ops *cuda, const char *only) {
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        if (only && strcmp(only, "rows") != 0 && !strstr(CASES[i].name, only)) continue;
+        TestModel model;
+        model_fill(&model, &CASES[i], 1234);
+        test_rows(cuda, &CASES[i], &model);
+        test_prompt(cuda, &CASES[i], &model);
+        model_free(&model);
+        fflush(stdout);
+    }
+}
