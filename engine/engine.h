@@ -4,7 +4,8 @@
 //        → logits → sampler → token → UTF-8 stream → text
 //
 // An Engine is a loaded model on a backend. A Session is one stream of tokens: its log, its slots in the KV
-// cache, the logits after its last token. A Conversation (conversation.h) keeps messages on top of a session.
+// cache, the logits after its last token. A Conversation (conversation.h) keeps messages on top of a session, a
+// Scheduler (scheduler.h) answers many conversations at once.
 // Nothing here prints, exits or keeps global state; one thread uses an engine at a time.
 #ifndef PALAVER_ENGINE_ENGINE_H
 #define PALAVER_ENGINE_ENGINE_H

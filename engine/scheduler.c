@@ -24,7 +24,7 @@ typedef struct Row {
     Reply *reply; // NULL: it begins with the next piece that is read
     ReplyReport report;
     int turn;        // replies made of the item
-    int64_t entered; // the how manieth that came
+    int64_t entered; // which item it is, counted as they came
     int pages;       // promised to it
     double start;
 } Row;
