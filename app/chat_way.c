@@ -100,7 +100,8 @@ Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **
                                 .begin = message,
                                 .end = end,
                                 .left = conversation_message(chat->conversation, message)->discarded};
-        message = end;
+        for (; message < end; message++)
+            (*turns)[i].n_seen += !conversation_message(chat->conversation, message)->discarded;
     }
     if (view) count_tokens(chat, view, *turns, depth);
     free(path);
@@ -110,8 +111,7 @@ Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **
 TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages) {
     TreeRange range = {0, 0};
     for (int i = 0; i < n && n_messages > 0; i++) {
-        if (turns[i].left) continue;
-        int here = turns[i].end - turns[i].begin;
+        int here = turns[i].n_seen;
         if (here > skip) {
             if (!range.first) range.first = i + 1;
             range.last = i + 1;

@@ -16,6 +16,7 @@ typedef struct WayTurn {
     int node;         // of the tree
     int begin, end;   // its messages: [begin, end)
     bool left;        // out of the window
+    int n_seen;       // messages of it in the window
     int64_t n_tokens; // in the window
 } WayTurn;
 

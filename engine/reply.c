@@ -30,7 +30,8 @@ struct Reply {
     // Room that was made and not told yet, for what is pending has to be read in first.
     bool made_room;
     OverflowEvent event;
-    double event_start;
+    double event_start, event_seconds; // of making room alone
+    int64_t event_read;                // tokens that are read in behind it, new ones included
 };
 
 static Message *reply_message(const Reply *r) {
@@ -57,6 +58,8 @@ static Status set_prompt(Reply *r, int64_t needed, Error *error) {
     r->event.n_kept = cached;
     r->event.n_evaluated += read;
     if (r->event.n_evaluated < 0) r->event.n_evaluated = 0; // what is new left at once
+    r->event_read = read;
+    r->event_seconds = clock_seconds() - r->event_start;
     return STATUS_OK;
 }
 
@@ -129,7 +132,9 @@ bool reply_finished(const Reply *r) {
 void reply_params(Reply *r, SampleParams *params) {
     const Conversation *c = r->conversation;
     if (r->made_room) {
-        r->event.seconds = clock_seconds() - r->event_start;
+        double reading = clock_seconds() - r->event_start - r->event_seconds;
+        double share = r->event_read > 0 ? (double)r->event.n_evaluated / (double)r->event_read : 0;
+        r->event.seconds = r->event_seconds + share * reading; // new tokens cost what they do without it
         if (r->events && r->events->overflow) r->events->overflow(r->events->user, &r->event);
         r->made_room = false;
     }

@@ -114,6 +114,17 @@ static void test_overflow_command(void **state) {
     program_free(&run);
 }
 
+// A reply that left before its question counts no more: what is foretold begins where what comes begins.
+static void test_foretold_after_a_part_left(void **state) {
+    (void)state;
+    Run run = program_script(TALK "|--no-save|--max-tokens=30|--context=256|--keep=20",
+                             STORY STORY STORY STORY STORY STORY STORY);
+    expect_err(&run, "[context full: turns 2-3 left, the reply of turn 1 left (");
+    expect_err(&run, "[the next turn will discard turns 4-");
+    expect_err(&run, "[context full: turns 4-");
+    program_free(&run);
+}
+
 // Every policy, over every kind of cache: the talk goes on, and what a shift reads again is nothing.
 static void test_policies_and_caches(void **state) {
     (void)state;
@@ -212,6 +223,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_overflow_is_told_and_recorded_once),
         WITH_HOME(test_warnings_come_once),
         WITH_HOME(test_overflow_command),
+        WITH_HOME(test_foretold_after_a_part_left),
         WITH_HOME(test_policies_and_caches),
         WITH_HOME(test_forget),
         WITH_HOME(test_what_was_forgotten_is_so_when_resumed),
