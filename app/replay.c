@@ -14,6 +14,7 @@ typedef struct Replay {
     ReplayReport *report;
     const TranscriptReply *wanted; // the reply in hand
     bool aside;                    // it is not on the way: made for what it leaves in the cache
+    bool shifted;                  // the policy was to shift, if only once
     int64_t place;                 // of the next token in it
     volatile sig_atomic_t stop;    // enough of this reply was seen
 } Replay;
@@ -117,19 +118,18 @@ static Status sample_again(Replay *r, int index, bool resume, int64_t begun, Err
 
 // ---- the log, record by record ----------------------------------------------------------------------------
 
-// Whether a node matters: those of the way, and all others where the cache is shifted, for what it holds then depends on
-// all that went through it.
-static bool matters(const Replay *r, int index) {
-    bool shifted = false;
+// Whether a node matters: those of the way, and all others once the policy was to shift, for what the cache holds then
+// depends on all that went through it.
+static bool matters(Replay *r, int index) {
     for (int i = 0; i < transcript_n_settings(r->past); i++) {
         TranscriptSetting setting = transcript_setting(r->past, i);
-        shifted = shifted || (!strcmp(setting.key, "overflow") && strstr(setting.text, "shift"));
+        if (!strcmp(setting.key, "overflow") && strstr(setting.text, "shift")) r->shifted = true;
     }
-    return r->on_way[index] || shifted;
+    return r->on_way[index] || r->shifted;
 }
 
 // Replies of another model or template are not this one's to make again.
-static bool was_sampled(const Replay *r, int index) {
+static bool was_sampled(Replay *r, int index) {
     TranscriptModel model = transcript_header(r->past).model;
     return matters(r, index) && transcript_node(r->past, index)->reply.report.n_reply > 0 &&
            !strcmp(model.fingerprint, r->chat->fingerprint) &&

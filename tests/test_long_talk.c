@@ -132,6 +132,8 @@ static char *random_script(unsigned seed) {
                                         "/view diff",
                                         "/context",
                                         "/overflow preview",
+                                        "/overflow shift",
+                                        "/overflow reevaluate",
                                         "/set by token",
                                         "/set by turn",
                                         "/set keep 20",
@@ -160,18 +162,25 @@ static char *last_shown(const Run *run) {
 
 // Whatever is done in whatever order: sampled again it is the same, and resumed it is the same.
 static void test_random_talks(void **state) {
-    static const char *const flags[] = {"--ignore-eos", "--by=token|--discard=9", "--keep=12|--ignore-eos",
-                                        "--by=token|--keep=30|--ignore-eos", "--overflow=stop"};
+    static const char *const flags[] = {"--ignore-eos",
+                                        "--by=token|--discard=9",
+                                        "--keep=12|--ignore-eos",
+                                        "--by=token|--keep=30|--ignore-eos",
+                                        "--overflow=stop",
+                                        "--overflow=shift|--ignore-eos",
+                                        "--overflow=shift-inplace",
+                                        "--overflow=shift|--by=token|--discard=9|--no-paged"};
     setenv("EDITOR", "sed -i s/o/0/", 1);
-    for (unsigned seed = 0; seed < 5; seed++) {
+    for (unsigned seed = 8; seed < 16; seed++) {
         char arguments[300], command[200];
         Run live, resumed;
         char *script = random_script(seed);
         snprintf(arguments, sizeof arguments,
-                 BABBLER "|--seed=1|--threads=1|--keep-going|--context=128|--max-tokens=25|%s", flags[seed]);
+                 BABBLER "|--seed=1|--threads=1|--keep-going|--context=128|--max-tokens=25|%s",
+                 flags[seed - 8]);
         program_run(&live, arguments, script);
         snprintf(arguments, sizeof arguments,
-                 "--resume|--threads=1|--keep-going|--context=128|--max-tokens=25|%s", flags[seed]);
+                 "--resume|--threads=1|--keep-going|--context=128|--max-tokens=25|%s", flags[seed - 8]);
         program_run(&resumed, arguments, SHOW);
         expect_status(&resumed, 0);
         expect_err(&resumed, ": all as they were]");
