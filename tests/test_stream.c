@@ -14,7 +14,7 @@
 enum { CONTEXT = 96, WINDOWS = 11, N = WINDOWS * CONTEXT, VOCAB = 512 };
 
 static void read_stream(int32_t ids[N]) {
-    uint8_t bytes[2 * N];
+    uint8_t bytes[2 * N] = {0};
     FILE *file = fopen(SCRIBE "/stream.bin", "rb");
     if (file == NULL || fread(bytes, 1, sizeof bytes, file) != sizeof bytes) fail_msg("no " SCRIBE);
     fclose(file);
