@@ -98,11 +98,12 @@ static void print_memory(const Model *m, FILE *out) {
         CacheOptions options = cache_options(types[i]);
         KvLayout layout;
         if (kv_cache_layout(&options, &m->shape, 2048, &layout, NULL)) continue;
-        fprintf(out, "%-13s %s %.1f KB a token:", i ? "" : "cache", dtype_name(types[i]),
+        fprintf(out, "%-13s %s %.1f KB a token", i ? "" : "cache", dtype_name(types[i]),
                 (double)kv_cache_bytes(&layout) / 2048 / 1e3);
         for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)
             if (!kv_cache_layout(&options, &m->shape, (int)size, &layout, NULL))
-                fprintf(out, " %.0f MB at %" PRId64, mega(kv_cache_bytes(&layout)), size);
+                fprintf(out, "%s %.0f MB at %" PRId64, size == 2048 ? ":" : ",",
+                        mega(kv_cache_bytes(&layout)), size);
         fputc('\n', out);
     }
 }

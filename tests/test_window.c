@@ -125,6 +125,40 @@ static void test_foretold_after_a_part_left(void **state) {
     program_free(&run);
 }
 
+// Where frequencies go by the length of the text, a shift is refused and said, once; what is left is read again, as the
+// whole is where the text outgrows a length; and the same comes of it again.
+static void test_a_model_that_cannot_be_shifted(void **state) {
+    char command[900], arguments[300];
+    Run run;
+    snprintf(
+        command, sizeof command,
+        "cp -r " BABBLER
+        " %s/dynamic && sed -i 's/\"max_position_embeddings\": 1024/\"max_position_embeddings\": 64/; "
+        "s/\"rope_type\": \"default\"/\"rope_type\": \"dynamic\", \"factor\": 4.0/' %s/dynamic/config.json",
+        (char *)*state, (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(
+        arguments, sizeof arguments,
+        "%s/dynamic|--seed=1|--max-tokens=20|--ignore-eos|--threads=1|--stats|--context=200|--overflow=shift",
+        (char *)*state);
+    run = program_script(arguments, "Hello there.\n" STORY STORY STORY STORY "/replay verify\n");
+    expect_err(&run,
+               "[this model cannot be shifted, its rotary frequencies go by the length of the text: when the "
+               "context is full, the rest is read again]\n");
+    assert_int_equal(count(run.err, "cannot be shifted"), 1);
+    expect_err(&run, "[turn 2: 0 cached + 67 read -> "); // 67 tokens are more than 64
+    expect_err(&run, "[turn 4: 137 cached + 32 read -> ");
+    expect_err(&run, "[context full: turns 1-3 left (140 tokens), 0 kept, 48 re-evaluated, ");
+    expect_err(&run, "[5 replies sampled again, 100 tokens: all as they were]");
+    program_free(&run);
+    snprintf(command, sizeof command, "%s/dynamic|--threads=1|--context=64|--overflow=shift", (char *)*state);
+    run = program_script(command, STORY);
+    expect_no_err(&run, "cannot be shifted"); // there they are always the same
+    program_free(&run);
+}
+
 // Every policy, over every kind of cache: the talk goes on, and what a shift reads again is nothing.
 static void test_policies_and_caches(void **state) {
     (void)state;
@@ -224,6 +258,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_warnings_come_once),
         WITH_HOME(test_overflow_command),
         WITH_HOME(test_foretold_after_a_part_left),
+        WITH_HOME(test_a_model_that_cannot_be_shifted),
         WITH_HOME(test_policies_and_caches),
         WITH_HOME(test_forget),
         WITH_HOME(test_what_was_forgotten_is_so_when_resumed),
