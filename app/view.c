@@ -35,12 +35,12 @@ static int64_t seen_prefix(Chat *chat, const ConversationView *view) {
 
 // A dangling beginning of a character becomes U+FFFD.
 static void end_character(Utf8Stream *characters, FILE *out) {
-    char text[UTF8_STREAM_ROOM(0)];
+    char text[UTF8_STREAM_ROOM(0)] = "";
     fwrite(text, 1, utf8_stream_flush(characters, text), out);
 }
 
 static void print_bytes(Utf8Stream *characters, const char *bytes, size_t size, FILE *out) {
-    char text[UTF8_STREAM_ROOM(256)];
+    char text[UTF8_STREAM_ROOM(256)] = "";
     for (size_t n; size > 0; bytes += n, size -= n) {
         n = size < 256 ? size : 256;
         fwrite(text, 1, utf8_stream_push(characters, bytes, n, text), out);
