@@ -77,10 +77,10 @@ static void warn_of_next(Chat *chat) {
         screen_warn(chat->screen,
                     "[the context is nearly full: the next turn may be refused; /undo or /clear make room]");
     else if (next.turns.first)
-        screen_warn(chat->screen, "[the next turn will discard %s (%" PRId64 " tokens); /context tells more]",
+        screen_warn(chat->screen, "[the next turn may discard %s (%" PRId64 " tokens); /context tells more]",
                     way_range_text(next.turns, range), next.n_tokens);
     else if (next.n_cut)
-        screen_warn(chat->screen, "[the next turn will discard %" PRId64 " tokens of the oldest reply]",
+        screen_warn(chat->screen, "[the next turn may discard %" PRId64 " tokens of the oldest reply]",
                     next.n_cut);
 }
 

@@ -81,7 +81,7 @@ static void test_warnings_come_once(void **state) {
     program_free(&run);
     run = program_script(TALK "|--no-save|--context=256", script);
     assert_int_equal(count(run.err, "% of the context is used]"), 1);
-    assert_int_equal(count(run.err, "[the next turn will discard turns 1-"), 1);
+    assert_int_equal(count(run.err, "[the next turn may discard turns 1-"), 1);
     program_free(&run);
 }
 
@@ -120,7 +120,7 @@ static void test_foretold_after_a_part_left(void **state) {
     Run run = program_script(TALK "|--no-save|--max-tokens=30|--context=256|--keep=20",
                              STORY STORY STORY STORY STORY STORY STORY);
     expect_err(&run, "[context full: turns 2-3 left, the reply of turn 1 left (");
-    expect_err(&run, "[the next turn will discard turns 4-");
+    expect_err(&run, "[the next turn may discard turns 4-");
     expect_err(&run, "[context full: turns 4-");
     program_free(&run);
 }
