@@ -170,6 +170,7 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
                          call->window, call->scale,     call->alibi,          call->mask};
     Status status = split_reserve(cuda, h, error);
     if (status) return status;
+    cuda->cached = call->kv->type;
     Queries q = cuda_queries(cuda, call);
     cudaError_t code = attend_tiles(cuda, call, a, q);
     if (code == cudaSuccess) code = attend_singles(cuda, call, a, q);

@@ -47,8 +47,8 @@ cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch) {
     a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);
     a.head_bytes = cache_bytes(kv, kv.head_stride);
     size_t rows = (size_t)cuda->n_splits * (size_t)t.n_heads;
-    a.weights = (float2 *)cuda->parts.memory;
-    a.sums = (float *)(a.weights + rows);
+    a.sums = (float *)cuda->parts.memory;
+    a.weights = (float2 *)(a.sums + rows * (size_t)t.head_dim);
     a.arrived = (unsigned *)cuda->arrived.memory;
     uint64_t all = (uint64_t)cache_bytes(kv, t.head_dim) | (uint64_t)a.slot_bytes | (uint64_t)a.head_bytes |
                    (uint64_t)(uintptr_t)kv.k | (uint64_t)(uintptr_t)kv.v;

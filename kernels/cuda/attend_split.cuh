@@ -18,6 +18,7 @@ struct SplitArguments {
     int head_tiles;
     int group_shift; // int8, int4: log2 of their group
     bool scales_fit; // into the kernel's, by copies: float16, a group of its own, aligned
+    bool together;   // a head's rows, and its scales where they fit, lie one behind the other
     uint32_t slot_bytes, scale_slot_bytes;
     int64_t head_bytes, scale_head_bytes;
     float *sums;       // [n_splits, n_heads, head_dim]
@@ -37,7 +38,7 @@ cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch);
 // copied there.
 bool scales_fit(const SplitArguments *a, int group, int bytes);
 
-// The kernels of one cache type each; head_tiles and scales_fit are theirs to say.
+// The kernels of one cache type each; head_tiles, scales_fit and together are theirs to say.
 typedef cudaError_t SplitKernels(const CudaBackend *cuda, const SplitArguments *a);
 SplitKernels split_f32, split_f16, split_bf16, split_int8, split_int4;
 

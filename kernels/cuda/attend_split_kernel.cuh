@@ -78,38 +78,89 @@ __device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
             }
 }
 
-// Turns n pairs of largest score and sum, `stride` apart, into what each result is to be multiplied with; returns the
-// whole's largest score and sum. One thread.
-__device__ inline float2 weigh_results(const float2 *weights, int64_t stride, int n, float *factors,
-                                       int factor_stride) {
-    float largest = -INFINITY, weight = 0;
-#pragma unroll 8
-    for (int i = 0; i < n; i++) largest = fmaxf(largest, weights[i * stride].x);
-    float base = largest == -INFINITY ? 0 : largest;
-#pragma unroll 8
-    for (int i = 0; i < n; i++) {
-        float2 w = weights[i * stride];
-        float f = power(w.x - base);
-        factors[i * factor_stride] = f;
-        weight += f * w.y;
+// Turns n <= MOST_SPLITS pairs of base and sum of each head, `stride` apart, into what each result is to be multiplied
+// with, factors [n, HEADS], and the whole's largest base and sum. A warp a head, a lane a result.
+template <int HEADS>
+__device__ inline void weigh_results(const float2 *weights, int64_t stride, int n, int heads, float *factors,
+                                     float2 *whole) {
+    int lane = threadIdx.x % 32;
+    for (int head = threadIdx.x / 32; head < heads; head += SPLIT_WARPS) {
+        float2 own[MOST_SPLITS / 32];
+        float largest = -INFINITY, weight = 0;
+#pragma unroll
+        for (int i = 0; i < MOST_SPLITS / 32; i++) {
+            own[i] = make_float2(-INFINITY, 0);
+            if (i * 32 + lane < n) own[i] = weights[(i * 32 + lane) * stride + head];
+            largest = fmaxf(largest, own[i].x);
+        }
+        for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+        float base = largest == -INFINITY ? 0 : largest;
+#pragma unroll
+        for (int i = 0; i < MOST_SPLITS / 32; i++) {
+            float f = power(own[i].x - base);
+            weight += f * own[i].y;
+            if (i * 32 + lane < n) factors[(i * 32 + lane) * HEADS + head] = f;
+        }
+        for (int o = 1; o < 32; o *= 2) weight += __shfl_xor_sync(~0u, weight, o);
+        if (lane == 0) whole[head] = make_float2(largest, weight);
     }
-    return make_float2(largest, weight);
 }
 
-// The sum over n results of one element, `stride` apart.
-__device__ inline float sum_results(const float *sums, int64_t stride, int n, const float *factors,
-                                    int factor_stride) {
-    float sum = 0;
+// Four neighbouring elements' sum over results first, first + step, …, `stride` apart.
+template <int HEADS>
+__device__ inline float4 sum_results(const float *sums, int64_t stride, int first, int step, int n,
+                                     const float *factors) {
+    float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll 8
-    for (int i = 0; i < n; i++) sum += factors[i * factor_stride] * sums[i * stride];
+    for (int i = first; i < n; i += step) {
+        float4 x = *(const float4 *)(sums + i * stride);
+        float f = factors[i * HEADS];
+        sum.x += f * x.x, sum.y += f * x.y, sum.z += f * x.z, sum.w += f * x.w;
+    }
     return sum;
 }
 
-__device__ inline void write_result(const SplitArguments &s, int64_t at, float value) {
-    if (s.l.type == DTYPE_F16)
-        ((__half *)s.l.y)[at] = __float2half_rn(value);
-    else
-        ((__nv_bfloat16 *)s.l.y)[at] = __float2bfloat16_rn(value);
+// Elements at, at + 1, … of the whole.
+__device__ inline void write_result(const SplitArguments &s, int64_t at, float4 sum, float weight) {
+    float f = weight == 0 ? 0 : __fdividef(1, weight);
+    if (s.l.type == DTYPE_F16) {
+        *(uint2 *)((__half *)s.l.y + at) =
+            make_uint2(halves(f * sum.x, f * sum.y), halves(f * sum.z, f * sum.w));
+    } else {
+        __nv_bfloat162 low = __floats2bfloat162_rn(f * sum.x, f * sum.y),
+                       high = __floats2bfloat162_rn(f * sum.z, f * sum.w);
+        *(uint2 *)((__nv_bfloat16 *)s.l.y + at) = make_uint2(*(uint32_t *)&low, *(uint32_t *)&high);
+    }
+}
+
+// What the splits of a tile left, from `part` on, put together as heads of y, from `row` on: the last block's.
+template <int HEADS>
+__device__ inline void put_together(const SplitArguments &s, const AttendTile &tile, int64_t part,
+                                    int64_t row, int heads, float *factors, float2 *whole) {
+    __shared__ float4 shared[SPLIT_WARPS * 32];
+    const AttendArguments &a = s.l.a;
+    int dim = a.head_dim, elements = heads * dim / 4, threads = blockDim.x,
+        parts = elements < threads ? threads / elements : 1;
+    weigh_results<HEADS>(s.weights + part, a.n_heads, tile.n_splits, heads, factors, whole);
+    __syncthreads();
+    for (int first = 0; first < elements; first += threads) {
+        int i = parts > 1 ? threadIdx.x % elements : first + threadIdx.x,
+            own = parts > 1 ? threadIdx.x / elements : 0;
+        int head = i * 4 / dim;
+        float4 sum = make_float4(0, 0, 0, 0);
+        if (i < elements && own < parts)
+            sum = sum_results<HEADS>(s.sums + part * dim + i * 4, (int64_t)a.n_heads * dim, own, parts,
+                                     tile.n_splits, factors + head);
+        if (parts > 1) {
+            shared[threadIdx.x] = sum;
+            __syncthreads();
+            for (int p = 1; p < parts && own == 0; p++) {
+                float4 x = shared[p * elements + i];
+                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+            }
+        }
+        if (i < elements && own == 0) write_result(s, row * dim + i * 4, sum, whole[head].y);
+    }
 }
 
 // Grid: [n_kv_heads·head_tiles, n_splits], block: 128.
@@ -148,22 +199,19 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
     leave_results(w, results);
     __syncthreads();
-    if ((int)threadIdx.x < heads)
-        whole[threadIdx.x] = weigh_results(&results->weights[0][threadIdx.x], HEADS, SPLIT_WARPS,
-                                           factors + threadIdx.x, HEADS);
+    weigh_results<HEADS>(results->weights[0], HEADS, SPLIT_WARPS, heads, factors, whole);
     __syncthreads();
 
     int64_t row = (int64_t)tile.first_token * a.n_heads + kv_head * group + first_head;
     int64_t part = (int64_t)split * a.n_heads + kv_head * group + first_head;
-    for (int i = threadIdx.x; i < heads * dim; i += blockDim.x) {
+    for (int i = threadIdx.x * 4; i < heads * dim; i += blockDim.x * 4) {
         int head = i / dim, d = i % dim;
-        float found =
-            sum_results(&results->sums[0][head][d], HEADS * HEAD, SPLIT_WARPS, factors + head, HEADS);
+        float4 found =
+            sum_results<HEADS>(&results->sums[0][head][d], HEADS * HEAD, 0, 1, SPLIT_WARPS, factors + head);
         if (tile.n_splits == 1)
-            write_result(s, (row + head) * dim + d,
-                         whole[head].y == 0 ? 0 : __fdividef(found, whole[head].y));
+            write_result(s, row * dim + i, found, whole[head].y);
         else
-            s.sums[(part + head) * dim + d] = found;
+            *(float4 *)(s.sums + part * dim + i) = found;
     }
     if (tile.n_splits == 1) return;
     if ((int)threadIdx.x < heads) s.weights[part + threadIdx.x] = whole[threadIdx.x];
@@ -177,17 +225,8 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     __syncthreads();
     if (!last) return;
     __threadfence();
-    part = (int64_t)tile.first_split * a.n_heads + kv_head * group + first_head;
-    if ((int)threadIdx.x < heads)
-        whole[threadIdx.x] = weigh_results(s.weights + part + threadIdx.x, a.n_heads, tile.n_splits,
-                                           factors + threadIdx.x, HEADS);
-    __syncthreads();
-    for (int i = threadIdx.x; i < heads * dim; i += blockDim.x) {
-        int head = i / dim;
-        float found = sum_results(s.sums + part * dim + i, (int64_t)a.n_heads * dim, tile.n_splits,
-                                  factors + head, HEADS);
-        write_result(s, row * dim + i, whole[head].y == 0 ? 0 : __fdividef(found, whole[head].y));
-    }
+    put_together<HEADS>(s, tile, part - (int64_t)(split - tile.first_split) * a.n_heads, row, heads, factors,
+                        whole);
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------
@@ -199,7 +238,12 @@ static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *a
     SplitArguments a = *arguments;
     int group = a.l.a.n_heads / a.l.a.n_kv_heads;
     a.head_tiles = (group + HEADS - 1) / HEADS;
-    if (C::INTEGER) a.scales_fit = scales_fit(&a, GROUP, Shape::SCALES);
+    a.together = a.slot_bytes == Shape::ROW;
+    if (C::INTEGER) {
+        a.scales_fit = scales_fit(&a, GROUP, Shape::SCALES);
+        a.together =
+            a.together && a.scales_fit && a.scale_slot_bytes == Shape::SCALES && a.scale_head_bytes % 16 == 0;
+    }
     size_t rings = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
            results = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float);
     size_t shared = sizeof(typename Warp::Queries) + (rings > results ? rings : results);

@@ -138,7 +138,7 @@ static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *h
 
 enum {
     SPLITS_A_SM = 4,   // that run side by side, in the kernels of integers
-    LONG_SPLIT = 2048, // what is longer is cut into three rounds of them, which end more evenly
+    LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
     LEAST_SPLIT = 128,
     SPLIT_UNIT = 64,
 };
@@ -158,7 +158,8 @@ static int choose_split(const CudaBackend *cuda, const Step *step, const StepSeq
             if (step->sequences[s].n_slots > longest) longest = step->sequences[s].n_slots;
         }
         slots = indexes * blocks / (cuda->n_sms * SPLITS_A_SM) + 1;
-        if (slots > LONG_SPLIT) slots = slots / 3 + 1;
+        bool once = cuda->cached == DTYPE_INT4 || cuda->cached == DTYPE_F32; // as measured: NOTES.md
+        if (slots > LONG_SPLIT && !once) slots = slots / 2 + 1;
     }
     if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
     if (slots < longest / MOST_SPLITS + 1) slots = longest / MOST_SPLITS + 1;

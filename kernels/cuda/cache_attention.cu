@@ -86,6 +86,7 @@ __global__ void __launch_bounds__(128)
 static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv, const Call *c,
                   Error *error) {
     AttendHeads heads = {a->num_heads, a->num_kv_heads ? a->num_kv_heads : a->num_heads, a->head_dim};
+    cuda->cached = kv->type;
     Status status = cuda_stage(cuda, &c->step, &heads, c->mask_columns, NULL, error);
     if (status) return status;
     dim3 grid((unsigned)c->step.n_tokens, (unsigned)(2 * heads.n_kv_heads + 3) / 4);

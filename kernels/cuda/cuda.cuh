@@ -119,6 +119,7 @@ struct CudaBackend {
     double *inv_freq;        // [n_sets, rotary_dim/2]
     float2 *rope;            // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
     Room flat;               // scratch of products of few rows: flat.cu
+    DType cached;            // type of the cache that was attended to last: what the next step is cut for
     Room parts, arrived;     // what splits of attention hand to each other: see attend_split.cuh
 
     // Scratch, one allocation.

@@ -11,11 +11,11 @@ enum { SPLIT_WARPS = 4 };
 // HEADS that a split takes together: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32; larger
 // ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.
 template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
-    static constexpr int HEADS = HEADS_, GROUP = GROUP_, KEYS = C::KEYS;
+    static constexpr int HEADS = HEADS_, GROUP = GROUP_, KEYS = C::keys(HEADS_, GROUP_);
     static constexpr int ROW = HEAD * C::BITS / 8, CHUNKS = ROW / 16; // 16 bytes each
     static constexpr int GROUPS = HEAD / GROUP,
                          SCALES = C::INTEGER ? GROUPS * 2 : 0; // bytes of a row, as float16
-    static constexpr int STAGE = KEYS * 2 * (ROW + SCALES), STAGES = C::STAGES;
+    static constexpr int STAGE = KEYS * 2 * (ROW + SCALES), STAGES = C::INTEGER && KEYS == 16 ? 3 : 2;
 
     static constexpr int J = HEADS < 8 ? 8 / HEADS : 1, EIGHTS = HEADS > 8 ? HEADS / 8 : 1;
     static constexpr int SETS = EIGHTS * (GROUPS > J ? GROUPS / J : 1);
@@ -93,12 +93,44 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
         Seen seen = seen_from(position, s.l.a.window, tile.n_keep, tile.n_gone, u < units.kept);
         uint32_t mask = __ballot_sync(~0u, visible(at, seen)) & ALL;
         if (mask) {
-            slot = max(slot, 0);
-            copy_rows(to, slot, mask);
-            if constexpr (C::INTEGER) copy_scales(to + 2 * KEYS * Shape::ROW, slot, mask);
+            int lane = threadIdx.x % 32, first = __shfl_sync(~0u, slot, 0);
+            bool next = lane >= KEYS || slot == first + lane;
+            if (__all_sync(~0u, next) && mask == ALL && s.together && first * Shape::SCALES % 16 == 0) {
+                copy_block(to, first);
+            } else {
+                slot = max(slot, 0);
+                copy_rows(to, slot, mask);
+                if constexpr (C::INTEGER) copy_scales(to + 2 * KEYS * Shape::ROW, slot, mask);
+            }
         }
         end_copies();
         return mask;
+    }
+
+    // Slots from `first` on, all of them, where a head's rows and scales lie one behind the other.
+    __device__ void copy_block(uint32_t to, int first) const {
+        constexpr int CHUNKS = Shape::CHUNKS, TURN = CHUNKS < 8 ? 1 : 8;
+        int lane = threadIdx.x % 32, row = lane / CHUNKS;
+        uint32_t place = place_of<CHUNKS>(row, lane % CHUNKS) * 16;
+        const char *from = k + (uint64_t)(uint32_t)(first + row) * Shape::ROW;
+        const char *values = v + (uint64_t)(uint32_t)(first + row) * Shape::ROW;
+#pragma unroll
+        for (int j = 0; j < KEYS * CHUNKS / 32; j++) {
+            uint32_t target = to + (place ^ j * 32 / CHUNKS % TURN * 16) + j * 512;
+            copy_piece<16>(target, from + j * 512, true);
+            copy_piece<16>(target + KEYS * Shape::ROW, values + j * 512, true);
+        }
+        if constexpr (C::INTEGER) {
+            constexpr int N = KEYS * Shape::SCALES / 16; // pieces of keys' scales, and of values'
+#pragma unroll
+            for (int j = 0; j < (2 * N + 31) / 32; j++) {
+                int i = j * 32 + lane;
+                const char *scales =
+                    (i < N ? k_scale : v_scale) + (uint64_t)(uint32_t)first * Shape::SCALES + i % N * 16;
+                if (2 * N >= 32 || i < 2 * N)
+                    copy_piece<16>(to + 2 * KEYS * Shape::ROW + i * 16, scales, true);
+            }
+        }
     }
 
     __device__ void copy_rows(uint32_t to, int slot, uint32_t mask) const {

@@ -26,12 +26,13 @@ __device__ inline uint32_t multiply(uint32_t a, uint32_t b) {
     return *(uint32_t *)&h;
 }
 
-// KEYS: how many a warp takes at a time, with STAGES of them in its ring. PRODUCTS: of two matrices beside each other. An operand of element d is q + OFFSET
-// times bits(d)·TINY; queries are divided by bits(d)·TINY·UNIT, so that scores are the products' sums times UNIT.
+// keys(): how many a warp takes at a time. PRODUCTS: of two matrices beside each other. An operand of element d is
+// q + OFFSET times bits(d)·TINY; queries are divided by bits(d)·TINY·UNIT, so that scores are the products' sums times UNIT.
 struct Int8 {
-    static constexpr int BITS = 8, KEYS = 32, STAGES = 2, SPAN = 16, PRODUCTS = 2, OFFSET = 128;
+    static constexpr int BITS = 8, SPAN = 16, PRODUCTS = 2, OFFSET = 128;
     static constexpr bool INTEGER = true;
     static constexpr float UNIT = 1 << 24;
+    __device__ static constexpr int keys(int heads, int group) { return heads > 1 && group == 32 ? 16 : 32; }
     __device__ static constexpr float bits(int) { return 1; }
     __device__ static constexpr int key_dim(int i, int t, int e) { return i * 16 + t * 4 + e; }
     __device__ static constexpr int value_dim(int i, int g, int e) { return i * 16 + g * 2 + e; }
@@ -46,9 +47,10 @@ struct Int8 {
 };
 
 struct Int4 {
-    static constexpr int BITS = 4, KEYS = 32, STAGES = 2, SPAN = 32, PRODUCTS = 4, OFFSET = 8;
+    static constexpr int BITS = 4, SPAN = 32, PRODUCTS = 4, OFFSET = 8;
     static constexpr bool INTEGER = true;
     static constexpr float UNIT = 1 << 22; // queries times 4 and 1/4, not 1 and 1/16
+    __device__ static constexpr int keys(int, int) { return 32; }
     __device__ static constexpr float bits(int d) { return d % 2 ? 16 : 1; }
     __device__ static constexpr int key_dim(int i, int t, int e) {
         return i / 2 * 32 + t * 8 + i % 2 + e % 2 * 4 + e / 2 * 2;
@@ -70,9 +72,10 @@ struct Int4 {
 
 // Types that are no integers: nothing to subtract, and no scales.
 struct Plain {
-    static constexpr int KEYS = 16, STAGES = 2, SPAN = 16, PRODUCTS = 1, OFFSET = 0;
+    static constexpr int SPAN = 16, PRODUCTS = 1, OFFSET = 0;
     static constexpr bool INTEGER = false;
     static constexpr float UNIT = 1;
+    __device__ static constexpr int keys(int, int) { return 16; }
     __device__ static constexpr float bits(int) { return 1 / TINY; }
     __device__ static constexpr int key_dim(int i, int t, int e) {
         return i * 16 + e / 2 * 8 + t * 2 + e % 2;

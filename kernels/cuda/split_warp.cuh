@@ -156,7 +156,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
                 for (int i = 0; i < SETS; i++) {
                     float2 f = __half22float2(*(const __half2 *)&w[word_of(i)]);
                     if constexpr (Shape::J > 1) {
-                        scores[e][0] += f.x * c[i][2 * e] + f.y * c[i][2 * e + 1];
+                        scores[e][0] = fmaf(f.x, c[i][2 * e], fmaf(f.y, c[i][2 * e + 1], scores[e][0]));
                     } else {
                         float own = i / Shape::EIGHTS % 2 ? f.y : f.x;
 #pragma unroll
@@ -337,7 +337,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
     // and the first copies are on their way.
     template <class Ready> __device__ void run(Ready ready) {
         constexpr int AHEAD = Shape::STAGES - 1;
-        int u = (int)threadIdx.x / 32 - AHEAD * SPLIT_WARPS, next = u + AHEAD * SPLIT_WARPS;
+        int next = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), u = next - AHEAD * SPLIT_WARPS;
         int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + SPLIT_WARPS);
         int32_t at = this->look_up_position(next, slot), here[AHEAD] = {};
         uint32_t mask[AHEAD] = {}, fill = ring;
