@@ -51,8 +51,11 @@ static void plan_turns(OverflowPlan *plan, const OverflowSpan *spans, int n, int
     plan->n_messages = i - plan->first;
 }
 
-// Tokens after the kept prefix: whole turns, then the beginning of a reply. Its question leaves with the last of it.
-static void plan_tokens(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t wanted) {
+// Tokens after the kept prefix: whole turns, then the beginning of a reply. Its question leaves with the last of it. In one
+// piece, which a shift can take out: no part of a reply behind turns that leave whole; from `needed` on what leaves is
+// enough, and else the turn leaves whole as well.
+static void plan_tokens(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t needed, int64_t wanted,
+                        bool one_piece) {
     int i = plan->first;
     while (i < n && plan->n_tokens < wanted) {
         int end = turn_end(spans, n, i);
@@ -60,6 +63,10 @@ static void plan_tokens(OverflowPlan *plan, const OverflowSpan *spans, int n, in
         int64_t more = wanted - plan->n_tokens;
         for (int k = i; k < end && !plan->n_cut; k++)
             if (spans[k].n_text > more) plan->cut = k, plan->n_cut = more;
+        if (plan->n_cut && one_piece && plan->n_turns > 0) {
+            plan->cut = 0, plan->n_cut = 0;
+            if (plan->n_tokens >= needed) break;
+        }
         plan->n_tokens += plan->n_cut;
         if (plan->n_cut) break;
         for (; i < end; i++) plan->n_tokens += spans[i].n_tokens;
@@ -82,7 +89,8 @@ OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan 
     int64_t excess = total + needed - context_size;
     if (settings->by_token) {
         int64_t wanted = overflow_discard(settings, total - kept);
-        plan_tokens(&plan, spans, n_spans, wanted > excess ? wanted : excess);
+        bool shifts = settings->policy == OVERFLOW_SHIFT || settings->policy == OVERFLOW_SHIFT_INPLACE;
+        plan_tokens(&plan, spans, n_spans, excess, wanted > excess ? wanted : excess, shifts);
     } else {
         int64_t wanted = total - (int64_t)(settings->low_water * (double)context_size);
         if (wanted < excess) wanted = excess;

@@ -113,6 +113,9 @@ static void by_token(void **state) {
     Sum sum = talk_for_long(&(Endless){.policy = OVERFLOW_SHIFT, .by_token = true, .discard = 0.05});
     assert_in_range(sum.overflows, TURNS / 4, TURNS); // little leaves, often
     assert_true(sum.evaluated < sum.overflows * CONTEXT / 2);
+    sum = talk_for_long(&(Endless){.policy = OVERFLOW_SHIFT, .by_token = true, .discard = 0.5});
+    assert_in_range(sum.overflows, 5, TURNS / 4);
+    assert_int_equal(sum.evaluated, 0); // in one piece
 }
 
 int main(int argc, char **argv) {

@@ -97,6 +97,37 @@ static void odd_histories(void **state) {
     assert_true(plan.fits);
 }
 
+// By token the beginning of a reply leaves; by a shift not behind turns that leave whole, for that would be two pieces.
+static void a_shift_takes_out_one_piece(void **state) {
+    (void)state;
+    static const struct {
+        OverflowPolicy policy;
+        int64_t discard, needed;
+        int n_turns, cut;
+        int64_t n_cut, n_tokens;
+    } CASES[] = {{OVERFLOW_REEVALUATE, 60, 20, 1, 4, 20, 60}, // a turn of 40, and 20 of the next reply
+                 {OVERFLOW_SHIFT, 60, 20, 1, 0, 0, 40},
+                 {OVERFLOW_SHIFT_INPLACE, 60, 20, 1, 0, 0, 40},
+                 {OVERFLOW_SHIFT, 60, 60, 2, 0, 0, 80}, // 50 have to leave
+                 {OVERFLOW_SHIFT, 15, 20, 0, 2, 15, 15}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        OverflowSpan spans[64];
+        int n = talk(spans, 5);
+        for (int k = 2; k < n; k += 2) spans[k].n_text = 28;
+        OverflowSettings s = {.policy = CASES[i].policy,
+                              .keep = OVERFLOW_KEEP_SYSTEM,
+                              .by_token = true,
+                              .discard = CASES[i].discard};
+        OverflowPlan plan = overflow_plan(&s, spans, n, 230, CASES[i].needed);
+        assert_true(plan.fits);
+        assert_int_equal(plan.n_turns, CASES[i].n_turns);
+        assert_int_equal(plan.n_messages, 2 * CASES[i].n_turns);
+        assert_int_equal(plan.cut, CASES[i].cut);
+        assert_int_equal(plan.n_cut, CASES[i].n_cut);
+        assert_int_equal(plan.n_tokens, CASES[i].n_tokens);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_leaves_while_it_fits),
@@ -105,6 +136,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(stop_discards_nothing),
         cmocka_unit_test(discard_asks_for_at_least_so_much),
         cmocka_unit_test(odd_histories),
+        cmocka_unit_test(a_shift_takes_out_one_piece),
     };
     return test_main("overflow", argc, argv, tests);
 }
