@@ -27,7 +27,7 @@ enum {
     CONFIG_TOKENS_UNLIMITED = 0, // sampling.max_tokens = "unlimited"
     CONFIG_SIZE_MODEL = 0,       // context.size = "model": the model's own, fitted to memory
     CONFIG_KEEP_SYSTEM = -1,     // context.keep = "system": BOS and the system prompt
-    CONFIG_GROUP_AUTO = 0,       // cache.group = "auto": 32 for int8, 8 for int4
+    CONFIG_GROUP_AUTO = 0,       // cache.group = "auto": 32 for int8, 16 for int4
     CONFIG_THREADS_AUTO = 0,     // backend.threads = "auto": one a physical core
 };
 

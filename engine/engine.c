@@ -1,6 +1,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
+#include "engine/key_rounding.h"
 #include "engine/tokenizer_source.h"
 #include "kernels/clock.h"
 
@@ -54,7 +55,10 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
         return error_set(error, STATUS_USAGE,
                          "a context of %lld tokens: the model has learned only %d positions",
                          (long long)wanted, shape->n_positions);
-    int64_t left = m->available - m->weights - m->scratch, size = wanted;
+    const bool is_int4 = options->cache.type == DTYPE_INT4;
+    const int64_t rounding = is_int4 ? key_rounding_bytes(shape) : 0;
+    int64_t left = m->available - m->weights - m->scratch - rounding, size = wanted;
+    if (is_int4) left -= key_study_bytes(shape);
     KvLayout layout;
     engine->cache_options = options->cache;
     if (engine->n_rows > 1) engine->cache_options.n_sequences = 1; // the others once the size is settled
@@ -68,8 +72,8 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     engine->context_size = (int)size;
     if (engine->n_rows > 1) status = fit_windows(engine, options->cache.n_sequences, left, &layout, error);
     if (status) return status;
-    m->cache = kv_cache_bytes(&layout);
-    if (m->cache <= left) return STATUS_OK;
+    m->cache = kv_cache_bytes(&layout) + rounding;
+    if (kv_cache_bytes(&layout) <= left) return STATUS_OK;
     gigabytes(m->weights + m->scratch + m->cache, need);
     gigabytes(m->available, have);
     gigabytes(m->weights, fixed);
@@ -160,6 +164,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     if (!status)
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
                                engine->context_size, &engine->cache, error);
+    if (!status) status = key_rounding_open(&engine->forward, options->random_weights, &engine->cache, error);
     if (status) close_backend(engine);
     return status;
 }

@@ -4,8 +4,8 @@
 // this one.
 static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *error) {
     const Ops *ops = f->backend->ops;
-    if (f->profile || !ops->decode || step->kind == STEP_READING || step->n_tokens != step->n_sequences ||
-        step->n_sequences > f->max_logits)
+    if (f->profile || f->tap || !ops->decode || step->kind == STEP_READING ||
+        step->n_tokens != step->n_sequences || step->n_sequences > f->max_logits)
         return STATUS_UNSUPPORTED;
     DecodeStep all = {
         .step = step,
@@ -41,6 +41,7 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache,
         const KvLayer *kv = &cache->layers[l];
         if (interrupt && *interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
         s = done(f, PROFILE_QKV, ops->qkv(b, layer, f->x, kv, f->q, error), error);
+        if (!s && f->tap) s = f->tap->take(f->tap->context, l, f->q, step->n_tokens, error);
         if (!s)
             s = done(f, PROFILE_ATTEND, ops->attend(b, f->q, kv, f->model->windows[l], f->q, error), error);
         if (!s && parallel) s = done(f, PROFILE_GATE_UP, ops->gate_up(b, layer, f->x, f->g, error), error);

@@ -9,6 +9,12 @@
 
 #include <signal.h>
 
+// Who wants to see queries [n_tokens, n_heads*head_dim], in the backend's memory, before attention overwrites them.
+typedef struct QueryTap {
+    Status (*take)(void *context, int layer, const void *q, int n_tokens, Error *error);
+    void *context;
+} QueryTap;
+
 typedef struct Forward {
     Backend *backend;
     const Model *model;
@@ -16,12 +22,13 @@ typedef struct Forward {
     Head *head;
     int max_tokens, max_logits;
     // Activations in backend memory, for max_tokens tokens.
-    void *x;          // [max_tokens, hidden_size] the residual stream
-    void *q;          // [max_tokens, n_heads*head_dim] queries, then what attention made of them
-    void *g;          // [max_tokens, intermediate_size]
-    float *logits;    // [max_logits, vocab_size]
-    Profile *profile; // NULL: none
-    bool has_logits;  // the last step left the logits of its tokens there already, in order (ops->decode)
+    void *x;             // [max_tokens, hidden_size] the residual stream
+    void *q;             // [max_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *g;             // [max_tokens, intermediate_size]
+    float *logits;       // [max_logits, vocab_size]
+    Profile *profile;    // NULL: none
+    const QueryTap *tap; // NULL: none
+    bool has_logits;     // the last step left the logits of its tokens there already, in order (ops->decode)
 } Forward;
 
 // Bytes of the activations above.

@@ -15,11 +15,11 @@
 
 // What a cache is made of.
 typedef struct CacheOptions {
-    DType type;      // DTYPE_F16, F32, BF16, INT8 or INT4
-    int group;       // INT8, INT4: elements that share a scale; 0: 32 or 8, less where the head size wants it
-    int layout;      // as kernels/kv_layout.h counts them
-    bool paged;      // in pages of page_size slots; else a sequence is one page, and nothing can be shared
-    int page_size;   // >= 1; multiples of 64 suit the kernels
+    DType type;    // DTYPE_F16, F32, BF16, INT8 or INT4
+    int group;     // INT8, INT4: elements that share a scale; 0: 32 or 16, less where the head size wants it
+    int layout;    // as kernels/kv_layout.h counts them
+    bool paged;    // in pages of page_size slots; else a sequence is one page, and nothing can be shared
+    int page_size; // >= 1; multiples of 64 suit the kernels
     int n_sequences; // how many of the full size there is room for
 } CacheOptions;
 
@@ -49,6 +49,7 @@ typedef struct KvCache {
     KvLayout layout;
     KvLayer *layers;         // host [n_layers]
     void *memory, *scales;   // backend memory of all layers
+    void *key_rounding;      // likewise; NULL: none
     int32_t *slot_positions; // backend memory [layout.n_slots]
     int window;              // most tokens of a sequence
     bool paged;

@@ -76,6 +76,12 @@ Status kv_layer_check(const KvLayer *kv, int head_dim, Error *error) {
     bool quantised = kv->type == DTYPE_INT8 || kv->type == DTYPE_INT4;
     if (!quantised && kv->type != DTYPE_F32 && kv->type != DTYPE_F16 && kv->type != DTYPE_BF16)
         return error_set(error, STATUS_UNSUPPORTED, "a cache of type %s", dtype_name(kv->type));
+    if (!kv->key_balance != !kv->key_feedback ||
+        (kv->key_balance && (!quantised || !kv->rotate_keys || head_dim % 4 || (head_dim & -head_dim) > 256)))
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "a cache of type %s, heads of %d, whose keys are balanced, but not quantised, "
+                         "turned and fed back",
+                         dtype_name(kv->type), head_dim);
     if (!quantised) return STATUS_OK;
     if (kv->group < 2 || kv->group % 2 || head_dim % kv->group || kv->slot_stride % kv->group ||
         kv->head_stride % kv->group)

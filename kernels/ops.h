@@ -129,6 +129,16 @@ typedef struct KvLayer {
     // divides head_dim, block by block), which spreads outliers over a group; attend() turns its queries
     // likewise. Dot products are what they were.
     bool rotate_keys;
+    // What rounds turned keys better than to the nearest integer; both NULL: nothing. Quantised types only, with
+    // rotate_keys. Keys are divided by key_balance before the Hadamard matrix, queries multiplied: dot products are
+    // what they were, and so is RoPE, for the two elements of a pair have the same.
+    // Then rounding errors go on. In every block of the matrix's size, elements are in two rows of size/2: the even and
+    // the odd ones where key_pairs says interleaved, else the first half and the second. With x a row, whose scales are
+    // as above, q[i] = round(t[i]/scale), t[i] = x[i] + Σ_{j<i} feedback[j][i]·(t[j] − scale·q[j]): the error of a dot
+    // product gets small where queries are large (what Frantar et al., arXiv:2210.17323, do to weights).
+    const float *key_balance;  // backend memory [n_kv_heads, head_dim], > 0
+    const float *key_feedback; // backend memory [n_kv_heads, head_dim/size, size/2, size/2]
+    RopeKind key_pairs;
 } KvLayer;
 
 // ---- one step ------------------------------------------------------------------------------------------
@@ -279,7 +289,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 6 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 7 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -305,6 +315,9 @@ typedef struct Ops {
     void (*free)(Backend *backend, void *memory);
     Status (*write)(Backend *backend, void *memory, const void *host, size_t bytes, Error *error);
     Status (*read)(Backend *backend, void *host, const void *memory, size_t bytes, Error *error);
+
+    // The first n of the elements that an op left in q or g, in the backend's own type, as floats.
+    Status (*read_floats)(Backend *backend, const void *activations, int64_t n, float *host, Error *error);
 
     // Takes weights over: by reference where the mapped file is used as it is (the mapping outlives the
     // backend), else uploaded and repacked. Refuses, naming the weight, what the backend has no code for.

@@ -64,6 +64,21 @@ void assert_ok(Status status, const Error *error) {
     if (status != STATUS_OK) fail_msg("%s", error->message);
 }
 
+void random_rounding(const Rope *rope, int n_heads, int head_dim, float **balance, float **feedback) {
+    int half = rope->rotary_dim / 2;
+    *balance = random_floats(501, (int64_t)n_heads * head_dim);
+    *feedback = random_floats(502, (int64_t)n_heads * head_dim * (head_dim & -head_dim) / 4);
+    for (int i = 0; i < n_heads * head_dim; i++) (*balance)[i] = exp2f((*balance)[i]);
+    for (int h = 0; h < n_heads; h++)
+        for (int i = 0; i < half; i++) {
+            float *head = *balance + (ptrdiff_t)h * head_dim;
+            if (rope->kind == ROPE_INTERLEAVED)
+                head[2 * i + 1] = head[2 * i];
+            else
+                head[half + i] = head[i];
+        }
+}
+
 Backend *open_cpu(const char *device, int n_threads, const DecoderShape *shape, int max_tokens) {
     Error error = {0};
     Backend *backend = NULL;

@@ -20,7 +20,7 @@ typedef struct ViewCase {
     DType type;
     int group;
     DType scale_type;
-    bool rotate_keys, alibi;
+    bool rotate_keys, balance_keys, alibi;
     RopeKind rope;
     int rotary_dim, n_keep, n_gone;
 } ViewCase;
@@ -92,6 +92,7 @@ static const ViewCase CASES[] = {
      .group = 64,
      .scale_type = DTYPE_F16,
      .rotate_keys = true,
+     .balance_keys = true,
      .rotary_dim = 128,
      .n_keep = 65,
      .n_gone = 2000},
@@ -110,7 +111,20 @@ static const ViewCase CASES[] = {
      .group = 6,
      .scale_type = DTYPE_F16,
      .rotate_keys = true,
+     .balance_keys = true,
      .rotary_dim = 10},
+    {.head_dim = 80,
+     .n_heads = 4,
+     .n_kv_heads = 2,
+     .type = DTYPE_INT4,
+     .group = 16,
+     .scale_type = DTYPE_F16,
+     .rotate_keys = true,
+     .balance_keys = true,
+     .rope = ROPE_INTERLEAVED,
+     .rotary_dim = 32,
+     .n_keep = 64,
+     .n_gone = 321},
     {.head_dim = 28,
      .n_heads = 2,
      .n_kv_heads = 2,
@@ -162,6 +176,7 @@ typedef struct Place {
     int32_t pages[INDEXES], held[SLOTS];
     int32_t slots[INDEXES]; // of each index
     void *cache, *scale;
+    float *balance, *feedback;
     KvLayer kv;
 } Place;
 
@@ -188,6 +203,11 @@ static Place *new_place(const Content *content, int layout, int page_size) {
     p->scale = filled(kv_layout_scale_bytes(&l));
     p->kv = kv_layout_layer(&l, p->cache, p->scale, 1);
     p->kv.rotate_keys = c->rotate_keys;
+    if (c->balance_keys) {
+        const Rope rope = {.kind = c->rope, .rotary_dim = c->rotary_dim};
+        random_rounding(&rope, c->n_kv_heads, c->head_dim, &p->balance, &p->feedback);
+        p->kv.key_balance = p->balance, p->kv.key_feedback = p->feedback, p->kv.key_pairs = c->rope;
+    }
     for (int s = 0; s < SLOTS; s++) p->held[s] = -1;
     int n = (INDEXES - 1) / p->page_size + 1, space = n > 1 ? SLOTS / n : 0;
     for (int i = 0; i < n; i++) p->pages[i] = n > 1 ? (n - 1 - i + n / 3) % n * space : 17;
@@ -208,7 +228,7 @@ static Place *new_place(const Content *content, int layout, int page_size) {
 }
 
 static void free_place(Place *p) {
-    free(p->cache), free(p->scale), free(p);
+    free(p->cache), free(p->scale), free(p->balance), free(p->feedback), free(p);
 }
 
 static DecoderShape shape_of(const Content *content) {
@@ -256,8 +276,8 @@ static void turn(const Content *content, double by, double *x) {
     }
 }
 
-// The key of an index as attention sees it: as it is stored, turned back from the Hadamard matrix (its own inverse),
-// and moved n_gone positions on where it belongs to the kept prefix.
+// The key of an index as attention sees it: as it is stored, turned back from the Hadamard matrix (its own inverse) and
+// out of balance, and moved n_gone positions on where it belongs to the kept prefix.
 static void seen_key(const Content *content, const Place *p, int index, int kv_head, double *key) {
     const ViewCase *c = content->c;
     float row[128];
@@ -270,6 +290,7 @@ static void seen_key(const Content *content, const Place *p, int index, int kv_h
             int sign = __builtin_popcount((unsigned)(d % size & e)) % 2 ? -1 : 1;
             key[d] += sign * row[d / size * size + e] / sqrt(size);
         }
+        if (c->balance_keys) key[d] *= p->balance[kv_head * c->head_dim + d];
     }
     if (c->n_gone && index < c->n_keep) turn(content, c->n_gone, key);
 }

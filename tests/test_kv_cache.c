@@ -349,9 +349,9 @@ static void options_are_checked(void **test) {
     assert_int_equal(layout.n_slots, 128);
     // keys and values in bytes, two 16-bit scales for each, positions
     assert_int_equal(kv_cache_bytes(&layout), 128 * (3 * 2 * 2 * (64 + 2 * 2) + 4));
-    options.type = DTYPE_INT4; // groups of 8 where nothing is said
+    options.type = DTYPE_INT4; // groups of 16 where nothing is said
     assert_int_equal(kv_cache_layout(&options, &wide, 100, &layout, &error), STATUS_OK);
-    assert_int_equal(layout.group, 8);
+    assert_int_equal(layout.group, 16);
     const DecoderShape odd = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 12};
     options.type = DTYPE_INT8;
     assert_int_equal(kv_cache_layout(&options, &odd, 100, &layout, &error), STATUS_OK);

@@ -14,13 +14,15 @@ typedef struct CacheCase {
     DType type;
     int group;
     DType scale_type;
-    bool rotate_keys;
+    bool rotate_keys, balance_keys;
 } CacheCase;
 
-static const CacheCase CASES[] = {{DTYPE_F32, 0, DTYPE_F32, false},  {DTYPE_F16, 0, DTYPE_F32, false},
-                                  {DTYPE_BF16, 0, DTYPE_F32, true},  {DTYPE_INT8, 8, DTYPE_F16, false},
-                                  {DTYPE_INT8, 24, DTYPE_F32, true}, {DTYPE_INT4, 4, DTYPE_F32, false},
-                                  {DTYPE_INT4, 2, DTYPE_F16, true}};
+static const CacheCase CASES[] = {
+    {DTYPE_F32, 0, DTYPE_F32, false, false},  {DTYPE_F16, 0, DTYPE_F32, false, false},
+    {DTYPE_BF16, 0, DTYPE_F32, true, false},  {DTYPE_INT8, 8, DTYPE_F16, false, false},
+    {DTYPE_INT8, 24, DTYPE_F32, true, false}, {DTYPE_INT4, 4, DTYPE_F32, false, false},
+    {DTYPE_INT4, 2, DTYPE_F16, true, false},  {DTYPE_INT8, 12, DTYPE_F16, true, true},
+    {DTYPE_INT4, 8, DTYPE_F16, true, true}};
 enum { N_CASES = sizeof CASES / sizeof *CASES };
 
 // A cache in memory of its own, filled with random rows.
@@ -29,18 +31,21 @@ typedef struct Cache {
     int64_t bytes, scale_bytes;
     void *memory, *scales;
     int32_t held[SLOTS];
+    float *balance, *feedback; // of all layers; NULL: none
 } Cache;
 
-static Cache new_cache(const CacheCase *c, int layout) {
+static Cache new_cache(const CacheCase *c, int layout, const Rope *rope) {
     KvLayout l = {layout, LAYERS, HEADS, DIM, SLOTS, c->type, c->group, c->scale_type};
     Cache cache = {.bytes = kv_layout_bytes(&l), .scale_bytes = kv_layout_scale_bytes(&l)};
     cache.memory = calloc(1, (size_t)cache.bytes), cache.scales = calloc(1, (size_t)cache.scale_bytes + 1);
     uint64_t seed = 3;
+    if (c->balance_keys) random_rounding(rope, HEADS, DIM, &cache.balance, &cache.feedback);
     for (int i = 0; i < LAYERS * SLOTS * HEADS; i++) {
         KvLayer *kv = &cache.layers[i % LAYERS];
         float key[DIM], value[DIM];
         *kv = kv_layout_layer(&l, cache.memory, cache.scales, i % LAYERS);
         kv->rotate_keys = c->rotate_keys;
+        kv->key_balance = cache.balance, kv->key_feedback = cache.feedback, kv->key_pairs = rope->kind;
         for (int d = 0; d < DIM; d++) key[d] = random_float(&seed), value[d] = random_float(&seed);
         kv_store(loops_reference(), kv, KV_KEYS, i / LAYERS / HEADS, i / LAYERS % HEADS, DIM, key);
         kv_store(loops_reference(), kv, KV_VALUES, i / LAYERS / HEADS, i / LAYERS % HEADS, DIM, value);
@@ -50,7 +55,7 @@ static Cache new_cache(const CacheCase *c, int layout) {
 }
 
 static void free_cache(Cache *cache) {
-    free(cache->memory), free(cache->scales);
+    free(cache->memory), free(cache->scales), free(cache->balance), free(cache->feedback);
 }
 
 // Every row [SLOTS, LAYERS, 2, HEADS, DIM] as it is read.
@@ -88,7 +93,8 @@ static void quantisation_is_its_formula(void **state) {
         int8_t bytes[2 * DIM];
         float scales[2 * DIM], row[DIM], read[DIM];
         int most = c->type == DTYPE_INT8 ? 127 : 7;
-        const KvLayer kv = {c->type, bytes, bytes, DIM, DIM, c->group, c->scale_type, scales, scales, false};
+        const KvLayer kv = {c->type, bytes,  bytes, DIM,  DIM,  c->group, c->scale_type,
+                            scales,  scales, false, NULL, NULL, 0};
         for (int n = 0; n < 3000; n++) {
             float size = exp2f(40 * random_float(&seed) - 25); // many groups are below the least scale
             for (int d = 0; d < DIM; d++) row[d] = n % 50 ? random_float(&seed) * size : (float)d - 11.5f;
@@ -111,6 +117,80 @@ static void quantisation_is_its_formula(void **state) {
         kv_load(&kv, KV_VALUES, 1, 0, DIM, read);
         assert_true(isnan(read[3]));
     }
+}
+
+// Errors go on to the elements behind them in their row, computed here from the sum that ops.h states.
+static void errors_are_fed_back_by_the_formula(void **state) {
+    (void)state;
+    enum { SIZE = 8, HALF = SIZE / 2, GROUP = 4 };
+    const Rope ropes[] = {{ROPE_HALF_SPLIT, DIM, INV_FREQ, 1, 1}, {ROPE_INTERLEAVED, DIM, INV_FREQ, 1, 1}};
+    uint64_t seed = 79;
+    for (int n = 0; n < 3000; n++) {
+        const Rope *rope = &ropes[n / 2 % 2];
+        const bool interleaved = rope->kind == ROPE_INTERLEAVED;
+        float *balance, *feedback;
+        random_rounding(rope, HEADS, DIM, &balance, &feedback);
+        int most = n % 2 ? 127 : 7, head = n % HEADS;
+        int8_t bytes[HEADS * DIM];
+        float scales[HEADS * DIM], row[DIM], read[DIM], x[DIM];
+        const KvLayer kv = {.type = n % 2 ? DTYPE_INT8 : DTYPE_INT4,
+                            .k = bytes,
+                            .v = bytes,
+                            .slot_stride = (int64_t)HEADS * DIM,
+                            .head_stride = DIM,
+                            .group = GROUP,
+                            .scale_type = DTYPE_F32,
+                            .k_scale = scales,
+                            .v_scale = scales,
+                            .rotate_keys = true,
+                            .key_balance = balance,
+                            .key_feedback = feedback,
+                            .key_pairs = rope->kind};
+        for (int d = 0; d < DIM; d++) row[d] = random_float(&seed), x[d] = row[d] / balance[head * DIM + d];
+        hadamard_turn(x, DIM);
+        kv_store(loops_reference(), &kv, KV_KEYS, 0, head, DIM, row);
+        kv_load(&kv, KV_KEYS, 0, head, DIM, read);
+        for (int r = 0; r < 2 * DIM / SIZE; r++) {
+            const int first = r / 2 * SIZE + (interleaved ? r % 2 : r % 2 * HALF), step = interleaved ? 2 : 1;
+            double errors[HALF];
+            for (int i = 0; i < HALF; i++) {
+                const int d = first + i * step;
+                float largest = 0;
+                for (int e = d / GROUP * GROUP; e < (d / GROUP + 1) * GROUP; e++)
+                    largest = fmaxf(largest, fabsf(x[e]));
+                double scale = (double)fmaxf(largest / (float)most, 1e-5f), t = (double)x[d];
+                for (int j = 0; j < i; j++)
+                    t += (double)feedback[((head * DIM / SIZE + r / 2) * HALF + j) * HALF + i] * errors[j];
+                if (fabs(fabs(t / scale - floor(t / scale)) - 0.5) < 1e-4) break; // either way
+                double q = fmin(fmax(nearbyint(t / scale), -most), most);
+                assert_near("fed back", n * DIM + d, (double)read[d], q * scale, 1e-6);
+                errors[i] = t - q * scale;
+            }
+        }
+        kv_load_key(&kv, 0, head, DIM, x);
+        hadamard_turn(read, DIM);
+        for (int d = 0; d < DIM; d++)
+            assert_near("key", d, (double)x[d], (double)(read[d] * balance[head * DIM + d]), 1e-6);
+        free(balance), free(feedback);
+    }
+}
+
+static void refuses_half_a_rounding(void **state) {
+    (void)state;
+    float one[2 * DIM * DIM];
+    const KvLayer good = {DTYPE_INT4, one, one, DIM, DIM, 8, DTYPE_F32, one, one, true, one, one, 0};
+    KvLayer kv = good;
+    Error error;
+    assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_OK);
+    kv.key_feedback = NULL;
+    assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_UNSUPPORTED);
+    kv = good, kv.key_balance = NULL;
+    assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_UNSUPPORTED);
+    kv = good, kv.rotate_keys = false;
+    assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_UNSUPPORTED);
+    kv = good, kv.type = DTYPE_F16;
+    assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "f16"));
 }
 
 // Against Sylvester's definition: the sign of (i, j) is the parity of their common bits.
@@ -143,7 +223,7 @@ static void slots_are_copied_and_no_others(void **state) {
     DecoderShape shape = shape_of(ROPE_HALF_SPLIT, DIM);
     Backend *b = open_cpu("cpu", 2, &shape, 1);
     for (int i = 0; i < 4 * N_CASES; i++) {
-        Cache cache = new_cache(&CASES[i / 4], i % 4);
+        Cache cache = new_cache(&CASES[i / 4], i % 4, &shape.rope);
         Error error = {0};
         float *before = all_rows(&cache);
         int32_t held[SLOTS];
@@ -205,7 +285,7 @@ static void a_shift_in_place_equals_the_view(void **state) {
         DecoderShape shape = shape_of(ropes[i % 4].kind, ropes[i % 4].rotary_dim);
         shape.rope = ropes[i % 4];
         Backend *b = open_cpu(i % 2 ? "cpu:reference" : "cpu", 2, &shape, 1);
-        Cache cache = new_cache(c, i % 4);
+        Cache cache = new_cache(c, i % 4, &shape.rope);
         float *q = random_floats(8, HEADS * DIM), seen[HEADS * DIM], shifted[HEADS * DIM];
         int32_t slots[SLOTS], n = 0, before[SLOTS];
         for (int s = 0; s < SLOTS; s++) {
@@ -240,7 +320,7 @@ static void refuses_impossible_slots(void **state) {
     (void)state;
     DecoderShape shape = shape_of(ROPE_HALF_SPLIT, DIM);
     Backend *b = open_cpu("cpu", 1, &shape, 1);
-    Cache cache = new_cache(&CASES[0], 0);
+    Cache cache = new_cache(&CASES[0], 0, &shape.rope);
     float *before = all_rows(&cache);
     static const int32_t GOOD[] = {3, 5}, BAD[] = {3, -1};
     Error error;
@@ -270,9 +350,13 @@ static void refuses_impossible_slots(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantisation_is_its_formula),    cmocka_unit_test(keys_turn_by_the_hadamard_matrix),
-        cmocka_unit_test(slots_are_copied_and_no_others), cmocka_unit_test(a_shift_in_place_equals_the_view),
+        cmocka_unit_test(quantisation_is_its_formula),
+        cmocka_unit_test(keys_turn_by_the_hadamard_matrix),
+        cmocka_unit_test(slots_are_copied_and_no_others),
+        cmocka_unit_test(a_shift_in_place_equals_the_view),
         cmocka_unit_test(refuses_impossible_slots),
+        cmocka_unit_test(errors_are_fed_back_by_the_formula),
+        cmocka_unit_test(refuses_half_a_rounding),
     };
     return test_main("kv_slots", argc, argv, tests);
 }

@@ -29,6 +29,8 @@ void attend_query(const AttendTile *tile, int row, bool kept, float *q) {
     const float *from = tile->q + attend_row_offset(tile, row);
     for (int d = 0; d < tile->head_dim; d++) q[d] = from[d] * tile->scale;
     if (kept) rope_turn(tile->rope, tile->kept_cos, tile->kept_sin, q);
+    const float *balance = tile->kv->key_balance;
+    for (int d = 0; balance && d < tile->head_dim; d++) q[d] *= balance[tile->kv_head * tile->head_dim + d];
     if (tile->kv->rotate_keys) hadamard_turn(q, tile->head_dim);
 }
 

@@ -150,6 +150,13 @@ static Status cpu_write(Backend *backend, void *memory, const void *host, size_t
     return STATUS_OK;
 }
 
+static Status cpu_read_floats(Backend *backend, const void *activations, int64_t n, float *host,
+                              Error *error) {
+    (void)backend, (void)error;
+    memcpy(host, activations, (size_t)n * sizeof *host);
+    return STATUS_OK;
+}
+
 static Status cpu_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error) {
     (void)backend, (void)error;
     memcpy(host, memory, bytes);
@@ -191,6 +198,7 @@ const Ops *ops_cpu(void) {
         .free = cpu_free,
         .write = cpu_write,
         .read = cpu_read,
+        .read_floats = cpu_read_floats,
         .load_layer = cpu_load_layer,
         .load_head = cpu_load_head,
         .begin = cpu_begin,

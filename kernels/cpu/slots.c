@@ -80,8 +80,7 @@ static void shift_layer(void *context, int64_t layer, int thread) {
     for (int i = 0; i < c->n; i++) {
         if (c->slot_positions[c->slots[i]] < 0) continue; // empty
         for (int h = 0; h < shape->n_kv_heads; h++) {
-            kv_load(kv, KV_KEYS, c->slots[i], h, shape->head_dim, key);
-            if (kv->rotate_keys) hadamard_turn(key, shape->head_dim); // back
+            kv_load_key(kv, c->slots[i], h, shape->head_dim, key);
             rope_turn(&shape->rope, c->cos, c->sin, key);
             kv_store(c->cpu->loops, kv, KV_KEYS, c->slots[i], h, shape->head_dim, key);
         }

@@ -286,6 +286,22 @@ static Status cuda_read(Backend *backend, void *host, const void *memory, size_t
     return cuda_check(code, error, "reading %zu bytes", bytes);
 }
 
+// Elements of 16 bits come into the second half of the floats, which are then filled from the front.
+static Status cuda_read_floats(Backend *backend, const void *activations, int64_t n, float *host,
+                               Error *error) {
+    const DType type = cuda_backend(backend)->operand;
+    if (type == DTYPE_F32) return cuda_read(backend, host, activations, (size_t)n * 4, error);
+    char *raw = (char *)host + 2 * n;
+    Status status = cuda_read(backend, raw, activations, (size_t)n * 2, error);
+    for (int64_t i = 0; i < n && !status; i++) {
+        uint16_t bits;
+        memcpy(&bits, raw + 2 * i, sizeof bits);
+        host[i] = type == DTYPE_F16 ? __half2float(__ushort_as_half(bits))
+                                    : __bfloat162float(__ushort_as_bfloat16(bits));
+    }
+    return status;
+}
+
 const Ops CUDA_OPS = {
     .name = "cuda",
     .activation_bytes = sizeof(float),
@@ -301,6 +317,7 @@ const Ops CUDA_OPS = {
     .free = cuda_free,
     .write = cuda_write,
     .read = cuda_read,
+    .read_floats = cuda_read_floats,
     .load_layer = cuda_load_layer,
     .load_head = cuda_load_head,
     .begin = cuda_begin,

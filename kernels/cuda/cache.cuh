@@ -96,36 +96,42 @@ __device__ inline void warp_hadamard(float *v, int dim) {
     __syncwarp();
 }
 
+// The integer that is nearest to x; 0 where the scale is no number.
+__device__ inline int quantised(const KvLayer &kv, float x, float scale) {
+    int most = kv.type == DTYPE_INT4 ? 7 : 127, q = scale > 0 ? __float2int_rn(__fdiv_rn(x, scale)) : 0;
+    return max(-most, min(most, q));
+}
+
+// A lane stores the scale of one group, x [group], and returns it as stored.
+__device__ inline float store_scale(const KvLayer &kv, void *scales, int64_t at, const float *x) {
+    float largest = 0;
+    bool finite = true;
+    for (int i = 0; i < kv.group; i++) {
+        finite = finite && isfinite(x[i]);
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    float most = kv.type == DTYPE_INT4 ? 7 : 127,
+          scale = finite ? fmaxf(__fdiv_rn(largest, most), 1e-5f) : NAN;
+    if (kv.scale_type == DTYPE_F16)
+        ((__half *)scales)[at] = __float2half_rn(scale);
+    else
+        ((float *)scales)[at] = scale;
+    return scale_at(kv, scales, at);
+}
+
 // A warp stores v [dim], in shared memory, at element `at` of the layer's keys or values, in groups: a lane a group.
 __device__ inline void store_groups(const KvLayer &kv, bool is_key, int64_t at, const float *v, int dim) {
     bool nibbles = kv.type == DTYPE_INT4;
-    int most = nibbles ? 7 : 127;
     uint8_t *bytes = (uint8_t *)(is_key ? kv.k : kv.v) + (nibbles ? at / 2 : at);
     void *scales = is_key ? kv.k_scale : kv.v_scale;
     for (int g = threadIdx.x % 32; g < dim / kv.group; g += 32) {
-        const float *x = v + g * kv.group;
-        float largest = 0;
-        bool finite = true;
-        for (int i = 0; i < kv.group; i++) {
-            finite = finite && isfinite(x[i]);
-            largest = fmaxf(largest, fabsf(x[i]));
-        }
-        float scale = finite ? fmaxf(__fdiv_rn(largest, (float)most), 1e-5f) : NAN;
-        if (kv.scale_type == DTYPE_F16) {
-            __half rounded = __float2half_rn(scale);
-            ((__half *)scales)[at / kv.group + g] = rounded;
-            scale = __half2float(rounded);
-        } else {
-            ((float *)scales)[at / kv.group + g] = scale;
-        }
+        float scale = store_scale(kv, scales, at / kv.group + g, v + g * kv.group);
         int low = 0;
-        for (int i = 0; i < kv.group; i++) {
-            int q = scale > 0 ? __float2int_rn(__fdiv_rn(x[i], scale)) : 0; // not so where it is NaN
-            q = max(-most, min(most, q));
-            int element = g * kv.group + i;
+        for (int element = g * kv.group; element < (g + 1) * kv.group; element++) {
+            int q = quantised(kv, v[element], scale);
             if (!nibbles)
                 bytes[element] = (uint8_t)q;
-            else if (i % 2 == 0)
+            else if (element % 2 == 0)
                 low = q & 15;
             else
                 bytes[element / 2] = (uint8_t)(low | (q & 15) << 4);
@@ -133,12 +139,72 @@ __device__ inline void store_groups(const KvLayer &kv, bool is_key, int64_t at, 
     }
 }
 
+// A warp rounds one block of a turned key, v [2·half] in shared memory, whose scales begin at `scale`, with feedback
+// [half, half]; v becomes the integers. Lane l holds the elements l % 16 + 16·n of row l / 16.
+template <int N>
+__device__ inline void round_block(const KvLayer &kv, const float *feedback, int half, int64_t at, float *v) {
+    int lane = threadIdx.x % 32, own = lane % 16, step = kv.key_pairs == ROPE_INTERLEAVED ? 2 : 1;
+    int row = lane < 16 ? 0 : step == 2 ? 1 : half;
+    float x[N], scale[N];
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        int i = min(own + 16 * n, half - 1);
+        x[n] = v[row + i * step];
+        scale[n] = scale_at(kv, kv.k_scale, (at + row + i * step) / kv.group);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll 4
+        for (int l = 0; l < min(16, half); l++) {
+            int i = 16 * n + l, owner = lane & 16 | l;
+            float t = __shfl_sync(~0u, x[n], owner), s = __shfl_sync(~0u, scale[n], owner);
+            int q = quantised(kv, t, s);
+            float error = s > 0 ? t - s * (float)q : 0;
+            if (own == l) v[row + i * step] = (float)q;
+#pragma unroll
+            for (int m = n; m < N; m++) {
+                int j = own + 16 * m;
+                if (j > i && j < half) x[m] += __ldg(feedback + i * half + j) * error;
+            }
+        }
+}
+
+// A warp stores a turned key v [dim] of a layer with key_feedback, and changes it.
+__device__ inline void store_fed_back(const KvLayer &kv, int kv_head, int64_t at, float *v, int dim) {
+    int lane = threadIdx.x % 32, size = dim & -dim, half = size / 2;
+    const float *feedback = kv.key_feedback + (int64_t)kv_head * dim * half / 2;
+    for (int g = lane; g < dim / kv.group; g += 32)
+        store_scale(kv, kv.k_scale, at / kv.group + g, v + g * kv.group);
+    __syncwarp();
+    for (int block = 0; block < dim; block += size, feedback += half * half) {
+        if (half <= 16)
+            round_block<1>(kv, feedback, half, at + block, v + block);
+        else if (half == 32)
+            round_block<2>(kv, feedback, half, at + block, v + block);
+        else if (half == 64)
+            round_block<4>(kv, feedback, half, at + block, v + block);
+        else
+            round_block<8>(kv, feedback, half, at + block, v + block);
+    }
+    __syncwarp();
+    if (kv.type == DTYPE_INT8)
+        for (int i = lane; i < dim; i += 32) ((int8_t *)kv.k)[at + i] = (int8_t)v[i];
+    else
+        for (int i = lane; i < dim / 2; i += 32)
+            ((uint8_t *)kv.k)[at / 2 + i] = (uint8_t)(((int)v[2 * i] & 15) | ((int)v[2 * i + 1] & 15) << 4);
+}
+
 // A warp stores v [dim], in shared memory, as one head's key or value of a slot; v may be changed.
 __device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, int kv_head, float *v,
                                  int dim) {
     int64_t at = slot * kv.slot_stride + kv_head * kv.head_stride;
     void *values = is_key ? kv.k : kv.v;
+    if (is_key && kv.key_balance)
+        for (int i = threadIdx.x % 32; i < dim; i += 32)
+            v[i] = __fdiv_rn(v[i], kv.key_balance[kv_head * dim + i]);
     if (is_key && kv.rotate_keys) warp_hadamard(v, dim);
+    if (is_key && kv.key_feedback) return store_fed_back(kv, kv_head, at, v, dim);
     if (is_quantised(kv)) return store_groups(kv, is_key, at, v, dim);
     for (int i = threadIdx.x % 32; i < dim; i += 32) {
         if (kv.type == DTYPE_F16)

@@ -102,6 +102,9 @@ __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
         for (int i = lane; i < a.head_dim; i += 32) v[i] = kv_at(kv, true, at + i);
         __syncwarp();
         if (kv.rotate_keys) warp_hadamard(v, a.head_dim); // its own inverse
+        if (kv.key_balance)
+            for (int i = lane; i < a.head_dim; i += 32) v[i] *= kv.key_balance[head * a.head_dim + i];
+        __syncwarp();
         for (int i = lane; i < a.n_pairs; i += 32) {
             int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + a.n_pairs;
             float x = v[first], y = v[second];

@@ -4,8 +4,18 @@
 struct QueryArguments {
     int n_heads, head_dim, rotary_dim;
     bool interleaved, rotate; // rotate: by the Hadamard matrix
-    const float2 *kept_rope;  // NULL: nothing is gone
+    const float *balance;     // of keys, of KV heads that `group` heads share; NULL: none
+    int group;
+    const float2 *kept_rope; // NULL: nothing is gone
 };
+
+// A warp puts v [dim], in shared memory, in the form of the cache's keys.
+__device__ inline void turn_query(const QueryArguments &a, int head, float *v) {
+    const float *balance = a.balance + head / a.group * a.head_dim;
+    for (int i = threadIdx.x % 32; a.balance && i < a.head_dim; i += 32) v[i] *= balance[i];
+    __syncwarp();
+    if (a.rotate) warp_hadamard(v, a.head_dim);
+}
 
 // One warp a head of a token. Grid: [n_tokens, heads / 4], block: 128, shared memory: 4 heads of float32. The kept
 // query first: what comes after may overwrite q.
@@ -29,14 +39,14 @@ __global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T 
             v[second] = y * turn.x - x * turn.y;
         }
         __syncwarp();
-        if (a.rotate) warp_hadamard(v, dim);
+        turn_query(a, head, v);
         for (int i = lane; i < dim; i += 32) kept[row + i] = from_float<T>(v[i]);
         __syncwarp();
     }
     if (!a.rotate) return;
     for (int i = lane; i < dim; i += 32) v[i] = to_float(q[row + i]);
     __syncwarp();
-    warp_hadamard(v, dim);
+    turn_query(a, head, v);
     for (int i = lane; i < dim; i += 32) turned[row + i] = from_float<T>(v[i]);
 }
 
@@ -56,9 +66,15 @@ template <class T> static Queries launch(CudaBackend *cuda, const AttendCall *ca
 
 Queries cuda_queries(CudaBackend *cuda, const AttendCall *call) {
     const Rope *rope = &cuda->shape->rope;
-    QueryArguments a = {call->heads.n_heads,   call->heads.head_dim,
-                        rope->rotary_dim,      rope->kind == ROPE_INTERLEAVED,
-                        call->kv->rotate_keys, cuda->gone && rope->rotary_dim > 0 ? cuda->kept_rope : NULL};
+    const AttendHeads *h = &call->heads;
+    QueryArguments a = {h->n_heads,
+                        h->head_dim,
+                        rope->rotary_dim,
+                        rope->kind == ROPE_INTERLEAVED,
+                        call->kv->rotate_keys,
+                        call->kv->key_balance,
+                        h->n_heads / h->n_kv_heads,
+                        cuda->gone && rope->rotary_dim > 0 ? cuda->kept_rope : NULL};
     if (!a.rotate && !a.kept_rope) return Queries{call->q, call->q};
     Queries queries;
     WITH_TYPE(call->type, queries = launch<T>(cuda, call, a));

@@ -306,6 +306,13 @@ static const Case SLOT_CASES[] = {
     {"slots bf16", DTYPE_F16, 64, 4, 2, 80, 64, 33, .n_tokens = 1, .kv = DTYPE_BF16, .layout_plus_1 = 2},
     {"slots int8 rotated", DTYPE_F16, 64, 4, 2, 96, 64, 33, .n_tokens = 1, .kv = DTYPE_INT8, .group = 32,
      .scale = DTYPE_F16, .rotate = true, .layout_plus_1 = 3},
+    {"slots int8 fed back", DTYPE_F16, 64, 4, 2, 96, 64, 33, .n_tokens = 1, .kv = DTYPE_INT8, .group = 8,
+     .scale = DTYPE_F16, .rotate = true, .feed_back = true},
+    {"slots int4 fed back", DTYPE_F16, 64, 4, 2, 256, 64, 33, .n_tokens = 1, .kv = DTYPE_INT4, .group = 16,
+     .scale = DTYPE_F16, .rotate = true, .feed_back = true},
+    {"slots int4 fed back, interleaved", DTYPE_F16, 64, 4, 2, 64, 64, 33, .interleaved = true, .n_tokens = 1,
+     .kv = DTYPE_INT4, .group = 32, .scale = DTYPE_F32, .rotate = true, .feed_back = true,
+     .layout_plus_1 = 2},
     {"slots int4", DTYPE_F16, 64, 4, 2, 64, 64, 33, .n_tokens = 1, .kv = DTYPE_INT4, .group = 8,
      .scale = DTYPE_F32},
 };

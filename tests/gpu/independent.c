@@ -231,7 +231,7 @@ static const Case CASES[] = {
     {"rows: int8 cache", DTYPE_BF16, 512, 8, 2, 128, 1024, 777, ROWS(13, 1500), .kv = DTYPE_INT8, .group = 32,
      .scale = DTYPE_F16},
     {"rows: int4 cache", DTYPE_F16, 512, 8, 8, 64, 1024, 777, ROWS(13, 1500), .kv = DTYPE_INT4, .group = 32,
-     .scale = DTYPE_F16, .rotate = true},
+     .scale = DTYPE_F16, .rotate = true, .feed_back = true},
     {"rows: f16 gpt-neox", DTYPE_F16, 1024, 16, 16, 64, 4096, 515, ROWS(19, 300), .rotary_dim = 16,
      .layer_norm = true, .no_gate = true, .activation = ACTIVATION_GELU, .bias = true, .out_bias = true,
      .ffn_bias = true, .parallel = true, .output_bias = true, .kv = DTYPE_F16},

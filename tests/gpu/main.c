@@ -95,7 +95,9 @@ static void compare_cache(Run *r, int l) {
         float *right = cache_floats(&r->cpu, l, keys, positions, &n);
         float *ours = cache_floats(&r->cuda, l, keys, positions, &n);
         report(r->c->name, keys ? "keys" : "values", distance(ours, right, n),
-               bound > r->bound ? bound : r->bound);
+               keys && r->c->feed_back ? 0.3 // one key that was rounded otherwise changes those behind it
+               : bound > r->bound      ? bound
+                                       : r->bound);
         free(right);
         free(ours);
     }
@@ -310,7 +312,7 @@ static const Case CASES[] = {
     {"f32 small pages of 1", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 37, .n_tokens = 5, .kv = DTYPE_F32,
      LAYOUT(0, 1), .n_keep = 5, .n_gone = 9},
     {"f32 pages of 7, int8", DTYPE_F32, 128, 4, 2, 32, 96, 257, .past = 150, .n_tokens = 9, .kv = DTYPE_INT8,
-     .group = 8, .scale = DTYPE_F32, LAYOUT(1, 7), .rotate = true},
+     .group = 8, .scale = DTYPE_F32, LAYOUT(1, 7), .rotate = true, .feed_back = true},
     {"f32 bf16 cache, alibi", DTYPE_F32, 128, 6, 3, 24, 96, 257, .no_rope = true, .past = 150, .n_tokens = 4,
      .kv = DTYPE_BF16, LAYOUT(2, 64), .alibi = true, .n_keep = 70, .n_gone = 30},
     {"f32 int4 odd group", DTYPE_F32, 128, 4, 4, 24, 96, 257, .past = 90, .n_tokens = 3, .kv = DTYPE_INT4,
@@ -332,7 +334,7 @@ static const Case CASES[] = {
     {"f16 int8 prompt", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 130, .n_tokens = 140, INT8(32),
      LAYOUT(3, 64), .rotate = true, .n_keep = 30, .n_gone = 40},
     {"f16 int4 prompt head 80", DTYPE_F16, 320, 4, 2, 80, 512, 301, .past = 130, .n_tokens = 70, INT4(16),
-     LAYOUT(1, 64)},
+     LAYOUT(1, 64), .rotate = true, .feed_back = true, .n_keep = 20, .n_gone = 60},
     {"bf16 f32 cache prompt", DTYPE_BF16, 256, 8, 8, 128, 512, 301, .past = 130, .n_tokens = 70,
      .kv = DTYPE_F32, LAYOUT(0, 128)},
     {"f16 bf16 cache prompt 256", DTYPE_F16, 256, 2, 1, 256, 512, 301, .past = 130, .n_tokens = 70,
@@ -340,7 +342,7 @@ static const Case CASES[] = {
     {"bf16 int8 one token", DTYPE_BF16, 256, 32, 8, 128, 512, 301, .past = 3000, .n_tokens = 1, INT8(32),
      LAYOUT(3, 64)},
     {"f16 int4 one token", DTYPE_F16, 256, 8, 8, 128, 512, 301, .past = 5000, .n_tokens = 1, INT4(32),
-     LAYOUT(3, 64), .rotate = true, .n_keep = 1001, .n_gone = 5},
+     LAYOUT(3, 64), .rotate = true, .feed_back = true, .n_keep = 1001, .n_gone = 5},
     {"f16 int8 group 8", DTYPE_F16, 256, 4, 1, 128, 512, 301, .past = 600, .n_tokens = 1, .kv = DTYPE_INT8,
      .group = 8, .scale = DTYPE_F32, LAYOUT(0, 7), .window = 100},
     {"f16 int4 group 8", DTYPE_F16, 256, 14, 2, 64, 512, 301, .past = 600, .n_tokens = 1, INT4(8),

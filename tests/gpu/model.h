@@ -24,8 +24,8 @@ typedef struct Case {
     DType kv;
     // The cache, where it is no single page in layout 3: pages lie in disorder.
     int group, layout_plus_1, page_size;
-    DType scale; // int8, int4
-    bool rotate, alibi;
+    DType scale;                   // int8, int4
+    bool rotate, feed_back, alibi; // feed_back: keys are balanced and rounded with feedback
     int n_keep, n_gone;
     int n_rows; // > 0: so many sequences of one token each, of different lengths
 } Case;

@@ -60,6 +60,31 @@ void check_sentinel(const char *name, const Ops *ops, Backend *backend, void *me
     if (wrong) report(name, "sentinel", NAN, 0);
 }
 
+// A made-up balance, the same for pairs of RoPE, and feedback, for all layers.
+static void enter_rounding(Side *s, const Case *c, const Rope *rope) {
+    const int64_t n_balance = (int64_t)c->n_kv_heads * c->head_dim,
+                  n = n_balance + n_balance * (c->head_dim & -c->head_dim) / 4;
+    float *host = malloc((size_t)n * sizeof *host);
+    uint64_t seed = 23;
+    Error error;
+    for (int64_t i = 0; i < n; i++) {
+        float x = random_normal(&seed);
+        int d = (int)(i % c->head_dim), half = rope->rotary_dim / 2;
+        host[i] = i < n_balance ? exp2f(x / 2) : x / 6;
+        if (i >= n_balance || d >= rope->rotary_dim) continue;
+        if (rope->kind == ROPE_INTERLEAVED && d % 2) host[i] = host[i - 1];
+        if (rope->kind == ROPE_HALF_SPLIT && d >= half) host[i] = host[i - half];
+    }
+    s->rounding = room(s->ops, s->backend, (size_t)n * sizeof *host);
+    must(s->ops->write(s->backend, s->rounding, host, (size_t)n * sizeof *host, &error), &error);
+    for (int l = 0; l < TEST_LAYERS; l++) {
+        s->kv[l].key_balance = s->rounding;
+        s->kv[l].key_feedback = (float *)s->rounding + n_balance;
+        s->kv[l].key_pairs = rope->kind;
+    }
+    free(host);
+}
+
 void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
     Error error;
     s->ops = ops;
@@ -92,11 +117,12 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
         s->kv[l] = kv_layout_layer(&s->layout, s->cache, s->scale, l);
         s->kv[l].rotate_keys = c->rotate;
     }
+    if (c->feed_back) enter_rounding(s, c, &m->shape.rope);
     s->slot_positions = room(ops, s->backend, (size_t)n_slots * 4);
 }
 
 void side_close(Side *s) {
-    void *memory[] = {s->x, s->q, s->g, s->logits, s->slot_positions, s->cache, s->scale};
+    void *memory[] = {s->x, s->q, s->g, s->logits, s->slot_positions, s->cache, s->scale, s->rounding};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) s->ops->free(s->backend, memory[i]);
     s->ops->close(s->backend);
