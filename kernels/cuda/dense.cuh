@@ -4,9 +4,12 @@
 
 #include "kernels/cuda/cuda.cuh"
 
+// Rows: whole tiles of product_tile.cu, whole heads, and an address in y as cuBLASLt's heuristic supposes (256 bytes).
+enum { DENSE_UNIT = 256 };
+
 // Calls multiply(dense, expanded, first, n) for rows first … first + n - 1 of w at a time, which lie at `dense`: in place, or
-// `expanded` in scratch by the kernel just launched. Blocks but a part's last have a multiple of `unit` rows.
-template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, int unit, Error *error, F multiply) {
+// `expanded` in scratch by the kernel just launched. Blocks but a part's last have a multiple of DENSE_UNIT rows.
+template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, Error *error, F multiply) {
     Status status = STATUS_OK;
     int row = 0;
     for (int i = 0; i < w->n_parts && !status; i++) {
@@ -14,7 +17,7 @@ template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, int unit
         bool direct = part->format == format_of(cuda->operand);
         int most = direct ? part->rows
                           : (int)(cuda->weights_bytes / ((size_t)part->cols * operand_bytes(cuda->operand)));
-        if (!direct && most > unit) most -= most % unit;
+        if (!direct && most > DENSE_UNIT) most -= most % DENSE_UNIT;
         for (int first = 0; first < part->rows && !status; first += most) {
             int n = part->rows - first < most ? part->rows - first : most;
             if (!direct) status = cuda_expand(cuda, part, first, n, cuda->operand, cuda->weights, error);

@@ -3,5 +3,5 @@
 #include "kernels/cuda/flat_wgmma.cuh"
 
 cudaError_t flat_f16(const CudaBackend *cuda, const FlatArguments *a) {
-    return cuda->compute >= 90 ? launch_flat<__half>(cuda, a) : launch_flat_mma<__half, FORMAT_F16>(cuda, a);
+    return cuda->compute == 90 ? launch_flat<__half>(cuda, a) : launch_flat_mma<__half, FORMAT_F16>(cuda, a);
 }

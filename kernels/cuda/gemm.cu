@@ -244,7 +244,7 @@ Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
         return cuda_flat(cuda, &flat, error);
     }
     char *y = (char *)a->y;
-    return for_dense(cuda, a->w, 1, error, [&](const void *dense, bool, int first, int n) {
+    return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
         return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(a->y_type), error);
     });
 }

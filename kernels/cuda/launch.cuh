@@ -16,7 +16,8 @@ static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*ker
     config.gridDim = grid, config.blockDim = block;
     config.dynamicSmemBytes = shared;
     config.stream = cuda->stream;
-    config.attrs = &attribute, config.numAttrs = cuda->compute >= 90; // there is no such thing before
+    // Before Hopper there is no such thing; later cards run code for compute_80, in which kernels_before() is empty.
+    config.attrs = &attribute, config.numAttrs = cuda->compute == 90;
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 

@@ -95,7 +95,7 @@ static Status launch_gates(CudaBackend *cuda, const DenseProduct &p, int first, 
 
 Status product_of_gates(CudaBackend *cuda, const Layer *layer, const void *x, void *g, Error *error) {
     const Linear *w = &layer->gate_up;
-    return for_dense(cuda, w, 256, error, [&](const void *dense, bool expanded, int first, int n) {
+    return for_dense(cuda, w, error, [&](const void *dense, bool expanded, int first, int n) {
         DenseProduct p = {x, dense, n, w->cols, expanded};
         Status status;
         if (cuda->shape->activation == ACTIVATION_SILU)
@@ -115,7 +115,7 @@ static Status launch_heads(CudaBackend *cuda, const DenseProduct &p, int first, 
 
 Status product_of_heads(CudaBackend *cuda, const Linear *w, const void *x, const HeadArguments &a, void *q,
                         Error *error) {
-    return for_dense(cuda, w, 256, error, [&](const void *dense, bool expanded, int first, int n) {
+    return for_dense(cuda, w, error, [&](const void *dense, bool expanded, int first, int n) {
         DenseProduct p = {x, dense, n, w->cols, expanded};
         Status status;
         WITH_OPERAND_16(cuda, status = launch_heads<T>(cuda, p, first, a, q, error));

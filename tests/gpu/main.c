@@ -373,8 +373,11 @@ static const Case CASES[] = {
     // Prompts that fill the tiles of product_kernel.cuh, with edges in every direction.
     {"bf16 tiles of products", DTYPE_BF16, 512, 10, 10, 128, 2752, 300, .past = 400, .n_tokens = 1000, F16KV,
      LAYOUT(3, 64)},
-    {"q8_0 tiles of products", DTYPE_Q8_0, 608, 28, 14, 64, 1376, 300, .gelu = true, .past = 40,
+    {"q8_0 tiles of products", DTYPE_Q8_0, 608, 28, 14, 64, 1824, 300, .gelu = true, .past = 40,
      .n_tokens = 1020, F16KV},
+    // Weights that are expanded in two blocks, rows of norms that take all registers.
+    {"q8_0 output in blocks", DTYPE_Q8_0, 5120, 2, 1, 64, 64, 13312, .tied = true, .past = 3, .n_tokens = 2,
+     F16KV},
     {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
 };
 
