@@ -238,7 +238,7 @@ static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *a
     SplitArguments a = *arguments;
     int group = a.l.a.n_heads / a.l.a.n_kv_heads;
     a.head_tiles = (group + HEADS - 1) / HEADS;
-    a.together = a.slot_bytes == Shape::ROW;
+    a.together = a.slot_bytes == Shape::ROW && a.l.a.head_dim == HEAD; // behind shorter heads lie others
     if (C::INTEGER) {
         a.scales_fit = scales_fit(&a, GROUP, Shape::SCALES);
         a.together =
@@ -247,7 +247,7 @@ static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *a
     size_t rings = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
            results = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float);
     size_t shared = sizeof(typename Warp::Queries) + (rings > results ? rings : results);
-    if (shared > cuda->shared_limit || cuda->n_splits > 65535) return cudaErrorNotSupported;
+    if (shared + SPLIT_STATIC > cuda->shared_limit || cuda->n_splits > 65535) return cudaErrorNotSupported;
     auto kernel = split_kernel<C, Shape, HEAD>;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;

@@ -231,7 +231,9 @@ Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
     lay_out(cuda, &room, cuda->step.memory);
     cuda->kept_rope = cuda->gone ? (float2 *)(cuda->step.memory + bytes) : NULL;
     cuda->n_tokens = room.tokens;
-    cuda->pages.size = cuda->most_slots <= step->page_size ? 1u << 31 : (uint32_t)step->page_size;
+    // Which kernels attend goes by the size of pages: where sequences do not show in each other, not by their lengths.
+    bool one_page = step->kind == STEP_ANY && cuda->most_slots <= step->page_size;
+    cuda->pages.size = one_page ? 1u << 31 : (uint32_t)step->page_size;
     cuda->pages.shift = cuda->pages.size & (cuda->pages.size - 1) ? -1 : __builtin_ctz(cuda->pages.size);
     cudaError_t code =
         cudaMemcpyAsync(cuda->step.memory, cuda->staging.memory, bytes, cudaMemcpyHostToDevice, cuda->stream);

@@ -66,6 +66,7 @@ size_t flat_bytes(const CudaBackend *cuda) {
     int q = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, rows = 2 * s->intermediate_size;
     if (rows < q) rows = q;
     if (rows < s->vocab_size) rows = s->vocab_size;
+    if (rows < s->hidden_size) rows = s->hidden_size;
     return parts_bytes(cuda) + (size_t)(rows / FLAT_ROWS + 1) * sizeof(unsigned);
 }
 

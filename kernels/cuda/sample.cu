@@ -202,6 +202,10 @@ static Status launch_rows(CudaBackend *cuda, const float *logits, int n_rows, co
         s->tickets += (unsigned)(n * SAMPLE_BLOCKS);
     }
     if (code == cudaSuccess) code = cudaGetLastError();
+    if (code != cudaSuccess) { // whether blocks took tickets is not known
+        s->tickets = 0;
+        cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->stream);
+    }
     return cuda_check(code, error, "sample: %d rows of %d logits", n, n_vocab);
 }
 

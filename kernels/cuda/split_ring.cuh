@@ -6,7 +6,10 @@
 #include "kernels/cuda/attend_split.cuh"
 #include "kernels/cuda/split_types.cuh"
 
-enum { SPLIT_WARPS = 4 };
+enum {
+    SPLIT_WARPS = 4,
+    SPLIT_STATIC = 4096, // more shared memory than the kernel declares itself
+};
 
 // HEADS that a split takes together: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32; larger
 // ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.

@@ -19,22 +19,22 @@ typedef struct Rows {
 } Rows;
 
 static int pages_of(const Case *c) {
-    return (c->past + PAGE) / PAGE + 1;
+    return (c->past + c->page_size) / c->page_size + 1;
 }
 
 static void rows_open(Rows *r, const Ops *ops, const char *device, const Case *c, const TestModel *model) {
     *r = (Rows){.c = c, .n = c->n_rows, .pages_each = pages_of(c)};
-    int n_slots = r->n * r->pages_each * PAGE;
+    int page = c->page_size, n_slots = r->n * r->pages_each * page;
     side_open(&r->side, ops, device, c, model, n_slots);
     r->logits = room(ops, r->side.backend, (size_t)MOST_ROWS * (size_t)c->vocab * sizeof(float));
     r->pages = calloc((size_t)r->n * (size_t)r->pages_each, sizeof *r->pages);
     for (int i = 0; i < r->n * r->pages_each; i++) // row i % n, in disorder
-        r->pages[i % r->n * r->pages_each + i / r->n] = ((i ^ 1) < r->n * r->pages_each ? i ^ 1 : i) * PAGE;
+        r->pages[i % r->n * r->pages_each + i / r->n] = ((i ^ 1) < r->n * r->pages_each ? i ^ 1 : i) * page;
     for (int i = 0; i < r->n; i++) {
         r->lengths[i] = 1 + (int)((int64_t)(i * 29 % r->n) * c->past / r->n);
         int last = r->lengths[i] - 1;
         r->ids[i] = (i * 7919 + 3) % c->vocab, r->positions[i] = last;
-        r->slots[i] = r->pages[i * r->pages_each + last / PAGE] + last % PAGE;
+        r->slots[i] = r->pages[i * r->pages_each + last / page] + last % page;
     }
 }
 
@@ -45,16 +45,17 @@ static void rows_close(Rows *r) {
 }
 
 static int n_slots_of(const Rows *r) {
-    return r->n * r->pages_each * PAGE;
+    return r->n * r->pages_each * r->c->page_size;
 }
 
 // A past of random keys and values for both; slots beyond a sequence's end keep NaN.
 static void fill_rows(Rows *a, Rows *b) {
     int32_t *positions = malloc((size_t)n_slots_of(a) * sizeof *positions);
+    int page = a->c->page_size;
     for (int i = 0; i < n_slots_of(a); i++) positions[i] = -1;
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < a->lengths[i] - 1; j++)
-            positions[a->pages[i * a->pages_each + j / PAGE] + j % PAGE] = j;
+            positions[a->pages[i * a->pages_each + j / page] + j % page] = j;
     fill_caches(&a->side, &b->side, positions, 99);
     Error error;
     for (int i = 0; i < 2; i++) {
@@ -98,7 +99,7 @@ static float *run_rows(Rows *r, const int *which, int n, bool by_ops) {
         ids[i] = r->ids[row], positions[i] = r->positions[row], slots[i] = r->slots[row];
         sequences[i] = (StepSequence){i, 1, r->lengths[row], r->pages + row * r->pages_each, 0, 0, 0};
     }
-    Step step = {n, n, ids, positions, slots, sequences, PAGE, s->slot_positions, STEP_DECODING};
+    Step step = {n, n, ids, positions, slots, sequences, r->c->page_size, s->slot_positions, STEP_DECODING};
     size_t size = (size_t)r->c->vocab * sizeof(float);
     float *poison = malloc(size * MOST_ROWS);
     memset(poison, 0xff, size * MOST_ROWS);
@@ -169,12 +170,13 @@ enum { PROMPT = 333 };
 static float *read_prompt(Rows *r, const int *pieces) {
     Side *s = &r->side;
     int32_t ids[PROMPT], positions[PROMPT], slots[PROMPT];
+    int page = r->c->page_size;
     for (int i = 0; i < PROMPT; i++)
-        ids[i] = (i * 104729 + 11) % r->c->vocab, positions[i] = i, slots[i] = r->pages[i / PAGE] + i % PAGE;
+        ids[i] = (i * 104729 + 11) % r->c->vocab, positions[i] = i, slots[i] = r->pages[i / page] + i % page;
     for (int first = 0, i = 0; first < PROMPT; i++) {
         int n = pieces[i] && pieces[i] < PROMPT - first ? pieces[i] : PROMPT - first;
         StepSequence sequence = {0, n, first + n, r->pages, 0, 0, 0};
-        run_ops(r, &(Step){n, 1, ids + first, positions + first, slots + first, &sequence, PAGE,
+        run_ops(r, &(Step){n, 1, ids + first, positions + first, slots + first, &sequence, page,
                            s->slot_positions, STEP_READING});
         first += n;
     }
@@ -232,6 +234,11 @@ static const Case CASES[] = {
      .scale = DTYPE_F16},
     {"rows: int4 cache", DTYPE_F16, 512, 8, 8, 64, 1024, 777, ROWS(13, 1500), .kv = DTYPE_INT4, .group = 32,
      .scale = DTYPE_F16, .rotate = true, .feed_back = true},
+    {"rows: bf16 pages of 48", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, .n_tokens = PROMPT, .n_rows = 9,
+     .past = 300, .page_size = 48, .kv = DTYPE_F16},
+    // A sequence of 16 in a page: what lies behind its last slot's last head is not to be read.
+    {"rows: bf16 layout 2, two heads of 32", DTYPE_BF16, 256, 4, 2, 32, 512, 301, ROWS(8, 120),
+     .kv = DTYPE_F16, .layout_plus_1 = 3},
     {"rows: f16 gpt-neox", DTYPE_F16, 1024, 16, 16, 64, 4096, 515, ROWS(19, 300), .rotary_dim = 16,
      .layer_norm = true, .no_gate = true, .activation = ACTIVATION_GELU, .bias = true, .out_bias = true,
      .ffn_bias = true, .parallel = true, .output_bias = true, .kv = DTYPE_F16},
