@@ -15,7 +15,7 @@ float random_float(uint64_t *seed) {
 }
 
 float *random_floats(uint64_t seed, int64_t n) {
-    float *x = malloc((size_t)n * sizeof *x);
+    float *x = calloc((size_t)n, sizeof *x);
     for (int64_t i = 0; i < n; i++) x[i] = random_float(&seed);
     return x;
 }

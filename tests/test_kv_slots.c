@@ -152,7 +152,7 @@ static void errors_are_fed_back_by_the_formula(void **state) {
         kv_load(&kv, KV_KEYS, 0, head, DIM, read);
         for (int r = 0; r < 2 * DIM / SIZE; r++) {
             const int first = r / 2 * SIZE + (interleaved ? r % 2 : r % 2 * HALF), step = interleaved ? 2 : 1;
-            double errors[HALF];
+            double errors[HALF] = {0};
             for (int i = 0; i < HALF; i++) {
                 const int d = first + i * step;
                 float largest = 0;
