@@ -285,9 +285,11 @@ static void test_several_lines_are_one_turn(void **state) {
     Pty *pty = start(SHORT);
     pty_send(pty, "one\\\rtwo\r");
     pty_expect(pty, "[turn 1: ");
+    pty_expect(pty, "]");
     pty_expect(pty, "> ");
     pty_send(pty, "\033[200~three\nfour\033[201~\r");
     pty_expect(pty, "[turn 2: ");
+    pty_expect(pty, "]");
     pty_expect(pty, "> ");
     pty_send(pty, "/view\r");
     pty_expect(pty, "[user] one\r\ntwo");
@@ -307,11 +309,13 @@ static void test_the_gauge_shows_from_a_half_on(void **state) {
     pty_expect(pty, "%] > ");
     pty_send(pty, "Hello there.\r");
     pty_expect(pty, "[turn 3: ");
+    pty_expect(pty, "]");
     pty_expect(pty, "> ");
     pty_send(pty, "Hello there.\r");
     pty_expect(pty, "[turn 4: ");
     assert_non_null(strstr(pty_transcript(pty), "[context full: turn"));
     assert_non_null(strstr(pty_transcript(pty), "the next turn may discard"));
+    pty_expect(pty, "]");
     pty_expect(pty, "> ");
     leave(pty);
 }
@@ -363,6 +367,7 @@ static void test_history_is_private_and_optional(void **state) {
     pty_send(pty, "\033[A\r");
     pty_expect(pty, "Hello there.");
     pty_expect(pty, "[turn 1: ");
+    pty_expect(pty, "]");
     pty_expect(pty, "> ");
     leave(pty);
 }

@@ -147,6 +147,14 @@ static void test_typed_tags_are_no_thoughts(void **state) {
     program_free(&run);
 }
 
+// The line of figures after a reply, to its end (it has an arrow that looks like a prompt), and the prompt behind it: what
+// is typed before is the terminal's to edit, not the editor's.
+static void expect_turn_and_prompt(Pty *pty, const char *turn) {
+    pty_expect(pty, turn);
+    pty_expect(pty, "]");
+    pty_expect(pty, "> ");
+}
+
 static void test_dim_at_a_terminal(void **state) {
     Run run;
     char model[200];
@@ -161,21 +169,22 @@ static void test_dim_at_a_terminal(void **state) {
     pty_expect(pty, "> ");
     pty_send(pty, "/set logit_bias <think>=100\r");
     pty_expect(pty, "(/set)");
+    pty_expect(pty, "> ");
     pty_send(pty, "One\r");
     pty_expect(pty, "\033[2m<think>\033[0m");
-    pty_expect(pty, "[turn 1: ");
+    expect_turn_and_prompt(pty, "[turn 1: ");
     pty_send(pty, "/think hide\r");
     pty_expect(pty, "think hide\r\n");
+    pty_expect(pty, "> ");
     pty_send(pty, "Two\r");
     pty_expect(pty, "[thinking]");
-    pty_expect(pty, "[turn 2: ");
-    pty_expect(pty, "> ");
+    expect_turn_and_prompt(pty, "[turn 2: ");
     pty_send(pty, "/think show\r");
     pty_expect(pty, "think show\r\n");
+    pty_expect(pty, "> ");
     pty_send(pty, "Three\r");
     pty_expect(pty, "<think><think><think>");
-    pty_expect(pty, "[turn 3: ");
-    pty_expect(pty, "> ");
+    expect_turn_and_prompt(pty, "[turn 3: ");
     pty_send(pty, "\004");
     pty_expect_exit(pty, 0);
     pty_end(pty);
