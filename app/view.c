@@ -27,10 +27,8 @@ static int64_t cached_prefix(Chat *chat, const ConversationView *view) {
 // Of these, how many are what the model saw last, and not left in a branch.
 static int64_t seen_prefix(Chat *chat, const ConversationView *view) {
     const Session *session = conversation_session(chat->conversation);
-    const int32_t *log = session_tokens(session);
-    int64_t n = session_cached(session), i = 0;
-    while (i < n && i < view->tokens.n && log[i] == view->tokens.ids[i]) i++;
-    return i;
+    return kv_common_prefix(session_tokens(session), session_cached(session), view->tokens.ids,
+                            view->tokens.n);
 }
 
 // A dangling beginning of a character becomes U+FFFD.

@@ -94,7 +94,7 @@ Status batch_decode(Batch *b, Session *const *sessions, int n, const SampleParam
     }
     if (!status) status = run_step(b, STEP_DECODING, n, n, error);
     if (!status) status = forward_logits(&b->engine->forward, b->rows, n, error);
-    if (!status) return forward_sample(&b->engine->forward, n, params, ids, error);
-    for (int i = 0; i < entered; i++) session_leave(sessions[i], 1);
+    if (!status) status = forward_sample(&b->engine->forward, n, params, ids, error);
+    for (int i = 0; i < entered && status; i++) session_leave(sessions[i], 1);
     return status;
 }

@@ -64,8 +64,9 @@ static Status leave_once(Conversation *c, const ConversationView *view, int64_t 
 // range leaves the log, and the rest is shifted; else the next session_sync() reads it again.
 static Status shift(Conversation *c, const Tokens *before, const Tokens *after, int64_t from, int64_t cached,
                     Error *error) {
-    int64_t n = before->n - after->n, prefix = 0, suffix = 0;
-    while (prefix < after->n && before->ids[prefix] == after->ids[prefix]) prefix++;
+    int64_t n = before->n - after->n, suffix = 0;
+    if (n < 1) return STATUS_OK;
+    const int64_t prefix = kv_common_prefix(before->ids, before->n, after->ids, after->n);
     while (suffix < after->n && before->ids[before->n - 1 - suffix] == after->ids[after->n - 1 - suffix])
         suffix++;
     int64_t first = after->n - suffix, last = prefix; // the range may begin anywhere between
@@ -73,7 +74,7 @@ static Status shift(Conversation *c, const Tokens *before, const Tokens *after, 
     if (kept >= first && kept <= last) from = kept;
     if (from < first) from = first;
     if (from > last) from = last;
-    if (first > last || n < 1 || from + n > cached) return STATUS_OK;
+    if (first > last || from + n > cached) return STATUS_OK;
     return session_discard(c->session, from, n, c->settings.overflow.policy, error);
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b) {
+int64_t kv_common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b) {
     int64_t n = 0;
     while (n < n_a && n < n_b && a[n] == b[n]) n++;
     return n;
@@ -44,7 +44,7 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
     for (int i = cache->n_branches - 1; i >= 0 && !known; i--) {
         const KvBranch *other = &cache->branches[i];
         if (other->sequence.rope_set != branch.sequence.rope_set) continue;
-        int64_t common = common_prefix(log, n, other->log, other->sequence.length);
+        int64_t common = kv_common_prefix(log, n, other->log, other->sequence.length);
         known = common == n && other->sequence.n_gone == branch.sequence.n_gone;
         if (!known && common == other->sequence.length) forget(cache, i);
     }
@@ -65,7 +65,7 @@ int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, i
     for (int i = 0; i < cache->n_branches; i++) {
         const KvBranch *b = &cache->branches[i];
         if (b->sequence.rope_set != rope_set) continue;
-        int64_t common = common_prefix(tokens, n, b->log, b->sequence.length);
+        int64_t common = kv_common_prefix(tokens, n, b->log, b->sequence.length);
         if (common > longest) longest = common, *index = i;
     }
     return longest;

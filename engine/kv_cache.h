@@ -101,6 +101,9 @@ void kv_sequence_free(KvCache *cache, KvSequence *sequence);
 
 // ---- branches (kv_branch.c) -------------------------------------------------------------------------------------
 
+// How many tokens two logs, a [n_a] and b [n_b], have in common from the beginning on.
+int64_t kv_common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b);
+
 // Keeps a sequence, which is taken over, and a copy of its log [sequence->length] for a later recall.
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
 

@@ -54,8 +54,7 @@ static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branche
     KvCache *cache = &s->engine->cache;
     KvSequence other;
     const int set = model_rope_set(s->engine->model, n);
-    int64_t own = 0;
-    while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
+    const int64_t own = kv_common_prefix(tokens, n, s->log, s->sequence.length);
     if (own == n && own == s->n_log) return n; // nothing changes, and the logits stay
     const int64_t usable = s->sequence.rope_set == set ? own : 0;
     if (s->independent && own > 0) branches = false;
@@ -76,9 +75,8 @@ static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branche
 
 int64_t session_known(const Session *s, const int32_t *tokens, int64_t n) {
     const int set = model_rope_set(s->engine->model, n);
-    int64_t own = 0;
+    const int64_t own = kv_common_prefix(tokens, n, s->log, s->sequence.length);
     int ignored;
-    while (own < n && own < s->sequence.length && tokens[own] == s->log[own]) own++;
     return kv_branch_find(&s->engine->cache, tokens, n, set, s->sequence.rope_set == set ? own : 0, &ignored);
 }
 

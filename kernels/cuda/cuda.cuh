@@ -159,14 +159,20 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...)
 // The same for the launch just made.
 #define CUDA_LAUNCHED(error, ...) cuda_check(cudaGetLastError(), error, __VA_ARGS__)
 
-// Runs `call<T>(…)` for a plain type; for the backend's operand type.
+// Runs `call<T>(…)` for a plain type, of 16 bits or any; for the backend's operand type.
 #define WITH_OPERAND(cuda, call) WITH_TYPE((cuda)->operand, call)
 #define WITH_TYPE(type, call)                                                                                \
     do {                                                                                                     \
         if ((type) == DTYPE_F32) {                                                                           \
             using T = float;                                                                                 \
             call;                                                                                            \
-        } else if ((type) == DTYPE_BF16) {                                                                   \
+        } else {                                                                                             \
+            WITH_TYPE_16(type, call);                                                                        \
+        }                                                                                                    \
+    } while (0)
+#define WITH_TYPE_16(type, call)                                                                             \
+    do {                                                                                                     \
+        if ((type) == DTYPE_BF16) {                                                                          \
             using T = __nv_bfloat16;                                                                         \
             call;                                                                                            \
         } else {                                                                                             \

@@ -75,18 +75,6 @@ static Status launch_best(CudaBackend *cuda, const DenseProduct &p, const End &e
                                                                : launch<T, 256>(cuda, p, end, error);
 }
 
-// Runs `call<T>(…)` for the backend's operand type, of 16 bits.
-#define WITH_OPERAND_16(cuda, call)                                                                          \
-    do {                                                                                                     \
-        if ((cuda)->operand == DTYPE_BF16) {                                                                 \
-            using T = __nv_bfloat16;                                                                         \
-            call;                                                                                            \
-        } else {                                                                                             \
-            using T = __half;                                                                                \
-            call;                                                                                            \
-        }                                                                                                    \
-    } while (0)
-
 template <class T, Activation ACTIVATION>
 static Status launch_gates(CudaBackend *cuda, const DenseProduct &p, int first, void *g, Error *error) {
     GatedEnd<T, ACTIVATION> end = {(T *)g + first / 2, cuda->shape->intermediate_size};
@@ -99,9 +87,11 @@ Status product_of_gates(CudaBackend *cuda, const Layer *layer, const void *x, vo
         DenseProduct p = {x, dense, n, w->cols, expanded};
         Status status;
         if (cuda->shape->activation == ACTIVATION_SILU)
-            WITH_OPERAND_16(cuda, status = (launch_gates<T, ACTIVATION_SILU>(cuda, p, first, g, error)));
+            WITH_TYPE_16(cuda->operand,
+                         status = (launch_gates<T, ACTIVATION_SILU>(cuda, p, first, g, error)));
         else
-            WITH_OPERAND_16(cuda, status = (launch_gates<T, ACTIVATION_GELU_TANH>(cuda, p, first, g, error)));
+            WITH_TYPE_16(cuda->operand,
+                         status = (launch_gates<T, ACTIVATION_GELU_TANH>(cuda, p, first, g, error)));
         return status;
     });
 }
@@ -118,7 +108,7 @@ Status product_of_heads(CudaBackend *cuda, const Linear *w, const void *x, const
     return for_dense(cuda, w, error, [&](const void *dense, bool expanded, int first, int n) {
         DenseProduct p = {x, dense, n, w->cols, expanded};
         Status status;
-        WITH_OPERAND_16(cuda, status = launch_heads<T>(cuda, p, first, a, q, error));
+        WITH_TYPE_16(cuda->operand, status = launch_heads<T>(cuda, p, first, a, q, error));
         return status;
     });
 }
