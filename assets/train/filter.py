@@ -140,12 +140,12 @@ def start_worker(path):
 
 
 def read_part(path):
-    part = np.load(path)
-    ends = np.cumsum(part["lengths"])
+    with np.load(path) as part:  # which reads an array whenever it is asked for it
+        numbers, cuts, lengths, tokens = (part[name] for name in ("numbers", "cut", "lengths", "tokens"))
     kept, counts = [], collections.Counter()
-    for number, cut, end, length in zip(part["numbers"], part["cut"], ends, part["lengths"]):
+    for number, cut, end, length in zip(numbers, cuts, np.cumsum(lengths), lengths):
         prompt = prompts.compose(int(number))
-        messages, faults = judge(prompt, replies_of(part["tokens"][end - length:end]), bool(cut))
+        messages, faults = judge(prompt, replies_of(tokens[end - length:end]), bool(cut))
         counts.update(f"{prompt.kind}: {why}" for why in faults)
         counts[f"{prompt.kind}: all"] += 1
         if messages:

@@ -168,7 +168,7 @@ class Run:
                 began = self.clock()
             if not self.steps and seen == MEASURE_TO:
                 each = (self.clock() - began) / (MEASURE_TO - MEASURE_FROM)
-                self.steps = int(seen + (self.options.minutes * 60 - (time.time() - started)) / each)
+                self.steps = seen + max(1, int((self.options.minutes * 60 - (time.time() - started)) / each))
                 self.note(f"{tokens / each:,.0f} tokens a second: {self.steps} steps")
             if self.step % 100 == 0 or seen in (1, 10):
                 self.note(f"step {self.step}/{self.steps or '?'}, {time.time() - started:.0f} s, loss {float(mean):.4f}")
