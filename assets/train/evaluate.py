@@ -131,9 +131,10 @@ def bits_per_byte(model, encode, lines, device):
 
 
 def model_of(shape, weights, device):
+    """In float32: a module's rotation tables follow the type of its weights, and in 16 bits cost more than those."""
     model = Llama(shape)
     model.load_state_dict(weights)
-    return model.to(device, next(iter(weights.values())).dtype).eval()
+    return model.to(device).eval()
 
 
 def judge_texts(student, work, gguf, count, device):
@@ -157,10 +158,8 @@ def judge_texts(student, work, gguf, count, device):
         return runs(messages, lambda role: tokenizer.encode(f"{settings.IM_START}{role}\n").ids,
                     lambda text: tokenizer.encode(text + settings.IM_END).ids, tokenizer.encode("\n").ids)
 
-    kind = next(iter(student.weights.values())).dtype
     own = bits_per_byte(model_of(student.shape, student.weights, device), student_runs, lines, device)
     shape, weights, _ = teacher.load(gguf)
-    weights = {name: tensor.to(device, kind) for name, tensor in weights.items()}
     return dict(texts=len(lines), model=own,
                 teacher=bits_per_byte(model_of(shape, weights, device), teacher_runs, lines, device))
 
