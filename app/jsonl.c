@@ -156,8 +156,9 @@ static Status deliver_finished(Jsonl *j, Error *error) {
 static void show_status(Jsonl *j) {
     char text[160];
     double seconds = clock_seconds() - j->start;
+    int waiting = scheduler_waiting(j->scheduler); // for memory
     snprintf(text, sizeof text, "%lld done, %d running, %d waiting, %.1f tok/s", j->n_written,
-             scheduler_running(j->scheduler), item_queue_length(j->queue) + j->n_held,
+             scheduler_running(j->scheduler) - waiting, item_queue_length(j->queue) + j->n_held + waiting,
              seconds > 0 ? (double)scheduler_drawn(j->scheduler) / seconds : 0);
     screen_status(j->screen, text);
 }

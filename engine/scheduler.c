@@ -25,7 +25,7 @@ typedef struct Row {
     ReplyReport report;
     int turn;        // replies made of the item
     int64_t entered; // which item it is, counted as they came
-    int pages;       // promised to it
+    int pages;       // promised to it, or what it waits for
     double start;
 } Row;
 
@@ -37,7 +37,7 @@ struct Scheduler {
     int budget;
     Row *rows; // [n_rows]
     int n_rows;
-    int promised; // pages
+    int promised; // pages, to rows that do not wait
     int64_t n_entered, n_drawn;
     SchedulerItem *finished, **last; // in the order in which they were
     // A step of decoding: [n_rows] each.
@@ -107,6 +107,12 @@ int scheduler_running(const Scheduler *s) {
     return n;
 }
 
+int scheduler_waiting(const Scheduler *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_rows; i++) n += s->rows[i].state == ROW_WAITING;
+    return n;
+}
+
 int64_t scheduler_drawn(const Scheduler *s) {
     return s->n_drawn;
 }
@@ -122,6 +128,13 @@ SchedulerItem *scheduler_finished(Scheduler *s) {
     return item;
 }
 
+// The row holds nothing any more, and nothing is promised to it.
+static void give_back(Scheduler *s, Row *row) {
+    if (row->conversation) session_clear(row->conversation->session);
+    s->promised -= row->pages;
+    row->pages = 0;
+}
+
 // The item is finished; the row is free for another.
 static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
     SchedulerItem *item = row->item;
@@ -130,9 +143,7 @@ static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
     item->seconds = clock_seconds() - row->start;
     *s->last = item;
     s->last = &item->next;
-    if (row->conversation) session_clear(row->conversation->session);
-    s->promised -= row->pages;
-    row->pages = 0;
+    give_back(s, row);
     row->item = NULL;
     row->state = ROW_EMPTY;
 }
@@ -146,11 +157,73 @@ static Status keep_reply(SchedulerItem *item, const Message *reply, Error *error
     return status;
 }
 
-static Status ask(const Row *row, Error *error) {
-    const char *text = row->item->turns[row->turn];
+static Status ask(Conversation *c, const char *text, Error *error) {
     Message user = {.role = CHAT_USER, .text = (char *)text, .size = strlen(text)};
-    return conversation_append(row->conversation, &user, error);
+    return conversation_append(c, &user, error);
 }
+
+// ---- rows: memory -------------------------------------------------------------------------------------------------
+
+// The turns behind the one in hand, each with a reply of no tokens before it.
+static Status append_turns(const Row *row, Error *error) {
+    const SchedulerItem *item = row->item;
+    Message reply = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+    Status status = STATUS_OK;
+    for (int turn = row->turn + 1; turn < item->n_turns && !status; turn++) {
+        status = conversation_append(row->conversation, &reply, error);
+        if (!status) status = ask(row->conversation, item->turns[turn], error);
+    }
+    return status;
+}
+
+static int pages_of(const Scheduler *s, int64_t n_tokens) {
+    return (int)((n_tokens + s->engine->cache.page_size - 1) / s->engine->cache.page_size);
+}
+
+// Pages that the item needs at most from the turn in hand on: for all of its prompts and replies, where these have a
+// limit, and never more than the window's. Of this turn that is certain; a reply that a stop string cut may take more
+// tokens when its text is read again than it was made of.
+static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error *error) {
+    Conversation *c = row->conversation;
+    const int64_t limit = row->item->settings.max_tokens;
+    const int n = c->n, n_replies = row->item->n_turns > 1 ? row->item->n_turns - row->turn : 1;
+    int64_t most = s->engine->cache.window;
+    Status status = STATUS_OK;
+    if (limit > 0 && limit < most / n_replies) {
+        ConversationView view;
+        status = append_turns(row, error);
+        if (!status) status = conversation_view(c, true, &view, error);
+        conversation_truncate(c, n);
+        if (status) return status;
+        if (view.tokens.n + n_replies * limit < most) most = view.tokens.n + n_replies * limit;
+        conversation_view_free(&view);
+    }
+    *pages = pages_of(s, most);
+    return status;
+}
+
+// Between two turns: what the rest does not need is others', unless it has a whole window, where tokens may lie anywhere.
+// An item that needs more than was thought gives everything back and waits like one that comes: also where there would be
+// room, for what it says must not depend on others.
+static Status renew_promise(Scheduler *s, Row *row, Error *error) {
+    row->state = ROW_READING;
+    if (row->pages == pages_of(s, s->engine->cache.window)) return STATUS_OK;
+    int pages,
+        held = pages_of(s, session_cached(row->conversation->session)); // until the next prompt is read
+    Status status = count_pages(s, row, &pages, error);
+    if (status) return status;
+    if (pages > row->pages) {
+        give_back(s, row);
+        row->state = ROW_WAITING;
+    } else {
+        if (pages < held) pages = held;
+        s->promised -= row->pages - pages;
+    }
+    row->pages = pages;
+    return STATUS_OK;
+}
+
+// ---- rows: replies ------------------------------------------------------------------------------------------------
 
 // A reply has come to its end, or failed with `status`: the next turn, or the end of the item.
 static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
@@ -165,9 +238,9 @@ static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
     if (!status) status = keep_reply(item, &c->messages[c->n - 1], error);
     row->turn++;
     bool more = !status && row->turn < item->n_turns;
-    if (more) status = ask(row, error);
+    if (more) status = ask(c, item->turns[row->turn], error);
+    if (more && !status) status = renew_promise(s, row, error);
     if (!more || status) return leave(s, row, status, error);
-    row->state = ROW_READING;
 }
 
 // A token that was drawn for the row.
@@ -208,25 +281,17 @@ static Status load(Scheduler *s, Row *row, Error *error) {
     row->conversation->settings = item->settings;
     for (int i = 0; i < item->n_messages && !status; i++)
         status = conversation_append(row->conversation, &item->messages[i], error);
-    if (!status && item->n_turns > 0) status = ask(row, error);
+    if (!status && item->n_turns > 0) status = ask(row->conversation, item->turns[0], error);
     return status;
 }
 
-// Most pages that the item will ever hold: of its prompt and its reply, where these are known, else of the window.
-static Status count_pages(const Scheduler *s, Row *row, Error *error) {
-    const KvCache *cache = &s->engine->cache;
-    const SchedulerItem *item = row->item;
-    int64_t most = cache->window;
-    if (item->n_turns <= 1 && item->settings.max_tokens > 0) {
-        ConversationView view;
-        Status status = conversation_view(row->conversation, true, &view, error);
-        if (status) return status;
-        if (view.tokens.n + item->settings.max_tokens < most)
-            most = view.tokens.n + item->settings.max_tokens;
-        conversation_view_free(&view);
+// Whoever came first and does not fit is waited for.
+static void admit(Scheduler *s) {
+    for (Row *row; (row = row_in(s, ROW_WAITING)) && s->promised + row->pages <= s->engine->cache.n_pages;) {
+        s->promised += row->pages;
+        row->state = ROW_READING;
+        if (row->turn == 0) row->start = clock_seconds();
     }
-    row->pages = (int)((most + cache->page_size - 1) / cache->page_size);
-    return STATUS_OK;
 }
 
 void scheduler_give(Scheduler *s, SchedulerItem *item) {
@@ -236,19 +301,14 @@ void scheduler_give(Scheduler *s, SchedulerItem *item) {
     row->turn = 0;
     row->entered = s->n_entered++;
     row->start = clock_seconds();
+    row->pages = 0;
     Status status = load(s, row, &error);
-    if (!status) status = count_pages(s, row, &error);
-    s->promised += row->pages;
+    int pages;
+    if (!status) status = count_pages(s, row, &pages, &error);
     if (status) return leave(s, row, status, &error);
-    row->state = s->promised <= s->engine->cache.n_pages ? ROW_READING : ROW_WAITING;
-}
-
-static void admit(Scheduler *s) {
-    Row *row = row_in(s, ROW_WAITING);
-    if (row && s->promised <= s->engine->cache.n_pages) {
-        row->state = ROW_READING;
-        row->start = clock_seconds();
-    }
+    row->pages = pages;
+    row->state = ROW_WAITING;
+    admit(s);
 }
 
 // ---- a step ------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@
 // these. What an item's replies are depends on nothing but the item: not on its neighbours, its row, or when it came (the
 // steps of batch.h; other conversations' prompts are shared only as they were read in).
 //
-// Memory is admitted before: an item enters when the pages that it may come to need are not promised to others; until
-// then it waits, and those behind it. One thread uses a scheduler, and nobody else its engine meanwhile.
+// Memory is admitted before: an item enters when the pages that it may come to need, for all of its turns, are not
+// promised to others; until then it waits, and those behind it. One thread uses a scheduler, and nobody else its engine
+// meanwhile.
 #ifndef PALAVER_ENGINE_SCHEDULER_H
 #define PALAVER_ENGINE_SCHEDULER_H
 
@@ -64,7 +65,8 @@ Status scheduler_step(Scheduler *scheduler, Error *error);
 // The next finished item, which is the caller's again; NULL: none. Each comes once.
 SchedulerItem *scheduler_finished(Scheduler *scheduler);
 
-int scheduler_running(const Scheduler *scheduler);   // items in rows, also one that waits for memory
+int scheduler_running(const Scheduler *scheduler);   // items in rows, also those that wait for memory
+int scheduler_waiting(const Scheduler *scheduler);   // of these, those that wait
 int64_t scheduler_drawn(const Scheduler *scheduler); // tokens, ever
 
 #endif

@@ -64,7 +64,7 @@ static void make_item(TestItem *t, int i, const OverflowSettings *overflow) {
     if (i % 2 == 0) item->settings.sampler.temperature = 0;
     if (i % 4 == 1)
         item->settings.sampler.repeat_penalty = 1.2f, item->settings.sampler.frequency_penalty = 0.3f;
-    if (i % 7 == 0) item->settings.stop = STOPS, item->settings.n_stop = 2;
+    if (i % 7 == 0 || i % 10 == 0) item->settings.stop = STOPS, item->settings.n_stop = 2;
 }
 
 // The item as a chat has it: one reply after the other, in a conversation of its own.
