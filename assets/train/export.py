@@ -10,7 +10,7 @@ import shutil
 import torch
 from safetensors.torch import save_file
 
-from settings import CHAT_TEMPLATE, END_ID, IM_END, IM_START, REPLY_LIMIT, SHAPES, START_ID, TEMPERATURE, TOP_P, UNKNOWN
+from settings import CHAT_TEMPLATE, END_ID, IM_END, IM_START, NAME, REPLY_LIMIT, SHAPES, START_ID, TEMPERATURE, TOP_P, UNKNOWN
 
 
 def config_of(shape):
@@ -32,6 +32,14 @@ def tokenizer_config():
                               for i, piece in enumerate((UNKNOWN, IM_START, IM_END))})
 
 
+# A reply ends by itself; this is for the one that does not.
+PALAVER_SETTINGS = f"""# Settings that come with {NAME}; anything you configure yourself comes before them. Temperature and
+# top_p stand in generation_config.json.
+[sampling]
+max_tokens = {2 * REPLY_LIMIT}
+"""
+
+
 def export(work, folder, run):
     os.makedirs(folder, exist_ok=True)
     trained = torch.load(os.path.join(work, run, "weights.pt"), map_location="cpu")
@@ -40,7 +48,6 @@ def export(work, folder, run):
     save_file(weights, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     os.chmod(os.path.join(folder, "model.safetensors"), 0o644)
     shutil.copyfile(os.path.join(work, "tokenizer.model"), os.path.join(folder, "tokenizer.model"))
-    # max_tokens is for those who let it run on; a reply ends by itself.
     generation = dict(bos_token_id=START_ID, eos_token_id=END_ID, pad_token_id=END_ID, do_sample=True,
                       temperature=TEMPERATURE, top_p=TOP_P, max_new_tokens=2 * REPLY_LIMIT)
     for name, content in (("config.json", config_of(shape)), ("generation_config.json", generation),
@@ -48,6 +55,8 @@ def export(work, folder, run):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.write("\n")
+    with open(os.path.join(folder, "palaver.toml"), "w", encoding="utf-8") as file:
+        file.write(PALAVER_SETTINGS)
     size = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
     print(f"{folder}: {shape.parameters():,} parameters, {size / 1e6:.1f} MB")
 
