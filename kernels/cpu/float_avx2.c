@@ -11,19 +11,20 @@
 #define TOKENS 3
 #define UNPACK_FROM 4 // so many rows of activations are worth converting the weights into scratch first
 
-// Eight elements, or the first n < 8 and zeros.
-INLINE __m256 load_weights(DType type, const uint8_t *row, int64_t i, int64_t n) {
-    uint8_t part[32] = {0};
+INLINE __m256 load_weights(DType type, const uint8_t *row, int64_t i) {
     const uint8_t *from = row + i * (type == DTYPE_F32 ? 4 : 2);
-    if (n < 8) from = memcpy(part, from, (size_t)n * (type == DTYPE_F32 ? 4 : 2));
     if (type == DTYPE_F32) return _mm256_loadu_ps((const float *)from);
     if (type == DTYPE_F16) return load_halves(from);
     __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
 }
 
-INLINE __m256 load_floats(const float *x, int64_t i, int64_t n) {
-    return load_weights(DTYPE_F32, (const uint8_t *)x, i, n);
+// The last n < 8 elements of a row, and zeros.
+INLINE __m256 load_rest(DType type, const uint8_t *row, int64_t i, int64_t n) {
+    uint8_t part[32] = {0};
+    const int64_t size = type == DTYPE_F32 ? 4 : 2;
+    memcpy(part, row + i * size, (size_t)(n * size));
+    return load_weights(type, part, 0);
 }
 
 // sums[t] = four rows times each of n activations. Rows are often shorter than what a processor's prefetcher
@@ -40,7 +41,7 @@ INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, in
         __m256 w[ROWS];
         for (int64_t at = 0; n == 1 && at < 8 * ROWS * size; at += 64)
             _mm_prefetch(next + i * ROWS * size + at, _MM_HINT_T0);
-        for (int r = 0; r < ROWS; r++) w[r] = load_weights(type, rows[r], i, 8);
+        for (int r = 0; r < ROWS; r++) w[r] = load_weights(type, rows[r], i);
         for (int t = 0; t < n; t++) {
             __m256 v = _mm256_loadu_ps(x + t * cols + i);
             for (int r = 0; r < ROWS; r++) acc[t][r] = _mm256_fmadd_ps(w[r], v, acc[t][r]);
@@ -49,8 +50,9 @@ INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, in
     if (i < cols)
         for (int t = 0; t < n; t++)
             for (int r = 0; r < ROWS; r++)
-                acc[t][r] = _mm256_fmadd_ps(load_weights(type, rows[r], i, cols - i),
-                                            load_floats(x + t * cols, i, cols - i), acc[t][r]);
+                acc[t][r] = _mm256_fmadd_ps(
+                    load_rest(type, rows[r], i, cols - i),
+                    load_rest(DTYPE_F32, (const uint8_t *)(x + t * cols), i, cols - i), acc[t][r]);
     for (int t = 0; t < n; t++) sums[t] = sum_lanes4(acc[t][0], acc[t][1], acc[t][2], acc[t][3]);
 }
 
@@ -79,8 +81,9 @@ INLINE void unpack_rows(DType type, const uint8_t *rows[ROWS], int64_t cols, flo
     int64_t padded = (cols + 7) / 8 * 8;
     for (int r = 0; r < ROWS; r++) {
         float *row = scratch + r * padded;
-        for (int64_t i = 0; i < cols; i += 8)
-            _mm256_storeu_ps(row + i, load_weights(type, rows[r], i, cols - i < 8 ? cols - i : 8));
+        int64_t i = 0;
+        for (; i + 8 <= cols; i += 8) _mm256_storeu_ps(row + i, load_weights(type, rows[r], i));
+        if (i < cols) _mm256_storeu_ps(row + i, load_rest(type, rows[r], i, cols - i));
         rows[r] = (const uint8_t *)row;
     }
 }
