@@ -1,5 +1,6 @@
 #include "app/bench_internal.h"
 
+#include "engine/session_step.h"
 #include "kernels/clock.h"
 
 #include <stdlib.h>
@@ -227,7 +228,7 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     BenchSettings b = *settings;
     if (b.prefill <= 0) b.prefill = 512;
     if (b.decode <= 1) b.decode = 128;
-    if (b.depth <= 0) b.depth = 1;
+    if (b.depth <= 0) b.depth = b.parallel > 0 ? b.prefill : 1; // beside rows: as one of them
     if (b.repeat <= 0) b.repeat = 5;
     const Model *model = engine_model(engine);
     int longest = b.prefill > b.depth + b.decode ? b.prefill : b.depth + b.decode;
@@ -265,7 +266,10 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
                 b.depth, 1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
         print_memory(engine, out);
     }
-    if (!status && b.parallel > 0) status = bench_parallel(engine, &b, out, error);
+    if (!status && b.parallel > 0) {
+        session_clear(session); // its pages are theirs
+        status = bench_parallel(engine, &b, out, error);
+    }
     if (!status && b.stream > 0) status = stream(engine, session, &b, out, error);
     if (!status && b.profile) status = run_profile(engine, session, ids, &b, out, error);
     session_close(session);
