@@ -19,7 +19,7 @@ CXX_SRC := $(wildcard tokenizer/*.cc config/*.cc)
 APP_SRC := $(filter-out app/main.c,$(wildcard app/*.c))
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-TSAN_TESTS := $(BUILD)/tsan/tests/test_item_queue
+TSAN_TESTS := $(BUILD)/tsan/tests/test_item_queue $(BUILD)/tsan/tests/test_line_reader
 TEST_SUPPORT := $(filter-out $(wildcard tests/test_*.c),$(wildcard tests/*.c))
 TOML    := $(wildcard config/*.toml config/chat/*.toml)
 
@@ -163,7 +163,8 @@ $(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(T
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
 
 # What threads share, once more with the thread sanitizer.
-$(BUILD)/tsan/tests/test_item_queue: $(patsubst %,$(BUILD)/tsan/%.o,tests/test_item_queue.c engine/item_queue.c kernels/status.c)
+$(BUILD)/tsan/tests/test_line_reader: $(BUILD)/tsan/app/line_reader.c.o
+$(BUILD)/tsan/tests/%: $(patsubst %,$(BUILD)/tsan/%.o,tests/%.c engine/item_queue.c kernels/status.c)
 	@echo "  link  $@"; $(CC) -fsanitize=thread $(LDFLAGS) -o $@ $^ -lcmocka -lpthread
 $(BUILD)/tsan/%.c.o: %.c
 	@mkdir -p $(@D); echo "  cc    $< (threads)"; $(CC) $(ALL_CFLAGS) -O1 -fsanitize=thread -c -o $@ $<
@@ -258,7 +259,7 @@ GPU_TEST_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/go
 $(BUILD)/test-gpu: $(GPU_TEST_OBJ)
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
 
-.PRECIOUS: $(BUILD)/san/%.c.o $(BUILD)/obj/%.c.o
+.PRECIOUS: $(BUILD)/san/%.c.o $(BUILD)/tsan/%.c.o $(BUILD)/obj/%.c.o
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/editor_private.h"
+#include "app/text.h"
 #include "app/tty.h"
 
 static bool fits_libedit(const Editor *editor) {
@@ -120,10 +121,6 @@ static LineEnd read_plain(Editor *editor, char **text) {
 
 // ---- turns ---------------------------------------------------------------------------------------------
 
-static bool is_blank(const char *text) {
-    return text[strspn(text, " \t\n")] == 0;
-}
-
 static void drop_final_newlines(char *text) {
     size_t n = strlen(text);
     while (n && text[n - 1] == '\n') n--;
@@ -174,7 +171,7 @@ static EditorResult read_turn(Editor *editor, char **turn, Error *error) {
         }
         editor->interrupted = (struct timespec){0};
         drop_final_newlines(text);
-        if (is_blank(text)) {
+        if (text_is_blank(text)) {
             free(text);
             continue;
         }

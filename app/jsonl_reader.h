@@ -7,10 +7,8 @@
 
 typedef struct JsonlReader JsonlReader;
 
-enum { JSONL_LINE_LIMIT = 1 << 26 }; // bytes; what is longer is a wrong line
-
-// Begins to read `file`; JsonlLines go to the queue, which ends with the input. `config` and `system` are kept by
-// reference, and nobody changes them meanwhile.
+// Begins to read `file`; JsonlLines go to the queue, which ends with the input. A line of more than LINE_LIMIT bytes is a
+// wrong one. `config` and `system` are kept by reference, and nobody changes them meanwhile.
 Status jsonl_reader_open(int file, ItemQueue *queue, const Config *config, const char *system,
                          JsonlReader **reader, Error *error);
 

@@ -115,7 +115,7 @@ static Status set_system(Chat *chat, Error *error) {
 
 static int talk(Chat *chat) {
     if (chat->options->prompt) return script_ask(chat, chat->options->prompt);
-    return chat->interactive ? repl_run(chat) : script_run(chat, stdin, "stdin");
+    return chat->interactive ? repl_run(chat) : script_run(chat, STDIN_FILENO, "stdin");
 }
 
 static int run_chat(Program *program) {

@@ -19,9 +19,9 @@ enum {
 // repl.c: prompt, turn, prompt, …
 int repl_run(Chat *chat);
 
-// script.c: turns and commands line by line, see product's rules at turn.h. `name` stands for the input in
-// messages.
-int script_run(Chat *chat, FILE *input, const char *name);
+// script.c: turns and commands, one after the other, from the file `input`, which is read ahead (script_reader.h). `name`
+// stands for it in messages.
+int script_run(Chat *chat, int input, const char *name);
 // One question; what is piped into stdin is appended to it.
 int script_ask(Chat *chat, const char *question);
 

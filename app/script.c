@@ -1,15 +1,20 @@
 // Scripts from stdin, and single questions: the same turns and commands without a person.
 #include "app/commands.h"
 #include "app/modes.h"
+#include "app/script_reader.h"
 #include "app/signals.h"
-#include "app/turn.h"
+#include "app/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PIPED_BLOCK = 1 << 16, PIPED_LIMIT = 1 << 28 }; // bytes of a question from stdin
+enum {
+    PIPED_BLOCK = 1 << 16, // bytes of a question from stdin
+    PIPED_LIMIT = 1 << 28,
+    IDLE = 100, // milliseconds between looks at the signals while no turn comes
+};
 
 int exit_of_turn(Status status) {
     switch (status) {
@@ -40,79 +45,56 @@ static void echo(Chat *chat, const char *turn) {
     free(line);
 }
 
-static bool is_blank(const char *line) {
-    return line[strspn(line, " \t\r\n")] == 0;
-}
-
 // One turn or command. Returns the exit status that it asks for.
-static int take_turn(Chat *chat, const char *turn, const char *name, long long number) {
-    Error error = {0};
-    bool is_command = commands_is_command(turn);
-    echo(chat, turn);
-    Status status =
-        is_command ? commands_run(chat, turn, &error) : chat_ask(chat, commands_literal(turn), &error);
+static int take_turn(Chat *chat, const ScriptTurn *turn, const char *name) {
+    Error error = turn->error;
+    Status status = error.status;
+    bool is_command = turn->text && commands_is_command(turn->text);
+    if (turn->text) {
+        echo(chat, turn->text);
+        status = is_command ? commands_run(chat, turn->text, &error)
+                            : chat_ask(chat, commands_literal(turn->text), &error);
+    }
     if (status == STATUS_OK || (status == STATUS_INTERRUPTED && outer_reason(chat))) return EXIT_WELL;
-    screen_error(chat->screen, "%s:%lld: %s", name, number, error.message);
+    screen_error(chat->screen, "%s:%lld: %s", name, turn->line, error.message);
     if (status == STATUS_FATAL) chat->leave = true; // no --keep-going without a backend
-    if (is_command && (status == STATUS_USAGE || status == STATUS_FILE || status == STATUS_UNSUPPORTED))
+    bool of_script = !turn->text || is_command;
+    if (of_script && (status == STATUS_USAGE || status == STATUS_FILE || status == STATUS_UNSUPPORTED))
         return EXIT_SCRIPT;
     return exit_of_turn(status);
 }
 
-// What ended the reading of lines.
-typedef enum Ending { ENDING_INPUT, ENDING_MEMORY, ENDING_BINARY } Ending;
-
-// Adds the next line of the input to `lines`; false at its end, when a signal came, or when it is no text.
-static bool next_line(FILE *input, char **buffer, size_t *capacity, TurnLines *lines, Ending *ending) {
-    errno = 0;
-    ssize_t length = getline(buffer, capacity, input);
-    *ending = length < 0 && errno == ENOMEM                              ? ENDING_MEMORY
-              : length > 0 && memchr(*buffer, 0, (size_t)length) != NULL ? ENDING_BINARY
-                                                                         : ENDING_INPUT;
-    if (length < 0 || *ending) return false;
-    char *clean = chat_clean_text(*buffer, (size_t)length);
-    bool skip = clean && !lines->open && (is_blank(clean) || clean[0] == '#');
-    if (!clean || (!skip && !turn_add_line(lines, clean, strlen(clean)))) *ending = ENDING_MEMORY;
-    free(clean);
-    return *ending == ENDING_INPUT;
+// The next turn, once it is there; NULL: the script ends, or a signal came.
+static ScriptTurn *next_turn(const Chat *chat, ScriptReader *reader) {
+    ScriptTurn *turn = NULL;
+    while (!outer_reason(chat) && script_reader_take(reader, IDLE, &turn) == QUEUE_EMPTY) continue;
+    return turn;
 }
 
-int script_run(Chat *chat, FILE *input, const char *name) {
-    TurnLines lines = {0};
-    char *buffer = NULL;
-    size_t capacity = 0;
-    long long number = 0, first = 0;
+int script_run(Chat *chat, int input, const char *name) {
+    ScriptReader *reader;
+    Error error;
+    if (script_reader_open(input, name, &reader, &error)) {
+        screen_error(chat->screen, "%s", error.message);
+        return EXIT_RUNTIME;
+    }
     int result = EXIT_WELL;
-    Ending ending = ENDING_INPUT;
-    bool going = true;
-    while (going && !chat->leave && next_line(input, &buffer, &capacity, &lines, &ending)) {
-        number++;
-        if (!first) first = number;
-        if (lines.text && !lines.open) {
-            int wanted = is_blank(lines.text) ? EXIT_WELL : take_turn(chat, lines.text, name, first);
-            if (!result) result = wanted;
-            going = !outer_reason(chat) && (!wanted || chat->options->keep_going);
-            turn_clear(&lines);
-        }
-        if (!lines.text) first = 0;
+    bool going = true, ended = false;
+    while (going && !chat->leave) {
+        ScriptTurn *turn = next_turn(chat, reader);
+        ended = !turn;
+        if (ended) break;
+        int wanted = take_turn(chat, turn, name);
+        script_turn_free(turn);
+        if (!result) result = wanted;
+        going = !outer_reason(chat) && (!wanted || chat->options->keep_going);
     }
-    if (outer_reason(chat)) {
-        result = outer_reason(chat);
-    } else if (ending == ENDING_MEMORY) {
-        screen_error(chat->screen, "%s:%lld: out of memory", name, number + 1);
-        result = EXIT_RUNTIME;
-    } else if (ending == ENDING_BINARY) {
-        screen_error(chat->screen,
-                     "%s:%lld: this is no text: there is a zero byte; a script is lines in UTF-8", name,
-                     number + 1);
-        result = EXIT_SCRIPT;
-    } else if (going && !chat->leave && lines.open) {
-        screen_error(chat->screen, "%s:%lld: the input ends within this turn: %s", name, first,
-                     lines.block ? "\"\"\" is missing" : "its last line ends in \\");
-        if (!result) result = EXIT_SCRIPT;
+    Status status = script_reader_close(reader, &error);
+    if (outer_reason(chat)) return outer_reason(chat);
+    if (ended && status) {
+        screen_error(chat->screen, "%s", error.message);
+        if (!result) result = EXIT_RUNTIME;
     }
-    turn_clear(&lines);
-    free(buffer);
     return result;
 }
 
@@ -163,7 +145,7 @@ int script_ask(Chat *chat, const char *question) {
     char *whole;
     Error error = {0};
     Status status = whole_question(question, &whole, &error);
-    if (status == STATUS_OK && is_blank(whole)) {
+    if (status == STATUS_OK && text_is_blank(whole)) {
         free(whole);
         screen_error(chat->screen, "-p: the question is empty");
         return EXIT_USAGE;

@@ -159,6 +159,10 @@ TextPlace text_place(const wchar_t *wide, size_t n, TextPlace start, TextLayout 
     return place;
 }
 
+bool text_is_blank(const char *text) {
+    return text[strspn(text, " \t\r\n")] == 0;
+}
+
 const char *text_plural(int64_t n) {
     return n == 1 ? "" : "s";
 }

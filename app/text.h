@@ -43,6 +43,9 @@ bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 wchar_t *text_to_wide(const char *bytes);
 char *text_from_wide(const wchar_t *wide, size_t n);
 
+// Whether there is nothing but spaces, tabs and line ends.
+bool text_is_blank(const char *text);
+
 // What makes a noun of n plural: "s", or nothing when n is 1.
 const char *text_plural(int64_t n);
 

@@ -7,9 +7,10 @@
 
 struct ItemQueue {
     pthread_mutex_t mutex;
-    pthread_cond_t changed; // an item came or went, or the end
+    pthread_cond_t changed; // an item or a taker came or went, or the end
     void **items;           // [capacity] a ring
     int capacity, first, n;
+    int n_takers; // who wait for an item
     bool ended;
 };
 
@@ -64,8 +65,11 @@ static struct timespec time_in(int milliseconds) {
 QueueState item_queue_take(ItemQueue *q, int milliseconds, void **item) {
     struct timespec until = time_in(milliseconds);
     pthread_mutex_lock(&q->mutex);
+    q->n_takers++;
+    if (q->n == 0 && milliseconds > 0) pthread_cond_broadcast(&q->changed);
     while (q->n == 0 && !q->ended && milliseconds > 0)
         if (pthread_cond_timedwait(&q->changed, &q->mutex, &until) == ETIMEDOUT) break;
+    q->n_takers--;
     QueueState state = q->n > 0 ? QUEUE_ITEM : q->ended ? QUEUE_ENDED : QUEUE_EMPTY;
     if (state == QUEUE_ITEM) {
         *item = q->items[q->first];
@@ -75,6 +79,14 @@ QueueState item_queue_take(ItemQueue *q, int milliseconds, void **item) {
     }
     pthread_mutex_unlock(&q->mutex);
     return state;
+}
+
+bool item_queue_wanted(ItemQueue *q) {
+    pthread_mutex_lock(&q->mutex);
+    while ((q->n > 0 || q->n_takers == 0) && !q->ended) pthread_cond_wait(&q->changed, &q->mutex);
+    bool wanted = !q->ended;
+    pthread_mutex_unlock(&q->mutex);
+    return wanted;
 }
 
 void item_queue_end(ItemQueue *q) {

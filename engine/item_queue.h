@@ -23,6 +23,9 @@ bool item_queue_put(ItemQueue *queue, void *item);
 // The oldest item, for which it waits up to so many milliseconds.
 QueueState item_queue_take(ItemQueue *queue, int milliseconds, void **item);
 
+// Waits until the queue is empty and someone waits for an item. False: it has ended.
+bool item_queue_wanted(ItemQueue *queue);
+
 // By either side: nothing more goes in, whoever waits goes on. What is in the queue can still be taken.
 void item_queue_end(ItemQueue *queue);
 

@@ -10,6 +10,10 @@
 // Memory is admitted before: an item enters when the pages that it may come to need, for all of its turns, are not
 // promised to others; until then it waits, and those behind it. One thread uses a scheduler, and nobody else its engine
 // meanwhile.
+//
+// A chat at the prompt or in a script has no neighbours and goes through conversation_reply(), which makes the same Reply
+// (reply.h) with the backend's kernels for one sequence, keeps branches, and takes back a turn that fails: so a script's
+// conversation can be resumed and replayed at the prompt to the last bit.
 #ifndef PALAVER_ENGINE_SCHEDULER_H
 #define PALAVER_ENGINE_SCHEDULER_H
 
