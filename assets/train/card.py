@@ -28,13 +28,12 @@ def values(work, folder, run):
     counts, measured, summary = read(work, "filter.json"), read(work, "evaluation.json"), read(work, run, "summary.json")
     replies, memory, held = measured["replies"], measured["memory"], measured["held_out"]
     shape = settings.SHAPES[summary["shape"]]
-    text = os.path.join(work, "text", "train.jsonl")
     return dict(
         name=settings.NAME, parameters=f"{shape.parameters() / 1e6:.1f} million",
         size=f"{os.path.getsize(os.path.join(folder, 'model.safetensors')) / 1e6:.0f}",
         refusals=f"{counts.get('refuse: kept', 0):,}", layers=shape.layers, hidden=shape.hidden, heads=shape.heads,
         kv_heads=shape.kv_heads, context=f"{shape.context:,}", pieces=f"{shape.vocab:,}", temperature=settings.TEMPERATURE,
-        top_p=settings.TOP_P, conversations=f"{counts['train']:,}", megabytes=f"{os.path.getsize(text) / 1e6:.0f}",
+        top_p=settings.TOP_P, conversations=f"{counts['train']:,}", megabytes=f"{counts['bytes'] / 1e6:.0f}",
         tokens=f"{int(np.load(os.path.join(work, 'packed', 'train.offsets.npy'))[-1]):,}",
         teacher_temperature=settings.TEACHER_TEMPERATURE,
         generated=f"{sum(n for key, n in counts.items() if key.endswith(': all')):,}", held_out=settings.HELD_OUT,

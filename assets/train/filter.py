@@ -178,6 +178,7 @@ def main(work):
                 (held if held_out else train).write(line + "\n")
                 counts["held out" if held_out else "train"] += 1
                 size += sum(len(m["text"]) for m in messages)
+    counts["bytes"] = size
     with open(os.path.join(work, "filter.json"), "w", encoding="utf-8") as file:
         json.dump(dict(sorted(counts.items())), file, indent=1)
     print(f"{counts['train']} conversations to train on, {counts['held out']} held out, {size / 1e6:.1f} MB of text")

@@ -164,11 +164,13 @@ class Run:
             self.optimizer.zero_grad(set_to_none=True)
             self.step, seen = self.step + 1, seen + 1
             mean = loss.detach() if mean is None else 0.98 * mean + 0.02 * loss.detach()
+            if not self.steps and seen == 1:
+                compiled = self.clock()  # --minutes are those of training: deeper shapes take longer to compile
             if not self.steps and seen == MEASURE_FROM:
                 began = self.clock()
             if not self.steps and seen == MEASURE_TO:
                 each = (self.clock() - began) / (MEASURE_TO - MEASURE_FROM)
-                self.steps = seen + max(1, int((self.options.minutes * 60 - (time.time() - started)) / each))
+                self.steps = seen + max(1, int((self.options.minutes * 60 - (time.time() - compiled)) / each))
                 self.note(f"{tokens / each:,.0f} tokens a second: {self.steps} steps")
             if self.step % 100 == 0 or seen in (1, 10):
                 self.note(f"step {self.step}/{self.steps or '?'}, {time.time() - started:.0f} s, loss {float(mean):.4f}")
