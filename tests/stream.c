@@ -53,9 +53,10 @@ float *stream_logits(const Stream *stream, int context, DType cache, OverflowPol
 }
 
 static double log_loss(const float *logits, int vocab, int32_t id) {
-    double most = -INFINITY, sum = 0;
-    for (int i = 0; i < vocab; i++) most = fmax(most, (double)logits[i]);
-    for (int i = 0; i < vocab; i++) sum += exp((double)logits[i] - most);
+    double most = (double)logits[0];
+    for (int i = 1; i < vocab; i++) most = fmax(most, (double)logits[i]);
+    double sum = exp((double)logits[0] - most);
+    for (int i = 1; i < vocab; i++) sum += exp((double)logits[i] - most);
     return log(sum) + most - (double)logits[id];
 }
 
