@@ -67,9 +67,8 @@ static void make_item(TestItem *t, int i, const OverflowSettings *overflow) {
     if (i % 7 == 0 || i % 10 == 0) item->settings.stop = STOPS, item->settings.n_stop = 2;
 }
 
-// The item as a chat has it: one reply after the other, in a conversation of its own.
-static void answer_alone(Engine *engine, const ChatTemplate *chat_template, const SchedulerItem *item,
-                         SchedulerItem *alone) {
+void items_answer_alone(Engine *engine, const ChatTemplate *chat_template, const SchedulerItem *item,
+                        SchedulerItem *alone) {
     Conversation *c;
     ReplyReport report = {0};
     if (conversation_open(engine, chat_template, &item->settings, &c, &alone->error))
@@ -104,7 +103,7 @@ TestItem *items_make(int n, const OverflowSettings *overflow, int context_size, 
     for (int i = 0; i < n; i++) {
         make_item(&items[i], i % KINDS, overflow);
         if (i < KINDS)
-            answer_alone(engine, chat_template, &items[i].item, &items[i].alone);
+            items_answer_alone(engine, chat_template, &items[i].item, &items[i].alone);
         else
             items[i].alone = items[i - KINDS].alone;
     }
@@ -128,22 +127,26 @@ void items_free(TestItem *items, int n) {
     free(items);
 }
 
+static void check_reply(int i, int k, const Message *a, const Message *b) {
+    size_t bytes = (size_t)a->n_ids * sizeof *a->ids;
+    bool equal = a->n_ids == b->n_ids && !a->ids == !b->ids && strcmp(a->text, b->text) == 0 &&
+                 (!a->ids || !b->ids || memcmp(a->ids, b->ids, bytes) == 0);
+    if (!equal) fail_msg("item %d, reply %d: \"%s\" instead of \"%s\"", i, k, a->text, b->text);
+}
+
+void items_check_one(int i, const SchedulerItem *got, const SchedulerItem *want) {
+    if (got->status != want->status || got->n_replies != want->n_replies)
+        fail_msg("item %d: status %d, %d replies (%s); expected %d, %d (%s)", i, got->status, got->n_replies,
+                 got->status ? got->error.message : "", want->status, want->n_replies,
+                 want->status ? want->error.message : "");
+    assert_int_equal(got->finish, want->finish);
+    assert_int_equal(got->n_reply, want->n_reply);
+    for (int k = 0; k < got->n_replies; k++) check_reply(i, k, &got->replies[k], &want->replies[k]);
+}
+
 void items_check(const TestItem *items, int n) {
     for (int i = 0; i < n; i++) {
-        const SchedulerItem *got = &items[i].item, *want = &items[i].alone;
         if (items[i].n_finished != 1) fail_msg("item %d was finished %d times", i, items[i].n_finished);
-        if (got->status != want->status || got->n_replies != want->n_replies)
-            fail_msg("item %d: status %d, %d replies (%s); expected %d, %d (%s)", i, got->status,
-                     got->n_replies, got->status ? got->error.message : "", want->status, want->n_replies,
-                     want->status ? want->error.message : "");
-        assert_int_equal(got->finish, want->finish);
-        assert_int_equal(got->n_reply, want->n_reply);
-        for (int k = 0; k < got->n_replies; k++) {
-            const Message *a = &got->replies[k], *b = &want->replies[k];
-            size_t bytes = (size_t)a->n_ids * sizeof *a->ids;
-            bool equal = a->n_ids == b->n_ids && !a->ids == !b->ids && strcmp(a->text, b->text) == 0 &&
-                         (!a->ids || !b->ids || memcmp(a->ids, b->ids, bytes) == 0);
-            if (!equal) fail_msg("item %d, reply %d: \"%s\" instead of \"%s\"", i, k, a->text, b->text);
-        }
+        items_check_one(i, &items[i].item, &items[i].alone);
     }
 }

@@ -23,8 +23,13 @@ void items_free(TestItem *items, int n);
 Engine *items_engine(int n_rows, int n_windows, int context_size, DType cache);
 ChatTemplate *items_template(void);
 
-// Fails unless each was finished once, and as expected.
+// The item as a chat has it: one reply after the other, in a conversation of its own.
+void items_answer_alone(Engine *engine, const ChatTemplate *chat_template, const SchedulerItem *item,
+                        SchedulerItem *alone);
+
+// Fails unless each was finished once, and as expected; unless number i has come to what was wanted.
 void items_check(const TestItem *items, int n);
+void items_check_one(int i, const SchedulerItem *got, const SchedulerItem *want);
 // Forgets what the scheduler made.
 void items_reset(TestItem *items, int n);
 

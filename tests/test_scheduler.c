@@ -156,12 +156,58 @@ static void windows_that_overflow(void **state) {
         for (int i = 0; i < 30; i++)
             n_refused += items[i].alone.status == STATUS_CONTEXT,
                 n_full += items[i].alone.finish == FINISH_CONTEXT;
-        Run run = run_open(6, 6, 64, 0);
-        answer_all(&run, items, 30, NULL);
         assert_in_range(n_refused, 1, 25);
         if (POLICIES[p] == OVERFLOW_STOP) assert_true(n_full + n_refused > 2);
+        Run run = run_open(6, 6, 64, 0);
+        answer_all(&run, items, 30, NULL);
         run_close(&run);
         items_free(items, 30);
+    }
+}
+
+// Talks that go round their windows: prompts are read into rings, whose slots are in no order any more, behind what was
+// shifted. The same as alone, however they are cut.
+static void prompts_behind_what_was_shifted(void **state) {
+    (void)state;
+    enum { TALKS = 3, TURNS = 9 };
+    static const OverflowPolicy POLICIES[] = {OVERFLOW_SHIFT, OVERFLOW_SHIFT_INPLACE};
+    static const int BUDGETS[] = {0, 1, 7, 16};
+    const char *turns[TURNS];
+    for (int i = 0; i < TURNS; i++)
+        turns[i] = i % 2 ? "And of those who sail, near and far?" : "What do you think of the sea?";
+    for (int p = 0; p < 2; p++) {
+        SchedulerItem items[TALKS] = {0}, alone[TALKS] = {0};
+        Engine *engine = items_engine(0, 1, 128, DTYPE_F16);
+        ChatTemplate *chat_template = items_template();
+        for (int i = 0; i < TALKS; i++) {
+            items[i] = (SchedulerItem){
+                .turns = turns + i,
+                .n_turns = TURNS - i,
+                .settings = {.sampler = sampler_default_settings(),
+                             .seed = 42,
+                             .stream = (uint64_t)i,
+                             .max_tokens = 10 + i,
+                             .overflow = {.policy = POLICIES[p], .reserve = 8, .low_water = 0.7}}};
+            items_answer_alone(engine, chat_template, &items[i], &alone[i]);
+        }
+        chat_template_close(chat_template);
+        engine_close(engine);
+        for (int k = 0; k < 4; k++) {
+            Run run = run_open(TALKS, TALKS, 128, BUDGETS[k]);
+            Error error = {0};
+            for (int i = 0; i < TALKS; i++) scheduler_give(run.scheduler, &items[i]);
+            while (scheduler_running(run.scheduler) > 0) {
+                if (scheduler_step(run.scheduler, &error)) fail_msg("%s", error.message);
+                while (scheduler_finished(run.scheduler)) continue;
+            }
+            run_close(&run);
+            for (int i = 0; i < TALKS; i++) {
+                items_check_one(i, &items[i], &alone[i]);
+                scheduler_item_clear(&items[i]);
+                items[i].n_reply = 0;
+            }
+        }
+        for (int i = 0; i < TALKS; i++) scheduler_item_clear(&alone[i]);
     }
 }
 
@@ -281,6 +327,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(waits_for_memory),
         cmocka_unit_test(talks_wait_for_what_they_may_need),
         cmocka_unit_test(windows_that_overflow),
+        cmocka_unit_test(prompts_behind_what_was_shifted),
         cmocka_unit_test(common_prefixes_are_read_once),
         cmocka_unit_test(one_fails_and_the_others_go_on),
         cmocka_unit_test(an_interrupt_ends_everything),
