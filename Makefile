@@ -80,7 +80,7 @@ $(call objects,$(BUILD)/obj) $(call objects,$(BUILD)/san): | $(BUILD)/capabiliti
 # Machine code for Hopper, PTX for what came before and comes after; the decoding kernel needs Hopper's copies.
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=compute_80
-DECODE_ARCH := $(subst compute_80,compute_90,$(CUDA_ARCH))
+DECODE_ARCH := -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
 CU_SRC    := $(wildcard kernels/cuda/*.cu)
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
 PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \

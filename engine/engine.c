@@ -34,6 +34,19 @@ static Status fit_windows(Engine *engine, int wanted, int64_t left, KvLayout *la
                            error);
 }
 
+// Bytes that are left for a cache of sequences of `size` tokens: what is free without weights, scratch, and what a
+// cache of its type takes besides.
+static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int64_t size) {
+    const Ops *ops = engine->backend->ops;
+    const DecoderShape *shape = &engine->model->shape;
+    EngineMemory *m = &engine->memory;
+    m->scratch = ops->scratch_bytes(engine->backend, engine->n_rows, (int)size) +
+                 forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
+    int64_t left = m->available - m->weights - m->scratch;
+    if (engine->cache_options.type == DTYPE_INT4) left -= key_rounding_bytes(shape) + key_study_bytes(shape);
+    return left;
+}
+
 // Settles the context size and checks that everything fits in what is free, before anything is allocated.
 static Status plan_memory(Engine *engine, const EngineOptions *options, const BackendOptions *backend,
                           Error *error) {
@@ -45,8 +58,6 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     m->weights = ops->weight_bytes
                      ? ops->weight_bytes(engine->backend, engine->model->layers, &engine->model->head)
                      : model_weight_bytes(engine->model);
-    m->scratch = ops->scratch_bytes(engine->backend) +
-                 forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
 
     char need[32], have[32], fixed[32];
     int64_t wanted = options->context_size > 0 ? options->context_size : engine->model->context_length;
@@ -55,17 +66,16 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
         return error_set(error, STATUS_USAGE,
                          "a context of %lld tokens: the model has learned only %d positions",
                          (long long)wanted, shape->n_positions);
-    const bool is_int4 = options->cache.type == DTYPE_INT4;
-    const int64_t rounding = is_int4 ? key_rounding_bytes(shape) : 0;
-    int64_t left = m->available - m->weights - m->scratch - rounding, size = wanted;
-    if (is_int4) left -= key_study_bytes(shape);
+    const int64_t rounding = options->cache.type == DTYPE_INT4 ? key_rounding_bytes(shape) : 0;
     KvLayout layout;
     engine->cache_options = options->cache;
     if (engine->n_rows > 1) engine->cache_options.n_sequences = 1; // the others once the size is settled
+    int64_t size = wanted, left = left_for_cache(engine, backend, size);
     Status status = kv_cache_layout(&engine->cache_options, shape, (int)size, &layout, error);
     while (!status && options->context_size <= 0 && size > SMALLEST_CONTEXT &&
            kv_cache_bytes(&layout) > left) {
         size = size / 2 > SMALLEST_CONTEXT ? size / 2 : SMALLEST_CONTEXT;
+        left = left_for_cache(engine, backend, size);
         status = kv_cache_layout(&engine->cache_options, shape, (int)size, &layout, error);
     }
     if (status) return status;

@@ -289,7 +289,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 7 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 8 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -305,9 +305,10 @@ typedef struct Ops {
     Status (*devices)(char *text, size_t size, Error *error);
     // Bytes of the device that are there, and those free now; what open() took for itself counts as free.
     void (*memory)(const Backend *backend, int64_t *total, int64_t *available);
-    // Bytes of scratch that the backend took in open() or will take later, libraries' workspaces included; so that need
-    // can be compared with what is free first.
-    int64_t (*scratch_bytes)(const Backend *backend);
+    // Bytes of scratch that the backend took in open() or will take later, libraries' workspaces included, for steps of at
+    // most n_rows sequences that see up to `window` slots each; so that need can be compared with what is free first. What
+    // a driver takes by the way, for code and captured graphs, nobody knows before.
+    int64_t (*scratch_bytes)(const Backend *backend, int n_rows, int window);
     // Bytes that load_layer() of layers [shape.n_layers] and load_head() will take. Optional; NULL: the files' own.
     int64_t (*weight_bytes)(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 

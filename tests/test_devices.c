@@ -93,6 +93,25 @@ static void too_little_memory(void **state) {
     program_free(&run);
 }
 
+// What steps take is counted for the rows and the context that are chosen.
+static void steps_of_rows_take_memory(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|8192", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, " is needed (weights ");
+    program_free(&run);
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|1024", "Hello\n");
+    expect_status(&run, 0);
+    program_free(&run);
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|1024|--jsonl|--parallel|8", "");
+    expect_status(&run, 3);
+    program_free(&run);
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|512|--jsonl|--parallel|8", "");
+    expect_status(&run, 0);
+    program_free(&run);
+}
+
 // What was said before the device was lost is in the journal; nothing is tried after it.
 static void a_lost_device(void **state) {
     (void)state;
@@ -128,8 +147,9 @@ int main(int argc, char **argv) {
              getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(without_a_plugin),  WITH_HOME(without_a_driver), WITH_HOME(with_a_gpu),
-        WITH_HOME(too_little_memory), WITH_HOME(a_lost_device),    WITH_HOME(a_lost_device_under_many),
+        WITH_HOME(without_a_plugin),         WITH_HOME(without_a_driver),          WITH_HOME(with_a_gpu),
+        WITH_HOME(too_little_memory),        WITH_HOME(steps_of_rows_take_memory), WITH_HOME(a_lost_device),
+        WITH_HOME(a_lost_device_under_many),
     };
     return test_main("devices", argc, argv, tests);
 }

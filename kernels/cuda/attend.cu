@@ -135,9 +135,9 @@ static cudaError_t attend_tiles(CudaBackend *cuda, const AttendCall *call, Atten
         TileLaunch launch = {a, call->type, q.recent, q.kept, call->y, cuda->n_tiles, cuda->most_slots};
         launch.a.scale *= LOG2_E;
         bool plain = a.kv.type == DTYPE_F16 && !a.alibi;
-        // That kernel takes keys in pairs of tiles, from the first that the tile's own tokens see: behind a window which
-        // these are shows where a prompt was cut.
-        bool pairs = cuda->kind != STEP_READING || a.window <= 0;
+        // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has
+        // gone round, which these are shows where a prompt was cut.
+        bool pairs = cuda->kind != STEP_READING || (a.window <= 0 && cuda->in_order);
         if (plain && !cuda->gone && pairs) code = attend_by_wgmma(cuda, &launch);
         if (code == cudaErrorNotSupported)
             code = plain ? attend_tiles_f16(cuda, &launch) : attend_tiles_any(cuda, &launch);

@@ -8,15 +8,23 @@ static int64_t cache_bytes(const KvLayer &kv, int64_t elements) {
                                    : elements * 2;
 }
 
+// Of what splits hand to each other: `arrived` has at most one for each head.
+static size_t parts_bytes(int n_splits, const AttendHeads *h) {
+    return (size_t)n_splits * (size_t)h->n_heads * ((size_t)h->head_dim + 2) * sizeof(float);
+}
+static size_t arrived_bytes(int n_splits, const AttendHeads *h) {
+    return (size_t)n_splits * (size_t)h->n_heads * sizeof(unsigned);
+}
+
+size_t split_bytes(int n_splits, const AttendHeads *heads) {
+    return cuda_room_bytes(parts_bytes(n_splits, heads)) + cuda_room_bytes(arrived_bytes(n_splits, heads));
+}
+
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) {
-    size_t rows = (size_t)cuda->n_splits * (size_t)heads->n_heads,
-           blocks = rows; // at most: one a head
-    Status status = cuda_room(cuda, &cuda->parts, rows * ((size_t)heads->head_dim + 2) * sizeof(float), false,
-                              "splits of attention", error);
-    if (!status)
-        status =
-            cuda_room(cuda, &cuda->arrived, blocks * sizeof(unsigned), false, "splits of attention", error);
-    return status;
+    const char *what = "splits of attention";
+    Status status = cuda_room(cuda, &cuda->parts, parts_bytes(cuda->n_splits, heads), false, what, error);
+    return status ? status
+                  : cuda_room(cuda, &cuda->arrived, arrived_bytes(cuda->n_splits, heads), false, what, error);
 }
 
 // Fills in what the scales need. False if the kernels have no code for them.

@@ -28,6 +28,7 @@ struct SplitArguments {
 
 // Scratch for the splits of the step that was staged.
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error);
+size_t split_bytes(int n_splits, const AttendHeads *heads); // what it takes for so many
 
 // cudaErrorNotSupported for caches it has no code for, and nothing was launched: heads that are no multiple of 16, rows
 // and strides that are no multiples of 16 bytes, groups that are no power of two of at least 8, pages of sizes that are no

@@ -80,14 +80,15 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     return used;
 }
 
-static int64_t cuda_scratch_bytes(const Backend *backend) {
+static int64_t cuda_scratch_bytes(const Backend *backend, int n_rows, int window) {
     const CudaBackend *cuda = (const CudaBackend *)backend;
-    return cuda->opened_bytes + (int64_t)(decoder_bytes(cuda) + decode_graphs_bytes(cuda));
+    return cuda->opened_bytes + (int64_t)(decoder_bytes(cuda) + decode_graphs_bytes(cuda) +
+                                          cuda_step_bytes(cuda, n_rows, window) + cuda_sample_bytes(n_rows));
 }
 
 Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error) {
     if (bytes <= room->bytes) return STATUS_OK;
-    bytes += bytes / 2; // it grows by pages of a cache, again and again
+    bytes = cuda_room_bytes(bytes);
     char *memory = NULL;
     cudaError_t code = cudaStreamSynchronize(cuda->stream);
     if (code == cudaSuccess) code = pinned ? cudaMallocHost(&memory, bytes) : cudaMalloc(&memory, bytes);
@@ -185,6 +186,33 @@ static Status read_properties(CudaBackend *cuda, Error *error) {
     return STATUS_OK;
 }
 
+__global__ void probe_kernel(int *is_90a) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    *is_90a = 1;
+#else
+    *is_90a = 0;
+#endif
+}
+
+// Tries whether there is code for the card, and which: Hopper's kernels are empty but for sm_90a.
+static Status probe_code(CudaBackend *cuda, Error *error) {
+    int *there = (int *)cuda->scratch, is_90a = 0;
+    probe_kernel<<<1, 1, 0, cuda->stream>>>(there);
+    cudaError_t code = cudaGetLastError();
+    if (code == cudaErrorNoKernelImageForDevice || code == cudaErrorUnsupportedPtxVersion)
+        return error_set(
+            error, STATUS_DEVICE,
+            "%s has compute capability %d.%d, for which libpalaver-cuda.so has no code: build it with "
+            "CUDA_ARCH='-gencode arch=compute_%d,code=sm_%d'",
+            cuda->device_name, cuda->compute / 10, cuda->compute % 10, cuda->compute, cuda->compute);
+    if (code == cudaSuccess)
+        code = cudaMemcpyAsync(&is_90a, there, sizeof is_90a, cudaMemcpyDeviceToHost, cuda->stream);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream);
+    cuda->portable = cuda->compute == 90 && !is_90a;
+    if (cuda->portable) cuda->compute = 80;
+    return cuda_check(code, error, "a first kernel");
+}
+
 static void cuda_memory(const Backend *backend, int64_t *total, int64_t *available) {
     size_t there = 0, unused = 0;
     if (cudaMemGetInfo(&unused, &there) != cudaSuccess) cudaGetLastError();
@@ -219,6 +247,7 @@ static Status open_device(CudaBackend *cuda, const BackendOptions *options, Erro
                                            (size_t)(rope->rotary_dim / 2) * sizeof(double),
                                        cudaMemcpyHostToDevice),
                             error, "writing frequencies");
+    if (!status) status = probe_code(cuda, error);
     if (!status) status = gemm_open(cuda, error);
     cuda_memory(&cuda->base, &total, &after);
     cuda->opened_bytes = before - after;
@@ -254,7 +283,8 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
 
 static void cuda_describe(const Backend *backend, char *text, size_t size) {
     const CudaBackend *cuda = (const CudaBackend *)backend;
-    snprintf(text, size, "%s (cuda:%d, %d SMs)", cuda->device_name, cuda->device, cuda->n_sms);
+    snprintf(text, size, "%s (cuda:%d, %d SMs%s)", cuda->device_name, cuda->device, cuda->n_sms,
+             cuda->portable ? ", built without code for sm_90a: slow" : "");
 }
 
 // ---- memory --------------------------------------------------------------------------------------------------

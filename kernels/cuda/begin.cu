@@ -1,5 +1,5 @@
 // begin: checks a step, uploads its arrays, cuts its tokens into attention tiles, computes cos and sin.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/attend_split.cuh"
 
 #include <string.h>
 
@@ -79,12 +79,24 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
 
 // ---- tiles ---------------------------------------------------------------------------------------------------
 
-// Appends the tiles of a sequence: as many tokens as keep 128 rows of a KV head's group busy. Tiles of one token are
+// Tokens of a tile: as many as keep 128 rows of a KV head's group busy.
+static int tile_tokens(const AttendHeads *h) {
+    int group = h->n_heads / h->n_kv_heads;
+    return group < 128 ? 128 / group : 1;
+}
+
+// How many of a sequence's tiles have one token.
+static int single_tiles(const StepSequence *q, StepKind kind, int most) {
+    if (kind == STEP_READING) return 0;
+    return most == 1 ? q->n_tokens : q->n_tokens % most == 1;
+}
+
+// Appends the tiles of a sequence, of at most `most` tokens each. Tiles of one token are
 // for the kernels that split the cache, and stand apart: `singles` says which are wanted. In a prompt whose pieces are not
 // to show, there are none.
-static int cut_sequence(const StepSequence *q, AttendTile tile, int group, StepKind kind, bool singles,
+static int cut_sequence(const StepSequence *q, AttendTile tile, int most, StepKind kind, bool singles,
                         AttendTile *tiles) {
-    int most = group < 128 ? 128 / group : 1, n = 0;
+    int n = 0;
     for (int t = 0; t < q->n_tokens; t += most) {
         tile.first_token = q->first_token + t;
         tile.n_tokens = q->n_tokens - t < most ? q->n_tokens - t : most;
@@ -112,7 +124,7 @@ static size_t lay_out(CudaBackend *cuda, const StageRoom *room, char *base) {
 // Fills tiles and tables of pages, at `pages` and `tiles` in host memory.
 static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
                        const int64_t *mask_columns, AttendTile *tiles, int32_t *pages) {
-    int group = heads->n_heads / heads->n_kv_heads;
+    const int most = tile_tokens(heads);
     cuda->n_tiles = cuda->n_single_tiles = cuda->most_slots = 0;
     cuda->gone = false;
     for (int singles = 0; singles < 2; singles++) {
@@ -121,7 +133,7 @@ static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *h
             const StepSequence *q = &step->sequences[s];
             AttendTile tile = {0, 0, first_page, q->n_slots, q->n_keep, q->n_gone, 0, 0, 0, 0};
             if (mask_columns) tile.mask_column = (int)mask_columns[s];
-            n += cut_sequence(q, tile, group, step->kind, singles, tiles + n);
+            n += cut_sequence(q, tile, most, step->kind, singles, tiles + n);
             if (!singles) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
             first_page += n_pages(step, q);
             if (q->n_slots > cuda->most_slots) cuda->most_slots = q->n_slots;
@@ -143,8 +155,10 @@ enum {
     SPLIT_UNIT = 64,
 };
 
-// Indexes of a split: as many as give every multiprocessor its splits of all sequences and KV heads; in a step whose
-// sequences do not show in each other, as many as bring one sequence onto all multiprocessors.
+// Indexes of a split: as many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences
+// do not show in each other, as many as bring one sequence onto all multiprocessors. So there are at most eight splits a
+// multiprocessor and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can have would take
+// 256 such rows, tens of millions of tokens.
 static int choose_split(const CudaBackend *cuda, const Step *step, const StepSequence *q,
                         const AttendHeads *heads) {
     int64_t indexes = 0, longest = 0, blocks = (int64_t)heads->n_kv_heads * split_head_tiles(heads), slots;
@@ -153,9 +167,11 @@ static int choose_split(const CudaBackend *cuda, const Step *step, const StepSeq
         slots = longest * blocks / cuda->n_sms + 1;
         if (slots > LONG_SPLIT) slots = LONG_SPLIT;
     } else {
+        const int most = tile_tokens(heads);
         for (int s = 0; s < step->n_sequences; s++) {
-            if (step->sequences[s].n_tokens == 1) indexes += step->sequences[s].n_slots;
-            if (step->sequences[s].n_slots > longest) longest = step->sequences[s].n_slots;
+            const StepSequence *other = &step->sequences[s];
+            indexes += (int64_t)other->n_slots * single_tiles(other, step->kind, most);
+            if (other->n_slots > longest) longest = other->n_slots;
         }
         slots = indexes * blocks / (cuda->n_sms * SPLITS_A_SM) + 1;
         bool once = cuda->cached == DTYPE_INT4 || cuda->cached == DTYPE_F32; // as measured: NOTES.md
@@ -185,19 +201,58 @@ static void fill_splits(CudaBackend *cuda, const Step *step, const AttendHeads *
 }
 
 StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const AttendHeads *heads) {
-    int group = heads->n_heads / heads->n_kv_heads, most = group < 128 ? 128 / group : 1;
     StageRoom room = {step->n_tokens, 0, 0};
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
+        int singles = single_tiles(q, step->kind, tile_tokens(heads));
         room.pages += n_pages(step, q);
-        if (step->kind != STEP_READING && (q->n_tokens % most == 1 || most == 1))
-            room.splits +=
-                splits_of(q->n_slots, choose_split(cuda, step, q, heads)) * (most == 1 ? q->n_tokens : 1);
+        if (singles > 0) room.splits += splits_of(q->n_slots, choose_split(cuda, step, q, heads)) * singles;
     }
     return room;
 }
 
+// With what the graphs of decode_graph.cu have to spare.
+static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const AttendHeads *heads) {
+    StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
+                      needed->pages + needed->pages / 4 + 64};
+    CudaBackend any = *cuda;
+    size_t kept = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+    return cuda_room_bytes(lay_out(&any, &room, NULL) + kept) + split_bytes(room.splits, heads);
+}
+
+size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window) {
+    const DecoderShape *s = cuda->shape;
+    const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
+    const int most = tile_tokens(&heads);
+    StepSequence sequence = {};
+    Step step = {};
+    step.n_sequences = 1, step.sequences = &sequence, step.page_size = 16;
+    step.n_tokens = sequence.n_tokens = (cuda->max_tokens - 1) / most * most + 1; // the last one by itself
+    sequence.n_slots = window;
+    StageRoom prompt = cuda_stage_room(cuda, &step, &heads);
+    step.n_tokens = sequence.n_tokens = 1, step.kind = STEP_DECODING;
+    StageRoom row = cuda_stage_room(cuda, &step, &heads),
+              rows = {n_rows, n_rows * row.splits, n_rows * row.pages};
+    size_t reading = room_bytes(cuda, &prompt, &heads), decoding = room_bytes(cuda, &rows, &heads);
+    return reading > decoding ? reading : decoding;
+}
+
 // ---- the op --------------------------------------------------------------------------------------------------
+
+// Whether the step's tokens lie at the indexes of their positions. In a ring whose keys were turned in place they do not
+// once it has gone round, and neither do those before them.
+static bool in_order(const Step *step) {
+    for (int s = 0; s < step->n_sequences; s++) {
+        const StepSequence *q = &step->sequences[s];
+        for (int t = q->first_token; t < q->first_token + q->n_tokens; t++) {
+            int32_t index = step->positions[t];
+            if (index >= q->n_slots ||
+                step->slots[t] != q->pages[index / step->page_size] + index % step->page_size)
+                return false;
+        }
+    }
+    return true;
+}
 
 Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const int64_t *mask_columns,
                   const StageRoom *given, Error *error) {
@@ -223,6 +278,7 @@ Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
             cuda->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
         }
     cuda->kind = step->kind;
+    cuda->in_order = step->kind == STEP_READING && in_order(step);
     fill_tiles(cuda, step, heads, mask_columns, cuda->tiles, (int32_t *)cuda->pages.first);
     fill_splits(cuda, step, heads, &room, cuda->tiles, cuda->split_tiles);
     for (; given && cuda->n_tiles + cuda->n_single_tiles < room.tokens; cuda->n_single_tiles++)

@@ -90,9 +90,11 @@ struct CudaBackend {
     Backend base;
     const DecoderShape *shape;
     int max_tokens, max_logits;
-    int device, n_sms, compute; // compute capability times ten
-    size_t shared_limit;        // bytes of shared memory that a block may ask for
-    char device_name[256];      // as long as CUDA's own
+    int device, n_sms;
+    int compute;           // compute capability times ten; 80 where a card runs code for that
+    bool portable;         // it is a Hopper, and the plug-in was built without code for sm_90a
+    size_t shared_limit;   // bytes of shared memory that a block may ask for
+    char device_name[256]; // as long as CUDA's own
     cudaStream_t stream;
     bool random_weights;
     bool operand_known;
@@ -108,6 +110,7 @@ struct CudaBackend {
     int n_tokens, n_tiles, n_single_tiles, n_splits;
     int most_slots;                            // of a sequence
     bool gone;                                 // a sequence has n_gone > 0
+    bool in_order;                             // STEP_READING: tokens lie at the indexes of their positions
     int32_t *ids, *positions, *slots, *n_gone; // [n_tokens]
     int32_t *rope_sets;                        // [n_tokens]
     int32_t *count;                            // tokens of the step, where n_tokens is padded
@@ -227,6 +230,7 @@ size_t decode_graphs_bytes(const CudaBackend *cuda);
 Status cuda_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                    int32_t *ids, Error *error);
 void cuda_sample_close(CudaSample *sampler);
+size_t cuda_sample_bytes(int n_rows); // of the device, without what adjusted logits take
 
 // ---- profile.cu -------------------------------------------------------------------------------------------
 
@@ -245,10 +249,17 @@ void cuda_free_weights(CudaBackend *cuda);
 // ---- backend.cu: at least `bytes` of room, on the device or pinned on the host, named in errors ---------------
 
 Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error);
+// What it takes for that: more, for rooms grow with the pages of a cache, again and again.
+static inline size_t cuda_room_bytes(size_t bytes) {
+    return bytes + bytes / 2;
+}
 
 // ---- begin.cu ------------------------------------------------------------------------------------------------
 
 Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error);
+// Of the device, for the arrays and the splits of any step of at most n_rows sequences that see `window` slots each, in
+// pages of 16 slots or more.
+size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window);
 
 // What attends: heads of the backend's shape or of cache_attention().
 struct AttendHeads {

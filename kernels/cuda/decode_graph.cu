@@ -71,7 +71,7 @@ static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
 
 size_t decode_graphs_bytes(const CudaBackend *cuda) {
     DecodeGraphs b;
-    return lay_out(cuda, &b, NULL) + flat_bytes(cuda);
+    return lay_out(cuda, &b, NULL) + cuda_room_bytes(flat_bytes(cuda));
 }
 
 static Status graphs_open(CudaBackend *cuda, Error *error) {

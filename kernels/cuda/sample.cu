@@ -42,6 +42,10 @@ void cuda_sample_close(CudaSample *s) {
     free(s);
 }
 
+size_t cuda_sample_bytes(int n_rows) {
+    return (size_t)n_rows * (sizeof(SampleWords) + sizeof(SampleArguments));
+}
+
 // Shared memory of a block: its share of the row, and candidates.
 static size_t shared_bytes(int n_vocab) {
     int share = SAMPLE_GROUPS * 32;

@@ -166,16 +166,30 @@ static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
 
 enum { PROMPT = 333 };
 
-// Reads a prompt in pieces of the sizes given, 0 the rest; the last token's logits.
-static float *read_prompt(Rows *r, const int *pieces) {
+static void empty_slots(Rows *r) {
+    Error error;
+    size_t bytes = (size_t)n_slots_of(r) * sizeof(int32_t);
+    int32_t *none = malloc(bytes);
+    memset(none, 0xff, bytes);
+    must(r->side.ops->write(r->side.backend, r->side.slot_positions, none, bytes, &error), &error);
+    free(none);
+}
+
+// Reads a prompt in pieces of the sizes given, 0 the rest; the last token's logits. With `turned` its tokens lie in a ring
+// that has gone round, all of which is looked at.
+static float *read_prompt(Rows *r, const int *pieces, int turned) {
     Side *s = &r->side;
     int32_t ids[PROMPT], positions[PROMPT], slots[PROMPT];
-    int page = r->c->page_size;
-    for (int i = 0; i < PROMPT; i++)
-        ids[i] = (i * 104729 + 11) % r->c->vocab, positions[i] = i, slots[i] = r->pages[i / page] + i % page;
+    int page = r->c->page_size, ring = ((PROMPT + page - 1) / page + 1) * page;
+    for (int i = 0; i < PROMPT; i++) {
+        int index = (i + turned) % ring;
+        ids[i] = (i * 104729 + 11) % r->c->vocab, positions[i] = i;
+        slots[i] = r->pages[index / page] + index % page;
+    }
+    empty_slots(r);
     for (int first = 0, i = 0; first < PROMPT; i++) {
         int n = pieces[i] && pieces[i] < PROMPT - first ? pieces[i] : PROMPT - first;
-        StepSequence sequence = {0, n, first + n, r->pages, 0, 0, 0};
+        StepSequence sequence = {0, n, turned ? ring : first + n, r->pages, 0, 0, 0};
         run_ops(r, &(Step){n, 1, ids + first, positions + first, slots + first, &sequence, page,
                            s->slot_positions, STEP_READING});
         first += n;
@@ -183,17 +197,17 @@ static float *read_prompt(Rows *r, const int *pieces) {
     return get(s, r->logits, DTYPE_F32, r->c->vocab);
 }
 
-static void test_prompt(const Ops *cuda, const Case *c, const TestModel *model) {
+static void test_prompt(const Ops *cuda, const Case *c, const TestModel *model, int turned) {
     static const int PIECES[][8] = {{0}, {1, 7, 64, 100, 0}, {332, 1}, {128, 128, 0}, {2, 2, 130, 0}};
     Rows r;
     rows_open(&r, cuda, "cuda", c, model);
     void *scale, *cache = NULL, *first_scale = NULL;
     float *whole = NULL;
     for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) {
-        float *logits = read_prompt(&r, PIECES[i]);
+        float *logits = read_prompt(&r, PIECES[i], turned);
         void *memory = get_cache(&r.side, &scale);
-        char what[40];
-        snprintf(what, sizeof what, "a prompt from %d on", PIECES[i][0]);
+        char what[60];
+        snprintf(what, sizeof what, "a prompt from %d on%s", PIECES[i][0], turned ? ", in a ring" : "");
         if (!whole) {
             whole = logits, cache = memory, first_scale = scale;
             continue;
@@ -254,7 +268,7 @@ void test_independent(const Ops *cuda, const char *only) {
         TestModel model;
         model_fill(&model, &CASES[i], 1234);
         test_rows(cuda, &CASES[i], &model);
-        test_prompt(cuda, &CASES[i], &model);
+        for (int turned = 0; turned <= 150; turned += 150) test_prompt(cuda, &CASES[i], &model, turned);
         model_free(&model);
         fflush(stdout);
     }

@@ -1,6 +1,7 @@
 #include "tests/gpu/engine_tests.h"
-#include "engine/engine.h"
+#include "engine/batch.h"
 #include "engine/model_shape.h"
+#include "engine/session_step.h"
 #include "tests/gpu/model.h"
 
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 static const int64_t GB = 1000000000;
+enum { ROWS = 32 };
 
 // A small backend, kept open: it owns what takes all memory away, and tells what is free.
 typedef struct Probe {
@@ -94,26 +96,68 @@ static void test_too_large(const Probe *p, const char *root, Report *report) {
     if (all) p->ops->free(p->backend, all);
 }
 
+// A prompt and a few tokens in one conversation.
+static Status talk(Engine *engine, const int32_t *ids, int n, Error *error) {
+    SampleParams params = {.temperature = 1, .top_p = 0.9f, .typical_p = 1, .top_k = 40};
+    Session *session = NULL;
+    int32_t id;
+    Status status = session_open(engine, &session, error);
+    if (!status) status = session_sync(session, ids, n, NULL, error);
+    for (int i = 0; i < 4 && !status; i++) status = session_sample(session, &params, &id, error);
+    session_close(session);
+    return status;
+}
+
+// The same in many at once, all with the same prompt.
+static Status talk_together(Engine *engine, const int32_t *ids, int n, int n_rows, Error *error) {
+    Session *sessions[ROWS] = {NULL};
+    SampleParams params[ROWS];
+    int32_t drawn[ROWS];
+    int64_t read;
+    Batch *batch = NULL;
+    Status status = batch_open(engine, NULL, &batch, error);
+    for (int i = 0; i < n_rows && !status; i++) {
+        params[i] = (SampleParams){.temperature = 1, .top_p = 0.9f, .typical_p = 1, .top_k = 40};
+        status = session_open(engine, &sessions[i], error);
+        if (status) break;
+        session_set_independent(sessions[i]);
+        status = session_set(sessions[i], ids, n, error);
+        while (!status && session_pending(sessions[i]) > 0)
+            status = batch_read(batch, sessions[i], INT64_MAX, &read, error);
+        if (!status) status = batch_draw(batch, &params[i], &drawn[i], error);
+    }
+    for (int step = 0; step < 4 && !status; step++) {
+        for (int i = 0; i < n_rows; i++) session_push(sessions[i], drawn[i]);
+        status = batch_decode(batch, sessions, n_rows, params, drawn, error);
+    }
+    for (int i = 0; i < n_rows; i++) session_close(sessions[i]);
+    batch_close(batch);
+    return status;
+}
+
 // What engine_memory() says against what the card has less, with everything in use.
-static void test_plan(const Probe *p, const char *shape, DType type, Report *report) {
+static void test_plan(const Probe *p, const char *shape, DType type, int n_rows, Report *report) {
     enum { PROMPT = 1500, CONTEXT = 4096 };
     Error error = {0};
     Model *model = NULL;
     Engine *engine = NULL;
-    Session *session = NULL;
-    int32_t *ids = malloc(PROMPT * sizeof *ids), id;
+    int32_t *ids = malloc(PROMPT * sizeof *ids);
     for (int i = 0; i < PROMPT; i++) ids[i] = i * 17 % 32000;
-    EngineOptions options = {
-        .device = "cuda", .context_size = CONTEXT, .cache = cache_options(DTYPE_F16), .random_weights = true};
-    SampleParams params = {.temperature = 1, .top_p = 0.9f, .typical_p = 1, .top_k = 40};
+    EngineOptions options = {.device = "cuda",
+                             .context_size = CONTEXT,
+                             .cache = cache_options(DTYPE_F16),
+                             .n_rows = n_rows,
+                             .random_weights = true};
+    if (n_rows > 1)
+        options.cache.paged = true, options.cache.page_size = 64, options.cache.n_sequences = n_rows;
     int64_t before = probe_free(p);
     Status status = model_of_shape(shape, type, &model, &error);
     if (!status) status = engine_open_model(model, &options, &engine, &error);
-    if (!status) status = session_open(engine, &session, &error);
-    if (!status) status = session_sync(session, ids, PROMPT, NULL, &error);
-    for (int i = 0; i < 4 && !status; i++) status = session_sample(session, &params, &id, &error);
+    if (!status)
+        status = n_rows > 1 ? talk_together(engine, ids, PROMPT, n_rows, &error)
+                            : talk(engine, ids, PROMPT, &error);
     char what[64];
-    snprintf(what, sizeof what, "plan of %s %s", shape, dtype_name(type));
+    snprintf(what, sizeof what, "plan of %s %s, %d rows", shape, dtype_name(type), n_rows);
     if (status) {
         expect(report, what, false, &error);
     } else {
@@ -122,7 +166,6 @@ static void test_plan(const Probe *p, const char *shape, DType type, Report *rep
         printf("%s: %.1f MB planned, %.1f MB taken\n", what, planned / 1e6, taken / 1e6);
         report("memory", what, fabs(taken - planned) / taken, 0.03);
     }
-    session_close(session);
     engine_close(engine);
     free(ids);
 }
@@ -135,11 +178,12 @@ void test_memory(const Ops *cuda, const char *root, Report *report) {
         return;
     }
     test_too_large(&probe, root, report);
-    test_plan(&probe, "tinyllama-1.1b", DTYPE_F16, report);
-    test_plan(&probe, "tinyllama-1.1b", DTYPE_Q4_0, report);
-    test_plan(&probe, "tinyllama-1.1b", DTYPE_Q5_1, report);
+    test_plan(&probe, "tinyllama-1.1b", DTYPE_F16, 1, report);
+    test_plan(&probe, "tinyllama-1.1b", DTYPE_F16, ROWS, report);
+    test_plan(&probe, "tinyllama-1.1b", DTYPE_Q4_0, 1, report);
+    test_plan(&probe, "tinyllama-1.1b", DTYPE_Q5_1, 1, report);
     int64_t free_before = probe_free(&probe);
-    test_plan(&probe, "tinyllama-1.1b", DTYPE_Q6_K, report);
+    test_plan(&probe, "tinyllama-1.1b", DTYPE_Q6_K, 1, report);
     report("memory", "all is given back", (double)llabs(probe_free(&probe) - free_before), 8 << 20);
     cuda->close(probe.backend);
     model_free(&probe.model);

@@ -3,6 +3,7 @@
 //
 //   no-driver   opening finds no driver
 //   memory      a card with 1 MB left
+//   steps       one with 8 MB left, whose steps take 1 KB for each slot that a row may see
 //   fatal       from the second reply on every op says that the device is lost
 //   (else)      a GPU that works
 //
@@ -39,6 +40,12 @@ static Status faulty_open(const BackendOptions *options, Backend **backend, Erro
 static void faulty_memory(const Backend *backend, int64_t *total, int64_t *available) {
     ops_cpu()->memory(backend, total, available);
     if (wants("memory")) *total = 1 << 30, *available = 1000000;
+    if (wants("steps")) *total = 1 << 30, *available = 8000000;
+}
+
+static int64_t faulty_scratch_bytes(const Backend *backend, int n_rows, int window) {
+    int64_t bytes = ops_cpu()->scratch_bytes(backend, n_rows, window);
+    return wants("steps") ? bytes + (int64_t)n_rows * window * 1000 : bytes;
 }
 
 // The first step of a position beyond the first turn's meets the fault.
@@ -59,6 +66,7 @@ const Ops *palaver_cuda_ops(int abi) {
     faulty.devices = faulty_devices;
     faulty.open = faulty_open;
     faulty.memory = faulty_memory;
+    faulty.scratch_bytes = faulty_scratch_bytes;
     faulty.begin = faulty_begin;
     return abi == OPS_ABI ? &faulty : NULL;
 }
