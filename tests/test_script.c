@@ -157,9 +157,13 @@ static void test_exit_statuses_of_the_start(void **state) {
     program_run(&run, TALK "|--temperature=-1", "");
     expect_status(&run, 2);
     program_free(&run);
-    program_run(&run, "", "");
-    expect_status(&run, 3);
+    program_run(&run, "", ""); // the model that comes with palaver
+    expect_status(&run, 0);
     expect_err(&run, "make model");
+    program_free(&run);
+    program_run(&run, "no-such-model", "");
+    expect_status(&run, 3);
+    expect_err(&run, "no-such-model: no such file, nor a model in ");
     program_free(&run);
     program_run(&run, "no/such/model.gguf", "");
     expect_status(&run, 3);
