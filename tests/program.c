@@ -64,7 +64,7 @@ static void start(Child *child, char *const *argv) {
     child->in = pipes[0][1], child->out = pipes[1][0], child->err = pipes[2][0];
 }
 
-static const char *program_path(void) {
+const char *program_path(void) {
     return getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
 }
 
@@ -127,17 +127,23 @@ static void run_all(Run *run, char *const *argv, const Plan *plan) {
     if (strstr(run->err, "Sanitizer") || strstr(run->err, "runtime error:")) fail_msg("%s", run->err);
 }
 
-static void run_words(Run *run, const char *arguments, const Plan *plan) {
-    char *argv[MAX_ARGUMENTS + 2], *words = strdup(arguments);
+char **program_words(const char *arguments) {
+    // The pointers, and behind them the words.
+    char **argv = calloc(1, (MAX_ARGUMENTS + 2) * sizeof *argv + strlen(arguments) + 1);
+    char *words = strcpy((char *)(argv + MAX_ARGUMENTS + 2), arguments);
     int argc = 0;
     argv[argc++] = (char *)program_path();
     for (char *word = words, *end; word && *words && argc < MAX_ARGUMENTS; word = end) {
         if ((end = strchr(word, '|'))) *end++ = 0;
         argv[argc++] = word;
     }
-    argv[argc] = NULL;
+    return argv;
+}
+
+static void run_words(Run *run, const char *arguments, const Plan *plan) {
+    char **argv = program_words(arguments);
     run_all(run, argv, plan);
-    free(words);
+    free(argv);
 }
 
 void program_run(Run *run, const char *arguments, const char *input) {

@@ -18,8 +18,11 @@ typedef struct Run {
 int program_set_up(void **state);
 int program_tear_down(void **state);
 
-// Runs $PALAVER (default build/san/palaver) with `arguments`, words separated by '|', and `input` as stdin.
-// `run` is released with program_free().
+const char *program_path(void); // $PALAVER (default build/san/palaver)
+// The program and its arguments, words separated by '|', as an argv to free().
+char **program_words(const char *arguments);
+
+// Runs the program with `arguments` and `input` as stdin. `run` is released with program_free().
 void program_run(Run *run, const char *arguments, const char *input);
 void program_run_bytes(Run *run, const char *arguments, const char *input, size_t size);
 // A script that has to go well.

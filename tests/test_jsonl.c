@@ -1,6 +1,5 @@
 // `palaver --jsonl`, as a shell has it: answers, order, wrong lines, and every way in which it can be cut short.
-#include "tests/program.h"
-#include "tests/pty.h"
+#include "tests/prompt.h"
 #include "tests/test.h"
 
 #include <jansson.h>
@@ -337,10 +336,8 @@ static void flags_that_do_not_go_together(void **state) {
 // At a terminal: lines as they are typed, how it stands on one line that is rewritten, Ctrl-C while nothing is to be done.
 static void at_a_terminal(void **state) {
     (void)state;
-    const char *program = getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
-    const char *argv[] = {program,        BABBLER, "--device", "cpu", "--seed", "7",
-                          "--max-tokens", "9",     "--jsonl",  NULL,  NULL};
-    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 30, .cols = 100});
+    const PtyOptions wide = {.rows = 30, .cols = 100};
+    Pty *pty = prompt_start(JSONL, &wide);
     pty_send(pty, "{\"id\": 1, \"turns\": [\"a\"]}\n");
     pty_expect(pty, "{\"id\": 1, \"messages\": [");
     pty_expect(pty, "\r\033[K1 done, 0 running, 0 waiting, ");
@@ -350,8 +347,7 @@ static void at_a_terminal(void **state) {
     pty_expect(pty, "[1 answered, 1 wrong; ");
     pty_expect_exit(pty, 5);
     pty_end(pty);
-    argv[9] = "--plain";
-    pty = pty_start(&(const PtyOptions){.argv = argv});
+    pty = prompt_start(JSONL "|--plain", &wide);
     pty_send(pty, "{\"id\": 1, \"turns\": [\"a\"]}\n");
     pty_expect(pty, "{\"id\": 1, \"messages\": [");
     pty_send(pty, "\003");

@@ -1,6 +1,5 @@
 // A script's turns are read while others are answered: what that changes for who writes them, and what it must not.
-#include "tests/program.h"
-#include "tests/pty.h"
+#include "tests/prompt.h"
 #include "tests/test.h"
 
 #include <jansson.h>
@@ -94,11 +93,8 @@ static void the_rest_is_left(void **state) {
 // Of a terminal nothing is read ahead, for $EDITOR reads from it as well.
 static void a_terminal_is_left_to_the_editor(void **state) {
     (void)state;
-    const char *program = getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
-    const char *argv[] = {program, BABBLER,        "--device", "cpu",     "--seed",
-                          "1",     "--max-tokens", "6",        "--stats", NULL};
     const char *env[] = {"EDITOR=echo now: >&2; read line; echo \"$line\" >", "VISUAL", NULL};
-    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .env = env, .stdout_path = "/dev/null"});
+    Pty *pty = prompt_start(TALK "|--stats", &(const PtyOptions){.env = env, .stdout_path = "/dev/null"});
     pty_send(pty, "Hello there.\n");
     pty_expect(pty, "[turn 1: ");
     pty_send(pty, "/edit\n");

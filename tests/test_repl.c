@@ -1,7 +1,6 @@
 // The prompt as a person uses it, in a pseudo-terminal: banner, replies, Ctrl-C in all its meanings, $EDITOR,
 // signals, the gauge, and going on with --resume.
-#include "tests/program.h"
-#include "tests/pty.h"
+#include "tests/prompt.h"
 #include "tests/test.h"
 
 #include <signal.h>
@@ -10,80 +9,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_ARGUMENTS = 16 };
-
-// Starts the program with the words of `arguments`, separated by '|'.
-static Pty *start_with(const char *arguments, const char *const *environment, const char *stdout_path) {
-    static const char *const no_color[] = {"NO_COLOR=1", NULL};
-    const char *argv[MAX_ARGUMENTS + 2];
-    char words[1000];
-    int argc = 0;
-    argv[argc++] = getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
-    snprintf(words, sizeof words, "%s", arguments);
-    for (char *word = words, *end; word && argc < MAX_ARGUMENTS; word = end) {
-        if ((end = strchr(word, '|'))) *end++ = 0;
-        argv[argc++] = word;
-    }
-    argv[argc] = NULL;
-    PtyOptions options = {.argv = argv,
-                          .env = environment ? environment : no_color,
-                          .stdout_path = stdout_path,
-                          .rows = 40,
-                          .cols = 100};
-    return pty_start(&options);
-}
-
-static Pty *start(const char *arguments) {
-    Pty *pty = start_with(arguments, NULL, NULL);
-    pty_expect(pty, "> ");
-    return pty;
-}
-
-// Types a line and waits for the statistics of the turn, and the prompt after it.
-static void ask(Pty *pty, const char *line, const char *turn) {
-    pty_send(pty, line);
-    pty_send(pty, "\r");
-    pty_expect(pty, turn);
-    pty_expect(pty, "]");
-    pty_expect(pty, "> ");
-}
-
-// Until the reply has begun: whatever it says, it says a word.
-static void await_reply(Pty *pty) {
-    pty_expect(pty, "\n");
-    pty_expect(pty, " ");
-}
-
-static void leave(Pty *pty) {
-    pty_send(pty, "\004");
-    pty_expect_exit(pty, 0);
-    assert_true(pty_is_cooked(pty));
-    pty_end(pty);
-}
-
 #define SHORT BABBLER "|--seed=1|--max-tokens=6|--threads=1|--stats"
 #define ENDLESS BABBLER "|--seed=1|--ignore-eos|--threads=1|--stats|--context=1024"
 
 static void test_banner_turns_and_leaving(void **state) {
     (void)state;
-    Pty *pty = start_with(SHORT, NULL, NULL);
+    Pty *pty = prompt_start(SHORT, NULL);
     pty_expect(pty, "llama, ");
     pty_expect(pty, "cpu: 1 thread");
     pty_expect(pty, "context 1024 tokens");
     pty_expect(pty, "template chatml");
     pty_expect(pty, "> ");
-    ask(pty, "Hello there.", "[turn 1: 0 cached");
-    ask(pty, "And of Italy?", "[turn 2: ");
-    pty_send(pty, "/hlep\r");
-    pty_expect(pty, "palaver: unknown command /hlep: did you mean /help?");
-    pty_expect(pty, "> ");
+    prompt_ask(pty, "Hello there.", "[turn 1: 0 cached");
+    prompt_ask(pty, "And of Italy?", "[turn 2: ");
+    prompt_say(pty, "/hlep", "palaver: unknown command /hlep: did you mean /help?");
     pty_send(pty, "/he\t");
     pty_expect(pty, "lp ");
-    pty_send(pty, "\r");
-    pty_expect(pty, "/continue");
-    pty_expect(pty, "> ");
-    leave(pty);
-    pty = start(SHORT);
+    prompt_say(pty, "", "/continue");
+    prompt_leave(pty);
+    pty = prompt_open(SHORT);
     pty_send(pty, "/bye\r");
     pty_expect_exit(pty, 0);
     pty_end(pty);
@@ -92,7 +36,7 @@ static void test_banner_turns_and_leaving(void **state) {
 static void test_no_banner_where_stdout_is_a_file(void **state) {
     char path[200], text[100] = "";
     snprintf(path, sizeof path, "%s/out", (char *)*state);
-    Pty *pty = start_with(SHORT, NULL, path);
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.stdout_path = path});
     pty_send(pty, "Hello there.\n\004");
     pty_expect_exit(pty, 0);
     assert_null(strstr(pty_transcript(pty), "context 1024"));
@@ -106,51 +50,49 @@ static void test_no_banner_where_stdout_is_a_file(void **state) {
 
 static void test_ctrl_c_keeps_what_was_said(void **state) {
     (void)state;
-    Pty *pty = start(ENDLESS);
+    Pty *pty = prompt_open(ENDLESS);
     pty_send(pty, "Hello there.\r");
-    await_reply(pty);
+    prompt_await_reply(pty);
     pty_send(pty, "\003");
     pty_expect(pty, "| interrupted]");
     pty_expect(pty, "/continue");
     pty_expect(pty, "> ");
     pty_send(pty, "/continue\r");
-    await_reply(pty);
+    prompt_await_reply(pty);
     pty_send(pty, "\003");
     pty_expect(pty, "[turn 1: ");
     pty_expect(pty, "| interrupted]");
     pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 // The Ctrl-C that ended a reply ends nothing of what comes after it.
 static void test_commands_after_ctrl_c(void **state) {
     (void)state;
-    Pty *pty = start(ENDLESS);
+    Pty *pty = prompt_open(ENDLESS);
     pty_send(pty, "Hello there.\r");
-    await_reply(pty);
+    prompt_await_reply(pty);
     pty_send(pty, "\003");
     pty_expect(pty, "| interrupted]");
     pty_expect(pty, "> ");
-    pty_send(pty, "/replay verify\r");
-    pty_expect(pty, "[1 reply sampled again, ");
-    pty_expect(pty, "> ");
+    prompt_say(pty, "/replay verify", "[1 reply sampled again, ");
     pty_send(pty, "/model " BABBLER "\r");
     pty_expect(pty, "context 1024");
     pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 // Keys typed during a reply are not in it; they wait for the prompt.
 static void test_keys_typed_during_a_reply(void **state) {
     (void)state;
-    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--stats");
+    Pty *pty = prompt_open(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--stats");
     pty_send(pty, "Hello there.\r");
-    await_reply(pty);
+    prompt_await_reply(pty);
     pty_send(pty, "qqzzqqzz");
     pty_expect_screen(pty, "> qqzzqqzz");
     assert_true(strstr(pty_transcript(pty), "qqzzqqzz") > strstr(pty_transcript(pty), "[turn 1: "));
     pty_send(pty, "\025");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 // A reply that is suspended leaves the terminal as the shell had it, and goes on without an echo. The shell is one that
@@ -163,20 +105,19 @@ static void test_a_suspended_reply(void **state) {
     char command[400];
     pty_expect(pty, "shell$ ");
     snprintf(command, sizeof command,
-             "%s " BABBLER " --seed=1 --ignore-eos --threads=1 --stats --context=1024\r",
-             getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
+             "%s " BABBLER " --seed=1 --ignore-eos --threads=1 --stats --context=1024\r", program_path());
     pty_send(pty, command);
     pty_expect(pty, "/help lists the commands");
     pty_expect(pty, "> ");
     pty_send(pty, "Hello there.\r");
-    await_reply(pty);
+    prompt_await_reply(pty);
     pty_send(pty, "\032");
     pty_expect(pty, "Stopped");
     pty_expect(pty, "shell$ ");
     assert_true(pty_is_cooked(pty));
     pty_send(pty, "fg\r");
     pty_expect(pty, "--context=1024\r\n"); // the shell names the job
-    await_reply(pty);
+    prompt_await_reply(pty);
     assert_false(pty_is_cooked(pty));
     pty_send(pty, "\003");
     pty_expect(pty, "| interrupted]");
@@ -195,31 +136,27 @@ static void test_ctrl_c_while_reading_takes_the_turn_back(void **state) {
     FILE *file = fopen(path, "w");
     for (int i = 0; i < 40000; i++) fputs("zq ", file);
     fclose(file);
-    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=6|--threads=1|--stats|--context=200000");
+    Pty *pty = prompt_open(BABBLER "|--seed=1|--max-tokens=6|--threads=1|--stats|--context=200000");
     pty_send(pty, "/file ");
     pty_send(pty, path);
-    pty_send(pty, "\r");
-    pty_expect(pty, "go before the next turn");
-    pty_expect(pty, "> ");
+    prompt_say(pty, "", "go before the next turn");
     pty_send(pty, "What is this?\r");
     pty_expect(pty, "reading ");
     pty_expect(pty, "tok");
     pty_send(pty, "\003");
     pty_expect(pty, "the turn is taken back");
     pty_expect(pty, "> ");
-    pty_send(pty, "/file\r");
-    pty_expect(pty, "taken away");
-    pty_expect(pty, "> ");
-    ask(pty, "Hello there.", "[turn 1: ");
-    leave(pty);
+    prompt_say(pty, "/file", "taken away");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_leave(pty);
 }
 
 static void test_ctrl_c_at_the_prompt(void **state) {
     (void)state;
-    Pty *pty = start(SHORT);
+    Pty *pty = prompt_open(SHORT);
     pty_send(pty, "some text\003");
     pty_expect(pty, "> ");
-    ask(pty, "Hello there.", "[turn 1: ");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
     pty_send(pty, "\003\003");
     pty_expect_exit(pty, 130);
     assert_true(pty_is_cooked(pty));
@@ -228,17 +165,17 @@ static void test_ctrl_c_at_the_prompt(void **state) {
 
 static void test_hang_up_saves_first(void **state) {
     (void)state;
-    Pty *pty = start(ENDLESS);
+    Pty *pty = prompt_open(ENDLESS);
     pty_send(pty, "Hello there.\r");
-    await_reply(pty);
+    prompt_await_reply(pty);
     pty_signal(pty, SIGHUP);
     pty_expect_exit(pty, 128 + SIGHUP);
     pty_end(pty);
-    pty = start_with(SHORT "|--resume", NULL, NULL);
+    pty = prompt_start(SHORT "|--resume", NULL);
     pty_expect(pty, "[1 turn so far; the last:]");
     pty_expect(pty, "> Hello there.");
     pty_expect(pty, "> ");
-    ask(pty, "And of Italy?", "[turn 2: ");
+    prompt_ask(pty, "And of Italy?", "[turn 2: ");
     pty_signal(pty, SIGTERM); // at the prompt
     pty_expect_exit(pty, 128 + SIGTERM);
     assert_true(pty_is_cooked(pty));
@@ -260,69 +197,53 @@ static void test_edit_goes_on_from_there(void **state) {
     char editor[300];
     make_editor(*state, editor, sizeof editor);
     const char *environment[] = {editor, "VISUAL", "NO_COLOR=1", NULL};
-    Pty *pty = start_with(SHORT, environment, NULL);
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
     pty_expect(pty, "> ");
-    ask(pty, "Hello there.", "[turn 1: ");
-    ask(pty, "And of Italy?", "[turn 2: ");
-    ask(pty, "/edit 1", "[turn 1: ");
-    pty_send(pty, "/view\r");
-    pty_expect(pty, "[user] Edited: Hello there.");
-    pty_expect(pty, "> ");
-    pty_send(pty, "/edit reply\r");
-    pty_expect(pty, "the reply is replaced");
-    pty_expect(pty, "> ");
-    pty_send(pty, "/view\r");
-    pty_expect(pty, "[assistant] Edited: ");
-    pty_expect(pty, "> ");
-    pty_send(pty, "/edit 7\r");
-    pty_expect(pty, "1 to 1");
-    pty_expect(pty, "> ");
-    leave(pty);
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_ask(pty, "And of Italy?", "[turn 2: ");
+    prompt_ask(pty, "/edit 1", "[turn 1: ");
+    prompt_say(pty, "/view", "[user] Edited: Hello there.");
+    prompt_say(pty, "/edit reply", "the reply is replaced");
+    prompt_say(pty, "/view", "[assistant] Edited: ");
+    prompt_say(pty, "/edit 7", "1 to 1");
+    prompt_leave(pty);
 }
 
 static void test_several_lines_are_one_turn(void **state) {
     (void)state;
-    Pty *pty = start(SHORT);
-    pty_send(pty, "one\\\rtwo\r");
-    pty_expect(pty, "[turn 1: ");
-    pty_expect(pty, "]");
-    pty_expect(pty, "> ");
-    pty_send(pty, "\033[200~three\nfour\033[201~\r");
-    pty_expect(pty, "[turn 2: ");
-    pty_expect(pty, "]");
-    pty_expect(pty, "> ");
+    Pty *pty = prompt_open(SHORT);
+    prompt_ask(pty, "one\\\rtwo", "[turn 1: ");
+    prompt_ask(pty, "\033[200~three\nfour\033[201~", "[turn 2: ");
     pty_send(pty, "/view\r");
     pty_expect(pty, "[user] one\r\ntwo");
     pty_expect(pty, "[user] three\r\nfour");
     pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 static void test_the_gauge_shows_from_a_half_on(void **state) {
     (void)state;
-    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=20|--ignore-eos|--threads=1|--stats|--context=128");
+    Pty *pty =
+        prompt_open(BABBLER "|--seed=1|--max-tokens=20|--ignore-eos|--threads=1|--stats|--context=128");
     assert_null(strstr(pty_transcript(pty), "%]"));
-    ask(pty, "Hello there.", "[turn 1: ");
-    ask(pty, "Hello there.", "[turn 2: ");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_ask(pty, "Hello there.", "[turn 2: ");
     pty_send(pty, "/context\r");
     pty_expect(pty, "window        128  tokens");
     pty_expect(pty, "%] > ");
-    pty_send(pty, "Hello there.\r");
-    pty_expect(pty, "[turn 3: ");
-    pty_expect(pty, "]");
-    pty_expect(pty, "> ");
+    prompt_ask(pty, "Hello there.", "[turn 3: ");
     pty_send(pty, "Hello there.\r");
     pty_expect(pty, "[turn 4: ");
     assert_non_null(strstr(pty_transcript(pty), "[context full: turn"));
     assert_non_null(strstr(pty_transcript(pty), "the next turn may discard"));
     pty_expect(pty, "]");
     pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 static void test_a_refused_turn_comes_back_to_the_prompt(void **state) {
     (void)state;
-    Pty *pty = start(BABBLER "|--seed=1|--max-tokens=4|--threads=1|--stats|--context=64");
+    Pty *pty = prompt_open(BABBLER "|--seed=1|--max-tokens=4|--threads=1|--stats|--context=64");
     pty_send(
         pty,
         "zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq zq\r");
@@ -330,15 +251,16 @@ static void test_a_refused_turn_comes_back_to_the_prompt(void **state) {
     pty_expect(pty, "> zq zq");
     pty_send(pty, "\003");
     pty_expect(pty, "> ");
-    ask(pty, "Hi", "[turn 1: ");
-    leave(pty);
+    prompt_ask(pty, "Hi", "[turn 1: ");
+    prompt_leave(pty);
 }
 
 static void test_plain_and_dumb_terminals_get_no_escapes(void **state) {
     (void)state;
     static const char *const dumb[] = {"TERM=dumb", "NO_COLOR", NULL};
     for (int i = 0; i < 2; i++) {
-        Pty *pty = start_with(i ? SHORT : SHORT "|--plain", i ? dumb : NULL, NULL);
+        const PtyOptions options = {.env = dumb, .rows = 40, .cols = 100};
+        Pty *pty = prompt_start(i ? SHORT : SHORT "|--plain", i ? &options : NULL);
         pty_expect(pty, "> ");
         pty_send(pty, "Hello there.\n");
         pty_expect(pty, "[turn 1: ");
@@ -354,33 +276,29 @@ static void test_history_is_private_and_optional(void **state) {
     char path[200];
     struct stat facts;
     snprintf(path, sizeof path, "%s/palaver/history", (char *)*state);
-    Pty *pty = start(SHORT "|--no-history");
-    ask(pty, "Hello there.", "[turn 1: ");
-    leave(pty);
+    Pty *pty = prompt_open(SHORT "|--no-history");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_leave(pty);
     assert_int_not_equal(stat(path, &facts), 0);
-    pty = start(SHORT);
-    ask(pty, "Hello there.", "[turn 1: ");
-    leave(pty);
+    pty = prompt_open(SHORT);
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_leave(pty);
     assert_int_equal(stat(path, &facts), 0);
     assert_int_equal(facts.st_mode & 0777, 0600);
-    pty = start(SHORT);
+    pty = prompt_open(SHORT);
     pty_send(pty, "\033[A\r");
     pty_expect(pty, "Hello there.");
     pty_expect(pty, "[turn 1: ");
     pty_expect(pty, "]");
     pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 static void test_tab_completes_what_commands_take(void **state) {
     char path[200], line[300];
-    Pty *pty = start(SHORT);
-    pty_send(pty, "/set overf\tre\t\r");
-    pty_expect(pty, "context.overflow = \"reevaluate\"  (/set)");
-    pty_expect(pty, "> ");
-    pty_send(pty, "/view tok\t\r/help und\t\r");
-    pty_expect(pty, "take the last turn");
-    pty_expect(pty, "> ");
+    Pty *pty = prompt_open(SHORT);
+    prompt_say(pty, "/set overf\tre\t", "context.overflow = \"reevaluate\"  (/set)");
+    prompt_say(pty, "/view tok\t\r/help und\t", "take the last turn");
     snprintf(path, sizeof path, "%s/unusual-name.txt", (char *)*state);
     FILE *file = fopen(path, "w");
     fputs("text", file);
@@ -393,36 +311,28 @@ static void test_tab_completes_what_commands_take(void **state) {
     pty_send(pty, line);
     pty_expect(pty, "[system prompt set]");
     pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
 }
 
 static void test_tab_and_the_clipboard(void **state) {
     (void)state;
-    Pty *pty = start(SHORT);
-    ask(pty, "/new earlier", "the one before");
-    ask(pty, "Hello there.", "[turn 1: ");
-    pty_send(pty, "/goto 1\t\r");
-    pty_expect(pty, "[at 1.1: 1 turn");
-    pty_expect(pty, "> ");
-    ask(pty, "/new", "the one before");
-    pty_send(pty, "/switch ear\t\r");
-    pty_expect(pty, "[earlier: 1 turn so far]");
-    pty_expect(pty, "> ");
-    pty_send(pty, "/overflow st\t\r");
-    pty_expect(pty, "overflow = \"stop\"");
-    pty_expect(pty, "> ");
-    ask(pty, "/say assistant Hello!?", "[said");
+    Pty *pty = prompt_open(SHORT);
+    prompt_ask(pty, "/new earlier", "the one before");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_say(pty, "/goto 1\t", "[at 1.1: 1 turn");
+    prompt_ask(pty, "/new", "the one before");
+    prompt_say(pty, "/switch ear\t", "[earlier: 1 turn so far]");
+    prompt_say(pty, "/overflow st\t", "overflow = \"stop\"");
+    prompt_ask(pty, "/say assistant Hello!?", "[said");
     pty_send(pty, "/copy\r");
     pty_expect(pty, "\033]52;c;SGVsbG8hPw==\a");
     pty_expect(pty, "[7 bytes handed to the terminal's clipboard]");
     pty_expect(pty, "> ");
-    leave(pty);
-    pty = start(SHORT "|--plain|--no-save");
-    ask(pty, "Hello there.", "[turn 1: ");
-    pty_send(pty, "/copy\r");
-    pty_expect(pty, "the clipboard needs a terminal");
-    pty_expect(pty, "> ");
-    leave(pty);
+    prompt_leave(pty);
+    pty = prompt_open(SHORT "|--plain|--no-save");
+    prompt_ask(pty, "Hello there.", "[turn 1: ");
+    prompt_say(pty, "/copy", "the clipboard needs a terminal");
+    prompt_leave(pty);
 }
 
 int main(int argc, char **argv) {

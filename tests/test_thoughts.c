@@ -1,6 +1,5 @@
 // Reasoning between think tokens: told apart by token id, shown, dimmed or hidden.
-#include "tests/program.h"
-#include "tests/pty.h"
+#include "tests/prompt.h"
 #include "tests/test.h"
 #include "app/thoughts.h"
 
@@ -147,47 +146,29 @@ static void test_typed_tags_are_no_thoughts(void **state) {
     program_free(&run);
 }
 
-// The line of figures after a reply, to its end (it has an arrow that looks like a prompt), and the prompt behind it: what
-// is typed before is the terminal's to edit, not the editor's.
-static void expect_turn_and_prompt(Pty *pty, const char *turn) {
-    pty_expect(pty, turn);
-    pty_expect(pty, "]");
-    pty_expect(pty, "> ");
-}
-
 static void test_dim_at_a_terminal(void **state) {
     Run run;
-    char model[200];
+    char arguments[300];
     program_shell(&run, MAKE_THINKER);
     expect_status(&run, 0);
     program_free(&run);
-    snprintf(model, sizeof model, "%s/thinker", (char *)*state);
-    const char *argv[] = {getenv("PALAVER"), model,       "--seed=1", "--max-tokens=3",
-                          "--threads=1",     "--no-save", "--stats",  NULL};
-    static const char *const environment[] = {"TERM=xterm-256color", NULL};
-    Pty *pty = pty_start(&(PtyOptions){.argv = argv, .env = environment, .rows = 40, .cols = 100});
+    snprintf(arguments, sizeof arguments, "%s/thinker|--seed=1|--max-tokens=3|--threads=1|--no-save|--stats",
+             (char *)*state);
+    Pty *pty = prompt_start(arguments, &(const PtyOptions){.rows = 40, .cols = 100}); // in colour
     pty_expect(pty, "> ");
-    pty_send(pty, "/set logit_bias <think>=100\r");
-    pty_expect(pty, "(/set)");
-    pty_expect(pty, "> ");
+    prompt_say(pty, "/set logit_bias <think>=100", "(/set)");
     pty_send(pty, "One\r");
     pty_expect(pty, "\033[2m<think>\033[0m");
-    expect_turn_and_prompt(pty, "[turn 1: ");
-    pty_send(pty, "/think hide\r");
-    pty_expect(pty, "think hide\r\n");
-    pty_expect(pty, "> ");
+    prompt_expect_turn(pty, "[turn 1: ");
+    prompt_say(pty, "/think hide", "think hide\r\n");
     pty_send(pty, "Two\r");
     pty_expect(pty, "[thinking]");
-    expect_turn_and_prompt(pty, "[turn 2: ");
-    pty_send(pty, "/think show\r");
-    pty_expect(pty, "think show\r\n");
-    pty_expect(pty, "> ");
+    prompt_expect_turn(pty, "[turn 2: ");
+    prompt_say(pty, "/think show", "think show\r\n");
     pty_send(pty, "Three\r");
     pty_expect(pty, "<think><think><think>");
-    expect_turn_and_prompt(pty, "[turn 3: ");
-    pty_send(pty, "\004");
-    pty_expect_exit(pty, 0);
-    pty_end(pty);
+    prompt_expect_turn(pty, "[turn 3: ");
+    prompt_leave(pty);
 }
 
 int main(int argc, char **argv) {
