@@ -1,5 +1,6 @@
 // What --help and --version print: one screen, grouped by use, the keys out of the configuration's own table.
 #include "app/options.h"
+#include "app/paths.h"
 
 #include "engine/backend.h"
 #include "kernels/ops.h"
@@ -27,7 +28,9 @@ static void print_section(FILE *file, const char *section) {
 
 void options_print_help(FILE *file) {
     fputs("palaver [MODEL]: talk with a language model on your own machine.\n"
-          "MODEL is a Hugging Face folder, a .gguf file, or a name in ~/.local/share/palaver/models.\n"
+          "MODEL is a Hugging Face folder, a .gguf file, or a name in ~/.local/share/palaver/models;\n"
+          "without one it is the default model (make model), or " BUNDLED_MODEL
+          ", which comes with palaver.\n"
           "\n"
           "Talking     palaver [MODEL]               chat; commands begin with /, /help lists them\n"
           "            palaver [MODEL] < talk.txt    a script: one line one turn, replies on stdout\n"

@@ -15,7 +15,7 @@ enum { TALKS = 16 };
 static void test_without_a_model(void **state) {
     (void)state;
     const char *program = getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver";
-    const char *const argv[] = {program, "--seed=1", "--stats", NULL};
+    const char *const argv[] = {program, "--temperature=0", "--stats", NULL};
     const char *const env[] = {"NO_COLOR=1", NULL};
     Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .env = env, .rows = 40, .cols = 120});
     pty_expect(
@@ -24,12 +24,12 @@ static void test_without_a_model(void **state) {
     pty_expect(pty, "context 1024 tokens");
     pty_expect(pty, "template chatml");
     pty_expect(pty, "> ");
-    pty_send(pty, "Hello! My name is Nora.\r");
+    pty_send(pty, "My name is Nora.\r");
     pty_expect(pty, "[turn 1: 0 cached + ");
     pty_expect(pty, "| eos]"); // it ends by itself
     pty_expect(pty, "> ");
     pty_send(pty, "What is my name?\r");
-    pty_expect(pty, "Nora"); // it was listening
+    pty_expect(pty, "Your name is Nora."); // it was listening
     pty_expect(pty, "[turn 2: ");
     pty_expect(pty, "| eos]");
     pty_expect(pty, "> ");
