@@ -209,3 +209,12 @@ void program_says(const char *arguments, const char *input, int status, const ch
     expect_err(&run, part);
     program_free(&run);
 }
+
+void program_refuses(const char *arguments, const char *input, const char *part) {
+    Run run;
+    program_run(&run, arguments, input);
+    expect_status(&run, 5);
+    expect_err(&run, part);
+    assert_string_equal(run.out, "");
+    program_free(&run);
+}

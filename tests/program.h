@@ -29,6 +29,8 @@ void program_run_bytes(Run *run, const char *arguments, const char *input, size_
 Run program_script(const char *arguments, const char *input);
 // A script that ends with `status` and says `part` on stderr.
 void program_says(const char *arguments, const char *input, int status, const char *part);
+// A script that ends with 5, says `part` on stderr and nothing on stdout.
+void program_refuses(const char *arguments, const char *input, const char *part);
 // As program_run(), but sends `signal` once stdout has `after` bytes; stdin stays open until then.
 void program_run_signal(Run *run, const char *arguments, const char *input, int signal, size_t after);
 // A command of the shell, in which $PALAVER is the program.

@@ -1,27 +1,11 @@
 // The ops of a decoder layer on the CPU: each against its formula in double precision, and all of them against
 // themselves: results do not depend on threads, nor on how tokens are cut into steps.
 #include "kernels/cpu/quant.h"
-#include "tests/kernels_support.h"
+#include "tests/layers.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TOKENS = 7, SLOTS = 12, VOCABULARY = 45 };
-
-typedef struct LayerCase {
-    const char *name;
-    DType weights, cache;
-    int hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, rotary_dim;
-    RopeKind rope;
-    Activation activation;
-    bool biases, qk_norm;
-    float norm_offset, embedding_scale;
-    double magnitude;
-    NormKind norm;
-    bool no_gate, ffn_biases, norm_biases, embedding_norm, output_bias;
-    int n_positions;
-} LayerCase;
 
 static const LayerCase CASES[] = {
     {"llama", DTYPE_F32, DTYPE_F32, 48, 6, 2, 8, 40, 8, ROPE_INTERLEAVED, ACTIVATION_SILU, false, false, 0, 1,
@@ -151,162 +135,6 @@ static const LayerCase CASES[] = {
      .n_positions = 100001},
 };
 
-#define N_MATRICES 28
-
-typedef struct TestLayer {
-    const LayerCase *c;
-    DecoderShape shape;
-    double inv_freq[64];
-    TestMatrix memory[N_MATRICES];
-    int n_memory;
-    LayerWeights weights;
-    HeadWeights head;
-} TestLayer;
-
-static Matrix make(TestLayer *t, bool there, DType type, int rows, int cols) {
-    if (!there) return (Matrix){0};
-    assert_true(t->n_memory < N_MATRICES);
-    t->memory[t->n_memory] = random_matrix(type, rows, cols, 100 + (uint64_t)t->n_memory);
-    return t->memory[t->n_memory++].matrix;
-}
-
-static TestLayer *open_layer(const LayerCase *c) {
-    TestLayer *t = calloc(1, sizeof *t);
-    int q_width = c->n_heads * c->head_dim, kv_width = c->n_kv_heads * c->head_dim;
-    t->c = c;
-    for (int i = 0; i < c->rotary_dim / 2; i++) t->inv_freq[i] = pow(10000, -2.0 * i / c->rotary_dim);
-    t->shape = (DecoderShape){.n_layers = 1,
-                              .hidden_size = c->hidden_size,
-                              .n_heads = c->n_heads,
-                              .n_kv_heads = c->n_kv_heads,
-                              .head_dim = c->head_dim,
-                              .intermediate_size = c->intermediate_size,
-                              .vocab_size = VOCABULARY,
-                              .norm = c->norm,
-                              .norm_eps = 1e-5f,
-                              .norm_offset = c->norm_offset,
-                              .embedding_scale = c->embedding_scale,
-                              .attention_scale = 0.3f,
-                              .activation = c->activation,
-                              .rope = {c->rope, c->rotary_dim, t->inv_freq, c->magnitude, 1},
-                              .n_positions = c->n_positions};
-    LayerWeights *w = &t->weights;
-    w->attn_norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
-    w->attn_norm_bias = make(t, c->norm_biases, DTYPE_F16, 1, c->hidden_size);
-    w->wq = make(t, true, c->weights, q_width, c->hidden_size);
-    w->wk = make(t, true, c->weights, kv_width, c->hidden_size);
-    w->wv = make(t, true, c->weights, kv_width, c->hidden_size);
-    w->bq = make(t, c->biases, DTYPE_F32, 1, q_width);
-    w->bk = make(t, c->biases, DTYPE_F16, 1, kv_width);
-    w->bv = make(t, c->biases, DTYPE_BF16, 1, kv_width);
-    w->q_norm = make(t, c->qk_norm, DTYPE_F32, 1, c->head_dim);
-    w->k_norm = make(t, c->qk_norm, DTYPE_F16, 1, c->head_dim);
-    w->wo = make(t, true, c->weights, c->hidden_size, q_width);
-    w->bo = make(t, c->biases, DTYPE_F32, 1, c->hidden_size);
-    w->ffn_norm = make(t, true, DTYPE_BF16, 1, c->hidden_size);
-    w->ffn_norm_bias = make(t, c->norm_biases, DTYPE_F32, 1, c->hidden_size);
-    w->w_gate = make(t, !c->no_gate, c->weights, c->intermediate_size, c->hidden_size);
-    w->b_gate = make(t, !c->no_gate && c->ffn_biases, DTYPE_F32, 1, c->intermediate_size);
-    w->w_up = make(t, true, c->weights, c->intermediate_size, c->hidden_size);
-    w->b_up = make(t, c->ffn_biases, DTYPE_BF16, 1, c->intermediate_size);
-    w->w_down = make(t, true, c->weights, c->hidden_size, c->intermediate_size);
-    w->b_down = make(t, c->ffn_biases, DTYPE_F32, 1, c->hidden_size);
-    t->head.embedding = t->head.output = make(t, true, c->weights, VOCABULARY, c->hidden_size);
-    t->head.positions = make(t, c->n_positions > 0, c->weights, c->n_positions, c->hidden_size);
-    t->head.embedding_norm = make(t, c->embedding_norm, DTYPE_F32, 1, c->hidden_size);
-    t->head.embedding_norm_bias = make(t, c->embedding_norm && c->norm_biases, DTYPE_F32, 1, c->hidden_size);
-    t->head.norm = make(t, true, DTYPE_F32, 1, c->hidden_size);
-    t->head.norm_bias = make(t, c->norm_biases, DTYPE_F32, 1, c->hidden_size);
-    t->head.output_bias = make(t, c->output_bias, DTYPE_F32, 1, VOCABULARY);
-    return t;
-}
-
-static void close_layer(TestLayer *t) {
-    for (int i = 0; i < t->n_memory; i++) free(t->memory[i].memory);
-    free(t);
-}
-
-// ---- running the ops ----------------------------------------------------------------------------------
-
-static const int32_t IDS[TOKENS] = {3, 44, 0, 17, 3, 9, 21}, POSITIONS[TOKENS] = {0, 1, 2, 100000, 7, 8, 9},
-                     TOKEN_SLOTS[TOKENS] = {2, 0, 3, 1, 6, 11, 7};
-
-// What every op made of TOKENS tokens.
-typedef struct Results {
-    float *embedded, *q, *attended, *after_out, *g, *x, *logits;
-    KvLayer kv;
-    int64_t kv_elements;
-} Results;
-
-static Results new_results(const TestLayer *t) {
-    const LayerCase *c = t->c;
-    int64_t hidden = TOKENS * c->hidden_size, width = TOKENS * c->n_heads * c->head_dim;
-    Results r = {.kv = {c->cache, NULL, NULL, c->n_kv_heads * c->head_dim + 1, c->head_dim}};
-    r.kv_elements = SLOTS * r.kv.slot_stride;
-    r.kv.k = calloc((size_t)r.kv_elements, 4);
-    r.kv.v = calloc((size_t)r.kv_elements, 4);
-    r.embedded = calloc((size_t)hidden, 4);
-    r.after_out = calloc((size_t)hidden, 4);
-    r.x = calloc((size_t)hidden, 4);
-    r.q = calloc((size_t)width, 4);
-    r.attended = calloc((size_t)width, 4);
-    r.g = calloc((size_t)c->intermediate_size, TOKENS * sizeof(float));
-    r.logits = calloc(TOKENS * VOCABULARY, 4);
-    return r;
-}
-
-static void free_results(Results *r) {
-    free(r->embedded), free(r->q), free(r->attended), free(r->after_out), free(r->g), free(r->x),
-        free(r->logits);
-    free(r->kv.k), free(r->kv.v);
-}
-
-// Tokens [first, first + n) of all: the first four are one sequence, the rest another.
-static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, int32_t *held, int first,
-                     int n, Results *r) {
-    const Ops *ops = b->ops;
-    const LayerCase *c = t->c;
-    Error e = {0};
-    StepSequence sequences[2] = {{0, 4, 5, ONE_PAGE(0), 0, 0, 0}, {4, 3, 7, ONE_PAGE(5), 0, 0, 0}};
-    StepSequence one = sequences[first >= 4];
-    one.first_token = 0, one.n_tokens = n;
-    bool all = n == TOKENS;
-    Step step = {
-        n,       all ? 2 : 1, IDS + first, POSITIONS + first, TOKEN_SLOTS + first, all ? sequences : &one,
-        1 << 30, held,        STEP_ANY};
-    int64_t hidden = first * c->hidden_size, width = first * c->n_heads * c->head_dim;
-    size_t hidden_bytes = (size_t)(n * c->hidden_size) * 4;
-    int32_t rows[TOKENS] = {0, 1, 2, 3, 4, 5, 6};
-    assert_ok(ops->begin(b, &step, &e), &e);
-    assert_ok(ops->embed(b, head, r->embedded + hidden, &e), &e);
-    assert_ok(ops->qkv(b, layer, r->embedded + hidden, &r->kv, r->q + width, &e), &e);
-    assert_ok(ops->attend(b, r->q + width, &r->kv, 0, r->attended + width, &e), &e);
-    memcpy(r->after_out + hidden, r->embedded + hidden, hidden_bytes);
-    assert_ok(ops->out(b, layer, r->attended + width, r->after_out + hidden, &e), &e);
-    assert_ok(ops->gate_up(b, layer, r->after_out + hidden, r->g + first * c->intermediate_size, &e), &e);
-    memcpy(r->x + hidden, r->after_out + hidden, hidden_bytes);
-    assert_ok(ops->down(b, layer, r->g + first * c->intermediate_size, r->x + hidden, &e), &e);
-    assert_ok(ops->logits(b, head, r->x + hidden, rows, n, r->logits + first * VOCABULARY, &e), &e);
-}
-
-// In one step, or one token after the other.
-static Results run_layer(const TestLayer *t, const char *device, int n_threads, bool whole) {
-    Results r = new_results(t);
-    Backend *b = open_cpu(device, n_threads, &t->shape, TOKENS);
-    Layer *layer;
-    Head *head;
-    Error e = {0};
-    int32_t held[SLOTS];
-    memset(held, -1, sizeof held);
-    assert_ok(b->ops->load_layer(b, &t->weights, &layer, &e), &e);
-    assert_ok(b->ops->load_head(b, &t->head, &head, &e), &e);
-    for (int i = 0; i < TOKENS; i += whole ? TOKENS : 1)
-        run_step(t, b, layer, head, held, i, whole ? TOKENS : 1, &r);
-    for (int i = 0; i < TOKENS; i++) assert_int_equal(held[TOKEN_SLOTS[i]], POSITIONS[i]);
-    b->ops->close(b);
-    return r;
-}
-
 // ---- formulas -----------------------------------------------------------------------------------------
 
 // y [n] = rms_norm(x)·(w + offset), or of `kind` with bias b; absent w: x as it is.
@@ -377,7 +205,7 @@ static double project_formula(const TestLayer *t, const Projection *p, const dou
     for (int head = 0; head < p->n_heads; head++) {
         double *row = y + head * t->c->head_dim;
         if (p->norm->data) norm_formula(t, NORM_RMS, p->norm, NULL, row, t->c->head_dim, row);
-        if (p->turned) rope_formula(t, POSITIONS[token], row);
+        if (p->turned) rope_formula(t, LAYER_POSITIONS[token], row);
     }
     return relative * size * (p->norm->data ? 20 : 1.3);
 }
@@ -398,7 +226,7 @@ static void check_qkv(const TestLayer *t, const Results *r, const char *device) 
             norm_formula(t, c->norm, &w->attn_norm, &w->attn_norm_bias, x, c->hidden_size, x);
             double tolerance = project_formula(t, p, x, token, tolerance_of(t, device), y);
             for (int j = 0; j < p->n_heads * c->head_dim; j++) {
-                int64_t at = TOKEN_SLOTS[token] * r->kv.slot_stride + j;
+                int64_t at = LAYER_SLOTS[token] * r->kv.slot_stride + j;
                 bool half = i > 0 && c->cache == DTYPE_F16;
                 float value =
                     i == 0 ? r->q[token * width + j] : kv_value(&r->kv, i == 1 ? r->kv.k : r->kv.v, at);
@@ -460,8 +288,8 @@ static void check_embedding(const TestLayer *t, const Results *r) {
     const LayerCase *c = t->c;
     double *x = calloc((size_t)c->hidden_size, sizeof *x);
     for (int token = 0; token < TOKENS; token++) {
-        float *row = matrix_row(&t->head.embedding, IDS[token]), *position = NULL;
-        if (c->n_positions > 0) position = matrix_row(&t->head.positions, POSITIONS[token]);
+        float *row = matrix_row(&t->head.embedding, LAYER_IDS[token]), *position = NULL;
+        if (c->n_positions > 0) position = matrix_row(&t->head.positions, LAYER_POSITIONS[token]);
         for (int i = 0; i < c->hidden_size; i++)
             x[i] = row[i] * c->embedding_scale + (position ? position[i] : 0);
         if (c->embedding_norm)
@@ -479,15 +307,15 @@ static void ops_equal_their_formulas(void **state) {
     (void)state;
     const char *devices[] = {"cpu:reference", "cpu"};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        TestLayer *t = open_layer(&CASES[i]);
+        TestLayer *t = layer_open(&CASES[i]);
         for (int d = 0; d < 2; d++) {
-            Results r = run_layer(t, devices[d], 2, true);
+            Results r = layer_run(t, devices[d], 2, true);
             check_embedding(t, &r);
             check_qkv(t, &r, devices[d]);
             check_feed_forward(t, &r, devices[d]);
-            free_results(&r);
+            results_free(&r);
         }
-        close_layer(t);
+        layer_close(t);
     }
 }
 
@@ -495,12 +323,12 @@ static void ops_equal_their_formulas(void **state) {
 static void results_do_not_depend_on_threads_or_steps(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        TestLayer *t = open_layer(&CASES[i]);
+        TestLayer *t = layer_open(&CASES[i]);
         const LayerCase *c = t->c;
-        Results first = run_layer(t, "cpu", 1, true);
+        Results first = layer_run(t, "cpu", 1, true);
         for (int n = 1; n <= 3; n++)
             for (int whole = 0; whole < 2; whole++) {
-                Results r = run_layer(t, "cpu", n, whole);
+                Results r = layer_run(t, "cpu", n, whole);
                 size_t hidden = (size_t)(TOKENS * c->hidden_size) * 4;
                 assert_memory_equal(r.kv.k, first.kv.k,
                                     (size_t)r.kv_elements * (c->cache == DTYPE_F16 ? 2 : 4));
@@ -510,10 +338,10 @@ static void results_do_not_depend_on_threads_or_steps(void **state) {
                 assert_memory_equal(r.after_out, first.after_out, hidden);
                 assert_memory_equal(r.x, first.x, hidden);
                 assert_memory_equal(r.logits, first.logits, TOKENS * VOCABULARY * 4);
-                free_results(&r);
+                results_free(&r);
             }
-        free_results(&first);
-        close_layer(t);
+        results_free(&first);
+        layer_close(t);
     }
 }
 
