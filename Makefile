@@ -241,7 +241,7 @@ bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its li
 	@ldd $(BUILD)/palaver | awk '$$3 ~ "^/" {print $$3}' | grep -vE '/($(GLIBC))\.so' | \
 	    while read -r lib; do cp -L "$$lib" $(BUILD)/bundle/lib/; done
 	@$(if $(NVCC),cp $(PLUGIN) $(BUILD)/bundle/; mkdir $(BUILD)/bundle/golden; \
-	    cp -r tests/golden/models tests/golden/architectures $(BUILD)/bundle/golden/; \
+	    cp -r tests/golden/models tests/golden/architectures tests/golden/parley $(BUILD)/bundle/golden/; \
 	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUILD)/bundle/test-gpu $(GPU_TEST_OBJ) $(ALL_LDLIBS))
 	@strip --strip-debug $(BUILD)/bundle/palaver $(BUILD)/bundle/lib/* $(if $(NVCC),$(BUILD)/bundle/test-gpu); cp LICENSE README.md $(BUILD)/bundle/
 	@mkdir $(BUILD)/bundle/assets; cp -r $(PARLEY) $(BUILD)/bundle/assets/

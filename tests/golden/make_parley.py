@@ -70,12 +70,14 @@ def logits_of(model, ids):
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
 
 
-def write_logits(model, ids):
-    logits = logits_of(model, ids)[-LAST:].numpy()
+def write_logits(model, half, ids):
+    logits, halves = (logits_of(m, ids)[-LAST:].float().numpy() for m in (model, half))
+    half_error = float(np.abs(halves - logits).max() / np.abs(logits).max())
     logits.astype("<f4").tofile(os.path.join(OUT, "prompt.logits"))
     with open(os.path.join(OUT, "golden.json"), "w") as file:
         json.dump(dict(vocab_size=logits.shape[1], cases=[dict(
-            name="prompt", ids=ids, positions=list(range(len(ids))), **{"from": len(ids) - LAST}, logits="prompt.logits")]), file)
+            name="prompt", ids=ids, positions=list(range(len(ids))), **{"from": len(ids) - LAST}, logits="prompt.logits",
+            half_error=round(half_error, 6))]), file)
 
 
 def greedy(model, pieces, turns):
@@ -121,8 +123,9 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(MODEL, "tokenizer.model"))
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL)
-    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32, attn_implementation="eager").eval()
-    write_logits(model, checked_ids(pieces, tokenizer, PROMPT, True))
+    model, half = (transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=dtype, attn_implementation="eager").eval()
+                   for dtype in (torch.float32, torch.bfloat16))
+    write_logits(model, half, checked_ids(pieces, tokenizer, PROMPT, True))
     cases = [dict(messages=messages_of(talk), prompt=prompt, ids=checked_ids(pieces, tokenizer, talk, prompt))
              for talk in TALKS for prompt in (False, True)]
     with open(os.path.join(OUT, "talks.json"), "w") as file:

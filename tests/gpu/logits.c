@@ -26,12 +26,12 @@ static void test_case(Engine *engine, const char *model, const GoldenCase *c, do
     free(logits);
 }
 
-static void test_model(const char *root, const char *model, const char *golden_of, DType cache,
-                       Report *report) {
+static void test_model(const char *root, const char *model, const char *golden, const char *golden_of,
+                       DType cache, Report *report) {
     Error error;
     GoldenSet set;
     Engine *engine = NULL;
-    Status status = golden_model_read(root, golden_of, &set, &error);
+    Status status = golden_model_read(golden, golden_of, &set, &error);
     if (!status) status = golden_model_open(root, model, "cuda", cache, &engine, &error);
     if (status) {
         printf("FAILED %s\n", error.message);
@@ -80,7 +80,10 @@ void test_golden_logits(const char *root, Report *report) {
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);
-        test_model(folder, MODELS[i].model, MODELS[i].golden_of, DTYPE_F32, report);
-        test_model(folder, MODELS[i].model, MODELS[i].golden_of, DTYPE_F16, report);
+        test_model(folder, MODELS[i].model, folder, MODELS[i].golden_of, DTYPE_F32, report);
+        test_model(folder, MODELS[i].model, folder, MODELS[i].golden_of, DTYPE_F16, report);
     }
+    // The one that comes with palaver lies beside the tests, and in a bundle.
+    test_model("assets", "parley-9m", root, "parley", DTYPE_F32, report);
+    test_model("assets", "parley-9m", root, "parley", DTYPE_F16, report);
 }
