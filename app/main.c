@@ -270,7 +270,8 @@ static Status open_shape(Program *program, Error *error) {
     Status status = model_of_shape(o->shape, type, &model, error);
     if (status) return status;
     int decode = o->decode ? o->decode : 128, prefill = o->prefill ? o->prefill : 1024;
-    int depth = o->depth ? o->depth : 1, longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
+    int depth = o->depth ? o->depth : 1,
+        longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
     longest = (longest > prefill ? longest : prefill) + 8;
     if (longest < program->config.context.size) longest = (int)program->config.context.size;
     EngineOptions options = {.device = program->config.backend.device,

@@ -193,7 +193,7 @@ static void prompts_behind_what_was_shifted(void **state) {
         chat_template_close(chat_template);
         engine_close(engine);
         for (int k = 0; k < 4; k++) {
-            Run run = run_open(TALKS, TALKS, 128, BUDGETS[k]);
+            Run run = run_open(TALKS, k % 2 ? 2 : TALKS, 128, BUDGETS[k]); // also one after the other
             Error error = {0};
             for (int i = 0; i < TALKS; i++) scheduler_give(run.scheduler, &items[i]);
             while (scheduler_running(run.scheduler) > 0) {
