@@ -134,11 +134,14 @@ static cudaError_t attend_tiles(CudaBackend *cuda, const AttendCall *call, Atten
     if (call->type != DTYPE_F32 && !a.mask.values) {
         TileLaunch launch = {a, call->type, q.recent, q.kept, call->y, cuda->n_tiles, cuda->most_slots};
         launch.a.scale *= LOG2_E;
-        bool plain = a.kv.type == DTYPE_F16 && !a.alibi;
+        bool half = a.kv.type == DTYPE_F16, plain = half && !a.alibi;
         // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has
         // gone round, which these are shows where a prompt was cut.
         bool pairs = cuda->kind != STEP_READING || (a.window <= 0 && cuda->in_order);
         if (plain && !cuda->gone && pairs) code = attend_by_wgmma(cuda, &launch);
+        // Not for pieces of prompts: how long a cache may be must not show where one was cut.
+        if (!half && !a.alibi && !cuda->gone && cuda->kind == STEP_ANY)
+            code = attend_as_halves(cuda, &launch);
         if (code == cudaErrorNotSupported)
             code = plain ? attend_tiles_f16(cuda, &launch) : attend_tiles_any(cuda, &launch);
     }
@@ -171,8 +174,9 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
     Status status = split_reserve(cuda, h, error);
     if (status) return status;
     cuda->cached = call->kv->type;
-    Queries q = cuda_queries(cuda, call);
-    cudaError_t code = attend_tiles(cuda, call, a, q);
+    Queries q;
+    cudaError_t code = cuda_queries(cuda, call, &q);
+    if (code == cudaSuccess) code = attend_tiles(cuda, call, a, q);
     if (code == cudaSuccess) code = attend_singles(cuda, call, a, q);
     return cuda_check(code, error, "attend: %d tokens, %d heads of %d, up to %d slots, a cache of %s",
                       cuda->n_tokens, h->n_heads, h->head_dim, cuda->most_slots, dtype_name(call->kv->type));

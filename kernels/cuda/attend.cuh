@@ -111,7 +111,10 @@ struct TileLaunch {
 };
 // A launcher's answer to what it has no code for: cudaErrorNotSupported, and nothing was launched.
 cudaError_t attend_by_wgmma(const CudaBackend *cuda,
-                            const TileLaunch *launch); // caches in f16, nothing gone, no ALiBi
+                            const TileLaunch *launch);               // caches in f16, nothing gone, no ALiBi
+bool wgmma_suits(const CudaBackend *cuda, const TileLaunch *launch); // whether that has code for it
+// The same for caches of other types, of one sequence, as long as there is room to bring them to f16.
+cudaError_t attend_as_halves(CudaBackend *cuda, const TileLaunch *launch);
 cudaError_t attend_tiles_f16(const CudaBackend *cuda, const TileLaunch *launch); // caches in f16, no ALiBi
 cudaError_t attend_tiles_any(const CudaBackend *cuda, const TileLaunch *launch);
 

@@ -46,7 +46,7 @@ bool scales_fit(const SplitArguments *a, int group, int bytes) {
            all % (uint64_t)(bytes < 16 ? bytes : 16) == 0;
 }
 
-cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch) {
+cudaError_t attend_splits(CudaBackend *cuda, const SplitLaunch *launch) {
     const AttendArguments &t = launch->a;
     const KvLayer &kv = t.kv;
     SplitArguments a = {};

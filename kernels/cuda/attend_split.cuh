@@ -33,14 +33,14 @@ size_t split_bytes(int n_splits, const AttendHeads *heads); // what it takes for
 // cudaErrorNotSupported for caches it has no code for, and nothing was launched: heads that are no multiple of 16, rows
 // and strides that are no multiples of 16 bytes, groups that are no power of two of at least 8, pages of sizes that are no
 // power of two.
-cudaError_t attend_splits(const CudaBackend *cuda, const SplitLaunch *launch);
+cudaError_t attend_splits(CudaBackend *cuda, const SplitLaunch *launch);
 
 // Whether a cache's scales are those that a kernel of groups of `group`, `bytes` a row, has in shared memory, and may be
 // copied there.
 bool scales_fit(const SplitArguments *a, int group, int bytes);
 
 // The kernels of one cache type each; head_tiles, scales_fit and together are theirs to say.
-typedef cudaError_t SplitKernels(const CudaBackend *cuda, const SplitArguments *a);
+typedef cudaError_t SplitKernels(CudaBackend *cuda, const SplitArguments *a);
 SplitKernels split_f32, split_f16, split_bf16, split_int8, split_int4;
 
 #endif

@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
 // ---- launchers -----------------------------------------------------------------------------------------------
 
 template <class C, int HEAD, int HEADS, int GROUP>
-static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *arguments) {
+static cudaError_t launch_shape(CudaBackend *cuda, const SplitArguments *arguments) {
     typedef SplitShape<C, HEAD, HEADS, GROUP> Shape;
     typedef SplitWarp<C, Shape, HEAD> Warp;
     SplitArguments a = *arguments;
@@ -251,13 +251,16 @@ static cudaError_t launch_shape(const CudaBackend *cuda, const SplitArguments *a
     auto kernel = split_kernel<C, Shape, HEAD>;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
+    code =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&cuda->splits_a_sm, kernel, SPLIT_WARPS * 32, shared);
+    if (code != cudaSuccess) return code;
     dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->n_splits);
     return launch_overlapping(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
 }
 
 // Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.
 template <class C, int HEAD, int GROUP>
-static cudaError_t launch_groups(const CudaBackend *cuda, const SplitArguments *a) {
+static cudaError_t launch_groups(CudaBackend *cuda, const SplitArguments *a) {
     constexpr int MOST = 64 / (HEAD / GROUP); // heads, for eight sets
     int group = a->l.a.n_heads / a->l.a.n_kv_heads;
     if constexpr (MOST >= 8)
@@ -267,8 +270,7 @@ static cudaError_t launch_groups(const CudaBackend *cuda, const SplitArguments *
     return launch_shape<C, HEAD, 1, GROUP>(cuda, a);
 }
 
-template <class C, int HEAD>
-static cudaError_t launch_head(const CudaBackend *cuda, const SplitArguments *a) {
+template <class C, int HEAD> static cudaError_t launch_head(CudaBackend *cuda, const SplitArguments *a) {
     if constexpr (C::INTEGER) {
         if (a->group_shift == 3) return launch_groups<C, HEAD, 8>(cuda, a);
         if (a->group_shift == 4) return launch_groups<C, HEAD, 16>(cuda, a);
@@ -280,7 +282,7 @@ static cudaError_t launch_head(const CudaBackend *cuda, const SplitArguments *a)
     }
 }
 
-template <class C> static cudaError_t launch_split(const CudaBackend *cuda, const SplitArguments *a) {
+template <class C> static cudaError_t launch_split(CudaBackend *cuda, const SplitArguments *a) {
     if (a->l.a.head_dim <= 64) return launch_head<C, 64>(cuda, a);
     if (a->l.a.head_dim <= 128) return launch_head<C, 128>(cuda, a);
     if constexpr (C::BITS < 32) return launch_head<C, 256>(cuda, a);

@@ -213,10 +213,13 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 #endif
 }
 
-template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, const TileLaunch *l) {
+template <int HEAD> static size_t shared_bytes(const TileLaunch *l) {
     size_t n_tiles = ((size_t)l->most_slots + KEYS - 1) / KEYS;
-    size_t shared = sizeof(WgmmaShared<HEAD>) + n_tiles * (sizeof(int) + 1);
-    if (shared > cuda->shared_limit) return cudaErrorNotSupported;
+    return sizeof(WgmmaShared<HEAD>) + n_tiles * (sizeof(int) + 1);
+}
+
+template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, const TileLaunch *l) {
+    size_t shared = shared_bytes<HEAD>(l);
     cudaError_t code =
         cudaFuncSetAttribute(wgmma_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
@@ -225,12 +228,18 @@ template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, 
                             (T *)l->y);
 }
 
-cudaError_t attend_by_wgmma(const CudaBackend *cuda, const TileLaunch *l) {
+bool wgmma_suits(const CudaBackend *cuda, const TileLaunch *l) {
     int head = l->a.head_dim;
     const KvLayer &kv = l->a.kv;
     if (cuda->compute != 90 || (head != 64 && head != 128) || kv.slot_stride % 8 || kv.head_stride % 8 ||
         l->a.n_heads / l->a.n_kv_heads > ROWS || l->a.pages.size % KEYS)
-        return cudaErrorNotSupported;
+        return false;
+    return (head == 64 ? shared_bytes<64>(l) : shared_bytes<128>(l)) <= cuda->shared_limit;
+}
+
+cudaError_t attend_by_wgmma(const CudaBackend *cuda, const TileLaunch *l) {
+    int head = l->a.head_dim;
+    if (!wgmma_suits(cuda, l)) return cudaErrorNotSupported;
     bool bf16 = l->type == DTYPE_BF16;
     if (head == 64) return bf16 ? launch<__nv_bfloat16, 64>(cuda, l) : launch<__half, 64>(cuda, l);
     return bf16 ? launch<__nv_bfloat16, 128>(cuda, l) : launch<__half, 128>(cuda, l);

@@ -149,7 +149,7 @@ static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *h
 // ---- splits --------------------------------------------------------------------------------------------------
 
 enum {
-    SPLITS_A_SM = 4,   // that run side by side, in the kernels of integers
+    SPLITS_A_SM = 4,   // that run side by side, until a kernel for the cache's type has been launched
     LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
     LEAST_SPLIT = 128,
     SPLIT_UNIT = 64,
@@ -173,9 +173,12 @@ static int choose_split(const CudaBackend *cuda, const Step *step, const StepSeq
             indexes += (int64_t)other->n_slots * single_tiles(other, step->kind, most);
             if (other->n_slots > longest) longest = other->n_slots;
         }
-        slots = indexes * blocks / (cuda->n_sms * SPLITS_A_SM) + 1;
+        // Whole rounds: the few blocks of one that is begun take as long as the others.
+        int64_t round = cuda->n_sms * (cuda->splits_a_sm > 0 ? cuda->splits_a_sm : SPLITS_A_SM);
         bool once = cuda->cached == DTYPE_INT4 || cuda->cached == DTYPE_F32; // as measured: NOTES.md
-        if (slots > LONG_SPLIT && !once) slots = slots / 2 + 1;
+        if (indexes * blocks / round > LONG_SPLIT && !once) round *= 2;
+        int64_t n = round / blocks > 0 ? round / blocks : 1;
+        slots = (indexes + n - 1) / n;
     }
     if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
     if (slots < longest / MOST_SPLITS + 1) slots = longest / MOST_SPLITS + 1;
@@ -279,6 +282,7 @@ Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
         }
     cuda->kind = step->kind;
     cuda->in_order = step->kind == STEP_READING && in_order(step);
+    cuda->n_sequences = step->n_sequences;
     fill_tiles(cuda, step, heads, mask_columns, cuda->tiles, (int32_t *)cuda->pages.first);
     fill_splits(cuda, step, heads, &room, cuda->tiles, cuda->split_tiles);
     for (; given && cuda->n_tiles + cuda->n_single_tiles < room.tokens; cuda->n_single_tiles++)

@@ -78,134 +78,300 @@ __device__ inline float kv_at(const KvLayer &kv, bool is_key, int64_t i) {
     }
 }
 
+// The same for a head of 32·N elements, in registers: lane l holds elements l + 32·n.
+template <int N> __device__ inline void hadamard_in_registers(float *v) {
+    int lane = threadIdx.x % 32;
+    float x[N];
+#pragma unroll
+    for (int n = 0; n < N; n++) x[n] = v[lane + 32 * n];
+#pragma unroll
+    for (int half = 1; half < 32; half *= 2)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float other = __shfl_xor_sync(~0u, x[n], half);
+            x[n] = lane & half ? other - x[n] : x[n] + other;
+        }
+#pragma unroll
+    for (int half = 1; half < N; half *= 2)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            if (!(n & half)) {
+                float a = x[n], b = x[n + half];
+                x[n] = a + b;
+                x[n + half] = a - b;
+            }
+    float scale = 1 / sqrtf(32.0f * N);
+#pragma unroll
+    for (int n = 0; n < N; n++) v[lane + 32 * n] = x[n] * scale;
+}
+
 // A warp turns v [dim], in shared memory, by the Hadamard matrix that KvLayer speaks of.
 __device__ inline void warp_hadamard(float *v, int dim) {
     int lane = threadIdx.x % 32, size = dim & -dim;
-    for (int half = 1; half < size; half *= 2) {
-        __syncwarp();
-        for (int p = lane; p < dim / 2; p += 32) {
-            int i = p / half * 2 * half + p % half;
-            float a = v[i], b = v[i + half];
-            v[i] = a + b;
-            v[i + half] = a - b;
+    __syncwarp();
+    if (dim == 128) {
+        hadamard_in_registers<4>(v);
+    } else if (dim == 64) {
+        hadamard_in_registers<2>(v);
+    } else {
+        for (int half = 1; half < size; half *= 2) {
+            __syncwarp();
+            for (int p = lane; p < dim / 2; p += 32) {
+                int i = p / half * 2 * half + p % half;
+                float a = v[i], b = v[i + half];
+                v[i] = a + b;
+                v[i + half] = a - b;
+            }
         }
+        __syncwarp();
+        float scale = 1 / sqrtf((float)size);
+        for (int i = lane; i < dim; i += 32) v[i] *= scale;
     }
     __syncwarp();
-    float scale = 1 / sqrtf((float)size);
-    for (int i = lane; i < dim; i += 32) v[i] *= scale;
+}
+
+// ---- rounding ----------------------------------------------------------------------------------------------
+
+__device__ inline float most_of(const KvLayer &kv) {
+    return kv.type == DTYPE_INT4 ? 7 : 127;
+}
+
+// log2 of the group, -1 if it is no power of two.
+__device__ inline int group_shift(const KvLayer &kv) {
+    return kv.group & (kv.group - 1) ? -1 : __ffs(kv.group) - 1;
+}
+
+// Enters the scale of a group whose largest element has the bits `top`, NaN and infinity being largest; returns it as
+// stored.
+__device__ inline float enter_scale(const KvLayer &kv, void *scales, int64_t at, uint32_t top) {
+    float scale =
+        top < 0x7f800000 ? fmaxf(__fdiv_rn(__uint_as_float(top), most_of(kv)), 1e-5f) : __uint_as_float(~0u);
+    if (kv.scale_type == DTYPE_F16) {
+        __half half = __float2half_rn(scale);
+        ((__half *)scales)[at] = half;
+        return __half2float(half);
+    }
+    ((float *)scales)[at] = scale;
+    return scale;
+}
+
+// A warp enters the scales of v [dim], in shared memory, from `at` on, and leaves them in own [dim / group], as stored.
+__device__ inline void enter_scales(const KvLayer &kv, void *scales, int64_t at, const float *v, float *own,
+                                    int dim) {
+    int lane = threadIdx.x % 32, shift = group_shift(kv);
+    auto larger = [](uint32_t top, float x) { return max(top, __float_as_uint(fabsf(x))); };
+    if (shift >= 2 && kv.group <= 128) { // four elements a lane
+        for (int first = 0; first < dim; first += 128) {
+            int i = first + lane * 4;
+            uint32_t top = 0;
+            if (i < dim) {
+                float4 x = *(const float4 *)(v + i);
+                top = larger(larger(larger(larger(0, x.x), x.y), x.z), x.w);
+            }
+            for (int o = 1; o < kv.group / 4; o *= 2) top = max(top, __shfl_xor_sync(~0u, top, o));
+            if (i < dim && (i & (kv.group - 1)) == 0)
+                own[i >> shift] = enter_scale(kv, scales, at + (i >> shift), top);
+        }
+    } else {
+        for (int g = lane; g < dim / kv.group; g += 32) {
+            uint32_t top = 0;
+            for (int i = g * kv.group; i < (g + 1) * kv.group; i++) top = larger(top, v[i]);
+            own[g] = enter_scale(kv, scales, at + g, top);
+        }
+    }
     __syncwarp();
 }
 
 // The integer that is nearest to x; 0 where the scale is no number.
-__device__ inline int quantised(const KvLayer &kv, float x, float scale) {
-    int most = kv.type == DTYPE_INT4 ? 7 : 127, q = scale > 0 ? __float2int_rn(__fdiv_rn(x, scale)) : 0;
-    return max(-most, min(most, q));
+__device__ inline float rounded(float x, float scale, float most) {
+    float q = scale > 0 ? rintf(__fdiv_rn(x, scale)) : 0;
+    return fmaxf(-most, fminf(most, q));
 }
 
-// A lane stores the scale of one group, x [group], and returns it as stored.
-__device__ inline float store_scale(const KvLayer &kv, void *scales, int64_t at, const float *x) {
-    float largest = 0;
-    bool finite = true;
-    for (int i = 0; i < kv.group; i++) {
-        finite = finite && isfinite(x[i]);
-        largest = fmaxf(largest, fabsf(x[i]));
-    }
-    float most = kv.type == DTYPE_INT4 ? 7 : 127,
-          scale = finite ? fmaxf(__fdiv_rn(largest, most), 1e-5f) : NAN;
-    if (kv.scale_type == DTYPE_F16)
-        ((__half *)scales)[at] = __float2half_rn(scale);
-    else
-        ((float *)scales)[at] = scale;
-    return scale_at(kv, scales, at);
-}
-
-// A warp stores v [dim], in shared memory, at element `at` of the layer's keys or values, in groups: a lane a group.
-__device__ inline void store_groups(const KvLayer &kv, bool is_key, int64_t at, const float *v, int dim) {
-    bool nibbles = kv.type == DTYPE_INT4;
-    uint8_t *bytes = (uint8_t *)(is_key ? kv.k : kv.v) + (nibbles ? at / 2 : at);
-    void *scales = is_key ? kv.k_scale : kv.v_scale;
-    for (int g = threadIdx.x % 32; g < dim / kv.group; g += 32) {
-        float scale = store_scale(kv, scales, at / kv.group + g, v + g * kv.group);
-        int low = 0;
-        for (int element = g * kv.group; element < (g + 1) * kv.group; element++) {
-            int q = quantised(kv, v[element], scale);
-            if (!nibbles)
-                bytes[element] = (uint8_t)q;
-            else if (element % 2 == 0)
-                low = q & 15;
-            else
-                bytes[element / 2] = (uint8_t)(low | (q & 15) << 4);
-        }
-    }
-}
-
-// A warp rounds one block of a turned key, v [2·half] in shared memory, whose scales begin at `scale`, with feedback
-// [half, half]; v becomes the integers. Lane l holds the elements l % 16 + 16·n of row l / 16.
-template <int N>
-__device__ inline void round_block(const KvLayer &kv, const float *feedback, int half, int64_t at, float *v) {
-    int lane = threadIdx.x % 32, own = lane % 16, step = kv.key_pairs == ROPE_INTERLEAVED ? 2 : 1;
-    int row = lane < 16 ? 0 : step == 2 ? 1 : half;
-    float x[N], scale[N];
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        int i = min(own + 16 * n, half - 1);
-        x[n] = v[row + i * step];
-        scale[n] = scale_at(kv, kv.k_scale, (at + row + i * step) / kv.group);
-    }
+// v [dim] becomes integers, each rounded by itself.
+__device__ inline void round_elements(const KvLayer &kv, const float *scales, float *v, int dim) {
+    int shift = group_shift(kv);
+    for (int i = threadIdx.x % 32; i < dim; i += 32)
+        v[i] = rounded(v[i], scales[shift >= 0 ? i >> shift : i / kv.group], most_of(kv));
     __syncwarp();
+}
+
+// Lanes that share a row of `half` elements, which becomes integers, round one element after the other: half/(4·QUADS)
+// neighbouring lanes, of which lane `own` has x[m][0 … 3], elements 4·(own + lanes·m) … of the row, and their scale.
+// rows(i): rows i … i + 3 of the feedback, of `half` elements each; called by all lanes of the warp, in order.
+template <int QUADS, class Rows>
+__device__ inline void feed_back(Rows rows, int half, float most, float (&x)[QUADS][4],
+                                 const float (&scale)[QUADS]) {
+    constexpr float ROUND = 12582912; // 1.5·2^23: what is added to it has no digits behind the point
+    int lanes = half / (4 * QUADS), own = threadIdx.x % 32 & (lanes - 1);
+    float inverse[QUADS], integers[QUADS][4];
 #pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll 4
-        for (int l = 0; l < min(16, half); l++) {
-            int i = 16 * n + l, owner = lane & 16 | l;
-            float t = __shfl_sync(~0u, x[n], owner), s = __shfl_sync(~0u, scale[n], owner);
-            int q = quantised(kv, t, s);
-            float error = s > 0 ? t - s * (float)q : 0;
-            if (own == l) v[row + i * step] = (float)q;
+    for (int m = 0; m < QUADS; m++) {
+        inverse[m] = scale[m] > 0 ? __frcp_rn(scale[m]) : 0;
 #pragma unroll
-            for (int m = n; m < N; m++) {
-                int j = own + 16 * m;
-                if (j > i && j < half) x[m] += __ldg(feedback + i * half + j) * error;
+        for (int e = 0; e < 4; e++) x[m][e] = scale[m] > 0 ? x[m][e] : 0, integers[m][e] = 0;
+    }
+#pragma unroll
+    for (int n = 0; n < QUADS; n++)
+#pragma unroll 1
+        for (int owner = 0; owner < lanes; owner++) {
+            int quad = (n * lanes + owner) * 4;
+            const float *f = rows(quad);
+            float t[4], q[4], s = __shfl_sync(~0u, scale[n], owner, lanes),
+                              inverted = __shfl_sync(~0u, inverse[n], owner, lanes);
+#pragma unroll
+            for (int e = 0; e < 4; e++) t[e] = __shfl_sync(~0u, x[n][e], owner, lanes);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float *row = f + e * half;
+                q[e] = fmaxf(-most, fminf(most, fmaf(t[e], inverted, ROUND) - ROUND));
+                float error = inverted > 0 ? fmaf(-s, q[e], t[e]) : 0;
+                float4 next = *(const float4 *)(row + quad);
+                t[1] = fmaf(next.y, error, t[1]); // those that are rounded already are not looked at again
+                t[2] = fmaf(next.z, error, t[2]);
+                t[3] = fmaf(next.w, error, t[3]);
+#pragma unroll
+                for (int m = n; m < QUADS; m++) {
+                    float4 y = *(const float4 *)(row + (m * lanes + own) * 4);
+                    x[m][0] = fmaf(y.x, error, x[m][0]), x[m][1] = fmaf(y.y, error, x[m][1]);
+                    x[m][2] = fmaf(y.z, error, x[m][2]), x[m][3] = fmaf(y.w, error, x[m][3]);
+                }
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (own == owner) integers[n][e] = q[e];
+        }
+#pragma unroll
+    for (int m = 0; m < QUADS; m++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) x[m][e] = integers[m][e];
+}
+
+// Floats of a KV head's feedback.
+__host__ __device__ inline int feedback_floats(int dim) {
+    return dim * (dim & -dim) / 4;
+}
+
+// Whether feed_back() can be had: four elements that follow each other in a row have the same scale.
+__host__ __device__ inline bool feeds_back_in_quads(const KvLayer &kv, int dim) {
+    return dim % 8 == 0 && kv.group % 8 == 0;
+}
+
+// A warp rounds turned keys of one head with feedback: v [n_keys][dim], `stride` apart, and so their scales. As many rows at
+// a time as there are lanes for; a row has at least 4·QUADS elements. rows(block, i): as feed_back()'s, of this lane's
+// block.
+template <int QUADS, class Rows>
+__device__ inline void round_fed_back(const KvLayer &kv, Rows rows, float *v, const float *scales, int stride,
+                                      int n_keys, int dim) {
+    int size = dim & -dim, half = size / 2, lanes = half / (4 * QUADS), lane = threadIdx.x % 32,
+        own = lane & (lanes - 1);
+    int step = kv.key_pairs == ROPE_INTERLEAVED ? 2 : 1, second = step == 2 ? 1 : half;
+    int of_key = dim / half, n_rows = n_keys * of_key;
+    for (int first = 0; first < n_rows; first += 32 / lanes) {
+        int r = first + lane / lanes, mine = min(r, n_rows - 1), key = mine / of_key,
+            block = mine % of_key / 2;
+        int begin = block * size + (mine % 2 ? second : 0);
+        float x[QUADS][4], scale[QUADS];
+#pragma unroll
+        for (int m = 0; m < QUADS; m++) {
+            int at = begin + (own + lanes * m) * 4 * step;
+            const float *from = v + key * stride + at;
+            scale[m] = scales[key * stride + at / kv.group];
+            if (step == 1) {
+                float4 four = *(const float4 *)from;
+                x[m][0] = four.x, x[m][1] = four.y, x[m][2] = four.z, x[m][3] = four.w;
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; e++) x[m][e] = from[e * 2];
             }
         }
-}
-
-// A warp stores a turned key v [dim] of a layer with key_feedback, and changes it.
-__device__ inline void store_fed_back(const KvLayer &kv, int kv_head, int64_t at, float *v, int dim) {
-    int lane = threadIdx.x % 32, size = dim & -dim, half = size / 2;
-    const float *feedback = kv.key_feedback + (int64_t)kv_head * dim * half / 2;
-    for (int g = lane; g < dim / kv.group; g += 32)
-        store_scale(kv, kv.k_scale, at / kv.group + g, v + g * kv.group);
-    __syncwarp();
-    for (int block = 0; block < dim; block += size, feedback += half * half) {
-        if (half <= 16)
-            round_block<1>(kv, feedback, half, at + block, v + block);
-        else if (half == 32)
-            round_block<2>(kv, feedback, half, at + block, v + block);
-        else if (half == 64)
-            round_block<4>(kv, feedback, half, at + block, v + block);
-        else
-            round_block<8>(kv, feedback, half, at + block, v + block);
+        feed_back<QUADS>([&](int i) { return rows(block, i); }, half, most_of(kv), x, scale);
+        __syncwarp();
+#pragma unroll
+        for (int m = 0; m < QUADS; m++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (r < n_rows) v[key * stride + begin + ((own + lanes * m) * 4 + e) * step] = x[m][e];
     }
     __syncwarp();
-    if (kv.type == DTYPE_INT8)
-        for (int i = lane; i < dim; i += 32) ((int8_t *)kv.k)[at + i] = (int8_t)v[i];
-    else
-        for (int i = lane; i < dim / 2; i += 32)
-            ((uint8_t *)kv.k)[at / 2 + i] = (uint8_t)(((int)v[2 * i] & 15) | ((int)v[2 * i + 1] & 15) << 4);
 }
 
-// A warp stores v [dim], in shared memory, as one head's key or value of a slot; v may be changed.
-__device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, int kv_head, float *v,
-                                 int dim) {
-    int64_t at = slot * kv.slot_stride + kv_head * kv.head_stride;
-    void *values = is_key ? kv.k : kv.v;
-    if (is_key && kv.key_balance)
+// The same for any group and size, a lane a row.
+__device__ inline void round_fed_back_slowly(const KvLayer &kv, const float *feedback, float *v,
+                                             const float *scales, int dim) {
+    int size = dim & -dim, half = size / 2, step = kv.key_pairs == ROPE_INTERLEAVED ? 2 : 1;
+    for (int r = threadIdx.x % 32; r < dim / half; r += 32) {
+        int begin = r / 2 * size + (r % 2 ? step == 2 ? 1 : half : 0);
+        const float *f = feedback + r / 2 * half * half;
+        for (int i = 0; i < half; i++) {
+            int at = begin + i * step;
+            float t = v[at], scale = scales[at / kv.group], q = rounded(t, scale, most_of(kv));
+            float error = scale > 0 ? t - scale * q : 0;
+            v[at] = q;
+            for (int j = i + 1; j < half; j++) v[begin + j * step] += f[i * half + j] * error;
+        }
+    }
+    __syncwarp();
+}
+
+// ---- storing -----------------------------------------------------------------------------------------------
+
+__device__ inline int64_t element_of(const KvLayer &kv, int64_t slot, int kv_head) {
+    return slot * kv.slot_stride + kv_head * kv.head_stride;
+}
+
+// at / group, where `at` is a multiple of it.
+__device__ inline int64_t group_at(const KvLayer &kv, int64_t at) {
+    int shift = group_shift(kv);
+    return shift >= 0 ? at >> shift : at / kv.group;
+}
+
+// A warp stores the integers v [dim], in shared memory, from element `at` on.
+__device__ inline void store_integers(const KvLayer &kv, bool is_key, int64_t at, const float *v, int dim) {
+    uint8_t *bytes = (uint8_t *)(is_key ? kv.k : kv.v) + (kv.type == DTYPE_INT4 ? at / 2 : at);
+    if (kv.type == DTYPE_INT8)
+        for (int i = threadIdx.x % 32; i < dim; i += 32) bytes[i] = (uint8_t)(int)v[i];
+    else
+        for (int i = threadIdx.x % 32; i < dim / 2; i += 32) {
+            float2 pair = *(const float2 *)(v + 2 * i);
+            bytes[i] = (uint8_t)(((int)pair.x & 15) | ((int)pair.y & 15) << 4);
+        }
+    __syncwarp();
+}
+
+// A warp puts a key v [dim], in shared memory, into the form in which it is rounded.
+__device__ inline void turn_key(const KvLayer &kv, int kv_head, float *v, int dim) {
+    if (kv.key_balance)
         for (int i = threadIdx.x % 32; i < dim; i += 32)
             v[i] = __fdiv_rn(v[i], kv.key_balance[kv_head * dim + i]);
-    if (is_key && kv.rotate_keys) warp_hadamard(v, dim);
-    if (is_key && kv.key_feedback) return store_fed_back(kv, kv_head, at, v, dim);
-    if (is_quantised(kv)) return store_groups(kv, is_key, at, v, dim);
+    if (kv.rotate_keys) warp_hadamard(v, dim);
+}
+
+// Floats of shared memory that store_row() and what it is made of want for a head: v [dim], then scales.
+__host__ __device__ inline int row_floats(int dim) {
+    return dim + (dim / 2 + 3) / 4 * 4;
+}
+
+// A warp stores v [dim], in shared memory, as one head's key or value of a slot. v is changed; behind it there is room:
+// row_floats(). feedback: the KV head's, NULL: none.
+__device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, int kv_head,
+                                 const float *feedback, float *v, int dim) {
+    int64_t at = element_of(kv, slot, kv_head);
+    void *values = is_key ? kv.k : kv.v;
+    if (is_key) turn_key(kv, kv_head, v, dim);
+    if (is_quantised(kv)) {
+        enter_scales(kv, is_key ? kv.k_scale : kv.v_scale, group_at(kv, at), v, v + dim, dim);
+        int half = (dim & -dim) / 2;
+        if (!is_key || !feedback)
+            round_elements(kv, v + dim, v, dim);
+        else if (feeds_back_in_quads(kv, dim))
+            round_fed_back<1>(
+                kv, [&](int block, int i) { return feedback + (block * half + i) * half; }, v, v + dim, 0, 1,
+                dim);
+        else
+            round_fed_back_slowly(kv, feedback, v, v + dim, dim);
+        return store_integers(kv, is_key, at, v, dim);
+    }
     for (int i = threadIdx.x % 32; i < dim; i += 32) {
         if (kv.type == DTYPE_F16)
             ((__half *)values)[at + i] = __float2half_rn(v[i]);
@@ -214,6 +380,11 @@ __device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, i
         else
             ((float *)values)[at + i] = v[i];
     }
+}
+
+// A KV head's feedback in backend memory; NULL: there is none.
+__device__ inline const float *feedback_of(const KvLayer &kv, int kv_head, int dim) {
+    return kv.key_feedback ? kv.key_feedback + (int64_t)kv_head * feedback_floats(dim) : NULL;
 }
 
 #endif

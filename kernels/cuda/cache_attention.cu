@@ -68,7 +68,7 @@ static Status build_call(const CacheAttention *a, Call *c, Error *error) {
 }
 
 // One warp a KV head of a token, keys before values. Grid: [n_tokens, 2·n_kv_heads / 4], block: 128, shared memory: 4
-// heads of float32.
+// rows of store_row().
 template <class T>
 __global__ void __launch_bounds__(128)
     store_kernel(KvLayer kv, const int32_t *slots, int n_kv_heads, int dim, const T *keys, const T *values) {
@@ -76,11 +76,11 @@ __global__ void __launch_bounds__(128)
     int token = blockIdx.x, part = blockIdx.y * 4 + threadIdx.x / 32, head = part % n_kv_heads;
     if (part >= 2 * n_kv_heads) return;
     bool is_key = part < n_kv_heads;
-    float *v = heads + threadIdx.x / 32 * dim;
+    float *v = heads + threadIdx.x / 32 * row_floats(dim);
     const T *from = (is_key ? keys : values) + ((int64_t)token * n_kv_heads + head) * dim;
     for (int i = threadIdx.x % 32; i < dim; i += 32) v[i] = to_float(from[i]);
     __syncwarp();
-    store_row(kv, is_key, slots[token], head, v, dim);
+    store_row(kv, is_key, slots[token], head, feedback_of(kv, head, dim), v, dim);
 }
 
 static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv, const Call *c,
@@ -90,7 +90,7 @@ static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv,
     Status status = cuda_stage(cuda, &c->step, &heads, c->mask_columns, NULL, error);
     if (status) return status;
     dim3 grid((unsigned)c->step.n_tokens, (unsigned)(2 * heads.n_kv_heads + 3) / 4);
-    size_t shared = 4 * (size_t)a->head_dim * sizeof(float);
+    size_t shared = 4 * (size_t)row_floats(a->head_dim) * sizeof(float);
     WITH_TYPE(a->type, (store_kernel<T><<<grid, 128, shared, cuda->stream>>>(
                            *kv, cuda->slots, heads.n_kv_heads, a->head_dim, (const T *)a->current_key,
                            (const T *)a->current_value)));

@@ -83,14 +83,14 @@ struct ShiftArguments {
 };
 
 // A warp a KV head of a slot in a layer, all heads of it in turn; the angles in shared memory, for they are the same
-// everywhere. Grid: [n, n_layers], block: 128, shared memory: n_pairs turns and 4 heads of float32.
+// everywhere. Grid: [n, n_layers], block: 128, shared memory: n_pairs turns and 4 rows of store_row().
 __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
     extern __shared__ float2 turns[];
     const KvLayer &kv = a.call.layers[blockIdx.y];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t slot = a.call.from[blockIdx.x];
     if (a.slot_positions[slot] < 0) return; // empty
-    float *v = (float *)(turns + a.n_pairs) + warp * a.head_dim;
+    float *v = (float *)(turns + (a.n_pairs + 1) / 2 * 2) + warp * row_floats(a.head_dim);
     for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         double sine, cosine;
         sincos(a.delta * a.inv_freq[i], &sine, &cosine);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
             v[second] = x * turns[i].y + y * turns[i].x;
         }
         __syncwarp();
-        store_row(kv, true, slot, head, v, a.head_dim);
+        store_row(kv, true, slot, head, feedback_of(kv, head, a.head_dim), v, a.head_dim);
         __syncwarp();
     }
 }
@@ -158,7 +158,8 @@ Status cuda_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, co
     if (status) return error_prefix(error, "shift_keys: ");
     status = check_positions(cuda, slots, n, delta, slot_positions, error);
     if (status) return status;
-    size_t shared = (size_t)a.n_pairs * sizeof(float2) + 4 * (size_t)s->head_dim * sizeof(float);
+    size_t shared = ((size_t)a.n_pairs + 1) / 2 * 2 * sizeof(float2) +
+                    4 * (size_t)row_floats(s->head_dim) * sizeof(float);
     shift_keys_kernel<<<dim3((unsigned)n, (unsigned)n_layers), 128, shared, cuda->stream>>>(a);
     status = CUDA_LAUNCHED(error, "shift_keys: %d slots of %d layers by %d", n, n_layers, delta);
     if (status) return status;

@@ -107,7 +107,7 @@ struct CudaBackend {
     Room step, staging;
     cudaEvent_t staged;
     StepKind kind;
-    int n_tokens, n_tiles, n_single_tiles, n_splits;
+    int n_tokens, n_sequences, n_tiles, n_single_tiles, n_splits;
     int most_slots;                            // of a sequence
     bool gone;                                 // a sequence has n_gone > 0
     bool in_order;                             // STEP_READING: tokens lie at the indexes of their positions
@@ -122,7 +122,10 @@ struct CudaBackend {
     double *inv_freq;        // [n_sets, rotary_dim/2]
     float2 *rope;            // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
     Room flat;               // scratch of products of few rows: flat.cu
-    DType cached;            // type of the cache that was attended to last: what the next step is cut for
+    // Type of the cache that was attended to last, and how many of its kernel's blocks a multiprocessor holds, 0: not
+    // known; what the next step is cut for.
+    DType cached;
+    int splits_a_sm;
     Room parts, arrived;     // what splits of attention hand to each other: see attend_split.cuh
 
     // Scratch, one allocation.

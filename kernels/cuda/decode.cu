@@ -8,12 +8,13 @@ struct Decoder {
     char *memory;                                          // of everything on the device
     uint32_t *qkv, *attended, *middle, *gated, *x, *parts; // middle: x after attention
     unsigned long long *weights;
-    unsigned *arrived;       // [PHASE_END], then [n_kv_heads], every 32nd
-    DecodeLayer *table;      // [n_layers] on the device
-    DecodeLayer *host_table; // what is there
-    DecodeLayer *wanted;     // what this step wants
-    Room pages;              // the sequence's table on the device
-    int32_t *host_pages;     // [n_pages] what is there
+    unsigned *arrived;                                  // [PHASE_END], then [n_kv_heads], every 32nd
+    DecodeLayer *table;                                 // [n_layers] on the device
+    DecodeLayer *host_table;                            // what is there
+    DecodeLayer *wanted;                                // what this step wants
+    DecodeScales *scales, *host_scales, *wanted_scales; // the same of quantised caches
+    Room pages;                                         // the sequence's table on the device
+    int32_t *host_pages;                                // [n_pages] what is there
     int n_pages, room_pages;
     int n_layers, max_splits, n_splits;
     size_t parts_bytes;
@@ -26,6 +27,8 @@ void decoder_close(Decoder *d) {
     if (d->pages.memory) cudaFree(d->pages.memory);
     free(d->host_table);
     free(d->wanted);
+    free(d->host_scales);
+    free(d->wanted_scales);
     free(d->host_pages);
     free(d);
 }
@@ -47,6 +50,7 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->weights = (unsigned long long *)take((size_t)d->max_splits * s->n_heads * 8);
     d->arrived = (unsigned *)take((size_t)(PHASE_END + s->n_kv_heads) * 32 * 4);
     d->table = (DecodeLayer *)take((size_t)s->n_layers * sizeof(DecodeLayer));
+    d->scales = (DecodeScales *)take((size_t)s->n_layers * sizeof(DecodeScales));
     return used;
 }
 
@@ -64,9 +68,12 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     d->max_splits = cuda->n_sms / s->n_kv_heads;
     d->host_table = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
     d->wanted = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
+    d->host_scales = (DecodeScales *)calloc((size_t)s->n_layers, sizeof(DecodeScales));
+    d->wanted_scales = (DecodeScales *)calloc((size_t)s->n_layers, sizeof(DecodeScales));
     size_t bytes = lay_out(s, d, NULL);
     Status status = STATUS_OK;
-    if (!d->host_table || !d->wanted) status = error_set(error, STATUS_MEMORY, "no memory for decoding");
+    if (!d->host_table || !d->wanted || !d->host_scales || !d->wanted_scales)
+        status = error_set(error, STATUS_MEMORY, "no memory for decoding");
     if (!status) status = cuda_check(cudaMalloc(&d->memory, bytes), error, "%zu bytes for decoding", bytes);
     if (!status) status = cuda_check(cudaMemsetAsync(d->memory, 0, bytes, cuda->stream), error, "decoding");
     if (status) {
@@ -94,8 +101,8 @@ static int window_index(DecodeArguments *a, int window) {
     return a->n_windows++;
 }
 
-static bool describe_layer(const DecoderShape *s, const Layer *layer, const KvLayer *kv, int window,
-                           DecodeArguments *a, DecodeLayer *l) {
+static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a,
+                           DecodeLayer *l) {
     const Weight *part = layer->qkv.part;
     memset(l, 0, sizeof *l); // padding too: tables are compared byte by byte
     l->rows[PHASE_QKV] = matrix_of(&part[0]);
@@ -120,12 +127,41 @@ static bool describe_layer(const DecoderShape *s, const Layer *layer, const KvLa
     l->bias[PHASE_OUT] = layer->bo;
     l->q_norm = layer->q_norm;
     l->k_norm = layer->k_norm;
-    l->keys = (__half *)kv->k;
-    l->values = (__half *)kv->v;
+    l->keys = (char *)kv->k;
+    l->values = (char *)kv->v;
     l->window = window_index(a, window);
-    return kv->type == DTYPE_F16 && kv->slot_stride == s->head_dim && kv->head_stride % 8 == 0 &&
-           kv->head_stride == a->head_stride && (uintptr_t)kv->k % 16 == 0 && (uintptr_t)kv->v % 16 == 0 &&
-           !kv->rotate_keys && l->window >= 0;
+    return l->window >= 0;
+}
+
+// What the layers' caches have in common, from the first. False if the kernel has no code for it: rows one behind the
+// other, which begin, as groups of scales that are copied together, at multiples of 16 bytes.
+static bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step *step, DecodeArguments *a) {
+    const StepSequence *q = &step->sequences[0];
+    a->cache = *kv;
+    a->cache.k = a->cache.v = a->cache.k_scale = a->cache.v_scale = NULL;
+    a->cache.key_balance = a->cache.key_feedback = NULL;
+    a->kind = kv->type == DTYPE_INT8 ? DECODE_INT8 : kv->type == DTYPE_INT4 ? DECODE_INT4 : DECODE_F16;
+    if (kv->slot_stride != s->head_dim || kv->head_stride * cache_bits(a->kind) / 8 % 16) return false;
+    if (a->kind == DECODE_F16) return kv->type == DTYPE_F16 && !kv->rotate_keys;
+    a->scale_shift = __builtin_ctz((unsigned)kv->group);
+    if ((s->head_dim != 64 && s->head_dim != 128) || kv->group < 8 || kv->group & (kv->group - 1) ||
+        kv->scale_type != DTYPE_F16 || kv->head_stride / kv->group % 8)
+        return false;
+    a->feeds_back = kv->key_feedback != NULL;
+    int scales = s->head_dim / kv->group;
+    for (int p = 0; scales % 8 && (int64_t)p * step->page_size < q->n_slots; p++)
+        if (q->pages[p] % 8 * scales % 8) return false;
+    return true;
+}
+
+static bool fits_cache(const KvLayer *kv, const DecodeArguments *a, DecodeScales *scales) {
+    auto aligned = [](const void *p) { return (uintptr_t)p % 16 == 0; };
+    const KvLayer *c = &a->cache;
+    *scales = {(char *)kv->k_scale, (char *)kv->v_scale, kv->key_balance, kv->key_feedback};
+    return kv->type == c->type && kv->slot_stride == c->slot_stride && kv->head_stride == c->head_stride &&
+           kv->group == c->group && kv->scale_type == c->scale_type && kv->rotate_keys == c->rotate_keys &&
+           kv->key_pairs == c->key_pairs && aligned(kv->k) && aligned(kv->v) && aligned(kv->k_scale) &&
+           aligned(kv->v_scale) && aligned(kv->key_feedback) && a->feeds_back == (kv->key_feedback != NULL);
 }
 
 enum {
@@ -133,8 +169,14 @@ enum {
     STATIC_SHARED = 1024, // more than the kernel declares itself
 };
 
+// Slots of a chunk.
+static int chunk_slots(const DecodeArguments *a) {
+    int lanes = decode_lanes(a->head_dim);
+    return decode_passes(a->kind, decode_heads(a->group, lanes, a->n_slots)) * (32 / lanes);
+}
+
 static void choose_splits(const Decoder *d, DecodeArguments *a) {
-    int chunk = DECODE_PASSES * (32 / decode_lanes(a->head_dim));
+    int chunk = chunk_slots(a);
     int splits = (a->n_slots + LEAST_SPLIT - 1) / LEAST_SPLIT;
     if (splits > d->max_splits) splits = d->max_splits;
     if (splits < 1) splits = 1;
@@ -177,8 +219,9 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
         return at;
     };
     DecodeShared *s = &a->shared;
-    int lanes = decode_lanes(a->head_dim), chunk = DECODE_PASSES * (32 / lanes);
+    int lanes = decode_lanes(a->head_dim), chunk = chunk_slots(a);
     s->layers = take(a->n_layers * (int)sizeof(DecodeLayer));
+    s->scales = take(a->kind == DECODE_F16 ? 0 : a->n_layers * (int)sizeof(DecodeScales));
     s->rope = take((a->n_gone > 0 ? 2 : 1) * a->rotary_dim * 4);
     s->residual = take(a->hidden * 4);
     s->sums = take(16 * 4);
@@ -194,7 +237,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     int heads = decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
     int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
     int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
-                  (a->n_gone > 0 ? elements : 0)) *
+                  (a->kind == DECODE_F16 ? 0 : a->head_dim / 8) + (a->n_gone > 0 ? elements : 0)) *
                  4;
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
@@ -202,14 +245,15 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->n_stages = ((int)cuda->shared_limit - STATIC_SHARED - used) / (DECODE_WARPS * slot);
     if (s->n_stages > DECODE_MAX_STAGES) s->n_stages = DECODE_MAX_STAGES;
     s->total = used + DECODE_WARPS * s->n_stages * slot;
-    return s->n_stages >= 2;
+    // A warp for each part of the group's heads, besides one that rounds.
+    return s->n_stages >= 2 && n_parts <= DECODE_WARPS - (a->kind == DECODE_F16 ? 0 : 1);
 }
 
 // The token's index, and pages that the kernel can go through: powers of two, of whole chunks. The last page is looked
 // at first: there the token is, unless the sequence has become a ring.
 static bool find_token(const Step *step, DecodeArguments *a) {
     const StepSequence *q = &step->sequences[0];
-    int size = step->page_size, chunk = DECODE_PASSES * (32 / decode_lanes(a->head_dim));
+    int size = step->page_size, chunk = chunk_slots(a);
     if (q->n_slots <= size)
         a->page_shift = 31;
     else if (size & (size - 1) || size < chunk)
@@ -283,17 +327,17 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
     a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->n_keep = q->n_keep, a->n_gone = q->n_gone;
-    a->head_stride = t->kv[0].head_stride;
-    bool able = find_token(t->step, a);
+    bool able = describe_cache(s, &t->kv[0], t->step, a) && find_token(t->step, a);
     for (int l = 0; l < s->n_layers; l++)
-        able = able && describe_layer(s, t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]);
+        able = able && describe_layer(t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]) &&
+               fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
     a->embedding = matrix_of(&t->head->embedding);
     a->output = matrix_of(&t->head->output.part[0]);
     a->output_quants = format_quantized(a->output.format);
     a->output_floats = !a->output_quants;
     a->norm = t->head->norm.weight;
     a->logits = t->logits;
-    a->layers = d->table;
+    a->layers = d->table, a->scales = d->scales;
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;
     if (!able) return false;
@@ -313,6 +357,15 @@ static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     return true;
 }
 
+// Brings a table on the device from `there` to what is wanted: seldom, for another cache, or the first step.
+static cudaError_t renew(const CudaBackend *cuda, void *table, void *there, const void *wanted,
+                         size_t bytes) {
+    if (memcmp(there, wanted, bytes) == 0) return cudaSuccess;
+    memcpy(there, wanted, bytes);
+    cudaError_t code = cudaMemcpyAsync(table, there, bytes, cudaMemcpyHostToDevice, cuda->stream);
+    return code == cudaSuccess ? cudaStreamSynchronize(cuda->stream) : code;
+}
+
 static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     const DecoderShape *s = cuda->shape;
     if (cuda->compute < 90 || !decode_lanes(s->head_dim) || s->n_kv_heads > cuda->n_sms ||
@@ -329,13 +382,9 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     cuda_end_upload(cuda);
 
     Decoder *d = cuda->decoder;
-    size_t table = (size_t)s->n_layers * sizeof(DecodeLayer);
-    cudaError_t code = cudaSuccess;
-    if (memcmp(d->host_table, d->wanted, table) != 0) { // another cache, or the first step
-        memcpy(d->host_table, d->wanted, table);
-        code = cudaMemcpyAsync(d->table, d->host_table, table, cudaMemcpyHostToDevice, cuda->stream);
-        if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->stream);
-    }
+    cudaError_t code = renew(cuda, d->table, d->host_table, d->wanted, s->n_layers * sizeof(DecodeLayer));
+    if (code == cudaSuccess)
+        code = renew(cuda, d->scales, d->host_scales, d->wanted_scales, s->n_layers * sizeof(DecodeScales));
     if (code == cudaSuccess &&
         a.n_splits != d->n_splits) // no bits of a later round may be left where it will look
         code = cudaMemsetAsync(d->parts, (int)(d->round & ROUND_BITS), d->parts_bytes, cuda->stream);

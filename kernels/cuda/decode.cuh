@@ -20,11 +20,22 @@ enum {
     DECODE_THREADS = DECODE_WARPS * 32, // that compute
     DECODE_FILLERS = 4,                 // warps that fill the rings: 16 in all leave 128 registers
     DECODE_ALL_THREADS = DECODE_THREADS + DECODE_FILLERS * 32,
-    DECODE_PASSES = 4,     // slots of a chunk of the cache, divided by those that a warp looks at together
     DECODE_MAX_STAGES = 8, // of a ring
     ROWS_AT_ONCE = 4,      // of a warp, against one reading of the input
     ROUND_BITS = 15,       // of an activation's float that carry its round
+    FEEDBACK_PIECE = 512,  // floats of key_feedback that a ring's slot holds
 };
+
+enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
+
+// Bits of an element of the cache; slots of a chunk, divided by those that a warp looks at together for `heads` query heads:
+// chunks of 2 KB or, with integers, 1 KB and their scales, half of it where registers would not do.
+__host__ __device__ constexpr int cache_bits(DecodeCacheKind kind) {
+    return kind == DECODE_F16 ? 16 : kind == DECODE_INT8 ? 8 : 4;
+}
+__host__ __device__ constexpr int decode_passes(DecodeCacheKind kind, int heads) {
+    return kind == DECODE_INT4 && heads < 4 ? 8 : 4;
+}
 
 enum DecodePhase { PHASE_QKV, PHASE_ATTEND, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN, PHASE_LOGITS, PHASE_END };
 
@@ -36,10 +47,16 @@ struct DecodeMatrix {
 struct DecodeLayer {
     DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
     const float *norm[PHASE_LOGITS], *bias[PHASE_LOGITS], *q_norm, *k_norm; // NULL: none
-    __half *keys, *values;
+    char *keys, *values;
     int window;                                      // index into DecodeArguments.windows
     bool split_qkv;                                  // k and v are matrices of their own
     bool floats[PHASE_LOGITS], quants[PHASE_LOGITS]; // in which forms a phase's matrices want their input
+};
+
+// What a quantised cache has besides, of one layer; see KvLayer.
+struct DecodeScales {
+    char *keys, *values;
+    const float *balance, *feedback; // NULL: none
 };
 
 // What a phase multiplies, the same in every layer.
@@ -53,7 +70,7 @@ struct DecodePhaseShape {
 
 // Where things lie in a block's shared memory, bytes from its beginning.
 struct DecodeShared {
-    int layers, rope, residual, sums, masks, pages, barriers, input, quants, ring;
+    int layers, scales, rope, residual, sums, masks, pages, barriers, input, quants, ring;
     int quant_sums;  // within quants
     int quant_plane; // bytes from the first to the second half of the groups
     int n_stages, slot_bytes, total;
@@ -75,10 +92,14 @@ struct DecodeArguments {
     int page_shift;
     int combine_elements; // of a KV head's group that each split puts together
     int32_t *slot_positions;
-    int64_t head_stride;
+    DecodeCacheKind kind;
+    KvLayer cache;   // what all layers have in common: type, strides, group, how keys are rounded
+    int scale_shift; // log2 of the group
+    bool feeds_back; // keys are rounded with feedback
     int n_windows, windows[2];
 
-    const DecodeLayer *layers; // [n_layers]
+    const DecodeLayer *layers;  // [n_layers]
+    const DecodeScales *scales; // [n_layers], of quantised caches
     DecodeMatrix embedding, output;
     const float *norm;
     float *logits;
@@ -103,10 +124,12 @@ __device__ inline int units_left(int unit, int stride, int units) {
            (unit + 3 * stride < units);
 }
 
-// The same by the kernel for LANES_HEADS: see decode_lanes() and decode_heads().
+// The same by the kernel for LANES_HEADS, see decode_lanes() and decode_heads(), and a cache in f16 or integers.
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 DecodeLaunch decode_launch_8_1, decode_launch_8_2, decode_launch_8_4, decode_launch_16_1, decode_launch_16_2,
     decode_launch_16_4, decode_launch_32_1, decode_launch_32_2;
+DecodeLaunch decode_launch_int_8_1, decode_launch_int_8_2, decode_launch_int_8_4, decode_launch_int_16_1,
+    decode_launch_int_16_2, decode_launch_int_16_4;
 
 // Lanes that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head size.
 static inline int decode_lanes(int head_dim) {

@@ -1,14 +1,14 @@
 // The attend phase of the decoding kernel.
 //
 // A block takes a range of slots (a split) for one KV head and all query heads that share it. Each warp goes
-// through chunks of 4·(32/LANES) slots for up to HEADS query heads; LANES lanes share a slot, eight elements each.
+// through chunks of decode_passes()·(32/LANES) slots for up to HEADS query heads; LANES lanes share a slot, eight elements each.
 // The warps' results are put together in shared memory. Blocks of the same KV head then exchange theirs, and each
 // puts a part of the elements together.
 #ifndef PALAVER_KERNELS_CUDA_DECODE_ATTEND_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_ATTEND_CUH
 
+#include "kernels/cuda/decode_cache.cuh"
 #include "kernels/cuda/decode_exchange.cuh"
-#include "kernels/cuda/decode_ring.cuh"
 
 // Shared memory of the phase, in the place of its input.
 struct AttendShared {
@@ -17,73 +17,104 @@ struct AttendShared {
     float2
         *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
     float *sums;  // [streams, group, head_dim]
+    float *own_scales; // [head_dim / 8] of the token's own key or value, where the cache is quantised
 };
 
-__device__ inline void unpack_8(uint4 v, float f[8]) {
-    const uint32_t w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float2 p = __half22float2(*(const __half2 *)&w[i]);
-        f[2 * i] = p.x;
-        f[2 * i + 1] = p.y;
+// A warp's norm and RoPE of vector i: a query, the token's own key or its value. Queries become what cached keys are
+// multiplied with.
+__device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer &l, const CacheShare &c,
+                                     const float2 *rope, int i, float *vectors, float *kept) {
+    int lane = threadIdx.x % 32, dim = a.head_dim;
+    float *v = vectors + i * dim;
+    bool is_query = i < a.group, is_value = i == a.group + 1;
+    const float *norm = is_value ? NULL : is_query ? l.q_norm : l.k_norm;
+    if (norm) {
+        float squares = 0;
+        for (int d = lane; d < dim; d += 32) squares += v[d] * v[d];
+        float scale = rsqrtf(warp_total(squares) / dim + a.eps);
+        for (int d = lane; d < dim; d += 32) v[d] *= scale * norm[d];
+        __syncwarp();
+    }
+    if (is_query && c.kept > 0) {
+        float *other = kept + i * dim;
+        for (int d = lane + a.rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
+        const float2 *turn = rope + a.rotary_dim / 2;
+        for (int p = lane; p < a.rotary_dim / 2; p += 32) {
+            int first = a.interleaved ? 2 * p : p, second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
+            float x = v[first] * a.score_scale, y = v[second] * a.score_scale;
+            other[first] = x * turn[p].x - y * turn[p].y;
+            other[second] = x * turn[p].y + y * turn[p].x;
+        }
+        __syncwarp();
+    }
+    if (!is_value)
+        for (int p = lane; p < a.rotary_dim / 2; p += 32) {
+            int first = a.interleaved ? 2 * p : p, second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
+            float x = v[first], y = v[second];
+            v[first] = x * rope[p].x - y * rope[p].y;
+            v[second] = x * rope[p].y + y * rope[p].x;
+        }
+    __syncwarp();
+    if (is_query)
+        for (int d = lane; d < dim; d += 32) v[d] *= a.score_scale;
+}
+
+// A warp turns query i as the cache's keys are turned.
+__device__ inline void turn_query(const DecodeArguments &a, const float *balance, int i, float *v) {
+    v += i * a.head_dim;
+    for (int d = threadIdx.x % 32; balance && d < a.head_dim; d += 32) v[d] *= balance[d];
+    warp_hadamard(v, a.head_dim);
+}
+
+// The vectors, a warp each; the token's own key and value go into the cache, unless that is quantised: this is the last
+// warp's, which has no chunks.
+template <class Cache>
+__device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const DecodeScales &s,
+                                      const CacheShare &c, const float2 *rope, float *vectors, float *kept) {
+    constexpr bool PLAIN = Cache::KIND == DECODE_F16;
+    int lane = threadIdx.x % 32, dim = a.head_dim;
+    for (int i = threadIdx.x / 32; i < a.group + (PLAIN && c.owner ? 2 : 0); i += DECODE_WARPS) {
+        finish_vector(a, l, c, rope, i, vectors, kept);
+        if (!PLAIN && a.cache.rotate_keys) {
+            const float *balance = s.balance ? s.balance + c.kv_head * dim : NULL;
+            turn_query(a, balance, i, vectors);
+            if (c.kept > 0) turn_query(a, balance, i, kept);
+        }
+        if (i < a.group) continue;
+        float *v = vectors + i * dim;
+        __half *cached = (__half *)(i == a.group ? l.keys : l.values) + c.kv_head * a.cache.head_stride +
+                         (int64_t)a.slot * dim;
+        for (int d = lane; d < dim; d += 32) {
+            __half rounded = __float2half_rn(v[d]); // as later tokens will see it
+            cached[d] = rounded;
+            v[d] = __half2float(rounded);
+        }
     }
 }
 
-// Norm and RoPE of the vectors, one warp a vector; the token's own key and value go into the cache.
-__device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const CacheShare &c,
-                                      const float2 *rope, bool owner, float *vectors, float *kept) {
-    int lane = threadIdx.x % 32, dim = a.head_dim;
-    for (int i = threadIdx.x / 32; i < a.group + (owner ? 2 : 0); i += DECODE_WARPS) {
-        float *v = vectors + i * dim;
-        bool is_query = i < a.group, is_value = i == a.group + 1;
-        const float *norm = is_value ? NULL : is_query ? l.q_norm : l.k_norm;
-        if (norm) {
-            float squares = 0;
-            for (int d = lane; d < dim; d += 32) squares += v[d] * v[d];
-            float scale = rsqrtf(warp_total(squares) / dim + a.eps);
-            for (int d = lane; d < dim; d += 32) v[d] *= scale * norm[d];
-            __syncwarp();
-        }
-        float *other = is_query && c.kept > 0 ? kept + i * dim : NULL;
-        if (other) {
-            for (int d = lane + a.rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
-            const float2 *turn = rope + a.rotary_dim / 2;
-            for (int p = lane; p < a.rotary_dim / 2; p += 32) {
-                int first = a.interleaved ? 2 * p : p,
-                    second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
-                float x = v[first] * a.score_scale, y = v[second] * a.score_scale;
-                other[first] = x * turn[p].x - y * turn[p].y;
-                other[second] = x * turn[p].y + y * turn[p].x;
-            }
-            __syncwarp();
-        }
-        if (!is_value)
-            for (int p = lane; p < a.rotary_dim / 2; p += 32) {
-                int first = a.interleaved ? 2 * p : p,
-                    second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
-                float x = v[first], y = v[second];
-                v[first] = x * rope[p].x - y * rope[p].y;
-                v[second] = x * rope[p].y + y * rope[p].x;
-            }
-        __syncwarp();
-        __half *cached = (is_value ? l.values : l.keys) + c.kv_head * a.head_stride + (int64_t)a.slot * dim;
-        for (int d = lane; d < dim; d += 32) {
-            if (is_query) {
-                v[d] *= a.score_scale;
-            } else {
-                __half rounded = __float2half_rn(v[d]); // as later tokens will see it
-                cached[d] = rounded;
-                v[d] = __half2float(rounded);
-            }
-        }
-    }
+// The last warp's of the block that owns the token, where the cache is quantised: its key and value.
+__device__ inline void finish_own(const DecodeArguments &a, const DecodeLayer &l, const DecodeScales &s,
+                                  const CacheShare &c, const float2 *rope, Ring &ring,
+                                  const AttendShared &shared) {
+    int dim = a.head_dim;
+    float *key = shared.vectors + a.group * dim;
+    KvLayer kv = a.cache;
+    kv.k = l.keys, kv.v = l.values, kv.k_scale = s.keys, kv.v_scale = s.values;
+    kv.key_balance = s.balance, kv.key_feedback = s.feedback;
+    int64_t at = element_of(kv, a.slot, c.kv_head);
+    finish_vector(a, l, c, rope, a.group, shared.vectors, NULL);
+    turn_key(kv, c.kv_head, key, dim);
+    store_own(kv, true, at, a.scale_shift, ring, key, shared.own_scales, dim);
+    store_own(kv, false, at, a.scale_shift, ring, key + dim, shared.own_scales, dim);
 }
 
 // A warp's chunks, for query heads first_head … of the group.
-template <int LANES, int HEADS>
+template <int LANES, int HEADS, class Cache>
 __device__ inline void attend_stream(const DecodeArguments &a, int window, const AttendShared &s,
                                      const CacheShare &c, Ring &ring, int stream, int first_head) {
-    constexpr int TOGETHER = 32 / LANES;
+    constexpr int TOGETHER = 32 / LANES, PASSES = decode_passes(Cache::KIND, HEADS),
+                  BITS = cache_bits(Cache::KIND);
+    constexpr bool SCALED = Cache::KIND != DECODE_F16;
     int lane = threadIdx.x % 32, part = lane % LANES * 8, dim = a.head_dim;
     bool inside = part < dim;
     int at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
@@ -93,7 +124,15 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
         for (int h = 0; h < HEADS; h++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                q[h][i] = inside && first_head + h < a.group ? from[(first_head + h) * dim + part + i] : 0;
+                q[h][i] = inside && first_head + h < a.group
+                              ? from[(first_head + h) * dim + part + i] / Cache::unit(i)
+                              : 0;
+    };
+    // What a lane's elements of a slot are to be multiplied with; 0 where it is not seen.
+    auto scale_of = [&](const char *chunk, int slot, bool seen) {
+        const __half *scales = (const __half *)(chunk + PASSES * TOGETHER * dim * BITS / 8);
+        __half scale = scales[slot * (dim >> a.scale_shift) + (part >> a.scale_shift)];
+        return seen ? __half2float(scale) : 0.0f;
     };
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
@@ -110,18 +149,20 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
             others = 0;
             take_queries(s.vectors);
         }
-        float score[HEADS][DECODE_PASSES];
+        float score[HEADS][PASSES];
         const char *keys = ring.take();
 #pragma unroll
-        for (int p = 0; p < DECODE_PASSES; p++) {
+        for (int p = 0; p < PASSES; p++) {
             int slot = p * TOGETHER + lane / LANES;
             float k[8];
-            unpack_8(*(const uint4 *)(keys + (slot * dim + at) * 2), k);
+            Cache::unpack(keys + (slot * dim + at) * BITS / 8, ~0u, k);
+            float scale = SCALED ? scale_of(keys, slot, true) : 1;
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0;
 #pragma unroll
                 for (int i = 0; i < 8; i++) dot += q[h][i] * k[i];
+                if (SCALED) dot *= scale;
 #pragma unroll
                 for (int o = LANES / 2; o; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
                 score[h][p] = mask >> slot & 1 ? dot : -INFINITY;
@@ -132,30 +173,32 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
         for (int h = 0; h < HEADS; h++) {
             float largest = top[h];
 #pragma unroll
-            for (int p = 0; p < DECODE_PASSES; p++) largest = fmaxf(largest, score[h][p]);
+            for (int p = 0; p < PASSES; p++) largest = fmaxf(largest, score[h][p]);
             float base = largest == -INFINITY ? 0 : largest, shrink = power(top[h] - base);
             top[h] = largest;
             weight[h] *= shrink;
 #pragma unroll
             for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
 #pragma unroll
-            for (int p = 0; p < DECODE_PASSES; p++) {
+            for (int p = 0; p < PASSES; p++) {
                 score[h][p] = power(score[h][p] - base);
                 weight[h] += score[h][p];
             }
         }
         const char *values = ring.take();
 #pragma unroll
-        for (int p = 0; p < DECODE_PASSES; p++) {
+        for (int p = 0; p < PASSES; p++) {
             int slot = p * TOGETHER + lane / LANES;
             float v[8];
             uint32_t seen = mask >> slot & 1 ? ~0u : 0; // what is not seen may be anything
-            uint4 bits = *(const uint4 *)(values + (slot * dim + at) * 2);
-            unpack_8(make_uint4(bits.x & seen, bits.y & seen, bits.z & seen, bits.w & seen), v);
+            Cache::unpack(values + (slot * dim + at) * BITS / 8, seen, v);
+            float scale = SCALED ? scale_of(values, slot, seen) : 1;
 #pragma unroll
-            for (int h = 0; h < HEADS; h++)
+            for (int h = 0; h < HEADS; h++) {
+                float share = SCALED ? score[h][p] * scale : score[h][p];
 #pragma unroll
-                for (int i = 0; i < 8; i++) sums[h][i] += score[h][p] * v[i];
+                for (int i = 0; i < 8; i++) sums[h][i] += share * v[i];
+            }
         }
         ring.give_back();
     }
@@ -170,7 +213,7 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
         for (int o = LANES; o < 32; o *= 2) weight[h] += __shfl_xor_sync(~0u, weight[h], o);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            sums[h][i] *= shrink;
+            sums[h][i] *= shrink / Cache::unit(i);
 #pragma unroll
             for (int o = LANES; o < 32; o *= 2) sums[h][i] += __shfl_xor_sync(~0u, sums[h][i], o);
         }
@@ -252,19 +295,22 @@ __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare
     }
 }
 
-template <int LANES, int HEADS>
-__device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer &l, int layer, char *input,
-                                    const float2 *rope, const CacheShare &c, Ring &ring) {
+template <int LANES, int HEADS, class Cache>
+__device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer &l,
+                                    const DecodeScales &scales, int layer, char *input, const float2 *rope,
+                                    const CacheShare &c, Ring &ring) {
+    constexpr bool PLAIN = Cache::KIND == DECODE_F16;
     if (!c.any) return sync_warps(); // between two arrivals
     unsigned round = a.round + layer + 1;
     int dim = a.head_dim, n_elements = a.group * dim, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int used = min(c.streams, c.n_chunks); // streams that have chunks
-    bool owner = a.index >= c.begin && a.index < c.end;
+    const bool owner = c.owner;
     AttendShared s;
     s.vectors = (float *)input;
     s.sums = s.vectors + (a.group + 2) * dim;
     s.weights = (float2 *)(s.sums + c.streams * n_elements);
-    s.kept = (float *)(s.weights + (c.streams + 1) * a.group);
+    s.own_scales = (float *)(s.weights + (c.streams + 1) * a.group);
+    s.kept = s.own_scales + (PLAIN ? 0 : dim / 8);
 
     await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x);
 #pragma unroll 1
@@ -275,13 +321,16 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
         *(float4 *)(s.vectors + i) = receive_4(a.qkv + from, round);
     }
     sync_warps();
-    finish_vectors(a, l, c, rope, owner, s.vectors, s.kept);
+    finish_vectors<Cache>(a, l, scales, c, rope, s.vectors, s.kept);
     sync_warps();
 
     int stream = warp / c.parts;
-    if (stream < used) attend_stream<LANES, HEADS>(a, l.window, s, c, ring, stream, warp % c.parts * HEADS);
-    if (owner) // the token's own key, by warps that have least to do
-        for (int h = DECODE_WARPS - 1 - warp; h < a.group; h += DECODE_WARPS) {
+    if (stream < used)
+        attend_stream<LANES, HEADS, Cache>(a, l.window, s, c, ring, stream, warp % c.parts * HEADS);
+    bool last = warp == DECODE_WARPS - 1;
+    if (!PLAIN && owner && last) finish_own(a, l, scales, c, rope, ring, s);
+    if (owner && (PLAIN || last)) // the token's own key, by warps that have least to do
+        for (int h = PLAIN ? DECODE_WARPS - 1 - warp : 0; h < a.group; h += PLAIN ? DECODE_WARPS : 1) {
             float dot = 0;
 #pragma unroll 2
             for (int d = lane; d < dim; d += 32) dot += s.vectors[h * dim + d] * s.vectors[n_elements + d];

@@ -133,7 +133,7 @@ __device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c,
 }
 
 // Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only multiply.
-template <int LANES, int HEADS>
+template <int LANES, int HEADS, class Cache>
 __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks,
                                             const int32_t *pages) {
     int b = blockIdx.x;
@@ -142,11 +142,15 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
     if (!c.any) return c;
     c.kv_head = b % a.n_kv_heads;
     c.split = b / a.n_kv_heads;
-    c.chunk_slots = DECODE_PASSES * (32 / LANES);
-    c.parts = (a.group + HEADS - 1) / HEADS;
-    c.streams = DECODE_WARPS / c.parts;
+    c.chunk_slots = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
     c.begin = c.split * a.split_slots;
     c.end = min(c.begin + a.split_slots, a.n_slots);
+    c.owner = a.index >= c.begin && a.index < c.end;
+    bool rounds = Cache::KIND != DECODE_F16 && c.owner;
+    c.pieces =
+        rounds && a.feeds_back ? (feedback_floats(a.head_dim) + FEEDBACK_PIECE - 1) / FEEDBACK_PIECE : 0;
+    c.parts = (a.group + HEADS - 1) / HEADS;
+    c.streams = (DECODE_WARPS - (rounds ? 1 : 0)) / c.parts;
     int prefix = a.n_gone > 0 ? min(max(a.n_keep - c.begin, 0), c.end - c.begin) : 0;
     c.kept = (prefix + c.chunk_slots - 1) / c.chunk_slots;
     c.twice = prefix % c.chunk_slots != 0 && prefix < c.end - c.begin;
@@ -185,32 +189,38 @@ template <int HEADS> __device__ inline void share_registers(bool computes) {
 #endif
 }
 
-template <int LANES, int HEADS>
+template <int LANES, int HEADS, class Cache>
 __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
     extern __shared__ __align__(128) char memory[];
     __shared__ CacheShare share;
     const DecodeShared &at = a.shared;
+    constexpr bool SCALED = Cache::KIND != DECODE_F16;
     DecodeLayer *layers = (DecodeLayer *)(memory + at.layers);
+    DecodeScales *scales = (DecodeScales *)(memory + at.scales);
     uint32_t *masks = (uint32_t *)(memory + at.masks);
     int32_t *pages = (int32_t *)(memory + at.pages);
     int warp = threadIdx.x / 32;
     uint32_t barriers = shared_at(memory + at.barriers);
 
-    const uint32_t *from = (const uint32_t *)a.layers;
-    for (int i = threadIdx.x; i < a.n_layers * (int)sizeof(DecodeLayer) / 4; i += DECODE_ALL_THREADS)
-        ((uint32_t *)layers)[i] = __ldg(from + i);
+    auto bring = [&](void *to, const void *from, size_t each) {
+        for (int i = threadIdx.x; i < a.n_layers * (int)each / 4; i += DECODE_ALL_THREADS)
+            ((uint32_t *)to)[i] = __ldg((const uint32_t *)from + i);
+    };
+    bring(layers, a.layers, sizeof *layers);
+    if (SCALED) bring(scales, a.scales, sizeof *scales);
     static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
     if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) {
         bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
         barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS>(a, masks, pages);
+    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS, Cache>(a, masks, pages);
     __syncthreads();
     if (warp >= DECODE_WARPS) {
         share_registers<HEADS>(false);
-        return fill_rings(a, layers, share, shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
+        return fill_rings<Cache>(a, layers, scales, share, shared_at(memory + at.ring), barriers,
+                                 warp - DECODE_WARPS);
     }
     share_registers<HEADS>(true);
 
@@ -229,7 +239,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     ring.parity = 0, ring.taken = 0;
     ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
 
-    if (share.any) fill_masks<DECODE_PASSES *(32 / LANES)>(a, share, masks, pages);
+    if (share.any) fill_masks<decode_passes(Cache::KIND, HEADS) * (32 / LANES)>(a, share, masks, pages);
     if (CHECKED)
         asm volatile("bar.sync 3, %0;" ::"n"((int)DECODE_ALL_THREADS) : "memory");
     else
@@ -257,7 +267,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     for (;;) {
         const DecodeLayer &l = layers[layer];
         if (phase == PHASE_ATTEND) {
-            attend_phase<LANES, HEADS>(a, l, layer, memory + at.input, rope, share, ring);
+            attend_phase<LANES, HEADS, Cache>(a, l, scales[layer], layer, memory + at.input, rope, share,
+                                              ring);
         } else {
             float scale = load_input<TURNS>(a, input_of(a, l, phase, layer), x, residual, sums);
             multiply_rows(a, l, phase, a.round + layer + 1, scale, residual, x, ring);
@@ -268,9 +279,9 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     }
 }
 
-template <int LANES, int HEADS>
+template <int LANES, int HEADS, class Cache>
 static cudaError_t launch_decode_kernel(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
-    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS>,
+    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS, Cache>,
                                             cudaFuncAttributeMaxDynamicSharedMemorySize, a->shared.total);
     if (code != cudaSuccess) return code;
     cudaLaunchAttribute together = {};
@@ -283,7 +294,7 @@ static cudaError_t launch_decode_kernel(const DecodeArguments *a, int n_blocks, 
     config.stream = stream;
     config.attrs = &together;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, decode_kernel<LANES, HEADS>, *a);
+    return cudaLaunchKernelEx(&config, decode_kernel<LANES, HEADS, Cache>, *a);
 }
 
 #endif

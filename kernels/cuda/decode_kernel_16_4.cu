@@ -2,5 +2,5 @@
 #include "kernels/cuda/decode_kernel.cuh"
 
 cudaError_t decode_launch_16_4(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
-    return launch_decode_kernel<16, 4>(a, n_blocks, stream);
+    return launch_decode_kernel<16, 4, CacheF16>(a, n_blocks, stream);
 }

@@ -2,5 +2,5 @@
 #include "kernels/cuda/decode_kernel.cuh"
 
 cudaError_t decode_launch_8_2(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
-    return launch_decode_kernel<8, 2>(a, n_blocks, stream);
+    return launch_decode_kernel<8, 2, CacheF16>(a, n_blocks, stream);
 }

@@ -5,10 +5,14 @@
 #define PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 
 #include "kernels/cuda/barrier.cuh"
+#include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/decode.cuh"
 
-__device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+__device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
         "l"(from), "r"(bytes), "r"(barrier)
@@ -18,9 +22,11 @@ __device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, 
 // The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Where
 // something is gone, the first `kept` chunks are seen as the kept prefix is, and one that holds both kinds of indexes
 // comes twice. Its warps form `streams` streams of `parts` warps, which share a stream's chunks and divide the query heads: warp w belongs
-// to stream w / parts and takes chunks w / parts, w / parts + streams, …
+// to stream w / parts and takes chunks w / parts, w / parts + streams, … Where the token itself goes into a quantised cache,
+// its block's last warp belongs to no stream: it rounds, by `pieces` of feedback that come through its ring.
 struct CacheShare {
-    bool any;
+    bool any, owner; // owner: the token's own index is in the range
+    int pieces;
     int kv_head, split, streams, parts, n_chunks, chunk_slots, begin, end, kept, twice;
     int page_shift, first_page;
     const int32_t *pages;  // of the range; in shared memory, as the masks
@@ -67,9 +73,11 @@ struct Ring {
 
 // ---- the filling side: one a lane ------------------------------------------------------------------------------
 
-struct Filler {
+template <class Cache> struct Filler {
+    static constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeArguments &a;
-    const DecodeLayer *layers; // these two in shared memory
+    const DecodeLayer *layers; // these three in shared memory
+    const DecodeScales *scales;
     const CacheShare &cache;
     uint32_t slots, full, empty;
     int warp, stage;
@@ -80,8 +88,8 @@ struct Filler {
     const DecodeMatrix *matrix;
     int offset;          // bytes from the beginning of a row
     bool second, masked; // masked: the masks are there
-    const char *from;
-    uint32_t bytes;
+    const char *from, *scales_from;
+    uint32_t bytes, scale_bytes; // scales come behind a chunk's rows
 
     __device__ void begin_group() {
         const DecodeLayer &l = layers[layer];
@@ -104,14 +112,32 @@ struct Filler {
             r -= matrix == &layers[layer].k ? a.q_dim : a.q_dim + a.kv_dim;
         from = matrix->data + (int64_t)r * matrix->row_bytes + offset;
         bytes = chunk_bytes(format, min(a.phases[phase].cols - column, full));
+        scale_bytes = 0;
+    }
+
+    // Of the rows of a whole chunk.
+    __device__ uint32_t rows_bytes() const {
+        return (uint32_t)(cache.chunk_slots * a.head_dim) * cache_bits(Cache::KIND) / 8;
     }
 
     __device__ void begin_chunk() {
         const DecodeLayer &l = layers[layer];
         int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
-        from = (const char *)((second ? l.values : l.keys) + cache.kv_head * a.head_stride +
-                              (int64_t)cache.slot(index) * a.head_dim);
-        bytes = (uint32_t)(n * a.head_dim) * 2;
+        int64_t at = cache.kv_head * a.cache.head_stride + (int64_t)cache.slot(index) * a.head_dim;
+        from = (second ? l.values : l.keys) + at * cache_bits(Cache::KIND) / 8;
+        bytes = (uint32_t)(n * a.head_dim) * cache_bits(Cache::KIND) / 8;
+        if constexpr (SCALED) {
+            const DecodeScales &s = scales[layer];
+            scales_from = (second ? s.values : s.keys) + (at >> a.scale_shift) * 2;
+            scale_bytes = ((n * a.head_dim >> a.scale_shift) * 2 + 15) / 16 * 16;
+        }
+    }
+
+    __device__ void begin_piece() {
+        int first = (unit - cache.n_chunks) * FEEDBACK_PIECE, all = feedback_floats(a.head_dim);
+        from = (const char *)(scales[layer].feedback + (int64_t)cache.kv_head * all + first);
+        bytes = (uint32_t)min(FEEDBACK_PIECE, all - first) * 4;
+        scale_bytes = 0;
     }
 
     // From (phase, unit) on to the next thing there is to copy.
@@ -122,6 +148,9 @@ struct Filler {
                     if (!masked) return;
                     unit = next_chunk(cache, layers[layer].window, unit);
                     if (unit < cache.n_chunks) return begin_chunk();
+                    if constexpr (SCALED)
+                        if (warp == DECODE_WARPS - 1 && unit < cache.n_chunks + cache.pieces)
+                            return begin_piece();
                 }
             } else if (unit < a.phases[phase].units) {
                 return begin_group();
@@ -133,6 +162,10 @@ struct Filler {
     }
 
     __device__ void advance() {
+        if (SCALED && phase == PHASE_ATTEND && unit >= cache.n_chunks) {
+            unit++;
+            return seek();
+        }
         if (phase == PHASE_ATTEND) {
             second = !second;
             if (second) return begin_chunk();
@@ -149,18 +182,24 @@ struct Filler {
     }
 
     __device__ void issue() {
-        bulk_copy(slots + stage * a.shared.slot_bytes, from, bytes, full + stage * 8);
+        uint32_t to = slots + stage * a.shared.slot_bytes, barrier = full + stage * 8;
+        barrier_expect(barrier, SCALED ? bytes + scale_bytes : bytes);
+        bulk_copy(to, from, bytes, barrier);
+        if constexpr (SCALED)
+            if (scale_bytes > 0) bulk_copy(to + rows_bytes(), scales_from, scale_bytes, barrier);
         if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
     }
 };
 
 // A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing of the cache does.
+template <class Cache>
 __device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *layers,
-                                  const CacheShare &cache, uint32_t slots, uint32_t barriers, int filler) {
+                                  const DecodeScales *scales, const CacheShare &cache, uint32_t slots,
+                                  uint32_t barriers, int filler) {
     constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;
     int lane = threadIdx.x % 32, warp = filler * EACH + lane % EACH;
     bool filling = lane < EACH, held = true;
-    Filler f = {a, layers, cache};
+    Filler<Cache> f = {a, layers, scales, cache};
     f.warp = warp;
     f.slots = slots + warp * a.shared.n_stages * a.shared.slot_bytes;
     f.full = barriers + warp * DECODE_MAX_STAGES * 16;

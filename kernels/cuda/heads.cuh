@@ -5,6 +5,7 @@
 #include "kernels/cuda/cache.cuh"
 
 struct HeadArguments {
+    int n_tokens;
     const float *bias, *q_norm, *k_norm; // NULL: none
     float eps;
     int n_heads, n_kv_heads, head_dim, rotary_dim;

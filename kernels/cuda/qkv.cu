@@ -8,20 +8,12 @@ __device__ inline float warp_sum(float v) {
     return v;
 }
 
-// One warp a head (first those of q, then of k, then of v) of a token, the head in shared memory.
-// Grid: [n_tokens, all heads / 4], block: 128 threads, shared memory: 4 heads of float32.
-template <class T> __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
-    extern __shared__ float heads[];
-    int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
-    int all = a.n_heads + 2 * a.n_kv_heads, dim = a.head_dim;
-    if (head >= all) return;
-    let_next_begin();
-    kernels_before();
-    float *v = heads + threadIdx.x / 32 * dim;
-    const T *in = wide + ((int64_t)token * all + head) * dim;
-    bool is_q = head < a.n_heads, is_k = !is_q && head < a.n_heads + a.n_kv_heads;
-    const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : NULL;
-
+// A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
+template <class T>
+__device__ inline void finish_head(const HeadArguments &a, const T *in, int token, int head, float *v) {
+    int lane = threadIdx.x % 32, dim = a.head_dim;
+    bool is_q = head < a.n_heads, is_value = head >= a.n_heads + a.n_kv_heads;
+    const float *norm = is_q ? a.q_norm : is_value ? NULL : a.k_norm;
     float sum = 0;
     for (int i = lane * 2; i < dim; i += 64) {
         Pair<T> p = *(const Pair<T> *)(in + i);
@@ -36,24 +28,70 @@ template <class T> __global__ void __launch_bounds__(128) heads_kernel(HeadArgum
         for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
     }
     __syncwarp();
-    if (is_q || is_k) {
-        const float2 *rope = a.rope + (int64_t)token * (a.rotary_dim / 2);
-        for (int i = lane; i < a.rotary_dim / 2; i += 32) {
-            int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + a.rotary_dim / 2;
-            float x = v[first], y = v[second];
-            v[first] = x * rope[i].x - y * rope[i].y;
-            v[second] = x * rope[i].y + y * rope[i].x;
+    if (is_value) return;
+    const float2 *rope = a.rope + (int64_t)token * (a.rotary_dim / 2);
+    for (int i = lane; i < a.rotary_dim / 2; i += 32) {
+        int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + a.rotary_dim / 2;
+        float x = v[first], y = v[second];
+        v[first] = x * rope[i].x - y * rope[i].y;
+        v[second] = x * rope[i].y + y * rope[i].x;
+    }
+    __syncwarp();
+}
+
+// KEYS heads that finish_head() has left, `stride` apart, are keys to be rounded with feedback; slots: theirs.
+template <int KEYS>
+__device__ inline void store_keys(const KvLayer &kv, int kv_head, const float *feedback, const int32_t *slots,
+                                  int n, float *v, int stride, int dim) {
+    int half = (dim & -dim) / 2;
+    for (int t = 0; t < n; t++) {
+        float *key = v + t * stride;
+        turn_key(kv, kv_head, key, dim);
+        enter_scales(kv, kv.k_scale, group_at(kv, element_of(kv, slots[t], kv_head)), key, key + dim, dim);
+    }
+    round_fed_back<KEYS>(
+        kv, [&](int block, int i) { return feedback + (block * half + i) * half; }, v, v + dim, stride, n,
+        dim);
+    for (int t = 0; t < n; t++)
+        store_integers(kv, true, element_of(kv, slots[t], kv_head), v + t * stride, dim);
+}
+
+// A warp a head (first those of q, then of k, then of v) of TOKENS tokens, in shared memory; the warps of a block have the
+// same head, whose feedback they share. Several tokens: their keys are rounded together, with fewer lanes for each.
+// Grid: [n_tokens / (4·TOKENS), all heads], block: 128 threads, shared memory: heads_shared().
+template <class T, int TOKENS>
+__global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
+    extern __shared__ __align__(16) float shared[];
+    int dim = a.head_dim, stride = row_floats(dim), all = a.n_heads + 2 * a.n_kv_heads, head = blockIdx.y;
+    int first = (blockIdx.x * 4 + threadIdx.x / 32) * TOKENS, n = min(TOKENS, a.n_tokens - first);
+    bool is_q = head < a.n_heads, is_k = !is_q && head < a.n_heads + a.n_kv_heads;
+    int kv_head = (head - a.n_heads) % a.n_kv_heads;
+    float *heads = shared + (a.kv.key_feedback ? feedback_floats(dim) : 0);
+    float *v = heads + threadIdx.x / 32 * TOKENS * stride;
+    const float *feedback = NULL;
+    let_next_begin();
+    if (is_k && a.kv.key_feedback) {
+        const float *from = feedback_of(a.kv, kv_head, dim);
+        for (int i = threadIdx.x * 4; i < feedback_floats(dim); i += 512)
+            *(float4 *)(shared + i) = __ldg((const float4 *)(from + i));
+        feedback = shared;
+        __syncthreads();
+    }
+    kernels_before();
+    for (int t = 0; t < n; t++) {
+        int token = first + t;
+        float *mine = v + t * stride;
+        finish_head(a, wide + ((int64_t)token * all + head) * dim, token, head, mine);
+        if (is_q) {
+            T *out = q + ((int64_t)token * a.n_heads + head) * dim;
+            for (int i = threadIdx.x % 32 * 2; i < dim; i += 64)
+                *(Pair<T> *)(out + i) = Pair<T>{from_float<T>(mine[i]), from_float<T>(mine[i + 1])};
+        } else if ((TOKENS == 1 || !feedback) && a.slots[token] >= 0) {
+            store_row(a.kv, is_k, a.slots[token], kv_head, feedback, mine, dim);
         }
-        __syncwarp();
     }
-    if (is_q) {
-        T *out = q + ((int64_t)token * a.n_heads + head) * dim;
-        for (int i = lane * 2; i < dim; i += 64)
-            *(Pair<T> *)(out + i) = Pair<T>{from_float<T>(v[i]), from_float<T>(v[i + 1])};
-        return;
-    }
-    if (a.slots[token] < 0) return;
-    store_row(a.kv, is_k, a.slots[token], (head - a.n_heads) % a.n_kv_heads, v, dim);
+    if (TOKENS > 1 && feedback && n > 0)
+        store_keys<TOKENS>(a.kv, kv_head, feedback, a.slots + first, n, v, stride, dim);
 }
 
 // The common case in registers: pairs (i, i + dim/2) over the whole head, no norms of heads. dim/4 lanes a head, two
@@ -122,13 +160,26 @@ static bool plain_heads(const HeadArguments &a) {
            !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
 }
 
+template <class T, int TOKENS>
+static cudaError_t launch_any_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
+    auto kernel = heads_kernel<T, TOKENS>;
+    dim3 grid((a.n_tokens + 4 * TOKENS - 1) / (4 * TOKENS), a.n_heads + 2 * a.n_kv_heads);
+    size_t floats =
+        (a.kv.key_feedback ? feedback_floats(a.head_dim) : 0) + 4 * TOKENS * row_floats(a.head_dim);
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            (int)(floats * sizeof(float)));
+    if (code != cudaSuccess) return code;
+    return launch_dependent(cuda, kernel, grid, 128, floats * sizeof(float), a, (const T *)cuda->wide, q);
+}
+
 template <class T> static cudaError_t launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
+    enum { TOGETHER = 4 }; // tokens: a row of feedback is read once for all of them
     bool plain = plain_heads(a);
     if (plain && a.head_dim == 128) return launch_whole_heads<T, 128>(cuda, a, q);
     if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
-    dim3 grid(cuda->n_tokens, (a.n_heads + 2 * a.n_kv_heads + 3) / 4);
-    size_t shared = 4 * (size_t)a.head_dim * sizeof(float);
-    return launch_dependent(cuda, heads_kernel<T>, grid, 128, shared, a, (const T *)cuda->wide, q);
+    bool together = a.kv.key_feedback && cuda->kind != STEP_DECODING && a.n_tokens >= 64 &&
+                    (a.head_dim & -a.head_dim) >= 8 * TOGETHER && feeds_back_in_quads(a.kv, a.head_dim);
+    return together ? launch_any_heads<T, TOGETHER>(cuda, a, q) : launch_any_heads<T, 1>(cuda, a, q);
 }
 
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
@@ -139,10 +190,19 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     if (status) return error_prefix(error, "qkv: ");
     status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
                        cuda->normed, error);
-    HeadArguments a = {layer->b_qkv, layer->q_norm,      layer->k_norm,
-                       s->norm_eps,  s->n_heads,         s->n_kv_heads,
-                       s->head_dim,  s->rope.rotary_dim, s->rope.kind == ROPE_INTERLEAVED,
-                       cuda->rope,   cuda->slots,        *kv};
+    HeadArguments a = {cuda->n_tokens,
+                       layer->b_qkv,
+                       layer->q_norm,
+                       layer->k_norm,
+                       s->norm_eps,
+                       s->n_heads,
+                       s->n_kv_heads,
+                       s->head_dim,
+                       s->rope.rotary_dim,
+                       s->rope.kind == ROPE_INTERLEAVED,
+                       cuda->rope,
+                       cuda->slots,
+                       *kv};
     if (!status && cuda->kind == STEP_ANY && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
         status = product_of_heads(cuda, &layer->qkv, cuda->normed, a, q, error);
         return status ? error_prefix(error, "qkv: ") : STATUS_OK;

@@ -1,5 +1,7 @@
 // Queries as the cache wants them: turned back for the kept prefix, and by the Hadamard matrix where keys are.
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/queries.cuh"
+#include "kernels/cuda/tma.cuh"
 
 struct QueryArguments {
     int n_heads, head_dim, rotary_dim;
@@ -25,6 +27,8 @@ __global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T 
     int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32,
         dim = a.head_dim;
     if (head >= a.n_heads) return;
+    let_next_begin();
+    kernels_before();
     float *v = heads + threadIdx.x / 32 * dim;
     int64_t row = ((int64_t)token * a.n_heads + head) * dim;
     if (a.kept_rope) {
@@ -50,21 +54,19 @@ __global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T 
     for (int i = lane; i < dim; i += 32) turned[row + i] = from_float<T>(v[i]);
 }
 
-template <class T> static Queries launch(CudaBackend *cuda, const AttendCall *call, const QueryArguments &a) {
+template <class T>
+static cudaError_t launch(CudaBackend *cuda, const AttendCall *call, const QueryArguments &a,
+                          Queries *queries) {
     int64_t n = (int64_t)cuda->n_tokens * a.n_heads * a.head_dim;
     T *turned = (T *)cuda->wide, *kept = turned + n;
     dim3 grid(cuda->n_tokens, (a.n_heads + 3) / 4);
-    queries_kernel<T><<<grid, 128, 4 * (size_t)a.head_dim * sizeof(float), cuda->stream>>>(
-        a, (const T *)call->q, turned, kept);
-    Queries queries = {a.rotate ? turned : call->q, call->q};
-    if (a.kept_rope)
-        queries.kept = kept;
-    else
-        queries.kept = queries.recent;
-    return queries;
+    queries->recent = a.rotate ? turned : call->q;
+    queries->kept = a.kept_rope ? kept : queries->recent;
+    return launch_dependent(cuda, queries_kernel<T>, grid, 128, 4 * (size_t)a.head_dim * sizeof(float), a,
+                            (const T *)call->q, turned, kept);
 }
 
-Queries cuda_queries(CudaBackend *cuda, const AttendCall *call) {
+cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *queries) {
     const Rope *rope = &cuda->shape->rope;
     const AttendHeads *h = &call->heads;
     QueryArguments a = {h->n_heads,
@@ -75,8 +77,9 @@ Queries cuda_queries(CudaBackend *cuda, const AttendCall *call) {
                         call->kv->key_balance,
                         h->n_heads / h->n_kv_heads,
                         cuda->gone && rope->rotary_dim > 0 ? cuda->kept_rope : NULL};
-    if (!a.rotate && !a.kept_rope) return Queries{call->q, call->q};
-    Queries queries;
-    WITH_TYPE(call->type, queries = launch<T>(cuda, call, a));
-    return queries;
+    *queries = Queries{call->q, call->q};
+    if (!a.rotate && !a.kept_rope) return cudaSuccess;
+    cudaError_t code;
+    WITH_TYPE(call->type, (code = launch<T>(cuda, call, a, queries)));
+    return code;
 }

@@ -11,6 +11,6 @@ struct Queries {
 };
 
 // Launches nothing if the call's queries will do.
-Queries cuda_queries(CudaBackend *cuda, const AttendCall *call);
+cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *queries);
 
 #endif

@@ -183,8 +183,8 @@ static void test_decode(Run *r, int index, int position) {
         DecodeStep decode = {&step, b->head, (const Layer *const *)b->layers, b->kv, windows, b->logits};
         Status status = b->ops->decode(b->backend, &decode, &error);
         bool paged = c->page_size > 0 || c->n_gone > 0; // what the kernel must take
-        if (status == STATUS_UNSUPPORTED && paged && c->kv == DTYPE_F16 && c->page_size % 64 == 0 &&
-            !c->alibi)
+        bool kernel = c->kv == DTYPE_F16 || c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4;
+        if (status == STATUS_UNSUPPORTED && paged && kernel && c->page_size % 64 == 0 && !c->alibi)
             report(c->name, "decode refused", NAN, 0);
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
@@ -203,8 +203,8 @@ static void test_decode(Run *r, int index, int position) {
     }
 }
 
-// One sequence; of more than two tokens two, of which the second sees the later pages only; or n_rows sequences of a
-// token each, every one longer than the one before. Returns their number.
+// One sequence; of more than two tokens two, of which the second sees the later pages only, unless it is to be whole; or
+// n_rows sequences of a token each, every one longer than the one before. Returns their number.
 static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
     const Case *c = r->c;
     int n = c->n_tokens;
@@ -215,7 +215,7 @@ static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
     }
     if (c->n_rows) return n;
     sequences[0] = (StepSequence){0, n, r->n_indexes, r->pages, c->n_keep, c->n_gone, 0};
-    if (n < 3) return 1;
+    if (n < 3 || c->whole) return 1;
     int half = r->n_pages / 2;
     sequences[0].n_tokens = n / 3;
     sequences[1] =
@@ -335,6 +335,16 @@ static const Case CASES[] = {
      LAYOUT(3, 64), .rotate = true, .n_keep = 30, .n_gone = 40},
     {"f16 int4 prompt head 80", DTYPE_F16, 320, 4, 2, 80, 512, 301, .past = 130, .n_tokens = 70, INT4(16),
      LAYOUT(1, 64), .rotate = true, .feed_back = true, .n_keep = 20, .n_gone = 60},
+    {"f16 int8 whole prompt", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 130, .n_tokens = 140, INT8(32),
+     LAYOUT(3, 64), .rotate = true, .whole = true},
+    {"bf16 int8 whole prompt", DTYPE_BF16, 512, 4, 4, 128, 512, 301, .past = 0, .n_tokens = 200, INT8(32),
+     .whole = true},
+    {"bf16 int4 whole prompt", DTYPE_BF16, 512, 8, 4, 128, 512, 301, .past = 700, .n_tokens = 130, INT4(16),
+     LAYOUT(3, 64), .rotate = true, .feed_back = true, .whole = true},
+    {"f16 int4 whole prompt window", DTYPE_F16, 256, 4, 4, 64, 512, 301, .past = 333, .n_tokens = 67,
+     INT4(16), LAYOUT(1, 7), .rotate = true, .feed_back = true, .window = 100, .whole = true},
+    {"bf16 cache in bf16 whole prompt", DTYPE_BF16, 256, 4, 2, 64, 512, 301, .past = 90, .n_tokens = 99,
+     .kv = DTYPE_BF16, LAYOUT(2, 128), .whole = true},
     {"bf16 f32 cache prompt", DTYPE_BF16, 256, 8, 8, 128, 512, 301, .past = 130, .n_tokens = 70,
      .kv = DTYPE_F32, LAYOUT(0, 128)},
     {"f16 bf16 cache prompt 256", DTYPE_F16, 256, 2, 1, 256, 512, 301, .past = 130, .n_tokens = 70,
@@ -345,6 +355,14 @@ static const Case CASES[] = {
      LAYOUT(3, 64), .rotate = true, .feed_back = true, .n_keep = 1001, .n_gone = 5},
     {"f16 int8 group 8", DTYPE_F16, 256, 4, 1, 128, 512, 301, .past = 600, .n_tokens = 1, .kv = DTYPE_INT8,
      .group = 8, .scale = DTYPE_F32, LAYOUT(0, 7), .window = 100},
+    {"bf16 int8 fed back, interleaved", DTYPE_BF16, 256, 12, 4, 64, 512, 301, .interleaved = true,
+     .past = 900, .n_tokens = 1, INT8(32), LAYOUT(3, 64), .rotate = true, .feed_back = true, .window = 500},
+    {"bf16 int4 fed back", DTYPE_BF16, 512, 16, 4, 128, 512, 301, .qk_norm = true, .past = 1500,
+     .n_tokens = 1, INT4(16), LAYOUT(3, 128), .rotate = true, .feed_back = true},
+    {"f16 int4 long, 4 heads a KV head", DTYPE_F16, 256, 8, 2, 128, 512, 301, .past = 9000, .n_tokens = 1,
+     INT4(16), LAYOUT(3, 64), .rotate = true, .feed_back = true, .n_keep = 70, .n_gone = 100},
+    {"f16 int8 long, 4 heads a KV head", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 9000, .n_tokens = 1,
+     INT8(32), LAYOUT(3, 64), .n_keep = 70, .n_gone = 100},
     {"f16 int4 group 8", DTYPE_F16, 256, 14, 2, 64, 512, 301, .past = 600, .n_tokens = 1, INT4(8),
      LAYOUT(1, 1)},
     {"f16 int4 group 128", DTYPE_F16, 256, 4, 2, 128, 512, 301, .past = 600, .n_tokens = 1, INT4(128),

@@ -28,6 +28,7 @@ typedef struct Case {
     bool rotate, feed_back, alibi; // feed_back: keys are balanced and rounded with feedback
     int n_keep, n_gone;
     int n_rows; // > 0: so many sequences of one token each, of different lengths
+    bool whole; // one sequence, however many tokens
 } Case;
 
 typedef struct TestModel {
