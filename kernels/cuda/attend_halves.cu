@@ -18,19 +18,19 @@ struct Halves {
 // values].
 __global__ void __launch_bounds__(HALVES_THREADS)
     halves_kernel(const __grid_constant__ AttendArguments a, int n_slots, Halves to) {
-    int octets = a.head_dim / 8, kv_head = blockIdx.y;
+    int log_octets = a.head_dim == 128 ? 4 : 3, kv_head = blockIdx.y; // the sizes that wgmma_suits()
     bool is_key = blockIdx.z == 0;
     __half *target = (is_key ? to.k : to.v) + (int64_t)kv_head * n_slots * a.head_dim;
     let_next_begin();
     kernels_before();
 #pragma unroll
     for (int e = 0; e < HALVES_EACH; e++) {
-        int i = (blockIdx.x * HALVES_EACH + e) * HALVES_THREADS + threadIdx.x, index = i / octets;
+        int i = (blockIdx.x * HALVES_EACH + e) * HALVES_THREADS + threadIdx.x, index = i >> log_octets;
         if (index >= n_slots) continue;
         int64_t slot = slot_of(a.pages, 0, index),
                 from = slot * a.kv.slot_stride + kv_head * a.kv.head_stride;
-        *(uint4 *)(target + (int64_t)i * 8) = halves_at(a.kv, is_key, from + i % octets * 8);
-        if (kv_head == 0 && is_key && i % octets == 0)
+        *(uint4 *)(target + (int64_t)i * 8) = halves_at(a.kv, is_key, from + (i - (index << log_octets)) * 8);
+        if (kv_head == 0 && is_key && i == index << log_octets)
             to.positions[index] = position_at(a.slot_positions, slot, index);
         if (kv_head == 0 && is_key && i == 0) *to.page = 0;
     }

@@ -155,6 +155,11 @@ __device__ inline float enter_scale(const KvLayer &kv, void *scales, int64_t at,
     return scale;
 }
 
+// The group of a head's element i; shift: group_shift().
+__device__ inline int group_of(const KvLayer &kv, int shift, int i) {
+    return shift >= 0 ? i >> shift : i / kv.group;
+}
+
 // A warp enters the scales of v [dim], in shared memory, from `at` on, and leaves them in own [dim / group], as stored.
 __device__ inline void enter_scales(const KvLayer &kv, void *scales, int64_t at, const float *v, float *own,
                                     int dim) {
@@ -192,7 +197,7 @@ __device__ inline float rounded(float x, float scale, float most) {
 __device__ inline void round_elements(const KvLayer &kv, const float *scales, float *v, int dim) {
     int shift = group_shift(kv);
     for (int i = threadIdx.x % 32; i < dim; i += 32)
-        v[i] = rounded(v[i], scales[shift >= 0 ? i >> shift : i / kv.group], most_of(kv));
+        v[i] = rounded(v[i], scales[group_of(kv, shift, i)], most_of(kv));
     __syncwarp();
 }
 
@@ -266,7 +271,7 @@ __device__ inline void round_fed_back(const KvLayer &kv, Rows rows, float *v, co
     int size = dim & -dim, half = size / 2, lanes = half / (4 * QUADS), lane = threadIdx.x % 32,
         own = lane & (lanes - 1);
     int step = kv.key_pairs == ROPE_INTERLEAVED ? 2 : 1, second = step == 2 ? 1 : half;
-    int of_key = dim / half, n_rows = n_keys * of_key;
+    int of_key = dim / half, n_rows = n_keys * of_key, shift = group_shift(kv);
     for (int first = 0; first < n_rows; first += 32 / lanes) {
         int r = first + lane / lanes, mine = min(r, n_rows - 1), key = mine / of_key,
             block = mine % of_key / 2;
@@ -276,7 +281,7 @@ __device__ inline void round_fed_back(const KvLayer &kv, Rows rows, float *v, co
         for (int m = 0; m < QUADS; m++) {
             int at = begin + (own + lanes * m) * 4 * step;
             const float *from = v + key * stride + at;
-            scale[m] = scales[key * stride + at / kv.group];
+            scale[m] = scales[key * stride + group_of(kv, shift, at)];
             if (step == 1) {
                 float4 four = *(const float4 *)from;
                 x[m][0] = four.x, x[m][1] = four.y, x[m][2] = four.z, x[m][3] = four.w;
@@ -339,11 +344,15 @@ __device__ inline void store_integers(const KvLayer &kv, bool is_key, int64_t at
     __syncwarp();
 }
 
-// A warp puts a key v [dim], in shared memory, into the form in which it is rounded.
-__device__ inline void turn_key(const KvLayer &kv, int kv_head, float *v, int dim) {
-    if (kv.key_balance)
-        for (int i = threadIdx.x % 32; i < dim; i += 32)
-            v[i] = __fdiv_rn(v[i], kv.key_balance[kv_head * dim + i]);
+// A KV head's balance; NULL: none.
+__device__ inline const float *balance_of(const KvLayer &kv, int kv_head, int dim) {
+    return kv.key_balance ? kv.key_balance + kv_head * dim : NULL;
+}
+
+// A warp puts a key v [dim], in shared memory, into the form in which it is rounded. balance: its head's.
+__device__ inline void turn_key(const KvLayer &kv, const float *balance, float *v, int dim) {
+    if (balance)
+        for (int i = threadIdx.x % 32; i < dim; i += 32) v[i] = __fdiv_rn(v[i], balance[i]);
     if (kv.rotate_keys) warp_hadamard(v, dim);
 }
 
@@ -358,7 +367,7 @@ __device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, i
                                  const float *feedback, float *v, int dim) {
     int64_t at = element_of(kv, slot, kv_head);
     void *values = is_key ? kv.k : kv.v;
-    if (is_key) turn_key(kv, kv_head, v, dim);
+    if (is_key) turn_key(kv, balance_of(kv, kv_head, dim), v, dim);
     if (is_quantised(kv)) {
         enter_scales(kv, is_key ? kv.k_scale : kv.v_scale, group_at(kv, at), v, v + dim, dim);
         int half = (dim & -dim) / 2;

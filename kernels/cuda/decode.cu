@@ -145,7 +145,8 @@ static bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step 
     if (a->kind == DECODE_F16) return kv->type == DTYPE_F16 && !kv->rotate_keys;
     a->scale_shift = __builtin_ctz((unsigned)kv->group);
     if ((s->head_dim != 64 && s->head_dim != 128) || kv->group < 8 || kv->group & (kv->group - 1) ||
-        kv->scale_type != DTYPE_F16 || kv->head_stride / kv->group % 8)
+        s->head_dim / kv->group > MOST_GROUPS || kv->scale_type != DTYPE_F16 ||
+        kv->head_stride / kv->group % 8)
         return false;
     a->feeds_back = kv->key_feedback != NULL;
     int scales = s->head_dim / kv->group;
@@ -236,9 +237,11 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (quants) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
     int heads = decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
     int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
-    int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
-                  (a->kind == DECODE_F16 ? 0 : a->head_dim / 8) + (a->n_gone > 0 ? elements : 0)) *
-                 4;
+    int attend =
+        ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
+         (a->kind == DECODE_F16 ? 0 : a->head_dim / 8 + a->head_dim + DECODE_WARPS * chunk * MOST_GROUPS) +
+         (a->n_gone > 0 ? elements : 0)) *
+        4;
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
     s->slot_bytes = slot;

@@ -24,17 +24,18 @@ enum {
     ROWS_AT_ONCE = 4,      // of a warp, against one reading of the input
     ROUND_BITS = 15,       // of an activation's float that carry its round
     FEEDBACK_PIECE = 512,  // floats of key_feedback that a ring's slot holds
+    MOST_GROUPS = 8,       // scales of a head of a quantised cache
 };
 
 enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
 
 // Bits of an element of the cache; slots of a chunk, divided by those that a warp looks at together for `heads` query heads:
-// chunks of 2 KB or, with integers, 1 KB and their scales, half of it where registers would not do.
+// chunks of 2 KB, with int4 1 KB, and with integers half of it for several heads: registers would not do.
 __host__ __device__ constexpr int cache_bits(DecodeCacheKind kind) {
     return kind == DECODE_F16 ? 16 : kind == DECODE_INT8 ? 8 : 4;
 }
 __host__ __device__ constexpr int decode_passes(DecodeCacheKind kind, int heads) {
-    return kind == DECODE_INT4 && heads < 4 ? 8 : 4;
+    return kind == DECODE_F16 || heads > 1 ? 4 : 8;
 }
 
 enum DecodePhase { PHASE_QKV, PHASE_ATTEND, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN, PHASE_LOGITS, PHASE_END };

@@ -17,7 +17,10 @@ struct AttendShared {
     float2
         *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
     float *sums;  // [streams, group, head_dim]
-    float *own_scales; // [head_dim / 8] of the token's own key or value, where the cache is quantised
+    // Where the cache is quantised: scales of the token's own key or value [head_dim / 8], the KV head's balance
+    // [head_dim], and of each warp's chunk: see ScaleLoader.
+    float *own_scales, *balance;
+    __half *chunk_scales;
 };
 
 // A warp's norm and RoPE of vector i: a query, the token's own key or its value. Queries become what cached keys are
@@ -60,25 +63,23 @@ __device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer
 }
 
 // A warp turns query i as the cache's keys are turned.
-__device__ inline void turn_query(const DecodeArguments &a, const float *balance, int i, float *v) {
-    v += i * a.head_dim;
-    for (int d = threadIdx.x % 32; balance && d < a.head_dim; d += 32) v[d] *= balance[d];
-    warp_hadamard(v, a.head_dim);
+template <int DIM> __device__ inline void turn_query(const float *balance, float *v) {
+    for (int d = threadIdx.x % 32; balance && d < DIM; d += 32) v[d] *= balance[d];
+    warp_hadamard(v, DIM);
 }
 
 // The vectors, a warp each; the token's own key and value go into the cache, unless that is quantised: this is the last
 // warp's, which has no chunks.
-template <class Cache>
-__device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const DecodeScales &s,
+template <int DIM, class Cache>
+__device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLayer &l, const float *balance,
                                       const CacheShare &c, const float2 *rope, float *vectors, float *kept) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
     int lane = threadIdx.x % 32, dim = a.head_dim;
     for (int i = threadIdx.x / 32; i < a.group + (PLAIN && c.owner ? 2 : 0); i += DECODE_WARPS) {
         finish_vector(a, l, c, rope, i, vectors, kept);
         if (!PLAIN && a.cache.rotate_keys) {
-            const float *balance = s.balance ? s.balance + c.kv_head * dim : NULL;
-            turn_query(a, balance, i, vectors);
-            if (c.kept > 0) turn_query(a, balance, i, kept);
+            turn_query<DIM>(balance, vectors + i * DIM);
+            if (c.kept > 0) turn_query<DIM>(balance, kept + i * DIM);
         }
         if (i < a.group) continue;
         float *v = vectors + i * dim;
@@ -93,30 +94,31 @@ __device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLaye
 }
 
 // The last warp's of the block that owns the token, where the cache is quantised: its key and value.
+template <int DIM>
 __device__ inline void finish_own(const DecodeArguments &a, const DecodeLayer &l, const DecodeScales &s,
                                   const CacheShare &c, const float2 *rope, Ring &ring,
                                   const AttendShared &shared) {
-    int dim = a.head_dim;
-    float *key = shared.vectors + a.group * dim;
+    float *key = shared.vectors + a.group * DIM;
     KvLayer kv = a.cache;
     kv.k = l.keys, kv.v = l.values, kv.k_scale = s.keys, kv.v_scale = s.values;
     kv.key_balance = s.balance, kv.key_feedback = s.feedback;
     int64_t at = element_of(kv, a.slot, c.kv_head);
     finish_vector(a, l, c, rope, a.group, shared.vectors, NULL);
-    turn_key(kv, c.kv_head, key, dim);
-    store_own(kv, true, at, a.scale_shift, ring, key, shared.own_scales, dim);
-    store_own(kv, false, at, a.scale_shift, ring, key + dim, shared.own_scales, dim);
+    turn_key(kv, s.balance ? shared.balance : NULL, key, DIM);
+    store_own<DIM>(kv, true, at, a.scale_shift, ring, key, shared.own_scales);
+    store_own<DIM>(kv, false, at, a.scale_shift, ring, key + DIM, shared.own_scales);
 }
 
-// A warp's chunks, for query heads first_head … of the group.
-template <int LANES, int HEADS, class Cache>
+// A warp's chunks, for query heads first_head … of the group; the first one's scales have been asked for.
+template <int LANES, int HEADS, class Cache, class Scales>
 __device__ inline void attend_stream(const DecodeArguments &a, int window, const AttendShared &s,
-                                     const CacheShare &c, Ring &ring, int stream, int first_head) {
+                                     const DecodeScales &from, Scales &scales, const CacheShare &c,
+                                     Ring &ring, int stream, int first_head) {
     constexpr int TOGETHER = 32 / LANES, PASSES = decode_passes(Cache::KIND, HEADS),
                   BITS = cache_bits(Cache::KIND);
     constexpr bool SCALED = Cache::KIND != DECODE_F16;
-    int lane = threadIdx.x % 32, part = lane % LANES * 8, dim = a.head_dim;
-    bool inside = part < dim;
+    const int lane = threadIdx.x % 32, part = lane % LANES * 8, dim = SCALED ? LANES * 8 : a.head_dim;
+    bool inside = SCALED || part < dim;
     int at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
     float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
     auto take_queries = [&](const float *from) {
@@ -129,9 +131,10 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
                               : 0;
     };
     // What a lane's elements of a slot are to be multiplied with; 0 where it is not seen.
-    auto scale_of = [&](const char *chunk, int slot, bool seen) {
-        const __half *scales = (const __half *)(chunk + PASSES * TOGETHER * dim * BITS / 8);
-        __half scale = scales[slot * (dim >> a.scale_shift) + (part >> a.scale_shift)];
+    __half *own = s.chunk_scales + threadIdx.x / 32 * 2 * PASSES * TOGETHER * MOST_GROUPS;
+    auto scale_of = [&](bool values, int slot, bool seen) {
+        const __half *plane = own + (values ? PASSES * TOGETHER * MOST_GROUPS : 0);
+        __half scale = plane[slot * (dim >> a.scale_shift) + (part >> a.scale_shift)];
         return seen ? __half2float(scale) : 0.0f;
     };
 #pragma unroll
@@ -145,6 +148,10 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
     for (int chunk = next_chunk(c, window, stream); chunk < c.n_chunks;
          chunk = next_chunk(c, window, chunk + c.streams)) {
         uint32_t mask = c.masks[window * c.n_chunks + chunk];
+        if constexpr (SCALED) {
+            scales.leave(own);
+            scales.ask(a, from, c, next_chunk(c, window, chunk + c.streams));
+        }
         if (others > 0 && chunk >= others) {
             others = 0;
             take_queries(s.vectors);
@@ -156,7 +163,7 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
             int slot = p * TOGETHER + lane / LANES;
             float k[8];
             Cache::unpack(keys + (slot * dim + at) * BITS / 8, ~0u, k);
-            float scale = SCALED ? scale_of(keys, slot, true) : 1;
+            float scale = SCALED ? scale_of(false, slot, true) : 1;
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0;
@@ -192,7 +199,7 @@ __device__ inline void attend_stream(const DecodeArguments &a, int window, const
             float v[8];
             uint32_t seen = mask >> slot & 1 ? ~0u : 0; // what is not seen may be anything
             Cache::unpack(values + (slot * dim + at) * BITS / 8, seen, v);
-            float scale = SCALED ? scale_of(values, slot, seen) : 1;
+            float scale = SCALED ? scale_of(true, slot, seen) : 1;
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float share = SCALED ? score[h][p] * scale : score[h][p];
@@ -310,7 +317,19 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
     s.sums = s.vectors + (a.group + 2) * dim;
     s.weights = (float2 *)(s.sums + c.streams * n_elements);
     s.own_scales = (float *)(s.weights + (c.streams + 1) * a.group);
-    s.kept = s.own_scales + (PLAIN ? 0 : dim / 8);
+    s.balance = s.own_scales + (PLAIN ? 0 : dim / 8);
+    s.kept = s.balance + (PLAIN ? 0 : dim);
+    s.chunk_scales = (__half *)(s.kept + (c.kept > 0 ? n_elements : 0));
+    // What comes from far and is known already is asked for before the phase begins.
+    constexpr int DIM = LANES * 8, CHUNK = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
+    ScaleLoader<CHUNK, DIM> chunk_scales;
+    int stream = warp / c.parts;
+    float balance = 0;
+    if constexpr (!PLAIN) {
+        if (stream < used) chunk_scales.ask(a, scales, c, next_chunk(c, l.window, stream));
+        if (scales.balance && threadIdx.x < DIM)
+            balance = __ldg(scales.balance + c.kv_head * DIM + threadIdx.x);
+    }
 
     await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x);
 #pragma unroll 1
@@ -320,15 +339,16 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
                                           : a.q_dim + a.kv_dim + c.kv_head * dim + i - n_elements - dim;
         *(float4 *)(s.vectors + i) = receive_4(a.qkv + from, round);
     }
+    if (!PLAIN && threadIdx.x < DIM) s.balance[threadIdx.x] = balance;
     sync_warps();
-    finish_vectors<Cache>(a, l, scales, c, rope, s.vectors, s.kept);
+    finish_vectors<DIM, Cache>(a, l, !PLAIN && scales.balance ? s.balance : NULL, c, rope, s.vectors, s.kept);
     sync_warps();
 
-    int stream = warp / c.parts;
     if (stream < used)
-        attend_stream<LANES, HEADS, Cache>(a, l.window, s, c, ring, stream, warp % c.parts * HEADS);
+        attend_stream<LANES, HEADS, Cache>(a, l.window, s, scales, chunk_scales, c, ring, stream,
+                                           warp % c.parts * HEADS);
     bool last = warp == DECODE_WARPS - 1;
-    if (!PLAIN && owner && last) finish_own(a, l, scales, c, rope, ring, s);
+    if (!PLAIN && owner && last) finish_own<DIM>(a, l, scales, c, rope, ring, s);
     if (owner && (PLAIN || last)) // the token's own key, by warps that have least to do
         for (int h = PLAIN ? DECODE_WARPS - 1 - warp : 0; h < a.group; h += PLAIN ? DECODE_WARPS : 1) {
             float dot = 0;

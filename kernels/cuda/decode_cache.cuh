@@ -2,7 +2,6 @@
 #ifndef PALAVER_KERNELS_CUDA_DECODE_CACHE_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_CACHE_CUH
 
-#include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/decode_ring.cuh"
 
 // unpack(): a lane's eight elements of a row, as multiples of unit(i), which only powers of two are; `seen` has all bits or
@@ -51,15 +50,54 @@ struct CacheInt4 {
     }
 };
 
+// ---- quantised: scales of chunks -------------------------------------------------------------------------------
+
+// A chunk's scales come past the rings, whose copies are too few and too dear for so few bytes: a warp asks for them a chunk
+// ahead, eight bytes a lane, and leaves them in shared memory, keys' and behind them values' [CHUNK, groups].
+template <int CHUNK, int DIM> struct ScaleLoader {
+    static constexpr int TURNS = (CHUNK * MOST_GROUPS * 2 + 255) / 256;
+    uint2 keys[TURNS], values[TURNS];
+
+    __device__ void ask(const DecodeArguments &a, const DecodeScales &s, const CacheShare &c, int chunk) {
+        if (chunk >= c.n_chunks) return;
+        int index = c.index(chunk), n = min(CHUNK, c.end - index), bytes = (n * DIM >> a.scale_shift) * 2;
+        int64_t first = c.kv_head * a.cache.head_stride + (int64_t)c.slot(index) * DIM;
+        const char *from = s.keys + (first >> a.scale_shift) * 2,
+                   *other = s.values + (first >> a.scale_shift) * 2;
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            int at = (t * 32 + threadIdx.x % 32) * 8;
+            if (at >= bytes) continue;
+            keys[t] = __ldg((const uint2 *)(from + at));
+            values[t] = __ldg((const uint2 *)(other + at));
+        }
+    }
+
+    __device__ void leave(__half *to) const {
+        __syncwarp();
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            int at = (t * 32 + threadIdx.x % 32) * 4;
+            if (TURNS * 256 > CHUNK * MOST_GROUPS * 2 && at >= CHUNK * MOST_GROUPS) continue;
+            *(uint2 *)(to + at) = keys[t];
+            *(uint2 *)(to + CHUNK * MOST_GROUPS + at) = values[t];
+        }
+        __syncwarp();
+    }
+};
+
 // ---- quantised: the token's own --------------------------------------------------------------------------------
 
 // A warp rounds v [dim], in shared memory, stores it, and leaves it as later tokens will see it. Keys with feedback take
 // its rows from the ring, in pieces of FEEDBACK_PIECE floats. scales: room for as many as v has.
+template <int DIM>
 __device__ inline void store_own(const KvLayer &kv, bool is_key, int64_t at, int shift, Ring &ring, float *v,
-                                 float *scales, int dim) {
+                                 float *scales) {
+    constexpr int dim = DIM;
+    __builtin_assume((kv.group & (kv.group - 1)) == 0 && kv.group >= 8 && kv.group <= 128);
     enter_scales(kv, is_key ? kv.k_scale : kv.v_scale, at >> shift, v, scales, dim);
     if (is_key && kv.key_feedback) {
-        int half = dim / 2, of_piece = FEEDBACK_PIECE / half;
+        constexpr int half = dim / 2, of_piece = FEEDBACK_PIECE / half;
         const char *piece = NULL;
         auto rows = [&](int, int i) {
             if (i % of_piece == 0) {

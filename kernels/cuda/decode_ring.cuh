@@ -8,11 +8,8 @@
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/decode.cuh"
 
-__device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
 __device__ inline void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
         "l"(from), "r"(bytes), "r"(barrier)
@@ -88,8 +85,8 @@ template <class Cache> struct Filler {
     const DecodeMatrix *matrix;
     int offset;          // bytes from the beginning of a row
     bool second, masked; // masked: the masks are there
-    const char *from, *scales_from;
-    uint32_t bytes, scale_bytes; // scales come behind a chunk's rows
+    const char *from;
+    uint32_t bytes;
 
     __device__ void begin_group() {
         const DecodeLayer &l = layers[layer];
@@ -112,12 +109,6 @@ template <class Cache> struct Filler {
             r -= matrix == &layers[layer].k ? a.q_dim : a.q_dim + a.kv_dim;
         from = matrix->data + (int64_t)r * matrix->row_bytes + offset;
         bytes = chunk_bytes(format, min(a.phases[phase].cols - column, full));
-        scale_bytes = 0;
-    }
-
-    // Of the rows of a whole chunk.
-    __device__ uint32_t rows_bytes() const {
-        return (uint32_t)(cache.chunk_slots * a.head_dim) * cache_bits(Cache::KIND) / 8;
     }
 
     __device__ void begin_chunk() {
@@ -126,18 +117,12 @@ template <class Cache> struct Filler {
         int64_t at = cache.kv_head * a.cache.head_stride + (int64_t)cache.slot(index) * a.head_dim;
         from = (second ? l.values : l.keys) + at * cache_bits(Cache::KIND) / 8;
         bytes = (uint32_t)(n * a.head_dim) * cache_bits(Cache::KIND) / 8;
-        if constexpr (SCALED) {
-            const DecodeScales &s = scales[layer];
-            scales_from = (second ? s.values : s.keys) + (at >> a.scale_shift) * 2;
-            scale_bytes = ((n * a.head_dim >> a.scale_shift) * 2 + 15) / 16 * 16;
-        }
     }
 
     __device__ void begin_piece() {
         int first = (unit - cache.n_chunks) * FEEDBACK_PIECE, all = feedback_floats(a.head_dim);
         from = (const char *)(scales[layer].feedback + (int64_t)cache.kv_head * all + first);
         bytes = (uint32_t)min(FEEDBACK_PIECE, all - first) * 4;
-        scale_bytes = 0;
     }
 
     // From (phase, unit) on to the next thing there is to copy.
@@ -182,11 +167,7 @@ template <class Cache> struct Filler {
     }
 
     __device__ void issue() {
-        uint32_t to = slots + stage * a.shared.slot_bytes, barrier = full + stage * 8;
-        barrier_expect(barrier, SCALED ? bytes + scale_bytes : bytes);
-        bulk_copy(to, from, bytes, barrier);
-        if constexpr (SCALED)
-            if (scale_bytes > 0) bulk_copy(to + rows_bytes(), scales_from, scale_bytes, barrier);
+        bulk_copy(slots + stage * a.shared.slot_bytes, from, bytes, full + stage * 8);
         if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
     }
 };

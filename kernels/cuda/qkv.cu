@@ -10,8 +10,9 @@ __device__ inline float warp_sum(float v) {
 
 // A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
 template <class T>
-__device__ inline void finish_head(const HeadArguments &a, const T *in, int token, int head, float *v) {
-    int lane = threadIdx.x % 32, dim = a.head_dim;
+__device__ inline void finish_head(const HeadArguments &a, const T *in, int token, int head, float *v,
+                                   int dim) {
+    int lane = threadIdx.x % 32;
     bool is_q = head < a.n_heads, is_value = head >= a.n_heads + a.n_kv_heads;
     const float *norm = is_q ? a.q_norm : is_value ? NULL : a.k_norm;
     float sum = 0;
@@ -46,7 +47,7 @@ __device__ inline void store_keys(const KvLayer &kv, int kv_head, const float *f
     int half = (dim & -dim) / 2;
     for (int t = 0; t < n; t++) {
         float *key = v + t * stride;
-        turn_key(kv, kv_head, key, dim);
+        turn_key(kv, balance_of(kv, kv_head, dim), key, dim);
         enter_scales(kv, kv.k_scale, group_at(kv, element_of(kv, slots[t], kv_head)), key, key + dim, dim);
     }
     round_fed_back<KEYS>(
@@ -58,11 +59,13 @@ __device__ inline void store_keys(const KvLayer &kv, int kv_head, const float *f
 
 // A warp a head (first those of q, then of k, then of v) of TOKENS tokens, in shared memory; the warps of a block have the
 // same head, whose feedback they share. Several tokens: their keys are rounded together, with fewer lanes for each.
-// Grid: [n_tokens / (4·TOKENS), all heads], block: 128 threads, shared memory: heads_shared().
-template <class T, int TOKENS>
+// DIM: the head size, 0: any.
+// Grid: [n_tokens / (4·TOKENS), all heads], block: 128 threads, shared memory: the feedback, 4·TOKENS rows of store_row().
+template <class T, int TOKENS, int DIM>
 __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
     extern __shared__ __align__(16) float shared[];
-    int dim = a.head_dim, stride = row_floats(dim), all = a.n_heads + 2 * a.n_kv_heads, head = blockIdx.y;
+    int dim = DIM ? DIM : a.head_dim, stride = row_floats(dim), all = a.n_heads + 2 * a.n_kv_heads,
+        head = blockIdx.y;
     int first = (blockIdx.x * 4 + threadIdx.x / 32) * TOKENS, n = min(TOKENS, a.n_tokens - first);
     bool is_q = head < a.n_heads, is_k = !is_q && head < a.n_heads + a.n_kv_heads;
     int kv_head = (head - a.n_heads) % a.n_kv_heads;
@@ -81,7 +84,7 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
     for (int t = 0; t < n; t++) {
         int token = first + t;
         float *mine = v + t * stride;
-        finish_head(a, wide + ((int64_t)token * all + head) * dim, token, head, mine);
+        finish_head(a, wide + ((int64_t)token * all + head) * dim, token, head, mine, dim);
         if (is_q) {
             T *out = q + ((int64_t)token * a.n_heads + head) * dim;
             for (int i = threadIdx.x % 32 * 2; i < dim; i += 64)
@@ -160,9 +163,9 @@ static bool plain_heads(const HeadArguments &a) {
            !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
 }
 
-template <class T, int TOKENS>
+template <class T, int TOKENS, int DIM>
 static cudaError_t launch_any_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
-    auto kernel = heads_kernel<T, TOKENS>;
+    auto kernel = heads_kernel<T, TOKENS, DIM>;
     dim3 grid((a.n_tokens + 4 * TOKENS - 1) / (4 * TOKENS), a.n_heads + 2 * a.n_kv_heads);
     size_t floats =
         (a.kv.key_feedback ? feedback_floats(a.head_dim) : 0) + 4 * TOKENS * row_floats(a.head_dim);
@@ -179,7 +182,10 @@ template <class T> static cudaError_t launch_heads(const CudaBackend *cuda, cons
     if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
     bool together = a.kv.key_feedback && cuda->kind != STEP_DECODING && a.n_tokens >= 64 &&
                     (a.head_dim & -a.head_dim) >= 8 * TOGETHER && feeds_back_in_quads(a.kv, a.head_dim);
-    return together ? launch_any_heads<T, TOGETHER>(cuda, a, q) : launch_any_heads<T, 1>(cuda, a, q);
+    if (a.head_dim == 128)
+        return together ? launch_any_heads<T, TOGETHER, 128>(cuda, a, q)
+                        : launch_any_heads<T, 1, 128>(cuda, a, q);
+    return together ? launch_any_heads<T, TOGETHER, 0>(cuda, a, q) : launch_any_heads<T, 1, 0>(cuda, a, q);
 }
 
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
