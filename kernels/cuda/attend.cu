@@ -174,6 +174,7 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
     Status status = split_reserve(cuda, h, error);
     if (status) return status;
     cuda->cached = call->kv->type;
+    cuda->flat_large = false; // beside the splits there is room for one ring: flat_wgmma.cuh
     Queries q;
     cudaError_t code = cuda_queries(cuda, call, &q);
     if (code == cudaSuccess) code = attend_tiles(cuda, call, a, q);

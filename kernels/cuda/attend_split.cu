@@ -52,6 +52,7 @@ cudaError_t attend_splits(CudaBackend *cuda, const SplitLaunch *launch) {
     SplitArguments a = {};
     a.l = *launch;
     a.split_tiles = cuda->split_tiles;
+    a.new_slots = cuda->kind == STEP_DECODING ? cuda->slots : NULL;
     a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);
     a.head_bytes = cache_bytes(kv, kv.head_stride);
     size_t rows = (size_t)cuda->n_splits * (size_t)t.n_heads;

@@ -15,6 +15,8 @@ struct SplitLaunch {
 struct SplitArguments {
     SplitLaunch l;
     const int32_t *split_tiles;
+    const int32_t
+        *new_slots; // STEP_DECODING: of the step's tokens, all that the kernels before it write; else NULL
     int head_tiles;
     int group_shift; // int8, int4: log2 of their group
     bool scales_fit; // into the kernel's, by copies: float16, a group of its own, aligned

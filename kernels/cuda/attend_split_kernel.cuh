@@ -179,7 +179,8 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     int split = blockIdx.y, kv_head = blockIdx.x / s.head_tiles,
         first_head = blockIdx.x % s.head_tiles * HEADS;
     int group = a.n_heads / a.n_kv_heads, heads = min(HEADS, group - first_head), dim = a.head_dim;
-    kernels_before();
+    let_next_begin();
+    if (!s.new_slots) kernels_before(); // else what a step is about is there since its first kernel
     int which = s.split_tiles[split];
     if (which < 0) return;
     const AttendTile tile = a.tiles[which];
@@ -193,7 +194,10 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     if (a.alibi)
         for (int l = 0; l < Shape::LANE_HEADS; l++)
             w.slope[l] = LOG2_E * alibi_slope(kv_head * group + first_head + Warp::lane_head(l), a.n_heads);
-    w.run([&] { load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.kept > 0, queries); });
+    w.run(s.new_slots ? s.new_slots[tile.first_token] : -1, [&] {
+        kernels_before();
+        load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.kept > 0, queries);
+    });
     __syncthreads(); // the rings are done with
     Results *results = (Results *)rings;
     float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
@@ -255,6 +259,7 @@ static cudaError_t launch_shape(CudaBackend *cuda, const SplitArguments *argumen
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&cuda->splits_a_sm, kernel, SPLIT_WARPS * 32, shared);
     if (code != cudaSuccess) return code;
     dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->n_splits);
+    if (a.new_slots) return launch_dependent(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
     return launch_overlapping(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
 }
 

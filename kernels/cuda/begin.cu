@@ -151,21 +151,23 @@ static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *h
 enum {
     SPLITS_A_SM = 4,   // that run side by side, until a kernel for the cache's type has been launched
     LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
+    ROW_SPLIT = 1024,  // the most of a row among others; a split begins and ends in the time of 300 of f16
     LEAST_SPLIT = 128,
     SPLIT_UNIT = 64,
 };
 
 // Indexes of a split: as many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences
-// do not show in each other, as many as bring one sequence onto all multiprocessors. So there are at most eight splits a
-// multiprocessor and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can have would take
-// 256 such rows, tens of millions of tokens.
+// do not show in each other, as many as bring one sequence onto a quarter of them, the others being for others. So there are
+// at most eight splits a multiprocessor and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a
+// grid can have would take 256 such rows, tens of millions of tokens.
 static int choose_split(const CudaBackend *cuda, const Step *step, const StepSequence *q,
                         const AttendHeads *heads) {
     int64_t indexes = 0, longest = 0, blocks = (int64_t)heads->n_kv_heads * split_head_tiles(heads), slots;
     if (step->kind == STEP_DECODING) {
         longest = q->n_slots;
-        slots = longest * blocks / cuda->n_sms + 1;
-        if (slots > LONG_SPLIT) slots = LONG_SPLIT;
+        int64_t n = cuda->n_sms / (4 * blocks), more = (longest + ROW_SPLIT - 1) / ROW_SPLIT;
+        if (n < more) n = more;
+        slots = (longest + n - 1) / n;
     } else {
         const int most = tile_tokens(heads);
         for (int s = 0; s < step->n_sequences; s++) {

@@ -122,6 +122,7 @@ struct CudaBackend {
     double *inv_freq;        // [n_sets, rotary_dim/2]
     float2 *rope;            // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
     Room flat;               // scratch of products of few rows: flat.cu
+    bool flat_large;         // the ring of the one launched last
     // Type of the cache that was attended to last, and how many of its kernel's blocks a multiprocessor holds, 0: not
     // known; what the next step is cut for.
     DType cached;

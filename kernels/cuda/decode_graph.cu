@@ -199,7 +199,7 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     if (status) return status;
     StageRoom room = cuda_stage_room(cuda, t->step, &heads);
     room.tokens = rows_of_graph(cuda, room.tokens);
-    room.splits = with_room(room.splits, 16);
+    room.splits = with_room(room.splits, 8);
     room.pages = with_room(room.pages, 64);
     status = cuda_stage(cuda, t->step, &heads, NULL, &room, error);
     if (!status) status = split_reserve(cuda, &heads, error);

@@ -47,10 +47,11 @@ static FlatKernels *kernels_for(const CudaBackend *cuda, int format) {
     return all[format];
 }
 
-static cudaError_t launch(const CudaBackend *cuda, const FlatArguments *a) {
+static cudaError_t launch(CudaBackend *cuda, FlatArguments *a) {
     FlatKernels *kernels = kernels_for(cuda, a->w.format);
     cudaError_t code = kernels ? kernels(cuda, a) : cudaErrorNotSupported;
-    if (code == cudaErrorNotSupported) WITH_OPERAND(cuda, code = launch_plain<T>(cuda, a));
+    if (code == cudaErrorNotSupported && a->end != FLAT_HEADS)
+        WITH_OPERAND(cuda, code = launch_plain<T>(cuda, a));
     return code;
 }
 
@@ -74,9 +75,14 @@ Status flat_reserve(CudaBackend *cuda, Error *error) {
     return cuda_room(cuda, &cuda->flat, flat_bytes(cuda), false, "products of few rows", error);
 }
 
+static void set_scratch(const CudaBackend *cuda, FlatArguments *a) {
+    a->parts = (float4 *)cuda->flat.memory;
+    a->arrived = (unsigned *)(cuda->flat.memory + parts_bytes(cuda));
+}
+
 // ---- the product ---------------------------------------------------------------------------------------------
 
-static cudaError_t multiply_piece(const CudaBackend *cuda, const FlatProduct *p, int first, int n) {
+static cudaError_t multiply_piece(CudaBackend *cuda, const FlatProduct *p, int first, int n) {
     cudaError_t code = cudaSuccess;
     int stride = p->end == FLAT_GATED ? p->w->rows / 2 : p->w->rows;
     size_t in = operand_bytes(cuda->operand), out = p->end == FLAT_FLOAT || p->end == FLAT_ADD ? 4 : in;
@@ -89,12 +95,37 @@ static cudaError_t multiply_piece(const CudaBackend *cuda, const FlatProduct *p,
         a.y_stride = stride;
         a.bias = p->bias ? p->bias + row : NULL, a.other = p->other;
         a.activation = cuda->shape->activation;
-        a.parts = (float4 *)cuda->flat.memory;
-        a.arrived = (unsigned *)(cuda->flat.memory + parts_bytes(cuda));
+        set_scratch(cuda, &a);
         code = launch(cuda, &a);
         row += a.w.rows;
     }
     return code;
+}
+
+Status cuda_flat_heads(CudaBackend *cuda, const Linear *w, const void *x, int n, const HeadArguments *heads,
+                       void *q, Error *error) {
+    Status status = flat_reserve(cuda, error);
+    size_t in = operand_bytes(cuda->operand);
+    int dim = heads->head_dim;
+    if (status) return status;
+    if (cuda->compute != 90 || cuda->operand == DTYPE_F32 || w->n_parts != 1 ||
+        w->part[0].format != format_of(cuda->operand) || heads->bias || (dim != 64 && dim != 128))
+        return STATUS_UNSUPPORTED;
+    for (int first = 0; first < n; first += FLAT_MOST) {
+        FlatArguments a = {};
+        a.w = w->part[0];
+        a.x = (const char *)x + (size_t)first * (size_t)w->cols * in;
+        a.n = n - first < FLAT_MOST ? n - first : FLAT_MOST, a.end = FLAT_HEADS;
+        a.y_stride = heads->n_heads * dim;
+        a.y = (char *)q + (size_t)first * (size_t)a.y_stride * in;
+        a.heads = *heads;
+        a.heads.rope += (size_t)first * (size_t)(dim / 2), a.heads.slots += first;
+        set_scratch(cuda, &a);
+        cudaError_t code = launch(cuda, &a);
+        if (code == cudaErrorNotSupported && first == 0) return STATUS_UNSUPPORTED;
+        if (code != cudaSuccess) return cuda_check(code, error, "the heads of %d rows", n);
+    }
+    return STATUS_OK;
 }
 
 Status cuda_flat(CudaBackend *cuda, const FlatProduct *p, Error *error) {

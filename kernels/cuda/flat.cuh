@@ -8,7 +8,7 @@
 #ifndef PALAVER_KERNELS_CUDA_FLAT_CUH
 #define PALAVER_KERNELS_CUDA_FLAT_CUH
 
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/heads.cuh"
 
 enum {
     FLAT_ROWS = 128, // of W in a tile: 16 for each of
@@ -23,6 +23,7 @@ enum FlatEnd {
     FLAT_ADD,   // y += sum + bias, in float32
     FLAT_GATED, // y [n, rows / 2] = activation(gate) · up, rows gate 0, up 0, gate 1, …, in the operand type
     FLAT_ALONE, // y = activation(sum + bias), in the operand type
+    FLAT_HEADS, // y [n, n_heads·head_dim] = queries, in the operand type; keys and values to their slots: cuda_flat_heads()
 };
 
 // Any number of rows, in pieces of FLAT_MOST.
@@ -37,6 +38,11 @@ struct FlatProduct {
         *count; // on the device, where not all rows' results are wanted: how many; n <= FLAT_MOST. NULL: all
 };
 Status cuda_flat(CudaBackend *cuda, const FlatProduct *product, Error *error);
+
+// q [n, n_heads·head_dim], keys and values of x [n, w->cols], with RoPE over whole heads. STATUS_UNSUPPORTED, with no error:
+// there is no code for these weights or heads, and nothing was done.
+Status cuda_flat_heads(CudaBackend *cuda, const Linear *w, const void *x, int n, const HeadArguments *heads,
+                       void *q, Error *error);
 
 // Scratch for them; cuda_flat() sees to it too, but may not while a graph is captured.
 Status flat_reserve(CudaBackend *cuda, Error *error);
@@ -54,12 +60,15 @@ struct FlatArguments {
     const float *bias, *other;
     const int32_t *count;
     Activation activation;
-    float4 *parts;     // [blocks, FLAT_WARPS, FLAT_MOST / 8, 32] sums of a tile that another block ends
+    HeadArguments
+        heads;     // FLAT_HEADS: without biases and norms, rotary_dim = head_dim, 64 or 128, a cache in f16
+    float4 *parts; // [blocks, FLAT_WARPS, FLAT_MOST / 8, 32] sums of a tile that another block ends
     unsigned *arrived; // [row tiles] blocks that have left theirs; zero between launches
+    bool large;        // the ring of the kernels by wgmma: see there
 };
 
 // Kernels of one format each, in blocks that are all there at once: they wait for each other.
-typedef cudaError_t FlatKernels(const CudaBackend *cuda, const FlatArguments *a);
+typedef cudaError_t FlatKernels(CudaBackend *cuda, FlatArguments *a);
 FlatKernels flat_f16, flat_bf16, flat_q8, flat_q8s, flat_q8m, flat_q4, flat_q4m;
 
 #endif

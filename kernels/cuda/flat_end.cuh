@@ -14,8 +14,8 @@ struct FlatShare {
         n_steps = (w.cols + step - 1) / step;
         total = n_steps * ((w.rows + FLAT_ROWS - 1) / FLAT_ROWS);
     }
-    __device__ int begin(int block) const { return (int)((int64_t)total * block / gridDim.x); }
-    __device__ int block_of(int u) const { return (int)(((int64_t)(u + 1) * gridDim.x - 1) / total); }
+    __device__ int begin(int block) const { return total * block / (int)gridDim.x; }
+    __device__ int block_of(int u) const { return ((u + 1) * (int)gridDim.x - 1) / total; }
 };
 
 __device__ inline void meet_multipliers() {
@@ -99,9 +99,52 @@ __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES
         }
 }
 
+// A tile's rows lie as make_heads_map() puts them: a lane has elements d and d + dim/2 of a head.
+template <class T, int TILES>
+__device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES][4]) {
+    constexpr int TURN = TILES < 4 ? TILES : 4;
+    const HeadArguments &h = a.heads;
+    int lane = threadIdx.x % 32, row = tile * FLAT_ROWS + threadIdx.x / 32 * 16, half = h.head_dim / 2;
+    int head = row / h.head_dim, d = row % h.head_dim / 2 + lane / 4, kv_head = head - h.n_heads;
+    if (row >= a.w.rows) return;
+#pragma unroll
+    for (int first = 0; first < TILES; first += TURN) {
+        float2 turns[TURN][2];
+        int32_t slots[TURN][2];
+#pragma unroll
+        for (int i = 0; i < TURN; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                int token = min(FlatPlace(tile, first + i, j).token, a.n - 1);
+                turns[i][j] = kv_head < h.n_kv_heads ? h.rope[(int64_t)token * half + d] : make_float2(1, 0);
+                slots[i][j] = kv_head < 0 ? 0 : h.slots[token];
+            }
+#pragma unroll
+        for (int i = 0; i < TURN; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                int token = FlatPlace(tile, first + i, j).token;
+                float2 turn = turns[i][j];
+                float x = c[first + i][j] * turn.x - c[first + i][j + 2] * turn.y,
+                      y = c[first + i][j] * turn.y + c[first + i][j + 2] * turn.x;
+                if (token >= a.n || slots[i][j] < 0) continue;
+                if (kv_head < 0) {
+                    T *to = (T *)a.y + (int64_t)token * a.y_stride + head * h.head_dim + d;
+                    to[0] = from_float<T>(x), to[half] = from_float<T>(y);
+                } else {
+                    bool is_k = kv_head < h.n_kv_heads;
+                    __half *to = (__half *)(is_k ? h.kv.k : h.kv.v) + slots[i][j] * h.kv.slot_stride +
+                                 (is_k ? kv_head : kv_head - h.n_kv_heads) * h.kv.head_stride + d;
+                    to[0] = __float2half_rn(x), to[half] = __float2half_rn(y);
+                }
+            }
+    }
+}
+
 template <class T, int TILES>
 __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES][4]) {
     if (a.end == FLAT_GATED) return end_gated<T, TILES>(a, tile, c);
+    if (a.end == FLAT_HEADS) return end_heads<T, TILES>(a, tile, c);
     if (a.bias)
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {

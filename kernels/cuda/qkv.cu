@@ -1,4 +1,5 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
+#include "kernels/cuda/flat.cuh"
 #include "kernels/cuda/product_tile.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tma.cuh"
@@ -212,6 +213,11 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     if (!status && cuda->kind == STEP_ANY && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
         status = product_of_heads(cuda, &layer->qkv, cuda->normed, a, q, error);
         return status ? error_prefix(error, "qkv: ") : STATUS_OK;
+    }
+    if (!status && cuda->kind == STEP_DECODING && plain_heads(a)) {
+        status = cuda_flat_heads(cuda, &layer->qkv, cuda->normed, cuda->n_tokens, &a, q, error);
+        if (status != STATUS_UNSUPPORTED) return status ? error_prefix(error, "qkv: ") : STATUS_OK;
+        status = STATUS_OK;
     }
     Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
     if (!status) status = cuda_product(cuda, &product, error);

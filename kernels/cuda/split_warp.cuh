@@ -10,6 +10,7 @@
 #define PALAVER_KERNELS_CUDA_SPLIT_WARP_CUH
 
 #include "kernels/cuda/split_ring.cuh"
+#include "kernels/cuda/tma.cuh"
 
 // What a warp has found so far, and how.
 template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE, HEAD> {
@@ -334,8 +335,8 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
     }
 
     // Units warp, warp + SPLIT_WARPS, …: copies run STAGES - 1 units ahead. The queries are there once `ready` returns,
-    // and the first copies are on their way.
-    template <class Ready> __device__ void run(Ready ready) {
+    // and the first copies are on their way; before it only `fresh_slot` is not there, -1: everything is.
+    template <class Ready> __device__ void run(int fresh_slot, Ready ready) {
         constexpr int AHEAD = Shape::STAGES - 1;
         int next = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), u = next - AHEAD * SPLIT_WARPS;
         int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + SPLIT_WARPS);
@@ -343,6 +344,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
         uint32_t mask[AHEAD] = {}, fill = ring;
 #pragma unroll 1
         for (; u < units.n; u += SPLIT_WARPS, next += SPLIT_WARPS) {
+            if (u < 0 && __any_sync(~0u, slot >= 0 && slot == fresh_slot)) kernels_before();
             uint32_t take = fill + Shape::STAGE, next_mask = this->issue(next, fill, slot, at);
             int32_t next_here = at;
             if (take == ring + Shape::STAGES * Shape::STAGE) take = ring;

@@ -63,7 +63,16 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap *map, int col, i
                  : "memory");
 }
 
-// The same into all blocks that `mask` names, with each one's own barrier.
+// The same of five dimensions, from (col, 0, 0, 0, last) on.
+__device__ inline void copy_tile_of_five(uint32_t to, const CUtensorMap *map, int col, int last,
+                                         uint32_t barrier, uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%2, %3, %3, %3, %4}], [%5], %6;" ::"r"(to),
+                 "l"(map), "r"(col), "r"(0), "r"(last), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
+// The same as copy_tile() into all blocks that `mask` names, with each one's own barrier.
 __device__ inline void copy_tile_to(uint16_t mask, uint32_t to, const CUtensorMap *map, int col, int row,
                                     uint32_t barrier, uint64_t policy) {
     asm volatile(
