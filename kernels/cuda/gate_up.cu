@@ -69,7 +69,7 @@ Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g
         if (!status) status = cuda_flat(cuda, &flat, error);
         return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
     }
-    if (!status && cuda->kind == STEP_ANY && tiles_suit_gates(cuda, layer)) {
+    if (!status && tiles_suit_gates(cuda, layer)) {
         status = product_of_gates(cuda, layer, cuda->normed, g, error);
         return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
     }

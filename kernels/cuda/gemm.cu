@@ -1,9 +1,10 @@
 // Matrix products of many rows by cuBLASLt, which is loaded when a device is opened. On Hopper qkv and gate_up of a prompt go
-// elsewhere: product_tile.cu.
+// elsewhere, and all of one whose pieces are not to show: product_tile.cu.
 //
 // In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
 #include "kernels/cuda/dense.cuh"
 #include "kernels/cuda/flat.cuh"
+#include "kernels/cuda/product_tile.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -243,6 +244,7 @@ Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
         FlatProduct flat = {a->w, a->x, a->n, end, a->y, NULL, NULL, NULL};
         return cuda_flat(cuda, &flat, error);
     }
+    if (tiles_suit_sums(cuda, *a)) return product_of_sums(cuda, *a, error);
     char *y = (char *)a->y;
     return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
         return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(a->y_type), error);

@@ -76,6 +76,52 @@ template <class T, Activation ACTIVATION> struct GatedEnd {
     }
 };
 
+// y [n, stride] += sum, in float32. What is added to is asked for ahead where there are registers for it.
+struct AddEnd {
+    float *y; // of column 0
+    int stride;
+
+    template <int N> struct Ahead {
+        static constexpr int KEPT = N <= 16 ? N : 0;
+        float2 kept[KEPT + 1][2];
+        __device__ Ahead(const AddEnd &end, int token, int column, int n, int rows) {
+#pragma unroll
+            for (int i = 0; i < KEPT; i++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (column + 8 * i < rows && token + 8 * r < n)
+                        kept[i][r] = *end.at(token + 8 * r, column + 8 * i);
+        }
+    };
+    template <int N>
+    __device__ void operator()(float (&sums)[N][4], const Ahead<N> &ahead, int token, int column, int n,
+                               int rows) const {
+        constexpr int TURN = 8;
+#pragma unroll
+        for (int first = 0; first < N; first += TURN) {
+            float2 old[TURN][2];
+#pragma unroll
+            for (int i = 0; i < TURN; i++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (Ahead<N>::KEPT > 0)
+                        old[i][r] = ahead.kept[Ahead<N>::KEPT > 0 ? first + i : 0][r];
+                    else if (column + 8 * (first + i) < rows && token + 8 * r < n)
+                        old[i][r] = *at(token + 8 * r, column + 8 * (first + i));
+#pragma unroll
+            for (int i = 0; i < TURN; i++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (column + 8 * (first + i) < rows && token + 8 * r < n)
+                        *at(token + 8 * r, column + 8 * (first + i)) = make_float2(
+                            old[i][r].x + sums[first + i][2 * r], old[i][r].y + sums[first + i][2 * r + 1]);
+        }
+    }
+    __device__ float2 *at(int token, int column) const {
+        return (float2 *)(y + (int64_t)token * stride + column + threadIdx.x % 4 * 2);
+    }
+};
+
 // Heads of q, k and v as whole_heads_kernel() takes them: RoPE over pairs (i, i + DIM/2), q to memory, k and v to the
 // cache. Tiles are whole heads.
 template <class T, int DIM> struct HeadsEnd {

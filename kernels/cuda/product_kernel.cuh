@@ -22,7 +22,7 @@ struct TileShape {
 };
 
 template <class T, int COLUMNS> struct alignas(1024) ProductShared {
-    static constexpr int STAGES = COLUMNS > 192 ? 4 : 5;
+    static constexpr int STAGES = COLUMNS > 192 ? 4 : COLUMNS > 128 ? 5 : 6;
     T x[STAGES][TILE_TOKENS * TILE_DEPTH], w[STAGES][COLUMNS * TILE_DEPTH];
     uint64_t full[STAGES], empty[STAGES];
 };

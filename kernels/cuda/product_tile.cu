@@ -23,11 +23,17 @@ static int choose_columns(const CudaBackend *cuda, int n, int rows) {
     return cost_of(cuda, n, rows, 192) < cost_of(cuda, n, rows, 256) ? 192 : 256;
 }
 
+// Whether tiles of 128 are better than of 256, though shared memory is read more for a product: a quarter slower.
+static bool choose_narrow(const CudaBackend *cuda, int n, int rows) {
+    return cost_of(cuda, n, rows, 128) * 5 < cost_of(cuda, n, rows, 256) * 4;
+}
+
 // Whether three quarters of what the tensor cores could do meanwhile are of use: of less cuBLASLt makes more, by smaller
-// tiles and sums cut in parts.
+// tiles and sums cut in parts. Where those may not be cut, it does not.
 static bool keeps_busy(const CudaBackend *cuda, int n, int rows, int columns) {
     int64_t could = cost_of(cuda, n, rows, columns) * (cuda->n_sms / 2) * 2 * TILE_TOKENS;
-    return cuda->compute == 90 && cuda->operand != DTYPE_F32 && (int64_t)n * rows * 4 >= 3 * could;
+    return cuda->compute == 90 && cuda->operand != DTYPE_F32 &&
+           (cuda->kind == STEP_READING || (int64_t)n * rows * 4 >= 3 * could);
 }
 
 bool tiles_suit_gates(const CudaBackend *cuda, const Layer *layer) {
@@ -41,6 +47,11 @@ bool tiles_suit_gates(const CudaBackend *cuda, const Layer *layer) {
 bool tiles_suit_heads(const CudaBackend *cuda, const Linear *w, const HeadArguments &a) {
     return !a.bias && (a.head_dim == 64 || a.head_dim == 128) && a.kv.slot_stride % 8 == 0 &&
            a.kv.head_stride % 8 == 0 && keeps_busy(cuda, cuda->n_tokens, w->rows, 256);
+}
+
+bool tiles_suit_sums(const CudaBackend *cuda, const Product &a) {
+    return cuda->compute == 90 && cuda->operand != DTYPE_F32 && cuda->kind == STEP_READING && a.add &&
+           a.w->cols % 8 == 0 && a.w->rows % 8 == 0;
 }
 
 // ---- launching ---------------------------------------------------------------------------------------------------
@@ -75,6 +86,12 @@ static Status launch_best(CudaBackend *cuda, const DenseProduct &p, const End &e
                                                                : launch<T, 256>(cuda, p, end, error);
 }
 
+template <class T, class End>
+static Status launch_wide_or_narrow(CudaBackend *cuda, const DenseProduct &p, const End &end, Error *error) {
+    return choose_narrow(cuda, cuda->n_tokens, p.rows) ? launch<T, 128>(cuda, p, end, error)
+                                                       : launch<T, 256>(cuda, p, end, error);
+}
+
 template <class T, Activation ACTIVATION>
 static Status launch_gates(CudaBackend *cuda, const DenseProduct &p, int first, void *g, Error *error) {
     GatedEnd<T, ACTIVATION> end = {(T *)g + first / 2, cuda->shape->intermediate_size};
@@ -99,8 +116,9 @@ Status product_of_gates(CudaBackend *cuda, const Layer *layer, const void *x, vo
 template <class T>
 static Status launch_heads(CudaBackend *cuda, const DenseProduct &p, int first, const HeadArguments &a,
                            void *q, Error *error) {
-    if (a.head_dim == 64) return launch<T, 256>(cuda, p, HeadsEnd<T, 64>{a, (T *)q, first / 64}, error);
-    return launch<T, 256>(cuda, p, HeadsEnd<T, 128>{a, (T *)q, first / 128}, error);
+    if (a.head_dim == 64)
+        return launch_wide_or_narrow<T>(cuda, p, HeadsEnd<T, 64>{a, (T *)q, first / 64}, error);
+    return launch_wide_or_narrow<T>(cuda, p, HeadsEnd<T, 128>{a, (T *)q, first / 128}, error);
 }
 
 Status product_of_heads(CudaBackend *cuda, const Linear *w, const void *x, const HeadArguments &a, void *q,
@@ -109,6 +127,16 @@ Status product_of_heads(CudaBackend *cuda, const Linear *w, const void *x, const
         DenseProduct p = {x, dense, n, w->cols, expanded};
         Status status;
         WITH_TYPE_16(cuda->operand, status = launch_heads<T>(cuda, p, first, a, q, error));
+        return status;
+    });
+}
+
+Status product_of_sums(CudaBackend *cuda, const Product &a, Error *error) {
+    return for_dense(cuda, a.w, error, [&](const void *dense, bool expanded, int first, int n) {
+        DenseProduct p = {a.x, dense, n, a.w->cols, expanded};
+        AddEnd end = {(float *)a.y + first, a.w->rows};
+        Status status;
+        WITH_TYPE_16(cuda->operand, status = launch_wide_or_narrow<T>(cuda, p, end, error));
         return status;
     });
 }

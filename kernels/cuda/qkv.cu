@@ -210,7 +210,7 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        cuda->rope,
                        cuda->slots,
                        *kv};
-    if (!status && cuda->kind == STEP_ANY && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
+    if (!status && cuda->kind != STEP_DECODING && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
         status = product_of_heads(cuda, &layer->qkv, cuda->normed, a, q, error);
         return status ? error_prefix(error, "qkv: ") : STATUS_OK;
     }

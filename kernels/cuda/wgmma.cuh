@@ -57,6 +57,19 @@ template <int N, int COLUMNS> __device__ inline void wgmma_wait(float (&sums)[CO
 
 // c [64, 8·N] = (add ? c : 0) + a [64, 16] · bᵀ, b [8·N, 16], both of T in shared memory, their rows along the sum.
 // Fragments are as below.
+template <class T> __device__ inline void wgmma_product(float (&c)[16][4], uint64_t a, uint64_t b, bool add) {
+#define WGMMA_OF(type)                                                                                       \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" WGMMA_64                  \
+                 "}, %64, %65, p, 1, 1, 0, 0;\n}"                                                            \
+                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8)                                                  \
+                 : "l"(a), "l"(b), "r"((int)add))
+    if (std::is_same<T, __half>::value)
+        WGMMA_OF("f16");
+    else
+        WGMMA_OF("bf16");
+#undef WGMMA_OF
+}
 template <class T> __device__ inline void wgmma_product(float (&c)[24][4], uint64_t a, uint64_t b, bool add) {
 #define WGMMA_OF(type)                                                                                       \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"                                                \

@@ -130,6 +130,17 @@ static void compare_rows(Rows *r, const char *what, const float *alone, const in
     free(together);
 }
 
+// Of logits against the CPU's.
+static double bound_of(const Case *c) {
+    double bound = dtype_is_quantized(c->type) ? 1e-2
+                   : c->type == DTYPE_BF16     ? 1.5e-2
+                   : c->kv == DTYPE_F32        ? 1e-4
+                                               : 4e-3;
+    if (c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4)
+        bound += c->kv == DTYPE_INT8 ? 1e-2 : 6e-2; // of rounding a key elsewhere
+    return bound;
+}
+
 static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
     Rows cpu, gpu;
     rows_open(&cpu, ops_cpu(), "cpu:reference", c, model);
@@ -144,13 +155,7 @@ static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
         free(logits);
     }
     float *right = run_rows(&cpu, order, n, true);
-    double bound = dtype_is_quantized(c->type) ? 1e-2
-                   : c->type == DTYPE_BF16     ? 1.5e-2
-                   : c->kv == DTYPE_F32        ? 1e-4
-                                               : 4e-3;
-    if (c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4)
-        bound += c->kv == DTYPE_INT8 ? 1e-2 : 6e-2; // of rounding a key elsewhere
-    report(c->name, "decoded rows", distance(alone, right, (int64_t)n * c->vocab), bound);
+    report(c->name, "decoded rows", distance(alone, right, (int64_t)n * c->vocab), bound_of(c));
     free(right);
     rows_close(&cpu);
     compare_rows(&gpu, "all rows", alone, order, n, false);
@@ -164,7 +169,7 @@ static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
 
 // ---- prompts -------------------------------------------------------------------------------------------------
 
-enum { PROMPT = 333 };
+enum { PROMPT = 333, MOST_PROMPT = 700, CPU_HIDDEN = 512 /* of the largest model read by the CPU too */ };
 
 static void empty_slots(Rows *r) {
     Error error;
@@ -179,16 +184,16 @@ static void empty_slots(Rows *r) {
 // that has gone round, all of which is looked at.
 static float *read_prompt(Rows *r, const int *pieces, int turned) {
     Side *s = &r->side;
-    int32_t ids[PROMPT], positions[PROMPT], slots[PROMPT];
-    int page = r->c->page_size, ring = ((PROMPT + page - 1) / page + 1) * page;
-    for (int i = 0; i < PROMPT; i++) {
+    int32_t ids[MOST_PROMPT], positions[MOST_PROMPT], slots[MOST_PROMPT];
+    int page = r->c->page_size, all = r->c->n_tokens, ring = ((all + page - 1) / page + 1) * page;
+    for (int i = 0; i < all; i++) {
         int index = (i + turned) % ring;
         ids[i] = (i * 104729 + 11) % r->c->vocab, positions[i] = i;
         slots[i] = r->pages[index / page] + index % page;
     }
     empty_slots(r);
-    for (int first = 0, i = 0; first < PROMPT; i++) {
-        int n = pieces[i] && pieces[i] < PROMPT - first ? pieces[i] : PROMPT - first;
+    for (int first = 0, i = 0; first < all; i++) {
+        int n = pieces[i] && pieces[i] < all - first ? pieces[i] : all - first;
         StepSequence sequence = {0, n, turned ? ring : first + n, r->pages, 0, 0, 0};
         run_ops(r, &(Step){n, 1, ids + first, positions + first, slots + first, &sequence, page,
                            s->slot_positions, STEP_READING});
@@ -218,13 +223,22 @@ static void test_prompt(const Ops *cuda, const Case *c, const TestModel *model, 
         free(memory);
         free(scale);
     }
+    bool same_keys = c->kv != DTYPE_INT8 && c->kv != DTYPE_INT4; // those are rounded elsewhere
+    if (!turned && same_keys && c->hidden <= CPU_HIDDEN) {
+        Rows cpu;
+        rows_open(&cpu, ops_cpu(), "cpu:reference", c, model);
+        float *right = read_prompt(&cpu, PIECES[0], turned);
+        report(c->name, "a prompt", distance(whole, right, c->vocab), bound_of(c));
+        free(right);
+        rows_close(&cpu);
+    }
     free(whole);
     free(cache);
     free(first_scale);
     rows_close(&r);
 }
 
-// n_tokens: the most of a step. past: of the longest sequence but one.
+// n_tokens: the most of a step, and a prompt's. past: of the longest sequence but one.
 static const Case CASES[] = {
 #define ROWS(rows, length) .n_tokens = PROMPT, .n_rows = (rows), .past = (length), .page_size = PAGE
     {"rows: small bf16", DTYPE_BF16, 256, 4, 2, 64, 320, 203, ROWS(5, 400), .kv = DTYPE_F16},
@@ -232,6 +246,9 @@ static const Case CASES[] = {
     {"rows: bf16 llama", DTYPE_BF16, 1024, 8, 8, 128, 2752, 2003, ROWS(64, 700), .kv = DTYPE_F16},
     {"rows: bf16 grouped", DTYPE_BF16, 2048, 32, 8, 64, 5632, 3000, ROWS(33, 900), .kv = DTYPE_F16,
      .bias = true, .out_bias = true},
+    // Tiles of prompts of two widths, one for the whole and one for pieces.
+    {"rows: bf16 long prompt", DTYPE_BF16, 4096, 32, 8, 128, 1024, 515, .n_tokens = MOST_PROMPT, .n_rows = 6,
+     .past = 100, .page_size = PAGE, .kv = DTYPE_F16},
     {"rows: f16 smollm2", DTYPE_F16, 576, 9, 3, 64, 1536, 4099, ROWS(40, 3000), .kv = DTYPE_F16,
      .tied = true},
     {"rows: q8_0", DTYPE_Q8_0, 4096, 32, 32, 128, 1024, 999, ROWS(17, 300), .kv = DTYPE_F16},
