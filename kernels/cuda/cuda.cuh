@@ -127,7 +127,7 @@ struct CudaBackend {
     // known; what the next step is cut for.
     DType cached;
     int splits_a_sm;
-    Room parts, arrived;     // what splits of attention hand to each other: see attend_split.cuh
+    Room parts, arrived; // what splits of attention hand to each other: see attend_split.cuh
 
     // Scratch, one allocation.
     char *scratch;
