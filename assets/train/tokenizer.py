@@ -33,14 +33,15 @@ def main():
     arguments.add_argument("--pieces", type=int, default=PIECES)
     arguments.add_argument("--megabytes", type=float, default=40)
     options = arguments.parse_args()
+    os.chdir(options.work)  # the model holds the prefix it was written by: no path of whoever made it
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=texts(os.path.join(options.work, "text", "train.jsonl"), options.megabytes),
-        model_prefix=os.path.join(options.work, "tokenizer"), model_type="bpe", vocab_size=options.pieces,
+        sentence_iterator=texts(os.path.join("text", "train.jsonl"), options.megabytes),
+        model_prefix="tokenizer", model_type="bpe", vocab_size=options.pieces,
         byte_fallback=True, split_digits=True, character_coverage=0.9999, hard_vocab_limit=True,
         normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=False,
         unk_id=UNKNOWN_ID, bos_id=START_ID, eos_id=END_ID, pad_id=-1, unk_piece=UNKNOWN, bos_piece=IM_START,
         eos_piece=IM_END, max_sentence_length=16384, num_threads=os.cpu_count(), minloglevel=1)
-    os.remove(os.path.join(options.work, "tokenizer.vocab"))
+    os.remove("tokenizer.vocab")
     print(f"tokenizer.model: {options.pieces} pieces")
 
 
