@@ -86,6 +86,7 @@ __global__ void __launch_bounds__(128)
 static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv, const Call *c,
                   Error *error) {
     AttendHeads heads = {a->num_heads, a->num_kv_heads ? a->num_kv_heads : a->num_heads, a->head_dim};
+    cuda_end_upload(cuda); // a cache that is brought to f16 lies where weights were on their way
     cuda->cached = kv->type;
     Status status = cuda_stage(cuda, &c->step, &heads, c->mask_columns, NULL, error);
     if (status) return status;
