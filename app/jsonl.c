@@ -127,6 +127,18 @@ static Status give(Jsonl *j, JsonlLine *line, Error *error) {
     return STATUS_OK;
 }
 
+static Status deliver_finished(Jsonl *j, Error *error) {
+    Status status = STATUS_OK;
+    for (SchedulerItem *item; !status && (item = scheduler_finished(j->scheduler));) {
+        JsonlLine *line = (JsonlLine *)((char *)item - offsetof(JsonlLine, item));
+        int at = 0;
+        while (j->given[at] != line) at++;
+        j->given[at] = j->given[--j->n_given];
+        status = deliver(j, line, error);
+    }
+    return status;
+}
+
 // Refills the rows; waits a moment if there is nothing else to do.
 static Status take_lines(Jsonl *j, Error *error) {
     Status status = STATUS_OK;
@@ -137,18 +149,7 @@ static Status take_lines(Jsonl *j, Error *error) {
         j->input_ended = state == QUEUE_ENDED;
         if (state != QUEUE_ITEM) break;
         status = give(j, line, error);
-    }
-    return status;
-}
-
-static Status deliver_finished(Jsonl *j, Error *error) {
-    Status status = STATUS_OK;
-    for (SchedulerItem *item; !status && (item = scheduler_finished(j->scheduler));) {
-        JsonlLine *line = (JsonlLine *)((char *)item - offsetof(JsonlLine, item));
-        int at = 0;
-        while (j->given[at] != line) at++;
-        j->given[at] = j->given[--j->n_given];
-        status = deliver(j, line, error);
+        if (!status) status = deliver_finished(j, error); // it may have failed at once
     }
     return status;
 }

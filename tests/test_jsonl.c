@@ -219,6 +219,37 @@ static void one_refused_conversation(void **state) {
     program_free(&run);
 }
 
+// Texts that the tokenizer gives up on, with more lines of them than rows: each is its own conversation's error.
+static void conversations_that_fail_at_once(void **state) {
+    Run run;
+    program_shell(&run, "cp -r tests/golden/models/llama3 \"$HOME/m\" && chmod -R u+w \"$HOME/m\" && sed -i "
+                        "'s/\"pre_tokenizer\": {[^}]*}/\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": "
+                        "{\"Regex\": \"(x+x+)+[yz]\"}, \"behavior\": \"Isolated\", \"invert\": false}/' "
+                        "\"$HOME/m/tokenizer.json\"");
+    expect_status(&run, 0);
+    program_free(&run);
+    char arguments[512], lines[2048] = "";
+    snprintf(arguments, sizeof arguments, "%s/m|--template|chatml|--jsonl|--parallel|2",
+             (const char *)*state);
+    for (int n = 1; n <= 5; n++) {
+        sprintf(lines + strlen(lines),
+                "{\"id\": %d, \"turns\": [\"%s\"], \"sampling\": {\"max_tokens\": 3}}\n", n - 1,
+                n == 2 ? "hello" : "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+        if (n != 1 && n != 5) continue;
+        program_run(&run, arguments, lines);
+        expect_status(&run, 1);
+        expect_no_err(&run, "not answered");
+        Answers a = answers_of(&run);
+        assert_int_equal(a.n, n);
+        for (int i = 0; i < n; i++) {
+            const char *why = word(answer(&a, i), "error");
+            assert_true(i == 1 ? !*why : strstr(why, "a split pattern of the tokenizer fails") != NULL);
+        }
+        answers_free(&a);
+        program_free(&run);
+    }
+}
+
 // Every line that was read is answered or named, none is both. The id of line n is n - 1.
 static void check_nothing_is_lost(const Answers *a, const char *err) {
     bool known[LINES] = {false};
@@ -362,9 +393,16 @@ static void at_a_terminal(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(answers_have_their_form),  test(rows_change_nothing),           test(wrong_lines_are_told),
-        test(one_refused_conversation), test(signals_lose_no_answer),        test(outputs_that_take_no_more),
-        test(inputs_of_all_kinds),      test(flags_that_do_not_go_together), test(at_a_terminal),
+        test(answers_have_their_form),
+        test(rows_change_nothing),
+        test(wrong_lines_are_told),
+        test(one_refused_conversation),
+        test(conversations_that_fail_at_once),
+        test(signals_lose_no_answer),
+        test(outputs_that_take_no_more),
+        test(inputs_of_all_kinds),
+        test(flags_that_do_not_go_together),
+        test(at_a_terminal),
     };
     return test_main("jsonl", argc, argv, tests);
 }
