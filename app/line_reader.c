@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BLOCK = 1 << 16 };
@@ -89,16 +90,35 @@ static void *read_all(void *context) {
     return NULL;
 }
 
+static void be_woken(int number) {
+    (void)number;
+}
+
 // Signals are the main thread's, which polls their flags; but a process that reads from its terminal in the background has
-// to stop, not to fail.
+// to stop, not to fail, and SIGURG is how join() wakes the thread.
 static int start(LineReader *r) {
     sigset_t most, before;
     sigfillset(&most);
     sigdelset(&most, SIGTTIN);
+    sigdelset(&most, SIGURG);
+    struct sigaction wake = {.sa_handler = be_woken}; // without SA_RESTART
+    sigemptyset(&wake.sa_mask);
+    sigaction(SIGURG, &wake, NULL);
     pthread_sigmask(SIG_SETMASK, &most, &before);
     int failed = pthread_create(&r->thread, NULL, read_all, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
+}
+
+// Another process that reads the same pipe or terminal may have taken what poll() had seen: then the thread waits within
+// read(), where no byte in our pipe wakes it.
+static void join(LineReader *r) {
+    struct timespec until;
+    do {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 10 * 1000 * 1000;
+        if (until.tv_nsec >= 1000 * 1000 * 1000) until.tv_sec++, until.tv_nsec -= 1000 * 1000 * 1000;
+    } while (pthread_timedjoin_np(r->thread, NULL, &until) && !pthread_kill(r->thread, SIGURG));
 }
 
 Status line_reader_open(const LineReaderOptions *options, LineReader **out, Error *error) {
@@ -125,7 +145,7 @@ Status line_reader_close(LineReader *r, Error *error) {
     item_queue_end(r->to.queue);
     ssize_t wrote = write(r->wake[1], "", 1);
     (void)wrote; // an empty pipe takes a byte
-    pthread_join(r->thread, NULL);
+    join(r);
     close(r->wake[0]), close(r->wake[1]);
     bool failed = r->status && r->status != STATUS_INTERRUPTED;
     Status status = failed ? error_set(error, r->status, "%s", r->error.message) : STATUS_OK;

@@ -10,6 +10,7 @@
 #include "engine/model_shape.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -353,7 +354,15 @@ static int run(Program *program) {
     return result;
 }
 
+// A standard file that the caller has closed cannot be read or written, but no file of ours gets its number: else a journal
+// would take what is said on stdout.
+static void hold_standard_files(void) {
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+    hold_standard_files();
     Program program = {0};
     Error error;
     int result = EXIT_USAGE;

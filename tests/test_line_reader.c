@@ -235,6 +235,37 @@ static void it_ends_wherever_it_is(void **state) {
     }
 }
 
+// Reads the same pipe until there are no more writers, without ever waiting.
+static void *steal(void *context) {
+    char path[32], byte;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", *(const int *)context);
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    while (read(file, &byte, 1) != 0) continue;
+    close(file);
+    return NULL;
+}
+
+// Somebody else takes what poll() had seen, so that read() waits.
+static void it_ends_although_others_read(void **state) {
+    (void)state;
+    for (int k = 0; k < 20; k++) {
+        Error error = {0};
+        Reading r = {0};
+        begin(&r, 1000, false);
+        pthread_t thief;
+        assert_int_equal(pthread_create(&thief, NULL, steal, &r.file), 0);
+        for (int i = 0; i < 500; i++) {
+            give(&r, "\n", 1);
+            usleep(20);
+        }
+        int input = r.input;
+        r.input = -1;
+        assert_int_equal(end(&r, &error), STATUS_OK);
+        close(input);
+        pthread_join(thief, NULL);
+    }
+}
+
 static void failures_are_told(void **state) {
     (void)state;
     Error error = {0};
@@ -261,7 +292,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_all_kinds),     cmocka_unit_test(all_come_once_and_in_order),
         cmocka_unit_test(it_reads_ahead),         cmocka_unit_test(on_demand_it_leaves_the_rest_alone),
-        cmocka_unit_test(it_ends_wherever_it_is), cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(it_ends_wherever_it_is), cmocka_unit_test(it_ends_although_others_read),
+        cmocka_unit_test(failures_are_told),
     };
     return test_main("line_reader", argc, argv, tests);
 }

@@ -53,6 +53,14 @@ static void ends_of_the_input(void **state) {
     expect_status(&run, 1);
     expect_err(&run, "palaver: stdin: Is a directory");
     program_free(&run);
+    program_shell(&run, SHELL " <&-");
+    expect_status(&run, 1);
+    expect_err(&run, "palaver: stdin: Bad file descriptor");
+    program_free(&run);
+    program_shell(&run, "echo Hello | " SHELL " >&-");
+    expect_status(&run, 1);
+    expect_err(&run, "palaver: stdout: Bad file descriptor");
+    program_free(&run);
     program_shell(
         &run, "{ echo Hello there.; head -c 70000000 /dev/zero | tr '\\0' 'a'; echo; echo More.; } | " SHELL
               " --stats --keep-going");
