@@ -65,8 +65,8 @@ template <int HEAD> struct Multiplier {
         wgmma_fence();
 #pragma unroll
         for (int d = 0; d < HEAD; d += 16)
-            wgmma_scores(scores, matrix_at(q + d / 64 * 64 * 128 + d % 64 * 2, 16),
-                         matrix_at(k + d / 64 * BLOCK_KEYS * 128 + d % 64 * 2, 16), d > 0);
+            wgmma_product<__half>(scores, matrix_at(q + d / 64 * 64 * 128 + d % 64 * 2, 16),
+                                  matrix_at(k + d / 64 * BLOCK_KEYS * 128 + d % 64 * 2, 16), d > 0);
         wgmma_commit();
     }
 

@@ -55,57 +55,33 @@ template <int N, int COLUMNS> __device__ inline void wgmma_wait(float (&sums)[CO
     WGMMA_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,"  \
              "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// c [64, 8·N] = (add ? c : 0) + a [64, 16] · bᵀ, b [8·N, 16], both of T in shared memory, their rows along the sum.
-// Fragments are as below.
-template <class T> __device__ inline void wgmma_product(float (&c)[16][4], uint64_t a, uint64_t b, bool add) {
-#define WGMMA_OF(type)                                                                                       \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" WGMMA_64                  \
-                 "}, %64, %65, p, 1, 1, 0, 0;\n}"                                                            \
-                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8)                                                  \
+// c [64, 8·N] = (add ? c : 0) + a [64, 16] · bᵀ, b [8·N, 16], both of T in shared memory, their rows along the sum. The
+// fragment: lane l of warp w holds of rows 16w + l/4 (c[·][0], c[·][1]) and 8 further (2, 3) columns 8i + l%4·2 and the next.
+// width: 8·N; sums: their operands, behind which a, b and `add` are numbered; then the operands themselves.
+#define WGMMA_PRODUCT(width, sums, a_at, b_at, add_at, ...)                                                  \
+    if (std::is_same<T, __half>::value)                                                                      \
+        WGMMA_PRODUCT_OF("f16", width, sums, a_at, b_at, add_at, __VA_ARGS__);                               \
+    else                                                                                                     \
+        WGMMA_PRODUCT_OF("bf16", width, sums, a_at, b_at, add_at, __VA_ARGS__)
+#define WGMMA_PRODUCT_OF(type, width, sums, a_at, b_at, add_at, ...)                                         \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_at ", 0;\n"                                         \
+                 "wgmma.mma_async.sync.aligned.m64n" width "k16.f32." type "." type " {" sums "}, " a_at     \
+                 ", " b_at ", p, 1, 1, 0, 0;\n}"                                                             \
+                 : __VA_ARGS__                                                                               \
                  : "l"(a), "l"(b), "r"((int)add))
-    if (std::is_same<T, __half>::value)
-        WGMMA_OF("f16");
-    else
-        WGMMA_OF("bf16");
-#undef WGMMA_OF
+template <class T> __device__ inline void wgmma_product(float (&c)[16][4], uint64_t a, uint64_t b, bool add) {
+    WGMMA_PRODUCT("128", WGMMA_64, "%64", "%65", "%66", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8));
 }
 template <class T> __device__ inline void wgmma_product(float (&c)[24][4], uint64_t a, uint64_t b, bool add) {
-#define WGMMA_OF(type)                                                                                       \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"                                                \
-                 "wgmma.mma_async.sync.aligned.m64n192k16.f32." type "." type " {" WGMMA_96                  \
-                 "}, %96, %97, p, 1, 1, 0, 0;\n}"                                                            \
-                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8), WGMMA_SUMS_32(c, 16)                            \
-                 : "l"(a), "l"(b), "r"((int)add))
-    if (std::is_same<T, __half>::value)
-        WGMMA_OF("f16");
-    else
-        WGMMA_OF("bf16");
-#undef WGMMA_OF
+    WGMMA_PRODUCT("192", WGMMA_96, "%96", "%97", "%98", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8),
+                  WGMMA_SUMS_32(c, 16));
 }
 template <class T> __device__ inline void wgmma_product(float (&c)[32][4], uint64_t a, uint64_t b, bool add) {
-#define WGMMA_OF(type)                                                                                       \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" WGMMA_128                 \
-                 "}, %128, %129, p, 1, 1, 0, 0;\n}"                                                          \
-                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8), WGMMA_SUMS_32(c, 16), WGMMA_SUMS_32(c, 24)      \
-                 : "l"(a), "l"(b), "r"((int)add))
-    if (std::is_same<T, __half>::value)
-        WGMMA_OF("f16");
-    else
-        WGMMA_OF("bf16");
-#undef WGMMA_OF
+    WGMMA_PRODUCT("256", WGMMA_128, "%128", "%129", "%130", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8),
+                  WGMMA_SUMS_32(c, 16), WGMMA_SUMS_32(c, 24));
 }
-
-// c [64, 128] = (add ? c : 0) + a [64, 16] · bᵀ, b [128, 16]; both in shared memory, their rows along the sum. The
-// fragment: lane l of warp w holds of rows 16w + l/4 (c[·][0], c[·][1]) and 8 further (2, 3) columns 8i + l%4·2 and the next.
-__device__ inline void wgmma_scores(float c[16][4], uint64_t a, uint64_t b, bool add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_64
-                 "}, %64, %65, p, 1, 1, 0, 0;\n}"
-                 : WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8)
-                 : "l"(a), "l"(b), "r"((int)add));
-}
+#undef WGMMA_PRODUCT
+#undef WGMMA_PRODUCT_OF
 
 // c [64, 8·N] += a [64, 16] · b [16, 8·N]: a as a fragment of halves in registers, b's rows across the sum.
 __device__ inline void wgmma_values(float (&c)[16][4], const uint32_t a[4], uint64_t b) {
