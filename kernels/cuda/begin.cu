@@ -91,9 +91,8 @@ static int single_tiles(const StepSequence *q, StepKind kind, int most) {
     return most == 1 ? q->n_tokens : q->n_tokens % most == 1;
 }
 
-// Appends the tiles of a sequence, of at most `most` tokens each. Tiles of one token are
-// for the kernels that split the cache, and stand apart: `singles` says which are wanted. In a prompt whose pieces are not
-// to show, there are none.
+// Appends the tiles of a sequence, of at most `most` tokens each. Tiles of one token are for the kernels that split the
+// cache, and stand apart: `singles` says which are wanted. In a prompt whose pieces are not to show, there are none.
 static int cut_sequence(const StepSequence *q, AttendTile tile, int most, StepKind kind, bool singles,
                         AttendTile *tiles) {
     int n = 0;
@@ -158,7 +157,7 @@ enum {
 
 // Indexes of a split: as many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences
 // do not show in each other, as many as bring one sequence onto a quarter of them, the others being for others. So there are
-// at most eight splits a multiprocessor and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a
+// at most two rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a
 // grid can have would take 256 such rows, tens of millions of tokens.
 static int choose_split(const CudaBackend *cuda, const Step *step, const StepSequence *q,
                         const AttendHeads *heads) {
