@@ -14,13 +14,14 @@ DEPS := build-essential pkg-config python3 python3-pip ca-certificates libsenten
         libtomlplusplus-dev libedit-dev libpcre2-dev libjansson-dev libutf8proc-dev libcmocka-dev
 
 # ---- sources, room by room, lowest first -----------------------------------------------------------
-C_SRC   := $(wildcard kernels/*.c kernels/cpu/*.c tokenizer/*.c config/*.c engine/*.c)
-CXX_SRC := $(wildcard tokenizer/*.cc config/*.cc)
-APP_SRC := $(filter-out app/main.c,$(wildcard app/*.c))
-TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
+in_rooms = $(sort $(foreach room,$(1),$(wildcard $(addsuffix /$(2),$(room) $(room)/* $(room)/*/*))))
+C_SRC   := $(call in_rooms,kernels tokenizer config engine,*.c)
+CXX_SRC := $(call in_rooms,kernels tokenizer config engine,*.cc)
+APP_SRC := $(filter-out app/main.c,$(call in_rooms,app,*.c))
+TESTS   := $(patsubst tests/%.c,%,$(call in_rooms,tests,test_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-TSAN_TESTS := $(BUILD)/tsan/tests/test_item_queue $(BUILD)/tsan/tests/test_line_reader
-TEST_SUPPORT := $(filter-out $(wildcard tests/test_*.c),$(wildcard tests/*.c))
+TSAN_TESTS := $(BUILD)/tsan/tests/engine/test_item_queue $(BUILD)/tsan/tests/app/test_line_reader
+TEST_SUPPORT := $(wildcard tests/support/*.c)
 TOML    := $(wildcard config/*.toml config/chat/*.toml)
 
 # ---- flags --------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code
 DECODE_ARCH := -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
 CU_SRC    := $(wildcard kernels/cuda/*.cu)
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
-PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
+PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/base/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
     kernels/cpu/sample.c kernels/cpu/select.c kernels/cpu/threads.c kernels/cpu/memory.c)
 NVCCFLAGS  = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 
@@ -168,8 +169,8 @@ $(BUILD)/san/tests/%: $(BUILD)/san/tests/%.c.o $(patsubst %,$(BUILD)/san/%.o,$(T
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS) -lcmocka
 
 # What threads share, once more with the thread sanitizer.
-$(BUILD)/tsan/tests/test_line_reader: $(BUILD)/tsan/app/line_reader.c.o
-$(BUILD)/tsan/tests/%: $(patsubst %,$(BUILD)/tsan/%.o,tests/%.c engine/item_queue.c kernels/status.c)
+$(BUILD)/tsan/tests/app/test_line_reader: $(BUILD)/tsan/app/modes/line_reader.c.o
+$(BUILD)/tsan/tests/%: $(patsubst %,$(BUILD)/tsan/%.o,tests/%.c engine/talk/item_queue.c kernels/base/status.c)
 	@echo "  link  $@"; $(CC) -fsanitize=thread $(LDFLAGS) -o $@ $^ -lcmocka -lpthread
 $(BUILD)/tsan/%.c.o: %.c
 	@mkdir -p $(@D); echo "  cc    $< (threads)"; $(CC) $(ALL_CFLAGS) -O1 -fsanitize=thread -c -o $@ $<
@@ -179,7 +180,7 @@ $(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a
 	@echo "  link  $@"; $(CC) $(SANITIZE) $(LDFLAGS) -rdynamic -o $@ $(filter-out %.so,$^) $(ALL_LDLIBS)
 $(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/ops.h
 	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(ALL_CFLAGS) $(SANITIZE) -fPIC -shared -o $@ $<
-$(BUILD)/san/tests/test_devices: | $(BUILD)/san/faulty/palaver
+$(BUILD)/san/tests/kernels/test_devices: | $(BUILD)/san/faulty/palaver
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.
@@ -262,7 +263,7 @@ test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compar
 # What compute-sanitizer does not follow, for the next version of it to be asked again.
 $(BUILD)/sanitizer-probe: tests/gpu/sanitizer_probe.cu
 	@mkdir -p $(@D); echo "  nvcc  $<"; $(NVCC) -gencode arch=compute_90a,code=sm_90a -o $@ $< -lcublasLt
-GPU_TEST_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/golden_model.c) $(BUILD)/obj/libpalaver.a
+GPU_TEST_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/golden_model.c) $(BUILD)/obj/libpalaver.a
 $(BUILD)/test-gpu: $(GPU_TEST_OBJ)
 	@echo "  link  $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(ALL_LDLIBS)
 

@@ -1,13 +1,13 @@
 // palaver: parse → configure → load → talk.
-#include "app/bench.h"
-#include "app/commands.h"
-#include "app/inspect.h"
-#include "app/load.h"
-#include "app/modes.h"
-#include "app/paths.h"
-#include "app/perplexity.h"
+#include "app/tools/bench.h"
+#include "app/commands/commands.h"
+#include "app/tools/inspect.h"
+#include "app/chat/load.h"
+#include "app/modes/modes.h"
+#include "kernels/base/paths.h"
+#include "app/tools/perplexity.h"
 #include "app/signals.h"
-#include "engine/model_shape.h"
+#include "engine/model/model_shape.h"
 
 #include <errno.h>
 #include <fcntl.h>

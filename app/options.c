@@ -1,6 +1,6 @@
 #include "app/options.h"
 
-#include "config/nearest.h"
+#include "kernels/base/nearest.h"
 
 #include <getopt.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #define PALAVER_APP_OPTIONS_H
 
 #include "config/config.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <stdbool.h>
 #include <stdio.h>

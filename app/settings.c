@@ -1,5 +1,5 @@
 // From the configuration to the conversation, and into its transcript.
-#include "app/chat.h"
+#include "app/chat/chat.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Settings from files, profiles, the environment and typed text.
 #include "config/layers.h"
-#include "config/nearest.h"
+#include "kernels/base/nearest.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 #ifndef PALAVER_CONFIG_CONFIG_H
 #define PALAVER_CONFIG_CONFIG_H
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

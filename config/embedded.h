@@ -16,7 +16,7 @@ static inline size_t embedded_size(const char *start, const char *end) {
 
 EMBEDDED(default);
 
-// Chat templates; the order is that of tokenizer/chat_template.c.
+// Chat templates; the order is that of tokenizer/chat/chat_template.c.
 EMBEDDED(chat_chatml);
 EMBEDDED(chat_llama_2);
 EMBEDDED(chat_llama_3);

@@ -1,6 +1,6 @@
 // The table of keys: one row says everything about a setting but its built-in value, which default.toml says.
 #include "config/config.h"
-#include "config/nearest.h"
+#include "kernels/base/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
-#include "engine/key_rounding.h"
-#include "engine/tokenizer_source.h"
-#include "kernels/clock.h"
+#include "engine/cache/key_rounding.h"
+#include "engine/files/tokenizer_source.h"
+#include "kernels/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,13 +10,13 @@
 #ifndef PALAVER_ENGINE_ENGINE_H
 #define PALAVER_ENGINE_ENGINE_H
 
-#include "engine/kv_cache.h"
-#include "engine/model.h"
-#include "engine/overflow.h"
+#include "engine/cache/kv_cache.h"
+#include "engine/model/model.h"
+#include "engine/cache/overflow.h"
 #include "engine/profile.h"
-#include "engine/sampler.h"
+#include "engine/talk/sampler.h"
 #include "kernels/ops.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "tokenizer/tokenizer.h"
 
 #include <signal.h>

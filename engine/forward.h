@@ -2,8 +2,8 @@
 #ifndef PALAVER_ENGINE_FORWARD_H
 #define PALAVER_ENGINE_FORWARD_H
 
-#include "engine/kv_cache.h"
-#include "engine/model.h"
+#include "engine/cache/kv_cache.h"
+#include "engine/model/model.h"
 #include "engine/profile.h"
 #include "kernels/ops.h"
 

@@ -1,7 +1,7 @@
 // A session's life and the evaluation of its log.
 #include "engine/session_private.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -20,7 +20,7 @@
 #define PALAVER_KERNELS_OPS_H
 
 #include "kernels/dtype.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

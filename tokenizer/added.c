@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/characters.h"
-#include "tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 // Doubles an array when it is full. `size` is that of one item.
 static Status grow(void **items, int64_t n, int64_t *capacity, size_t size, Error *error) {

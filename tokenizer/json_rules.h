@@ -3,7 +3,7 @@
 #define PALAVER_TOKENIZER_JSON_RULES_H
 
 #include "tokenizer/internal.h"
-#include "tokenizer/json.h"
+#include "kernels/base/json.h"
 
 // Fills tokenizer->normalizer from the file's "normalizer" (NULL: none); a Prepend of U+2581 is a dummy space.
 Status json_read_normalizer(Tokenizer *tokenizer, const json_t *normalizer, Error *error);

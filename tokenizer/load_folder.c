@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "tokenizer/internal.h"
-#include "tokenizer/json.h"
+#include "kernels/base/json.h"
 #include "tokenizer/model_proto.h"
 
 // Llama's largest relatives have 33 MB; nothing sane comes near this.

@@ -1,7 +1,7 @@
 // tokenizer.json, as the Hugging Face tokenizers package writes it.
 #include "tokenizer/byte_level.h"
 #include "tokenizer/internal.h"
-#include "tokenizer/json.h"
+#include "kernels/base/json.h"
 #include "tokenizer/json_rules.h"
 
 typedef struct JsonFile {

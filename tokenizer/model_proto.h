@@ -3,7 +3,7 @@
 #ifndef PALAVER_TOKENIZER_MODEL_PROTO_H
 #define PALAVER_TOKENIZER_MODEL_PROTO_H
 
-#include "tokenizer/text_buffer.h"
+#include "kernels/base/text_buffer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 

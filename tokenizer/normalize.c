@@ -6,7 +6,7 @@
 #include <utf8proc.h>
 
 #include "tokenizer/characters.h"
-#include "tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 bool character_is_space(uint32_t code) {
     return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "tokenizer/text_buffer.h"
+#include "kernels/base/text_buffer.h"
 
 typedef enum NormalizeKind {
     NORMALIZE_NFC,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/text_buffer.h"
+#include "kernels/base/text_buffer.h"
 
 enum { MAX_STEPS = 16, MAX_SPACE = 8 };
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 typedef struct SplitRules SplitRules; // steps, each cuts what the one before left whole
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/split.h"
-#include "tokenizer/text_buffer.h"
+#include "kernels/base/text_buffer.h"
 
 // Longer patterns are not split rules.
 enum { MAX_PATTERN = 1 << 14 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/internal.h"
-#include "tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 Status tokenizer_new(Tokenizer **out, Error *error) {
     *out = calloc(1, sizeof **out);

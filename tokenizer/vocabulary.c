@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/byte_level.h"
-#include "tokenizer/utf8.h"
+#include "kernels/base/utf8.h"
 
 static uint64_t text_hash(const char *text, size_t size) {
     uint64_t h = 0xcbf29ce484222325u; // FNV-1a, then mixed, for the table uses the low bits

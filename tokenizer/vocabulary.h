@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_VOCABULARY_H
 #define PALAVER_TOKENIZER_VOCABULARY_H
 
-#include "tokenizer/text_buffer.h"
+#include "kernels/base/text_buffer.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct Piece {

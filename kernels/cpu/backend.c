@@ -1,6 +1,6 @@
 // The CPU backend's table, its opening and closing, and its memory, which is host memory.
 #include "kernels/alibi.h"
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/memory.h"
 

@@ -9,7 +9,7 @@
 #define PALAVER_KERNELS_CPU_SAMPLE_H
 
 #include "kernels/ops.h"
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <stdint.h>
 

@@ -5,7 +5,7 @@
 #ifndef PALAVER_KERNELS_CPU_THREADS_H
 #define PALAVER_KERNELS_CPU_THREADS_H
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <stdint.h>
 

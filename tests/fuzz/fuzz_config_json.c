@@ -1,5 +1,5 @@
 // Hostile config.json, and behind a NUL generation_config.json: a Model within its limits, or one line of error.
-#include "engine/kv_cache.h"
+#include "engine/cache/kv_cache.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Hostile GGUF bytes: a whole Checkpoint whose every byte can be read, or one line of error.
-#include "engine/checkpoint.h"
-#include "engine/gguf_vocab.h"
-#include "engine/model.h"
+#include "engine/files/checkpoint.h"
+#include "engine/files/gguf_vocab.h"
+#include "engine/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

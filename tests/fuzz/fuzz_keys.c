@@ -1,8 +1,8 @@
 // What a terminal may send: bytes become keys, pastes become clean text, lines become turns. No byte makes a control
 // character of a typed one, and the rules of turns hold for any text.
-#include "app/keys.h"
-#include "app/text.h"
-#include "app/turn.h"
+#include "app/terminal/keys.h"
+#include "app/terminal/text.h"
+#include "app/chat/turn.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Hostile safetensors bytes: a Checkpoint whose every byte can be read, or one line of error.
-#include "engine/checkpoint.h"
+#include "engine/files/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 // Hostile scripts and journals: the first byte chooses. Lines become turns and commands; a log becomes a
 // transcript, and what is read of it is written again and read back equal.
-#include "app/commands.h"
-#include "app/export.h"
-#include "app/transcript.h"
-#include "app/turn.h"
+#include "app/commands/commands.h"
+#include "app/record/export.h"
+#include "app/record/transcript.h"
+#include "app/chat/turn.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden data of tests/test_kernels.c: kernels_dequant.bin, what the gguf package makes of every block format.
+"""Golden data of tests/kernels/test_kernels.c: kernels_dequant.bin, what the gguf package makes of every block format.
 
 A sequence of records: int32 dtype (kernels/dtype.h), int32 elements, int32 bytes, the bytes, float32 [elements].
 Blocks are random bits, with random scales in half precision: ordinary ones, subnormal ones, zero, the largest.

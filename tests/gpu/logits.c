@@ -1,5 +1,5 @@
 #include "tests/gpu/engine_tests.h"
-#include "tests/golden_model.h"
+#include "tests/support/golden_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 // Quantised weights meet activations of 8 bits in decoding: with these sharp random weights that moves the logits by
-// some percent (tests/test_forward.c has the same bound for the CPU's fast loops).
+// some percent (tests/engine/test_forward.c has the same bound for the CPU's fast loops).
 #define QUANTIZED_BOUND 0.05
 
 static void test_case(Engine *engine, const char *model, const GoldenCase *c, double bound, Report *report) {

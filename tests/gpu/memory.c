@@ -1,6 +1,6 @@
 #include "tests/gpu/engine_tests.h"
 #include "engine/batch.h"
-#include "engine/model_shape.h"
+#include "engine/model/model_shape.h"
 #include "engine/session_step.h"
 #include "tests/gpu/model.h"
 

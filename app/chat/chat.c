@@ -1,0 +1,249 @@
+#include "app/chat/chat_way.h"
+
+#include "app/signals.h"
+#include "app/terminal/tty.h"
+#include "kernels/base/utf8_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPENING_TOKENS = 2 }; // of a template's opening of a reply, that may hold a think token and a newline
+
+// After a failure, whose message stays: nothing of the turn is left.
+static void roll_back(Chat *chat) {
+    Error second;
+    if (chat_project(chat, &second)) screen_error(chat->screen, "%s", second.message);
+}
+
+// ---- a reply ----------------------------------------------------------------------------------------------
+
+static void on_token(void *user, int32_t id) {
+    Chat *chat = user;
+    bool before = chat->thoughts.thinking;
+    thoughts_token(&chat->thoughts, id);
+    if (chat->thoughts.mode != THINK_HIDE) return;
+    if (!before && chat->thoughts.thinking && chat->interactive) screen_notice(chat->screen, "[thinking]");
+    if (chat->thoughts.thinking) chat->hushed = true;
+}
+
+static void on_text(void *user, const char *text, size_t size) {
+    Chat *chat = user;
+    Error error;
+    bool thinking = chat->thoughts.thinking;
+    if (thinking && chat->thoughts.mode == THINK_HIDE) return;
+    for (; chat->hushed && size && *text == '\n'; text++) size--;
+    if (!size) return;
+    chat->hushed = false;
+    chat->speaking = true;
+    if (chat->output) return;
+    chat->output =
+        screen_reply(chat->screen, thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL,
+                     text, size, &error);
+    if (chat->output) {
+        if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error.message);
+        signals_raise_interrupt();
+    }
+}
+
+static void on_overflow(void *user, const OverflowEvent *event) {
+    Chat *chat = user;
+    TranscriptOverflow *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
+    if (longer) chat->overflow = longer;
+    TranscriptOverflow own = {.event = *event};
+    way_name_turns(chat, &own);
+    report_overflow(chat, &own);
+    if (longer) chat->overflow[chat->n_overflow++] = own;
+}
+
+// A long prompt is read in pieces. Once the reply is on the screen, nothing else may be drawn there.
+static bool on_reading(void *user, const char *what, int64_t done, int64_t total) {
+    Chat *chat = user;
+    if (chat->interactive && !chat->speaking)
+        screen_progress_tokens(chat->screen, what, (uint64_t)done, (uint64_t)total);
+    return !*signals_interrupt();
+}
+
+// Every turn of a script has its line, if only an empty one.
+static void say_nothing(Chat *chat) {
+    Error ignored;
+    if (chat->output == STATUS_OK)
+        chat->output = screen_reply(chat->screen, SCREEN_NORMAL, "\n", 1, &ignored);
+}
+
+// Where the reply begins, a template may have opened a thought; where it goes on, the reply itself.
+static Status begin_thoughts(Chat *chat, bool resume, Error *error) {
+    ConversationView view;
+    thoughts_begin(&chat->thoughts, NULL, 0);
+    if (chat->thoughts.begin < 0) return STATUS_OK;
+    Status status = conversation_view(chat->conversation, !resume, &view, error);
+    if (status) return status;
+    const ChatSpan *last = view.n_spans ? &view.spans[view.n_spans - 1] : NULL;
+    int64_t end = resume && last ? last->text_end : view.tokens.n;
+    int64_t from = resume && last ? last->text_begin : end;
+    from = from > OPENING_TOKENS ? from - OPENING_TOKENS : 0;
+    thoughts_begin(&chat->thoughts, view.tokens.ids + from, end - from);
+    conversation_view_free(&view);
+    return STATUS_OK;
+}
+
+// The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
+// message. A seed of the reply's own leaves the conversation's random numbers where they are.
+static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, TranscriptReply *reply,
+                         Error *error) {
+    ConversationSettings *settings = conversation_settings(chat->conversation);
+    ConversationEvents events = {.user = chat, .token = on_token, .text = on_text, .overflow = on_overflow};
+    uint64_t own = settings->position;
+    Error ignored;
+    if (begin_thoughts(chat, resume, error)) return error->status;
+    if (seed) settings->seed = *seed, settings->position = 0;
+    *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
+    chat->n_overflow = 0;
+    chat->speaking = chat->hushed = false;
+    session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
+    if (chat->interactive) tty_hush();
+    Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
+    tty_unhush();
+    screen_progress_end(chat->screen);
+    if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
+    Status ended = screen_reply_end(chat->screen, &ignored);
+    if (chat->output == STATUS_OK) chat->output = ended;
+    settings->seed = chat->seed;
+    if (status || seed) settings->position = own;
+    if (status) return status;
+    const Message *message =
+        conversation_message(chat->conversation, conversation_length(chat->conversation) - 1);
+    reply->text = message->text;
+    reply->size = message->size;
+    reply->ids = message->ids;
+    reply->n_ids = message->n_ids;
+    reply->n_gone = message->n_gone;
+    reply->interrupted = message->interrupted;
+    reply->next = settings->position;
+    reply->overflow = chat->overflow;
+    reply->n_overflow = chat->n_overflow;
+    chat->last = reply->report;
+    chat->has_last = true;
+    chat->used = reply->report.used;
+    if (chat->n_overflow) chat->warned_full = chat->warned_next = false;
+    return STATUS_OK;
+}
+
+// A turn is in the transcript, or nothing of it is left.
+static Status settle_turn(Chat *chat, Status status) {
+    if (status) {
+        roll_back(chat);
+        return status;
+    }
+    chat_save(chat);
+    report_turn(chat);
+    return STATUS_OK;
+}
+
+Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
+    Message user = {.role = CHAT_USER, .text = (char *)turn->text, .size = turn->size};
+    TranscriptNode node = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
+    Status status = STATUS_OK;
+    if (turn->parent != chat_tree(chat)->head) status = way_project(chat, turn->parent, error);
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK) status = way_begin(chat, turn->parent, turn->parent, error);
+    if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
+    if (status == STATUS_OK) status = make_reply(chat, false, turn->seed, &node.reply, error);
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK)
+        status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
+    return settle_turn(chat, status);
+}
+
+Status chat_ask(Chat *chat, const char *text, Error *error) {
+    char *joined = NULL;
+    if (chat->attachment) {
+        if (asprintf(&joined, "%s\n\n%s", chat->attachment, text) < 0)
+            return error_set(error, STATUS_MEMORY, "out of memory");
+        text = joined;
+    }
+    ChatTurn turn = {chat_tree(chat)->head, "ask", text, strlen(text), NULL};
+    Status status = chat_ask_at(chat, &turn, error);
+    if (status == STATUS_OK) {
+        free(chat->attachment);
+        chat->attachment = NULL;
+    }
+    free(joined);
+    return status;
+}
+
+Status chat_continue(Chat *chat, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int head = tree->head;
+    if (head == TREE_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
+    bool has_reply = transcript_node(chat->transcript, head)->reply.text;
+    TranscriptReply reply;
+    Status status = chat_apply_settings(chat, error);
+    if (status == STATUS_OK) status = way_begin(chat, tree->nodes[head].parent, head, error);
+    if (status == STATUS_OK) status = make_reply(chat, has_reply, NULL, &reply, error);
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
+    return settle_turn(chat, status);
+}
+
+Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    Message message = {.role = role, .text = (char *)text, .size = strlen(text)};
+    ConversationView view;
+    if (role == CHAT_SYSTEM && tree->head == TREE_START)
+        return error_set(error, STATUS_USAGE,
+                         "before the first turn it is /system that sets the system prompt");
+    Status status = conversation_append(chat->conversation, &message, error);
+    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &view, error);
+    if (status) {
+        roll_back(chat);
+        return status;
+    }
+    conversation_view_free(&view);
+    TranscriptReply reply = {.text = text,
+                             .size = message.size,
+                             .seed = chat->seed,
+                             .next = conversation_settings(chat->conversation)->position};
+    TranscriptNode node = {.role = role};
+    if (role == CHAT_ASSISTANT)
+        node.reply = reply;
+    else
+        node.text = text, node.size = message.size;
+    bool answers = role == CHAT_ASSISTANT && tree->head != TREE_START &&
+                   !transcript_node(chat->transcript, tree->head)->reply.text &&
+                   transcript_node(chat->transcript, tree->head)->role == CHAT_USER;
+    status = answers ? transcript_set_reply(chat->transcript, tree->head, &reply, error)
+                     : transcript_add_turn(chat->transcript, tree->head, "say", &node, error);
+    chat->used = -1;
+    if (status)
+        roll_back(chat);
+    else
+        chat_save(chat);
+    return status;
+}
+
+double chat_share(Chat *chat) {
+    ConversationView view;
+    Error ignored;
+    if (chat->used < 0) {
+        if (conversation_view(chat->conversation, false, &view, &ignored)) return 0;
+        chat->used = view.tokens.n;
+        conversation_view_free(&view);
+    }
+    return (double)chat->used / (double)engine_context_size(chat->engine);
+}
+
+char *chat_clean_text(const char *text, size_t size) {
+    if (size > SIZE_MAX / 3 - 5) return NULL;
+    char *clean = malloc(UTF8_STREAM_ROOM(size) + 1);
+    if (!clean) return NULL;
+    Utf8Stream stream = {0};
+    size_t n = 0;
+    for (size_t at = 0; at < size; at++) {
+        const char *byte = text[at] ? text + at : "\xff";
+        n += utf8_stream_push(&stream, byte, 1, clean + n);
+    }
+    n += utf8_stream_flush(&stream, clean + n);
+    clean[n] = 0;
+    return clean;
+}

@@ -1,0 +1,35 @@
+// From the tree of turns to the conversation's messages, and from messages back to turns.
+#ifndef PALAVER_APP_CHAT_WAY_H
+#define PALAVER_APP_CHAT_WAY_H
+
+#include "app/chat/chat.h"
+
+// Makes the conversation's messages those of the way to a node: sampled ids, what left the window, all as it was
+// there. The next reply's session_sync keeps of the cache what the old and the new way share.
+Status way_project(Chat *chat, int index, Error *error);
+
+// A reply is about to be made: it belongs to the turn after `parent`, and what is out of the window is so at `from`.
+Status way_begin(Chat *chat, int parent, int from, Error *error);
+
+// A turn of a way, as messages of the conversation.
+typedef struct WayTurn {
+    int node;         // of the tree
+    int begin, end;   // its messages: [begin, end)
+    bool left;        // out of the window
+    int n_seen;       // messages of it in the window
+    int64_t n_tokens; // in the window
+} WayTurn;
+
+// The turns on the way to a node, whose messages the conversation has; *turns [tree_turn(index)] is malloc'ed. `view`
+// (may be NULL) is the conversation's: the tokens are counted in it.
+Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **turns, Error *error);
+// Which turns [n] `n_messages` in the window belong to, after the `skip` oldest of them and the system prompt.
+TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages);
+// Writes "turn 3" or "turns 1-4" into text [WAY_RANGE_ROOM].
+enum { WAY_RANGE_ROOM = 40 };
+const char *way_range_text(TreeRange range, char *text);
+
+// The engine counts turns by what the user said; writes instead what left of the turns of the tree since the last call.
+void way_name_turns(Chat *chat, TranscriptOverflow *overflow);
+
+#endif

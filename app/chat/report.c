@@ -1,0 +1,169 @@
+// Lines for people: banner, statistics, the context and what leaves it. All of it goes to stderr.
+#include "app/tools/bench.h"
+#include "app/chat/chat_way.h"
+#include "app/terminal/text.h"
+#include "app/chat/window.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double FULL_SHARE = 0.8; // from here on the gauge warns
+
+void format_bytes(int64_t bytes, char *text, size_t size) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1000 && unit < 4) value /= 1000, unit++;
+    snprintf(text, size, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+static void format_count(int64_t count, char *text, size_t size) {
+    if (count >= 1000000000)
+        snprintf(text, size, "%.1fB", (double)count / 1e9);
+    else
+        snprintf(text, size, "%.*fM", count < 10000000 ? 1 : 0, (double)count / 1e6);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void report_banner(Chat *chat) {
+    const Model *model = engine_model(chat->engine);
+    EngineMemory memory = engine_memory(chat->engine);
+    const char *note = engine_backend_note(chat->engine);
+    char parameters[32], weights[32], cache[32], backend[256];
+    format_count(model->n_parameters, parameters, sizeof parameters);
+    format_bytes(model->weight_bytes, weights, sizeof weights);
+    format_bytes(memory.cache, cache, sizeof cache);
+    engine_describe_backend(chat->engine, backend, sizeof backend);
+    screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
+               *model->name ? model->name : base_name(chat->model_path), model->architecture, parameters,
+               dtype_name(model_main_type(model)), weights);
+    screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
+    screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",
+               engine_context_size(chat->engine), dtype_name(engine_cache_type(chat->engine)), cache,
+               chat_template_name(chat->chat_template));
+}
+
+// ---- after a turn -----------------------------------------------------------------------------------------
+
+static double tokens_per_second(const ReplyReport *r) {
+    return r->decode_seconds > 0 && r->n_reply > 1 ? (double)(r->n_reply - 1) / r->decode_seconds : 0;
+}
+
+static void print_statistics(Chat *chat) {
+    const ReplyReport *r = &chat->last;
+    screen_notice(chat->screen,
+                  "[turn %d: %" PRId64 " cached + %" PRId64 " read -> %" PRId64
+                  " reply | first token %.0f ms | %.1f tok/s | context %.0f%% | %s]",
+                  tree_depth(chat_tree(chat)), r->cached, r->read, r->n_reply, 1e3 * r->first_token_seconds,
+                  tokens_per_second(r), 100 * chat_share(chat),
+                  r->finish == FINISH_END ? "eos" : finish_reason_name(r->finish));
+}
+
+// Says once what the next turn would cost.
+static void warn_of_next(Chat *chat) {
+    WindowForecast next;
+    Error ignored;
+    if (chat->warned_next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
+    if (next.fits && !next.turns.first && !next.n_cut) return;
+    chat->warned_next = true;
+    char range[WAY_RANGE_ROOM];
+    if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
+        screen_warn(chat->screen,
+                    "[the context is nearly full: the next turn may be refused; /undo or /clear make room]");
+    else if (next.turns.first)
+        screen_warn(chat->screen, "[the next turn may discard %s (%" PRId64 " tokens); /context tells more]",
+                    way_range_text(next.turns, range), next.n_tokens);
+    else if (next.n_cut)
+        screen_warn(chat->screen, "[the next turn may discard %" PRId64 " tokens of the oldest reply]",
+                    next.n_cut);
+}
+
+void report_turn(Chat *chat) {
+    if (chat->config->ui.stats) print_statistics(chat);
+    if (chat->last.finish == FINISH_INTERRUPTED && chat->interactive)
+        screen_notice(chat->screen, "[interrupted; /continue goes on]");
+    if (chat->last.finish == FINISH_LENGTH && chat->interactive)
+        screen_notice(chat->screen, "[max_tokens reached; /continue goes on]");
+    if (chat->last.finish == FINISH_CONTEXT)
+        screen_warn(chat->screen, "[the context is full: the reply ends here; /undo or /clear make room]");
+    if (chat_share(chat) >= FULL_SHARE && !chat->warned_full) {
+        chat->warned_full = true;
+        screen_warn(chat->screen, "[%.0f%% of the context is used]", 100 * chat_share(chat));
+    }
+    if (chat_share(chat) >= 0.5) warn_of_next(chat);
+}
+
+void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
+    const OverflowEvent *event = &overflow->event;
+    char what[160] = "", range[WAY_RANGE_ROOM];
+    if (event->first_turn)
+        snprintf(what, sizeof what, "%s left",
+                 way_range_text((TreeRange){event->first_turn, event->last_turn}, range));
+    for (int i = 0; i < overflow->n_partly; i++)
+        if (overflow->partly[i].gone == TREE_REPLY)
+            snprintf(what + strlen(what), sizeof what - strlen(what), "%sthe reply of turn %d left",
+                     *what ? ", " : "", overflow->partly[i].turns.first);
+    if (event->n_inside)
+        snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " token%s of this reply left",
+                 *what ? ", " : "", event->n_inside, text_plural(event->n_inside));
+    if (event->n_cut)
+        snprintf(what + strlen(what), sizeof what - strlen(what),
+                 "%s%" PRId64 " token%s of an older reply left", *what ? ", " : "", event->n_cut,
+                 text_plural(event->n_cut));
+    screen_notice(chat->screen,
+                  "[context full: %s (%" PRId64 " tokens), %" PRId64 " kept, %" PRId64
+                  " re-evaluated, %.0f ms]",
+                  *what ? what : "nothing left", event->n_discarded, event->n_kept, event->n_evaluated,
+                  1e3 * event->seconds);
+}
+
+// ---- /stats ----------------------------------------------------------------------------------
+
+void report_stats(Chat *chat) {
+    EngineMemory memory = engine_memory(chat->engine);
+    const char *note = engine_backend_note(chat->engine);
+    char weights[32], cache[32], scratch[32], held[32], backend[256];
+    format_bytes(memory.weights, weights, sizeof weights);
+    format_bytes(memory.cache, cache, sizeof cache);
+    format_bytes(memory.scratch, scratch, sizeof scratch);
+    engine_describe_backend(chat->engine, backend, sizeof backend);
+    int depth = tree_depth(chat_tree(chat));
+    int64_t replies = 0, tokens = 0;
+    for (int i = 0; i < chat_tree(chat)->n; i++, replies++)
+        tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
+    int64_t cached = session_cached(conversation_session(chat->conversation));
+    int size = engine_context_size(chat->engine);
+    format_bytes(engine_token_bytes(chat->engine) * cached, held, sizeof held);
+    screen_say(chat->screen,
+               "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
+               "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"
+               "memory        weights %s, cache %s, working space %s\n"
+               "backend       %s%s%s%s",
+               depth, text_plural(depth), replies, replies == 1 ? "reply" : "replies", tokens,
+               text_plural(tokens), chat->seed, cached, size, held, cache,
+               dtype_name(engine_cache_type(chat->engine)), weights, cache, scratch, backend,
+               *note ? " (" : "", note, *note ? ")" : "");
+    if (chat->has_last) {
+        const ReplyReport *r = &chat->last;
+        double depth_read = (double)r->used - (double)r->n_reply / 2;
+        double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;
+        screen_say(chat->screen,
+                   "last reply    %" PRId64 " cached + %" PRId64 " read (%.1f tok/s) -> %" PRId64
+                   " tokens (%.1f tok/s, %.1f GB/s), first after %.0f ms, %s",
+                   r->cached, r->read, reading, r->n_reply, tokens_per_second(r),
+                   tokens_per_second(r) * bench_token_bytes(chat->engine, depth_read) / 1e9,
+                   1e3 * r->first_token_seconds,
+                   r->finish == FINISH_END ? "eos" : finish_reason_name(r->finish));
+    }
+    if (chat->journal && *journal_name(chat->journal))
+        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", journal_name(chat->journal),
+                   journal_name(chat->journal));
+    else
+        screen_say(chat->screen, "journal       %s", chat->journal ? "begins with the first turn" : "off");
+}

@@ -1,0 +1,149 @@
+// /view and /tokens: what the model really sees.
+#include "app/chat/chat.h"
+#include "app/terminal/page.h"
+#include "kernels/base/utf8_stream.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// Whom a token belongs to: the template's own literals, or the text of a message.
+static const char *owner_of(Chat *chat, const ConversationView *view, int64_t index, int *span) {
+    while (*span < view->n_spans && index >= view->spans[*span].end) ++*span;
+    if (*span >= view->n_spans) return "template";
+    if (index < view->spans[*span].text_begin || index >= view->spans[*span].text_end) return "template";
+    for (int i = 0, k = 0; i < conversation_length(chat->conversation); i++) {
+        const Message *message = conversation_message(chat->conversation, i);
+        if (message->discarded) continue;
+        if (k++ == *span) return chat_role_name(message->role);
+    }
+    return "template";
+}
+
+// How many of the view's tokens are in the cache as they are.
+static int64_t cached_prefix(Chat *chat, const ConversationView *view) {
+    return session_known(conversation_session(chat->conversation), view->tokens.ids, view->tokens.n);
+}
+
+// Of these, how many are what the model saw last, and not left in a branch.
+static int64_t seen_prefix(Chat *chat, const ConversationView *view) {
+    const Session *session = conversation_session(chat->conversation);
+    return kv_common_prefix(session_tokens(session), session_cached(session), view->tokens.ids,
+                            view->tokens.n);
+}
+
+// A dangling beginning of a character becomes U+FFFD.
+static void end_character(Utf8Stream *characters, FILE *out) {
+    char text[UTF8_STREAM_ROOM(0)] = "";
+    fwrite(text, 1, utf8_stream_flush(characters, text), out);
+}
+
+static void print_bytes(Utf8Stream *characters, const char *bytes, size_t size, FILE *out) {
+    char text[UTF8_STREAM_ROOM(256)] = "";
+    for (size_t n; size > 0; bytes += n, size -= n) {
+        n = size < 256 ? size : 256;
+        fwrite(text, 1, utf8_stream_push(characters, bytes, n, text), out);
+    }
+}
+
+// A character whose bytes come from several tokens is printed with the last of them: marks stand before it.
+static void print_text(Chat *chat, const ConversationView *view, int64_t from, FILE *out) {
+    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    int64_t cached = cached_prefix(chat, view);
+    const char *before = "";
+    Utf8Stream characters = {0};
+    int span = 0;
+    for (int64_t i = from; i < view->tokens.n; i++) {
+        const char *owner = owner_of(chat, view, i, &span);
+        int32_t id = view->tokens.ids[i];
+        size_t size;
+        if (i == cached && i) fputs("⟨cache ends here⟩", out);
+        if (strcmp(owner, before)) end_character(&characters, out);
+        if (strcmp(owner, before)) fprintf(out, "%s[%s] ", i > from ? "\n" : "", owner);
+        before = owner;
+        if (tokenizer_kind(tokenizer, id) == TOKEN_CONTROL) {
+            end_character(&characters, out);
+            fprintf(out, "⟪%s⟫", tokenizer_piece(tokenizer, id, NULL));
+        } else {
+            const char *bytes =
+                tokenizer_bytes(tokenizer, i ? view->tokens.ids[i - 1] : -1, id, false, &size);
+            print_bytes(&characters, bytes, size, out);
+        }
+    }
+    end_character(&characters, out);
+    fputc('\n', out);
+}
+
+static void print_tokens(Chat *chat, const ConversationView *view, FILE *out) {
+    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    int64_t cached = cached_prefix(chat, view);
+    int span = 0;
+    for (int64_t i = 0; i < view->tokens.n; i++) {
+        const char *owner = owner_of(chat, view, i, &span);
+        int32_t id = view->tokens.ids[i];
+        fprintf(out, "%6lld %7d  %-9s  %s  %s%s\n", (long long)i, id, owner, i < cached ? "cached" : "new   ",
+                tokenizer_piece(tokenizer, id, NULL),
+                tokenizer_kind(tokenizer, id) == TOKEN_CONTROL ? "  (special)" : "");
+    }
+}
+
+// The last token up to `index` that begins a character.
+static int64_t character_begin(Chat *chat, const ConversationView *view, int64_t index) {
+    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    for (int64_t i = index; i > 0 && i > index - 4; i--) {
+        size_t size;
+        const char *bytes =
+            tokenizer_bytes(tokenizer, view->tokens.ids[i - 1], view->tokens.ids[i], false, &size);
+        if (size == 0 || ((unsigned char)*bytes & 0xc0) != 0x80) return i;
+    }
+    return index;
+}
+
+// Where the cache begins to miss, and why.
+static void print_difference(Chat *chat, const ConversationView *view, FILE *out) {
+    const Session *session = conversation_session(chat->conversation);
+    int64_t cached = cached_prefix(chat, view), held = session_cached(session);
+    fprintf(out, "%lld of %lld tokens are in the cache", (long long)cached, (long long)view->tokens.n);
+    if (cached > seen_prefix(chat, view))
+        fputs(", where the conversation has been before", out);
+    else if (cached < held && cached < view->tokens.n)
+        fprintf(out, "; at %lld it holds %s instead of %s, as the conversation was changed",
+                (long long)cached,
+                tokenizer_piece(engine_tokenizer(chat->engine), session_tokens(session)[cached], NULL),
+                tokenizer_piece(engine_tokenizer(chat->engine), view->tokens.ids[cached], NULL));
+    else if (cached < held)
+        fprintf(out, "; it holds %lld more, which left the conversation", (long long)(held - cached));
+    fputs(cached < view->tokens.n ? "; the next turn reads:\n" : "\n", out);
+    if (cached < view->tokens.n) print_text(chat, view, character_begin(chat, view, cached), out);
+}
+
+Status view_print(Chat *chat, ViewKind kind, Error *error) {
+    ConversationView view;
+    Page page;
+    Status status = conversation_view(chat->conversation, false, &view, error);
+    if (status) return status;
+    status = page_open(&page, error);
+    if (status == STATUS_OK) {
+        if (kind == VIEW_TEXT) print_text(chat, &view, 0, page.stream);
+        if (kind == VIEW_TOKENS) print_tokens(chat, &view, page.stream);
+        if (kind == VIEW_DIFF) print_difference(chat, &view, page.stream);
+        page_show(&page, chat->screen);
+    }
+    conversation_view_free(&view);
+    return status;
+}
+
+Status view_print_tokens(Screen *screen, const Tokenizer *tokenizer, const char *text, size_t size,
+                         Error *error) {
+    Tokens tokens = {0};
+    Page page;
+    Status status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
+    if (status == STATUS_OK) status = page_open(&page, error);
+    if (status == STATUS_OK) {
+        for (int64_t i = 0; i < tokens.n; i++)
+            fprintf(page.stream, "%7d  %s\n", tokens.ids[i], tokenizer_piece(tokenizer, tokens.ids[i], NULL));
+        fprintf(page.stream, "%lld tokens\n", (long long)tokens.n);
+        page_show(&page, screen);
+    }
+    tokens_free(&tokens);
+    return status;
+}

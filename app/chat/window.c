@@ -1,0 +1,74 @@
+#include "app/chat/window.h"
+
+#include <stdlib.h>
+
+Status window_open(Chat *chat, Window *window, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    ConversationView view;
+    *window = (Window){.size = engine_context_size(chat->engine),
+                       .reserve = conversation_reserve(chat->conversation),
+                       .n = tree_depth(tree)};
+    if (conversation_view(chat->conversation, false, &view, error)) return error->status;
+    Status status = way_turns(chat, tree->head, &view, &window->each, error);
+    if (status == STATUS_OK) {
+        window->used = view.tokens.n;
+        if (*transcript_system(chat->transcript)) window->system = view.spans[0].end - view.spans[0].begin;
+        for (int i = 0; i < window->n; i++) {
+            window->n_seen += !window->each[i].left;
+            window->turns += window->each[i].n_tokens;
+        }
+    }
+    conversation_view_free(&view);
+    return status;
+}
+
+void window_close(Window *window) {
+    free(window->each);
+    *window = (Window){0};
+}
+
+int64_t window_turns_left(const Window *window) {
+    int64_t room = window->size - window->used - window->reserve;
+    if (!window->turns) return -1;
+    return room > 0 ? room * window->n_seen / window->turns : 0;
+}
+
+Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForecast *forecast, Error *error) {
+    if (!window->turns) return error_set(error, STATUS_USAGE, "there is no turn yet to measure by");
+    *n_more = (int)window_turns_left(window);
+    int n = 0, gone = window->n - window->n_seen;
+    OverflowSpan *spans = malloc(((size_t)window->n_seen + (size_t)*n_more + 2) * sizeof *spans);
+    if (!spans) return error_set(error, STATUS_MEMORY, "out of memory");
+    spans[n++] = (OverflowSpan){.n_tokens = window->used - window->turns, .is_system = true};
+    for (int i = 0; i < window->n; i++)
+        if (!window->each[i].left)
+            spans[n++] = (OverflowSpan){.n_tokens = window->each[i].n_tokens, .is_user = true};
+    int64_t each =
+        (window->turns + window->n_seen - 1) / window->n_seen; // so much that the last does not fit
+    for (int i = 0; i <= *n_more; i++) spans[n++] = (OverflowSpan){.n_tokens = each, .is_user = true};
+    OverflowPlan plan = overflow_plan(&conversation_settings(chat->conversation)->overflow, spans, n,
+                                      window->size, window->reserve);
+    free(spans);
+    *forecast = (WindowForecast){.fits = plan.fits, .n_tokens = plan.n_tokens};
+    int first = gone + (plan.first > 1 ? plan.first : 1);
+    if (plan.n_turns) forecast->turns = (TreeRange){first, first + plan.n_turns - 1};
+    return STATUS_OK;
+}
+
+Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, Error *error) {
+    OverflowPlan plan;
+    WayTurn *turns;
+    const Tree *tree = chat_tree(chat);
+    int system = *transcript_system(chat->transcript) ? 1 : 0;
+    if (conversation_forecast(chat->conversation, n_tokens, &plan, error) ||
+        way_turns(chat, tree->head, NULL, &turns, error))
+        return error->status;
+    *forecast =
+        (WindowForecast){.fits = plan.fits,
+                         .turns = way_oldest(turns, tree_depth(tree),
+                                             plan.first > system ? plan.first - system : 0, plan.n_messages),
+                         .n_tokens = plan.n_tokens,
+                         .n_cut = plan.n_cut};
+    free(turns);
+    return STATUS_OK;
+}

@@ -1,0 +1,35 @@
+// What fills the context window, and what will leave it.
+#ifndef PALAVER_APP_WINDOW_H
+#define PALAVER_APP_WINDOW_H
+
+#include "app/chat/chat_way.h"
+
+enum { WINDOW_NEXT_TURN = 64 }; // tokens of what is asked in a turn of ordinary length
+
+// The window now. Tokens all.
+typedef struct Window {
+    int64_t size, used, system, turns; // used = system + turns + the template's own
+    int64_t reserve;                   // kept free for a reply before a turn begins
+    WayTurn *each;                     // [n] the turns of the way to the head, owned
+    int n, n_seen;                     // of these in the window
+} Window;
+
+Status window_open(Chat *chat, Window *window, Error *error);
+void window_close(Window *window);
+
+// Turns of the size so far that fit before something leaves; -1: there is no turn to measure by.
+int64_t window_turns_left(const Window *window);
+
+// What leaves if `n_tokens` are asked now.
+typedef struct WindowForecast {
+    bool fits;
+    TreeRange turns;  // first 0: none
+    int64_t n_tokens; // theirs, and n_cut
+    int64_t n_cut;    // by token: tokens of the oldest reply that stays
+} WindowForecast;
+Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, Error *error);
+// The same for the first turn that makes something leave, if all turns to come have the size of those so far; these count
+// as turns of the way, too. *n_more is how many fit before it. STATUS_USAGE: there is no turn to measure by.
+Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForecast *forecast, Error *error);
+
+#endif

@@ -1,0 +1,195 @@
+#include "app/commands/commands_internal.h"
+
+#include "kernels/base/nearest.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_ROOM = 64 };
+
+// ---- small ones -------------------------------------------------------------------------------------------
+
+static Status command_help(Chat *chat, const char *argument, Error *error);
+
+static Status command_quit(Chat *chat, const char *argument, Error *error) {
+    if (argument_none(argument, error)) return error->status;
+    chat->leave = true;
+    return STATUS_OK;
+}
+
+// ---- the table --------------------------------------------------------------------------------------------
+
+static const ChatCommand commands[] = {
+    {"help", {"?"}, "[COMMAND]", "this list, or one command", command_help},
+    {"quit", {"bye", "exit"}, "", "leave; the conversation is kept", command_quit},
+    {"clear", {0}, "", "a new conversation; model and system prompt stay", command_clear},
+    {"system", {0}, "[TEXT|@FILE]", "show or set the system prompt; \"\" removes it", command_system},
+    {"model", {0}, "[MODEL]", "which model this is; go on with another", command_model},
+    {"retry", {0}, "[SEED]", "another reply to the last question", command_retry},
+    {"undo", {0}, "[N]", "take the last turn (or N turns) back", command_undo},
+    {"redo", {0}, "[N]", "the turn (or N turns) that was taken back comes again", command_redo},
+    {"edit",
+     {0},
+     "[N|reply]",
+     "edit the last question, that of turn N, or the reply, in $EDITOR",
+     command_edit},
+    {"continue", {0}, "", "go on with the last reply", command_continue},
+    {"say", {0}, "ROLE TEXT", "put a message there, unanswered: user, assistant or system", command_say},
+    {"tree", {0}, "", "all turns and attempts, and where you are", command_tree},
+    {"goto", {0}, "NODE", "go on from a node of the tree, such as 3.1; 0 is the beginning", command_goto},
+    {"fork", {0}, "[NAME]", "go on in a copy of this conversation", command_fork},
+    {"new", {0}, "[NAME]", "a new conversation, with a name", command_new},
+    {"list", {0}, "", "the conversations that are kept", command_list},
+    {"switch", {0}, "NAME", "go on with another conversation and its settings", command_switch},
+    {"delete", {0}, "NAME", "delete a conversation for good", command_delete},
+    {"set", {0}, "[KEY [VALUE]]", "show or change settings", command_set},
+    {"reset", {0}, "KEY", "the value that the key had at the start", command_reset},
+    {"config", {0}, "FILE|PROFILE", "apply a TOML file, or a profile out of one, now", command_config},
+    {"seed", {0}, "[N|random]", "show or set the seed of the random numbers", command_seed},
+    {"stats", {0}, "", "tokens, speed, cache, memory", command_stats},
+    {"context", {0}, "", "what fills the window, and what leaves next", command_context},
+    {"overflow",
+     {0},
+     "[preview|POLICY]",
+     "what happens when the context is full, what would leave; change it",
+     command_overflow},
+    {"forget", {0}, "[N]", "the oldest turn (or N turns) leaves the window now", command_forget},
+    {"think", {0}, "[show|dim|hide]", "what becomes of the reasoning between think tokens", command_think},
+    {"view", {0}, "[text|tokens|diff]", "what the model really sees, and where its cache ends", command_view},
+    {"tokens", {0}, "TEXT", "ids and pieces of a text", command_tokens},
+    {"top",
+     {0},
+     "[N]",
+     "what else the last N tokens could have been: raw and final probability",
+     command_top},
+    {"replay",
+     {0},
+     "[verify]",
+     "show the conversation again; verify: sample it again and compare token by token",
+     command_replay},
+    {"save", {0}, "FILE", "write the conversation to a file", command_save},
+    {"load", {0}, "FILE", "go on with a conversation from a file and its settings", command_load},
+    {"export", {0}, "md|json|jsonl FILE", "write this branch for others to read", command_export},
+    {"file",
+     {0},
+     "[PATH]",
+     "put a text file before the next turn; nothing: take it away again",
+     command_file},
+    {"copy", {0}, "", "the last reply into the terminal's clipboard", command_copy},
+    {"time", {0}, "", "what time it is, and what this conversation has taken", command_time},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+const ChatCommand *commands_list(size_t *count) {
+    *count = N_COMMANDS;
+    return commands;
+}
+
+static const ChatCommand *find(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (!strcmp(name, commands[i].name)) return &commands[i];
+        for (int k = 0; commands[i].aliases[k]; k++)
+            if (!strcmp(name, commands[i].aliases[k])) return &commands[i];
+    }
+    return NULL;
+}
+
+static Status unknown(const char *name, Error *error) {
+    const char *names[4 * N_COMMANDS];
+    size_t n = 0;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[n++] = commands[i].name;
+        for (int k = 0; commands[i].aliases[k]; k++) names[n++] = commands[i].aliases[k];
+    }
+    int nearest = nearest_name(name, names, n);
+    if (nearest >= 0)
+        return error_set(error, STATUS_USAGE,
+                         "unknown command /%s: did you mean /%s? (// sends a literal slash)", name,
+                         names[nearest]);
+    return error_set(error, STATUS_USAGE, "unknown command /%s: /help lists them; // sends a literal slash",
+                     name);
+}
+
+static void help_line(Chat *chat, const ChatCommand *command) {
+    char usage[64], aliases[64] = "";
+    snprintf(usage, sizeof usage, "/%s %s", command->name, command->arguments);
+    for (int k = 0; command->aliases[k]; k++)
+        snprintf(aliases + strlen(aliases), sizeof aliases - strlen(aliases), "%s/%s", k ? ", " : " (also ",
+                 command->aliases[k]);
+    screen_say(chat->screen, "%-26s %s%s%s", usage, command->help, aliases, *aliases ? ")" : "");
+}
+
+static Status command_help(Chat *chat, const char *argument, Error *error) {
+    if (*argument == '/') argument++;
+    if (*argument) {
+        const ChatCommand *command = find(argument);
+        if (!command) return unknown(argument, error);
+        help_line(chat, command);
+        return STATUS_OK;
+    }
+    for (int i = 0; i < N_COMMANDS; i++) help_line(chat, &commands[i]);
+    screen_say(chat->screen,
+               "A line that ends in \\ goes on in the next, \"\"\" encloses several; // is a literal slash.");
+    if (chat->interactive)
+        screen_say(chat->screen,
+                   "Ctrl-C stops a reply, Ctrl-D leaves, Ctrl-G opens $EDITOR, Ctrl-J makes a new line.");
+    return STATUS_OK;
+}
+
+// ---- running ----------------------------------------------------------------------------------------------
+
+bool commands_is_command(const char *text) {
+    return text[0] == '/' && text[1] != '/';
+}
+
+const char *commands_literal(const char *text) {
+    return text[0] == '/' && text[1] == '/' ? text + 1 : text;
+}
+
+Status commands_run(Chat *chat, const char *line, Error *error) {
+    char name[NAME_ROOM];
+    size_t length = strcspn(++line, " \t\n");
+    snprintf(name, sizeof name, "%.*s", (int)(length < NAME_ROOM ? length : NAME_ROOM - 1), line);
+    const ChatCommand *command = find(name);
+    if (!command) return unknown(name, error);
+    while (isspace((unsigned char)line[length])) length++;
+    char *argument = strdup(line + length);
+    if (!argument) return error_set(error, STATUS_MEMORY, "out of memory");
+    for (size_t n = strlen(argument); n && isspace((unsigned char)argument[n - 1]);) argument[--n] = 0;
+    Status status = command->run(chat, argument, error);
+    free(argument);
+    return status;
+}
+
+// ---- arguments --------------------------------------------------------------------------------------------
+
+Status argument_none(const char *argument, Error *error) {
+    return *argument ? error_set(error, STATUS_USAGE, "%.200s: the command takes no argument", argument)
+                     : STATUS_OK;
+}
+
+Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
+                       Error *error) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(argument, &end, 10);
+    if (end == argument || *end || errno || value < min || value > max)
+        return error_set(error, STATUS_USAGE, "%.200s: expected %s, %" PRId64 " to %" PRId64, argument, what,
+                         min, max);
+    *number = value;
+    return STATUS_OK;
+}
+
+Status argument_path(const char *argument, char *path, Error *error) {
+    const char *home = getenv("HOME");
+    bool in_home = !strncmp(argument, "~/", 2) && home;
+    if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
+    int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
+                         : snprintf(path, PATH_ROOM, "%s", argument);
+    if (length < 0 || length >= PATH_ROOM)
+        return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", argument);
+    return STATUS_OK;
+}

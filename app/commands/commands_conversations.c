@@ -1,0 +1,104 @@
+// Commands about whole conversations: clear, new, list, switch, delete, fork.
+#include "app/commands/commands_internal.h"
+#include "app/record/journal_list.h"
+#include "app/terminal/page.h"
+#include "app/terminal/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOPIC_COLUMNS = 50 }; // of a conversation's first question, in /list
+
+static const char *lost(const Chat *chat) {
+    return chat->options->no_save ? " nowhere (--no-save)" : "";
+}
+
+Status command_clear(Chat *chat, const char *argument, Error *error) {
+    if (argument_none(argument, error) || chat_clear(chat, NULL, error)) return error->status;
+    screen_notice(chat->screen, "[a new conversation; the one before is kept%s]", lost(chat));
+    return STATUS_OK;
+}
+
+Status command_new(Chat *chat, const char *argument, Error *error) {
+    if (*argument && journal_check_name(argument, error)) return error->status;
+    if (chat_clear(chat, *argument ? argument : NULL, error)) return error->status;
+    screen_notice(chat->screen, "[a new conversation%s%s; the one before is kept%s]", *argument ? ": " : "",
+                  argument, lost(chat));
+    return STATUS_OK;
+}
+
+static bool is_current(const Chat *chat, const char *name) {
+    return chat->journal && !strcmp(journal_name(chat->journal), name);
+}
+
+static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
+    char when[32] = "";
+    struct tm local;
+    if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
+    char *topic = journal_topic(entry->name);
+    fprintf(out, "%c %-18s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name, when);
+    page_excerpt(out, topic ? topic : "", TOPIC_COLUMNS);
+    fputc('\n', out);
+    free(topic);
+}
+
+Status command_list(Chat *chat, const char *argument, Error *error) {
+    JournalList list;
+    Page page;
+    if (argument_none(argument, error) || journal_list_read(&list, error)) return error->status;
+    Status status = page_open(&page, error);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], page.stream);
+        if (!chat->journal || !*journal_name(chat->journal))
+            fprintf(page.stream, "* %s\n",
+                    chat->journal ? "(new: kept from its first turn on)" : "(not kept: --no-save)");
+        page_show(&page, chat->screen);
+    }
+    journal_list_free(&list);
+    return status;
+}
+
+Status command_switch(Chat *chat, const char *argument, Error *error) {
+    JournalList list;
+    Journal *journal;
+    Transcript *transcript;
+    size_t index;
+    if (!*argument) return error_set(error, STATUS_USAGE, "/switch needs a name; /list shows them");
+    if (journal_list_read(&list, error)) return error->status;
+    Status status = journal_list_find(&list, argument, &index, error);
+    bool already = status == STATUS_OK && is_current(chat, list.entries[index].name);
+    if (status == STATUS_OK && !already)
+        status = journal_resume(list.entries[index].name, &journal, &transcript, error);
+    if (status == STATUS_OK && !already) status = chat_load(chat, transcript, journal, error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, "[%s%s: %d turn%s so far]", already ? "already in " : "",
+                      list.entries[index].name, tree_depth(chat_tree(chat)),
+                      text_plural(tree_depth(chat_tree(chat))));
+    journal_list_free(&list);
+    return status;
+}
+
+Status command_delete(Chat *chat, const char *argument, Error *error) {
+    if (!*argument) return error_set(error, STATUS_USAGE, "/delete needs a whole name; /list shows them");
+    if (is_current(chat, argument))
+        return error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
+                         argument);
+    Status status = journal_delete(argument, error);
+    if (status == STATUS_OK) screen_notice(chat->screen, "[%s is deleted]", argument);
+    return status;
+}
+
+Status command_fork(Chat *chat, const char *argument, Error *error) {
+    char before[JOURNAL_NAME_ROOM];
+    if (!tree_depth(chat_tree(chat))) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (!chat->journal)
+        return error_set(error, STATUS_USAGE,
+                         "with --no-save no conversation is kept to come back to; /save");
+    if (*argument && journal_check_name(argument, error)) return error->status;
+    snprintf(before, sizeof before, "%s", journal_name(chat->journal));
+    Status status = chat_fork(chat, *argument ? argument : NULL, error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, "[in %s now, a copy; /switch %s goes back]", journal_name(chat->journal),
+                      before);
+    return status;
+}

@@ -1,0 +1,118 @@
+// Commands that read and write files: save, load, export, file.
+#include "app/commands/commands_internal.h"
+#include "app/record/export.h"
+#include "app/terminal/text.h"
+
+#include "kernels/base/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    INSERT_LIMIT = 1 << 20,       // bytes of /file
+    CONVERSATION_LIMIT = 1 << 30, // bytes of /load
+};
+
+static const char SIGN[] = "{\"record\":\"palaver\""; // how every saved conversation begins
+
+// A file that is no conversation is never overwritten.
+static Status check_target(const char *path, Error *error) {
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return errno == ENOENT ? STATUS_OK : error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    char begin[sizeof SIGN] = "";
+    size_t n = fread(begin, 1, sizeof SIGN - 1, file);
+    fclose(file);
+    if (!n || !strcmp(begin, SIGN)) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: is there already, and no conversation: choose another name",
+                     path);
+}
+
+Status command_save(Chat *chat, const char *argument, Error *error) {
+    char path[PATH_ROOM];
+    size_t size;
+    if (argument_path(argument, path, error) || check_target(path, error)) return error->status;
+    const char *log = transcript_log(chat->transcript, &size);
+    if (path_write_file(path, log, size, 0600, error)) return error->status;
+    chat->saved = size;
+    screen_notice(chat->screen, "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
+                  text_plural(tree_depth(chat_tree(chat))), path);
+    return STATUS_OK;
+}
+
+Status command_load(Chat *chat, const char *argument, Error *error) {
+    char path[PATH_ROOM], *text;
+    size_t size;
+    Transcript *transcript;
+    if (argument_path(argument, path, error) || path_read_file(path, CONVERSATION_LIMIT, &text, &size, error))
+        return error->status;
+    Status status = transcript_parse(path, text, size, &transcript, error);
+    free(text);
+    if (status == STATUS_OK) status = chat_load(chat, transcript, NULL, error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
+                      text_plural(tree_depth(chat_tree(chat))), path);
+    return status;
+}
+
+// Somebody else's file is never overwritten: an export has no sign by which to know its own.
+static Status check_is_new(const char *path, Error *error) {
+    struct stat facts;
+    if (stat(path, &facts) || !facts.st_size) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: is there already: choose another name", path);
+}
+
+Status command_export(Chat *chat, const char *argument, Error *error) {
+    char form_name[16], path[PATH_ROOM], branch[TREE_NAME_ROOM], *text;
+    size_t length = strcspn(argument, " \t"), size;
+    snprintf(form_name, sizeof form_name, "%.*s", (int)(length < 15 ? length : 15), argument);
+    int form = export_form_find(form_name);
+    if (form < 0) return error_set(error, STATUS_USAGE, "/export needs a form and a file: md, json or jsonl");
+    const Tree *tree = chat_tree(chat);
+    const char *file = argument + length + strspn(argument + length, " \t");
+    if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
+    const char *name = chat->journal ? journal_name(chat->journal) : "";
+    char *id = chat_clean_text(*name ? name : "conversation", strlen(*name ? name : "conversation"));
+    Status status = id ? export_branch(chat->transcript, id, (ExportForm)form, &text, &size, error)
+                       : error_set(error, STATUS_MEMORY, "out of memory");
+    free(id);
+    if (status) return status;
+    status = path_write_file(path, text, size, 0600, error);
+    free(text);
+    if (status) return status;
+    tree_name(tree, tree->head, branch);
+    screen_notice(chat->screen, "[branch %s, %d turn%s of %d in the tree, written to %s]", branch,
+                  tree_depth(tree), text_plural(tree_depth(tree)), tree->n, path);
+    return STATUS_OK;
+}
+
+Status command_file(Chat *chat, const char *argument, Error *error) {
+    char path[PATH_ROOM], *text;
+    size_t size;
+    if (!*argument) {
+        screen_notice(chat->screen, chat->attachment ? "[the file is taken away]" : "[no file waits]");
+        free(chat->attachment);
+        chat->attachment = NULL;
+        return STATUS_OK;
+    }
+    if (argument_path(argument, path, error) || path_read_file(path, INSERT_LIMIT, &text, &size, error))
+        return error->status;
+    Status status = STATUS_OK;
+    char *joined = NULL;
+    if (!size)
+        status = error_set(error, STATUS_FILE, "%s: empty", path);
+    else if (memchr(text, 0, size) || utf8_valid_run(text, size) != size)
+        status = error_set(error, STATUS_FILE, "%s: not a text in UTF-8: nothing is inserted", path);
+    else if (asprintf(&joined, "%s%s%s", chat->attachment ? chat->attachment : "",
+                      chat->attachment ? "\n\n" : "", text) < 0)
+        status = error_set(error, STATUS_MEMORY, "out of memory");
+    free(text);
+    if (status) return status;
+    free(chat->attachment);
+    chat->attachment = joined;
+    screen_notice(chat->screen, "[%s: %zu bytes go before the next turn]", path, size);
+    return STATUS_OK;
+}

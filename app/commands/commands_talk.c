@@ -1,0 +1,147 @@
+// Commands that change the conversation: system, model, retry, edit, say, continue.
+#include "app/commands/commands_internal.h"
+#include "app/terminal/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
+
+static Status no_turn(Error *error) {
+    return error_set(error, STATUS_USAGE, "there is no turn yet");
+}
+
+Status commands_read_system(const char *argument, char **system, Error *error) {
+    char path[PATH_ROOM], *read = NULL;
+    const char *text = strcmp(argument, "\"\"") ? argument : "";
+    size_t size = strlen(text);
+    *system = NULL;
+    if (*argument == '@') {
+        Status status = argument_path(argument + 1, path, error);
+        if (status == STATUS_OK) status = path_read_file(path, SYSTEM_LIMIT, &read, &size, error);
+        if (status) return status;
+        text = read;
+        while (size && text[size - 1] == '\n') size--;
+    }
+    *system = chat_clean_text(text, size);
+    free(read);
+    return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+}
+
+Status command_system(Chat *chat, const char *argument, Error *error) {
+    if (!*argument) {
+        const char *system = transcript_system(chat->transcript);
+        screen_say(chat->screen, "%s", *system ? system : "[no system prompt]");
+        return STATUS_OK;
+    }
+    char *system;
+    Status status = commands_read_system(argument, &system, error);
+    if (status) return status;
+    status = transcript_set_system(chat->transcript, system, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status == STATUS_OK) {
+        screen_notice(chat->screen, *system ? "[system prompt set]" : "[system prompt removed]");
+        chat_save(chat);
+    }
+    free(system);
+    return status;
+}
+
+Status command_model(Chat *chat, const char *argument, Error *error) {
+    if (*argument && chat_change_model(chat, argument, error)) return error->status;
+    report_banner(chat);
+    screen_say(chat->screen, "%s", chat->model_path);
+    return STATUS_OK;
+}
+
+Status command_retry(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int64_t number = 0;
+    if (tree->head == TREE_START) return no_turn(error);
+    if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
+    uint64_t seed = (uint64_t)number;
+    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    if (!node->text || node->role != CHAT_USER)
+        return error_set(error, STATUS_USAGE, "the last turn asks nothing that could be answered again");
+    ChatTurn again = {tree->nodes[tree->head].parent, "retry", node->text, node->size,
+                      *argument ? &seed : NULL};
+    return chat_ask_at(chat, &again, error);
+}
+
+// ---- editing ----------------------------------------------------------------------------------------------
+
+// A reply that a person wrote, as a sibling of the node: only its text counts.
+static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *error) {
+    TranscriptNode node = *transcript_node(chat->transcript, index);
+    node.reply = (TranscriptReply){.text = text,
+                                   .size = strlen(text),
+                                   .seed = chat->seed,
+                                   .next = conversation_settings(chat->conversation)->position};
+    Status status = transcript_add_turn(chat->transcript, chat_tree(chat)->nodes[index].parent, "edit-reply",
+                                        &node, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status) return status;
+    screen_notice(chat->screen, "[the reply is replaced; /continue goes on with it]");
+    chat_save(chat);
+    return STATUS_OK;
+}
+
+// What $EDITOR makes of `before`; *after is NULL if nothing is to be done.
+static Status compose(Chat *chat, const char *before, char **after, Error *error) {
+    char *composed;
+    Status status = editor_compose(before, &composed, error);
+    if (status) return status;
+    *after = chat_clean_text(composed, strlen(composed));
+    free(composed);
+    if (!*after) return error_set(error, STATUS_MEMORY, "out of memory");
+    if (**after && strcmp(*after, before)) return STATUS_OK;
+    screen_notice(chat->screen, **after ? "[nothing was changed]" : "[left empty: nothing is changed]");
+    free(*after);
+    *after = NULL;
+    return STATUS_OK;
+}
+
+Status command_edit(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int64_t depth = tree_depth(tree), turn = depth;
+    bool is_reply = !strcmp(argument, "reply");
+    if (!depth) return no_turn(error);
+    if (*argument && !is_reply && argument_number(argument, "a turn, or reply", 1, depth, &turn, error))
+        return error->status;
+    if (!chat->interactive && !getenv("VISUAL") && !getenv("EDITOR"))
+        return error_set(error, STATUS_USAGE, "/edit in a script needs EDITOR in the environment");
+    int index = tree_at(tree, (int)turn);
+    const TranscriptNode *node = transcript_node(chat->transcript, index);
+    const char *before = is_reply ? node->reply.text : node->role == CHAT_USER ? node->text : NULL;
+    if (!before)
+        return error_set(error, STATUS_USAGE, "turn %lld has no %s to edit", (long long)turn,
+                         is_reply ? "reply" : "question");
+    char *text;
+    Status status = compose(chat, before, &text, error);
+    if (status || !text) return status;
+    if (is_reply)
+        status = keep_edited_reply(chat, index, text, error);
+    else
+        status = chat_ask_at(chat, &(ChatTurn){tree->nodes[index].parent, "edit", text, strlen(text), NULL},
+                             error);
+    free(text);
+    return status;
+}
+
+Status command_say(Chat *chat, const char *argument, Error *error) {
+    char name[16];
+    size_t length = strcspn(argument, " \t\n");
+    snprintf(name, sizeof name, "%.*s", (int)(length < 15 ? length : 15), argument);
+    int role = chat_role_find(name);
+    const char *text = argument + length + strspn(argument + length, " \t\n");
+    if (role < 0 || !*text)
+        return error_set(error, STATUS_USAGE, "/say needs a role (user, assistant or system) and a text");
+    Status status = chat_say(chat, (ChatRole)role, text, error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, role == CHAT_USER ? "[said, not answered; /continue answers]" : "[said]");
+    return status;
+}
+
+Status command_continue(Chat *chat, const char *argument, Error *error) {
+    return argument_none(argument, error) ? error->status : chat_continue(chat, error);
+}

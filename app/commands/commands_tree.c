@@ -1,0 +1,171 @@
+// Commands that walk in the tree of turns: undo, redo, goto, tree.
+#include "app/commands/commands_internal.h"
+#include "app/terminal/page.h"
+#include "app/terminal/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EXCERPT_COLUMNS = 36, // of what was said, and of the reply, in /tree
+    DEEPEST = 24,         // side branches of side branches that /tree indents
+};
+
+Status command_undo(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int64_t n = 1, depth = tree_depth(tree);
+    if (!depth) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
+        return error->status;
+    Status status = chat_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
+                      (long long)(depth - n));
+    return status;
+}
+
+Status command_redo(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int64_t n = 1;
+    int there;
+    (void)tree_redo(tree, tree->n, &there);
+    if (!there) return error_set(error, STATUS_USAGE, "nothing was taken back that could come again; /tree");
+    if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
+        return error->status;
+    Status status = chat_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
+                      tree_depth(tree));
+    return status;
+}
+
+Status command_goto(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    if (!*argument) return error_set(error, STATUS_USAGE, "/goto needs a node such as 3.1; /tree shows them");
+    int index = tree_find(tree, argument);
+    if (index == TREE_NONE)
+        return error_set(error, STATUS_USAGE, "there is no node %.40s; /tree shows them", argument);
+    Status status = chat_go(chat, index, "goto", error);
+    if (status == STATUS_OK)
+        screen_notice(chat->screen, "[at %s: %d turn%s before the next]", argument, tree_depth(tree),
+                      text_plural(tree_depth(tree)));
+    return status;
+}
+
+// ---- /tree ------------------------------------------------------------------------------------------------
+
+// The children of every node as linked lists; TREE_START's stand behind the others.
+typedef struct Drawing {
+    Chat *chat;
+    const Tree *tree;
+    FILE *out;
+    int *child;     // [n + 1] the oldest child, TREE_NONE: none
+    int *sibling;   // [n] the next younger one, likewise
+    bool *on_way;   // [n] on the way to the head
+    TreeLeft *left; // [depth] what of that way is out of the window
+    struct Side {
+        int at, next; // a node, and the child that is drawn next
+    } * sides;        // [n + 1] where the picture turned aside, the latest last
+} Drawing;
+
+static Status drawing_open(Drawing *d, Error *error) {
+    const Tree *tree = d->tree;
+    size_t n = (size_t)tree->n + 1;
+    d->child = calloc(n, sizeof *d->child);
+    d->sibling = calloc(n, sizeof *d->sibling);
+    d->on_way = calloc(n, sizeof *d->on_way);
+    d->left = calloc(n, sizeof *d->left);
+    d->sides = calloc(n, sizeof *d->sides);
+    if (!d->child || !d->sibling || !d->on_way || !d->left || !d->sides)
+        return error_set(error, STATUS_MEMORY, "out of memory");
+    for (int i = 0; i <= tree->n; i++) d->child[i] = TREE_NONE;
+    for (int i = tree->n - 1; i >= 0; i--) {
+        int *first = &d->child[tree->nodes[i].parent == TREE_START ? tree->n : tree->nodes[i].parent];
+        d->sibling[i] = *first;
+        *first = i;
+    }
+    for (int i = tree->head; i != TREE_START; i = tree->nodes[i].parent) d->on_way[i] = true;
+    tree_find_left(tree, tree->head, d->left);
+    return STATUS_OK;
+}
+
+static void drawing_close(Drawing *d) {
+    free(d->child);
+    free(d->sibling);
+    free(d->on_way);
+    free(d->left);
+    free(d->sides);
+}
+
+static void draw_node(const Drawing *d, int index, int depth, const char *joint) {
+    const TranscriptNode *node = transcript_node(d->chat->transcript, index);
+    const TreeNode *place = &d->tree->nodes[index];
+    char name[TREE_NAME_ROOM];
+    tree_name(d->tree, index, name);
+    bool left = d->on_way[index] && d->left[place->turn - 1].whole;
+    fprintf(d->out, "%c ", index == d->tree->head ? '*' : left ? '-' : ' ');
+    for (int i = 0; i < depth && i < DEEPEST; i++) fputs("│ ", d->out);
+    if (depth > DEEPEST) fprintf(d->out, "(%d more) ", depth - DEEPEST);
+    fprintf(d->out, "%s%s  ", joint, name);
+    if (node->role == CHAT_SYSTEM) fputs("(system) ", d->out);
+    if (node->text) {
+        page_excerpt(d->out, node->text, EXCERPT_COLUMNS);
+        fputc(' ', d->out);
+    }
+    if (node->reply.text) fputs("-> ", d->out);
+    if (node->reply.text) page_excerpt(d->out, node->reply.text, EXCERPT_COLUMNS);
+    if (node->reply.report.finish == FINISH_INTERRUPTED) fputs(" (interrupted)", d->out);
+    if (index == d->tree->head) fputs(" <- here", d->out);
+    fputc('\n', d->out);
+}
+
+// The child by which the picture goes straight on: the way to the head, else the way that was gone last.
+static int straight_on(const Drawing *d, int index) {
+    int slot = index == TREE_START ? d->tree->n : index;
+    for (int i = d->child[slot]; i != TREE_NONE; i = d->sibling[i])
+        if (d->on_way[i]) return i;
+    return index == TREE_START ? d->tree->first : d->tree->nodes[index].next;
+}
+
+static int first_child(const Drawing *d, int index) {
+    return d->child[index == TREE_START ? d->tree->n : index];
+}
+
+// What follows a node: its other children as side branches, each with what follows it, then the one that goes straight
+// on, and so forth.
+static void draw_all(const Drawing *d) {
+    int depth = 0;
+    d->sides[0] = (struct Side){TREE_START, first_child(d, TREE_START)};
+    while (depth >= 0) {
+        struct Side *here = &d->sides[depth];
+        int on = straight_on(d, here->at), side = here->next;
+        if (side != TREE_NONE) {
+            here->next = d->sibling[side];
+            if (side == on) continue;
+            draw_node(d, side, depth, "├ ");
+            d->sides[++depth] = (struct Side){side, first_child(d, side)};
+        } else if (on != TREE_NONE) {
+            draw_node(d, on, depth, "");
+            *here = (struct Side){on, first_child(d, on)};
+        } else {
+            depth--;
+        }
+    }
+}
+
+Status command_tree(Chat *chat, const char *argument, Error *error) {
+    Drawing d = {.chat = chat, .tree = chat_tree(chat)};
+    Page page;
+    if (argument_none(argument, error)) return error->status;
+    if (!d.tree->n) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    Status status = drawing_open(&d, error);
+    if (status == STATUS_OK) status = page_open(&page, error);
+    if (status == STATUS_OK) {
+        d.out = page.stream;
+        if (d.tree->head == TREE_START) fputs("* 0  <- here\n", d.out);
+        draw_all(&d);
+        page_show(&page, chat->screen);
+    }
+    drawing_close(&d);
+    return status;
+}

@@ -1,0 +1,197 @@
+// Commands around the context window: context, overflow, forget.
+#include "app/commands/commands_internal.h"
+#include "app/terminal/page.h"
+#include "app/terminal/text.h"
+#include "app/chat/window.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    OLDEST_SHOWN = 4, // turns that /context shows one by one, if there are many: so many of the oldest
+    YOUNGEST_SHOWN = 16,
+    EXCERPT_COLUMNS = 48,
+};
+
+// ---- /context ---------------------------------------------------------------------------------------------
+
+static void print_turn(Chat *chat, const WayTurn *turn, int number, FILE *out) {
+    const TranscriptNode *node = transcript_node(chat->transcript, turn->node);
+    char name[32];
+    snprintf(name, sizeof name, "turn %d", number);
+    fprintf(out, "%-9s%8" PRId64 "  ", name, turn->n_tokens);
+    page_excerpt(out, node->text ? node->text : node->reply.text, EXCERPT_COLUMNS);
+    fputc('\n', out);
+}
+
+// The turns in the window; of many, those in the middle only as a sum.
+static void print_turns(Chat *chat, const Window *window, FILE *out) {
+    int seen = 0, skipped = 0;
+    int64_t tokens = 0;
+    for (int i = 0; i < window->n; i++) {
+        const WayTurn *turn = &window->each[i];
+        if (turn->left) continue;
+        seen++;
+        if (seen > OLDEST_SHOWN && seen <= window->n_seen - YOUNGEST_SHOWN) {
+            skipped++;
+            tokens += turn->n_tokens;
+            continue;
+        }
+        if (skipped) fprintf(out, "…        %8" PRId64 "  in %d more\n", tokens, skipped);
+        skipped = 0;
+        print_turn(chat, turn, i + 1, out);
+    }
+}
+
+static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
+    char range[WAY_RANGE_ROOM];
+    if (next->turns.first)
+        fprintf(out, "next     the next turn discards %s (%" PRId64 " tokens)\n",
+                way_range_text(next->turns, range), next->n_tokens);
+    else if (next->n_cut)
+        fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n", next->n_cut);
+    else if (next->fits)
+        fputs("next     nothing leaves with the next turn\n", out);
+    else if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
+        fputs("next     the next turn does not fit: /undo, /forget or /clear make room\n", out);
+    else
+        fputs("next     the next turn discards a part of this one's reply\n", out);
+}
+
+static void print_context(Chat *chat, const Window *window, const WindowForecast *next, FILE *out) {
+    int gone = window->n - window->n_seen;
+    fprintf(out, "window   %8" PRId64 "  tokens, %.0f%% used\n", window->size,
+            100.0 * (double)window->used / (double)window->size);
+    fprintf(out, "system   %8" PRId64 "\n", window->system);
+    print_turns(chat, window, out);
+    fprintf(out, "turns    %8" PRId64 "  in %d turn%s", window->turns, window->n_seen,
+            text_plural(window->n_seen));
+    if (gone) fprintf(out, "; %d older one%s left", gone, gone == 1 ? " has" : "s have");
+    fprintf(out, "\nreserve  %8" PRId64 "  for the reply\nfree     %8" PRId64 "\n", window->reserve,
+            window->size - window->used);
+    int64_t turns_left = window_turns_left(window);
+    if (turns_left >= 0)
+        fprintf(out, "left     about %" PRId64 " turn%s of the size so far\n", turns_left,
+                text_plural(turns_left));
+    print_next(chat, next, out);
+}
+
+Status command_context(Chat *chat, const char *argument, Error *error) {
+    Window window;
+    WindowForecast next;
+    Page page;
+    if (argument_none(argument, error) || window_open(chat, &window, error)) return error->status;
+    Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
+    if (status == STATUS_OK) status = page_open(&page, error);
+    if (status == STATUS_OK) {
+        print_context(chat, &window, &next, page.stream);
+        page_show(&page, chat->screen);
+    }
+    window_close(&window);
+    return status;
+}
+
+// ---- /overflow --------------------------------------------------------------------------------------------
+
+static void print_policy(Chat *chat) {
+    const ContextConfig *context = &chat->config->context;
+    char policy[64], discard[64] = "";
+    config_print_value(chat->config, config_key_find("overflow"), policy, sizeof policy);
+    screen_say(chat->screen, "policy   %s", policy);
+    if (context->overflow == CONFIG_OVERFLOW_STOP) {
+        screen_say(chat->screen, "         what does not fit is refused; replies end where the context does");
+        return;
+    }
+    if (context->discard >= 1)
+        snprintf(discard, sizeof discard, ", and at least %.0f", context->discard);
+    else if (context->discard > 0)
+        snprintf(discard, sizeof discard, ", and at least %.0f%% of what may leave", 100 * context->discard);
+    screen_say(chat->screen, "leaves   the oldest turns, until %.0f tokens are used (low_water %g)%s",
+               context->low_water * engine_context_size(chat->engine), context->low_water, discard);
+    screen_say(chat->screen, "reserve  %" PRId64 " tokens are kept free for a reply",
+               conversation_reserve(chat->conversation));
+}
+
+// What leaves with the next turn, else when something will, and what.
+static Status preview(Chat *chat, Error *error) {
+    Window window;
+    WindowForecast next, later;
+    char range[WAY_RANGE_ROOM];
+    int n_more;
+    if (window_open(chat, &window, error)) return error->status;
+    Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
+    if (status == STATUS_OK) status = window_foresee(chat, &window, &n_more, &later, error);
+    if (status == STATUS_OK && next.turns.first)
+        screen_say(chat->screen,
+                   "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
+                   way_range_text(next.turns, range), next.n_tokens, window.used - next.n_tokens);
+    else if (status == STATUS_OK && next.n_cut)
+        screen_say(chat->screen, "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
+                   next.n_cut);
+    else if (status == STATUS_OK && !next.fits)
+        screen_say(chat->screen, "the next turn does not fit: it will be refused");
+    else if (status == STATUS_OK && later.turns.first)
+        screen_say(
+            chat->screen,
+            "nothing leaves with the next turn; after about %d turn%s of the size so far, %s will leave "
+            "(%" PRId64 " tokens)",
+            n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
+    else if (status == STATUS_OK && chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
+        screen_say(chat->screen,
+                   "nothing leaves; after about %d turn%s of the size so far, turns are refused", n_more,
+                   text_plural(n_more));
+    else if (status == STATUS_OK)
+        screen_say(chat->screen, "nothing leaves before a part of the last turn's reply");
+    window_close(&window);
+    return status;
+}
+
+Status command_overflow(Chat *chat, const char *argument, Error *error) {
+    char setting[128];
+    if (!*argument) {
+        print_policy(chat);
+        return STATUS_OK;
+    }
+    if (!strcmp(argument, "preview")) return preview(chat, error);
+    snprintf(setting, sizeof setting, "overflow %.100s", argument);
+    return command_set(chat, setting, error);
+}
+
+// ---- /forget ----------------------------------------------------------------------------------------------
+
+Status command_forget(Chat *chat, const char *argument, Error *error) {
+    Window window;
+    ConversationView before = {0};
+    char range[WAY_RANGE_ROOM];
+    int64_t n = 1, tokens = 0;
+    if (window_open(chat, &window, error)) return error->status;
+    Status status = STATUS_OK;
+    if (window.n_seen < 2)
+        status = error_set(error, STATUS_USAGE, "there is no older turn in the window; /clear begins anew");
+    else if (*argument)
+        status = argument_number(argument, "a number of turns", 1, window.n_seen - 1, &n, error);
+    TreeRange turns = {0, 0};
+    for (int i = 0; i < window.n && n > 0; i++) {
+        if (window.each[i].left) continue;
+        if (!turns.first) turns.first = i + 1;
+        turns.last = i + 1;
+        tokens += window.each[i].n_tokens;
+        n--;
+    }
+    if (status == STATUS_OK) status = chat_apply_settings(chat, error); // the policy may be a new one
+    if (status == STATUS_OK) status = chat_record_settings(chat, error);
+    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &before, error);
+    if (status == STATUS_OK) status = transcript_forget(chat->transcript, turns, tokens, error);
+    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status == STATUS_OK) status = conversation_follow(chat->conversation, &before, error);
+    conversation_view_free(&before);
+    if (status == STATUS_OK) {
+        chat->warned_full = chat->warned_next = false;
+        screen_notice(chat->screen, "[%s left (%" PRId64 " tokens), %" PRId64 " stay]",
+                      way_range_text(turns, range), tokens, window.used - tokens);
+        chat_save(chat);
+    }
+    window_close(&window);
+    return status;
+}

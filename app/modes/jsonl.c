@@ -1,0 +1,305 @@
+// `palaver --jsonl`: conversations from stdin, one a line, answered many at once.
+//
+// A thread reads and parses lines into a queue; this one, which owns the engine, takes them into the scheduler's rows and
+// writes each answer as soon as it is finished, so that whatever ends the program loses none of these.
+#include "app/commands/commands.h"
+#include "app/modes/jsonl_reader.h"
+#include "app/chat/load.h"
+#include "app/modes/modes.h"
+#include "app/signals.h"
+#include "kernels/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    QUEUED = 64,       // lines that are read ahead of the rows
+    IDLE = 100,        // milliseconds between looks at the signals where there is nothing to do
+    WRONG_A_STEP = 64, // wrong lines answered before the rows go on
+    RANGES = 8,        // of lines that are named when not all are answered
+    HELD = 4096,       // answers that wait for an earlier one (--ordered): then no more lines are taken
+};
+
+typedef struct Jsonl {
+    const Options *options;
+    Config *config;
+    Screen *screen;
+    Engine *engine;
+    ChatTemplate *chat_template;
+    Scheduler *scheduler;
+    ItemQueue *queue;
+    JsonlReader *reader;
+    char *system;  // of --system; NULL: none
+    uint64_t seed; // of conversations that name none
+    bool input_ended;
+    JsonlLine **given; // [n_given] in rows
+    int n_given;
+    JsonlLine **held; // [n_held] finished, but earlier ones are not (--ordered); by number
+    int n_held, held_room;
+    long long next; // the number that is written next (--ordered)
+    long long n_written, n_failed, n_refused,
+        n_wrong;         // lines of output; of these without a whole answer, and why
+    long long n_drawn;   // tokens
+    long long unwritten; // the line whose answer could not be written; 0: none
+    bool told_of_shift;
+    double start;
+} Jsonl;
+
+// ---- answers ------------------------------------------------------------------------------------------------------------
+
+static Status write_answer(Jsonl *j, JsonlLine *line, Error *error) {
+    char *answer = jsonl_line_answer(line);
+    if (!answer) return error_set(error, STATUS_MEMORY, "out of memory");
+    Status status = screen_reply(j->screen, SCREEN_NORMAL, answer, strlen(answer), error);
+    free(answer);
+    if (status) {
+        j->unwritten = line->line;
+        return status;
+    }
+    j->n_written++;
+    if (line->error.status)
+        j->n_wrong++;
+    else if (line->item.status == STATUS_CONTEXT)
+        j->n_refused++;
+    else if (line->item.status)
+        j->n_failed++;
+    return STATUS_OK;
+}
+
+static Status hold(Jsonl *j, JsonlLine *line, Error *error) {
+    if (j->n_held == j->held_room) {
+        int room = 2 * j->held_room + 64;
+        JsonlLine **longer = realloc(j->held, (size_t)room * sizeof(JsonlLine *));
+        if (!longer) return error_set(error, STATUS_MEMORY, "out of memory");
+        j->held = longer;
+        j->held_room = room;
+    }
+    int at = j->n_held++;
+    for (; at > 0 && j->held[at - 1]->number > line->number; at--) j->held[at] = j->held[at - 1];
+    j->held[at] = line;
+    return STATUS_OK;
+}
+
+// Writes what is held up to the first that is missing; or, at an end before the end, all of it.
+static Status write_held(Jsonl *j, bool all, Error *error) {
+    int n = 0;
+    Status status = STATUS_OK;
+    for (; n < j->n_held && !status && (all || j->held[n]->number == j->next); n++) {
+        status = write_answer(j, j->held[n], error);
+        j->next = j->held[n]->number + 1;
+        jsonl_line_free(j->held[n]);
+    }
+    j->n_held -= n;
+    if (n > 0) memmove(j->held, j->held + n, (size_t)j->n_held * sizeof(JsonlLine *));
+    return status;
+}
+
+// A line that is finished: its answer goes out, now or when its turn comes.
+static Status deliver(Jsonl *j, JsonlLine *line, Error *error) {
+    if (j->options->ordered) {
+        Status status = hold(j, line, error);
+        if (status) jsonl_line_free(line);
+        return status ? status : write_held(j, false, error);
+    }
+    Status status = write_answer(j, line, error);
+    jsonl_line_free(line);
+    return status;
+}
+
+// ---- the work -------------------------------------------------------------------------------------------------------------
+
+static Status give(Jsonl *j, JsonlLine *line, Error *error) {
+    ConversationSettings *settings = &line->item.settings;
+    const Config *config = line->config ? line->config : j->config;
+    Status status = line->error.status;
+    if (!status)
+        status =
+            settings_conversation(config, engine_tokenizer(j->engine), &line->biases, settings, &line->error);
+    if (status) {
+        line->error.status = status;
+        return deliver(j, line, error);
+    }
+    settings->seed = config->sampling.seed == CONFIG_SEED_RANDOM ? j->seed : (uint64_t)config->sampling.seed;
+    settings->stream = (uint64_t)line->number;
+    j->given[j->n_given++] = line;
+    scheduler_give(j->scheduler, &line->item);
+    return STATUS_OK;
+}
+
+static Status deliver_finished(Jsonl *j, Error *error) {
+    Status status = STATUS_OK;
+    for (SchedulerItem *item; !status && (item = scheduler_finished(j->scheduler));) {
+        JsonlLine *line = (JsonlLine *)((char *)item - offsetof(JsonlLine, item));
+        int at = 0;
+        while (j->given[at] != line) at++;
+        j->given[at] = j->given[--j->n_given];
+        status = deliver(j, line, error);
+    }
+    return status;
+}
+
+// Refills the rows; waits a moment if there is nothing else to do.
+static Status take_lines(Jsonl *j, Error *error) {
+    Status status = STATUS_OK;
+    for (int n = 0; n < WRONG_A_STEP && !status && !j->input_ended && scheduler_wants(j->scheduler); n++) {
+        if (j->n_held >= HELD) break; // the earlier one is in a row
+        void *line;
+        QueueState state = item_queue_take(j->queue, scheduler_running(j->scheduler) ? 0 : IDLE, &line);
+        j->input_ended = state == QUEUE_ENDED;
+        if (state != QUEUE_ITEM) break;
+        status = give(j, line, error);
+        if (!status) status = deliver_finished(j, error); // it may have failed at once
+    }
+    return status;
+}
+
+static void show_status(Jsonl *j) {
+    char text[160];
+    double seconds = clock_seconds() - j->start;
+    int waiting = scheduler_waiting(j->scheduler); // for memory
+    snprintf(text, sizeof text, "%lld done, %d running, %d waiting, %.1f tok/s", j->n_written,
+             scheduler_running(j->scheduler) - waiting, item_queue_length(j->queue) + j->n_held + waiting,
+             seconds > 0 ? (double)scheduler_drawn(j->scheduler) / seconds : 0);
+    screen_status(j->screen, text);
+}
+
+static Status answer_all(Jsonl *j, Error *error) {
+    Status status = STATUS_OK;
+    while (!status) {
+        if (*signals_interrupt()) return error_set(error, STATUS_INTERRUPTED, "interrupted");
+        status = take_lines(j, error);
+        if (status || (j->input_ended && scheduler_running(j->scheduler) == 0)) break;
+        status = scheduler_step(j->scheduler, error);
+        Error second; // what is finished goes out whatever the step came to
+        Status delivered = deliver_finished(j, status ? &second : error);
+        if (!status) status = delivered;
+        if (!status) show_status(j);
+    }
+    return status;
+}
+
+// ---- beginning and end ------------------------------------------------------------------------------------------------------
+
+static Status open_all(Jsonl *j, Error *error) {
+    SchedulerOptions options = {.interrupt = signals_interrupt()};
+    j->start = clock_seconds();
+    j->seed = seed_random();
+    settings_tell_of_shift(j->config, j->engine, j->screen, &j->told_of_shift);
+    Status status = load_template(j->screen, j->config, j->engine, &j->chat_template, error);
+    if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
+    if (!status && j->options->system) status = commands_read_system(j->options->system, &j->system, error);
+    j->given = calloc((size_t)engine_rows(j->engine), sizeof(JsonlLine *));
+    if (!status && !j->given) status = error_set(error, STATUS_MEMORY, "out of memory");
+    if (!status) status = item_queue_open(QUEUED, &j->queue, error);
+    const char *system = j->system && *j->system ? j->system : NULL;
+    if (!status) status = jsonl_reader_open(STDIN_FILENO, j->queue, j->config, system, &j->reader, error);
+    return status;
+}
+
+static int by_line(const void *a, const void *b) {
+    long long x = *(const long long *)a, y = *(const long long *)b;
+    return (x > y) - (x < y);
+}
+
+// Names lines [n]: "3, 13-28".
+static void name_lines(long long *lines, int n, char *text, size_t size) {
+    size_t used = 0;
+    int ranges = 0;
+    qsort(lines, (size_t)n, sizeof *lines, by_line);
+    *text = 0;
+    for (int i = 0; i < n && used < size; ranges++) {
+        int last = i;
+        while (last + 1 < n && lines[last + 1] == lines[last] + 1) last++;
+        if (ranges == RANGES) {
+            snprintf(text + used, size - used, ", …");
+            return;
+        }
+        used += (size_t)snprintf(text + used, size - used, last > i ? "%s%lld-%lld" : "%s%lld", i ? ", " : "",
+                                 lines[i], lines[last]);
+        i = last + 1;
+    }
+}
+
+// The numbers [n] of lines that were read, but not answered; NULL: no memory for them.
+typedef struct Rest {
+    long long *lines;
+    int n;
+} Rest;
+
+// Adds a line and frees it; NULL is fine.
+static void drop(Rest *rest, JsonlLine *line) {
+    if (line && rest->lines) rest->lines[rest->n++] = line->line;
+    jsonl_line_free(line);
+}
+
+// What was taken and not answered is freed, and told.
+static void drop_rest(Jsonl *j) {
+    size_t most = (size_t)j->n_given + (size_t)j->n_held + QUEUED + 1;
+    Rest rest = {malloc(most * sizeof *rest.lines), 0};
+    if (rest.lines && j->unwritten) rest.lines[rest.n++] = j->unwritten;
+    for (int i = 0; i < j->n_held; i++) drop(&rest, j->held[i]);
+    for (int i = 0; i < j->n_given; i++) drop(&rest, j->given[i]);
+    j->n_held = j->n_given = 0;
+    for (void *line; j->queue && item_queue_take(j->queue, 0, &line) == QUEUE_ITEM;) drop(&rest, line);
+    char text[400];
+    if (rest.n > 0) {
+        name_lines(rest.lines, rest.n, text, sizeof text);
+        screen_say(j->screen, "palaver: stdin: not answered: line%s %s%s", rest.n == 1 ? "" : "s", text,
+                   j->input_ended ? "" : ", and what follows");
+    }
+    free(rest.lines);
+}
+
+static void summarise(const Jsonl *j) {
+    const double seconds = clock_seconds() - j->start;
+    const struct {
+        long long n;
+        const char *what;
+    } lacking[] = {{j->n_refused, "refused by the context"}, {j->n_failed, "failed"}, {j->n_wrong, "wrong"}};
+    char more[120] = "";
+    for (int i = 0; i < 3; i++)
+        if (lacking[i].n)
+            snprintf(more + strlen(more), sizeof more - strlen(more), ", %lld %s", lacking[i].n,
+                     lacking[i].what);
+    screen_notice(j->screen, "[%lld answered%s; %lld tokens in %.1f s, %.1f tok/s]",
+                  j->n_written - j->n_refused - j->n_failed - j->n_wrong, more, j->n_drawn, seconds,
+                  seconds > 0 ? (double)j->n_drawn / seconds : 0);
+}
+
+static void close_all(Jsonl *j) {
+    item_queue_close(j->queue);
+    chat_template_close(j->chat_template);
+    free(j->held);
+    free(j->given);
+    free(j->system);
+}
+
+static int exit_of(const Jsonl *j, Status status) {
+    if (status == STATUS_INTERRUPTED)
+        return signals_leave() ? EXIT_SIGNAL + signals_leave() : EXIT_INTERRUPTED;
+    if (status || j->n_failed) return EXIT_RUNTIME;
+    return j->n_refused ? EXIT_CONTEXT : j->n_wrong ? EXIT_SCRIPT : EXIT_WELL;
+}
+
+int jsonl_run(const Options *options, Config *config, Screen *screen, Engine *engine) {
+    Jsonl j = {.options = options, .config = config, .screen = screen, .engine = engine};
+    Error error = {0}, second;
+    Status status = open_all(&j, &error);
+    if (!status) status = answer_all(&j, &error);
+    bool output = status != STATUS_FILE; // that of stdout
+    if (output && write_held(&j, true, &second) && !status)
+        status = error_set(&error, STATUS_FILE, "%s", second.message);
+    screen_progress_end(screen);
+    Status read = jsonl_reader_close(j.reader, &second);
+    if (status) screen_error(screen, "%s", error.message);
+    if (read) screen_error(screen, "%s", second.message);
+    bool began = j.scheduler != NULL;
+    if (began) j.n_drawn = scheduler_drawn(j.scheduler);
+    scheduler_close(j.scheduler); // before the lines that it works on
+    drop_rest(&j);
+    if (began) summarise(&j);
+    int result = exit_of(&j, status ? status : read);
+    close_all(&j);
+    return result;
+}

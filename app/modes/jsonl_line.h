@@ -1,0 +1,39 @@
+// One line of `palaver --jsonl`: a conversation to be answered, and its answer.
+//
+//   {"id": …, "messages": [{"role": "system|user|assistant", "content": …}, …], "turns": ["…", …], "sampling": {…}}
+//
+// `messages` come first; `turns` are the user's, answered one after the other. One of the two is there, or both; without
+// turns the last message is the one that is answered. `id` is a string or a number; without it, it is the line's number.
+// `sampling` holds keys of the settings' section [sampling] for this conversation.
+#ifndef PALAVER_APP_JSONL_LINE_H
+#define PALAVER_APP_JSONL_LINE_H
+
+#include "config/config.h"
+#include "engine/talk/scheduler.h"
+
+#include <jansson.h>
+
+typedef struct JsonlLine {
+    SchedulerItem item; // messages and turns; its settings are whoever's who gives it
+    long long line;     // of the input, from 1
+    long long number; // of the lines that are not blank, from 0: the conversation's stream of random numbers
+    json_t *json;     // the whole object, which texts point into; NULL: it could not be read
+    const char **turns;  // [item.n_turns]
+    Message *messages;   // [item.n_messages]
+    Config *config;      // with `sampling`; NULL: there is none
+    SamplerBias *biases; // of its settings, when it has been given
+    Error error;         // where the line is wrong: status and why
+} JsonlLine;
+
+// Reads a line [size]. `system`, if it is not NULL, is put in front of messages that do not begin with a system message;
+// it is kept by reference. What is wrong with the line is in its own `error`; NULL only where there is no memory for that.
+JsonlLine *jsonl_line_read(const char *text, size_t size, const Config *config, const char *system);
+// A line that cannot be read, for a reason.
+JsonlLine *jsonl_line_wrong(const Error *error);
+void jsonl_line_free(JsonlLine *line); // NULL is fine
+
+// The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|error", "error" (only then),
+// "usage": {"prompt", "reply", "cached", "seconds"}, "seed"}, or {"line", "error"}. NULL: no memory.
+char *jsonl_line_answer(const JsonlLine *line);
+
+#endif

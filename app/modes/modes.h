@@ -1,0 +1,34 @@
+// The ways to talk: at a terminal, through a script, with one question, with many conversations at once. Each returns palaver's exit
+// status.
+#ifndef PALAVER_APP_MODES_H
+#define PALAVER_APP_MODES_H
+
+#include "app/chat/chat.h"
+
+enum {
+    EXIT_WELL = 0,
+    EXIT_RUNTIME = 1,
+    EXIT_USAGE = 2,
+    EXIT_MODEL = 3,
+    EXIT_CONTEXT = 4,
+    EXIT_SCRIPT = 5,
+    EXIT_INTERRUPTED = 130,
+    EXIT_SIGNAL = 128, // + the signal's number
+};
+
+// repl.c: prompt, turn, prompt, …
+int repl_run(Chat *chat);
+
+// script.c: turns and commands, one after the other, from the file `input`, which is read ahead (script_reader.h). `name`
+// stands for it in messages.
+int script_run(Chat *chat, int input, const char *name);
+// One question; what is piped into stdin is appended to it.
+int script_ask(Chat *chat, const char *question);
+
+// jsonl.c: conversations from stdin, one a line, answered many at once by an engine that was opened for rows.
+int jsonl_run(const Options *options, Config *config, Screen *screen, Engine *engine);
+
+// What a failing turn means for the exit status.
+int exit_of_turn(Status status);
+
+#endif

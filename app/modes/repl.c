@@ -1,0 +1,134 @@
+// The prompt. A turn reads like the way of the data: a line is edited, asked, answered, kept.
+#include "app/commands/commands.h"
+#include "app/modes/modes.h"
+#include "kernels/base/paths.h"
+#include "app/signals.h"
+#include "app/terminal/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROMPT_ROOM = 256 };
+
+typedef struct Repl {
+    Chat *chat;
+    Editor *editor;
+    char prompt[PROMPT_ROOM];
+} Repl;
+
+static const char *prompt_text(void *context) {
+    Repl *repl = context;
+    const Screen *screen = repl->chat->screen;
+    char gauge[PROMPT_ROOM / 2] = "";
+    if (repl->chat->config->ui.gauge) screen_gauge(screen, chat_share(repl->chat), gauge, sizeof gauge);
+    snprintf(repl->prompt, sizeof repl->prompt, "%s%s> %s", gauge, screen_style(screen, SCREEN_PROMPT),
+             screen_style(screen, SCREEN_NORMAL));
+    return repl->prompt;
+}
+
+static void complete(void *context, const char *text, size_t cursor, EditorCompletion *completion) {
+    commands_complete(((Repl *)context)->chat, text, cursor, completion);
+}
+
+static bool must_leave(void *context) {
+    (void)context;
+    return signals_leave() != 0;
+}
+
+static Status open_editor(Repl *repl, Error *error) {
+    char history[PATH_ROOM];
+    Error no_history = {0};
+    Chat *chat = repl->chat;
+    bool keep = chat->config->ui.history && !path_state("history", history, &no_history);
+    EditorOptions options = {.context = repl,
+                             .prompt = prompt_text,
+                             .complete = complete,
+                             .stop = must_leave,
+                             .history = keep ? history : NULL,
+                             .plain = chat->options->plain};
+    Status status = editor_open(&options, &repl->editor, error);
+    if (status == STATUS_OK && error->status) screen_notice(chat->screen, "[no history: %s]", error->message);
+    return status;
+}
+
+// What went wrong with a turn; the chat goes on, unless the backend is lost.
+static void tell_failure(Repl *repl, const char *turn, const Error *error) {
+    Chat *chat = repl->chat;
+    if (error->status == STATUS_INTERRUPTED) {
+        screen_notice(chat->screen, commands_is_command(turn)
+                                        ? "[stopped: everything is as it was]"
+                                        : "[stopped before the reply: the turn is taken back]");
+        return;
+    }
+    screen_error(chat->screen, "%s", error->message);
+    if (error->status == STATUS_FATAL) chat->leave = true;
+    if (error->status == STATUS_CONTEXT && !commands_is_command(turn)) editor_prefill(repl->editor, turn);
+}
+
+static Status take_turn(Repl *repl, const char *turn) {
+    Error error = {0};
+    Status status;
+    signals_clear_interrupt(); // what stopped the turn before does not stop this one
+    if (commands_is_command(turn))
+        status = commands_run(repl->chat, turn, &error);
+    else
+        status = chat_ask(repl->chat, commands_literal(turn), &error);
+    error.status = status;
+    if (status) tell_failure(repl, turn, &error);
+    return status;
+}
+
+// A resumed conversation shows where it stopped.
+static void show_last_turn(Chat *chat) {
+    const Tree *tree = chat_tree(chat);
+    int depth = tree_depth(tree);
+    if (!depth) return;
+    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    char name[TREE_NAME_ROOM];
+    tree_name(tree, tree->head, name);
+    if (tree->n > depth)
+        screen_notice(chat->screen, "[at %s of %d turns and attempts; /tree]", name, tree->n);
+    screen_notice(chat->screen, "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
+                  node->text ? node->text : "", node->reply.text ? node->reply.text : "");
+}
+
+static int loop(Repl *repl) {
+    Chat *chat = repl->chat;
+    while (!chat->leave) {
+        char *turn;
+        Error error = {0};
+        switch (editor_read(repl->editor, &turn, &error)) {
+        case EDITOR_TURN:
+            break;
+        case EDITOR_END:
+            return EXIT_WELL;
+        case EDITOR_QUIT:
+            return EXIT_INTERRUPTED;
+        case EDITOR_STOPPED:
+            return EXIT_SIGNAL + signals_leave();
+        case EDITOR_FAILED:
+            screen_error(chat->screen, "%s", error.message);
+            return EXIT_RUNTIME;
+        }
+        Status status = take_turn(repl, turn);
+        free(turn);
+        if (signals_leave()) return EXIT_SIGNAL + signals_leave();
+        if (chat->output || status == STATUS_FATAL) return EXIT_RUNTIME;
+    }
+    return EXIT_WELL;
+}
+
+int repl_run(Chat *chat) {
+    Repl repl = {.chat = chat};
+    Error error = {0};
+    report_banner(chat);
+    show_last_turn(chat);
+    if (open_editor(&repl, &error)) {
+        screen_error(chat->screen, "%s", error.message);
+        return EXIT_RUNTIME;
+    }
+    int result = loop(&repl);
+    editor_close(repl.editor);
+    chat_save(chat);
+    return result;
+}

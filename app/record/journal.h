@@ -1,0 +1,33 @@
+// The file behind a conversation: its transcript's log under the XDG state folder, on disk before the next
+// prompt.
+//
+// conversations/NAME.jsonl, mode 600 in folders of mode 700, is made when the first turn is there. The file
+// is always a beginning of the transcript's log; what could not be written (a full disk) is tried again with
+// the next record.
+#ifndef PALAVER_APP_JOURNAL_H
+#define PALAVER_APP_JOURNAL_H
+
+#include "app/record/transcript.h"
+#include "kernels/base/status.h"
+
+typedef struct Journal Journal;
+
+// A journal for a new conversation, called `name` (NULL: by the time of its first turn). Nothing touches the disk yet.
+Status journal_new(const char *name, Journal **journal, Error *error);
+
+// Opens the journal called `name` (its beginning is enough if it is the only one), NULL: the one written
+// last, reads its transcript and goes on behind it. A torn end is cut off. STATUS_FILE: there is none (with
+// the nearest name), it is damaged, or another palaver has it open.
+Status journal_resume(const char *name, Journal **journal, Transcript **transcript, Error *error);
+
+void journal_close(Journal *journal); // NULL is fine
+
+// Writes what the file lacks of the transcript's log, and waits until it is on disk. A transcript without
+// turns is not written unless its file is there already. After a failure the file ends with its last whole
+// record.
+Status journal_sync(Journal *journal, const Transcript *transcript, Error *error);
+
+// "2026-11-21-071533", or "" before the file is made.
+const char *journal_name(const Journal *journal);
+
+#endif

@@ -1,0 +1,194 @@
+#include "app/record/journal_list.h"
+
+#include "kernels/base/nearest.h"
+#include "kernels/base/utf8.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX ".jsonl"
+
+enum {
+    NAME_LIMIT = 100, // bytes of a name that a person chooses
+    TOPIC_LINES = 20, // of a journal's beginning, among which its first turn is looked for
+};
+
+Status journal_folder(char *folder, Error *error) {
+    return path_state("conversations", folder, error);
+}
+
+Status journal_path(const char *name, char *path, Error *error) {
+    char folder[PATH_ROOM];
+    if (journal_folder(folder, error)) return error->status;
+    snprintf(path, JOURNAL_PATH_ROOM, "%s/%.*s%s", folder, JOURNAL_NAME_ROOM, name, SUFFIX);
+    return STATUS_OK;
+}
+
+// ---- reading the folder -----------------------------------------------------------------------------------
+
+void journal_list_free(JournalList *list) {
+    for (size_t i = 0; i < list->count; i++) free(list->entries[i].name);
+    free(list->entries);
+    *list = (JournalList){0};
+}
+
+static bool add_file(JournalList *list, const char *folder, const char *file) {
+    char path[JOURNAL_PATH_ROOM];
+    struct stat facts;
+    size_t length = strlen(file);
+    if (file[0] == '.' || length <= strlen(SUFFIX) || length >= JOURNAL_NAME_ROOM) return true;
+    if (strcmp(file + length - strlen(SUFFIX), SUFFIX)) return true;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (stat(path, &facts) || !S_ISREG(facts.st_mode)) return true;
+    JournalEntry *entries = realloc(list->entries, (list->count + 1) * sizeof *entries);
+    if (entries) list->entries = entries;
+    char *name = strndup(file, length - strlen(SUFFIX));
+    if (!entries || !name) {
+        free(name);
+        return false;
+    }
+    list->entries[list->count++] = (JournalEntry){name, facts.st_mtim};
+    return true;
+}
+
+static int by_time(const void *a, const void *b) {
+    const JournalEntry *x = a, *y = b;
+    if (x->changed.tv_sec != y->changed.tv_sec) return x->changed.tv_sec < y->changed.tv_sec ? -1 : 1;
+    if (x->changed.tv_nsec != y->changed.tv_nsec) return x->changed.tv_nsec < y->changed.tv_nsec ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+Status journal_list_read(JournalList *list, Error *error) {
+    char folder[PATH_ROOM];
+    *list = (JournalList){0};
+    if (journal_folder(folder, error)) return error->status;
+    DIR *directory = opendir(folder);
+    if (!directory) {
+        if (errno == ENOENT) return STATUS_OK;
+        return error_set(error, STATUS_FILE, "%s: %s", folder, strerror(errno));
+    }
+    bool ok = true;
+    for (struct dirent *entry; ok && (entry = readdir(directory));)
+        ok = add_file(list, folder, entry->d_name);
+    closedir(directory);
+    if (list->count) qsort(list->entries, list->count, sizeof *list->entries, by_time);
+    if (ok) return STATUS_OK;
+    journal_list_free(list);
+    return error_set(error, STATUS_MEMORY, "out of memory");
+}
+
+// ---- names ------------------------------------------------------------------------------------------------
+
+const JournalEntry *journal_list_get(const JournalList *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (!strcmp(list->entries[i].name, name)) return &list->entries[i];
+    return NULL;
+}
+
+static Status not_there(const JournalList *list, const char *name, Error *error) {
+    const char **names = malloc((list->count + 1) * sizeof *names);
+    if (!names) return error_set(error, STATUS_MEMORY, "out of memory");
+    for (size_t i = 0; i < list->count; i++) names[i] = list->entries[i].name;
+    int nearest = nearest_name(name, names, list->count);
+    free(names);
+    if (nearest >= 0 && (size_t)nearest < list->count)
+        return error_set(error, STATUS_FILE, "there is no conversation %.100s: did you mean %s?", name,
+                         list->entries[nearest].name);
+    char folder[PATH_ROOM];
+    if (journal_folder(folder, error)) return error->status;
+    return error_set(error, STATUS_FILE, "there is no conversation %.100s in %s", name, folder);
+}
+
+Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error) {
+    char folder[PATH_ROOM];
+    *index = 0;
+    if (!list->count) {
+        if (journal_folder(folder, error)) return error->status;
+        return error_set(error, STATUS_FILE, "there is no conversation to resume in %s", folder);
+    }
+    if (!name) {
+        *index = list->count - 1;
+        return STATUS_OK;
+    }
+    const JournalEntry *exact = journal_list_get(list, name);
+    if (exact) {
+        *index = (size_t)(exact - list->entries);
+        return STATUS_OK;
+    }
+    size_t n_begin = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (!strncmp(list->entries[i].name, name, strlen(name))) *index = i, n_begin++;
+    if (n_begin > 1)
+        return error_set(error, STATUS_USAGE, "%.100s: %zu conversations begin so; give more of the name",
+                         name, n_begin);
+    return n_begin ? STATUS_OK : not_there(list, name, error);
+}
+
+Status journal_check_name(const char *name, Error *error) {
+    size_t size = strlen(name);
+    bool ok =
+        size && size <= NAME_LIMIT && *name != '.' && *name != '-' && utf8_valid_run(name, size) == size;
+    for (size_t i = 0; i < size; i++) ok = ok && name[i] != '/' && (unsigned char)name[i] >= ' ';
+    if (!ok)
+        return error_set(error, STATUS_USAGE,
+                         "%.100s: a name has 1 to %d bytes, none of them /, and begins with no . or -", name,
+                         NAME_LIMIT);
+    JournalList list;
+    Status status = journal_list_read(&list, error);
+    if (status == STATUS_OK && journal_list_get(&list, name))
+        status = error_set(error, STATUS_USAGE, "there is a conversation %s already: /switch %s", name, name);
+    journal_list_free(&list);
+    return status;
+}
+
+// ---- single journals --------------------------------------------------------------------------------------
+
+// What was said in a line of a journal, if it is a turn's; malloc'ed.
+static char *said_in(const char *line, size_t size) {
+    json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
+    const char *kind = json_string_value(json_object_get(record, "record"));
+    const char *text = json_string_value(json_object_get(record, "user"));
+    char *copy = kind && text && !strcmp(kind, "turn") ? strdup(text) : NULL;
+    json_decref(record);
+    return copy;
+}
+
+char *journal_topic(const char *name) {
+    char path[JOURNAL_PATH_ROOM], *line = NULL, *topic = NULL;
+    size_t capacity = 0;
+    Error ignored;
+    FILE *file = journal_path(name, path, &ignored) ? NULL : fopen(path, "re");
+    ssize_t n;
+    for (int i = 0; file && !topic && i < TOPIC_LINES && (n = getline(&line, &capacity, file)) > 0; i++)
+        topic = said_in(line, (size_t)n);
+    free(line);
+    if (file) fclose(file);
+    return topic ? topic : strdup("");
+}
+
+Status journal_delete(const char *name, Error *error) {
+    char path[JOURNAL_PATH_ROOM];
+    JournalList list;
+    if (journal_list_read(&list, error) || journal_path(name, path, error)) return error->status;
+    Status status = journal_list_get(&list, name) ? STATUS_OK : not_there(&list, name, error);
+    journal_list_free(&list);
+    if (status) return status;
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    if (flock(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        status = error_set(error, STATUS_FILE, "%s: another palaver has this conversation open", name);
+    else if (unlink(path))
+        status = error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    else
+        path_sync_name(path);
+    close(file);
+    return status;
+}

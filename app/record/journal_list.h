@@ -1,0 +1,50 @@
+// The conversations that are kept: the folder of journals, by name and by age.
+#ifndef PALAVER_APP_JOURNAL_LIST_H
+#define PALAVER_APP_JOURNAL_LIST_H
+
+#include "kernels/base/paths.h"
+#include "kernels/base/status.h"
+
+#include <stddef.h>
+#include <time.h>
+
+enum {
+    JOURNAL_NAME_ROOM = 256,
+    JOURNAL_PATH_ROOM = PATH_ROOM + JOURNAL_NAME_ROOM + 16,
+};
+
+typedef struct JournalEntry {
+    char *name; // without the folder and .jsonl
+    struct timespec changed;
+} JournalEntry;
+
+typedef struct JournalList {
+    JournalEntry *entries; // [count] the one written last comes last; owned
+    size_t count;
+} JournalList;
+
+// Where journals are.
+Status journal_folder(char *folder, Error *error);
+// The file of a name, into path [JOURNAL_PATH_ROOM].
+Status journal_path(const char *name, char *path, Error *error);
+
+// All that are there; an empty list where there is no folder.
+Status journal_list_read(JournalList *list, Error *error);
+void journal_list_free(JournalList *list);
+
+// The entry called `name`, or the only one whose name begins so; NULL: the one written last. STATUS_USAGE: several begin
+// so. STATUS_FILE: there is none (with the nearest name).
+Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error);
+// The entry called exactly so, or NULL.
+const JournalEntry *journal_list_get(const JournalList *list, const char *name);
+
+// STATUS_USAGE unless `name` can be the name of a new conversation: no folder, not hidden, not too long, not in use.
+Status journal_check_name(const char *name, Error *error);
+
+// The first thing that was said in it, malloc'ed; "" if that cannot be read. NULL: out of memory.
+char *journal_topic(const char *name);
+
+// Removes a journal for good. STATUS_FILE: there is none called exactly so, or another palaver has it open.
+Status journal_delete(const char *name, Error *error);
+
+#endif

@@ -1,0 +1,30 @@
+// Inside of the transcript: its memory, and the step that reads one record. Only for transcript*.c.
+#ifndef PALAVER_APP_TRANSCRIPT_RECORDS_H
+#define PALAVER_APP_TRANSCRIPT_RECORDS_H
+
+#include "app/record/transcript.h"
+
+#include <jansson.h>
+
+struct Transcript {
+    char *log; // [log_capacity], log_size bytes of whole lines
+    size_t log_size, log_capacity;
+    bool has_header;
+    char *name, *path, *fingerprint, *chat_template; // of the model
+    uint64_t seed, stream, position;
+    char *system; // NULL: none yet
+    Tree tree;
+    TranscriptNode *nodes; // [n_capacity], tree.n of them; texts and ids are owned
+    int n_capacity;
+    TranscriptSetting *settings; // [n_settings]; keys and texts are owned
+    int n_settings;
+};
+
+// Checks a record and enters what it says. After a failure the transcript is as it was. The message names the
+// field.
+Status transcript_take_record(Transcript *transcript, const json_t *record, Error *error);
+
+// Builds the JSON of a reply into `record`; false: out of memory, or text that is not UTF-8.
+bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record);
+
+#endif

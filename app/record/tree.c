@@ -1,0 +1,166 @@
+#include "app/record/tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES_MAX = 1 << 24 };
+
+void tree_init(Tree *tree) {
+    *tree = (Tree){.head = TREE_START, .first = TREE_NONE};
+}
+
+void tree_free(Tree *tree) {
+    for (int i = 0; i < tree->n; i++) free(tree->nodes[i].losses);
+    free(tree->nodes);
+    free(tree->attempts);
+    tree_init(tree);
+}
+
+// ---- changes ----------------------------------------------------------------------------------------------
+
+static bool grow(Tree *tree) {
+    if (tree->n < tree->capacity) return true;
+    if (tree->capacity >= NODES_MAX) return false;
+    int capacity = tree->capacity ? 2 * tree->capacity : 16;
+    TreeNode *nodes = realloc(tree->nodes, (size_t)capacity * sizeof *nodes);
+    if (!nodes) return false;
+    tree->nodes = nodes;
+    int *attempts = realloc(tree->attempts, (size_t)capacity * sizeof *attempts);
+    if (!attempts) return false;
+    memset(attempts + tree->capacity, 0, (size_t)(capacity - tree->capacity) * sizeof *attempts);
+    tree->attempts = attempts;
+    tree->capacity = capacity;
+    return true;
+}
+
+Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error) {
+    TreeNode *node = &tree->nodes[index];
+    if (!n) return STATUS_OK;
+    TreeLoss *longer = realloc(node->losses, (size_t)(node->n_losses + n) * sizeof *longer);
+    if (!longer) return error_set(error, STATUS_MEMORY, "out of memory");
+    memcpy(longer + node->n_losses, losses, (size_t)n * sizeof *losses);
+    node->losses = longer;
+    node->n_losses += n;
+    return STATUS_OK;
+}
+
+// Makes `index` the way on from its parent.
+static void link_parent(Tree *tree, int index) {
+    int parent = tree->nodes[index].parent;
+    *(parent == TREE_START ? &tree->first : &tree->nodes[parent].next) = index;
+}
+
+Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *error) {
+    if (!grow(tree)) return error_set(error, STATUS_MEMORY, "no memory for %d turns", tree->n + 1);
+    int index = tree->n;
+    tree->nodes[index] = (TreeNode){.turn = tree_turn(tree, parent) + 1,
+                                    .attempt = tree_next_attempt(tree, parent),
+                                    .parent = parent,
+                                    .next = TREE_NONE};
+    if (tree_leave(tree, index, losses, n, error)) return error->status;
+    tree->n++;
+    tree->attempts[tree->nodes[index].turn - 1]++;
+    if (parent == tree->head) { // the way up to here is linked already
+        link_parent(tree, index);
+        tree->head = index;
+    } else {
+        tree_go(tree, index);
+    }
+    return STATUS_OK;
+}
+
+void tree_go(Tree *tree, int index) {
+    bool remember = index != TREE_START && tree->nodes[index].forgotten;
+    tree->head = index;
+    while (index != TREE_START) {
+        link_parent(tree, index);
+        if (remember) tree->nodes[index].forgotten = false;
+        index = tree->nodes[index].parent;
+    }
+}
+
+void tree_forget(Tree *tree, int index, TreeRange range) {
+    for (; index != TREE_START; index = tree->nodes[index].parent)
+        if (tree->nodes[index].turn >= range.first && tree->nodes[index].turn <= range.last)
+            tree->nodes[index].forgotten = true;
+}
+
+// ---- ways -------------------------------------------------------------------------------------------------
+
+static void take_loss(const TreeLoss *loss, int last_turn, TreeLeft *left) {
+    for (int turn = loss->turns.first; turn <= loss->turns.last && turn <= last_turn; turn++) {
+        if (turn < 1) continue;
+        TreeLeft *of = &left[turn - 1];
+        if (loss->gone == 0) of->whole = true;
+        if (loss->gone == TREE_REPLY) of->reply = true;
+        if (loss->gone > of->gone) of->gone = loss->gone;
+    }
+}
+
+void tree_find_left(const Tree *tree, int index, TreeLeft *left) {
+    memset(left, 0, (size_t)tree_turn(tree, index) * sizeof *left);
+    for (; index != TREE_START; index = tree->nodes[index].parent) {
+        const TreeNode *node = &tree->nodes[index];
+        if (node->forgotten) left[node->turn - 1].whole = true;
+        for (int i = 0; i < node->n_losses; i++) take_loss(&node->losses[i], node->turn, left);
+    }
+}
+
+int tree_turn(const Tree *tree, int index) {
+    return index == TREE_START ? 0 : tree->nodes[index].turn;
+}
+
+int tree_depth(const Tree *tree) {
+    return tree_turn(tree, tree->head);
+}
+
+int tree_ancestor(const Tree *tree, int index, int up) {
+    while (up-- > 0 && index != TREE_START) index = tree->nodes[index].parent;
+    return index;
+}
+
+int tree_at(const Tree *tree, int turn) {
+    return tree_ancestor(tree, tree->head, tree_depth(tree) - turn);
+}
+
+int tree_redo(const Tree *tree, int down, int *n) {
+    int index = tree->head;
+    for (*n = 0; *n < down; ++*n) {
+        int next = index == TREE_START ? tree->first : tree->nodes[index].next;
+        if (next == TREE_NONE) break;
+        index = next;
+    }
+    return index;
+}
+
+void tree_path(const Tree *tree, int index, int *path) {
+    for (; index != TREE_START; index = tree->nodes[index].parent) path[tree->nodes[index].turn - 1] = index;
+}
+
+// ---- names ------------------------------------------------------------------------------------------------
+
+int tree_next_attempt(const Tree *tree, int parent) {
+    int turn = tree_turn(tree, parent) + 1;
+    return turn <= tree->capacity ? tree->attempts[turn - 1] + 1 : 1;
+}
+
+void tree_name(const Tree *tree, int index, char *text) {
+    if (index == TREE_START)
+        strcpy(text, "0");
+    else
+        snprintf(text, TREE_NAME_ROOM, "%d.%d", tree->nodes[index].turn, tree->nodes[index].attempt);
+}
+
+// Most nodes that are named are young: the search begins at the end.
+int tree_find(const Tree *tree, const char *name) {
+    char *rest, known[TREE_NAME_ROOM];
+    if (!strcmp(name, "0")) return TREE_START;
+    long turn = strtol(name, &rest, 10), attempt = *rest == '.' ? strtol(rest + 1, NULL, 10) : 0;
+    for (int i = tree->n - 1; i >= 0; i--) {
+        if (tree->nodes[i].turn != turn || tree->nodes[i].attempt != attempt) continue;
+        tree_name(tree, i, known);
+        return strcmp(known, name) ? TREE_NONE : i; // spelled in another way
+    }
+    return TREE_NONE;
+}

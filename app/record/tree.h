@@ -1,0 +1,93 @@
+// The tree of a conversation's turns: which turn follows which, where one stands, and what has left the window
+// on the way there. Pure structure: what was said at a node lies beside it, by the same index (transcript.h).
+//
+// Node 3.1 is the first attempt at the third turn, 3.2 the second (a retry, an edited question, or another
+// question after an undo); "0" is the place before the first turn. The head is the node that the next turn
+// follows. Nodes are never removed.
+//
+// What has left the window belongs to the way: turns that left while turn 9.1 was answered are out of the window
+// for 9.1 and all that follows it, but at 8.1 they are seen, as they were then. What was forgotten by hand stays
+// forgotten on every way, until the head goes back to one of the forgotten turns.
+#ifndef PALAVER_APP_TREE_H
+#define PALAVER_APP_TREE_H
+
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    TREE_START = -1,     // the index of the place before the first turn
+    TREE_NONE = -2,      // no such node
+    TREE_NAME_ROOM = 24, // bytes of "3.1"
+    TREE_REPLY = -1,     // see TreeLoss
+};
+
+typedef struct TreeRange {
+    int first, last; // turns, both included
+} TreeRange;
+
+// What left the window: turns, or something of theirs.
+typedef struct TreeLoss {
+    TreeRange turns;
+    int64_t gone; // 0: all; > 0: the first tokens of their reply, so many in all; TREE_REPLY: the reply
+} TreeLoss;
+
+// What of a turn is out of the window.
+typedef struct TreeLeft {
+    bool whole, reply;
+    int64_t gone; // tokens of its reply that left later than the reply was made
+} TreeLeft;
+
+typedef struct TreeNode {
+    int turn, attempt; // from 1
+    int parent;        // index of an older node, or TREE_START
+    int next;          // the child by which the head last went on; TREE_NONE: none yet
+    bool forgotten;
+    TreeLoss *losses; // [n_losses] what of its way left the window while this one was answered, owned
+    int n_losses;
+} TreeNode;
+
+typedef struct Tree {
+    TreeNode *nodes; // [capacity], n of them, parents before children; owned
+    int *attempts;   // [capacity] at turn 1, 2, …; owned
+    int n, capacity;
+    int head;
+    int first; // what `next` is for TREE_START
+} Tree;
+
+void tree_init(Tree *tree); // empty
+void tree_free(Tree *tree); // and makes it an empty one
+
+// A new attempt at the turn after `parent`, with which losses [n] (may be NULL) of its way left the window; it becomes
+// the head. On failure nothing is changed, here and below.
+Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *error);
+// The head moves to a node or to TREE_START. Going to a forgotten turn is to remember it, and those before it.
+void tree_go(Tree *tree, int index);
+
+// More has left the window with a node (its reply went on).
+Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error);
+// A range of the way to `index` is forgotten: from now on, on every way.
+void tree_forget(Tree *tree, int index, TreeRange range);
+// What of the way to `index` is out of the window there: left [tree_turn(index)], turn 1 first.
+void tree_find_left(const Tree *tree, int index, TreeLeft *left);
+
+int tree_turn(const Tree *tree, int index); // 0 for TREE_START
+int tree_depth(const Tree *tree);           // turns from the beginning to the head
+// The node `up` steps before `index`; up beyond the beginning gives TREE_START.
+int tree_ancestor(const Tree *tree, int index, int up);
+// The node of `turn` (1 … depth) on the way to the head.
+int tree_at(const Tree *tree, int turn);
+// The node `down` steps after the head, on the way that it last went; *n is how many of the steps there are.
+int tree_redo(const Tree *tree, int down, int *n);
+// The way from the first turn to `index`: path [tree_turn(index)].
+void tree_path(const Tree *tree, int index, int *path);
+
+// Which attempt the next turn after `parent` would be.
+int tree_next_attempt(const Tree *tree, int parent);
+// Writes "3.1" (or "0") into text [TREE_NAME_ROOM].
+void tree_name(const Tree *tree, int index, char *text);
+// The node that is called so, TREE_START for "0"; TREE_NONE: there is none.
+int tree_find(const Tree *tree, const char *name);
+
+#endif

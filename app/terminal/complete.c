@@ -1,0 +1,143 @@
+// Tab at the prompt: commands, settings and their values, files.
+#include "app/commands/commands_internal.h"
+#include "app/record/journal_list.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// Everything about one completion.
+typedef struct Completing {
+    EditorCompletion *completion;
+    const char *word; // [length] what stands before the cursor
+    size_t start, length;
+} Completing;
+
+static void offer(const Completing *c, const char *candidate, char final) {
+    if (!strncmp(candidate, c->word, c->length)) editor_candidate(c->completion, c->start, candidate, final);
+}
+
+static void offer_commands(const Completing *c, const char *slash) {
+    size_t n;
+    const ChatCommand *commands = commands_list(&n);
+    for (size_t i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", slash, commands[i].name);
+        offer(c, name, ' ');
+    }
+}
+
+static void offer_keys(const Completing *c) {
+    size_t n;
+    const ConfigKey *keys = config_keys(&n);
+    for (size_t i = 0; i < n; i++) offer(c, keys[i].name, ' ');
+}
+
+static void offer_values(const Completing *c, const char *name) {
+    const ConfigKey *key = config_key_find(name);
+    if (!key) return;
+    if (key->type == CONFIG_BOOL) {
+        offer(c, "true", 0);
+        offer(c, "false", 0);
+    }
+    for (size_t i = 0; key->words && key->words[i]; i++) offer(c, key->words[i], 0);
+}
+
+static void offer_words(const Completing *c, const char *const *words) {
+    for (; *words; words++) offer(c, *words, 0);
+}
+
+// Names in the folder that the word's beginning means; hidden ones only when asked for.
+static void offer_files(const Completing *c) {
+    char folder[PATH_ROOM], candidate[2 * PATH_ROOM], path[2 * PATH_ROOM];
+    char word[PATH_ROOM];
+    Error ignored;
+    snprintf(word, sizeof word, "%.*s", (int)c->length, c->word);
+    const char *slash = strrchr(word, '/');
+    int head = slash ? (int)(slash - word) + 1 : 0;
+    char shown[PATH_ROOM];
+    snprintf(shown, sizeof shown, "%.*s", head, word);
+    if (argument_path(head ? shown : ".", folder, &ignored)) return;
+    DIR *directory = opendir(folder);
+    if (!directory) return;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (entry->d_name[0] == '.' && word[head] != '.') continue;
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        struct stat facts;
+        snprintf(candidate, sizeof candidate, "%s%s", shown, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        offer(c, candidate, !stat(path, &facts) && S_ISDIR(facts.st_mode) ? '/' : ' ');
+    }
+    closedir(directory);
+}
+
+static void offer_nodes(const Completing *c, const Chat *chat) {
+    const Tree *tree = chat_tree(chat);
+    for (int i = tree->n - 1; i >= 0; i--) {
+        char name[TREE_NAME_ROOM];
+        tree_name(tree, i, name);
+        offer(c, name, ' ');
+    }
+}
+
+static void offer_conversations(const Completing *c) {
+    JournalList list;
+    Error ignored;
+    if (journal_list_read(&list, &ignored)) return;
+    for (size_t i = 0; i < list.count; i++) offer(c, list.entries[i].name, ' ');
+    journal_list_free(&list);
+}
+
+// The first argument of commands that take one of a few words.
+static void offer_first_words(const Completing *c, const char *command) {
+    static const char *const words[][5] = {
+        {"view", "text", "tokens", "diff"},     {"edit", "reply"},       {"export", "md", "json", "jsonl"},
+        {"say", "user", "assistant", "system"}, {"overflow", "preview"}, {"replay", "verify"},
+        {"think", "show", "dim", "hide"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(command, words[i][0])) offer_words(c, words[i] + 1);
+}
+
+static void offer_arguments(const Completing *c, const Chat *chat, const char *command, const char *before) {
+    bool first = !*before;
+    if (!strcmp(command, "help") && first) offer_commands(c, "");
+    if (!strcmp(command, "set")) {
+        if (first)
+            offer_keys(c);
+        else
+            offer_values(c, before);
+    }
+    if (!strcmp(command, "reset") && first) offer_keys(c);
+    if (first) offer_first_words(c, command);
+    if (!strcmp(command, "overflow") && first) offer_values(c, command);
+    if (!strcmp(command, "goto") && first) offer_nodes(c, chat);
+    if (!strcmp(command, "switch") || !strcmp(command, "delete")) offer_conversations(c);
+    if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
+        !strcmp(command, "config") || !strcmp(command, "model") || (!strcmp(command, "export") && !first))
+        offer_files(c);
+    if (!strcmp(command, "system") && c->length && c->word[0] == '@') {
+        Completing file = {c->completion, c->word + 1, c->start + 1, c->length - 1};
+        offer_files(&file);
+    }
+}
+
+void commands_complete(void *chat, const char *text, size_t cursor, EditorCompletion *completion) {
+    if (!commands_is_command(text)) return;
+    size_t start = cursor;
+    while (start && text[start - 1] != ' ') start--;
+    Completing c = {completion, text + start, start, cursor - start};
+    if (!start) {
+        offer_commands(&c, "/");
+        return;
+    }
+    char command[64], before[128];
+    size_t length = strcspn(text + 1, " ");
+    size_t rest = 1 + length + strspn(text + 1 + length, " ");
+    if (rest > start) rest = start;
+    snprintf(command, sizeof command, "%.*s", (int)(length < 63 ? length : 63), text + 1);
+    size_t n = start - rest;
+    while (n && text[rest + n - 1] == ' ') n--;
+    snprintf(before, sizeof before, "%.*s", (int)(n < 127 ? n : 127), text + rest);
+    offer_arguments(&c, chat, command, before);
+}

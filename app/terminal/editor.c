@@ -1,0 +1,190 @@
+#include "app/terminal/editor.h"
+
+#include <langinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "app/terminal/editor_private.h"
+#include "app/terminal/text.h"
+#include "app/terminal/tty.h"
+
+static bool fits_libedit(const Editor *editor) {
+    const char *term = getenv("TERM");
+    return !editor->options.plain && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && term && *term &&
+           strcmp(term, "dumb") != 0 && !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
+Status editor_open(const EditorOptions *options, Editor **out, Error *error) {
+    *out = NULL;
+    if (error) *error = (Error){0};
+    Editor *editor = calloc(1, sizeof *editor);
+    if (!editor) return error_set(error, STATUS_MEMORY, "no memory for the editor");
+    editor->options = *options;
+    if (turns_open(options->history, &editor->history, error) == STATUS_MEMORY) {
+        free(editor);
+        return STATUS_MEMORY;
+    }
+    if (fits_libedit(editor)) line_open(editor);
+    *out = editor;
+    return STATUS_OK;
+}
+
+void editor_close(Editor *editor) {
+    if (!editor) return;
+    line_close(editor);
+    turns_close(editor->history);
+    free(editor->prefill);
+    free(editor);
+}
+
+void editor_prefill(Editor *editor, const char *text) {
+    free(editor->prefill);
+    editor->prefill = text ? text_clean(text, strlen(text)) : NULL; // without memory it is typed again
+}
+
+bool editor_wants_stop(const Editor *editor) {
+    return editor->options.stop && editor->options.stop(editor->options.context);
+}
+
+void editor_restore_terminal(void) {
+    tty_restore();
+}
+
+// ---- lines without libedit -----------------------------------------------------------------------------
+
+static const char *prompt_of(Editor *editor) {
+    const char *prompt = editor->options.prompt ? editor->options.prompt(editor->options.context) : NULL;
+    return prompt ? prompt : "> ";
+}
+
+// Only where somebody sees it and could type an answer.
+static void show_prompt(Editor *editor, bool more) {
+    if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) tty_write(more ? "... " : prompt_of(editor));
+}
+
+static LineEnd read_raw_line(Editor *editor, Text *line) {
+    for (;;) {
+        unsigned char byte;
+        char c;
+        switch (tty_next(&byte)) {
+        case TTY_BYTE:
+            c = (char)byte;
+            if (!text_add(line, &c, 1)) return LINE_LOST;
+            if (c == '\n') return LINE_ENTER;
+            break;
+        case TTY_END:
+            if (editor_wants_stop(editor)) return LINE_STOPPED;
+            return line->size ? LINE_ENTER : LINE_EOF;
+        case TTY_INTERRUPT:
+            return LINE_INTERRUPT;
+        case TTY_STOP:
+            tty_suspend(false);
+            break;
+        case TTY_SIGNAL:
+            if (editor_wants_stop(editor)) return LINE_STOPPED;
+            break;
+        case TTY_CONTINUE:
+        case TTY_RESIZE:
+            break;
+        }
+    }
+}
+
+// One turn, line by line. The terminal's own line discipline edits.
+static LineEnd read_plain(Editor *editor, char **text) {
+    TurnLines lines = {0};
+    Text line = {0};
+    LineEnd end;
+    *text = NULL;
+    if (editor->prefill) { // nothing can be edited here: it is shown, to be typed or left
+        tty_write(editor->prefill);
+        tty_write("\n");
+        editor_prefill(editor, NULL);
+    }
+    do {
+        show_prompt(editor, lines.open);
+        line.size = 0;
+        end = read_raw_line(editor, &line);
+        if (end == LINE_ENTER && !turn_add_line(&lines, line.bytes, line.size)) end = LINE_LOST;
+    } while (end == LINE_ENTER && lines.open);
+    if (end == LINE_EOF && lines.open) end = LINE_ENTER; // the input ended inside a turn: what there is
+    if (end == LINE_ENTER) *text = text_clean(lines.text, lines.size);
+    if (end == LINE_ENTER && !*text) end = LINE_LOST;
+    if (end == LINE_INTERRUPT && lines.open) editor->interrupted = (struct timespec){0};
+    text_free(&line);
+    turn_clear(&lines);
+    return end;
+}
+
+// ---- turns ---------------------------------------------------------------------------------------------
+
+static void drop_final_newlines(char *text) {
+    size_t n = strlen(text);
+    while (n && text[n - 1] == '\n') n--;
+    text[n] = 0;
+}
+
+// Ctrl-C on an empty line: true when it is the second within a second.
+static bool interrupted_again(Editor *editor) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double since = (double)(now.tv_sec - editor->interrupted.tv_sec) +
+                   1e-9 * (double)(now.tv_nsec - editor->interrupted.tv_nsec);
+    bool again = editor->interrupted.tv_sec != 0 && since <= 1;
+    editor->interrupted = now;
+    return again;
+}
+
+static void hint(Editor *editor) {
+    if (editor->options.color) tty_write("\033[2m");
+    tty_write("(Ctrl-C again, or Ctrl-D, leaves)");
+    if (editor->options.color) tty_write("\033[0m");
+    tty_write("\n");
+}
+
+static EditorResult lost(Error *error) {
+    error_set(error, STATUS_MEMORY, "no memory for the line that was typed");
+    return EDITOR_FAILED;
+}
+
+static EditorResult read_turn(Editor *editor, char **turn, Error *error) {
+    for (;;) {
+        char *text = NULL;
+        LineEnd end = editor->el ? line_read(editor, &text) : read_plain(editor, &text);
+        switch (end) {
+        case LINE_LOST:
+            return lost(error);
+        case LINE_STOPPED:
+            return EDITOR_STOPPED;
+        case LINE_EOF:
+            return EDITOR_END;
+        case LINE_INTERRUPT:
+            if (!editor->el && isatty(STDERR_FILENO)) tty_write("\n");
+            if (interrupted_again(editor)) return EDITOR_QUIT;
+            hint(editor);
+            continue;
+        case LINE_ENTER:
+            break;
+        }
+        editor->interrupted = (struct timespec){0};
+        drop_final_newlines(text);
+        if (text_is_blank(text)) {
+            free(text);
+            continue;
+        }
+        turns_add(editor->history, text);
+        *turn = text;
+        return EDITOR_TURN;
+    }
+}
+
+EditorResult editor_read(Editor *editor, char **turn, Error *error) {
+    *turn = NULL;
+    if (tty_begin(editor->el != NULL, error) != STATUS_OK) return EDITOR_FAILED;
+    EditorResult result = read_turn(editor, turn, error);
+    tty_end();
+    return result;
+}

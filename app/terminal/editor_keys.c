@@ -1,0 +1,152 @@
+// What each key does to the line. Moving and deleting is in editor_move.c.
+#include "app/terminal/editor_private.h"
+
+#include <stdlib.h>
+
+#include "app/terminal/tty.h"
+
+static KeyEffect finish(Editor *editor, LineEnd end) {
+    free(editor->typed);
+    editor->typed = line_text(editor);
+    editor->end = editor->typed ? end : LINE_LOST;
+    line_leave(editor);
+    return KEY_FINISHED;
+}
+
+static KeyEffect insert_newline(Editor *editor) {
+    return el_winsertstr(editor->el, L"\n") == 0 ? KEY_CHANGED : KEY_BELL;
+}
+
+static KeyEffect enter(Editor *editor) {
+    char *text = line_text(editor);
+    TurnEnd end = text ? turn_end(text) : TURN_DONE;
+    free(text);
+    if (end == TURN_DONE) return finish(editor, LINE_ENTER);
+    if (!move_to_end(editor)) return KEY_BELL;
+    if (end == TURN_MORE_LINE) { // the newline takes the place of the last `\` and of blanks behind it
+        const LineInfoW *line = el_wline(editor->el);
+        int n = 1;
+        while (n < line->lastchar - line->buffer && line->lastchar[-n] != L'\\') n++;
+        el_wdeletestr(editor->el, n);
+    }
+    return insert_newline(editor);
+}
+
+static KeyEffect interrupt(Editor *editor) {
+    return finish(editor, LINE_INTERRUPT);
+}
+
+static KeyEffect end_of_input(Editor *editor) {
+    const LineInfoW *line = el_wline(editor->el);
+    if (line->lastchar == line->buffer && !window_is_partial(editor)) return finish(editor, LINE_EOF);
+    return delete_right(editor);
+}
+
+static KeyEffect paste(Editor *editor) {
+    char *text = text_clean(editor->keys.paste.bytes, editor->keys.paste.size);
+    bool ok = text && line_insert(editor, text) && !editor->keys.paste_lost;
+    free(text);
+    text_free(&editor->keys.paste);
+    return ok ? KEY_CHANGED : KEY_CHANGED | KEY_BELL;
+}
+
+static KeyEffect place(Editor *editor) {
+    bool ok = !editor->place || line_insert(editor, editor->place);
+    free(editor->place);
+    editor->place = NULL;
+    return ok ? KEY_CHANGED : KEY_BELL;
+}
+
+static KeyEffect compose(Editor *editor) {
+    char *text = line_text(editor), *result = NULL;
+    Error error = {0};
+    if (!text) return KEY_BELL;
+    line_leave(editor);
+    el_wset(editor->el, EL_PREP_TERM, 0);
+    tty_lend();
+    if (editor_compose(text, &result, &error) == STATUS_OK) {
+        line_replace(editor, result);
+    } else {
+        tty_write(error.message);
+        tty_write("\n");
+    }
+    tty_take_back();
+    el_wset(editor->el, EL_PREP_TERM, 1);
+    line_redraw(editor);
+    free(text);
+    free(result);
+    return KEY_DONE;
+}
+
+static KeyEffect suspend(Editor *editor) {
+    line_suspend(editor, true);
+    return KEY_DONE;
+}
+
+static KeyEffect redraw(Editor *editor) {
+    (void)editor;
+    return KEY_CHANGED;
+}
+
+static KeyEffect insert(Editor *editor) {
+    if (el_winsertstr(editor->el, editor->typed_character) != 0) return KEY_BELL;
+    line_paint_typed(editor, editor->typed_character[0]);
+    return KEY_DONE;
+}
+
+static KeyEffect clear_screen(Editor *editor) {
+    line_clear_screen(editor);
+    return KEY_DONE;
+}
+
+static KeyEffect (*const FUNCTIONS[KEY_COUNT])(Editor *) = {
+    [KEY_ENTER] = enter,
+    [KEY_NEWLINE] = insert_newline,
+    [KEY_PASTE] = paste,
+    [KEY_COMPOSE] = compose,
+    [KEY_TAB] = complete_word,
+    [KEY_INTERRUPT] = interrupt,
+    [KEY_SUSPEND] = suspend,
+    [KEY_EOF] = end_of_input,
+    [KEY_UP] = move_up,
+    [KEY_DOWN] = move_down,
+    [KEY_LEFT] = move_left,
+    [KEY_RIGHT] = move_right,
+    [KEY_HOME] = move_home,
+    [KEY_END] = move_line_end,
+    [KEY_WORD_LEFT] = move_word_left,
+    [KEY_WORD_RIGHT] = move_word_right,
+    [KEY_BACKSPACE] = delete_left,
+    [KEY_DELETE] = delete_right,
+    [KEY_KILL_END] = kill_line_end,
+    [KEY_KILL_ALL] = kill_all,
+    [KEY_KILL_WORD_LEFT] = kill_word_left,
+    [KEY_KILL_WORD_RIGHT] = kill_word_right,
+    [KEY_YANK] = yank,
+    [KEY_TRANSPOSE] = transpose,
+    [KEY_CLEAR] = clear_screen,
+    [KEY_SEARCH] = search_step,
+    [KEY_PLACE] = place,
+    [KEY_REDRAW] = redraw,
+    [KEY_INSERT] = insert,
+};
+
+// libedit's call for each of our keys; `code` is what stands for the key. What is returned makes it draw nothing.
+static unsigned char on_key(EditLine *el, wint_t code) {
+    Editor *editor = line_editor(el);
+    KeyEffect effect = FUNCTIONS[KEY_ENTER + (code - (wint_t)line_key_code(KEY_ENTER))](editor);
+    if (effect & KEY_BELL) tty_write("\a");
+    if (effect & KEY_CHANGED) line_paint(editor);
+    if (effect & KEY_MOVED) line_paint_cursor(editor);
+    return effect & KEY_FINISHED ? CC_NEWLINE : CC_NORM;
+}
+
+bool line_bind_keys(EditLine *el) {
+    static const wchar_t NAME[] = L"palaver-key";
+    if (el_wset(el, EL_ADDFN, NAME, NAME, on_key) != 0) return false;
+    for (Key key = KEY_ENTER; key < KEY_COUNT; key++) {
+        const wchar_t code[2] = {line_key_code(key), 0};
+        if (el_wset(el, EL_BIND, code, NAME, NULL) != 0) return false;
+    }
+    return true;
+}

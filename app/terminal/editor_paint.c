@@ -1,0 +1,200 @@
+// Drawing the line. libedit draws by changes and loses count where wide characters, marks without a width or texts
+// of many rows are among them; so it is told of no prompt and never draws. Each change is one write of the
+// whole line; a character typed at the end is written alone.
+#include "app/terminal/editor_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/terminal/tty.h"
+
+static const char CONTINUATION[] = "\xE2\x80\xA6 "; // "… "
+enum { CONTINUATION_WIDTH = 2, MIN_WIDTH_TO_INDENT = 20 };
+
+TextLayout line_layout(const Editor *editor) {
+    return (TextLayout){editor->width, editor->width >= MIN_WIDTH_TO_INDENT ? CONTINUATION_WIDTH : 0};
+}
+
+static const char *current_prompt(const Editor *editor) {
+    if (editor->search.on) return editor->search.prompt;
+    return window_is_partial(editor) ? editor->window_prompt : editor->prompt;
+}
+
+// The length of the SGR sequence that begins here; 0: none does.
+static size_t sgr_size(const char *text) {
+    if (text[0] != 0x1B || text[1] != '[') return 0;
+    size_t n = 2 + strspn(text + 2, "0123456789;:");
+    return text[n] == 'm' ? n + 1 : 0;
+}
+
+// Adds what may be shown of the prompt to `out` (may be NULL) and returns the place behind it.
+static TextPlace put_prompt(const Editor *editor, Text *out, TextLayout layout) {
+    const char *prompt = current_prompt(editor);
+    size_t n = strlen(prompt);
+    TextPlace place = {0, 0};
+    for (size_t i = 0, used; i < n; i += used) {
+        uint32_t code;
+        used = sgr_size(prompt + i);
+        if (used) {
+            if (out) text_add(out, prompt + i, used);
+            continue;
+        }
+        used = text_decode(prompt + i, n - i, &code);
+        if (!used) break;
+        wchar_t c = (wchar_t)code;
+        if (text_is_control(code) || c == L'\n' || c == L'\t') continue;
+        place = text_place(&c, 1, place, layout);
+        if (out) text_add_code(out, code);
+    }
+    return place;
+}
+
+TextPlace line_place(Editor *editor, size_t n) {
+    int width = editor->width;
+    const LineInfoW *line = el_wline(editor->el);
+    TextLayout layout = line_layout(editor);
+    TextPlace place = text_place(line->buffer, n, put_prompt(editor, NULL, layout), layout);
+    size_t size = (size_t)(line->lastchar - line->buffer);
+    bool line_ends = n < size && line->buffer[n] == L'\n';
+    if (line_ends) {
+        if (place.column == width) place.column--; // on the last character: there is no room behind it
+        return place;
+    }
+    int next = n < size ? text_width(line->buffer[n], place.column, layout) : 1;
+    if (place.column + next > width) place = (TextPlace){place.row + 1, 0};
+    return place;
+}
+
+// Marks that join the character before them everywhere. Joiners and selectors change widths in some terminals only,
+// and directional controls turn the line round: they stay in the text and are not shown.
+static bool is_shown(wchar_t c) {
+    bool format = (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
+                  (c >= 0x2060 && c <= 0x206F) || (c >= 0xFE00 && c <= 0xFE0F) || c == 0xFEFF || c == 0xAD ||
+                  c == 0x061C || c >= 0xE0000;
+    return !format;
+}
+
+static void put_spaces(Text *out, int n) {
+    for (; n > 0; n--) text_add(out, " ", 1);
+}
+
+static void put_character(Text *out, wchar_t c, TextPlace *place, TextLayout layout) {
+    if (c == L'\n') {
+        if (place->column < layout.width) text_add(out, "\033[K", 3);
+        text_add(out, "\r\n", 2);
+        if (layout.indent) text_add(out, CONTINUATION, sizeof CONTINUATION - 1);
+        *place = (TextPlace){place->row + 1, layout.indent};
+        return;
+    }
+    int width = text_width(c, place->column, layout);
+    if (!width) {
+        if (is_shown(c)) text_add_code(out, (uint32_t)c);
+        return;
+    }
+    if (place->column + width > layout.width) { // the terminal wraps by itself once the row is full
+        put_spaces(out, layout.width - place->column);
+        *place = (TextPlace){place->row + 1, 0};
+        width = text_width(c, 0, layout);
+    }
+    if (c == L'\t')
+        put_spaces(out, width);
+    else
+        text_add_code(out, wcwidth(c) < 0 ? TEXT_REPLACEMENT : (uint32_t)c);
+    place->column += width;
+}
+
+// `from.column` -1: not known.
+static void put_move(Text *out, TextPlace from, TextPlace to) {
+    char move[48];
+    int up = from.row - to.row;
+    if (!up && from.column == to.column) return;
+    if (up) {
+        snprintf(move, sizeof move, "\033[%d%c", up > 0 ? up : -up, up > 0 ? 'A' : 'B');
+        text_add(out, move, strlen(move));
+    }
+    text_add(out, "\r", 1);
+    if (!to.column) return;
+    snprintf(move, sizeof move, "\033[%dC", to.column);
+    text_add(out, move, strlen(move));
+}
+
+static void show(Editor *editor, TextPlace cursor) {
+    tty_write(editor->painted.bytes);
+    editor->painted.size = 0;
+    editor->drawn_row = cursor.row;
+}
+
+void line_paint(Editor *editor) {
+    window_adjust(editor);
+    const LineInfoW *line = el_wline(editor->el);
+    TextLayout layout = line_layout(editor);
+    Text *out = &editor->painted;
+    out->size = 0;
+    put_move(out, (TextPlace){editor->drawn_row, -1}, (TextPlace){0, 0});
+    TextPlace place = put_prompt(editor, out, layout);
+    for (const wchar_t *c = line->buffer; c < line->lastchar; c++) put_character(out, *c, &place, layout);
+    if (place.column == layout.width) { // a full row: the cursor waits in the next one
+        text_add(out, " \r", 2);
+        place = (TextPlace){place.row + 1, 0};
+    }
+    text_add(out, "\033[J", 3);
+    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer));
+    put_move(out, place, cursor);
+    show(editor, cursor);
+}
+
+void line_paint_cursor(Editor *editor) {
+    if (window_adjust(editor)) {
+        line_paint(editor);
+        return;
+    }
+    const LineInfoW *line = el_wline(editor->el);
+    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer));
+    editor->painted.size = 0;
+    put_move(&editor->painted, (TextPlace){editor->drawn_row, -1}, cursor);
+    show(editor, cursor);
+}
+
+void line_paint_typed(Editor *editor, wchar_t c) {
+    const LineInfoW *line = el_wline(editor->el);
+    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer));
+    bool alone = line->cursor == line->lastchar && !editor->search.on && !window_is_partial(editor) &&
+                 c != L'\t' && wcwidth(c) > 0 && cursor.row == editor->drawn_row &&
+                 cursor.column > wcwidth(c);
+    if (!alone) {
+        line_paint(editor);
+        return;
+    }
+    editor->painted.size = 0;
+    text_add_code(&editor->painted, (uint32_t)c);
+    show(editor, cursor);
+}
+
+void line_redraw(Editor *editor) {
+    editor->drawn_row = 0;
+    line_paint(editor);
+}
+
+void line_leave(Editor *editor) {
+    const LineInfoW *line = el_wline(editor->el);
+    TextPlace end = line_place(editor, (size_t)(line->lastchar - line->buffer));
+    for (int row = editor->drawn_row; row <= end.row; row++) tty_write("\n");
+    tty_write("\r");
+    editor->drawn_row = 0;
+}
+
+void line_clear_screen(Editor *editor) {
+    tty_write("\033[H\033[2J");
+    line_redraw(editor);
+}
+
+// Terminals that wrap anew have moved the prompt's row, others not: up by the smaller of both counts, so that
+// nothing that was there before the prompt is ever wiped.
+void line_resize(Editor *editor) {
+    const LineInfoW *line = el_wline(editor->el);
+    size_t n = (size_t)(line->cursor - line->buffer);
+    editor->width = tty_width();
+    int now = line_place(editor, n).row;
+    if (now < editor->drawn_row) editor->drawn_row = now;
+    line_paint(editor);
+}

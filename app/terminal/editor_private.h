@@ -1,0 +1,150 @@
+// What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
+// editor_keys.c and editor_move.c (what keys do), editor_paint.c (drawing), editor_window.c (texts taller than
+// the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+#ifndef PALAVER_APP_EDITOR_PRIVATE_H
+#define PALAVER_APP_EDITOR_PRIVATE_H
+
+#include <histedit.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "app/terminal/editor.h"
+#include "app/terminal/history.h"
+#include "app/terminal/keys.h"
+#include "app/terminal/text.h"
+#include "app/chat/turn.h"
+
+// What a key has done, for the drawing.
+typedef enum KeyEffect {
+    KEY_DONE = 0,    // nothing to draw
+    KEY_MOVED = 1,   // the cursor only
+    KEY_CHANGED = 2, // the text
+    KEY_BELL = 4,    // it could not be done, or not wholly
+    KEY_FINISHED = 8 // the line has ended
+} KeyEffect;
+
+// How a line that libedit read came to its end.
+typedef enum LineEnd { LINE_ENTER, LINE_INTERRUPT, LINE_EOF, LINE_LOST, LINE_STOPPED } LineEnd;
+
+#define SEARCH_MAX 100
+
+// Ctrl-R: while it is on, keys change the pattern and the line shows what was found.
+typedef struct Search {
+    bool on;
+    char pattern[SEARCH_MAX * 4 + 1]; // UTF-8
+    size_t at;                        // the entry shown; turns_count(): none yet
+    bool failed;                      // nothing holds the pattern; the last find stays
+    char *original;                   // the line before the search
+    char prompt[SEARCH_MAX * 4 + 32];
+} Search;
+
+typedef struct Part {
+    wchar_t *text; // [n], no NUL
+    size_t n;
+} Part;
+
+struct Editor {
+    EditorOptions options;
+    TurnHistory *history;
+    struct timespec interrupted; // the last Ctrl-C on an empty line; 0: none
+    char *prefill;               // the next line starts with it
+
+    // On a terminal; NULL where lines are read plainly.
+    EditLine *el;
+    FILE *out;    // libedit's, on a copy of stderr
+    char *prompt; // of this turn
+    Keys keys;
+    LineEnd end;
+    char *typed; // the text when the line ended
+    wchar_t typed_character[2];
+    char *place;  // a text that KEY_PLACE puts in
+    Key next_key; // delivered before the next one is read
+    wchar_t next_char;
+    size_t recalled; // the entry of the history in the line; turns_count(): the line's own text
+    char *draft;     // the line's own text while an entry is shown
+    Search search;
+    int tabs;               // in a row
+    int width;              // of the terminal when the line was drawn last
+    int drawn_row;          // the cursor's row then, from the prompt's
+    Text painted;           // what the next drawing writes
+    char *killed;           // for Ctrl-Y
+    Part above, below;      // what libedit's buffer leaves out of a tall text
+    char window_prompt[64]; // in the prompt's place while a part is left out
+};
+
+bool editor_wants_stop(const Editor *editor); // the caller's answer: a signal asks to leave
+
+// ---- editor_line.c
+// Sets libedit up on stdin and stderr; false: not possible here (editor->el stays NULL).
+bool line_open(Editor *editor);
+void line_close(Editor *editor);
+// Reads one buffer's worth, a turn or less, between tty_begin and tty_end. *text is the caller's; NULL unless
+// LINE_ENTER.
+LineEnd line_read(Editor *editor, char **text);
+char *line_text(Editor *editor);                     // the whole line as UTF-8, to free(); NULL: no memory
+size_t line_cursor(Editor *editor);                  // bytes of line_text before the cursor
+bool line_replace(Editor *editor, const char *text); // cursor at the end
+bool line_insert(Editor *editor, const char *text);  // at the cursor
+Editor *line_editor(EditLine *el);
+wchar_t line_key_code(Key key);              // the C1 code that stands for a key in libedit's map
+void line_suspend(Editor *editor, bool job); // as tty_suspend, with the line drawn anew afterwards
+
+// ---- editor_paint.c
+void line_paint(Editor *editor);                  // the whole line, where it was drawn last
+void line_paint_cursor(Editor *editor);           // only the cursor has moved
+void line_paint_typed(Editor *editor, wchar_t c); // `c` was put in before the cursor
+void line_redraw(Editor *editor);                 // where the terminal's cursor is now, in column 0
+void line_leave(Editor *editor);                  // the output goes on below all rows of the line
+void line_clear_screen(Editor *editor);
+void line_resize(Editor *editor); // the terminal has another size
+TextLayout line_layout(const Editor *editor);
+TextPlace line_place(Editor *editor, size_t n); // of the cursor behind n characters; row 0 is the prompt's
+
+// ---- editor_window.c
+// The whole text and the cursor in it, whatever of it libedit has.
+typedef struct View {
+    const wchar_t *text; // [n]; valid until the line changes
+    size_t n, cursor;
+    wchar_t *owned; // to free(); may be NULL
+} View;
+bool window_view(Editor *editor, View *view); // false: no memory, owned is NULL
+bool window_move(Editor *editor, View *view, size_t cursor);
+bool window_adjust(Editor *editor); // true: the buffer has changed and is to be drawn
+bool window_is_partial(const Editor *editor);
+void window_reset(Editor *editor);
+
+// ---- editor_keys.c
+bool line_bind_keys(EditLine *el);
+
+// ---- editor_move.c
+bool move_to_end(Editor *editor);
+KeyEffect move_left(Editor *editor);
+KeyEffect move_right(Editor *editor);
+KeyEffect move_home(Editor *editor); // of the line, not of the text; so the end
+KeyEffect move_line_end(Editor *editor);
+KeyEffect move_word_left(Editor *editor);
+KeyEffect move_word_right(Editor *editor);
+KeyEffect move_up(Editor *editor); // to the line above, else to an older turn
+KeyEffect move_down(Editor *editor);
+KeyEffect delete_left(Editor *editor);
+KeyEffect delete_right(Editor *editor);
+KeyEffect kill_word_left(Editor *editor);
+KeyEffect kill_word_right(Editor *editor);
+KeyEffect kill_line_end(Editor *editor);
+KeyEffect kill_all(Editor *editor);
+KeyEffect yank(Editor *editor);
+KeyEffect transpose(Editor *editor);
+
+// ---- editor_recall.c
+KeyEffect recall_older(Editor *editor);
+KeyEffect recall_newer(Editor *editor);
+KeyEffect search_step(Editor *editor); // Ctrl-R, and again
+// A key while the search is on. Returns the key that is left to do: KEY_REDRAW, or the key that ended it.
+Key search_key(Editor *editor, Key key, wchar_t character);
+void recall_reset(Editor *editor);
+
+// ---- editor_tab.c
+KeyEffect complete_word(Editor *editor);
+
+#endif

@@ -1,0 +1,133 @@
+// Tab: what the caller offers, put in or listed.
+#include "app/terminal/editor_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/terminal/tty.h"
+
+#define MAX_LISTED 200
+
+typedef struct Candidate {
+    char *text;
+    char final;
+} Candidate;
+
+struct EditorCompletion {
+    Candidate *candidates;
+    size_t count, capacity;
+    size_t start;
+};
+
+void editor_candidate(EditorCompletion *completion, size_t start, const char *text, char final) {
+    if (completion->count == completion->capacity) {
+        size_t capacity = completion->capacity ? 2 * completion->capacity : 16;
+        Candidate *grown = realloc(completion->candidates, capacity * sizeof *grown);
+        if (!grown) return; // one candidate less
+        completion->candidates = grown;
+        completion->capacity = capacity;
+    }
+    char *copy = text_clean(text, strlen(text));
+    if (!copy) return;
+    completion->start = start;
+    completion->candidates[completion->count++] = (Candidate){copy, final};
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(((const Candidate *)a)->text, ((const Candidate *)b)->text);
+}
+
+// Bytes that all candidates begin with, whole characters.
+static size_t common_size(const EditorCompletion *completion) {
+    const char *first = completion->candidates[0].text;
+    size_t n = strlen(first);
+    for (size_t i = 1; i < completion->count; i++) {
+        size_t same = 0;
+        while (same < n && first[same] == completion->candidates[i].text[same]) same++;
+        n = same;
+    }
+    while (n && ((unsigned char)first[n] & 0xC0) == 0x80) n--;
+    return n;
+}
+
+static int width_of(const char *text) {
+    wchar_t *wide = text_to_wide(text);
+    int width = wide ? wcswidth(wide, wcslen(wide)) : -1;
+    free(wide);
+    return width < 0 ? (int)strlen(text) : width;
+}
+
+static void list(Editor *editor, const EditorCompletion *completion) {
+    size_t count = completion->count < MAX_LISTED ? completion->count : MAX_LISTED;
+    int widest = 1, screen = tty_width();
+    for (size_t i = 0; i < count; i++) {
+        int width = width_of(completion->candidates[i].text);
+        if (width > widest) widest = width;
+    }
+    size_t columns = (size_t)(screen / (widest + 2));
+    if (columns < 1) columns = 1;
+    size_t rows = (count + columns - 1) / columns;
+    Text out = {0};
+    for (size_t row = 0; row < rows; row++) {
+        for (size_t i = row; i < count; i += rows) {
+            const char *text = completion->candidates[i].text;
+            text_add(&out, text, strlen(text));
+            int blanks = i + rows < count ? widest + 2 - width_of(text) : 0;
+            for (; blanks > 0; blanks--) text_add(&out, " ", 1);
+        }
+        text_add(&out, "\r\n", 2);
+    }
+    line_leave(editor);
+    tty_write(out.bytes);
+    text_free(&out);
+    if (count < completion->count) tty_write("…\r\n");
+    line_redraw(editor);
+}
+
+// Puts `n` bytes of the first candidate in the place of what stands between start and the cursor.
+static bool put_in(Editor *editor, const EditorCompletion *completion, const char *typed, size_t n,
+                   char final) {
+    int characters = 0;
+    for (const char *c = typed; *c; c++) characters += ((unsigned char)*c & 0xC0) != 0x80;
+    char *text = malloc(n + 2);
+    if (!text) return false;
+    memcpy(text, completion->candidates[0].text, n);
+    text[n] = final;
+    text[n + 1] = 0;
+    el_wdeletestr(editor->el, characters);
+    bool ok = line_insert(editor, text);
+    free(text);
+    return ok;
+}
+
+static KeyEffect complete_at(Editor *editor, EditorCompletion *completion, char *text, size_t cursor) {
+    editor->options.complete(editor->options.context, text, cursor, completion);
+    if (!completion->count || completion->start > cursor) return KEY_BELL;
+    qsort(completion->candidates, completion->count, sizeof *completion->candidates, by_text);
+    text[cursor] = 0;
+    const char *typed = text + completion->start;
+    size_t common = common_size(completion);
+    bool single = completion->count == 1;
+    bool further = single || common > strlen(typed) ||
+                   (common == strlen(typed) && strncmp(typed, completion->candidates[0].text, common) != 0);
+    if (further) {
+        editor->tabs = single ? 0 : 1;
+        char final = single ? completion->candidates[0].final : 0;
+        return put_in(editor, completion, typed, common, final) ? KEY_CHANGED : KEY_BELL;
+    }
+    if (++editor->tabs < 2) return KEY_BELL;
+    list(editor, completion);
+    return KEY_DONE;
+}
+
+KeyEffect complete_word(Editor *editor) {
+    if (!editor->options.complete) return KEY_BELL;
+    char *text = line_text(editor);
+    if (!text) return KEY_BELL;
+    EditorCompletion completion = {0};
+    KeyEffect result = complete_at(editor, &completion, text, line_cursor(editor));
+    for (size_t i = 0; i < completion.count; i++) free(completion.candidates[i].text);
+    free(completion.candidates);
+    free(text);
+    return result;
+}

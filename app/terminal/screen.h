@@ -1,0 +1,105 @@
+// Where output goes. stdout carries the reply's bytes and nothing else; everything else (banner,
+// notices, errors, progress) goes to stderr.
+//
+// What reaches a terminal is made harmless: control characters other than \n and \t, C1 controls, DEL
+// and bidirectional overrides are shown as visible signs (␛, ␇, \u009b, \u202e), bytes that are no
+// UTF-8 as U+FFFD. A file or a pipe gets the reply's bytes untouched, for another program may want them.
+// Colours are used on a terminal unless NO_COLOR is set, TERM is "dumb", --plain or --color=never.
+//
+// The caller ignores SIGPIPE; a closed pipe is then a Status like any other.
+#ifndef PALAVER_APP_SCREEN_H
+#define PALAVER_APP_SCREEN_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/base/status.h"
+
+typedef struct Screen Screen;
+
+typedef enum ScreenColor { SCREEN_COLOR_AUTO, SCREEN_COLOR_ALWAYS, SCREEN_COLOR_NEVER } ScreenColor;
+
+typedef struct ScreenOptions {
+    ScreenColor color; // --color
+    bool plain;        // --plain: no cursor movement, no escape sequence, progress as rare lines
+    bool quiet;        // notices and progress are left out; errors are not
+} ScreenOptions;
+
+// What the terminal can do, found once by screen_open.
+typedef struct ScreenTraits {
+    bool input_terminal;  // stdin is a terminal
+    bool reply_terminal;  // stdout is a terminal
+    bool notice_terminal; // stderr is a terminal
+    bool color;           // colours on stderr
+    bool plain;           // asked for, or TERM is "dumb" or unset
+    bool utf8;            // the locale's characters are UTF-8
+} ScreenTraits;
+
+// The theme. Replies keep the terminal's own colour.
+typedef enum ScreenStyle {
+    SCREEN_NORMAL, // ends every other style
+    SCREEN_DIM,    // notices, statistics
+    SCREEN_BOLD,   // headings
+    SCREEN_PROMPT, // `> `
+    SCREEN_GAUGE,  // the context gauge below 80%
+    SCREEN_FULL,   // the gauge from 80% on; warnings
+    SCREEN_ERROR,  // `palaver:` before an error
+    SCREEN_N_STYLES
+} ScreenStyle;
+
+// Sets LC_CTYPE from the environment (C.UTF-8 where that names no character set, as LANG=C does) and
+// finds the traits. STATUS_MEMORY is the only failure.
+Status screen_open(const ScreenOptions *options, Screen **screen, Error *error);
+void screen_close(Screen *screen); // NULL is fine; ends progress and reply lines
+
+const ScreenTraits *screen_traits(const Screen *screen);
+int screen_width(const Screen *screen); // columns of stderr's terminal now; COLUMNS, else 80, without one
+
+// Streams n bytes of a reply to stdout, at once, on a terminal in a style. A character cut between two calls is put together
+// again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
+// reply; further calls fail likewise without writing.
+Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error);
+// Ends a reply: what was held back, and a newline unless the reply ended with one (or was empty).
+Status screen_reply_end(Screen *screen, Error *error);
+
+// The reply could not be written because its reader has gone (`| head`): no news to anybody.
+bool screen_reader_left(const Screen *screen);
+
+// One line (or several) to stderr, each call on a line of its own, also in the middle of a reply when both
+// go to the same terminal. A final newline is added. screen_say: as it is (banner, /help, lists);
+// screen_notice: dim; screen_warn: in the colour of warnings; screen_error: with `palaver: ` in front.
+void screen_say(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void screen_notice(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void screen_warn(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void screen_error(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// As screen_say, in a style, without a newline at the end: for pieces of one line.
+void screen_put(Screen *screen, ScreenStyle style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals take.
+Status screen_clipboard(Screen *screen, const char *text, size_t n, Error *error);
+
+// Progress of something measured in bytes: a bar with bytes and rate, drawn at most 20 times a second,
+// on a terminal; plain: a line at each quarter; nothing elsewhere. `total` 0: unknown. Ends with
+// screen_progress_end, which takes the bar away.
+void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total);
+// The same, counted in tokens.
+void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total);
+void screen_progress_end(Screen *screen);
+// How work of no known length stands: a line that is rewritten in place on a terminal, at most 20 times a second, and taken
+// away by screen_progress_end; plain or elsewhere a line now and then (half a minute).
+void screen_status(Screen *screen, const char *text);
+
+// The escape sequence that switches a style on, "" without colours. For the prompt.
+const char *screen_style(const Screen *screen, ScreenStyle style);
+
+// The gauge of the prompt: `[62%] ` from a share (0…1) of one half on, coloured by the theme; "" below.
+void screen_gauge(const Screen *screen, double share, char *out, size_t size);
+
+// The harmless form of n bytes, as a terminal would be shown them, for other writers (/view, lists).
+// To free(); NULL: no memory.
+char *screen_harmless(const Screen *screen, const char *text, size_t n);
+
+#endif

@@ -1,0 +1,31 @@
+// What screen.c and screen_progress.c share.
+#ifndef PALAVER_APP_SCREEN_PRIVATE_H
+#define PALAVER_APP_SCREEN_PRIVATE_H
+
+#include "app/terminal/screen.h"
+#include "app/terminal/text.h"
+
+typedef struct Progress {
+    bool on;
+    bool drawn;     // a bar stands on the terminal's line
+    bool tokens;    // counted in tokens, not bytes
+    double started; // seconds of the monotonic clock
+    double last;    // when it was drawn
+    int quarter;    // plain: the last one said
+} Progress;
+
+struct Screen {
+    ScreenTraits traits;
+    bool quiet;
+    Text out; // what the next write says
+    char held[8];
+    size_t held_n;         // bytes of the reply that wait for the rest of their character
+    bool held_return;      // and a \r that a \n may follow
+    int reply_error;       // errno of a failed write
+    bool reply_line_open;  // the reply's last byte was no newline
+    bool notice_line_open; // the same for screen_put
+    double said;           // when screen_status() last left a line
+    Progress progress;
+};
+
+#endif

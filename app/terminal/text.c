@@ -1,0 +1,168 @@
+#include "app/terminal/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool text_add(Text *text, const char *bytes, size_t n) {
+    if (n > SIZE_MAX / 2 - text->size - 1) return false;
+    size_t need = text->size + n + 1;
+    if (need > text->capacity) {
+        size_t capacity = text->capacity < 64 ? 64 : text->capacity;
+        while (capacity < need) capacity *= 2;
+        char *grown = realloc(text->bytes, capacity);
+        if (!grown) return false;
+        text->bytes = grown;
+        text->capacity = capacity;
+    }
+    if (n) memcpy(text->bytes + text->size, bytes, n);
+    text->size += n;
+    text->bytes[text->size] = 0;
+    return true;
+}
+
+bool text_add_code(Text *text, uint32_t code) {
+    char out[4];
+    return text_add(text, out, text_encode(code, out));
+}
+
+void text_free(Text *text) {
+    free(text->bytes);
+    *text = (Text){0};
+}
+
+size_t text_decode(const char *bytes, size_t n, uint32_t *code) {
+    const unsigned char *b = (const unsigned char *)bytes;
+    *code = TEXT_REPLACEMENT;
+    if (!n) return 0;
+    if (b[0] < 0x80) {
+        *code = b[0];
+        return 1;
+    }
+    if (b[0] < 0xC2 || b[0] > 0xF4) return 1;
+    size_t length = b[0] < 0xE0 ? 2 : b[0] < 0xF0 ? 3 : 4;
+    // The second byte's range shuts out overlong forms, surrogates and what lies beyond U+10FFFF.
+    unsigned low = b[0] == 0xE0 ? 0xA0 : b[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned high = b[0] == 0xED ? 0x9F : b[0] == 0xF4 ? 0x8F : 0xBF;
+    uint32_t value = b[0] & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (i == n) return 0;
+        if (b[i] < (i == 1 ? low : 0x80u) || b[i] > (i == 1 ? high : 0xBFu)) return 1;
+        value = value << 6 | (b[i] & 0x3Fu);
+    }
+    *code = value;
+    return length;
+}
+
+size_t text_encode(uint32_t code, char out[4]) {
+    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) code = TEXT_REPLACEMENT;
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = length; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)((0xF00u >> length) | code);
+    return length;
+}
+
+bool text_is_control(uint32_t code) {
+    return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
+}
+
+// Embeddings, overrides and isolates: they can make a text read as another one than it is.
+static bool is_bidi_control(uint32_t code) {
+    return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+char *text_clean(const char *bytes, size_t n) {
+    Text out = {0};
+    bool ok = text_add(&out, "", 0);
+    for (size_t i = 0; ok && i < n;) {
+        uint32_t code;
+        size_t used = text_decode(bytes + i, n - i, &code);
+        if (!used) used = n - i; // cut at the end: one replacement
+        if (code == '\r') {
+            if (i + 1 == n || bytes[i + 1] != '\n') ok = text_add(&out, "\n", 1);
+        } else if (!text_is_control(code)) {
+            ok = text_add_code(&out, code);
+        }
+        i += used;
+    }
+    if (!ok) text_free(&out);
+    return out.bytes;
+}
+
+bool text_add_harmless(Text *text, uint32_t code, bool utf8) {
+    char sign[16];
+    if (text_is_control(code)) {
+        if (utf8 && code < 0x20) return text_add_code(text, 0x2400 + code);
+        if (utf8 && code == 0x7F) return text_add_code(text, 0x2421);
+        if (code < 0x80)
+            snprintf(sign, sizeof sign, "^%c", (char)(code ^ 0x40));
+        else
+            snprintf(sign, sizeof sign, utf8 ? "\\u%04x" : "<%02x>", (unsigned)code);
+        return text_add(text, sign, strlen(sign));
+    }
+    if (!is_bidi_control(code)) return text_add_code(text, code);
+    snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code);
+    return text_add(text, sign, strlen(sign));
+}
+
+wchar_t *text_to_wide(const char *bytes) {
+    size_t n = strlen(bytes);
+    if (n >= SIZE_MAX / sizeof(wchar_t) - 1) return NULL;
+    wchar_t *wide = malloc((n + 1) * sizeof *wide); // never more characters than bytes
+    if (!wide) return NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        size_t used = text_decode(bytes + i, n - i, &code);
+        wide[count++] = (wchar_t)code;
+        i += used ? used : n - i;
+    }
+    wide[count] = 0;
+    return wide;
+}
+
+char *text_from_wide(const wchar_t *wide, size_t n) {
+    Text out = {0};
+    bool ok = text_add(&out, "", 0);
+    for (size_t i = 0; ok && i < n; i++) ok = text_add_code(&out, (uint32_t)wide[i]);
+    if (!ok) text_free(&out);
+    return out.bytes;
+}
+
+int text_width(wchar_t c, int column, TextLayout layout) {
+    if (c == L'\t') {
+        int to_stop = 8 - column % 8, room = layout.width - column;
+        return room > 0 && to_stop > room ? room : to_stop < layout.width ? to_stop : layout.width;
+    }
+    int width = wcwidth(c);
+    return width < 0 ? 1 : width; // what cannot be shown is shown as one sign
+}
+
+TextPlace text_place(const wchar_t *wide, size_t n, TextPlace start, TextLayout layout) {
+    TextPlace place = start;
+    for (size_t i = 0; i < n; i++) {
+        if (wide[i] == L'\n') {
+            place = (TextPlace){place.row + 1, layout.indent};
+            continue;
+        }
+        int width = text_width(wide[i], place.column, layout);
+        if (place.column + width > layout.width) {
+            place = (TextPlace){place.row + 1, 0};
+            width = text_width(wide[i], 0, layout);
+        }
+        place.column += width;
+    }
+    return place;
+}
+
+bool text_is_blank(const char *text) {
+    return text[strspn(text, " \t\r\n")] == 0;
+}
+
+const char *text_plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}

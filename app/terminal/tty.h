@@ -1,0 +1,55 @@
+// The process's one terminal while the editor reads from it: bytes, signals as events, and the way back.
+//
+// Signal handlers can only find what is static, so this file keeps the one static state of the program:
+// what the terminal was like, and which signals came. A handler does no more than note the signal and write
+// to a pipe on which tty_next waits; whichever thread takes the signal, the reader wakes.
+#ifndef PALAVER_APP_TTY_H
+#define PALAVER_APP_TTY_H
+
+#include <stdbool.h>
+
+#include "kernels/base/status.h"
+
+typedef enum TtyEvent {
+    TTY_BYTE,      // *byte was read
+    TTY_END,       // end of input, or the terminal is gone
+    TTY_INTERRUPT, // SIGINT
+    TTY_STOP,      // SIGTSTP from elsewhere: tty_suspend(false)
+    TTY_CONTINUE,  // SIGCONT: the shell may have changed the terminal
+    TTY_RESIZE,    // SIGWINCH
+    TTY_SIGNAL,    // another signal that the caller handles: ask it whether to stop
+} TtyEvent;
+
+// Remembers the terminal on stdin (if it is one) and takes over SIGINT, SIGTSTP, SIGCONT and SIGWINCH;
+// SIGTERM, SIGHUP and SIGQUIT still reach the handlers of before, or, where there are none, end the program
+// after the terminal was given back. `paste`: bracketed paste is switched on (stderr). Not to be nested.
+Status tty_begin(bool paste, Error *error);
+// Everything as it was before tty_begin. Input that was read ahead is kept for the next tty_begin.
+void tty_end(void);
+
+TtyEvent tty_next(unsigned char *byte); // waits for the next event; signals go before bytes
+
+// After the terminal was made raw: takes what was typed before that, while a reply was written. Its last
+// byte, if it is a newline, was Enter; newlines before it stay newlines, so that lines pasted meanwhile are
+// one turn.
+void tty_take_typed_ahead(void);
+
+// Gives the terminal back, stops the process (the whole job: `job`, as Ctrl-Z does), and when it goes on
+// takes bracketed paste and the handlers again. The caller puts its own terminal mode back.
+void tty_suspend(bool job);
+// The terminal as it was before, for a child (an editor) that needs it, and back.
+void tty_lend(void);
+void tty_take_back(void);
+
+// Between prompts, while a reply is written: keys are not echoed into it. What is typed waits for the next prompt;
+// signals come as before, and a stopped process leaves the terminal as it was. Does nothing where stdin is no terminal,
+// or one whose foreground is somebody else's.
+void tty_hush(void);
+void tty_unhush(void);
+
+void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
+int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
+int tty_rows(void);                // its rows, 24 where it does not say
+void tty_restore(void);            // editor_restore_terminal
+
+#endif

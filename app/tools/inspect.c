@@ -1,0 +1,213 @@
+#include "app/tools/inspect.h"
+
+#include "app/terminal/text.h"
+#include "engine/engine.h"
+#include "engine/cache/kv_cache.h"
+#include "engine/files/tokenizer_source.h"
+#include "tokenizer/chat/chat_template.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double mega(int64_t bytes) {
+    return (double)bytes / 1e6;
+}
+
+// Prints text of a file with everything that is not plain ASCII or UTF-8 text made visible.
+static void print_safely(FILE *out, const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x20 || c == 0x7f)
+            fprintf(out, "\\x%02x", c);
+        else
+            fputc(c, out);
+    }
+}
+
+static const char *scaling_name(RopeScaling scaling) {
+    static const char *const names[] = {"none",       "linear",      "llama3",  "YaRN",
+                                        "by factors", "dynamic NTK", "LongRoPE"};
+    return names[scaling];
+}
+
+static void print_positions(const Model *m, FILE *out) {
+    const DecoderShape *s = &m->shape;
+    if (s->rope.rotary_dim == 0) {
+        if (s->alibi)
+            fputs("positions     by ALiBi\n", out);
+        else
+            fprintf(out, "positions     %d, learned\n", s->n_positions);
+        return;
+    }
+    fprintf(out, "rope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,
+            s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
+            scaling_name(m->rope_scaling));
+    if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
+    fputc('\n', out);
+}
+
+static void print_architecture(const Model *m, FILE *out) {
+    const DecoderShape *s = &m->shape;
+    fprintf(
+        out,
+        "architecture  %s: %d layer%s, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
+        m->architecture, s->n_layers, text_plural(s->n_layers), s->hidden_size, s->n_heads, s->head_dim,
+        s->n_kv_heads, s->intermediate_size);
+    fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
+    fprintf(out, "context       %" PRId64 " tokens", m->context_length);
+    int windowed = 0;
+    for (int l = 0; l < s->n_layers; l++) windowed += m->windows[l] > 0;
+    if (windowed)
+        fprintf(out, ", sliding window of %d in %d layer%s", m->windows[s->n_layers - 1], windowed,
+                text_plural(windowed));
+    fputc('\n', out);
+    print_positions(m, out);
+    fprintf(out, "extras        %s%s%s%s%s%s%s norm eps %g\n", m->qkv_bias ? "QKV bias, " : "",
+            m->o_bias ? "output bias, " : "", m->ffn_bias ? "feed-forward bias, " : "",
+            m->output_bias ? "head bias, " : "", m->qk_norm ? "QK norm, " : "",
+            s->parallel_residual ? "parallel residual, " : "", s->norm == NORM_LAYER ? "layer" : "RMS",
+            (double)s->norm_eps);
+}
+
+static void print_types(const Model *m, FILE *out) {
+    int64_t bytes[DTYPE_COUNT] = {0}, count[DTYPE_COUNT] = {0};
+    const Checkpoint *c = m->checkpoint;
+    for (int64_t i = 0; i < checkpoint_n_tensors(c); i++) {
+        const CheckpointTensor *t = checkpoint_tensor(c, i);
+        if (!t->supported) continue;
+        bytes[t->type] += (int64_t)t->bytes;
+        count[t->type]++;
+    }
+    fprintf(out, "weights       %.1f M parameters, %.1f MB:", (double)m->n_parameters / 1e6,
+            mega(m->weight_bytes));
+    const char *separator = " ";
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        if (count[t]) {
+            fprintf(out, "%s%" PRId64 " x %s %.1f MB", separator, count[t], dtype_name((DType)t),
+                    mega(bytes[t]));
+            separator = ", ";
+        }
+    fputc('\n', out);
+}
+
+// What the keys and values of one token and of some contexts take, in every type that suits the model's heads.
+static void print_memory(const Model *m, FILE *out) {
+    static const DType types[] = {DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
+    for (int i = 0; i < 3; i++) {
+        CacheOptions options = cache_options(types[i]);
+        KvLayout layout;
+        if (kv_cache_layout(&options, &m->shape, 2048, &layout, NULL)) continue;
+        fprintf(out, "%-13s %s %.1f KB a token", i ? "" : "cache", dtype_name(types[i]),
+                (double)kv_cache_bytes(&layout) / 2048 / 1e3);
+        for (int64_t size = 2048; size <= m->context_length && size <= 131072; size *= 4)
+            if (!kv_cache_layout(&options, &m->shape, (int)size, &layout, NULL))
+                fprintf(out, "%s %.0f MB at %" PRId64, size == 2048 ? ":" : ",",
+                        mega(kv_cache_bytes(&layout)), size);
+        fputc('\n', out);
+    }
+}
+
+static Status print_words(const Model *m, const Tokenizer *tokenizer, FILE *out, Error *error) {
+    fprintf(out, "tokenizer     %s, %" PRId64 " pieces", tokenizer_describe(tokenizer),
+            tokenizer_size(tokenizer));
+    const int32_t ids[] = {tokenizer_bos(tokenizer), tokenizer_eos(tokenizer)};
+    for (int i = 0; i < 2; i++) {
+        if (ids[i] < 0) continue;
+        size_t size;
+        const char *piece = tokenizer_piece(tokenizer, ids[i], &size);
+        fprintf(out, ", %s %d ", i ? "eos" : "bos", ids[i]);
+        print_safely(out, piece, size);
+    }
+    fputc('\n', out);
+    if (tokenizer_notice(tokenizer)) fprintf(out, "              %s\n", tokenizer_notice(tokenizer));
+
+    char *jinja = NULL;
+    ChatTemplate *chat = NULL;
+    bool recognised = false;
+    Status status = checkpoint_chat_template(m->checkpoint, &jinja, error);
+    if (!status) status = chat_template_recognise(jinja, tokenizer, &chat, &recognised, error);
+    if (!status)
+        fprintf(out, "template      %s%s\n", chat_template_name(chat),
+                recognised ? ""
+                : jinja    ? " (a guess: the model's own is not one palaver knows)"
+                           : " (a guess: the model has none)");
+    chat_template_close(chat);
+    free(jinja);
+    return status;
+}
+
+static void print_tensors(const Checkpoint *c, FILE *out) {
+    fprintf(out, "tensors       %" PRId64 "\n", checkpoint_n_tensors(c));
+    for (int64_t i = 0; i < checkpoint_n_tensors(c); i++) {
+        const CheckpointTensor *t = checkpoint_tensor(c, i);
+        fputs("  ", out);
+        print_safely(out, t->name, strlen(t->name));
+        fputs(" [", out);
+        for (int d = 0; d < t->n_dims; d++) fprintf(out, "%s%" PRId64, d ? ", " : "", t->shape[d]);
+        fprintf(out, "] %s %.3f MB\n", t->type_name, mega((int64_t)t->bytes));
+    }
+}
+
+static void print_file(const Checkpoint *c, FILE *out) {
+    fprintf(out, "file          %s (%s, %d file%s)\n", checkpoint_path(c),
+            checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors", checkpoint_n_files(c),
+            text_plural(checkpoint_n_files(c)));
+}
+
+// What can be said of a file that holds no model palaver knows.
+static void print_unknown(const char *path, FILE *out) {
+    Checkpoint *c;
+    Error error;
+    if (checkpoint_open(path, &c, &error)) return;
+    print_file(c, out);
+    print_tensors(c, out);
+    checkpoint_close(c);
+}
+
+Status inspect_print(const char *path, FILE *out, Error *error) {
+    Model *model = NULL;
+    Tokenizer *tokenizer = NULL;
+    Status status = model_open(path, &model, error);
+    if (status) {
+        print_unknown(path, out);
+        return status;
+    }
+    const Checkpoint *c = model->checkpoint;
+    print_file(c, out);
+    if (*model->name) {
+        fputs("name          ", out);
+        print_safely(out, model->name, strlen(model->name));
+        fputc('\n', out);
+    }
+    print_architecture(model, out);
+    print_types(model, out);
+    print_memory(model, out);
+    status = tokenizer_open_for(c, &tokenizer, error);
+    if (!status) status = print_words(model, tokenizer, out, error);
+    if (!status) print_tensors(c, out);
+    tokenizer_close(tokenizer);
+    model_close(model);
+    return status;
+}
+
+Status inspect_tokens(const char *path, const char *text, size_t size, FILE *out, Error *error) {
+    static const char *const kinds[] = {"normal", "byte", "control", "user", "unknown", "unused"};
+    Checkpoint *checkpoint = NULL;
+    Tokenizer *tokenizer = NULL;
+    Tokens tokens = {0};
+    Status status = checkpoint_open(path, &checkpoint, error);
+    if (!status) status = tokenizer_open_for(checkpoint, &tokenizer, error);
+    if (!status) status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
+    for (int64_t i = 0; i < tokens.n && !status; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(tokenizer, tokens.ids[i], &n);
+        fprintf(out, "%d\t%s\t", tokens.ids[i], kinds[tokenizer_kind(tokenizer, tokens.ids[i])]);
+        print_safely(out, piece, n);
+        fputc('\n', out);
+    }
+    tokens_free(&tokens);
+    tokenizer_close(tokenizer);
+    checkpoint_close(checkpoint);
+    return status;
+}

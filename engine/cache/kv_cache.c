@@ -1,0 +1,116 @@
+// The pool itself: its memory and its pages.
+#include "engine/cache/kv_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SLOT_ALIGNMENT = 64
+}; // slots of a cache of one page come in such numbers, so that every layer is aligned
+
+CacheOptions cache_options(DType type) {
+    return (CacheOptions){.type = type, .layout = 3, .page_size = 64, .n_sequences = 1};
+}
+
+static int64_t page_size_of(const CacheOptions *o, int window) {
+    return o->paged ? o->page_size : ((int64_t)window + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+}
+
+// Of 4 bits in smaller groups: 5 bits an element with its share of a scale. README.md has what that costs.
+static int group_of(const CacheOptions *o, int head_dim) {
+    if (o->type != DTYPE_INT8 && o->type != DTYPE_INT4) return 0;
+    if (o->group > 0) return o->group;
+    int group = o->type == DTYPE_INT8 ? 32 : 16;
+    while (group > 2 && head_dim % group != 0) group /= 2;
+    return group;
+}
+
+Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int window, KvLayout *layout,
+                       Error *error) {
+    if (o->n_sequences < 1 || (o->paged && o->page_size < 1))
+        return error_set(error, STATUS_USAGE, "a cache for %d sequences in pages of %d", o->n_sequences,
+                         o->page_size);
+    int64_t page = page_size_of(o, window), pages = (window + page - 1) / page;
+    *layout = (KvLayout){
+        .layout = o->layout,
+        .n_layers = shape->n_layers,
+        .n_kv_heads = shape->n_kv_heads,
+        .head_dim = shape->head_dim,
+        .n_slots = pages * page * o->n_sequences,
+        .type = o->type,
+        .group = group_of(o, shape->head_dim),
+        .scale_type = DTYPE_F16,
+    };
+    if (layout->n_slots > INT32_MAX)
+        return error_set(error, STATUS_USAGE, "a cache of %lld slots; at most %d", (long long)layout->n_slots,
+                         INT32_MAX);
+    return kv_layout_check(layout, error);
+}
+
+int64_t kv_cache_bytes(const KvLayout *layout) {
+    return kv_layout_bytes(layout) + kv_layout_scale_bytes(layout) +
+           layout->n_slots * (int64_t)sizeof(int32_t);
+}
+
+static Status open_host(KvCache *cache, Error *error) {
+    size_t n_pages = (size_t)cache->n_pages;
+    cache->layers = calloc((size_t)cache->layout.n_layers, sizeof *cache->layers);
+    cache->references = calloc(n_pages, sizeof *cache->references);
+    cache->free_pages = malloc(n_pages * sizeof *cache->free_pages);
+    cache->copies = malloc(2 * (size_t)cache->page_size * sizeof *cache->copies);
+    cache->branches = calloc(n_pages, sizeof *cache->branches);
+    if (!cache->layers || !cache->references || !cache->free_pages || !cache->copies || !cache->branches)
+        return error_set(error, STATUS_MEMORY, "no memory for the tables of %d pages", cache->n_pages);
+    for (int i = 0; i < cache->n_pages; i++)
+        cache->free_pages[i] = cache->n_pages - 1 - i; // the first goes first
+    cache->n_free = cache->n_pages;
+    return STATUS_OK;
+}
+
+static Status open_memory(KvCache *cache, Error *error) {
+    const Ops *ops = cache->backend->ops;
+    const KvLayout *layout = &cache->layout;
+    Status status = ops->alloc(cache->backend, (size_t)kv_layout_bytes(layout), &cache->memory, error);
+    if (!status && layout->group)
+        status = ops->alloc(cache->backend, (size_t)kv_layout_scale_bytes(layout), &cache->scales, error);
+    void *positions = NULL;
+    if (!status)
+        status = ops->alloc(cache->backend, (size_t)layout->n_slots * sizeof(int32_t), &positions, error);
+    cache->slot_positions = positions;
+    return status;
+}
+
+Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape, int window,
+                     KvCache *cache, Error *error) {
+    *cache =
+        (KvCache){.backend = backend, .window = window, .paged = options->paged, .position_limit = INT32_MAX};
+    Status status = kv_cache_layout(options, shape, window, &cache->layout, error);
+    if (status) return status;
+    cache->page_size = (int)page_size_of(options, window);
+    cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
+    status = open_host(cache, error);
+    if (!status) status = open_memory(cache, error);
+    if (status) {
+        kv_cache_close(cache);
+        return error_prefix(error, "KV cache of %d tokens: ", window);
+    }
+    for (int l = 0; l < cache->layout.n_layers; l++) {
+        cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
+        cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4;
+    }
+    return STATUS_OK;
+}
+
+void kv_cache_close(KvCache *cache) {
+    while (kv_branch_forget(cache)) continue;
+    if (cache->memory) cache->backend->ops->free(cache->backend, cache->memory);
+    if (cache->scales) cache->backend->ops->free(cache->backend, cache->scales);
+    if (cache->key_rounding) cache->backend->ops->free(cache->backend, cache->key_rounding);
+    if (cache->slot_positions) cache->backend->ops->free(cache->backend, cache->slot_positions);
+    free(cache->layers);
+    free(cache->references);
+    free(cache->free_pages);
+    free(cache->copies);
+    free(cache->branches);
+    *cache = (KvCache){0};
+}

@@ -1,0 +1,124 @@
+// The KV cache: a pool of slots in pages, which sequences share.
+//
+// A slot holds one token's key and value in every layer, and its position (slot_positions; -1: empty). A sequence is
+// a table of pages. Attention looks at positions only, so a sequence that is full goes on as a ring: what was
+// discarded after its first n_keep tokens is overwritten by what comes, and nothing is copied.
+//
+// Pages are counted: a fork shares them, and who writes to a page that others hold gets a copy first. Branches are
+// sequences that nobody talks in at present (what undo left behind), kept as long as no one needs their pages.
+#ifndef PALAVER_ENGINE_KV_CACHE_H
+#define PALAVER_ENGINE_KV_CACHE_H
+
+#include "engine/model/model.h"
+#include "kernels/kv_layout.h"
+#include "kernels/ops.h"
+
+// What a cache is made of.
+typedef struct CacheOptions {
+    DType type;    // DTYPE_F16, F32, BF16, INT8 or INT4
+    int group;     // INT8, INT4: elements that share a scale; 0: 32 or 16, less where the head size wants it
+    int layout;    // as kernels/kv_layout.h counts them
+    bool paged;    // in pages of page_size slots; else a sequence is one page, and nothing can be shared
+    int page_size; // >= 1; multiples of 64 suit the kernels
+    int n_sequences; // how many of the full size there is room for
+} CacheOptions;
+
+// `type`, groups that suit it, layout 3, one page for one sequence.
+CacheOptions cache_options(DType type);
+
+// Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_gone from n_keep on; ordinal a
+// lies at index a, or n_keep + (a - n_keep) mod (window - n_keep) from n_keep on; its position is the ordinal,
+// less n_moved from n_keep on. Zeroed: an empty sequence.
+typedef struct KvSequence {
+    int32_t *pages; // host [n_pages] first slot of each page
+    int n_pages;
+    int64_t length;
+    int32_t n_keep;   // tokens that stay in front; means nothing while n_gone is 0
+    int32_t n_gone;   // tokens that were ever discarded behind them
+    int32_t n_moved;  // of n_gone: how far the keys of the others were turned in place
+    int32_t rope_set; // by which set of frequencies the keys are turned (model_rope_set): the owner's choice
+} KvSequence;
+
+typedef struct KvBranch {
+    int32_t *log; // [sequence.length], owned
+    KvSequence sequence;
+} KvBranch;
+
+typedef struct KvCache {
+    Backend *backend;
+    KvLayout layout;
+    KvLayer *layers;         // host [n_layers]
+    void *memory, *scales;   // backend memory of all layers
+    void *key_rounding;      // likewise; NULL: none
+    int32_t *slot_positions; // backend memory [layout.n_slots]
+    int window;              // most tokens of a sequence
+    bool paged;
+    int page_size, n_pages;
+    int32_t *references; // [n_pages] sequences that hold a page
+    int32_t *free_pages; // [n_pages] the first n_free of them
+    int n_free;
+    int32_t *copies;    // [2, page_size] slots of a page to be copied
+    KvBranch *branches; // [n_pages], the one used longest ago first
+    int n_branches;
+    int64_t position_limit; // positions stay below it: INT32_MAX
+} KvCache;
+
+// How a cache for sequences of `window` tokens lies. STATUS_USAGE for options that cannot be.
+Status kv_cache_layout(const CacheOptions *options, const DecoderShape *shape, int window, KvLayout *layout,
+                       Error *error);
+// Bytes of keys, values, scales and positions.
+int64_t kv_cache_bytes(const KvLayout *layout);
+
+Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape, int window,
+                     KvCache *cache, Error *error);
+void kv_cache_close(KvCache *cache); // branches are forgotten; sequences were freed before
+
+// ---- sequences (kv_sequence.c) ----------------------------------------------------------------------------------
+
+// Makes room for n more tokens at the end and fills `slots` and `positions` [n] with where they go; pages are taken,
+// and copied where they are shared. STATUS_CONTEXT: beyond the window, or no page is left; then nothing changed.
+Status kv_sequence_extend(KvCache *cache, KvSequence *sequence, int n, int32_t *slots, int32_t *positions,
+                          Error *error);
+
+// What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
+StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
+
+// Drops the tokens from `length` on. Where no more than the kept prefix is left, the ring begins anew.
+void kv_sequence_truncate(KvCache *cache, KvSequence *sequence, int64_t length);
+
+// *to shares the first `length` tokens of `from`.
+Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, KvSequence *to, Error *error);
+
+// Discards the tokens [from, from + n), n >= 1, without evaluating any. In place: turns the keys of those behind
+// them, which take over their positions; else no byte of the cache changes. False: it cannot (another prefix was
+// kept before, or positions come to their end), and nothing changed.
+bool kv_sequence_can_discard(const KvCache *cache, const KvSequence *sequence, int64_t from, int64_t n,
+                             bool in_place);
+Status kv_sequence_discard(KvCache *cache, KvSequence *sequence, int64_t from, int64_t n, bool in_place,
+                           Error *error);
+
+void kv_sequence_free(KvCache *cache, KvSequence *sequence);
+
+// ---- branches (kv_branch.c) -------------------------------------------------------------------------------------
+
+// How many tokens two logs, a [n_a] and b [n_b], have in common from the beginning on.
+int64_t kv_common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b);
+
+// Keeps a sequence, which is taken over, and a copy of its log [sequence->length] for a later recall.
+void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence);
+
+// Looks among the branches of `rope_set` for the longest common prefix with `tokens` [n]: returns its length and the
+// branch's index if it is longer than `at_least`, else at_least and -1.
+int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
+                       int *index);
+// The same; *sequence shares the prefix, if it is longer.
+int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
+                         KvSequence *sequence);
+
+// Forgets the branches from which tokens were discarded: what is left of them has seen these.
+void kv_branch_forget_gone(KvCache *cache);
+
+// Forgets the branch that was used longest ago. False: there is none.
+bool kv_branch_forget(KvCache *cache);
+
+#endif

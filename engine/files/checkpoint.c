@@ -1,0 +1,301 @@
+// The table of tensors behind both formats: opening by content, finding by name, and the checks that do not
+// depend on a format (duplicate names, overlapping data, alignment).
+#include "engine/files/checkpoint_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- filling -----------------------------------------------------------------------------------------
+
+int64_t tensor_elements(const CheckpointTensor *tensor) {
+    int64_t elements = 1;
+    for (int i = 0; i < tensor->n_dims; i++) {
+        if (tensor->shape[i] < 0 || __builtin_mul_overflow(elements, tensor->shape[i], &elements)) return -1;
+    }
+    return elements;
+}
+
+Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const CheckpointTensor *tensor,
+                             Error *error) {
+    if (checkpoint->n_tensors == checkpoint->capacity) {
+        int64_t capacity = checkpoint->capacity * 2 + 16;
+        CheckpointTensor *grown = realloc(checkpoint->tensors, (size_t)capacity * sizeof *grown);
+        if (grown == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+        checkpoint->tensors = grown;
+        checkpoint->capacity = capacity;
+    }
+    char *copy = strdup(name);
+    if (copy == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    CheckpointTensor *added = &checkpoint->tensors[checkpoint->n_tensors++];
+    *added = *tensor;
+    added->name = copy;
+    return STATUS_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp((*(const CheckpointTensor *const *)a)->name, (*(const CheckpointTensor *const *)b)->name);
+}
+
+static int compare_places(const void *a, const void *b) {
+    const CheckpointTensor *x = *(const CheckpointTensor *const *)a, *y = *(const CheckpointTensor *const *)b;
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
+    return p < q ? -1 : p > q;
+}
+
+static Status check_overlaps(const Checkpoint *checkpoint, const CheckpointTensor **sorted, Error *error) {
+    const CheckpointTensor *last = NULL; // the one before that holds any bytes
+    for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
+        const CheckpointTensor *tensor = sorted[i];
+        if (tensor->bytes == 0) continue;
+        if (last != NULL && last->file == tensor->file &&
+            (uintptr_t)last->data + last->bytes > (uintptr_t)tensor->data) {
+            return error_set(error, STATUS_FILE,
+                             "%s: tensors %s and %s overlap: the file is damaged, fetch it again",
+                             checkpoint->files[tensor->file].path, last->name, tensor->name);
+        }
+        last = tensor;
+    }
+    return STATUS_OK;
+}
+
+// Old safetensors files do not pad their header, so that data may lie at odd addresses; loops over rows are
+// not written for that. Such a tensor gets a copy.
+static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Error *error) {
+    if (!tensor->supported || (uintptr_t)tensor->data % (uintptr_t)dtype_alignment(tensor->type) == 0) {
+        return STATUS_OK;
+    }
+    void **grown = realloc(checkpoint->copies, ((size_t)checkpoint->n_copies + 1) * sizeof *grown);
+    if (grown != NULL) checkpoint->copies = grown;
+    void *copy = grown == NULL ? NULL : malloc(tensor->bytes + 1);
+    if (copy == NULL) {
+        return error_set(error, STATUS_MEMORY,
+                         "%s: tensor %s lies unaligned, and there is no memory for a copy",
+                         checkpoint->files[tensor->file].path, tensor->name);
+    }
+    checkpoint->copies[checkpoint->n_copies++] = copy;
+    if (tensor->bytes > 0) memcpy(copy, tensor->data, tensor->bytes);
+    tensor->data = copy;
+    return STATUS_OK;
+}
+
+Status checkpoint_finish(Checkpoint *checkpoint, Error *error) {
+    size_t n = (size_t)checkpoint->n_tensors;
+    checkpoint->by_name = malloc((n + 1) * sizeof(const CheckpointTensor *));
+    if (checkpoint->by_name == NULL)
+        return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    for (size_t i = 0; i < n; i++) checkpoint->by_name[i] = &checkpoint->tensors[i];
+
+    qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_places);
+    Status status = check_overlaps(checkpoint, checkpoint->by_name, error);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+        status = align_tensor(checkpoint, &checkpoint->tensors[i], error);
+    }
+    if (status != STATUS_OK) return status;
+
+    qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_names);
+    for (size_t i = 1; i < n; i++) {
+        const CheckpointTensor *tensor = checkpoint->by_name[i];
+        if (strcmp(checkpoint->by_name[i - 1]->name, tensor->name) == 0) {
+            return error_set(error, STATUS_FILE,
+                             "%s: two tensors are called %s: the file is damaged, fetch it again",
+                             checkpoint->files[tensor->file].path, tensor->name);
+        }
+    }
+    return STATUS_OK;
+}
+
+// ---- opening -----------------------------------------------------------------------------------------
+
+static Status checkpoint_new(const char *path, Checkpoint **checkpoint, Error *error) {
+    Checkpoint *created = calloc(1, sizeof *created);
+    if (created != NULL) created->path = strdup(path);
+    if (created == NULL || created->path == NULL) {
+        free(created);
+        error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+        return STATUS_MEMORY;
+    }
+    // "folder/" and "folder" are the same; messages look better without the slash.
+    for (size_t n = strlen(created->path); n > 1 && created->path[n - 1] == '/'; n--)
+        created->path[n - 1] = '\0';
+    *checkpoint = created;
+    return STATUS_OK;
+}
+
+static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) {
+    CheckpointFile file;
+    int index;
+    Status status = file_map(path, &file, error);
+    if (status != STATUS_OK) return status;
+    if (!gguf_recognise(&file)) {
+        status =
+            has_suffix(path, ".safetensors")
+                ? error_set(error, STATUS_UNSUPPORTED,
+                            "%s: a safetensors file alone is no model; give the folder that also holds "
+                            "its config.json",
+                            path)
+                : error_set(error, STATUS_UNSUPPORTED,
+                            "%s: not a GGUF file (it does not begin with \"GGUF\"); give a GGUF file or a "
+                            "Hugging Face folder",
+                            path);
+        file_unmap(&file);
+        return status;
+    }
+    checkpoint->format = CHECKPOINT_GGUF;
+    status = checkpoint_add_file(checkpoint, &file, &index, error);
+    return status == STATUS_OK ? gguf_read(checkpoint, error) : status;
+}
+
+static Status open_folder(Checkpoint *checkpoint, Error *error) {
+    Status status = folder_json(checkpoint, "config.json", &checkpoint->config, error);
+    if (status != STATUS_OK) return status;
+    if (checkpoint->config == NULL) {
+        int count;
+        char *path = folder_only_file(checkpoint->path, ".gguf", &count);
+        if (path != NULL) {
+            status = open_file(checkpoint, path, error);
+            free(path);
+            return status;
+        }
+        return count > 1
+                   ? error_set(error, STATUS_USAGE, "%s: %d GGUF files are in this folder; name one of them",
+                               checkpoint->path, count)
+                   : error_set(error, STATUS_FILE,
+                               "%s: no config.json and no GGUF file in this folder; give a Hugging Face "
+                               "model folder or a GGUF file",
+                               checkpoint->path);
+    }
+    checkpoint->format = CHECKPOINT_SAFETENSORS;
+    checkpoint->is_folder = true;
+    status = folder_json(checkpoint, "generation_config.json", &checkpoint->generation, error);
+    return status == STATUS_OK ? safetensors_read_folder(checkpoint, error) : status;
+}
+
+static Status finish_open(Checkpoint *created, Status status, Checkpoint **checkpoint, Error *error) {
+    if (status == STATUS_OK) status = checkpoint_finish(created, error);
+    if (status != STATUS_OK) {
+        checkpoint_close(created);
+        return status;
+    }
+    *checkpoint = created;
+    return STATUS_OK;
+}
+
+Status checkpoint_open(const char *path, Checkpoint **checkpoint, Error *error) {
+    *checkpoint = NULL;
+    struct stat info;
+    if (stat(path, &info) != 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    Checkpoint *created = NULL;
+    Status status = checkpoint_new(path, &created, error);
+    if (status != STATUS_OK) return status;
+    status = S_ISDIR(info.st_mode) ? open_folder(created, error) : open_file(created, path, error);
+    return finish_open(created, status, checkpoint, error);
+}
+
+static Status open_memory(const char *name, const void *data, size_t size, Checkpoint **created,
+                          Error *error) {
+    Status status = checkpoint_new(name, created, error);
+    if (status != STATUS_OK) return status;
+    CheckpointFile file = {.path = strdup(name), .data = data, .size = size};
+    int index;
+    if (file.path == NULL) {
+        status = STATUS_MEMORY;
+        error_set(error, status, "%s: out of memory", name);
+    } else {
+        status = checkpoint_add_file(*created, &file, &index, error);
+    }
+    if (status != STATUS_OK) checkpoint_close(*created);
+    return status;
+}
+
+Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                            Error *error) {
+    *checkpoint = NULL;
+    Checkpoint *created = NULL;
+    Status status = open_memory(name, data, size, &created, error);
+    if (status != STATUS_OK) return status;
+    created->format = CHECKPOINT_GGUF;
+    status = gguf_recognise(&created->files[0])
+                 ? gguf_read(created, error)
+                 : error_set(error, STATUS_UNSUPPORTED, "%s: does not begin with \"GGUF\"", name);
+    return finish_open(created, status, checkpoint, error);
+}
+
+Status checkpoint_from_safetensors(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                                   Error *error) {
+    *checkpoint = NULL;
+    Checkpoint *created = NULL;
+    Status status = open_memory(name, data, size, &created, error);
+    if (status != STATUS_OK) return status;
+    created->format = CHECKPOINT_SAFETENSORS;
+    return finish_open(created, safetensors_read_file(created, 0, NULL, error), checkpoint, error);
+}
+
+void checkpoint_close(Checkpoint *checkpoint) {
+    if (checkpoint == NULL) return;
+    for (int64_t i = 0; i < checkpoint->n_tensors; i++) free((void *)checkpoint->tensors[i].name);
+    for (int64_t i = 0; i < checkpoint->n_copies; i++) free(checkpoint->copies[i]);
+    for (int i = 0; i < checkpoint->n_files; i++) file_unmap(&checkpoint->files[i]);
+    meta_free(&checkpoint->meta);
+    json_decref(checkpoint->config);
+    json_decref(checkpoint->generation);
+    free(checkpoint->tensors);
+    free(checkpoint->by_name);
+    free(checkpoint->copies);
+    free(checkpoint->files);
+    free(checkpoint->path);
+    free(checkpoint);
+}
+
+// ---- reading -----------------------------------------------------------------------------------------
+
+CheckpointFormat checkpoint_format(const Checkpoint *checkpoint) {
+    return checkpoint->format;
+}
+
+const char *checkpoint_path(const Checkpoint *checkpoint) {
+    return checkpoint->path;
+}
+
+int64_t checkpoint_n_tensors(const Checkpoint *checkpoint) {
+    return checkpoint->n_tensors;
+}
+
+const CheckpointTensor *checkpoint_tensor(const Checkpoint *checkpoint, int64_t index) {
+    return index >= 0 && index < checkpoint->n_tensors ? &checkpoint->tensors[index] : NULL;
+}
+
+const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint, const char *name) {
+    CheckpointTensor wanted = {.name = name};
+    const CheckpointTensor *key = &wanted;
+    const CheckpointTensor **found = bsearch(&key, checkpoint->by_name, (size_t)checkpoint->n_tensors,
+                                             sizeof(const CheckpointTensor *), compare_names);
+    return found == NULL ? NULL : *found;
+}
+
+int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint) {
+    int64_t bytes = 0; // cannot overflow: tensors do not overlap, and lie in files
+    for (int64_t i = 0; i < checkpoint->n_tensors; i++) bytes += (int64_t)checkpoint->tensors[i].bytes;
+    return bytes;
+}
+
+int checkpoint_n_files(const Checkpoint *checkpoint) {
+    return checkpoint->n_files;
+}
+
+const char *checkpoint_file(const Checkpoint *checkpoint, int index, int64_t *bytes) {
+    if (index < 0 || index >= checkpoint->n_files) return NULL;
+    if (bytes != NULL) *bytes = (int64_t)checkpoint->files[index].size;
+    return checkpoint->files[index].path;
+}
+
+void checkpoint_prefetch(const CheckpointTensor *tensor) {
+    if (tensor->bytes == 0) return;
+    size_t before = (uintptr_t)tensor->data % (uintptr_t)sysconf(_SC_PAGESIZE); // madvise wants whole pages
+    // Advice only: what the kernel does not take changes nothing.
+    (void)madvise((uint8_t *)tensor->data - before, before + tensor->bytes, MADV_WILLNEED);
+}

@@ -1,0 +1,132 @@
+// Named tensors in files: a Hugging Face folder (safetensors) or a GGUF file, as users have them.
+//
+// Files are mapped read-only and never written. Everything that comes from a file is checked before it is
+// used: a damaged or hostile file gives one Error that names file and place. What cannot be guarded against
+// is a file that another program shortens while it is mapped: touching the lost part ends the process with
+// SIGBUS, as it does for every program that maps files.
+//
+// A Checkpoint is immutable once open, and may be read by several threads. Names, metadata and tensor data
+// belong to it and live until checkpoint_close().
+#ifndef PALAVER_ENGINE_CHECKPOINT_H
+#define PALAVER_ENGINE_CHECKPOINT_H
+
+#include "kernels/dtype.h"
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CHECKPOINT_MAX_DIMS = 4 };
+
+typedef struct Checkpoint Checkpoint;
+struct json_t; // jansson's
+
+typedef enum CheckpointFormat { CHECKPOINT_SAFETENSORS, CHECKPOINT_GGUF } CheckpointFormat;
+
+typedef struct CheckpointTensor {
+    const char *name;
+    bool supported;     // false: a type that palaver has no code for; `type` means nothing then
+    DType type;         // of the data
+    char type_name[16]; // as palaver writes it ("q4_k"), or the file's own name if unsupported ("iq2_xs")
+    int n_dims;         // 0 (a scalar) to 4
+    // Row-major, outermost first, as Hugging Face writes it; unused ones are 1.
+    int64_t shape[CHECKPOINT_MAX_DIMS];
+    // In the mapped file, or a copy where the file has it at an address that is no multiple of dtype_alignment(type).
+    const void *data;
+    size_t bytes;
+    int file; // index for checkpoint_file()
+} CheckpointTensor;
+
+// Opens what is at `path`, told by its content: a folder with config.json and safetensors (one file, or
+// several with their index), a folder with a single GGUF file, or a GGUF file (a split one by any of its
+// parts). STATUS_FILE: missing, truncated or malformed. STATUS_UNSUPPORTED: another format or version.
+// STATUS_MEMORY.
+Status checkpoint_open(const char *path, Checkpoint **checkpoint, Error *error);
+
+// The same readers over bytes in memory (tests, fuzzing, an embedded model); `data` is kept by reference and
+// outlives the Checkpoint. `name` stands for the file in messages. safetensors bring no config then.
+Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                            Error *error);
+Status checkpoint_from_safetensors(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                                   Error *error);
+
+void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
+
+CheckpointFormat checkpoint_format(const Checkpoint *checkpoint);
+const char *checkpoint_path(const Checkpoint *checkpoint); // as it was given
+
+int64_t checkpoint_n_tensors(const Checkpoint *checkpoint);
+const CheckpointTensor *checkpoint_tensor(const Checkpoint *checkpoint, int64_t index); // in file order
+const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint,
+                                        const char *name);     // NULL: there is none
+int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint); // sum over all tensors
+
+int checkpoint_n_files(const Checkpoint *checkpoint);
+const char *checkpoint_file(const Checkpoint *checkpoint, int index,
+                            int64_t *bytes); // path; bytes may be NULL
+
+// Asks the kernel to read a tensor's pages ahead of use, so that loading shows progress tensor by tensor.
+void checkpoint_prefetch(const CheckpointTensor *tensor);
+
+// ---- metadata of a GGUF file -------------------------------------------------------------------------
+
+// Text in the file: UTF-8 is not promised, and there is no final NUL.
+typedef struct MetaString {
+    const char *data;
+    size_t length;
+} MetaString;
+
+typedef enum MetaType { META_INTEGER, META_NUMBER, META_BOOL, META_STRING, META_ARRAY } MetaType;
+
+typedef struct MetaValue {
+    const char *key;
+    MetaType type;
+    int64_t integer;   // META_INTEGER; an unsigned one of 2^63 or more reads as META_NUMBER
+    double number;     // META_NUMBER, and META_INTEGER's value as a double
+    bool flag;         // META_BOOL
+    MetaString string; // META_STRING
+    // META_ARRAY: `count` elements of one type (never arrays), read in order with a cursor
+    MetaType element;
+    int gguf_element; // GGUF's own type number of the elements
+    int64_t count;
+    const uint8_t *data;
+} MetaValue;
+
+int64_t checkpoint_n_meta(const Checkpoint *checkpoint); // 0 for a Hugging Face folder
+const MetaValue *checkpoint_meta_at(const Checkpoint *checkpoint, int64_t index); // in file order
+const MetaValue *checkpoint_meta(const Checkpoint *checkpoint, const char *key);  // NULL: there is none
+
+// Typed getters. If the key is absent `*value` stays as it was and all is well, so a default is set before
+// the call; a value of another type is STATUS_FILE, naming file, key and both types. An integer is fine as a
+// number.
+Status checkpoint_get_string(const Checkpoint *checkpoint, const char *key, MetaString *value, Error *error);
+Status checkpoint_get_integer(const Checkpoint *checkpoint, const char *key, int64_t *value, Error *error);
+Status checkpoint_get_number(const Checkpoint *checkpoint, const char *key, double *value, Error *error);
+Status checkpoint_get_bool(const Checkpoint *checkpoint, const char *key, bool *value, Error *error);
+// The array, or NULL if the key is absent. META_NUMBER takes arrays of integers too.
+Status checkpoint_get_array(const Checkpoint *checkpoint, const char *key, MetaType element,
+                            const MetaValue **array, Error *error);
+
+// Walks an array from its beginning: `MetaCursor c = {0}; while (meta_next(array, &c, &element)) …`.
+// `element` is filled as a MetaValue without a key. Nothing is allocated.
+typedef struct MetaCursor {
+    int64_t index;
+    size_t offset; // bytes into the array's data
+} MetaCursor;
+bool meta_next(const MetaValue *array, MetaCursor *cursor, MetaValue *element);
+
+// ---- metadata of a Hugging Face folder ------------------------------------------------------------------
+
+// Parsed files of the folder, NULL where there is none (always for GGUF).
+const struct json_t *checkpoint_config(const Checkpoint *checkpoint);            // config.json
+const struct json_t *checkpoint_generation_config(const Checkpoint *checkpoint); // generation_config.json
+
+// ---- of either kind ---------------------------------------------------------------------------------------
+
+// The model's own chat template (Jinja), from chat_template.jinja, tokenizer_config.json (a string, or a list
+// of {name, template}, of which "default" is taken, else the first) or GGUF's tokenizer.chat_template. *text
+// is malloc'ed and NUL-terminated, the caller's to free; NULL if the model has none.
+Status checkpoint_chat_template(const Checkpoint *checkpoint, char **text, Error *error);
+
+#endif

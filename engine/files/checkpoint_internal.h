@@ -1,0 +1,85 @@
+// What the readers of the two formats share: a Checkpoint while it is being filled. Only checkpoint*.c,
+// gguf*.c and safetensors.c include this.
+#ifndef PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
+#define PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
+
+#include "engine/files/checkpoint.h"
+#include "kernels/base/json_text.h"
+
+typedef struct CheckpointFile {
+    char *path;
+    const uint8_t *data;
+    size_t size;
+    bool mapped; // else the caller's memory
+} CheckpointFile;
+
+typedef struct MetaTable {
+    MetaValue *values; // keys are malloc'ed
+    int64_t count, capacity;
+    const MetaValue **by_key; // sorted
+} MetaTable;
+
+struct Checkpoint {
+    CheckpointFormat format;
+    char *path;
+    bool is_folder;
+    CheckpointFile *files;
+    int n_files;
+    CheckpointTensor *tensors; // names are malloc'ed
+    int64_t n_tensors, capacity;
+    const CheckpointTensor **by_name; // sorted
+    void **copies;                    // of tensors that a file stores unaligned
+    int64_t n_copies;
+    MetaTable meta;
+    json_t *config, *generation;
+};
+
+// Maps the regular file at `path`. An empty file has data NULL. STATUS_FILE if it is not there or no file.
+Status file_map(const char *path, CheckpointFile *file, Error *error);
+void file_unmap(CheckpointFile *file);
+
+// Takes `file` over (on failure it is unmapped) and says its index.
+Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *index, Error *error);
+
+// Appends a tensor; `name` is copied, `tensor->name` ignored.
+Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const CheckpointTensor *tensor,
+                             Error *error);
+
+// Once all tensors are there: sorts names, refuses duplicates and overlaps, copies what lies unaligned.
+Status checkpoint_finish(Checkpoint *checkpoint, Error *error);
+
+// Elements of tensor->shape; -1 if a dimension is negative or the product exceeds int64_t.
+int64_t tensor_elements(const CheckpointTensor *tensor);
+
+// Reads the GGUF file in checkpoint->files[0], and the other parts if it is one of a split model.
+Status gguf_read(Checkpoint *checkpoint, Error *error);
+
+// Appends the tensors of checkpoint->files[index] and fills `meta`, which is the caller's also after a failure.
+Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error *error);
+
+// Reads the tensors of checkpoint->files[file]: all of them, or those that weight_map (name → file name)
+// gives it.
+Status safetensors_read_file(Checkpoint *checkpoint, int file, const json_t *weight_map, Error *error);
+
+// Reads model.safetensors, or what model.safetensors.index.json lists, in the folder checkpoint->path.
+Status safetensors_read_folder(Checkpoint *checkpoint, Error *error);
+
+// Is this the beginning of a GGUF file?
+bool gguf_recognise(const CheckpointFile *file);
+
+// Parses the JSON file NAME of the folder; *value is NULL if there is no such file. Ownership to the caller.
+Status folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error);
+
+// The path of the only file of the folder whose name ends in `suffix`, malloc'ed; NULL if there are none or
+// several. *count says how many.
+char *folder_only_file(const char *folder, const char *suffix, int *count);
+bool has_suffix(const char *text, const char *suffix);
+
+// "FOLDER/NAME", malloc'ed; NULL without memory.
+char *path_join(const char *folder, const char *name);
+
+void meta_free(MetaTable *table);
+const MetaValue *meta_find_integer(const MetaTable *table, const char *key); // NULL: absent, or no integer
+Status meta_finish(MetaTable *table, const char *path, Error *error);        // sorts keys, refuses duplicates
+
+#endif

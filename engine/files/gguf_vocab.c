@@ -1,0 +1,188 @@
+#include "engine/files/gguf_vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ENDS = 8 };
+
+// A short string as C has it, malloc'ed; NULL if the key is absent.
+static Status read_name(const Checkpoint *checkpoint, const char *key, const char **name, Error *error) {
+    MetaString found = {NULL, 0};
+    Status status = checkpoint_get_string(checkpoint, key, &found, error);
+    if (status != STATUS_OK || found.data == NULL) return status;
+    *name = strndup(found.data, found.length);
+    return *name != NULL ? STATUS_OK
+                         : error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
+}
+
+// The array under `key` with room for one `size` each; both stay NULL if it is absent. It must have
+// `expected` elements, which bounds the room by what the file's tokens take; -1: any number (strings take
+// their own room).
+static Status read_array(const Checkpoint *checkpoint, const char *key, MetaType element, int64_t expected,
+                         size_t size, const MetaValue **array, void **table, Error *error) {
+    Status status = checkpoint_get_array(checkpoint, key, element, array, error);
+    if (status != STATUS_OK || *array == NULL) return status;
+    if (expected >= 0 && (*array)->count != expected) {
+        error_set(error, STATUS_FILE, "%s: %s has %lld elements for %lld tokens", checkpoint_path(checkpoint),
+                  key, (long long)(*array)->count, (long long)expected);
+        return STATUS_FILE;
+    }
+    *table = calloc((size_t)(*array)->count + 1, size);
+    if (*table != NULL) return STATUS_OK;
+    error_set(error, STATUS_MEMORY, "%s: no memory for %s", checkpoint_path(checkpoint), key);
+    return STATUS_MEMORY;
+}
+
+static Status read_texts(const Checkpoint *checkpoint, const char *key, const TokenText **texts, int64_t *n,
+                         Error *error) {
+    const MetaValue *array;
+    void *table = NULL;
+    Status status = read_array(checkpoint, key, META_STRING, -1, sizeof(TokenText), &array, &table, error);
+    if (status != STATUS_OK || array == NULL) return status;
+    TokenText *filled = table;
+    MetaCursor cursor = {0};
+    MetaValue element;
+    while (meta_next(array, &cursor, &element)) {
+        filled[cursor.index - 1] = (TokenText){element.string.data, element.string.length};
+    }
+    *texts = filled;
+    *n = array->count;
+    return STATUS_OK;
+}
+
+static Status read_scores(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    static const char KEY[] = "tokenizer.ggml.scores";
+    const MetaValue *array;
+    void *table = NULL;
+    Status status =
+        read_array(checkpoint, KEY, META_NUMBER, vocab->n_pieces, sizeof(float), &array, &table, error);
+    if (status != STATUS_OK || array == NULL) return status;
+    float *scores = table;
+    vocab->scores = scores;
+    MetaCursor cursor = {0};
+    MetaValue element;
+    while (meta_next(array, &cursor, &element)) scores[cursor.index - 1] = (float)element.number;
+    return status;
+}
+
+static Status read_types(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    static const char KEY[] = "tokenizer.ggml.token_type";
+    const MetaValue *array;
+    void *table = NULL;
+    Status status =
+        read_array(checkpoint, KEY, META_INTEGER, vocab->n_pieces, sizeof(int32_t), &array, &table, error);
+    if (status != STATUS_OK || array == NULL) return status;
+    int32_t *types = table;
+    vocab->types = types;
+    MetaCursor cursor = {0};
+    MetaValue element;
+    while (meta_next(array, &cursor, &element)) {
+        bool known = element.integer >= 1 && element.integer <= 6;
+        types[cursor.index - 1] = known ? (int32_t)element.integer : 1; // what nobody has defined is normal
+    }
+    return status;
+}
+
+// -1 where the key is absent or no token.
+static Status read_id(const Checkpoint *checkpoint, const char *key, const TokenizerVocab *vocab, int32_t *id,
+                      Error *error) {
+    int64_t value = -1;
+    Status status = checkpoint_get_integer(checkpoint, key, &value, error);
+    *id = value >= 0 && value < vocab->n_pieces ? (int32_t)value : -1;
+    return status;
+}
+
+static Status read_ids(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    static const char *const END_KEYS[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+    static const char UNKNOWN[] = "tokenizer.ggml.unknown_token_id",
+                      PAD[] = "tokenizer.ggml.padding_token_id";
+    Status status = read_id(checkpoint, "tokenizer.ggml.bos_token_id", vocab, &vocab->bos, error);
+    if (status == STATUS_OK)
+        status = read_id(checkpoint, "tokenizer.ggml.eos_token_id", vocab, &vocab->eos, error);
+    if (status == STATUS_OK) status = read_id(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
+    if (status == STATUS_OK) status = read_id(checkpoint, PAD, vocab, &vocab->pad, error);
+    int32_t *ends = calloc(MAX_ENDS, sizeof *ends);
+    if (ends == NULL)
+        return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
+    vocab->ends = ends;
+    for (size_t i = 0; i < sizeof END_KEYS / sizeof *END_KEYS && status == STATUS_OK; i++) {
+        int32_t id = -1;
+        status = read_id(checkpoint, END_KEYS[i], vocab, &id, error);
+        if (id >= 0) ends[vocab->n_ends++] = id;
+    }
+    return status;
+}
+
+static Status read_switch(const Checkpoint *checkpoint, const char *key, int *value, Error *error) {
+    bool flag = false;
+    Status status = checkpoint_get_bool(checkpoint, key, &flag, error);
+    if (status == STATUS_OK) *value = checkpoint_meta(checkpoint, key) == NULL ? -1 : flag;
+    return status;
+}
+
+static Status read_charsmap(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    const MetaValue *array;
+    Status status =
+        checkpoint_get_array(checkpoint, "tokenizer.ggml.precompiled_charsmap", META_INTEGER, &array, error);
+    if (status != STATUS_OK || array == NULL || array->count == 0) return status;
+    MetaCursor cursor = {0};
+    MetaValue first;
+    meta_next(array, &cursor, &first);
+    if (cursor.offset != 1) {
+        return error_set(error, STATUS_FILE,
+                         "%s: tokenizer.ggml.precompiled_charsmap should be an array of bytes",
+                         checkpoint_path(checkpoint));
+    }
+    vocab->charsmap = array->data;
+    vocab->charsmap_size = (size_t)array->count;
+    return STATUS_OK;
+}
+
+Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    *vocab = (TokenizerVocab){.bos = -1,
+                              .eos = -1,
+                              .unk = -1,
+                              .pad = -1,
+                              .add_bos = -1,
+                              .add_eos = -1,
+                              .add_space_prefix = -1,
+                              .remove_extra_whitespaces = -1};
+    if (checkpoint_format(checkpoint) != CHECKPOINT_GGUF) {
+        return error_set(error, STATUS_USAGE, "%s: no GGUF file", checkpoint_path(checkpoint));
+    }
+    const struct {
+        const char *key;
+        int *value;
+    } switches[] = {{"tokenizer.ggml.add_bos_token", &vocab->add_bos},
+                    {"tokenizer.ggml.add_eos_token", &vocab->add_eos},
+                    {"tokenizer.ggml.add_space_prefix", &vocab->add_space_prefix},
+                    {"tokenizer.ggml.remove_extra_whitespaces", &vocab->remove_extra_whitespaces}};
+    Status status = read_name(checkpoint, "tokenizer.ggml.model", &vocab->model, error);
+    if (status == STATUS_OK) status = read_name(checkpoint, "tokenizer.ggml.pre", &vocab->pre, error);
+    if (status == STATUS_OK) {
+        status = read_texts(checkpoint, "tokenizer.ggml.tokens", &vocab->pieces, &vocab->n_pieces, error);
+    }
+    if (status == STATUS_OK &&
+        (vocab->model == NULL || vocab->n_pieces == 0 || vocab->n_pieces > INT32_MAX)) {
+        status =
+            error_set(error, STATUS_FILE, "%s: no vocabulary in this file (tokenizer.ggml.model and tokens)",
+                      checkpoint_path(checkpoint));
+    }
+    if (status == STATUS_OK) status = read_scores(checkpoint, vocab, error);
+    if (status == STATUS_OK) status = read_types(checkpoint, vocab, error);
+    if (status == STATUS_OK) {
+        status = read_texts(checkpoint, "tokenizer.ggml.merges", &vocab->merges, &vocab->n_merges, error);
+    }
+    if (status == STATUS_OK) status = read_ids(checkpoint, vocab, error);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches && status == STATUS_OK; i++) {
+        status = read_switch(checkpoint, switches[i].key, switches[i].value, error);
+    }
+    return status == STATUS_OK ? read_charsmap(checkpoint, vocab, error) : status;
+}
+
+void gguf_vocab_free(TokenizerVocab *vocab) {
+    const void *owned[] = {vocab->model, vocab->pre,    vocab->pieces, vocab->scores,
+                           vocab->types, vocab->merges, vocab->ends};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)owned[i]);
+    *vocab = (TokenizerVocab){.bos = -1, .eos = -1, .unk = -1, .pad = -1};
+}

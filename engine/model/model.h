@@ -1,0 +1,103 @@
+// A model as data: what its architecture is made of, and where its weights lie in the files.
+//
+// Nothing here computes. forward.c reads these values; architectures differ by them, never by code. They come
+// from a Hugging Face config.json or from a GGUF file's metadata, and every weight is checked against them.
+#ifndef PALAVER_ENGINE_MODEL_H
+#define PALAVER_ENGINE_MODEL_H
+
+#include "engine/files/checkpoint.h"
+#include "kernels/ops.h"
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    MODEL_MAX_LAYERS = 1024,
+    MODEL_MAX_EOS = 16,
+    MODEL_MAX_ROPE_SETS = 32,
+};
+
+// Rope scaling schemes. The frequencies of the last two go by the length of the whole text.
+typedef enum RopeScaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,  // all frequencies divided by factor (Chen et al., arXiv:2306.15595)
+    ROPE_SCALING_LLAMA3,  // low ones divided, high ones kept, a ramp between (Llama 3.1's reference code)
+    ROPE_SCALING_YARN,    // the same by parts in the index, and a magnitude (Peng et al., arXiv:2309.00071)
+    ROPE_SCALING_FACTORS, // divided one by one by a GGUF file's rope_freqs.weight
+    ROPE_SCALING_DYNAMIC, // "dynamic NTK": a base that grows with what a text is longer than the trained context
+    ROPE_SCALING_LONGROPE, // divided one by one by other factors within and beyond it, and a magnitude (Ding et al.,
+                           // arXiv:2402.13753)
+} RopeScaling;
+
+// What the model's makers recommend for sampling. NaN, or -1 for top_k: they say nothing.
+typedef struct GenerationDefaults {
+    double temperature, top_p, min_p, typical_p, repetition_penalty;
+    int top_k;     // 0: off
+    int do_sample; // 1, 0 (greedy), or -1: not said
+} GenerationDefaults;
+
+typedef struct Model {
+    char architecture[64]; // as config.json names it: "llama", "qwen3", "gpt_neox"
+    char name[128];        // what the files call the model, "" if they do not
+
+    DecoderShape shape; // its rope.inv_freq is the array below
+    LayerWeights
+        *layers; // [shape.n_layers], pointing into the mapped files, or where rows had to be put in another
+    void **gathered; // order, into these [shape.n_layers]; NULL: nothing had to
+    HeadWeights head;
+    int *windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
+
+    bool tied_head; // the output matrix is the embedding
+    bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;
+    double attention_softcap, logit_softcap; // 0: none (every architecture palaver has now)
+
+    int64_t context_length; // positions the model is made for, scaling included
+    double rope_base;
+    RopeScaling rope_scaling;
+    double rope_factor; // of linear, llama3, yarn, dynamic, longrope; else 1
+    double *inv_freq;   // [shape.rope.n_sets, shape.rope.rotary_dim/2] after scaling
+    int64_t
+        rope_ends[MODEL_MAX_ROPE_SETS]; // [shape.rope.n_sets - 1] the longest texts of all sets but the last
+
+    int32_t bos_id; // -1: none
+    int n_eos;
+    int32_t eos_ids[MODEL_MAX_EOS]; // any of these ends a reply; those of generation_config.json included
+    GenerationDefaults generation;
+
+    int64_t n_parameters;   // elements of the weights that are used, a tied head counted once
+    int64_t weight_bytes;   // their bytes in the files
+    Checkpoint *checkpoint; // owned
+} Model;
+
+// Opens the files at `path` (see checkpoint_open) and describes the model in them. Errors besides those of
+// checkpoint_open: an unknown architecture (STATUS_UNSUPPORTED, with those palaver knows), a missing or
+// contradictory hyperparameter, a missing weight, or one of another shape: one line with both sides.
+Status model_open(const char *path, Model **model, Error *error);
+
+// The same over an open Checkpoint, which the Model takes over; if it fails, the Checkpoint is closed.
+Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error);
+
+void model_close(Model *model); // closes the Checkpoint as well; NULL is fine
+
+// Hyperparameters only, from the text of config.json and of generation_config.json (may be NULL): no weights,
+// no Checkpoint. For tests and fuzzing; freed with model_close().
+Status model_from_config(const char *config, size_t config_size, const char *generation,
+                         size_t generation_size, Model **model, Error *error);
+
+bool model_is_eos(const Model *model, int32_t id);
+
+// Which set of the rope's frequencies a text of n tokens is read with: its tokens all with one, as by a pass over the
+// whole text at once. What was cached with another is worthless.
+int model_rope_set(const Model *model, int64_t n_tokens);
+
+// ---- memory arithmetic: what to compare with what is free, before anything is allocated -------------------
+
+// Bytes of all weights in the files: what is mapped and read, or uploaded as it is.
+int64_t model_weight_bytes(const Model *model);
+
+// The type that most of the weights' bytes have: what the banner calls the model ("q4_1").
+DType model_main_type(const Model *model);
+
+#endif

@@ -1,0 +1,256 @@
+// The decoder's shape: sizes, norms, activation, biases, and what an architecture's files must not ask for.
+#include "engine/model/model_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- sizes ---------------------------------------------------------------------------------------------
+
+typedef struct Size {
+    Key key;
+    size_t offset; // of an int in DecoderShape
+    int64_t most;  // far beyond any model: what keeps products of sizes in 64 bits
+    bool required; // unless its place holds a default
+} Size;
+
+#define SHAPE(MEMBER) offsetof(DecoderShape, MEMBER)
+
+enum { MAX_INTERMEDIATE = 1 << 22 };
+
+static const Size SIZES[] = {
+    {{"num_hidden_layers", "block_count"}, SHAPE(n_layers), MODEL_MAX_LAYERS, true},
+    {{"hidden_size", "embedding_length"}, SHAPE(hidden_size), 1 << 20, true},
+    {{"num_attention_heads", "attention.head_count"}, SHAPE(n_heads), 1 << 16, true},
+    {{"num_key_value_heads", "attention.head_count_kv"}, SHAPE(n_kv_heads), 1 << 16, false},
+    {{"head_dim", "attention.key_length"}, SHAPE(head_dim), 1 << 16, false},
+    {{"vocab_size", NULL}, SHAPE(vocab_size), 1 << 24, false},
+    {{"intermediate_size", "feed_forward_length"}, SHAPE(intermediate_size), MAX_INTERMEDIATE, true},
+};
+
+static Status read_size(DecoderShape *shape, const ParamSource *source, const Size *size, Error *error) {
+    int64_t value = INT64_MIN;
+    int *member = (int *)(void *)((char *)shape + size->offset);
+    char text[KEY_SIZE];
+    Status status = param_integer(source, size->key, &value, error);
+    if (status != STATUS_OK) return status;
+    const char *name = source->config != NULL || size->key.gguf == NULL
+                           ? config_param_key(source, size->key.hf)
+                           : gguf_param_key(source, size->key.gguf, text);
+    if (value == INT64_MIN) {
+        if (!size->required || *member > 0) return STATUS_OK;
+        return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
+    }
+    if (value < 1 || value > size->most) {
+        return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %lld", source->path, name,
+                         (long long)value, (long long)size->most);
+    }
+    *member = (int)value;
+    return STATUS_OK;
+}
+
+// GGUF need not say how large its vocabulary is: the embedding's rows do.
+static Status read_gguf_vocab_size(DecoderShape *shape, const ParamSource *source, Error *error) {
+    const CheckpointTensor *embedding = checkpoint_find(source->checkpoint, "token_embd.weight");
+    const MetaValue *tokens = checkpoint_meta(source->checkpoint, "tokenizer.ggml.tokens");
+    if (embedding == NULL || embedding->n_dims != 2 || embedding->shape[0] > 1 << 24) {
+        return error_set(error, STATUS_FILE, "%s: tensor token_embd.weight is missing or no matrix",
+                         source->path);
+    }
+    if (tokens != NULL && tokens->type == META_ARRAY && tokens->count > embedding->shape[0]) {
+        return error_set(error, STATUS_FILE, "%s: %lld tokens, but token_embd.weight has only %lld rows",
+                         source->path, (long long)tokens->count, (long long)embedding->shape[0]);
+    }
+    shape->vocab_size = (int)embedding->shape[0];
+    return STATUS_OK;
+}
+
+static Status check_heads(DecoderShape *shape, const ParamSource *source, Error *error) {
+    if (shape->n_kv_heads == 0) shape->n_kv_heads = shape->n_heads;
+    if (shape->head_dim == 0 && source->config != NULL)
+        shape->head_dim = (int)source->architecture->default_head_dim;
+    if (shape->head_dim == 0) {
+        if (shape->hidden_size % shape->n_heads != 0) {
+            return error_set(error, STATUS_FILE,
+                             "%s: hidden size %d is no multiple of %d heads, and no head size is "
+                             "given",
+                             source->path, shape->hidden_size, shape->n_heads);
+        }
+        shape->head_dim = shape->hidden_size / shape->n_heads;
+    }
+    if (source->architecture->qkv_by_head && shape->n_heads != shape->n_kv_heads) {
+        return error_set(error, STATUS_FILE,
+                         "%s: %d key-value heads for %d attention heads: a %s model has as many",
+                         source->path, shape->n_kv_heads, shape->n_heads, source->architecture->name);
+    }
+    if (shape->n_heads % shape->n_kv_heads != 0) {
+        return error_set(error, STATUS_FILE, "%s: %d attention heads cannot share %d key-value heads evenly",
+                         source->path, shape->n_heads, shape->n_kv_heads);
+    }
+    if ((int64_t)shape->n_heads * shape->head_dim > 1 << 24) {
+        return error_set(error, STATUS_FILE, "%s: %d heads of %d elements are beyond every model",
+                         source->path, shape->n_heads, shape->head_dim);
+    }
+    return STATUS_OK;
+}
+
+// ---- norms, activation, biases -------------------------------------------------------------------------
+
+static Status read_norm(DecoderShape *shape, const ParamSource *source, Error *error) {
+    static const Key KEYS[] = {[NORM_RMS] = {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+                               [NORM_LAYER] = {"layer_norm_eps", "attention.layer_norm_epsilon"}};
+    double eps = source->architecture->norm_eps;
+    Status status = param_number(source, KEYS[source->architecture->norm], &eps, error);
+    if (status != STATUS_OK) return status;
+    if (!(eps >= 0 && eps < 1)) {
+        return error_set(error, STATUS_FILE, "%s: the norm's epsilon is %g; it must be small and positive",
+                         source->path, eps);
+    }
+    shape->norm = source->architecture->norm;
+    shape->norm_eps = (float)eps;
+    shape->norm_offset = 0;
+    return STATUS_OK;
+}
+
+static Status read_activation(DecoderShape *shape, const ParamSource *source, Error *error) {
+    static const struct {
+        const char *name;
+        Activation activation;
+    } NAMES[] = {{"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU},
+                 {"gelu", ACTIVATION_GELU},          {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                 {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_fast", ACTIVATION_GELU_TANH},
+                 {"relu", ACTIVATION_RELU}};
+    char name[64] = "";
+    Status status = param_string(source, (Key){"hidden_act", NULL}, name, sizeof name, error);
+    if (status != STATUS_OK) return status;
+    shape->activation = source->architecture->activation;
+    if (name[0] == '\0') return STATUS_OK;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        if (strcmp(NAMES[i].name, name) != 0) continue;
+        shape->activation = NAMES[i].activation;
+        return STATUS_OK;
+    }
+    return error_set(
+        error, STATUS_UNSUPPORTED,
+        "%s: %s \"%s\"; palaver knows silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast and relu",
+        source->path, config_param_key(source, "hidden_act"), name);
+}
+
+static unsigned biases_of_gguf(const Checkpoint *checkpoint) {
+    static const struct {
+        const char *tensor;
+        unsigned biases;
+    } SIGNS[] = {{"blk.0.attn_q.bias", BIAS_QKV},     {"blk.0.attn_qkv.bias", BIAS_QKV},
+                 {"blk.0.attn_output.bias", BIAS_O},  {"blk.0.ffn_up.bias", BIAS_FFN},
+                 {"blk.0.attn_norm.bias", BIAS_NORM}, {"output.bias", BIAS_OUTPUT}};
+    unsigned biases = 0;
+    for (size_t i = 0; i < sizeof SIGNS / sizeof *SIGNS; i++)
+        if (checkpoint_find(checkpoint, SIGNS[i].tensor) != NULL) biases |= SIGNS[i].biases;
+    return biases;
+}
+
+// Biases that an architecture leaves open are announced by config.json; in a GGUF file they are simply there.
+static Status read_biases(Model *model, const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    unsigned biases = a->biases;
+    model->qk_norm = a->qk_norm;
+    if (source->config == NULL) {
+        model->tied_head = checkpoint_find(source->checkpoint, "output.weight") == NULL;
+        biases |= biases_of_gguf(source->checkpoint);
+    } else {
+        bool attention = biases & BIAS_QKV, ffn = biases & BIAS_FFN;
+        model->tied_head = a->default_tied;
+        Status status = param_bool(source, (Key){"tie_word_embeddings", NULL}, &model->tied_head, error);
+        if (status == STATUS_OK)
+            status = param_bool(source, (Key){"attention_bias", NULL}, &attention, error);
+        if (status == STATUS_OK) status = param_bool(source, (Key){"mlp_bias", NULL}, &ffn, error);
+        if (status != STATUS_OK) return status;
+        if (a->bias_keys) {
+            biases &= ~(unsigned)(BIAS_QKV | BIAS_O | BIAS_FFN);
+            biases |= (attention ? BIAS_QKV | BIAS_O : 0) | (ffn ? BIAS_FFN : 0);
+        }
+    }
+    model->qkv_bias = biases & BIAS_QKV;
+    model->o_bias = biases & BIAS_O;
+    model->ffn_bias = biases & BIAS_FFN;
+    model->norm_bias = biases & BIAS_NORM;
+    model->output_bias = biases & BIAS_OUTPUT;
+    return STATUS_OK;
+}
+
+// ---- refusals ------------------------------------------------------------------------------------------
+
+static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *error) {
+    double value = fixed->value;
+    char name[KEY_SIZE] = "";
+    if (source->config == NULL) {
+        Status status = param_number(source, fixed->key, &value, error);
+        if (status != STATUS_OK || value == fixed->value) return status;
+        return error_set(error, STATUS_UNSUPPORTED, "%s: %s is %g: palaver cannot run %s", source->path,
+                         gguf_param_key(source, fixed->key.gguf, name), value, fixed->other);
+    }
+    const json_t *object = source->config, *found;
+    if (fixed->object != NULL) object = json_object_get(object, fixed->object);
+    found = json_object_get(object, fixed->key.hf);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (json_is_number(found)) value = json_number_value(found);
+    if (json_is_boolean(found)) value = json_is_true(found);
+    if ((json_is_number(found) || json_is_boolean(found)) && value == fixed->value) return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s asks for %s, which palaver cannot run",
+                     source->path, fixed->object != NULL ? fixed->object : "",
+                     fixed->object != NULL ? "." : "", fixed->key.hf, fixed->other);
+}
+
+static Status check_refusals(const DecoderShape *shape, const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    int64_t experts = 0, embedded = shape->hidden_size;
+    Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &experts, error);
+    for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && status == STATUS_OK; i++) {
+        const Key *key = &a->fixed[i].key;
+        if ((source->config != NULL ? key->hf : key->gguf) != NULL)
+            status = check_fixed(source, &a->fixed[i], error);
+    }
+    if (status == STATUS_OK)
+        status = param_integer(source, (Key){"word_embed_proj_dim", NULL}, &embedded, error);
+    if (status != STATUS_OK) return status;
+    if (experts > 0) {
+        return error_set(error, STATUS_UNSUPPORTED, "%s: a mixture of %lld experts, which palaver cannot run",
+                         source->path, (long long)experts);
+    }
+    if (embedded != shape->hidden_size) {
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: embeddings of %lld elements, projected to a hidden size of %d, which palaver "
+                         "cannot run",
+                         source->path, (long long)embedded, shape->hidden_size);
+    }
+    return STATUS_OK;
+}
+
+Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
+    DecoderShape *shape = &model->shape;
+    const Architecture *a = source->architecture;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && status == STATUS_OK; i++) {
+        bool is_intermediate = SIZES[i].offset == SHAPE(intermediate_size); // the last: hidden_size is known
+        if (is_intermediate && a->ffn_ratio * (int64_t)shape->hidden_size <= MAX_INTERMEDIATE)
+            shape->intermediate_size = a->ffn_ratio * shape->hidden_size;
+        status = read_size(shape, source, &SIZES[i], error);
+    }
+    if (status == STATUS_OK && source->config == NULL) status = read_gguf_vocab_size(shape, source, error);
+    if (status == STATUS_OK) status = check_heads(shape, source, error);
+    if (status == STATUS_OK) status = read_activation(shape, source, error);
+    if (status == STATUS_OK) status = read_biases(model, source, error);
+    if (status == STATUS_OK) status = read_norm(shape, source, error);
+    if (status == STATUS_OK) status = check_refusals(shape, source, error);
+    shape->parallel_residual = a->parallel_residual;
+    if (status == STATUS_OK && a->parallel_residual) {
+        status = param_bool(source, (Key){"use_parallel_residual", "use_parallel_residual"},
+                            &shape->parallel_residual, error);
+    }
+    if (status != STATUS_OK) return status;
+    if (shape->vocab_size == 0)
+        return error_set(error, STATUS_FILE, "%s: vocab_size is missing", source->path);
+    shape->embedding_scale = 1;
+    shape->attention_scale = (float)(1 / sqrt(shape->head_dim));
+    return STATUS_OK;
+}

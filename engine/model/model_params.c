@@ -1,0 +1,113 @@
+// Hyperparameters, one name at a time, from config.json or from GGUF metadata.
+#include "engine/model/model_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// ---- either kind of file -----------------------------------------------------------------------------
+
+const char *gguf_param_key(const ParamSource *source, const char *key, char text[KEY_SIZE]) {
+    if (key[0] == '.') return key + 1;
+    snprintf(text, KEY_SIZE, "%s.%s", source->architecture->gguf, key);
+    return text;
+}
+
+const char *config_param_key(const ParamSource *source, const char *key) {
+    const Architecture *a = source->architecture;
+    if (a == NULL || json_object_get(source->config, key) != NULL) return key;
+    for (size_t i = 0; i < sizeof a->aliases / sizeof *a->aliases && a->aliases[i].usual != NULL; i++)
+        if (strcmp(a->aliases[i].usual, key) == 0) return a->aliases[i].own;
+    return key;
+}
+
+Status param_integer(const ParamSource *source, Key key, int64_t *value, Error *error) {
+    char text[KEY_SIZE];
+    if (source->config == NULL) {
+        return key.gguf == NULL
+                   ? STATUS_OK
+                   : checkpoint_get_integer(source->checkpoint, gguf_param_key(source, key.gguf, text), value,
+                                            error);
+    }
+    return key.hf == NULL ? STATUS_OK
+                          : json_integer_at(source->config, source->path, config_param_key(source, key.hf),
+                                            value, error);
+}
+
+Status param_number(const ParamSource *source, Key key, double *value, Error *error) {
+    char text[KEY_SIZE];
+    if (source->config == NULL) {
+        return key.gguf == NULL ? STATUS_OK
+                                : checkpoint_get_number(source->checkpoint,
+                                                        gguf_param_key(source, key.gguf, text), value, error);
+    }
+    return key.hf == NULL
+               ? STATUS_OK
+               : json_number_at(source->config, source->path, config_param_key(source, key.hf), value, error);
+}
+
+Status param_bool(const ParamSource *source, Key key, bool *value, Error *error) {
+    char text[KEY_SIZE];
+    if (source->config == NULL) {
+        return key.gguf == NULL ? STATUS_OK
+                                : checkpoint_get_bool(source->checkpoint,
+                                                      gguf_param_key(source, key.gguf, text), value, error);
+    }
+    return key.hf == NULL
+               ? STATUS_OK
+               : json_bool_at(source->config, source->path, config_param_key(source, key.hf), value, error);
+}
+
+Status param_string(const ParamSource *source, Key key, char *value, size_t size, Error *error) {
+    char text[KEY_SIZE];
+    if (source->config == NULL) {
+        MetaString found = {NULL, 0};
+        if (key.gguf == NULL) return STATUS_OK;
+        Status status =
+            checkpoint_get_string(source->checkpoint, gguf_param_key(source, key.gguf, text), &found, error);
+        if (status == STATUS_OK && found.data != NULL) copy_printable(value, size, found.data, found.length);
+        return status;
+    }
+    return key.hf == NULL ? STATUS_OK
+                          : json_string_at(source->config, source->path, config_param_key(source, key.hf),
+                                           value, size, error);
+}
+
+// ---- JSON ------------------------------------------------------------------------------------------------
+
+static Status wrong_type(const char *what, const char *key, const char *wanted, Error *error) {
+    return error_set(error, STATUS_FILE, "%s: %s should be %s", what, key, wanted);
+}
+
+Status json_integer_at(const json_t *object, const char *what, const char *key, int64_t *value,
+                       Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_integer(found)) return wrong_type(what, key, "an integer", error);
+    *value = json_integer_value(found);
+    return STATUS_OK;
+}
+
+Status json_number_at(const json_t *object, const char *what, const char *key, double *value, Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_number(found)) return wrong_type(what, key, "a number", error);
+    *value = json_number_value(found);
+    return STATUS_OK;
+}
+
+Status json_bool_at(const json_t *object, const char *what, const char *key, bool *value, Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_boolean(found)) return wrong_type(what, key, "true or false", error);
+    *value = json_is_true(found);
+    return STATUS_OK;
+}
+
+Status json_string_at(const json_t *object, const char *what, const char *key, char *value, size_t size,
+                      Error *error) {
+    const json_t *found = json_object_get(object, key);
+    if (found == NULL || json_is_null(found)) return STATUS_OK;
+    if (!json_is_string(found)) return wrong_type(what, key, "a string", error);
+    copy_printable(value, size, json_string_value(found), json_string_length(found));
+    return STATUS_OK;
+}

@@ -1,0 +1,265 @@
+// Rotary frequencies: base, part of the head, and scaling schemes. Those that go by the length of the whole text
+// (dynamic NTK, LongRoPE) give a set of frequencies for each range of lengths.
+#include "engine/model/model_rope.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_SET = 1 << 24 }; // tokens: no context is longer
+
+static const struct {
+    const char *name;
+    RopeScaling scaling;
+} SCHEMES[] = {
+    {"default", ROPE_SCALING_NONE},      {"none", ROPE_SCALING_NONE},   {"linear", ROPE_SCALING_LINEAR},
+    {"llama3", ROPE_SCALING_LLAMA3},     {"yarn", ROPE_SCALING_YARN},   {"dynamic", ROPE_SCALING_DYNAMIC},
+    {"longrope", ROPE_SCALING_LONGROPE}, {"su", ROPE_SCALING_LONGROPE},
+};
+
+// ---- schemes -------------------------------------------------------------------------------------------
+
+static void scale_linear(double *inv_freq, int n, double factor) {
+    for (int i = 0; i < n; i++) inv_freq[i] /= factor;
+}
+
+// Long waves are stretched by the factor, short ones kept, those between blended.
+static void scale_llama3(double *inv_freq, int n, const RopeSpec *spec) {
+    double original = (double)spec->original_context;
+    for (int i = 0; i < n; i++) {
+        double turns = original * inv_freq[i] / (2 * M_PI); // in the original context
+        double kept = (turns - spec->low_freq_factor) / (spec->high_freq_factor - spec->low_freq_factor);
+        kept = fmin(fmax(kept, 0), 1);
+        inv_freq[i] = kept * inv_freq[i] + (1 - kept) * inv_freq[i] / spec->factor;
+    }
+}
+
+// The pair (as a real number) that turns `turns` times in the original context.
+static double yarn_pair(double turns, int rotary_dim, const RopeSpec *spec) {
+    return rotary_dim * log((double)spec->original_context / (turns * 2 * M_PI)) / (2 * log(spec->base));
+}
+
+static double yarn_magnitude(double factor, double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+static void scale_yarn(double *inv_freq, int n, const RopeSpec *spec, double *magnitude) {
+    double low = yarn_pair(spec->beta_fast, 2 * n, spec), high = yarn_pair(spec->beta_slow, 2 * n, spec);
+    if (spec->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, 2 * n - 1);
+    if (low == high) high += 0.001;
+    for (int i = 0; i < n; i++) {
+        double stretched = fmin(fmax((i - low) / (high - low), 0), 1);
+        inv_freq[i] = (1 - stretched) * inv_freq[i] + stretched * inv_freq[i] / spec->factor;
+    }
+    if (!isnan(spec->attention_factor)) {
+        *magnitude = spec->attention_factor;
+    } else if (spec->mscale > 0 && spec->mscale_all_dim > 0) {
+        *magnitude =
+            yarn_magnitude(spec->factor, spec->mscale) / yarn_magnitude(spec->factor, spec->mscale_all_dim);
+    } else {
+        *magnitude = yarn_magnitude(spec->factor, 1);
+    }
+}
+
+// The set for texts of up to `end` tokens, as transformers has it for a text of exactly so many: a longer one would
+// change all angles with every token, and all keys would have to be read again.
+static void scale_dynamic(double *inv_freq, int n, const RopeSpec *spec, int64_t end) {
+    double length = (double)end / (double)spec->original_context;
+    double growth = pow(spec->factor * length - (spec->factor - 1), n / (n - 1.0));
+    for (int i = 1; i < n; i++) inv_freq[i] *= pow(growth, -(double)i / n);
+}
+
+// Sets that double in length from the trained context on. Texts that grow are then read again so seldom that it doubles
+// the work at most.
+static void count_dynamic_sets(Model *model, int64_t end) {
+    int sets = 1;
+    for (; end < LONGEST_SET && sets < MODEL_MAX_ROPE_SETS; end *= 2) model->rope_ends[sets++ - 1] = end;
+    model->shape.rope.n_sets = sets;
+}
+
+static double longrope_magnitude(const RopeSpec *spec) {
+    if (!isnan(spec->attention_factor)) return spec->attention_factor;
+    return spec->factor <= 1 ? 1 : sqrt(1 + log(spec->factor) / log((double)spec->original_context));
+}
+
+// ---- together ------------------------------------------------------------------------------------------
+
+static Status find_scheme(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
+    for (size_t i = 0; i < sizeof SCHEMES / sizeof *SCHEMES; i++) {
+        if (strcmp(SCHEMES[i].name, spec->type) != 0) continue;
+        model->rope_scaling = SCHEMES[i].scaling;
+        return STATUS_OK;
+    }
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: rope scaling \"%s\"; palaver knows linear, llama3, yarn, dynamic and longrope",
+                     source->path, spec->type);
+}
+
+// Every number the formulas will meet: positive, finite, in an order that leaves no division by zero.
+static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *source, Error *error) {
+    const char *wrong = NULL;
+    if (!(spec->base > 1 && spec->base < 1e30)) wrong = "the base must be larger than 1";
+    if (model->rope_scaling != ROPE_SCALING_NONE && !(spec->factor > 0 && spec->factor < 1e9)) {
+        wrong = "the factor is missing or not positive";
+    }
+    if (model->rope_scaling == ROPE_SCALING_LLAMA3 &&
+        !(spec->low_freq_factor > 0 && spec->low_freq_factor < spec->high_freq_factor &&
+          spec->high_freq_factor < 1e9)) {
+        wrong = "low_freq_factor and high_freq_factor are missing or out of order";
+    }
+    if (model->rope_scaling == ROPE_SCALING_YARN &&
+        !(spec->beta_slow > 0 && spec->beta_slow <= spec->beta_fast && spec->beta_fast < 1e9)) {
+        wrong = "beta_slow and beta_fast must be positive and in this order";
+    }
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE && spec->original_context < 2)
+        wrong = "the original context is missing or no length";
+    if (!isnan(spec->attention_factor) && !(spec->attention_factor > 0 && spec->attention_factor < 1e9)) {
+        wrong = "the attention factor must be positive";
+    }
+    if (spec->original_context < 0 || spec->original_context > INT32_MAX)
+        wrong = "the original context is no length";
+    if (wrong == NULL) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: rope: %s", source->path, wrong);
+}
+
+static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
+    int head_dim = model->shape.head_dim;
+    bool part_ok = spec->rotary_part > 0 && spec->rotary_part <= 1;
+    int64_t dim = spec->rotary_dim != 0 ? spec->rotary_dim
+                  : part_ok             ? (int64_t)(head_dim * spec->rotary_part)
+                                        : 0;
+    if (dim < 2 || dim > head_dim || dim % 2 != 0) {
+        return error_set(error, STATUS_FILE,
+                         "%s: rope turns %lld of a head's %d elements; it must be an even number "
+                         "of them",
+                         source->path, (long long)dim, head_dim);
+    }
+    model->shape.rope.rotary_dim = (int)dim;
+    return STATUS_OK;
+}
+
+static Status read_context(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
+    int64_t context = source->architecture->default_context;
+    Status status =
+        param_integer(source, (Key){"max_position_embeddings", "context_length"}, &context, error);
+    if (status != STATUS_OK) return status;
+    if (context < 1 || context > INT32_MAX) {
+        return error_set(error, STATUS_FILE, "%s: a context of %lld tokens", source->path,
+                         (long long)context);
+    }
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
+        if (isnan(spec->factor) && spec->original_context > 0)
+            spec->factor = (double)context / (double)spec->original_context;
+    } else if (model->rope_scaling == ROPE_SCALING_DYNAMIC) {
+        spec->original_context = context; // whatever else is said: it is where growth begins
+        if (spec->factor > 1 && spec->factor * (double)context <= INT32_MAX)
+            context = (int64_t)((double)context * spec->factor);
+    } else if (spec->original_context == 0) {
+        spec->original_context = context;
+    } else if (model->rope_scaling == ROPE_SCALING_YARN) {
+        if (isnan(spec->factor)) spec->factor = (double)context / (double)spec->original_context;
+        // Where people add YaRN to a config.json by hand, max_position_embeddings still tells the unscaled
+        // length.
+        double scaled = (double)spec->original_context * spec->factor;
+        if (scaled > (double)context && scaled <= INT32_MAX) context = (int64_t)scaled;
+    }
+    model->context_length = context;
+    return STATUS_OK;
+}
+
+// The frequencies of one set, from those without scaling.
+static Status scale_set(Model *model, const RopeSpec *spec, const ParamSource *source, int set,
+                        Error *error) {
+    Rope *rope = &model->shape.rope;
+    const int n = rope->rotary_dim / 2;
+    double *inv_freq = model->inv_freq + set * n;
+    switch (model->rope_scaling) {
+    case ROPE_SCALING_LINEAR:
+        scale_linear(inv_freq, n, spec->factor);
+        break;
+    case ROPE_SCALING_LLAMA3:
+        scale_llama3(inv_freq, n, spec);
+        break;
+    case ROPE_SCALING_YARN:
+        scale_yarn(inv_freq, n, spec, &rope->magnitude);
+        break;
+    case ROPE_SCALING_DYNAMIC:
+        scale_dynamic(inv_freq, n, spec, set == 0 ? spec->original_context : 2 * model->rope_ends[set - 1]);
+        break;
+    case ROPE_SCALING_LONGROPE:
+        return rope_factors_apply(set == 0 ? &spec->short_factors : &spec->long_factors, source, inv_freq, n,
+                                  error);
+    case ROPE_SCALING_NONE:
+    case ROPE_SCALING_FACTORS:
+        break;
+    }
+    return STATUS_OK;
+}
+
+static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
+    Rope *rope = &model->shape.rope;
+    const int n = rope->rotary_dim / 2;
+    Status status = STATUS_OK;
+    rope->n_sets = 1;
+    if (model->rope_scaling == ROPE_SCALING_DYNAMIC) count_dynamic_sets(model, spec->original_context);
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
+        rope->n_sets = 2;
+        rope->magnitude = longrope_magnitude(spec);
+        model->rope_ends[0] = spec->original_context;
+    }
+    model->inv_freq = malloc((size_t)(rope->n_sets * n) * sizeof *model->inv_freq);
+    if (model->inv_freq == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    rope->inv_freq = model->inv_freq;
+    for (int set = 0; set < rope->n_sets && status == STATUS_OK; set++) {
+        for (int i = 0; i < n; i++) model->inv_freq[set * n + i] = pow(spec->base, -(double)i / n);
+        status = scale_set(model, spec, source, set, error);
+        if (status == STATUS_OK && spec->divisors.tensor != NULL)
+            status = rope_factors_apply(&spec->divisors, source, model->inv_freq + set * n, n, error);
+    }
+    return status;
+}
+
+static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
+    Status status = rope_spec_read(spec, source, error);
+    if (status == STATUS_OK) status = find_scheme(model, spec, source, error);
+    if (status == STATUS_OK) status = read_context(model, spec, source, error);
+    if (status == STATUS_OK) status = check_spec(spec, model, source, error);
+    if (status == STATUS_OK) status = read_rotary_dim(model, spec, source, error);
+    if (status != STATUS_OK) return status;
+
+    bool is_gguf = source->config == NULL;
+    model->shape.rope.kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
+    model->rope_base = spec->base;
+    model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
+    status = make_sets(model, spec, source, error);
+    if (spec->divisors.tensor != NULL && model->rope_scaling == ROPE_SCALING_NONE)
+        model->rope_scaling = ROPE_SCALING_FACTORS;
+    return status;
+}
+
+Status model_read_positions(Model *model, const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    RopeSpec spec = {.type = "default",
+                     .base = 10000,
+                     .factor = NAN,
+                     .rotary_part = a->default_rotary_part > 0 ? a->default_rotary_part : 1,
+                     .rotary_dim = a->default_rotary_dim,
+                     .beta_fast = 32,
+                     .beta_slow = 1,
+                     .attention_factor = NAN,
+                     .truncate = true};
+    model->shape.rope.magnitude = 1;
+    model->rope_factor = 1;
+    if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);
+    model->shape.alibi = a->positions == POSITIONS_ALIBI;
+    Status status = read_context(model, &spec, source, error);
+    if (status == STATUS_OK && a->positions == POSITIONS_LEARNED)
+        model->shape.n_positions = (int)model->context_length;
+    return status;
+}

@@ -1,0 +1,34 @@
+// What files say about rotary frequencies: model_rope_files.c reads it, model_rope.c computes with it.
+#ifndef PALAVER_ENGINE_MODEL_ROPE_H
+#define PALAVER_ENGINE_MODEL_ROPE_H
+
+#include "engine/model/model_internal.h"
+
+// Numbers by which the frequencies are divided one by one: of config.json or of a GGUF file.
+typedef struct RopeFactors {
+    const char *name;
+    const json_t *list;
+    const CheckpointTensor *tensor; // both NULL: not said
+} RopeFactors;
+
+typedef struct RopeSpec {
+    char type[32];
+    double base, factor;                      // NaN: not said
+    double rotary_part;                       // of the head, 0 to 1 (Hugging Face)
+    int64_t rotary_dim;                       // 0: not said, the part decides
+    int64_t original_context;                 // before scaling; 0: not said
+    double low_freq_factor, high_freq_factor; // llama3
+    double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
+    bool truncate;
+    RopeFactors divisors;                    // of every length: GGUF's rope_freqs.weight
+    RopeFactors short_factors, long_factors; // LongRoPE
+} RopeSpec;
+
+// Enters what the files say into *spec, which holds the defaults.
+Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error);
+
+// Divides inv_freq [n] by `factors`: STATUS_FILE unless they are n positive numbers.
+Status rope_factors_apply(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,
+                          Error *error);
+
+#endif

@@ -1,0 +1,287 @@
+// Where each weight lies: one table of modules and shapes for both kinds of files.
+#include "engine/model/model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The sizes that shapes are made of.
+typedef enum Dim {
+    DIM_NONE,
+    DIM_HIDDEN,
+    DIM_Q,
+    DIM_KV,
+    DIM_QKV,
+    DIM_HEAD,
+    DIM_INTERMEDIATE,
+    DIM_GATE_UP,
+    DIM_VOCAB,
+    DIM_POSITIONS
+} Dim;
+
+typedef struct WeightInfo {
+    Module module;
+    size_t weight, bias; // of a Matrix in LayerWeights or HeadWeights
+    Dim rows, cols;      // of the weight; rows DIM_NONE: a vector
+    unsigned biases;     // of BIAS_…: whether it has a bias, a vector as long as y; 0: never
+} WeightInfo;
+
+#define LAYER(MEMBER) offsetof(LayerWeights, MEMBER)
+#define HEAD(MEMBER) offsetof(HeadWeights, MEMBER)
+
+// MODULE_QKV is taken apart after it was read into wq and bq, MODULE_GATE_UP after w_gate and b_gate.
+static const WeightInfo LAYER_WEIGHTS[] = {
+    {MODULE_ATTN_NORM, LAYER(attn_norm), LAYER(attn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_Q, LAYER(wq), LAYER(bq), DIM_Q, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_K, LAYER(wk), LAYER(bk), DIM_KV, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_V, LAYER(wv), LAYER(bv), DIM_KV, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_QKV, LAYER(wq), LAYER(bq), DIM_QKV, DIM_HIDDEN, BIAS_QKV},
+    {MODULE_Q_NORM, LAYER(q_norm), 0, DIM_NONE, DIM_HEAD, 0},
+    {MODULE_K_NORM, LAYER(k_norm), 0, DIM_NONE, DIM_HEAD, 0},
+    {MODULE_O, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_Q, BIAS_O},
+    {MODULE_FFN_NORM, LAYER(ffn_norm), LAYER(ffn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_GATE, LAYER(w_gate), LAYER(b_gate), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
+    {MODULE_UP, LAYER(w_up), LAYER(b_up), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
+    {MODULE_GATE_UP, LAYER(w_gate), LAYER(b_gate), DIM_GATE_UP, DIM_HIDDEN, BIAS_FFN},
+    {MODULE_DOWN, LAYER(w_down), LAYER(b_down), DIM_HIDDEN, DIM_INTERMEDIATE, BIAS_FFN},
+};
+
+static const WeightInfo HEAD_WEIGHTS[] = {
+    {MODULE_EMBEDDING, HEAD(embedding), 0, DIM_VOCAB, DIM_HIDDEN, 0},
+    {MODULE_POSITIONS, HEAD(positions), 0, DIM_POSITIONS, DIM_HIDDEN, 0},
+    {MODULE_EMBEDDING_NORM, HEAD(embedding_norm), HEAD(embedding_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_NORM, HEAD(norm), HEAD(norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
+    {MODULE_OUTPUT, HEAD(output), HEAD(output_bias), DIM_VOCAB, DIM_HIDDEN, BIAS_OUTPUT},
+};
+
+// What the file of a model is called in its source, and what reading it needs to know.
+typedef struct Reader {
+    Model *model;
+    const Architecture *architecture;
+    bool is_gguf;
+} Reader;
+
+static int64_t dim_size(const Reader *r, Dim dim) {
+    const DecoderShape *shape = &r->model->shape;
+    int64_t q = (int64_t)shape->n_heads * shape->head_dim, kv = (int64_t)shape->n_kv_heads * shape->head_dim;
+    switch (dim) {
+    case DIM_HIDDEN:
+        return shape->hidden_size;
+    case DIM_Q:
+        return q;
+    case DIM_KV:
+        return kv;
+    case DIM_QKV:
+        return q + 2 * kv;
+    case DIM_HEAD:
+        return shape->head_dim;
+    case DIM_INTERMEDIATE:
+        return shape->intermediate_size;
+    case DIM_GATE_UP:
+        return 2 * (int64_t)shape->intermediate_size;
+    case DIM_VOCAB:
+        return shape->vocab_size;
+    case DIM_POSITIONS:
+        return shape->n_positions + r->architecture->position_offset;
+    case DIM_NONE:
+        break;
+    }
+    return 1;
+}
+
+static bool is_present(const Reader *r, Module module) {
+    if (module == MODULE_Q_NORM || module == MODULE_K_NORM) return r->model->qk_norm;
+    if (module == MODULE_OUTPUT && r->model->tied_head) return false;
+    return r->architecture->modules[module] != NULL;
+}
+
+static bool has_bias(const Model *model, unsigned biases) {
+    return ((biases & BIAS_QKV) && model->qkv_bias) || ((biases & BIAS_O) && model->o_bias) ||
+           ((biases & BIAS_FFN) && model->ffn_bias) || ((biases & BIAS_NORM) && model->norm_bias) ||
+           ((biases & BIAS_OUTPUT) && model->output_bias);
+}
+
+static void shape_text(const CheckpointTensor *tensor, char *text, size_t size) {
+    size_t n = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < tensor->n_dims && n < size; i++) {
+        n += (size_t)snprintf(text + n, size - n, i == 0 ? "%lld" : ", %lld", (long long)tensor->shape[i]);
+    }
+    if (n < size) snprintf(text + n, size - n, "] %s", tensor->type_name);
+}
+
+// rows 0: a vector
+static Status check_tensor(const Model *model, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
+                           Error *error) {
+    const char *path = checkpoint_file(model->checkpoint, tensor->file, NULL);
+    bool is_vector = rows == 0;
+    bool fits = is_vector ? tensor->n_dims == 1 && tensor->shape[0] == cols
+                          : tensor->n_dims == 2 && tensor->shape[0] == rows && tensor->shape[1] == cols;
+    if (!fits) {
+        char expected[64], found[128];
+        snprintf(expected, sizeof expected, is_vector ? "[%lld]" : "[%lld, %lld]",
+                 (long long)(is_vector ? cols : rows), (long long)cols);
+        shape_text(tensor, found, sizeof found);
+        return error_set(error, STATUS_FILE, "%s: %s: expected %s, file has %s", path, tensor->name, expected,
+                         found);
+    }
+    if (!tensor->supported) {
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: tensor %s has type %s; palaver reads f32, f16, bf16, q8_0, "
+                         "q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k: take another variant of the model",
+                         path, tensor->name, tensor->type_name);
+    }
+    if (is_vector && dtype_block_size(tensor->type) != 1) {
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: tensor %s has type %s; a vector must be f32, f16 or bf16", path, tensor->name,
+                         tensor->type_name);
+    }
+    return STATUS_OK;
+}
+
+enum { NAME_SIZE = 128 };
+
+// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model. Not the usual
+// name: that of files saved without the head, which leave the base out.
+static void tensor_name(const Reader *r, Module module, int layer, const char *kind, bool usual,
+                        char name[NAME_SIZE]) {
+    const Architecture *a = r->architecture;
+    char place[64] = "";
+    const char *stem = r->is_gguf ? GGUF_MODULES[module] : a->modules[module];
+    if (module == MODULE_OUTPUT && !r->is_gguf && !usual)
+        stem = "lm_head"; // as transformers renames GPT-NeoX's
+    bool based = usual && !r->is_gguf && module != MODULE_OUTPUT;
+    if (layer >= 0 && r->is_gguf) snprintf(place, sizeof place, "blk.%d.", layer);
+    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
+    if (layer >= 0 && !r->is_gguf) snprintf(place, sizeof place, a->layer, layer);
+    snprintf(name, NAME_SIZE, "%s%s%s.%s", based ? a->base : "", place, stem, kind);
+}
+
+static Status find_tensor(const Reader *r, Module module, int layer, const char *kind,
+                          const CheckpointTensor **tensor, Error *error) {
+    char name[NAME_SIZE], bare[NAME_SIZE];
+    const Checkpoint *checkpoint = r->model->checkpoint;
+    tensor_name(r, module, layer, kind, true, name);
+    tensor_name(r, module, layer, kind, false, bare);
+    *tensor = checkpoint_find(checkpoint, name);
+    if (*tensor == NULL) *tensor = checkpoint_find(checkpoint, bare);
+    if (*tensor != NULL) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "%s: tensor %s is missing: the model is incomplete, or no %s model",
+                     checkpoint_path(checkpoint), name, r->model->architecture);
+}
+
+// rows 0: a vector
+static Status take_tensor(const Reader *r, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
+                          Matrix *matrix, Error *error) {
+    Status status = check_tensor(r->model, tensor, rows, cols, error);
+    if (status != STATUS_OK) return status;
+    *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
+    r->model->n_parameters += matrix->rows * matrix->cols;
+    r->model->weight_bytes += (int64_t)tensor->bytes;
+    return STATUS_OK;
+}
+
+// A module's weight and bias into `weights`, a LayerWeights or HeadWeights that is zero.
+static Status take_module(const Reader *r, const WeightInfo *info, int layer, void *weights, Error *error) {
+    Matrix *weight = (Matrix *)(void *)((char *)weights + info->weight);
+    Matrix *bias = (Matrix *)(void *)((char *)weights + info->bias);
+    const CheckpointTensor *tensor;
+    if (!is_present(r, info->module)) return STATUS_OK;
+    int64_t rows = info->rows == DIM_NONE ? 0 : dim_size(r, info->rows), cols = dim_size(r, info->cols);
+    Status status = find_tensor(r, info->module, layer, "weight", &tensor, error);
+    if (status == STATUS_OK) status = take_tensor(r, tensor, rows, cols, weight, error);
+    if (status != STATUS_OK || !has_bias(r->model, info->biases)) return status;
+    status = find_tensor(r, info->module, layer, "bias", &tensor, error);
+    return status == STATUS_OK ? take_tensor(r, tensor, 0, rows > 0 ? rows : cols, bias, error) : status;
+}
+
+// ---- q, k and v in one -----------------------------------------------------------------------------------
+
+// Runs of `run` bytes, q, k and v in turn for each head, into all of q, all of k, all of v. Returns its end.
+static char *gather_heads(const char *from, int n_heads, int64_t run, char *to) {
+    for (int part = 0; part < 3; part++)
+        for (int head = 0; head < n_heads; head++, to += run)
+            memcpy(to, from + (head * 3 + part) * run, (size_t)run);
+    return to;
+}
+
+// Puts the rows of layer->wq and bq, which hold all three head by head, in the usual order in memory of the model's.
+static Status order_heads(Model *model, int index, LayerWeights *layer, Error *error) {
+    const DecoderShape *s = &model->shape;
+    int64_t row = dtype_row_bytes(layer->wq.type, layer->wq.cols);
+    int64_t element = layer->bq.data != NULL ? dtype_block_bytes(layer->bq.type) : 0;
+    if (model->gathered == NULL) model->gathered = calloc((size_t)s->n_layers, sizeof *model->gathered);
+    char *memory = malloc((size_t)(layer->wq.rows * (row + element)));
+    if (model->gathered == NULL || memory == NULL) {
+        free(memory);
+        return error_set(error, STATUS_MEMORY, "%s: no memory to put a layer's q, k and v in order",
+                         checkpoint_path(model->checkpoint));
+    }
+    model->gathered[index] = memory;
+    char *bias = gather_heads(layer->wq.data, s->n_heads, s->head_dim * row, memory);
+    layer->wq.data = memory;
+    if (element == 0) return STATUS_OK;
+    gather_heads(layer->bq.data, s->n_heads, s->head_dim * element, bias);
+    layer->bq.data = bias;
+    return STATUS_OK;
+}
+
+// The first `n` of what `all` holds; `all` keeps the rest.
+static Matrix take_first(Matrix *all, int64_t n) {
+    Matrix first = *all;
+    if (all->data == NULL) return first;
+    int64_t *size = all->rows > 1 ? &all->rows : &all->cols;
+    int64_t bytes = all->rows > 1 ? n * dtype_row_bytes(all->type, all->cols) : dtype_row_bytes(all->type, n);
+    *(all->rows > 1 ? &first.rows : &first.cols) = n;
+    *size -= n;
+    all->data = (const char *)all->data + bytes;
+    return first;
+}
+
+static Status split_qkv(const Reader *r, int index, LayerWeights *layer, Error *error) {
+    int64_t q = dim_size(r, DIM_Q), kv = dim_size(r, DIM_KV);
+    Status status = STATUS_OK;
+    if (r->architecture->qkv_by_head && !r->is_gguf) status = order_heads(r->model, index, layer, error);
+    Matrix weights = layer->wq, biases = layer->bq;
+    layer->wq = take_first(&weights, q), layer->bq = take_first(&biases, q);
+    layer->wk = take_first(&weights, kv), layer->bk = take_first(&biases, kv);
+    layer->wv = weights, layer->bv = biases;
+    return status;
+}
+
+static void split_gate_up(const Reader *r, LayerWeights *layer) {
+    int64_t n = dim_size(r, DIM_INTERMEDIATE);
+    layer->w_up = layer->w_gate, layer->b_up = layer->b_gate;
+    layer->w_gate = take_first(&layer->w_up, n), layer->b_gate = take_first(&layer->b_up, n);
+}
+
+// ---- together ------------------------------------------------------------------------------------------
+
+static Status read_layer(const Reader *r, int index, Error *error) {
+    LayerWeights *layer = &r->model->layers[index];
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && status == STATUS_OK; i++)
+        status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
+    if (status == STATUS_OK && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
+    if (status == STATUS_OK && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
+    if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
+        layer->ffn_norm = layer->attn_norm;
+        layer->ffn_norm_bias = layer->attn_norm_bias;
+    }
+    return status;
+}
+
+Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
+    const Reader r = {model, source->architecture, source->config == NULL};
+    HeadWeights *head = &model->head;
+    model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
+    if (model->layers == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && status == STATUS_OK; i++)
+        status = take_module(&r, &HEAD_WEIGHTS[i], -1, head, error);
+    for (int layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
+        status = read_layer(&r, layer, error);
+    if (model->tied_head) head->output = head->embedding;
+    if (status == STATUS_OK && head->positions.data != NULL)
+        take_first(&head->positions, source->architecture->position_offset);
+    return status;
+}

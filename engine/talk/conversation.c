@@ -1,0 +1,222 @@
+#include "engine/talk/conversation_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the list ----------------------------------------------------------------------------------------------
+
+void message_free(Message *m) {
+    free(m->text);
+    free(m->ids);
+    *m = (Message){0};
+}
+
+Status message_copy(const Message *from, Message *to, Error *error) {
+    *to = *from;
+    to->text = malloc(from->size + 1);
+    to->ids = from->ids ? malloc((size_t)(from->n_ids + 1) * sizeof *from->ids) : NULL;
+    if (!to->text || (from->ids && !to->ids)) {
+        message_free(to);
+        return error_set(error, STATUS_MEMORY, "no memory for a message of %zu bytes", from->size);
+    }
+    if (from->size) memcpy(to->text, from->text, from->size);
+    to->text[from->size] = 0;
+    if (from->ids) memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *from->ids);
+    return STATUS_OK;
+}
+
+// End tokens, and what DRY takes for the end of a phrase: line ends, quotes, colons, asterisks, control tokens.
+static void mark_tokens(Conversation *c) {
+    const Tokenizer *tokenizer = engine_tokenizer(c->engine);
+    for (int64_t id = 0; id < tokenizer_size(tokenizer); id++) {
+        size_t size;
+        const char *bytes = tokenizer_bytes(tokenizer, -1, (int32_t)id, false, &size);
+        bool control = tokenizer_kind(tokenizer, (int32_t)id) == TOKEN_CONTROL, breaks = control;
+        for (size_t i = 0; i < size; i++) breaks = breaks || (bytes[i] && strchr("\n:\"*", bytes[i]));
+        if (breaks) sampler_mark(c->sampler, (int32_t)id, SAMPLER_BREAKER);
+        if (chat_template_is_end(c->chat_template, tokenizer, (int32_t)id))
+            sampler_mark(c->sampler, (int32_t)id, SAMPLER_END);
+    }
+}
+
+Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
+                         const ConversationSettings *settings, Conversation **out, Error *error) {
+    *out = NULL;
+    Conversation *c = calloc(1, sizeof *c);
+    if (!c) return error_set(error, STATUS_MEMORY, "no memory for a conversation");
+    c->engine = engine;
+    c->chat_template = chat_template;
+    c->settings = *settings;
+    Status status = session_open(engine, &c->session, error);
+    if (!status) status = sampler_open(engine_model(engine)->shape.vocab_size, &c->sampler, error);
+    if (!status) mark_tokens(c);
+    if (status)
+        conversation_close(c);
+    else
+        *out = c;
+    return status;
+}
+
+void conversation_close(Conversation *c) {
+    if (!c) return;
+    conversation_truncate(c, 0);
+    free(c->messages);
+    sampler_close(c->sampler);
+    session_close(c->session);
+    free(c);
+}
+
+Session *conversation_session(Conversation *c) {
+    return c->session;
+}
+ConversationSettings *conversation_settings(Conversation *c) {
+    return &c->settings;
+}
+int conversation_length(const Conversation *c) {
+    return c->n;
+}
+const Message *conversation_message(const Conversation *c, int index) {
+    return &c->messages[index];
+}
+
+int conversation_turns(const Conversation *c) {
+    int turns = 0;
+    for (int i = 0; i < c->n; i++) turns += c->messages[i].role == CHAT_USER;
+    return turns;
+}
+
+static Status insert(Conversation *c, int index, const Message *message, Error *error) {
+    if (c->n == c->capacity) {
+        int capacity = c->capacity ? 2 * c->capacity : 16;
+        Message *messages = realloc(c->messages, (size_t)capacity * sizeof *messages);
+        if (!messages) return error_set(error, STATUS_MEMORY, "no memory for %d messages", capacity);
+        c->messages = messages;
+        c->capacity = capacity;
+    }
+    Message copy;
+    Status status = message_copy(message, &copy, error);
+    if (status) return status;
+    memmove(c->messages + index + 1, c->messages + index, (size_t)(c->n - index) * sizeof *c->messages);
+    c->messages[index] = copy;
+    c->n++;
+    return STATUS_OK;
+}
+
+Status conversation_append(Conversation *c, const Message *message, Error *error) {
+    return insert(c, c->n, message, error);
+}
+
+Status conversation_replace(Conversation *c, int index, const char *text, Error *error) {
+    Message changed = {.role = c->messages[index].role, .text = (char *)text, .size = strlen(text)}, copy;
+    changed.discarded = c->messages[index].discarded;
+    Status status = message_copy(&changed, &copy, error);
+    if (status) return status;
+    message_free(&c->messages[index]);
+    c->messages[index] = copy;
+    return STATUS_OK;
+}
+
+Status conversation_set_system(Conversation *c, const char *text, Error *error) {
+    bool has = c->n > 0 && c->messages[0].role == CHAT_SYSTEM;
+    if (text && *text) {
+        if (has) return conversation_replace(c, 0, text, error);
+        return insert(c, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)},
+                      error);
+    }
+    if (!has) return STATUS_OK;
+    message_free(&c->messages[0]);
+    memmove(c->messages, c->messages + 1, (size_t)(--c->n) * sizeof *c->messages);
+    return STATUS_OK;
+}
+
+void conversation_truncate(Conversation *c, int length) {
+    while (c->n > length) message_free(&c->messages[--c->n]);
+}
+
+// ---- what the model sees ---------------------------------------------------------------------------------
+
+Status conversation_render(Conversation *c, bool open_reply, ConversationView *view, Error *error) {
+    *view = (ConversationView){0};
+    ChatMessage *seen = malloc((size_t)(c->n + 1) * sizeof *seen);
+    view->spans = malloc((size_t)(c->n + 1) * sizeof *view->spans);
+    Status status = STATUS_OK;
+    if (!seen || !view->spans)
+        status = error_set(error, STATUS_MEMORY, "no memory to render %d messages", c->n);
+    const Message *reply = open_reply ? &c->messages[c->n - 1] : NULL;
+    for (int i = 0; i < c->n - (reply ? 1 : 0) && !status; i++) {
+        const Message *m = &c->messages[i];
+        if (m->discarded) continue;
+        seen[view->n_spans++] = (ChatMessage){.role = m->role,
+                                              .text = m->text,
+                                              .size = m->size,
+                                              .ids = m->ids ? m->ids + m->n_gone : NULL,
+                                              .n_ids = m->n_ids - m->n_gone};
+    }
+    if (!status)
+        status = chat_template_render(c->chat_template, engine_tokenizer(c->engine), seen, view->n_spans,
+                                      open_reply, &view->tokens, view->spans, error);
+    if (!status && reply) {
+        int64_t begin = view->n_spans ? view->spans[view->n_spans - 1].end : 0, text_begin = view->tokens.n;
+        status =
+            tokens_append(&view->tokens, reply->ids + reply->n_gone, reply->n_ids - reply->n_gone, error);
+        view->spans[view->n_spans++] = (ChatSpan){begin, text_begin, view->tokens.n, view->tokens.n};
+    }
+    free(seen);
+    if (status) conversation_view_free(view);
+    return status;
+}
+
+Status conversation_view(Conversation *c, bool with_generation_prompt, ConversationView *view, Error *error) {
+    if (!with_generation_prompt) return conversation_render(c, false, view, error);
+    Message nothing = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+    Status status = conversation_append(c, &nothing, error);
+    if (status) return status;
+    status = conversation_render(c, true, view, error);
+    conversation_truncate(c, c->n - 1);
+    if (!status) view->n_spans--;
+    return status;
+}
+
+void conversation_view_free(ConversationView *view) {
+    tokens_free(&view->tokens);
+    free(view->spans);
+    *view = (ConversationView){0};
+}
+
+Status conversation_overflow_spans(const Conversation *c, const ConversationView *view, OverflowSpan **spans,
+                                   Error *error) {
+    *spans = malloc((size_t)(view->n_spans + 1) * sizeof **spans);
+    if (!*spans) return error_set(error, STATUS_MEMORY, "no memory for %d spans", view->n_spans);
+    for (int i = 0, k = 0; i < c->n && k < view->n_spans; i++) {
+        const Message *m = &c->messages[i];
+        if (m->discarded) continue;
+        (*spans)[k] =
+            (OverflowSpan){.n_tokens = view->spans[k].end - view->spans[k].begin,
+                           .n_text = m->ids ? view->spans[k].text_end - view->spans[k].text_begin : 0,
+                           .is_system = m->role == CHAT_SYSTEM,
+                           .is_user = m->role == CHAT_USER};
+        k++;
+    }
+    return STATUS_OK;
+}
+
+Status conversation_forecast(Conversation *c, int64_t n_tokens, OverflowPlan *plan, Error *error) {
+    *plan = (OverflowPlan){.fits = true};
+    ConversationView view;
+    OverflowSpan *spans = NULL;
+    Status status = conversation_render(c, false, &view, error);
+    if (!status) status = conversation_overflow_spans(c, &view, &spans, error);
+    if (!status) {
+        spans[view.n_spans] = (OverflowSpan){.n_tokens = n_tokens, .is_user = true}; // the turn to come
+        *plan = overflow_plan(&c->settings.overflow, spans, view.n_spans + 1, engine_context_size(c->engine),
+                              conversation_reserve(c));
+    }
+    free(spans);
+    conversation_view_free(&view);
+    return status;
+}
+
+const char *finish_reason_name(FinishReason reason) {
+    static const char *const names[] = {"end", "stop", "length", "context", "interrupted"};
+    return names[reason];
+}

@@ -1,0 +1,125 @@
+// A conversation: messages, rendered by a chat template into the token log of a session, and replies streamed
+// from it. What the model sees is always the template over the messages that are left, so undo, retry, edit and
+// overflow are changes to the list of messages followed by session_sync.
+#ifndef PALAVER_ENGINE_CONVERSATION_H
+#define PALAVER_ENGINE_CONVERSATION_H
+
+#include "engine/engine.h"
+#include "engine/cache/overflow.h"
+#include "tokenizer/chat/chat_template.h"
+
+typedef struct Conversation Conversation;
+
+// One message. An assistant's message that was sampled here keeps its token ids, and they, not the text, are what
+// the model sees again.
+typedef struct Message {
+    ChatRole role;
+    char *text; // UTF-8, NUL-terminated; what a person saw
+    size_t size;
+    int32_t *ids; // sampled ids without the end token; NULL for messages that were typed, loaded or edited
+    int64_t n_ids;
+    int64_t n_gone;   // of ids: the oldest, which overflow discarded from this reply
+    bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
+    bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
+} Message;
+
+typedef struct ConversationSettings {
+    SamplerSettings sampler;
+    uint64_t seed;   // of the random numbers
+    uint64_t stream; // Philox subsequence: the number of this conversation
+    uint64_t
+        position; // numbers drawn so far: replies advance it, a journal keeps it, so that a replay is exact
+    OverflowSettings overflow;
+    int64_t max_tokens;      // of a reply; 0: until it ends
+    const char *const *stop; // stop strings [n_stop], kept by reference
+    int n_stop;
+} ConversationSettings;
+
+typedef struct OverflowEvent {
+    int first_turn, last_turn; // which turns left, counted from 1 over the whole conversation; 0, 0: none
+    int64_t n_discarded;       // tokens that left
+    int64_t n_kept;            // tokens that were still in the cache and stay
+    int64_t n_evaluated;       // tokens read in again
+    int64_t n_inside;          // tokens that left from inside the current reply
+    int64_t n_cut;             // by token: tokens that left from the oldest reply that stays
+    double seconds;
+} OverflowEvent;
+
+// What happens while a reply is made. Any may be NULL.
+typedef struct ConversationEvents {
+    void *user;
+    void (*token)(void *user, int32_t id); // as it is drawn, before its text; the end token, too
+    void (*text)(void *user, const char *text, size_t size); // whole UTF-8 characters, in order
+    void (*overflow)(void *user, const OverflowEvent *event);
+} ConversationEvents;
+
+typedef enum FinishReason {
+    FINISH_END,
+    FINISH_STOP,
+    FINISH_LENGTH,
+    FINISH_CONTEXT,
+    FINISH_INTERRUPTED
+} FinishReason;
+const char *finish_reason_name(FinishReason reason); // "end", "stop", "length", "context", "interrupted"
+
+typedef struct ReplyReport {
+    int64_t cached;             // tokens of the prompt that were in the cache
+    int64_t read;               // tokens of the prompt that were evaluated
+    int64_t n_reply;            // tokens sampled, the end token included
+    double first_token_seconds; // from the call to the first token
+    double decode_seconds;      // from the first to the last token
+    int64_t used, context_size; // tokens in the window afterwards, and its size
+    FinishReason finish;
+} ReplyReport;
+
+// Opens an empty conversation with a session of its own. The template is kept by reference.
+Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
+                         const ConversationSettings *settings, Conversation **conversation, Error *error);
+void conversation_close(Conversation *conversation);
+Session *conversation_session(Conversation *conversation);
+ConversationSettings *conversation_settings(Conversation *conversation); // may be changed between replies
+
+// The list of messages. Pointers are valid until the list changes.
+int conversation_length(const Conversation *conversation);
+const Message *conversation_message(const Conversation *conversation, int index);
+int conversation_turns(const Conversation *conversation); // user messages, those discarded included
+// Appends a message (text is copied). Nothing is evaluated. With ids (may be NULL) as in Message.
+Status conversation_append(Conversation *conversation, const Message *message, Error *error);
+// Replaces the text of a message and forgets its ids.
+Status conversation_replace(Conversation *conversation, int index, const char *text, Error *error);
+// Sets, replaces or (NULL or "") removes the system message at the front.
+Status conversation_set_system(Conversation *conversation, const char *text, Error *error);
+// Drops every message from `length` on.
+void conversation_truncate(Conversation *conversation, int length);
+
+// Answers: renders the messages with the opening of an assistant's message (or, if the last message is the
+// assistant's and `resume` is set, goes on with it), makes room as the settings say, samples until the end token, a
+// stop string, the limit or an interrupt, and appends the reply to the messages (or lengthens it). STATUS_CONTEXT:
+// the prompt cannot fit; any other error: the messages are as they were before the call. An interrupt while the prompt is
+// read in gives STATUS_INTERRUPTED and leaves the messages alone; one during the reply keeps it as it is, STATUS_OK.
+Status conversation_reply(Conversation *conversation, bool resume, const ConversationEvents *events,
+                          ReplyReport *report, Error *error);
+
+// What the model would see now: ids and the span of each rendered message (malloc'ed; free both). For /view, /context.
+typedef struct ConversationView {
+    Tokens tokens;
+    ChatSpan *spans; // [n_spans], one for each message that is not discarded
+    int n_spans;
+} ConversationView;
+Status conversation_view(Conversation *conversation, bool with_generation_prompt, ConversationView *view,
+                         Error *error);
+void conversation_view_free(ConversationView *view);
+
+// After messages left the window by other ways than overflow: what is cached of `before`, the view as it was, follows
+// as the policy says. It is shifted where nothing but one piece of the view is missing now, else the next reply reads
+// it again.
+Status conversation_follow(Conversation *conversation, const ConversationView *before, Error *error);
+
+// Tokens kept free for a reply before a turn begins: as the settings say, but no more than a quarter of the
+// context, so that small contexts still hold a conversation, and no more than the reply may have.
+int64_t conversation_reserve(const Conversation *conversation);
+
+// What would leave if a turn of `n_tokens` came now (for /context and the warning).
+Status conversation_forecast(Conversation *conversation, int64_t n_tokens, OverflowPlan *plan, Error *error);
+
+#endif

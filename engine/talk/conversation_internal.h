@@ -1,0 +1,36 @@
+// What conversation.c (the messages) shares with reply.c (how an answer is made).
+#ifndef PALAVER_ENGINE_CONVERSATION_INTERNAL_H
+#define PALAVER_ENGINE_CONVERSATION_INTERNAL_H
+
+#include "engine/talk/conversation.h"
+
+struct Conversation {
+    Engine *engine;
+    const ChatTemplate *chat_template;
+    Session *session;
+    Sampler *sampler;
+    ConversationSettings settings;
+    Message *messages; // [n], owned
+    int n, capacity;
+};
+
+// Deep copies, and their end.
+Status message_copy(const Message *from, Message *to, Error *error);
+void message_free(Message *message);
+
+// The ids of the messages that are not discarded. With `open_reply` the last message, the assistant's, stays open
+// at its end: the model goes on with it.
+Status conversation_render(Conversation *conversation, bool open_reply, ConversationView *view, Error *error);
+
+// How a rendered view looks to overflow_plan; spans malloc'ed, with room for one more.
+Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
+                                   OverflowSpan **spans, Error *error);
+
+// Makes room for `needed` tokens behind *view, the rendered messages with the reply in hand open at their end, when
+// they do not fit: marks what leaves, renders *view again, and shifts the log of the session as the policy says.
+// Counts what left in *event; its n_evaluated plus what session_sync() then evaluates is what was read again.
+// STATUS_CONTEXT: it cannot fit. After a failure marks are as they are, and *view may be empty.
+Status conversation_make_room(Conversation *conversation, int64_t needed, ConversationView *view,
+                              OverflowEvent *event, Error *error);
+
+#endif

@@ -1,0 +1,123 @@
+// How room is made in the window: what leaves, and how what stays comes to its new places in the cache.
+#include "engine/talk/conversation_internal.h"
+
+#include <stdlib.h>
+
+int64_t conversation_reserve(const Conversation *c) {
+    int64_t reserve = c->settings.overflow.reserve, quarter = engine_context_size(c->engine) / 4;
+    if (reserve > quarter) reserve = quarter;
+    if (c->settings.max_tokens > 0 && reserve > c->settings.max_tokens) reserve = c->settings.max_tokens;
+    return reserve > 1 ? reserve : 1;
+}
+
+// Marks what a plan says as gone; tells the turns it belongs to.
+static void leave(Conversation *c, const OverflowPlan *plan, OverflowEvent *event) {
+    for (int i = 0, turn = 0, span = 0; i < c->n; i++) {
+        Message *m = &c->messages[i];
+        turn += m->role == CHAT_USER;
+        if (m->discarded) continue;
+        if (plan->n_cut && span == plan->cut) m->n_gone += plan->n_cut;
+        if (span >= plan->first && span < plan->first + plan->n_messages) {
+            m->discarded = true;
+            if (event->first_turn == 0) event->first_turn = turn;
+            event->last_turn = turn;
+        }
+        span++;
+    }
+    event->n_cut += plan->n_cut;
+}
+
+// The oldest of the reply in hand leave, `excess` of them at least. Returns how many.
+static int64_t leave_inside(Conversation *c, int64_t excess) {
+    Message *reply = &c->messages[c->n - 1];
+    int64_t there = reply->n_ids - reply->n_gone;
+    if (there == 0) return 0;
+    int64_t n = overflow_discard(&c->settings.overflow, there);
+    if (n < excess) n = excess < there ? excess : there;
+    reply->n_gone += n;
+    return n;
+}
+
+// One go: turns, or tokens of old replies; where only the turn in hand is left, tokens of its reply. *from is where
+// in the view the first of it stood, *left whether anything left.
+static Status leave_once(Conversation *c, const ConversationView *view, int64_t needed, OverflowEvent *event,
+                         int64_t *from, bool *left, Error *error) {
+    const OverflowSettings *settings = &c->settings.overflow;
+    int64_t size = engine_context_size(c->engine);
+    OverflowSpan *spans;
+    Status status = conversation_overflow_spans(c, view, &spans, error);
+    if (status) return status;
+    OverflowPlan plan = overflow_plan(settings, spans, view->n_spans, size, needed);
+    free(spans);
+    leave(c, &plan, event);
+    *left = plan.n_messages > 0 || plan.n_cut > 0;
+    *from = plan.n_messages ? view->spans[plan.first].begin : view->spans[plan.cut].text_begin;
+    if (*left || settings->policy == OVERFLOW_STOP) return STATUS_OK;
+    int64_t n = leave_inside(c, view->tokens.n + needed - size);
+    event->n_inside += n;
+    *left = n > 0;
+    *from = view->spans[view->n_spans - 1].text_begin;
+    return STATUS_OK;
+}
+
+// The log becomes that of the view before, as far as it is cached. If what stays is that without a single range, this
+// range leaves the log, and the rest is shifted; else the next session_sync() reads it again.
+static Status shift(Conversation *c, const Tokens *before, const Tokens *after, int64_t from, int64_t cached,
+                    Error *error) {
+    int64_t n = before->n - after->n, suffix = 0;
+    if (n < 1) return STATUS_OK;
+    const int64_t prefix = kv_common_prefix(before->ids, before->n, after->ids, after->n);
+    while (suffix < after->n && before->ids[before->n - 1 - suffix] == after->ids[after->n - 1 - suffix])
+        suffix++;
+    int64_t first = after->n - suffix, last = prefix; // the range may begin anywhere between
+    int64_t kept = session_kept(c->session);
+    if (kept >= first && kept <= last) from = kept;
+    if (from < first) from = first;
+    if (from > last) from = last;
+    if (first > last || from + n > cached) return STATUS_OK;
+    return session_discard(c->session, from, n, c->settings.overflow.policy, error);
+}
+
+Status conversation_follow(Conversation *c, const ConversationView *before, Error *error) {
+    ConversationView now;
+    Status status = conversation_render(c, false, &now, error);
+    if (status) return status;
+    int64_t from = 0;
+    for (int i = 0, k = 0; i < c->n && k < now.n_spans && c->messages[i].role == CHAT_SYSTEM; i++)
+        if (!c->messages[i].discarded) from = now.spans[k++].end;
+    int64_t cached = session_recall(c->session, before->tokens.ids, before->tokens.n);
+    status = shift(c, &before->tokens, &now.tokens, from, cached, error);
+    conversation_view_free(&now);
+    return status;
+}
+
+Status conversation_make_room(Conversation *c, int64_t needed, ConversationView *view, OverflowEvent *event,
+                              Error *error) {
+    int64_t size = engine_context_size(c->engine), from = 0, where = 0;
+    Status status = STATUS_OK;
+    ConversationView before = *view;
+    *view = (ConversationView){0};
+    const ConversationView *now = &before;
+    for (bool left = true; !status && left && now->tokens.n + needed > size;) {
+        status = leave_once(c, now, needed, event, &where, &left, error);
+        if (now == &before) from = where;
+        if (status || !left) break;
+        conversation_view_free(view);
+        status = conversation_render(c, true, view, error);
+        now = view;
+    }
+    if (!status && now->tokens.n + needed > size)
+        status = error_set(
+            error, STATUS_CONTEXT,
+            "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
+            "it, or use a larger --context",
+            (long long)now->tokens.n, (long long)needed, (long long)size);
+    if (!status) {
+        int64_t cached = session_recall(c->session, before.tokens.ids, before.tokens.n);
+        event->n_discarded = before.tokens.n - view->tokens.n;
+        event->n_evaluated = cached - before.tokens.n; // what was never read is not read again
+        status = shift(c, &before.tokens, &view->tokens, from, cached, error);
+    }
+    conversation_view_free(&before);
+    return status;
+}

@@ -1,0 +1,333 @@
+// How an answer is made: render, make room, read, sample token by token, stream.
+#include "engine/talk/reply.h"
+
+#include "engine/talk/conversation_internal.h"
+#include "engine/session_step.h"
+#include "engine/talk/stop.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/utf8_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STOPS = 64 };
+
+// The reply in hand. Its message is the last of the conversation from the beginning on.
+struct Reply {
+    Conversation *conversation;
+    const ConversationEvents *events; // NULL: nobody listens
+    ReplyReport *report;
+    ReplyReport unread; // where nobody wants one
+    StopMatcher *stops;
+    Utf8Stream utf8;
+    int64_t ids_capacity;
+    size_t text_capacity;
+    int32_t previous; // the token before, -1 at the reply's beginning
+    Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
+    int n_before;
+    bool was_read, finished;
+    double start, first; // when it began, and when the first token was drawn
+    // Room that was made and not told yet, for what is pending has to be read in first.
+    bool made_room;
+    OverflowEvent event;
+    double event_start, event_seconds; // of making room alone
+    int64_t event_read;                // tokens that are read in behind it, new ones included
+};
+
+static Message *reply_message(const Reply *r) {
+    return &r->conversation->messages[r->conversation->n - 1];
+}
+
+// Renders the conversation with the reply open at its end and makes room if `needed` tokens do not fit behind it. The
+// session's log becomes that.
+static Status set_prompt(Reply *r, int64_t needed, Error *error) {
+    Conversation *c = r->conversation;
+    ConversationView view;
+    r->event_start = clock_seconds();
+    Status status = conversation_render(c, true, &view, error);
+    if (status) return status;
+    r->event = (OverflowEvent){0};
+    bool full = view.tokens.n + needed > engine_context_size(c->engine);
+    if (full) status = conversation_make_room(c, needed, &view, &r->event, error);
+    if (!status) status = session_set(c->session, view.tokens.ids, view.tokens.n, error);
+    conversation_view_free(&view);
+    if (status) return status;
+    int64_t cached = session_usable(c->session), read = session_length(c->session) - cached;
+    if (!r->was_read) r->report->cached = cached, r->report->read = read;
+    r->made_room = full;
+    r->event.n_kept = cached;
+    r->event.n_evaluated += read;
+    if (r->event.n_evaluated < 0) r->event.n_evaluated = 0; // what is new left at once
+    r->event_read = read;
+    r->event_seconds = clock_seconds() - r->event_start;
+    return STATUS_OK;
+}
+
+// ---- the reply's text and ids ------------------------------------------------------------------------------
+
+static Status keep_id(Reply *r, int32_t id, Error *error) {
+    Message *m = reply_message(r);
+    if (m->n_ids == r->ids_capacity) {
+        int64_t capacity = 2 * r->ids_capacity + 64;
+        int32_t *ids = realloc(m->ids, (size_t)capacity * sizeof *ids);
+        if (!ids)
+            return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens",
+                             (long long)capacity);
+        m->ids = ids;
+        r->ids_capacity = capacity;
+    }
+    m->ids[m->n_ids++] = id;
+    return STATUS_OK;
+}
+
+static Status keep_text(Reply *r, const char *text, size_t size, Error *error) {
+    Message *m = reply_message(r);
+    if (size == 0) return STATUS_OK;
+    if (m->size + size + 1 > r->text_capacity) {
+        size_t capacity = 2 * (m->size + size + 1);
+        char *longer = realloc(m->text, capacity);
+        if (!longer) return error_set(error, STATUS_MEMORY, "no memory for a reply of %zu bytes", capacity);
+        m->text = longer;
+        r->text_capacity = capacity;
+    }
+    memcpy(m->text + m->size, text, size);
+    m->size += size;
+    m->text[m->size] = 0;
+    if (r->events && r->events->text) r->events->text(r->events->user, text, size);
+    return STATUS_OK;
+}
+
+// Bytes that no stop string can begin in any more become whole characters, text, and what the user sees.
+static Status show(Reply *r, const char *bytes, size_t size, Error *error) {
+    Status status = STATUS_OK;
+    while (size > 0 && !status) {
+        char text[UTF8_STREAM_ROOM(256)];
+        size_t n = size < 256 ? size : 256;
+        status = keep_text(r, text, utf8_stream_push(&r->utf8, bytes, n, text), error);
+        bytes += n;
+        size -= n;
+    }
+    return status;
+}
+
+static Status show_both(Reply *r, StopText sure, Error *error) {
+    Status status = show(r, sure.held, sure.n_held, error);
+    return status ? status : show(r, sure.fresh, sure.n_fresh, error);
+}
+
+// Shows what was held back and ends a dangling character.
+static Status finish_text(Reply *r, Error *error) {
+    Status status = show_both(r, stop_flush(r->stops), error);
+    char text[UTF8_STREAM_ROOM(0)];
+    if (!status) status = keep_text(r, text, utf8_stream_flush(&r->utf8, text), error);
+    return status;
+}
+
+// ---- sampling ---------------------------------------------------------------------------------------------------
+
+bool reply_finished(const Reply *r) {
+    return r->finished;
+}
+
+void reply_params(Reply *r, SampleParams *params) {
+    const Conversation *c = r->conversation;
+    if (r->made_room) {
+        double reading = clock_seconds() - r->event_start - r->event_seconds;
+        double share = r->event_read > 0 ? (double)r->event.n_evaluated / (double)r->event_read : 0;
+        r->event.seconds = r->event_seconds + share * reading; // new tokens cost what they do without it
+        if (r->events && r->events->overflow) r->events->overflow(r->events->user, &r->event);
+        r->made_room = false;
+    }
+    r->was_read = true;
+    sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position,
+                   params);
+}
+
+static void finish(Reply *r, FinishReason reason) {
+    r->report->finish = reason;
+    r->finished = true;
+}
+
+// The token is kept and shown.
+static Status keep_token(Reply *r, int32_t id, Error *error) {
+    const Conversation *c = r->conversation;
+    Status status = keep_id(r, id, error);
+    if (status) return status;
+    size_t size;
+    const char *bytes = tokenizer_bytes(engine_tokenizer(c->engine), r->previous, id, false, &size);
+    r->previous = id;
+    StopText sure = stop_feed(r->stops, bytes, size);
+    status = show_both(r, sure, error);
+    if (sure.stopped) {
+        // The ids hold a stop string that the text does not: from now on the text counts.
+        Message *m = reply_message(r);
+        free(m->ids);
+        m->ids = NULL;
+        m->n_ids = m->n_gone = r->ids_capacity = 0;
+        finish(r, FINISH_STOP);
+    } else if (c->settings.max_tokens > 0 && r->report->n_reply >= c->settings.max_tokens) {
+        finish(r, FINISH_LENGTH);
+    }
+    return status;
+}
+
+// Room for the next token.
+static Status go_on(Reply *r, bool *moved, Error *error) {
+    const Conversation *c = r->conversation;
+    if (session_length(c->session) < engine_context_size(c->engine)) return STATUS_OK;
+    if (c->settings.overflow.policy == OVERFLOW_STOP) {
+        finish(r, FINISH_CONTEXT);
+        return STATUS_OK;
+    }
+    if (moved) *moved = true;
+    return set_prompt(r, 1, error);
+}
+
+Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
+    Conversation *c = r->conversation;
+    if (moved) *moved = false;
+    if (r->first == 0) r->first = clock_seconds();
+    session_push(c->session, id);
+    c->settings.position++;
+    r->report->n_reply++;
+    if (r->events && r->events->token) r->events->token(r->events->user, id);
+    if (!c->settings.sampler.ignore_eos &&
+        chat_template_is_end(c->chat_template, engine_tokenizer(c->engine), id)) {
+        finish(r, FINISH_END);
+        return STATUS_OK;
+    }
+    Status status = keep_token(r, id, error);
+    return status || r->finished ? status : go_on(r, moved, error);
+}
+
+// ---- the whole ---------------------------------------------------------------------------------------------------
+
+// The last message becomes one that can be lengthened: an empty one, or the assistant's with ids.
+static Status open_message(Conversation *c, bool resume, Error *error) {
+    if (!resume) {
+        Message empty = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+        return conversation_append(c, &empty, error);
+    }
+    if (c->n == 0 || c->messages[c->n - 1].role != CHAT_ASSISTANT)
+        return error_set(error, STATUS_USAGE, "there is no reply to go on with");
+    Message *m = &c->messages[c->n - 1];
+    if (m->ids) return STATUS_OK;
+    Tokens ids = {0};
+    Status status = tokenizer_encode(engine_tokenizer(c->engine), m->text, m->size, false, &ids, error);
+    if (!status && !ids.ids) status = tokens_push(&ids, 0, error), ids.n = 0;
+    if (status) {
+        tokens_free(&ids);
+        return status;
+    }
+    m->ids = ids.ids;
+    m->n_ids = ids.n;
+    return STATUS_OK;
+}
+
+static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
+    const char *all[MAX_STOPS];
+    int n = 0, n_template;
+    const char *const *own = chat_template_stop_strings(c->chat_template, &n_template);
+    if (c->settings.n_stop + n_template > MAX_STOPS)
+        return error_set(error, STATUS_USAGE, "%d stop strings; at most %d", c->settings.n_stop + n_template,
+                         MAX_STOPS);
+    for (int i = 0; i < n_template; i++) all[n++] = own[i];
+    for (int i = 0; i < c->settings.n_stop; i++) all[n++] = c->settings.stop[i];
+    return stop_open(all, n, stops, error);
+}
+
+// Puts the messages back as they were before the call, the last with the text and ids it had.
+static void roll_back(Reply *r) {
+    Conversation *c = r->conversation;
+    conversation_truncate(c, r->n_before);
+    for (int i = 0; i < r->n_before; i++) {
+        Message *m = &c->messages[i];
+        const Message *before = &r->before[i];
+        m->discarded = before->discarded;
+        m->n_ids = m->ids ? before->n_ids : 0;
+        m->n_gone = m->ids ? before->n_gone : 0;
+        m->size = before->size;
+        m->text[m->size] = 0;
+        m->interrupted = before->interrupted;
+    }
+}
+
+static void reply_free(Reply *r) {
+    stop_close(r->stops);
+    free(r->before);
+    free(r);
+}
+
+Status reply_end(Reply *r, Status status, Error *error) {
+    ReplyReport *report = r->report;
+    if (status == STATUS_INTERRUPTED && r->was_read) {
+        report->finish = FINISH_INTERRUPTED;
+        status = STATUS_OK;
+    }
+    reply_message(r)->interrupted = report->finish > FINISH_STOP;
+    if (!status && report->finish != FINISH_STOP) status = finish_text(r, error);
+    report->first_token_seconds = r->first > 0 ? r->first - r->start : 0;
+    report->decode_seconds = r->first > 0 ? clock_seconds() - r->first : 0;
+    report->used = session_length(r->conversation->session);
+    if (status) roll_back(r);
+    reply_free(r);
+    return status;
+}
+
+Status reply_begin(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
+                   Reply **out, Error *error) {
+    Reply *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (!r) return error_set(error, STATUS_MEMORY, "no memory for a reply");
+    *r = (Reply){.conversation = c, .events = events, .report = report ? report : &r->unread, .previous = -1};
+    *r->report = (ReplyReport){.context_size = engine_context_size(c->engine)};
+    r->start = clock_seconds();
+    Status status = open_message(c, resume, error);
+    if (status) {
+        reply_free(r);
+        return status;
+    }
+    const Message *m = reply_message(r);
+    r->ids_capacity = m->n_ids;
+    r->text_capacity = m->size + 1;
+    if (m->n_ids > 0) r->previous = m->ids[m->n_ids - 1];
+    r->n_before = resume ? c->n : c->n - 1;
+    r->before = malloc((size_t)c->n * sizeof *r->before);
+    if (!r->before) {
+        conversation_truncate(c, r->n_before);
+        reply_free(r);
+        return error_set(error, STATUS_MEMORY, "no memory for a reply");
+    }
+    memcpy(r->before, c->messages, (size_t)r->n_before * sizeof *r->before);
+
+    status = sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
+    if (!status) status = open_stops(c, &r->stops, error);
+    if (!status) status = set_prompt(r, conversation_reserve(c), error);
+    if (status) {
+        r->report->used = session_length(c->session);
+        roll_back(r);
+        reply_free(r);
+        return status;
+    }
+    *out = r;
+    return STATUS_OK;
+}
+
+Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
+                          Error *error) {
+    Reply *r;
+    Status status = reply_begin(c, resume, events, report, &r, error);
+    if (status) return status;
+    while (!status && !reply_finished(r)) {
+        SampleParams params;
+        int32_t id;
+        bool decoding = r->was_read && session_pending(c->session) == 1;
+        if (!decoding) status = session_evaluate(c->session, error);
+        if (status) break;
+        reply_params(r, &params);
+        status = session_interrupted(c->session) ? STATUS_INTERRUPTED
+                                                 : session_draw(c->session, &params, &id, error);
+        if (!status) status = reply_token(r, id, NULL, error);
+    }
+    return reply_end(r, status, error);
+}

@@ -1,0 +1,35 @@
+// The making of one answer, a token at a time, so that many can be made in turns. Who makes it does
+//
+//     reply_begin → while not reply_finished: evaluate what is pending in the session, reply_params, draw, reply_token
+//                 → reply_end
+//
+// conversation_reply() does so for one conversation, the scheduler for the rows of a batch.
+#ifndef PALAVER_ENGINE_REPLY_H
+#define PALAVER_ENGINE_REPLY_H
+
+#include "engine/talk/conversation.h"
+
+typedef struct Reply Reply;
+
+// Opens the message, renders the conversation, makes room for the reply and makes the session's log equal to the
+// prompt, whose uncached rest is pending then. Arguments as conversation_reply()'s; they outlive the reply. Where it
+// fails, the messages are as they were, and there is no reply.
+Status reply_begin(Conversation *conversation, bool resume, const ConversationEvents *events,
+                   ReplyReport *report, Reply **reply, Error *error);
+
+bool reply_finished(const Reply *reply); // the report says why
+
+// What the next token is drawn with, good until the next call for this conversation. Nothing is pending: what it took to
+// make room is told to the events.
+void reply_params(Reply *reply, SampleParams *params);
+
+// Takes a drawn token, which is appended to the session's log: its text, stop strings, limits, and, if it is not the last,
+// room for what follows. Then the token is pending, or more if room was made (*moved, may be NULL), or the reply is
+// finished.
+Status reply_token(Reply *reply, int32_t id, bool *moved, Error *error);
+
+// Ends the reply, which is freed. `status` is what came of making it: where that is a failure, the messages become what
+// they were, and it is returned; an interrupt after the prompt was read in is none.
+Status reply_end(Reply *reply, Status status, Error *error);
+
+#endif

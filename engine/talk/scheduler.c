@@ -1,0 +1,369 @@
+#include "engine/talk/scheduler.h"
+
+#include "engine/batch.h"
+#include "engine/talk/conversation_internal.h"
+#include "engine/engine_internal.h"
+#include "engine/talk/reply.h"
+#include "engine/session_step.h"
+#include "kernels/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum RowState {
+    ROW_EMPTY,
+    ROW_WAITING,  // for pages
+    ROW_READING,  // its session has pending tokens of a prompt, or its reply has not begun
+    ROW_DECODING, // the last token of its reply is pending
+} RowState;
+
+typedef struct Row {
+    RowState state;
+    Conversation *conversation; // opened when the row is first used
+    SchedulerItem *item;
+    Reply *reply; // NULL: it begins with the next piece that is read
+    ReplyReport report;
+    int turn;        // replies made of the item
+    int64_t entered; // which item it is, counted as they came
+    int pages;       // promised to it, or what it waits for
+    double start;
+} Row;
+
+struct Scheduler {
+    Engine *engine;
+    const ChatTemplate *chat_template;
+    Batch *batch;
+    const volatile sig_atomic_t *interrupt;
+    int budget;
+    Row *rows; // [n_rows]
+    int n_rows;
+    int promised; // pages, to rows that do not wait
+    int64_t n_entered, n_drawn;
+    SchedulerItem *finished, **last; // in the order in which they were
+    // A step of decoding: [n_rows] each.
+    Row **decoding;
+    Session **sessions;
+    SampleParams *params;
+    int32_t *ids;
+};
+
+void scheduler_item_clear(SchedulerItem *item) {
+    for (int i = 0; i < item->n_replies; i++) message_free(&item->replies[i]);
+    free(item->replies);
+    item->replies = NULL;
+    item->n_replies = 0;
+}
+
+Status scheduler_open(Engine *engine, const ChatTemplate *chat_template, const SchedulerOptions *options,
+                      Scheduler **out, Error *error) {
+    *out = NULL;
+    if (!engine->cache.paged)
+        return error_set(error, STATUS_USAGE, "a scheduler needs a cache in pages (cache.paged)");
+    Scheduler *s = calloc(1, sizeof *s);
+    size_t n = (size_t)engine->n_rows;
+    if (s) {
+        *s = (Scheduler){.engine = engine,
+                         .chat_template = chat_template,
+                         .interrupt = options->interrupt,
+                         .budget = options->budget > 0 ? options->budget : engine_chunk(engine),
+                         .n_rows = engine->n_rows};
+        s->last = &s->finished;
+        s->rows = calloc(n, sizeof *s->rows);
+        s->decoding = calloc(n, sizeof *s->decoding);
+        s->sessions = calloc(n, sizeof *s->sessions);
+        s->params = calloc(n, sizeof *s->params);
+        s->ids = calloc(n, sizeof *s->ids);
+    }
+    Status status = STATUS_OK;
+    if (!s || !s->rows || !s->decoding || !s->sessions || !s->params || !s->ids)
+        status = error_set(error, STATUS_MEMORY, "no memory for %d rows", engine->n_rows);
+    if (!status) status = batch_open(engine, options->interrupt, &s->batch, error);
+    if (status)
+        scheduler_close(s);
+    else
+        *out = s;
+    return status;
+}
+
+void scheduler_close(Scheduler *s) {
+    if (!s) return;
+    for (int i = 0; s->rows && i < s->n_rows; i++) {
+        Error ignored;
+        if (s->rows[i].reply) (void)reply_end(s->rows[i].reply, STATUS_INTERRUPTED, &ignored);
+        conversation_close(s->rows[i].conversation);
+    }
+    batch_close(s->batch);
+    free(s->rows);
+    free(s->decoding);
+    free(s->sessions);
+    free(s->params);
+    free(s->ids);
+    free(s);
+}
+
+int scheduler_running(const Scheduler *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_rows; i++) n += s->rows[i].state != ROW_EMPTY;
+    return n;
+}
+
+int scheduler_waiting(const Scheduler *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_rows; i++) n += s->rows[i].state == ROW_WAITING;
+    return n;
+}
+
+int64_t scheduler_drawn(const Scheduler *s) {
+    return s->n_drawn;
+}
+
+// ---- rows: out ---------------------------------------------------------------------------------------------------
+
+SchedulerItem *scheduler_finished(Scheduler *s) {
+    SchedulerItem *item = s->finished;
+    if (!item) return NULL;
+    s->finished = item->next;
+    if (!s->finished) s->last = &s->finished;
+    item->next = NULL;
+    return item;
+}
+
+// The row holds nothing any more, and nothing is promised to it.
+static void give_back(Scheduler *s, Row *row) {
+    if (row->conversation) session_clear(row->conversation->session);
+    s->promised -= row->pages;
+    row->pages = 0;
+}
+
+// The item is finished; the row is free for another.
+static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
+    SchedulerItem *item = row->item;
+    item->status = status;
+    if (status) item->error = *error;
+    item->seconds = clock_seconds() - row->start;
+    *s->last = item;
+    s->last = &item->next;
+    give_back(s, row);
+    row->item = NULL;
+    row->state = ROW_EMPTY;
+}
+
+static Status keep_reply(SchedulerItem *item, const Message *reply, Error *error) {
+    Message *longer = realloc(item->replies, (size_t)(item->n_replies + 1) * sizeof *longer);
+    if (!longer) return error_set(error, STATUS_MEMORY, "no memory for a reply");
+    item->replies = longer;
+    Status status = message_copy(reply, &longer[item->n_replies], error);
+    if (!status) item->n_replies++;
+    return status;
+}
+
+static Status ask(Conversation *c, const char *text, Error *error) {
+    Message user = {.role = CHAT_USER, .text = (char *)text, .size = strlen(text)};
+    return conversation_append(c, &user, error);
+}
+
+// ---- rows: memory -------------------------------------------------------------------------------------------------
+
+// The turns behind the one in hand, each with a reply of no tokens before it.
+static Status append_turns(const Row *row, Error *error) {
+    const SchedulerItem *item = row->item;
+    Message reply = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+    Status status = STATUS_OK;
+    for (int turn = row->turn + 1; turn < item->n_turns && !status; turn++) {
+        status = conversation_append(row->conversation, &reply, error);
+        if (!status) status = ask(row->conversation, item->turns[turn], error);
+    }
+    return status;
+}
+
+static int pages_of(const Scheduler *s, int64_t n_tokens) {
+    return (int)((n_tokens + s->engine->cache.page_size - 1) / s->engine->cache.page_size);
+}
+
+// Pages that the item needs at most from the turn in hand on: for all of its prompts and replies, where these have a
+// limit, and never more than the window's. Of this turn that is certain; a reply that a stop string cut may take more
+// tokens when its text is read again than it was made of.
+static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error *error) {
+    Conversation *c = row->conversation;
+    const int64_t limit = row->item->settings.max_tokens;
+    const int n = c->n, n_replies = row->item->n_turns > 1 ? row->item->n_turns - row->turn : 1;
+    int64_t most = s->engine->cache.window;
+    Status status = STATUS_OK;
+    if (limit > 0 && limit < most / n_replies) {
+        ConversationView view;
+        status = append_turns(row, error);
+        if (!status) status = conversation_view(c, true, &view, error);
+        conversation_truncate(c, n);
+        if (status) return status;
+        if (view.tokens.n + n_replies * limit < most) most = view.tokens.n + n_replies * limit;
+        conversation_view_free(&view);
+    }
+    *pages = pages_of(s, most);
+    return status;
+}
+
+// Between two turns: what the rest does not need is others', unless it has a whole window, where tokens may lie anywhere.
+// An item that needs more than was thought gives everything back and waits like one that comes: also where there would be
+// room, for what it says must not depend on others.
+static Status renew_promise(Scheduler *s, Row *row, Error *error) {
+    row->state = ROW_READING;
+    if (row->pages == pages_of(s, s->engine->cache.window)) return STATUS_OK;
+    int pages,
+        held = pages_of(s, session_cached(row->conversation->session)); // until the next prompt is read
+    Status status = count_pages(s, row, &pages, error);
+    if (status) return status;
+    if (pages > row->pages) {
+        give_back(s, row);
+        row->state = ROW_WAITING;
+    } else {
+        if (pages < held) pages = held;
+        s->promised -= row->pages - pages;
+    }
+    row->pages = pages;
+    return STATUS_OK;
+}
+
+// ---- rows: replies ------------------------------------------------------------------------------------------------
+
+// A reply has come to its end, or failed with `status`: the next turn, or the end of the item.
+static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
+    SchedulerItem *item = row->item;
+    Conversation *c = row->conversation;
+    status = reply_end(row->reply, status, error);
+    row->reply = NULL;
+    item->n_prompt += row->report.cached + row->report.read;
+    item->n_cached += row->report.cached;
+    item->n_reply += row->report.n_reply;
+    item->finish = row->report.finish;
+    if (!status) status = keep_reply(item, &c->messages[c->n - 1], error);
+    row->turn++;
+    bool more = !status && row->turn < item->n_turns;
+    if (more) status = ask(c, item->turns[row->turn], error);
+    if (more && !status) status = renew_promise(s, row, error);
+    if (!more || status) return leave(s, row, status, error);
+}
+
+// A token that was drawn for the row.
+static void take_token(Scheduler *s, Row *row, int32_t id) {
+    Error error;
+    bool moved = false;
+    s->n_drawn++;
+    Status status = forward_check_sampled(id, &error);
+    if (!status) status = reply_token(row->reply, id, &moved, &error);
+    if (status || reply_finished(row->reply)) return end_reply(s, row, status, &error);
+    // More than the token may be pending, after room was made, or with other frequencies for a longer text.
+    row->state = moved || session_pending(row->conversation->session) > 1 ? ROW_READING : ROW_DECODING;
+}
+
+// ---- rows: in -----------------------------------------------------------------------------------------------------
+
+static Row *row_in(const Scheduler *s, RowState state) {
+    Row *first = NULL;
+    for (int i = 0; i < s->n_rows; i++)
+        if (s->rows[i].state == state && (!first || s->rows[i].entered < first->entered)) first = &s->rows[i];
+    return first;
+}
+
+bool scheduler_wants(const Scheduler *s) {
+    return row_in(s, ROW_EMPTY) && !row_in(s, ROW_WAITING);
+}
+
+// The row's conversation becomes the item's, with its first turn.
+static Status load(Scheduler *s, Row *row, Error *error) {
+    const SchedulerItem *item = row->item;
+    Status status = STATUS_OK;
+    if (!row->conversation) {
+        status = conversation_open(s->engine, s->chat_template, &item->settings, &row->conversation, error);
+        if (status) return status;
+        session_set_independent(row->conversation->session);
+    }
+    conversation_truncate(row->conversation, 0);
+    row->conversation->settings = item->settings;
+    for (int i = 0; i < item->n_messages && !status; i++)
+        status = conversation_append(row->conversation, &item->messages[i], error);
+    if (!status && item->n_turns > 0) status = ask(row->conversation, item->turns[0], error);
+    return status;
+}
+
+// Whoever came first and does not fit is waited for.
+static void admit(Scheduler *s) {
+    for (Row *row; (row = row_in(s, ROW_WAITING)) && s->promised + row->pages <= s->engine->cache.n_pages;) {
+        s->promised += row->pages;
+        row->state = ROW_READING;
+        if (row->turn == 0) row->start = clock_seconds();
+    }
+}
+
+void scheduler_give(Scheduler *s, SchedulerItem *item) {
+    Error error;
+    Row *row = row_in(s, ROW_EMPTY);
+    row->item = item;
+    row->turn = 0;
+    row->entered = s->n_entered++;
+    row->start = clock_seconds();
+    row->pages = 0;
+    Status status = load(s, row, &error);
+    int pages;
+    if (!status) status = count_pages(s, row, &pages, &error);
+    if (status) return leave(s, row, status, &error);
+    row->pages = pages;
+    row->state = ROW_WAITING;
+    admit(s);
+}
+
+// ---- a step ------------------------------------------------------------------------------------------------------------
+
+// Reads a piece of a row's prompt; after the last one draws its first token.
+static Status read_piece(Scheduler *s, Row *row, int64_t *budget, Error *error) {
+    Session *session = row->conversation->session;
+    if (!row->reply) {
+        Error of_item;
+        Status status = reply_begin(row->conversation, false, NULL, &row->report, &row->reply, &of_item);
+        if (status) {
+            leave(s, row, status, &of_item);
+            return STATUS_OK;
+        }
+    }
+    int64_t n;
+    Status status = batch_read(s->batch, session, *budget, &n, error);
+    if (status) return status;
+    *budget -= n;
+    if (session_pending(session) > 0) return STATUS_OK;
+    if (row->turn == 0 && row->report.n_reply == 0) session_share(session, session_length(session));
+    int32_t id;
+    SampleParams params;
+    reply_params(row->reply, &params);
+    status = batch_draw(s->batch, &params, &id, error);
+    if (!status) take_token(s, row, id);
+    return status;
+}
+
+static Status read_prompts(Scheduler *s, Error *error) {
+    int64_t budget = s->budget;
+    Status status = STATUS_OK;
+    for (Row *row; budget > 0 && !status && (row = row_in(s, ROW_READING));)
+        status = read_piece(s, row, &budget, error);
+    return status;
+}
+
+static Status decode(Scheduler *s, Error *error) {
+    int n = 0;
+    for (int i = 0; i < s->n_rows; i++) {
+        Row *row = &s->rows[i];
+        if (row->state != ROW_DECODING) continue;
+        s->decoding[n] = row;
+        s->sessions[n] = row->conversation->session;
+        reply_params(row->reply, &s->params[n++]);
+    }
+    if (n == 0) return STATUS_OK;
+    Status status = batch_decode(s->batch, s->sessions, n, s->params, s->ids, error);
+    for (int i = 0; i < n && !status; i++) take_token(s, s->decoding[i], s->ids[i]);
+    return status;
+}
+
+Status scheduler_step(Scheduler *s, Error *error) {
+    if (s->interrupt && *s->interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
+    admit(s);
+    Status status = read_prompts(s, error);
+    return status ? status : decode(s, error);
+}

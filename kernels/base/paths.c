@@ -1,0 +1,265 @@
+#include "kernels/base/paths.h"
+
+#include "kernels/base/nearest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static Status path_too_long(const char *path, Error *error) {
+    return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", path);
+}
+
+// $VARIABLE/palaver/TAIL, or $HOME/FALLBACK/palaver/TAIL.
+static Status path_of(const char *variable, const char *fallback, const char *tail, char *path,
+                      Error *error) {
+    const char *base = getenv(variable);
+    int length;
+    if (base && base[0] == '/') {
+        length = snprintf(path, PATH_ROOM, "%s/palaver/%s", base, tail);
+    } else {
+        const char *home = getenv("HOME");
+        if (!home || !*home) {
+            const struct passwd *user = getpwuid(getuid());
+            home = user ? user->pw_dir : NULL;
+        }
+        if (!home || home[0] != '/')
+            return error_set(error, STATUS_FILE, "no home folder: set HOME or %s", variable);
+        length = snprintf(path, PATH_ROOM, "%s/%s/palaver/%s", home, fallback, tail);
+    }
+    return length < 0 || length >= PATH_ROOM ? path_too_long(path, error) : STATUS_OK;
+}
+
+Status path_data(const char *tail, char *path, Error *error) {
+    return path_of("XDG_DATA_HOME", ".local/share", tail, path, error);
+}
+
+Status path_state(const char *tail, char *path, Error *error) {
+    return path_of("XDG_STATE_HOME", ".local/state", tail, path, error);
+}
+
+Status path_make_folder(const char *path, mode_t mode, Error *error) {
+    char part[PATH_ROOM];
+    size_t length = strlen(path);
+    if (length >= sizeof part) return path_too_long(path, error);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i]) continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, mode) && errno != EEXIST)
+            return error_set(error, STATUS_FILE, "%s: the folder cannot be made: %s", part, strerror(errno));
+    }
+    return STATUS_OK;
+}
+
+// ---- models -----------------------------------------------------------------------------------------------
+
+// Hidden files are downloads under way; a .toml holds the settings of the model beside it.
+static bool is_model_name(const char *name) {
+    const char *suffix = strrchr(name, '.');
+    return name[0] != '.' && !(suffix && !strcmp(suffix, ".toml"));
+}
+
+// The names in the models folder, [*count], malloc'ed each; an unreadable folder is empty.
+static char **models_list(const char *folder, size_t *count) {
+    char **names = NULL;
+    *count = 0;
+    DIR *directory = opendir(folder);
+    if (!directory) return NULL;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (!is_model_name(entry->d_name)) continue;
+        char **longer = realloc(names, (*count + 1) * sizeof *names);
+        if (!longer) break;
+        names = longer;
+        if (!(names[*count] = strdup(entry->d_name))) break;
+        ++*count;
+    }
+    closedir(directory);
+    return names;
+}
+
+static bool exists_at(const char *folder, const char *name, const char *suffix, char *path) {
+    int length = snprintf(path, PATH_ROOM, "%s/%s%s", folder, name, suffix);
+    return length > 0 && length < PATH_ROOM && !access(path, F_OK);
+}
+
+bool path_program(char *path) {
+    ssize_t size = readlink("/proc/self/exe", path, PATH_ROOM - 1);
+    if (size <= 0) return false;
+    path[size] = 0;
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = 0;
+    return slash != NULL;
+}
+
+// The model that comes with palaver lies beside a bundle's program, above the build folder, or where it is
+// installed.
+static bool find_bundled(const char *program, char *path) {
+    static const char *const places[] = {"assets", "../assets", "../share/palaver"};
+    char folder[PATH_ROOM];
+    for (size_t i = 0; program && i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(folder, sizeof folder, "%s/%s", program, places[i]);
+        if (length > 0 && length < PATH_ROOM && exists_at(folder, BUNDLED_MODEL, "", path)) return true;
+    }
+    return false;
+}
+
+static Status find_default(const char *folder, char *const *names, size_t count, const char *program,
+                           char *path, Error *error) {
+    if (exists_at(folder, DEFAULT_MODEL_FILE, "", path)) return STATUS_OK;
+    if (count == 1 && exists_at(folder, names[0], "", path)) return STATUS_OK;
+    if (!count && find_bundled(program, path)) return STATUS_OK;
+    if (count)
+        return error_set(error, STATUS_FILE, "which model? %s has %zu of them (%s, …): palaver NAME", folder,
+                         count, names[0]);
+    return error_set(
+        error, STATUS_FILE,
+        "no model in %s: `make model` fetches the default one, or name one of your own: palaver MODEL "
+        "(a Hugging Face folder or a .gguf file)",
+        folder);
+}
+
+static Status find_named(const char *name, const char *folder, char *const *names, size_t count, char *path,
+                         Error *error) {
+    if (strlen(name) >= PATH_ROOM) return path_too_long(name, error);
+    strcpy(path, name);
+    if (!access(path, F_OK)) return STATUS_OK;
+    int reason = errno;
+    if (strchr(name, '/') || strlen(name) > NAME_MAX)
+        return error_set(error, STATUS_FILE, "%s: %s", name, strerror(reason));
+    if (exists_at(folder, name, "", path) || exists_at(folder, name, ".gguf", path)) return STATUS_OK;
+    int nearest = nearest_name(name, (const char *const *)names, count);
+    if (nearest >= 0)
+        return error_set(error, STATUS_FILE, "%s: no such file, nor a model in %s: did you mean %s?", name,
+                         folder, names[nearest]);
+    return error_set(error, STATUS_FILE, "%s: no such file, nor a model in %s", name, folder);
+}
+
+Status path_find_model(const char *name, const char *program, char *path, Error *error) {
+    char folder[PATH_ROOM];
+    Status status = path_data("models", folder, error);
+    if (status) return status;
+    size_t count;
+    char **names = models_list(folder, &count);
+    if (name && *name)
+        status = find_named(name, folder, names, count, path, error);
+    else
+        status = find_default(folder, names, count, program, path, error);
+    for (size_t i = 0; i < count; i++) free(names[i]);
+    free(names);
+    return status;
+}
+
+bool path_is_bundled(const char *model) {
+    size_t size = strlen(model), tail = strlen("/" BUNDLED_MODEL);
+    return size > tail && !strcmp(model + size - tail, "/" BUNDLED_MODEL);
+}
+
+bool path_model_settings(const char *model, char *path) {
+    static const char gguf[] = ".gguf";
+    struct stat file;
+    size_t size = strlen(model), stem = size - strlen(gguf);
+    bool is_file = size > strlen(gguf) && !strcmp(model + stem, gguf);
+    int n = is_file ? snprintf(path, PATH_ROOM, "%.*s.toml", (int)stem, model)
+                    : snprintf(path, PATH_ROOM, "%s/palaver.toml", model);
+    return n > 0 && n < PATH_ROOM && !stat(path, &file) && S_ISREG(file.st_mode);
+}
+
+void path_make_absolute(char *path) {
+    char folder[PATH_ROOM], whole[2 * PATH_ROOM];
+    if (path[0] == '/' || !getcwd(folder, sizeof folder)) return;
+    int n = snprintf(whole, sizeof whole, "%s/%s", folder, path);
+    if (n > 0 && n < PATH_ROOM) strcpy(path, whole);
+}
+
+// ---- files ------------------------------------------------------------------------------------------------
+
+Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error) {
+    *text = NULL;
+    *size = 0;
+    FILE *file = fopen(path, "rbe");
+    if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    Status status = STATUS_OK;
+    size_t capacity = 0;
+    for (;;) {
+        if (*size + 1 >= capacity) {
+            capacity = capacity ? 2 * capacity : 4096;
+            char *larger = realloc(*text, capacity);
+            if (!larger) {
+                status = error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+                break;
+            }
+            *text = larger;
+        }
+        size_t n = fread(*text + *size, 1, capacity - 1 - *size, file);
+        *size += n;
+        if (*size > limit) {
+            status = error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", path,
+                               limit);
+            break;
+        }
+        if (n) continue;
+        if (ferror(file))
+            status = error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(errno));
+        break;
+    }
+    fclose(file);
+    if (status) {
+        free(*text);
+        *text = NULL;
+        *size = 0;
+    } else {
+        (*text)[*size] = 0;
+    }
+    return status;
+}
+
+// Writes all of `data`; errno tells what went wrong.
+static bool write_all(int file, const char *data, size_t size) {
+    while (size) {
+        ssize_t n = write(file, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+void path_sync_name(const char *path) {
+    char folder[PATH_ROOM];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+Status path_write_file(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
+    char temporary[PATH_ROOM];
+    struct stat there;
+    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    if (length < 0 || length >= PATH_ROOM) return path_too_long(path, error);
+    if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
+        return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
+    int file = mkostemp(temporary, O_CLOEXEC);
+    if (file < 0) return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno));
+    bool ok = !fchmod(file, mode) && write_all(file, data, size) && !fsync(file);
+    int reason = errno;
+    if (close(file) && ok) ok = false, reason = errno;
+    if (ok && rename(temporary, path)) ok = false, reason = errno;
+    if (!ok) {
+        unlink(temporary);
+        return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
+    }
+    path_sync_name(path);
+    return STATUS_OK;
+}

@@ -1,0 +1,58 @@
+// Where palaver keeps things (XDG base directories), and files that are written whole or not at all.
+#ifndef PALAVER_APP_PATHS_H
+#define PALAVER_APP_PATHS_H
+
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { PATH_ROOM = 4096 };
+
+// The default model, as `make model` puts it there.
+#define DEFAULT_MODEL_FILE "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+// The folder of the small model that comes with palaver, for talks before any other model is there.
+#define BUNDLED_MODEL "parley-9m"
+
+// Write a path with `tail` below palaver's data or state folder ("models", "conversations") into path
+// [PATH_ROOM]. A relative XDG variable is ignored, as the specification asks. STATUS_FILE: no home folder is
+// known.
+Status path_data(const char *tail, char *path, Error *error);
+Status path_state(const char *tail, char *path, Error *error);
+
+// Makes a folder and those above it, each with `mode`; one that exists is fine.
+Status path_make_folder(const char *path, mode_t mode, Error *error);
+
+// The model that `name` means: a path as it is, else a name (with or without .gguf) in the models folder;
+// NULL or "": the default model, else the only one there, else, where there is none, the bundled one.
+// `program` is path_program()'s folder, or NULL: then there is no bundled one. STATUS_FILE names what is
+// there, or how to get a model.
+Status path_find_model(const char *name, const char *program, char *path, Error *error);
+
+// The folder of the running program, links resolved, into path [PATH_ROOM]. False if it is not known.
+bool path_program(char *path);
+
+// Whether a found model is the bundled one.
+bool path_is_bundled(const char *model);
+
+// Settings that come with a model: X.toml beside X.gguf, palaver.toml in a folder. False if there is no such
+// file.
+bool path_model_settings(const char *model, char *path);
+
+// Waits until a new name is on disk in its folder; a file system that cannot do that is not an error.
+void path_sync_name(const char *path);
+
+// Puts the working folder before a relative path [PATH_ROOM], so that it can be kept; links stay links.
+void path_make_absolute(char *path);
+
+// Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
+// NULs).
+Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error);
+
+// Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
+// was.
+Status path_write_file(const char *path, const char *data, size_t size, mode_t mode, Error *error);
+
+#endif

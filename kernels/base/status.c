@@ -1,0 +1,39 @@
+#include "kernels/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+// Names and texts in messages come from files: no line break and no control character (also those that UTF-8
+// spells C2 80 to C2 9F) may reach a terminal through them.
+static void make_one_line(char *message) {
+    for (unsigned char *c = (unsigned char *)message; *c; c++) {
+        if (*c < 0x20 || *c == 0x7F) *c = ' ';
+        if (*c == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) c[0] = c[1] = ' ';
+    }
+}
+
+Status(error_set)(Error *error, Status status, const char *format, ...) {
+    if (!error) return status;
+    error->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    make_one_line(error->message);
+    return status;
+}
+
+Status error_prefix(Error *error, const char *format, ...) {
+    if (!error) return STATUS_USAGE; // which failure it was is not known here, only that it was one
+    Error old = *error;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    if (n < 0) n = 0;
+    if ((size_t)n < sizeof error->message)
+        snprintf(error->message + n, sizeof error->message - (size_t)n, "%s", old.message);
+    make_one_line(error->message);
+    return error->status;
+}

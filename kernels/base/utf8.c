@@ -1,0 +1,63 @@
+#include "kernels/base/utf8.h"
+
+int utf8_next(const char *text, size_t n, uint32_t *code) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80) {
+        *code = s[0];
+        return 1;
+    }
+    *code = UTF8_REPLACEMENT;
+    // The first continuation byte has a narrower range after E0, ED, F0 and F4: no overlong forms, no surrogates,
+    // nothing beyond U+10FFFF (Unicode table 3-7).
+    int length = s[0] >= 0xC2 && s[0] <= 0xDF   ? 2
+                 : (s[0] & 0xF0) == 0xE0        ? 3
+                 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                                : 0;
+    if (length == 0) return -1;
+    unsigned char low = s[0] == 0xE0 ? 0xA0 : s[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = s[0] == 0xED ? 0x9F : s[0] == 0xF4 ? 0x8F : 0xBF;
+    uint32_t c = s[0] & (0x7Fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((size_t)i >= n) return 0;
+        if (s[i] < low || s[i] > high) return -i;
+        c = c << 6 | (s[i] & 0x3Fu);
+        low = 0x80;
+        high = 0xBF;
+    }
+    *code = c;
+    return length;
+}
+
+int utf8_write(uint32_t code, char *out) {
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    int length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = length - 1; i > 0; i--, code >>= 6) out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)((0xF0u << (4 - length)) | code);
+    return length;
+}
+
+size_t utf8_valid_run(const char *text, size_t n) {
+    size_t i = 0;
+    uint32_t code;
+    while (i < n) {
+        int length = utf8_next(text + i, n - i, &code);
+        if (length <= 0) break;
+        i += (size_t)length;
+    }
+    return i;
+}
+
+size_t utf8_invalid_run(const char *text, size_t n) {
+    size_t i = 0;
+    uint32_t code;
+    while (i < n) {
+        int length = utf8_next(text + i, n - i, &code);
+        if (length > 0) break;
+        if (length == 0) return n;
+        i += (size_t)-length;
+    }
+    return i;
+}

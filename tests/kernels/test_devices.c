@@ -1,0 +1,155 @@
+// Which device is used, why not another, and what becomes of a conversation when one is lost. The GPU is a plug-in for
+// tests (tests/plugin/faulty.c) beside a palaver of its own, in the folder `faulty` beside the tested one.
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TALK BABBLER "|--max-tokens|8|--seed|1"
+
+static char plain_program[300]; // the tested one, without a plug-in
+
+// Runs the palaver that has a GPU, or seems to.
+static void run_with_gpu(Run *run, const char *fault, const char *arguments, const char *input) {
+    char path[400];
+    const char *slash = strrchr(plain_program, '/');
+    snprintf(path, sizeof path, "%.*s/faulty/palaver", slash ? (int)(slash - plain_program) : 1,
+             slash ? plain_program : ".");
+    setenv("PALAVER", path, 1);
+    setenv("FAULTY", fault, 1);
+    program_run(run, arguments, input);
+    setenv("PALAVER", plain_program, 1);
+}
+
+static void without_a_plugin(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, TALK "|--device|cuda", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, "no CUDA plug-in (libpalaver-cuda.so) beside palaver");
+    program_free(&run);
+    program_run(&run, TALK, "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cpu: ");
+    expect_err(&run, "(no CUDA plug-in");
+    program_free(&run);
+    program_run(&run, "--version", "");
+    expect_out(&run, "backends: cpu (no CUDA plug-in");
+    program_free(&run);
+    program_run(&run, TALK "|--device|cpu", "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_no_err(&run, "plug-in"); // nobody asked
+    program_free(&run);
+}
+
+static void without_a_driver(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "no-driver", TALK "|--device|cuda", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, "no NVIDIA driver");
+    assert_int_equal(run.out_size, 0);
+    program_free(&run);
+    run_with_gpu(&run, "no-driver", TALK, "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cpu: ");
+    expect_err(&run, "(no NVIDIA driver");
+    program_free(&run);
+    run_with_gpu(&run, "no-driver", "--version", "");
+    expect_status(&run, 0);
+    expect_out(&run, "backends: cpu; cuda: plug-in found, but no NVIDIA driver");
+    program_free(&run);
+}
+
+static void with_a_gpu(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "", "--version", "");
+    expect_out(&run, "backends: cpu; cuda: Paper Tiger, 1 GB\n");
+    program_free(&run);
+    run_with_gpu(&run, "", TALK, "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cuda: ");
+    program_free(&run);
+    run_with_gpu(&run, "", TALK "|--device|cpu", "Hello\n/stats\n");
+    expect_err(&run, "cpu: ");
+    program_free(&run);
+}
+
+static void too_little_memory(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "memory", TALK "|--device|cuda", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, " is needed (weights ");
+    expect_err(&run, "1 MB is free");
+    program_free(&run);
+    run_with_gpu(&run, "memory", TALK, "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cpu: ");
+    expect_err(&run, "1 MB is free");
+    program_free(&run);
+}
+
+// What steps take is counted for the rows and the context that are chosen.
+static void steps_of_rows_take_memory(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|8192", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, " is needed (weights ");
+    program_free(&run);
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|1024", "Hello\n");
+    expect_status(&run, 0);
+    program_free(&run);
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|1024|--jsonl|--parallel|8", "");
+    expect_status(&run, 3);
+    program_free(&run);
+    run_with_gpu(&run, "steps", TALK "|--device|cuda|--context|512|--jsonl|--parallel|8", "");
+    expect_status(&run, 0);
+    program_free(&run);
+}
+
+// What was said before the device was lost is in the journal; nothing is tried after it.
+static void a_lost_device(void **state) {
+    (void)state;
+    Run run, again;
+    run_with_gpu(&run, "fatal", TALK "|--keep-going", "First question\nSecond question\nThird question\n");
+    expect_status(&run, 1);
+    expect_err(&run, "stdin:2: ");
+    expect_err(&run, "illegal memory access");
+    expect_no_err(&run, "stdin:3: ");
+    program_free(&run);
+    program_run(&again, "--resume|--max-tokens|4", "/stats\n");
+    expect_status(&again, 0);
+    expect_err(&again, "1 turn");
+    program_free(&again);
+}
+
+// Of many conversations those that are answered are written, the others named.
+static void a_lost_device_under_many(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "fatal", TALK "|--jsonl|--parallel|2",
+                 "{\"id\": 1, \"turns\": [\"First\"]}\n{\"id\": 2, \"turns\": [\"Second\"]}\n{\"id\": 3, "
+                 "\"turns\": [\"Third\"]}\n");
+    expect_status(&run, 1);
+    expect_err(&run, "illegal memory access");
+    expect_err(&run, "not answered: line");
+    expect_no_err(&run, "[3 answered");
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+    snprintf(plain_program, sizeof plain_program, "%s",
+             getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(without_a_plugin),         WITH_HOME(without_a_driver),          WITH_HOME(with_a_gpu),
+        WITH_HOME(too_little_memory),        WITH_HOME(steps_of_rows_take_memory), WITH_HOME(a_lost_device),
+        WITH_HOME(a_lost_device_under_many),
+    };
+    return test_main("devices", argc, argv, tests);
+}

@@ -1,0 +1,63 @@
+// The tree that a TOML text becomes, and how deep it may be.
+#include "tests/support/test.h"
+
+#include "kernels/base/toml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Error error;
+
+static void toml_tree(void **state) {
+    (void)state;
+    const char *text = "b = [1, 2.5, 'x']\na = {k = true}\nd = 1979-05-27\ns = \"nul\\u0000in\"\n";
+    TomlNode *root;
+    assert_int_equal(toml_parse("t", text, strlen(text), &root, &error), STATUS_OK);
+    assert_int_equal(root->n_children, 4);
+    const TomlNode *b = &root->children[0];
+    assert_string_equal(b->key, "b");
+    assert_int_equal(b->n_children, 3);
+    assert_int_equal(b->children[1].line, 1);
+    assert_int_equal(b->children[1].column, 9);
+    assert_true(b->children[1].number == 2.5 && b->children[0].integer == 1 && b->children[0].number == 1);
+    assert_true(toml_child(toml_child(root, "a"), "k")->boolean);
+    assert_int_equal(toml_child(root, "d")->type, TOML_DATE);
+    assert_int_equal(toml_child(root, "s")->length, 6);
+    assert_null(toml_child(root, "nothing"));
+    toml_free(root);
+    assert_int_equal(toml_parse("t", "\"a\\u0000b\" = 1", 14, &root, &error), STATUS_FILE);
+    assert_null(root);
+    assert_int_equal(toml_parse("t", "a = \"\xff\"", 7, &root, &error), STATUS_FILE);
+}
+
+static void toml_depth_is_bounded(void **state) {
+    (void)state;
+    size_t size = 600000;
+    char *text = malloc(size + 1);
+    TomlNode *root;
+    for (int kind = 0; kind < 4; kind++) {
+        for (size_t i = 0; i < size; i++) text[i] = "a.[[{a=a."[kind * 2 + (kind == 2 ? i % 3 : i % 2)];
+        text[size] = 0;
+        assert_int_equal(toml_parse("t", text, size, &root, &error), STATUS_FILE);
+    }
+    // Dots that are not depth: in strings, comments and numbers.
+    for (size_t i = 0; i < 300; i++) text[i] = '.';
+    text[300] = 0;
+    char *document = NULL;
+    assert_true(asprintf(&document,
+                         "# %s\na = \"%s\\\"%s\"\nb = '''%s\n%s'''\nc = \"\"\"\n%s\"\"\"\"\"\nd = 'ü'\n",
+                         text, text, text, text, text, text) > 0);
+    assert_int_equal(toml_parse("t", document, strlen(document), &root, &error), STATUS_OK);
+    toml_free(root);
+    free(document);
+    free(text);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(toml_tree),
+        cmocka_unit_test(toml_depth_is_bounded),
+    };
+    return test_main("toml", argc, argv, tests);
+}
