@@ -1,0 +1,80 @@
+# Tests, fuzzers, the GPU's tests, lint: part of the Makefile.
+
+.PHONY: test check fuzz run-fuzzers test-gpu lint lint-format lint-cppcheck lint-tidy format
+TESTS    := $(patsubst %.c,%,$(call in_rooms,tests,test_*.c))
+FUZZERS  := $(patsubst %.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+THREADED := tests/engine/test_item_queue tests/app/test_line_reader
+SUPPORT  := $(wildcard tests/support/*.c)
+test: deps ## run every test, with sanitizers
+	$(AGAIN) $(JOBS) check
+TEST_PROGRAMS := $(TESTS:%=$(BUILD)/san/%) $(THREADED:%=$(BUILD)/tsan/%)
+check: $(TEST_PROGRAMS) $(FUZZERS:%=$(BUILD)/san/%) $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
+	@passed=0; failed=; export PALAVER=$(BUILD)/san/palaver; \
+	run() { echo "== $$1"; if "$$@"; then passed=$$((passed + 1)); else failed="$$failed $$1"; fi; }; \
+	for t in $(TEST_PROGRAMS); do run $$t; done; \
+	for f in $(notdir $(FUZZERS)); do run $(BUILD)/san/tests/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done; \
+	set -- $$failed; [ $$# = 0 ] || echo "failed: $$*"; \
+	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
+$(TESTS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(SUPPORT:%=$(BUILD)/san/%.o) $(BUILD)/san/libpalaver.a
+	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS) -lcmocka)
+# What threads share, once more with the thread sanitizer.
+$(BUILD)/tsan/tests/app/test_line_reader: $(BUILD)/tsan/app/modes/line_reader.c.o
+$(THREADED:%=$(BUILD)/tsan/%): $(BUILD)/tsan/%: $(patsubst %,$(BUILD)/tsan/%.o,%.c engine/talk/item_queue.c kernels/base/status.c)
+	$(call link,$(CC) -fsanitize=thread,-lcmocka -lpthread)
+# A palaver with a GPU that is none, which fails as a test wants: see tests/plugin/faulty.c.
+$(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a | $(BUILD)/san/faulty/libpalaver-cuda.so
+	$(call link,$(CC) $(SANITIZE) -rdynamic,$(ALL_LIBS))
+$(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/ops.h
+	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(C_FLAGS) $(SANITIZE) -fPIC -shared -o $@ $<
+$(BUILD)/san/tests/kernels/test_devices: | $(BUILD)/san/faulty/palaver
+
+# Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
+# in tests/fuzz/corpus/NAME and mutates them.
+FUZZ_SECONDS ?= 3
+fuzz: deps ## run the fuzzers for FUZZ_SECONDS each (default here: 60)
+	$(AGAIN) $(JOBS) run-fuzzers FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
+run-fuzzers: $(FUZZERS:%=$(BUILD)/san/%)
+	@set -e; for f in $(notdir $(FUZZERS)); do $(BUILD)/san/tests/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
+$(FUZZERS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(BUILD)/san/libpalaver.a
+	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS))
+
+# Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
+# ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
+GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/golden_model.c) $(BUILD)/obj/libpalaver.a
+test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compare the CUDA ops with the CPU's on this machine's GPU
+	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')
+	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
+	    compute-sanitizer --tool $$tool --error-exitcode 1 $(BUILD)/test-gpu $(CHECKED) small || exit 1; done; fi
+$(BUILD)/test-gpu: $(GPU_TEST)
+	$(call link,$(CC) $(CFLAGS),$(ALL_LIBS))
+# What compute-sanitizer does not follow, for the next version of it to be asked again.
+$(BUILD)/sanitizer-probe: tests/gpu/sanitizer_probe.cu
+	@mkdir -p $(@D); echo "  nvcc  $<"; $(NVCC) -gencode arch=compute_90a,code=sm_90a -o $@ $< -lcublasLt
+
+# ---- lint, format: the files that git knows or will be asked to take, without those that are gone -----------------------
+CODE   = $(wildcard $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh' 2>/dev/null))
+LINTED = $(filter %.c %.cc,$(CODE))
+lint: ## clang-format, clang-tidy, cppcheck: what they find is an error
+	@for t in clang-format clang-tidy cppcheck; do command -v $$t >/dev/null || \
+	    { echo "lint: $$t is missing: apt-get install clang-format clang-tidy cppcheck"; exit 1; }; done
+	@[ -n "$(LINTED)" ] || { echo "lint: no list of files; it needs git, and a clone"; exit 1; }
+	$(AGAIN) -j2 -k -Otarget lint-format lint-cppcheck lint-tidy
+lint-format:
+	@echo "  clang-format"; clang-format --dry-run -Werror $(CODE)
+# Left out: varFuncNullUB, for POSIX wants NULL to be (void *)0, which may end a list of pointers; legacyUninitvar, which
+# takes the rows of an array for values, where uninitvar is left.
+lint-cppcheck:
+	@echo "  cppcheck"; cppcheck --quiet --std=c11 --std=c++17 --enable=warning,performance,portability --inline-suppr \
+	    --error-exitcode=1 --suppress=missingIncludeSystem --suppress=varFuncNullUB --suppress=legacyUninitvar \
+	    -I. $(DEFINES) $(LINTED)
+# clang-tidy again only for what has changed. It says on stderr how many remarks it kept to itself.
+lint-tidy: $(LINTED:%=$(BUILD)/lint/%.tidy)
+$(BUILD)/lint/%.tidy: % .clang-tidy tests/.clang-tidy
+	@mkdir -p $(@D); echo "  clang-tidy  $<"; \
+	set -- $(if $(filter %.cc,$<),-std=c++17,-std=c11) -I. $(DEFINES) $(call simd,$<) $(LIB_FLAGS); \
+	found=$$(clang-tidy --quiet $< -- "$$@" 2>&1) || \
+	    { echo "$$found" | grep -v '^[0-9]* warnings\? .*generated\.$$'; exit 1; }; \
+	$(CC) "$$@" -MM -MP -MT $@ -MF $(@:.tidy=.d) $< && touch $@
+format: ## clang-format in place
+	clang-format -i $(CODE)
+
