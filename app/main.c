@@ -21,7 +21,7 @@ enum { TEXT_LIMIT = 1 << 30, VALUE_ROOM = 4096, ROWS = 16 /* of --jsonl without 
 
 typedef struct Program {
     Options options;
-    Config config;
+    Settings settings;
     Screen *screen;
     Engine *engine;
     char model[PATH_ROOM];
@@ -39,7 +39,7 @@ static int fail(const Program *program, const Error *error, int status) {
 // Every layer below the session, lowest first; the model's own comes when the model is there.
 static Status load_config(Program *program, Error *error) {
     const Options *options = &program->options;
-    Config *config = &program->config;
+    Config *config = &program->settings.config;
     if (config_apply_user_files(config, error)) return error->status;
     for (int i = 0; i < options->n_files; i++)
         if (config_apply_file(config, CONFIG_FILES, options->files[i], error)) return error->status;
@@ -54,10 +54,7 @@ static Status load_config(Program *program, Error *error) {
 }
 
 static Status open_screen(Program *program, Error *error) {
-    static const ScreenColor colors[] = {[CONFIG_COLOR_AUTO] = SCREEN_COLOR_AUTO,
-                                         [CONFIG_COLOR_ALWAYS] = SCREEN_COLOR_ALWAYS,
-                                         [CONFIG_COLOR_NEVER] = SCREEN_COLOR_NEVER};
-    ScreenOptions options = {.color = colors[program->config.ui.color], .plain = program->options.plain};
+    ScreenOptions options = {.color = program->settings.ui.color, .plain = program->options.plain};
     return screen_open(&options, &program->screen, error);
 }
 
@@ -67,7 +64,7 @@ static Status find_model(Program *program, const char *resumed, Error *error) {
     const char *name = program->options.model;
     char folder[PATH_ROOM];
     if (!name) name = resumed;
-    if (!name && *program->config.model.path) name = program->config.model.path;
+    if (!name && *program->settings.model.path) name = program->settings.model.path;
     Status status = path_find_model(name, path_program(folder) ? folder : NULL, program->model, error);
     if (status && name && name == resumed)
         return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
@@ -81,11 +78,9 @@ static Status find_model(Program *program, const char *resumed, Error *error) {
 }
 
 // What the configuration can say, but this version cannot do.
-static Status check_config(const Config *config, Error *error) {
-    if (config->model.weights != CONFIG_WEIGHTS_AS_IS)
+static Status check_settings(const Settings *settings, Error *error) {
+    if (settings->model.weights != 0)
         return error_set(error, STATUS_UNSUPPORTED, "model.weights: this version takes weights \"as-is\"");
-    if (config->context.size > INT_MAX || config->backend.threads > INT_MAX)
-        return error_set(error, STATUS_USAGE, "context.size or backend.threads is too large");
     return STATUS_OK;
 }
 
@@ -97,7 +92,7 @@ static LoadRoom room_for(const Options *options) {
 }
 
 static Status load_model(Program *program, Error *error) {
-    return load_engine(program->screen, &program->config, program->model, room_for(&program->options),
+    return load_engine(program->screen, &program->settings, program->model, room_for(&program->options),
                        &program->engine, error);
 }
 
@@ -132,11 +127,11 @@ static int run_chat(Program *program) {
         if (!*resumed) resumed = NULL;
     }
     Chat chat = {.options = &program->options,
-                 .config = &program->config,
+                 .settings = &program->settings,
                  .screen = program->screen,
                  .model_path = program->model,
                  .interactive = !program->options.prompt && traits->input_terminal && traits->reply_terminal};
-    Status status = check_config(&program->config, &error);
+    Status status = check_settings(&program->settings, &error);
     int result = EXIT_USAGE;
     if (status == STATUS_OK) {
         result = EXIT_MODEL;
@@ -166,7 +161,7 @@ static int run_chat(Program *program) {
 
 static int run_jsonl(Program *program) {
     Error error;
-    if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
+    if (check_settings(&program->settings, &error)) return fail(program, &error, EXIT_USAGE);
     if (find_model(program, NULL, &error)) return fail(program, &error, EXIT_MODEL);
     Status status = load_model(program, &error);
     if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
@@ -175,7 +170,7 @@ static int run_jsonl(Program *program) {
         screen_notice(program->screen,
                       "[the cache has room for %d whole windows of %d tokens, for %d conversations at once]",
                       engine_windows(engine), engine_context_size(engine), engine_rows(engine));
-    return jsonl_run(&program->options, &program->config, program->screen, program->engine);
+    return jsonl_run(&program->options, &program->settings, program->screen, program->engine);
 }
 
 // ---- the other subcommands --------------------------------------------------------------------------------
@@ -184,7 +179,7 @@ static int run_jsonl(Program *program) {
 static int print_config(Program *program) {
     Error error;
     if (program->options.print_default) {
-        char *text = config_default_text();
+        char *text = config_default_text(settings_table());
         if (text) fputs(text, stdout);
         free(text);
         return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
@@ -194,18 +189,18 @@ static int print_config(Program *program) {
         if (path_find_model(program->options.model, NULL, program->model, &error) ||
             model_open(program->model, &model, &error))
             return fail(program, &error, EXIT_MODEL);
-        Status status = load_recommendations(&program->config, program->model, model, &error);
+        Status status = load_recommendations(&program->settings.config, program->model, model, &error);
         model_close(model);
         if (status) return fail(program, &error, EXIT_USAGE);
     }
-    size_t n;
-    const ConfigKey *keys = config_keys(&n);
-    for (size_t i = 0; i < n; i++) {
+    const Config *config = &program->settings.config;
+    const ConfigKey *keys = config->table->keys;
+    for (size_t i = 0; i < config->table->n_keys; i++) {
         char value[VALUE_ROOM];
         if (!i || strcmp(keys[i].section, keys[i - 1].section))
             printf("%s[%s]\n", i ? "\n" : "", keys[i].section);
-        config_print_value(&program->config, &keys[i], value, sizeof value);
-        printf("%-17s = %-20s # %s\n", keys[i].name, value, config_origin(&program->config, &keys[i]));
+        config_print_value(config, &keys[i], value, sizeof value);
+        printf("%-17s = %-20s # %s\n", keys[i].name, value, config_origin(config, &keys[i]));
     }
     return fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
 }
@@ -235,7 +230,7 @@ static int run_tokenize(Program *program) {
 
 static Status perplexity_settings(Program *program, PerplexitySettings *settings, Error *error) {
     const char *against = program->options.against;
-    *settings = (PerplexitySettings){.overflow = settings_overflow(&program->config.context),
+    *settings = (PerplexitySettings){.overflow = program->settings.talk.overflow,
                                      .compare = against != NULL,
                                      .progress = load_progress(program->screen)};
     while (against && strcmp(overflow_policy_name(settings->against), against) != 0)
@@ -274,13 +269,12 @@ static Status open_shape(Program *program, Error *error) {
     int depth = o->depth ? o->depth : 1,
         longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
     longest = (longest > prefill ? longest : prefill) + 8;
-    if (longest < program->config.context.size) longest = (int)program->config.context.size;
-    EngineOptions options = {.device = program->config.backend.device,
-                             .context_size = longest,
-                             .cache = load_cache_options(&program->config.cache, room_for(o)),
-                             .n_rows = o->parallel,
-                             .chunk = 1024,
-                             .random_weights = true};
+    EngineOptions options = program->settings.engine;
+    if (options.context_size < longest) options.context_size = longest;
+    options.cache = load_cache_options(&program->settings, room_for(o));
+    options.n_rows = o->parallel;
+    options.chunk = 1024;
+    options.random_weights = true;
     return engine_open_model(model, &options, &program->engine, error);
 }
 
@@ -294,9 +288,9 @@ static int run_bench(Program *program) {
                               .stream = o->stream,
                               .parallel = o->parallel,
                               .shared = o->shared,
-                              .overflow = settings_overflow(&program->config.context)};
+                              .overflow = program->settings.talk.overflow};
     if (!settings.prefill && o->shape) settings.prefill = 1024;
-    if (check_config(&program->config, &error)) return fail(program, &error, EXIT_USAGE);
+    if (check_settings(&program->settings, &error)) return fail(program, &error, EXIT_USAGE);
     Status status = o->shape ? open_shape(program, &error) : load_model(program, &error);
     if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     return finish(program, bench_run(program->engine, &settings, stdout, &error), &error);
@@ -309,7 +303,7 @@ static int run_perplexity(Program *program) {
         return fail(program, &error, EXIT_USAGE);
     }
     PerplexitySettings settings;
-    if (check_config(&program->config, &error) || perplexity_settings(program, &settings, &error))
+    if (check_settings(&program->settings, &error) || perplexity_settings(program, &settings, &error))
         return fail(program, &error, EXIT_USAGE);
     Status status = load_model(program, &error);
     if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
@@ -372,12 +366,12 @@ int main(int argc, char **argv) {
     } else if (program.options.command == COMMAND_HELP || program.options.command == COMMAND_VERSION) {
         (program.options.command == COMMAND_HELP ? options_print_help : options_print_version)(stdout);
         result = fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
-    } else if (config_init(&program.config, &error)) {
+    } else if (settings_init(&program.settings, &error)) {
         fprintf(stderr, "palaver: %s\n", error.message);
         result = EXIT_RUNTIME;
     } else {
         result = run(&program);
-        config_free(&program.config);
+        config_free(&program.settings.config);
     }
     options_free(&program.options);
     return result;

@@ -139,7 +139,7 @@ static bool flag_list_add_key(FlagList *list, const ConfigKey *key, const char *
 
 static Status flag_list_build(FlagList *list, bool of_bench, Error *error) {
     size_t n_keys;
-    const ConfigKey *keys = config_keys(&n_keys);
+    const ConfigKey *keys = settings_keys(&n_keys);
     size_t capacity = N_PROGRAM_FLAGS + 2 * n_keys;
     *list = (FlagList){.options = calloc(capacity + 1, sizeof *list->options),
                        .program = calloc(capacity, sizeof *list->program),
@@ -215,7 +215,7 @@ static Status take_shape_weights(Options *options, Error *error) {
         return error_set(error, STATUS_USAGE, "--against belongs to palaver perplexity");
     int kept = 0;
     for (int i = 0; options->shape && i < options->n_settings; i++) {
-        if (options->settings[i].key == config_key_find("model.weights"))
+        if (options->settings[i].key == settings_key("model.weights"))
             options->shape_weights = options->settings[i].text;
         else
             options->settings[kept++] = options->settings[i];
@@ -262,7 +262,7 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         options->print_default = true;
         break;
     case USE_CONTEXT:
-        add_setting(options, config_key_find("context.size"), value);
+        add_setting(options, settings_key("context.size"), value);
         break;
     case USE_SHAPE:
         options->shape = value;

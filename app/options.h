@@ -5,7 +5,7 @@
 #ifndef PALAVER_APP_OPTIONS_H
 #define PALAVER_APP_OPTIONS_H
 
-#include "config/config.h"
+#include "app/settings.h"
 #include "kernels/base/status.h"
 
 #include <stdbool.h>

@@ -12,7 +12,7 @@ enum { HELP_COLUMNS = 80, HELP_INDENT = 14 };
 // One line of flags for a section, wrapped.
 static void print_section(FILE *file, const char *section) {
     size_t n;
-    const ConfigKey *keys = config_keys(&n);
+    const ConfigKey *keys = settings_keys(&n);
     int column = fprintf(file, "  %-*s", HELP_INDENT - 2, section);
     for (size_t i = 0; i < n; i++) {
         if (strcmp(keys[i].section, section)) continue;
@@ -60,7 +60,7 @@ void options_print_help(FILE *file) {
           "  every key is a flag (--KEY VALUE; switches: --KEY, --no-KEY):\n",
           file);
     size_t n;
-    const ConfigKey *keys = config_keys(&n);
+    const ConfigKey *keys = settings_keys(&n);
     for (size_t i = 0; i < n; i++)
         if (!i || strcmp(keys[i].section, keys[i - 1].section)) print_section(file, keys[i].section);
     fputs(

@@ -1,25 +1,164 @@
-// From the configuration to the conversation, and into its transcript.
-#include "app/chat/chat.h"
+// The table of settings: one row says everything about a key but its built-in value, which config/default.toml says.
+#include "app/settings.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include "config/embedded.h"
+
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
-enum { VALUE_ROOM = 4096, SEED_LIMIT = 1000000000 };
+// In the order of OverflowPolicy; of by_token; of ScreenColor.
+static const char *const overflow_words[] = {"reevaluate", "shift", "shift-inplace", "stop", NULL};
+static const char *const by_words[] = {"turn", "token", NULL};
+static const char *const color_words[] = {"auto", "always", "never", NULL};
+static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
+static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
+static const char *const weights_words[] = {"as-is", "f16", "int8", "int4", NULL};
+static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
+static const char *const template_words[] = {"auto", NULL};
 
-uint64_t seed_random(void) {
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        seed = (uint64_t)now.tv_sec * 1000003u ^ (uint64_t)now.tv_nsec;
-    }
-    return seed % SEED_LIMIT;
+static bool accepts_device(const char *text) {
+    for (size_t i = 0; device_words[i]; i++)
+        if (!strcmp(text, device_words[i])) return true;
+    if (strncmp(text, "cuda:", 5) != 0) return false;
+    size_t digits = strspn(text + 5, "0123456789");
+    return digits >= 1 && digits <= 2 && !text[5 + digits];
 }
 
-bool setting_is_fixed(const ConfigKey *key) {
+static bool accepts_nonempty(const char *text) {
+    return *text != 0;
+}
+
+#define MAX_TOKENS 16777216
+// NOLINTBEGIN(bugprone-macro-parentheses): names of fields cannot stand in parentheses
+// The place of a field of Settings, and what it is in C: a type that no key can have does not compile.
+#define AT(place)                                                                                            \
+    .offset = offsetof(Settings, place), .field = _Generic(                                                  \
+        ((Settings *)0)->place, bool : CONFIG_FIELD_BOOL, int : CONFIG_FIELD_INT, unsigned : CONFIG_FIELD_INT, \
+        int64_t : CONFIG_FIELD_INT64, float : CONFIG_FIELD_FLOAT, double : CONFIG_FIELD_DOUBLE,             \
+        char * : CONFIG_FIELD_TEXT, const char * : CONFIG_FIELD_TEXT, ConfigStrings : CONFIG_FIELD_STRINGS, \
+        ConfigBiases : CONFIG_FIELD_BIASES)
+#define ROW(section, name, place, ...)                                                                       \
+    { #section, #name, __VA_ARGS__, AT(place) }
+#define SWITCH(section, name, place, explained) ROW(section, name, place, CONFIG_BOOL, .doc = explained)
+#define NUMBER(section, name, place, least, most, explained)                                                 \
+    ROW(section, name, place, CONFIG_NUMBER, least, most, .doc = explained)
+#define INTEGER(section, name, place, least, most, explained)                                                \
+    ROW(section, name, place, CONFIG_INTEGER, least, most, .doc = explained)
+#define INTEGER_OR(section, name, place, least, most, word, meaning, explained)                              \
+    ROW(section, name, place, CONFIG_INTEGER, least, most, (const char *const[]){word, NULL}, meaning,       \
+        .doc = explained)
+#define CHOICE(section, name, place, choices, explained)                                                     \
+    ROW(section, name, place, CONFIG_CHOICE, .words = choices, .doc = explained)
+#define TEXT(section, name, place, usual, check, range, explained)                                           \
+    ROW(section, name, place, CONFIG_TEXT, .words = usual, .accepts = check, .allowed = range,               \
+        .doc = explained)
+// NOLINTEND(bugprone-macro-parentheses)
+
+static const ConfigKey keys[] = {
+    NUMBER(sampling, temperature, talk.sampler.temperature, 0, 5, "low is sober, high is wild, 0 is greedy"),
+    NUMBER(sampling, top_p, talk.sampler.top_p, 0, 1,
+           "smallest set of tokens with this probability; 1 is off"),
+    INTEGER(sampling, top_k, talk.sampler.top_k, 0, 1000000, "the k most probable tokens; 0 is off"),
+    NUMBER(sampling, min_p, talk.sampler.min_p, 0, 1, "least share of the most probable token; 0 is off"),
+    NUMBER(sampling, typical_p, talk.sampler.typical_p, 0, 1,
+           "tokens of typical information content; 1 is off"),
+    NUMBER(sampling, repeat_penalty, talk.sampler.repeat_penalty, 0.1, 10,
+           "divides the logits of tokens seen lately; 1 is off"),
+    INTEGER_OR(sampling, repeat_last, talk.sampler.repeat_last, 0, MAX_TOKENS, "context", -1,
+               "last tokens that the penalties look at"),
+    NUMBER(sampling, frequency_penalty, talk.sampler.frequency_penalty, -2, 2,
+           "off the logit for each time a token was seen; 0 is off"),
+    NUMBER(sampling, presence_penalty, talk.sampler.presence_penalty, -2, 2,
+           "off the logit of each token that was seen; 0 is off"),
+    NUMBER(sampling, dry_multiplier, talk.sampler.dry_multiplier, 0, 100,
+           "strength of the penalty on repeated runs (DRY); 0 is off"),
+    NUMBER(sampling, dry_base, talk.sampler.dry_base, 1, 10,
+           "growth of the DRY penalty with each token of the run"),
+    INTEGER(sampling, dry_allowed, talk.sampler.dry_allowed, 1, SAMPLER_LONGEST_REPETITION,
+            "longest repeated run that DRY leaves alone"),
+    ROW(sampling, seed, sampling.seed, CONFIG_INTEGER, 0, 9223372036854775807.0,
+        (const char *const[]){"random", NULL}, SETTINGS_SEED_RANDOM,
+        .allowed = "0 to 9223372036854775807 or \"random\"", .doc = "same seed, same text"),
+    INTEGER_OR(sampling, max_tokens, talk.max_tokens, 0, MAX_TOKENS, "unlimited", 0,
+               "longest reply in tokens"),
+    ROW(sampling, stop, sampling.stop, CONFIG_STRINGS, .allowed = "up to 32 strings of 1 to 256 bytes",
+        .doc = "texts that end a reply"),
+    ROW(sampling, logit_bias, sampling.logit_bias, CONFIG_BIASES, -100, 100,
+        .allowed = "{\"id or piece\" = bias, ...} with -100 to 100 each, up to 1024",
+        .doc = "added to the logits of single tokens"),
+    SWITCH(sampling, ignore_eos, talk.sampler.ignore_eos, "never end a turn by a token"),
+
+    INTEGER_OR(context, size, engine.context_size, 0, MAX_TOKENS, "model", 0, "tokens that the model sees"),
+    INTEGER(context, reserve, talk.overflow.reserve, 1, MAX_TOKENS, "tokens left free for the reply"),
+    CHOICE(context, overflow, talk.overflow.policy, overflow_words, "what happens when the context is full"),
+    INTEGER_OR(context, keep, talk.overflow.keep, 0, MAX_TOKENS, "system", OVERFLOW_KEEP_SYSTEM,
+               "first tokens that never leave"),
+    ROW(context, discard, talk.overflow.discard, CONFIG_AMOUNT, 0, MAX_TOKENS,
+        .allowed = "a fraction above 0 and below 1, or a whole number from 1 to 16777216",
+        .doc = "how much is discarded at least"),
+    NUMBER(context, low_water, talk.overflow.low_water, 0.05, 0.95,
+           "whole turns leave until so much of the context is used"),
+    CHOICE(context, by, talk.overflow.by_token, by_words, "what leaves: whole turns or single tokens"),
+
+    ROW(cache, type, engine.cache.type, CONFIG_CHOICE, .words = cache_words, .values = cache_types,
+        .doc = "element type of the key-value cache"),
+    INTEGER_OR(cache, group, engine.cache.group, 0, 256, "auto", 0,
+               "elements that share a scale in int8 and int4"),
+    INTEGER(cache, layout, engine.cache.layout, 0, 3, "order of the cache's dimensions in memory"),
+    SWITCH(cache, paged, engine.cache.paged, "cache slots in pages"),
+    INTEGER(cache, page_size, engine.cache.page_size, 1, 65536, "tokens of a page"),
+
+    TEXT(model, path, model.path, NULL, NULL, NULL,
+         "a Hugging Face folder or a .gguf file; \"\" is the default model"),
+    CHOICE(model, weights, model.weights, weights_words, "how the weights are held"),
+    TEXT(model, template, model.template, template_words, accepts_nonempty,
+         "\"auto\", the name of a chat template or a .toml file", "chat template"),
+
+    TEXT(backend, device, engine.device, device_words, accepts_device,
+         "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),
+    INTEGER_OR(backend, threads, engine.n_threads, 0, 1024, "auto", 0, "threads of the CPU backend"),
+
+    SWITCH(ui, stats, ui.stats, "a line of figures after each reply"),
+    CHOICE(ui, color, ui.color, color_words, "colours on the terminal"),
+    SWITCH(ui, gauge, ui.gauge, "how full the context is, in the prompt"),
+    SWITCH(ui, history, ui.history, "keep typed lines for the next time"),
+};
+
+Status settings_init(Settings *settings, Error *error) {
+    return config_init(settings_table(), &settings->config, error);
+}
+
+void settings_free(Settings *settings) {
+    config_free(&settings->config);
+}
+
+Status settings_copy(Settings *copy, const Settings *from, Error *error) {
+    return config_copy(&copy->config, &from->config, error);
+}
+
+const ConfigTable *settings_table(void) {
+    static const ConfigTable table = {.keys = keys,
+                                      .n_keys = sizeof keys / sizeof *keys,
+                                      .size = sizeof(Settings),
+                                      .name = "config/default.toml",
+                                      .built_in = _binary_config_default_toml_start,
+                                      .built_in_end = _binary_config_default_toml_end};
+    return &table;
+}
+
+const ConfigKey *settings_keys(size_t *count) {
+    *count = sizeof keys / sizeof *keys;
+    return keys;
+}
+
+const ConfigKey *settings_key(const char *name) {
+    return config_key_find(settings_table(), name);
+}
+
+// ---- what else there is to know ----------------------------------------------------------------------------
+
+bool settings_key_is_fixed(const ConfigKey *key) {
     static const char *const sections[] = {"model", "backend", "cache"}, *const names[] = {"size", "color",
                                                                                            "history"};
     for (int i = 0; i < 3; i++)
@@ -27,174 +166,13 @@ bool setting_is_fixed(const ConfigKey *key) {
     return false;
 }
 
-// ---- the model's recommendations --------------------------------------------------------------------------
-
-// A recommendation out of palaver's range is the makers' business: it is left out rather than refused.
-static void set_recommended(Config *config, const char *key, double value) {
-    char text[64];
-    Error ignored;
-    snprintf(text, sizeof text, "%.9g", value);
-    if (!isnan(value)) (void)config_set(config, CONFIG_MODEL, key, text, &ignored);
-}
-
-void config_apply_model(Config *config, const Model *model) {
-    const GenerationDefaults *g = &model->generation;
-    set_recommended(config, "temperature", g->do_sample == 0 ? 0 : g->temperature);
-    set_recommended(config, "top_p", g->top_p);
-    set_recommended(config, "min_p", g->min_p);
-    set_recommended(config, "typical_p", g->typical_p);
-    set_recommended(config, "repeat_penalty", g->repetition_penalty);
-    set_recommended(config, "top_k", g->top_k < 0 ? NAN : (double)g->top_k);
-}
-
-// ---- to the conversation ----------------------------------------------------------------------------------
-
-// A token id in digits, or the text of one token.
-static Status find_token(const Tokenizer *tokenizer, const char *name, int32_t *id, Error *error) {
-    char *end;
-    long long number = strtoll(name, &end, 10);
-    if (end != name && !*end) {
-        *id = (int32_t)number;
-        if (number >= 0 && number < tokenizer_size(tokenizer)) return STATUS_OK;
-        return error_set(error, STATUS_USAGE, "logit_bias: token %s is not in the vocabulary (0 to %lld)",
-                         name, (long long)tokenizer_size(tokenizer) - 1);
+uint64_t settings_random_seed(void) {
+    enum { LIMIT = 1000000000 };
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        seed = (uint64_t)now.tv_sec * 1000003u ^ (uint64_t)now.tv_nsec;
     }
-    if ((*id = tokenizer_find(tokenizer, name)) >= 0) return STATUS_OK;
-    Tokens tokens = {0};
-    Status status = tokenizer_encode(tokenizer, name, strlen(name), false, &tokens, error);
-    if (status == STATUS_OK && tokens.n != 1)
-        status = error_set(error, STATUS_USAGE, "logit_bias: %s is %lld tokens; a bias needs one", name,
-                           (long long)tokens.n);
-    if (status == STATUS_OK) *id = tokens.ids[0];
-    tokens_free(&tokens);
-    return status;
-}
-
-static Status make_biases(const ConfigBiases *from, const Tokenizer *tokenizer, SamplerBias **made,
-                          Error *error) {
-    SamplerBias *biases = calloc(from->count + 1, sizeof *biases);
-    if (!biases) return error_set(error, STATUS_MEMORY, "out of memory");
-    for (size_t i = 0; i < from->count; i++) {
-        biases[i].bias = (float)from->items[i].bias;
-        if (!find_token(tokenizer, from->items[i].token, &biases[i].id, error)) continue;
-        free(biases);
-        return error->status;
-    }
-    free(*made);
-    *made = biases;
-    return STATUS_OK;
-}
-
-OverflowSettings settings_overflow(const ContextConfig *context) {
-    static const OverflowPolicy policies[] = {[CONFIG_OVERFLOW_REEVALUATE] = OVERFLOW_REEVALUATE,
-                                              [CONFIG_OVERFLOW_SHIFT] = OVERFLOW_SHIFT,
-                                              [CONFIG_OVERFLOW_SHIFT_INPLACE] = OVERFLOW_SHIFT_INPLACE,
-                                              [CONFIG_OVERFLOW_STOP] = OVERFLOW_STOP};
-    OverflowSettings settings = {
-        .policy = policies[context->overflow],
-        .keep = context->keep == CONFIG_KEEP_SYSTEM ? OVERFLOW_KEEP_SYSTEM : context->keep,
-        .by_token = context->by == CONFIG_BY_TOKEN,
-        .reserve = context->reserve,
-        .low_water = context->low_water,
-    };
-    if (context->discard >= 1)
-        settings.discard = (int64_t)context->discard;
-    else
-        settings.discard_fraction = context->discard;
-    return settings;
-}
-
-// A policy that a model cannot follow is said once; the engine reads again instead.
-void settings_tell_of_shift(const Config *config, const Engine *engine, Screen *screen, bool *told) {
-    ConfigOverflow overflow = config->context.overflow;
-    const char *why = engine_cannot_shift(engine);
-    if (!why || *told) return;
-    if (overflow != CONFIG_OVERFLOW_SHIFT && overflow != CONFIG_OVERFLOW_SHIFT_INPLACE) return;
-    *told = true;
-    screen_warn(screen,
-                "[this model cannot be shifted, %s: when the context is full, the rest is read again]", why);
-}
-
-Status settings_conversation(const Config *config, const Tokenizer *tokenizer, SamplerBias **biases,
-                             ConversationSettings *to, Error *error) {
-    const SamplingConfig *from = &config->sampling;
-    if (make_biases(&from->logit_bias, tokenizer, biases, error)) return error->status;
-    to->sampler =
-        (SamplerSettings){.temperature = (float)from->temperature,
-                          .top_p = (float)from->top_p,
-                          .top_k = from->top_k > INT32_MAX ? 0 : (int)from->top_k,
-                          .min_p = (float)from->min_p,
-                          .typical_p = (float)from->typical_p,
-                          .repeat_penalty = (float)from->repeat_penalty,
-                          .repeat_last = from->repeat_last,
-                          .frequency_penalty = (float)from->frequency_penalty,
-                          .presence_penalty = (float)from->presence_penalty,
-                          .dry_multiplier = (float)from->dry_multiplier,
-                          .dry_base = (float)from->dry_base,
-                          .dry_allowed = from->dry_allowed > INT32_MAX ? INT32_MAX : (int)from->dry_allowed,
-                          .logit_bias = *biases,
-                          .n_logit_bias = (int)from->logit_bias.count,
-                          .ignore_eos = from->ignore_eos};
-    to->overflow = settings_overflow(&config->context);
-    to->max_tokens = from->max_tokens;
-    to->stop = (const char *const *)from->stop.items;
-    to->n_stop = (int)from->stop.count;
-    return STATUS_OK;
-}
-
-Status chat_apply_settings(Chat *chat, Error *error) {
-    const SamplingConfig *from = &chat->config->sampling;
-    ConversationSettings *to = conversation_settings(chat->conversation);
-    if (settings_conversation(chat->config, engine_tokenizer(chat->engine), &chat->biases, to, error))
-        return error->status;
-    if (from->seed != CONFIG_SEED_RANDOM) chat->seed = (uint64_t)from->seed;
-    to->seed = chat->seed;
-    to->stream = chat->stream;
-    settings_tell_of_shift(chat->config, chat->engine, chat->screen, &chat->told_of_shift);
-    return STATUS_OK;
-}
-
-// ---- into the transcript and back -------------------------------------------------------------------------
-
-static bool is_recorded(const ConfigKey *key) {
-    return !strcmp(key->section, "sampling") || !strcmp(key->section, "context");
-}
-
-Status chat_record_settings(Chat *chat, Error *error) {
-    size_t n_keys;
-    const ConfigKey *keys = config_keys(&n_keys);
-    TranscriptSetting *settings = calloc(n_keys, sizeof *settings);
-    char *texts = malloc(n_keys * VALUE_ROOM);
-    Status status = settings && texts ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
-    int n = 0;
-    for (size_t i = 0; i < n_keys && status == STATUS_OK; i++) {
-        if (!is_recorded(&keys[i])) continue;
-        char *text = texts + (size_t)n * VALUE_ROOM;
-        // A list too long to be written whole would be read back as another one.
-        if (config_print_value(chat->config, &keys[i], text, VALUE_ROOM) >= VALUE_ROOM) continue;
-        bool session = config_origin_layer(chat->config, &keys[i]) == CONFIG_SESSION;
-        settings[n++] = (TranscriptSetting){keys[i].name, text, session};
-    }
-    if (status == STATUS_OK) status = transcript_set_settings(chat->transcript, settings, n, error);
-    free(settings);
-    free(texts);
-    return status;
-}
-
-void chat_restore_settings(Chat *chat) {
-    Error error;
-    size_t n_keys;
-    const ConfigKey *keys = config_keys(&n_keys);
-    for (size_t i = 0; i < n_keys; i++)
-        if (is_recorded(&keys[i]) && config_origin_layer(chat->config, &keys[i]) == CONFIG_SESSION &&
-            config_reset(chat->config, keys[i].name, &error))
-            screen_warn(chat->screen, "[%s stays as it is: %s]", keys[i].name, error.message);
-    for (int i = 0; i < transcript_n_settings(chat->transcript); i++) {
-        TranscriptSetting setting = transcript_setting(chat->transcript, i);
-        const ConfigKey *key = config_key_find(setting.key);
-        if (!setting.session || !key || setting_is_fixed(key)) continue;
-        if (config_origin_layer(chat->config, key) == CONFIG_FLAGS) continue;
-        if (config_set(chat->config, CONFIG_SESSION, setting.key, setting.text, &error))
-            screen_warn(chat->screen, "[a setting of this conversation is left out: %s]", error.message);
-    }
+    return seed % LIMIT;
 }

@@ -16,6 +16,7 @@ typedef struct Reading {
     const char *name; // of the file
     ConfigLayer layer;
     const char *profile; // NULL outside [profile.NAME]
+    const ConfigTable *table;
     ConfigLayers *added;
 } Reading;
 
@@ -37,33 +38,37 @@ static Status read_section(const Reading *reading, const TomlNode *section, Erro
         const TomlNode *node = &section->children[i];
         char name[160];
         snprintf(name, sizeof name, "%s.%.100s", section->key, node->key);
-        const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(name);
-        Status status = key ? read_value(reading, key, node, error) : config_key_unknown(name, error);
+        const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(reading->table, name);
+        Status status =
+            key ? read_value(reading, key, node, error) : config_key_unknown(reading->table, name, error);
         if (status) return key ? status : at_node(reading, node, error);
     }
     return STATUS_OK;
 }
 
-static bool is_section(const char *name) {
-    size_t count;
-    const ConfigKey *keys = config_keys(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(keys[i].section, name)) return true;
+static bool is_section(const ConfigTable *table, const char *name) {
+    for (size_t i = 0; i < table->n_keys; i++)
+        if (!strcmp(table->keys[i].section, name)) return true;
     return false;
 }
 
-static Status unknown_section(const char *name, Error *error) {
-    static const char *const sections[] = {"sampling", "context", "cache",  "model",
-                                           "backend",  "ui",      "profile"};
-    int nearest = nearest_name(name, sections, sizeof sections / sizeof *sections);
-    if (nearest < 0)
-        return error_set(
-            error, STATUS_USAGE,
-            "unknown section [%.100s]; there are sampling, context, cache, model, backend, ui and "
-            "profile.NAME",
-            name);
-    return error_set(error, STATUS_USAGE, "unknown section [%.100s]; did you mean [%s]?", name,
-                     sections[nearest]);
+static Status unknown_section(const ConfigTable *table, const char *name, Error *error) {
+    enum { MOST = 32 };
+    const char *sections[MOST];
+    size_t count = 0;
+    for (size_t i = 0; i < table->n_keys && count < MOST - 1; i++)
+        if (!i || strcmp(table->keys[i].section, table->keys[i - 1].section) != 0)
+            sections[count++] = table->keys[i].section;
+    sections[count++] = "profile";
+    int nearest = nearest_name(name, sections, count);
+    if (nearest >= 0)
+        return error_set(error, STATUS_USAGE, "unknown section [%.100s]; did you mean [%s]?", name,
+                         sections[nearest]);
+    char all[256] = "";
+    for (size_t i = 0, at = 0; i + 1 < count && at < sizeof all; i++)
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", sections[i]);
+    return error_set(error, STATUS_USAGE, "unknown section [%.100s]; there are %s and profile.NAME", name,
+                     all);
 }
 
 static Status read_table(const Reading *reading, const TomlNode *table, Error *error);
@@ -92,22 +97,22 @@ static Status read_profiles(const Reading *reading, const TomlNode *profiles, Er
 static Status read_table(const Reading *reading, const TomlNode *table, Error *error) {
     for (size_t i = 0; i < table->n_children; i++) {
         const TomlNode *node = &table->children[i];
-        const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(node->key);
+        const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(reading->table, node->key);
         Status status;
         if (!strcmp(node->key, "profile")) {
             status = read_profiles(reading, node, error);
         } else if (key) {
             status = read_value(reading, key, node, error);
-        } else if (node->type == TOML_TABLE && is_section(node->key)) {
+        } else if (node->type == TOML_TABLE && is_section(reading->table, node->key)) {
             status = read_section(reading, node, error);
         } else {
-            if (is_section(node->key))
+            if (is_section(reading->table, node->key))
                 error_set(error, STATUS_USAGE, "%s is a section: write [%s], or a key such as %s.NAME",
                           node->key, node->key, node->key);
             else if (node->type == TOML_TABLE)
-                unknown_section(node->key, error);
+                unknown_section(reading->table, node->key, error);
             else
-                config_key_unknown(node->key, error);
+                config_key_unknown(reading->table, node->key, error);
             status = at_node(reading, node, error);
         }
         if (status) return status;
@@ -117,7 +122,7 @@ static Status read_table(const Reading *reading, const TomlNode *table, Error *e
 
 static Status apply_tree(Config *config, ConfigLayer layer, const char *name, TomlNode *root, Error *error) {
     ConfigLayers added = {0};
-    Reading reading = {name, layer, NULL, &added};
+    Reading reading = {name, layer, NULL, config->table, &added};
     Status status = read_table(&reading, root, error);
     toml_free(root);
     if (!status) return config_merge(config, &added, error);
@@ -216,40 +221,40 @@ static Status add_text(ConfigLayers *added, ConfigLayer layer, const ConfigKey *
 }
 
 Status config_set(Config *config, ConfigLayer layer, const char *name, const char *text, Error *error) {
-    const ConfigKey *key = config_key_find(name);
-    if (!key) return config_key_unknown(name, error);
+    const ConfigKey *key = config_key_find(config->table, name);
+    if (!key) return config_key_unknown(config->table, name, error);
     ConfigLayers added = {0};
     Status status = add_text(&added, layer, key, text, error);
     return status ? status : config_merge(config, &added, error);
 }
 
 // A variable that is none of ours, but so near to one that it must be meant.
-static Status check_stranger(const char *variable, Error *error) {
-    size_t count;
-    const ConfigKey *keys = config_keys(&count);
-    for (size_t i = 0; i < count; i++) {
+static Status check_stranger(const ConfigTable *table, const char *variable, Error *error) {
+    for (size_t i = 0; i < table->n_keys; i++) {
         char ours[160];
-        config_key_environment(&keys[i], ours, sizeof ours);
-        if (name_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), keys[i].name))
+        const ConfigKey *key = &table->keys[i];
+        config_key_environment(key, ours, sizeof ours);
+        if (name_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), key->name))
             return error_set(error, STATUS_USAGE, "%.100s: unknown variable; did you mean %s?", variable,
                              ours);
     }
     return STATUS_OK;
 }
 
-static Status read_variable(ConfigLayers *added, const char *entry, const char *equals, Error *error) {
+static Status read_variable(const ConfigTable *table, ConfigLayers *added, const char *entry,
+                            const char *equals, Error *error) {
     char variable[NEAREST_NAME_MAX];
-    size_t length = (size_t)(equals - entry), count;
+    size_t length = (size_t)(equals - entry);
     if (length >= sizeof variable || !equals[1]) return STATUS_OK; // no key is as long; empty counts as unset
     memcpy(variable, entry, length);
     variable[length] = 0;
-    const ConfigKey *keys = config_keys(&count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < table->n_keys; i++) {
         char ours[160];
-        config_key_environment(&keys[i], ours, sizeof ours);
-        if (!strcmp(variable, ours)) return add_text(added, CONFIG_ENVIRONMENT, &keys[i], equals + 1, error);
+        config_key_environment(&table->keys[i], ours, sizeof ours);
+        if (!strcmp(variable, ours))
+            return add_text(added, CONFIG_ENVIRONMENT, &table->keys[i], equals + 1, error);
     }
-    return check_stranger(variable, error);
+    return check_stranger(table, variable, error);
 }
 
 Status config_apply_environment(Config *config, char *const *environment, Error *error) {
@@ -257,7 +262,7 @@ Status config_apply_environment(Config *config, char *const *environment, Error 
     for (; environment && *environment; environment++) {
         const char *equals = strchr(*environment, '=');
         if (!equals || strncmp(*environment, "PALAVER_", 8) != 0) continue;
-        Status status = read_variable(&added, *environment, equals, error);
+        Status status = read_variable(config->table, &added, *environment, equals, error);
         if (status) {
             layers_free(&added);
             return status;

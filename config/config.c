@@ -1,4 +1,4 @@
-// Layers of assignments, and the sections computed from them.
+// Layers of assignments, and the fields computed from them.
 #include "config/layers.h"
 #include "config/embedded.h"
 
@@ -77,10 +77,9 @@ const Assignment *layers_effective(const ConfigLayers *layers, const ConfigKey *
     return best;
 }
 
-static void compute_sections(Config *config) {
-    size_t count;
-    const ConfigKey *keys = config_keys(&count);
-    for (size_t i = 0; i < count; i++)
+static void compute_fields(Config *config) {
+    const ConfigKey *keys = config->table->keys;
+    for (size_t i = 0; i < config->table->n_keys; i++)
         value_store(&keys[i], &layers_effective(config->layers, &keys[i])->value, config);
 }
 
@@ -92,31 +91,39 @@ Status config_merge(Config *config, ConfigLayers *added, Error *error) {
     for (size_t i = 0; i < added->count; i++) put_assignment(config->layers, added->items[i]);
     added->count = 0;
     layers_free(added);
-    compute_sections(config);
+    compute_fields(config);
     return STATUS_OK;
 }
 
 // ---- life --------------------------------------------------------------------------------------------
 
-Status config_init(Config *config, Error *error) {
-    *config = (Config){0};
+// An empty Config, all other fields as in `like` (NULL: zero).
+static Status begin(const ConfigTable *table, Config *config, const Config *like, Error *error) {
+    if (like)
+        memcpy(config, like, table->size);
+    else
+        memset(config, 0, table->size);
+    config->table = table;
     config->layers = calloc(1, sizeof *config->layers);
-    if (!config->layers) return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    return config->layers ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+}
+
+Status config_init(const ConfigTable *table, Config *config, Error *error) {
+    Status status = begin(table, config, NULL, error);
+    if (status) return status;
     ConfigLayers built_in = {0};
     TomlNode *root = NULL;
-    size_t length = embedded_size(_binary_config_default_toml_start, _binary_config_default_toml_end);
-    Status status =
-        toml_parse("config/default.toml", _binary_config_default_toml_start, length, &root, error);
-    size_t count;
-    const ConfigKey *keys = config_keys(&count);
-    for (size_t i = 0; !status && i < count; i++) {
-        const TomlNode *section = toml_child(root, keys[i].section);
-        const TomlNode *node = section ? toml_child(section, keys[i].name) : NULL;
+    status = toml_parse(table->name, table->built_in, embedded_size(table->built_in, table->built_in_end),
+                        &root, error);
+    for (size_t i = 0; !status && i < table->n_keys; i++) {
+        const ConfigKey *key = &table->keys[i];
+        const TomlNode *section = toml_child(root, key->section);
+        const TomlNode *node = section ? toml_child(section, key->name) : NULL;
         ConfigValue value;
-        status = node ? value_from_node(&keys[i], node, &value, error)
-                      : error_set(error, STATUS_FILE, "config/default.toml: %s.%s is missing",
-                                  keys[i].section, keys[i].name);
-        if (!status) status = layers_add(&built_in, &keys[i], CONFIG_BUILTIN, NULL, "built in", value, error);
+        status = node ? value_from_node(key, node, &value, error)
+                      : error_set(error, STATUS_FILE, "%s: %s.%s is missing", table->name, key->section,
+                                  key->name);
+        if (!status) status = layers_add(&built_in, key, CONFIG_BUILTIN, NULL, "built in", value, error);
     }
     toml_free(root);
     if (!status) status = config_merge(config, &built_in, error);
@@ -128,16 +135,14 @@ Status config_init(Config *config, Error *error) {
 }
 
 void config_free(Config *config) {
+    if (!config->table) return;
     if (config->layers) layers_free(config->layers);
     free(config->layers);
-    *config = (Config){0};
+    memset(config, 0, config->table->size);
 }
 
 Status config_copy(Config *copy, const Config *from, Error *error) {
-    *copy = (Config){0};
-    copy->layers = calloc(1, sizeof *copy->layers);
-    if (!copy->layers) return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
-    Status status = STATUS_OK;
+    Status status = begin(from->table, copy, from, error);
     for (size_t i = 0; !status && i < from->layers->count; i++) {
         const Assignment *item = &from->layers->items[i];
         ConfigValue value;
@@ -149,7 +154,7 @@ Status config_copy(Config *copy, const Config *from, Error *error) {
     if (status)
         config_free(copy);
     else
-        compute_sections(copy);
+        compute_fields(copy);
     return status;
 }
 
@@ -167,12 +172,12 @@ static void remove_assignments(Config *config, ConfigLayer layer, const ConfigKe
             layers->items[kept++] = *item;
     }
     layers->count = kept;
-    compute_sections(config);
+    compute_fields(config);
 }
 
 Status config_reset(Config *config, const char *key_name, Error *error) {
-    const ConfigKey *key = config_key_find(key_name);
-    if (!key) return config_key_unknown(key_name, error);
+    const ConfigKey *key = config_key_find(config->table, key_name);
+    if (!key) return config_key_unknown(config->table, key_name, error);
     remove_assignments(config, CONFIG_SESSION, key);
     return STATUS_OK;
 }
@@ -203,9 +208,9 @@ const char *config_profile_name(const Config *config, size_t index) {
     return NULL;
 }
 
-char *config_default_text(void) {
-    const char *text = _binary_config_default_toml_start;
-    size_t length = embedded_size(text, _binary_config_default_toml_end);
+char *config_default_text(const ConfigTable *table) {
+    const char *text = table->built_in;
+    size_t length = embedded_size(text, table->built_in_end);
     char *copy = malloc(length * 2 + 1), *to = copy;
     if (!copy) return NULL;
     for (size_t i = 0; i < length; i++) {

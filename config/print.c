@@ -1,5 +1,5 @@
 // Values as TOML text.
-#include "config/value.h"
+#include "config/layers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -114,6 +114,5 @@ int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, si
 }
 
 int config_print_value(const Config *config, const ConfigKey *key, char *buffer, size_t size) {
-    ConfigValue value = value_load(key, config);
-    return value_print(key, &value, buffer, size);
+    return value_print(key, &layers_effective(config->layers, key)->value, buffer, size);
 }

@@ -9,7 +9,6 @@
 #include <strings.h>
 
 enum { MAX_STRINGS = 32, MAX_STRING = 256, MAX_BIASES = 1024, MAX_TEXT = 4096, SHOWN = 80 };
-_Static_assert(sizeof(ConfigOverflow) == sizeof(int), "choices are stored as int");
 
 // ---- errors -----------------------------------------------------------------------------------------------
 
@@ -313,29 +312,39 @@ void value_free(const ConfigKey *key, ConfigValue *value) {
     *value = (ConfigValue){0};
 }
 
-// ---- in the sections ---------------------------------------------------------------------------------
+// ---- in the fields -----------------------------------------------------------------------------------
 
-static size_t stored_size(const ConfigKey *key) {
-    static const size_t sizes[] = {
-        [CONFIG_BOOL] = sizeof(bool),
-        [CONFIG_INTEGER] = sizeof(int64_t),
-        [CONFIG_NUMBER] = sizeof(double),
-        [CONFIG_AMOUNT] = sizeof(double),
-        [CONFIG_CHOICE] = sizeof(int),
-        [CONFIG_TEXT] = sizeof(char *),
-        [CONFIG_STRINGS] = sizeof(ConfigStrings),
-        [CONFIG_BIASES] = sizeof(ConfigBiases),
-    };
-    return sizes[key->type];
+static int64_t whole_number(const ConfigKey *key, const ConfigValue *value) {
+    if (key->type == CONFIG_CHOICE) return key->values ? key->values[value->choice] : value->choice;
+    return key->type == CONFIG_BOOL ? value->boolean : value->integer;
 }
 
-// Every member of a union begins at its first byte.
 void value_store(const ConfigKey *key, const ConfigValue *value, Config *config) {
-    memcpy((char *)config + key->offset, value, stored_size(key));
-}
-
-ConfigValue value_load(const ConfigKey *key, const Config *config) {
-    ConfigValue value = {0};
-    memcpy(&value, (const char *)config + key->offset, stored_size(key));
-    return value;
+    void *field = (char *)config + key->offset;
+    switch (key->field) {
+    case CONFIG_FIELD_BOOL:
+        *(bool *)field = whole_number(key, value) != 0;
+        break;
+    case CONFIG_FIELD_INT:
+        *(int *)field = (int)whole_number(key, value);
+        break;
+    case CONFIG_FIELD_INT64:
+        *(int64_t *)field = whole_number(key, value);
+        break;
+    case CONFIG_FIELD_FLOAT:
+        *(float *)field = (float)value->number;
+        break;
+    case CONFIG_FIELD_DOUBLE:
+        *(double *)field = value->number;
+        break;
+    case CONFIG_FIELD_TEXT:
+        *(char **)field = value->text;
+        break;
+    case CONFIG_FIELD_STRINGS:
+        *(ConfigStrings *)field = value->strings;
+        break;
+    case CONFIG_FIELD_BIASES:
+        *(ConfigBiases *)field = value->biases;
+        break;
+    }
 }

@@ -27,8 +27,7 @@ void value_free(const ConfigKey *key, ConfigValue *value);
 // TOML text, written like snprintf; value_from_text() reads it back to the same value.
 int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size);
 
-// Stores into, and reads from, the key's place in the sections; strings and lists are shared, not copied.
+// Stores into the key's field behind `config`; strings and lists are shared, not copied.
 void value_store(const ConfigKey *key, const ConfigValue *value, Config *config);
-ConfigValue value_load(const ConfigKey *key, const Config *config);
 
 #endif

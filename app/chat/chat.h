@@ -7,16 +7,16 @@
 
 #include "app/record/journal.h"
 #include "app/options.h"
+#include "app/settings.h"
 #include "app/terminal/screen.h"
 #include "app/chat/thoughts.h"
 #include "app/record/transcript.h"
-#include "config/config.h"
 #include "engine/talk/conversation.h"
 
 typedef struct Chat {
     // What main() opened; it outlives the chat.
     const Options *options;
-    Config *config;
+    Settings *settings;
     Screen *screen;
     Engine *engine;   // the present one is main's to close
     char *model_path; // [PATH_ROOM] the present one's
@@ -116,30 +116,22 @@ double chat_share(Chat *chat);
 // memory.
 char *chat_clean_text(const char *text, size_t size);
 
-// ---- settings (settings.c) --------------------------------------------------------------------------------
+// ---- settings (chat_settings.c) --------------------------------------------------------------------------------
 
 // Hands the configuration to the conversation. STATUS_USAGE: a bias names no token.
 Status chat_apply_settings(Chat *chat, Error *error);
-// What they say of a full context.
-OverflowSettings settings_overflow(const ContextConfig *context);
 // What a conversation's settings say of sampling, overflow, limits and stop strings; seed, stream and position stay. *biases
-// (NULL or malloc'ed) becomes what the sampler's settings refer to, as the stop strings do to `config`.
-Status settings_conversation(const Config *config, const Tokenizer *tokenizer, SamplerBias **biases,
+// (NULL or malloc'ed) becomes what the sampler's settings refer to, as the stop strings do to `settings`.
+Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SamplerBias **biases,
                              ConversationSettings *to, Error *error);
 // Warns, unless *told, of a policy that the model cannot follow.
-void settings_tell_of_shift(const Config *config, const Engine *engine, Screen *screen, bool *told);
+void settings_tell_of_shift(const Settings *settings, const Engine *engine, Screen *screen, bool *told);
 // Enters them in the transcript, if they changed.
 Status chat_record_settings(Chat *chat, Error *error);
 // Settings of sampling and context that are set by hand belong to their conversation: puts those of the transcript in the
 // place of those that are set, except where a flag says otherwise; one that is not valid any more is left out, which is
 // said.
 void chat_restore_settings(Chat *chat);
-// Whether a key only counts when palaver starts.
-bool setting_is_fixed(const ConfigKey *key);
-// A fresh seed: nine digits or less, easy to type.
-uint64_t seed_random(void);
-// The model's own recommendations, below every other layer.
-void config_apply_model(Config *config, const Model *model);
 
 // ---- lines for people (report.c) --------------------------------------------------------------------------
 

@@ -126,8 +126,8 @@ static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
 static Status restore_numbers(Chat *chat, Error *error) {
     TranscriptHeader header = transcript_header(chat->transcript);
     ConversationSettings *settings = conversation_settings(chat->conversation);
-    int64_t wanted = chat->config->sampling.seed;
-    chat->seed = wanted == CONFIG_SEED_RANDOM ? header.seed : (uint64_t)wanted;
+    int64_t wanted = chat->settings->sampling.seed;
+    chat->seed = wanted == SETTINGS_SEED_RANDOM ? header.seed : (uint64_t)wanted;
     chat->stream = header.stream;
     if (chat->newest_stream < chat->stream) chat->newest_stream = chat->stream;
     settings->seed = chat->seed;
@@ -196,7 +196,7 @@ Status chat_fork(Chat *chat, const char *name, Error *error) {
 
 // What belongs to the engine: template, think tokens, and a conversation without messages.
 static Status open_model(Chat *chat, Error *error) {
-    Status status = load_template(chat->screen, chat->config, chat->engine, &chat->chat_template, error);
+    Status status = load_template(chat->screen, chat->settings, chat->engine, &chat->chat_template, error);
     if (status) return status;
     make_fingerprint(chat);
     thoughts_find(&chat->thoughts, engine_tokenizer(chat->engine));
@@ -222,8 +222,9 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
         journal_close(journal); // what was resumed is only read
     else
         chat->journal = journal;
-    chat->seed = chat->config->sampling.seed == CONFIG_SEED_RANDOM ? seed_random()
-                                                                   : (uint64_t)chat->config->sampling.seed;
+    chat->seed = chat->settings->sampling.seed == SETTINGS_SEED_RANDOM
+                     ? settings_random_seed()
+                     : (uint64_t)chat->settings->sampling.seed;
     chat->thoughts.mode = chat->interactive ? THINK_DIM : THINK_SHOW;
     Status status = open_model(chat, error);
     if (status) return status;
@@ -241,9 +242,9 @@ Status chat_open(Chat *chat, Journal *journal, Transcript *transcript, Error *er
 
 // The new engine beside the old one, with all that belongs to it; the transcript learns of it last.
 static Status open_other(Chat *other, const char *path, Error *error) {
-    config_clear(other->config, CONFIG_MODEL);
-    Status status =
-        load_engine(other->screen, other->config, path, (LoadRoom){.n_sequences = 1}, &other->engine, error);
+    config_clear(&other->settings->config, CONFIG_MODEL);
+    Status status = load_engine(other->screen, other->settings, path, (LoadRoom){.n_sequences = 1},
+                                &other->engine, error);
     if (status == STATUS_OK) status = open_model(other, error);
     if (status == STATUS_OK) status = chat_apply_settings(other, error);
     if (status == STATUS_OK) status = check_model(other, other->transcript, error);
@@ -256,8 +257,8 @@ static Status open_other(Chat *other, const char *path, Error *error) {
 
 Status chat_change_model(Chat *chat, const char *name, Error *error) {
     char path[PATH_ROOM];
-    Config before;
-    if (path_find_model(name, NULL, path, error) || config_copy(&before, chat->config, error))
+    Settings before;
+    if (path_find_model(name, NULL, path, error) || settings_copy(&before, chat->settings, error))
         return error->status;
     path_make_absolute(path);
     Chat other = *chat;
@@ -268,11 +269,11 @@ Status chat_change_model(Chat *chat, const char *name, Error *error) {
     other.biases = NULL;
     Status status = open_other(&other, path, error);
     if (status) {
-        config_free(chat->config);
-        *chat->config = before;
+        settings_free(chat->settings);
+        *chat->settings = before;
         return status;
     }
-    config_free(&before);
+    settings_free(&before);
     conversation_settings(other.conversation)->position = conversation_settings(chat->conversation)->position;
     close_model(chat);
     engine_close(chat->engine);

@@ -4,26 +4,29 @@
 #include "kernels/base/paths.h"
 #include "app/signals.h"
 
+#include <math.h>
 #include <string.h>
+
+// A recommendation out of palaver's range is the makers' business: it is left out rather than refused.
+static void set_recommended(Config *config, const GenerationDefault *recommended) {
+    char text[64];
+    Error ignored;
+    snprintf(text, sizeof text, "%.9g", recommended->value);
+    if (!isnan(recommended->value)) (void)config_set(config, CONFIG_MODEL, recommended->key, text, &ignored);
+}
 
 Status load_recommendations(Config *config, const char *path, const Model *model, Error *error) {
     char beside[PATH_ROOM];
-    config_apply_model(config, model);
+    for (int i = 0; i < MODEL_N_GENERATION; i++) set_recommended(config, &model->generation[i]);
     if (!path_model_settings(path, beside)) return STATUS_OK;
     return config_apply_file(config, CONFIG_MODEL, beside, error);
 }
 
-CacheOptions load_cache_options(const CacheConfig *config, LoadRoom room) {
-    static const DType types[] = {[CONFIG_CACHE_F16] = DTYPE_F16,
-                                  [CONFIG_CACHE_F32] = DTYPE_F32,
-                                  [CONFIG_CACHE_INT8] = DTYPE_INT8,
-                                  [CONFIG_CACHE_INT4] = DTYPE_INT4};
-    return (CacheOptions){.type = types[config->type],
-                          .group = (int)config->group,
-                          .layout = (int)config->layout,
-                          .paged = config->paged || room.n_rows > 0,
-                          .page_size = (int)config->page_size,
-                          .n_sequences = room.n_sequences};
+CacheOptions load_cache_options(const Settings *settings, LoadRoom room) {
+    CacheOptions options = settings->engine.cache;
+    options.paged = options.paged || room.n_rows > 0;
+    options.n_sequences = room.n_sequences;
+    return options;
 }
 
 static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
@@ -35,19 +38,17 @@ Progress load_progress(Screen *screen) {
     return (Progress){on_progress, screen};
 }
 
-Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom room, Engine **engine,
+Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error) {
-    EngineOptions options = {.model = path,
-                             .device = config->backend.device,
-                             .n_threads = (int)config->backend.threads,
-                             .context_size = (int)config->context.size,
-                             .cache = load_cache_options(&config->cache, room),
-                             .n_rows = room.n_rows,
-                             .progress = load_progress(screen)};
+    EngineOptions options = settings->engine;
+    options.model = path;
+    options.cache = load_cache_options(settings, room);
+    options.n_rows = room.n_rows;
+    options.progress = load_progress(screen);
     Status status = engine_open(&options, engine, error);
     screen_progress_end(screen);
     if (status) return status;
-    status = load_recommendations(config, path, engine_model(*engine), error);
+    status = load_recommendations(&settings->config, path, engine_model(*engine), error);
     if (status) {
         engine_close(*engine);
         *engine = NULL;
@@ -58,9 +59,9 @@ Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom ro
     return STATUS_OK;
 }
 
-Status load_template(Screen *screen, const Config *config, const Engine *engine, ChatTemplate **chat_template,
-                     Error *error) {
-    const char *name = config->model.template;
+Status load_template(Screen *screen, const Settings *settings, const Engine *engine,
+                     ChatTemplate **chat_template, Error *error) {
+    const char *name = settings->model.template;
     const Tokenizer *tokenizer = engine_tokenizer(engine);
     Status status;
     if (name && *name && strcmp(name, "auto")) {

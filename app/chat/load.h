@@ -2,8 +2,8 @@
 #ifndef PALAVER_APP_LOAD_H
 #define PALAVER_APP_LOAD_H
 
+#include "app/settings.h"
 #include "app/terminal/screen.h"
-#include "config/config.h"
 #include "engine/engine.h"
 #include "tokenizer/chat/chat_template.h"
 
@@ -17,15 +17,15 @@ typedef struct LoadRoom {
     int n_rows; // 0; or decoded together (EngineOptions): the cache is in pages then, whatever the settings say
 } LoadRoom;
 
-CacheOptions load_cache_options(const CacheConfig *config, LoadRoom room);
+CacheOptions load_cache_options(const Settings *settings, LoadRoom room);
 
 // Loads the model at `path` with progress on the screen, and its recommendations. On failure *engine is NULL.
-Status load_engine(Screen *screen, Config *config, const char *path, LoadRoom room, Engine **engine,
+Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
 
 // The chat template that the settings name, or the model's own, with a warning where it may not fit.
-Status load_template(Screen *screen, const Config *config, const Engine *engine, ChatTemplate **chat_template,
-                     Error *error);
+Status load_template(Screen *screen, const Settings *settings, const Engine *engine,
+                     ChatTemplate **chat_template, Error *error);
 
 // Shown on the screen, in bytes; Ctrl-C asks to stop.
 Progress load_progress(Screen *screen);

@@ -52,7 +52,8 @@ static Status take_settings(Replay *r, Error *error) {
     Chat *chat = r->chat;
     for (int i = 0; i < transcript_n_settings(r->past); i++) {
         TranscriptSetting setting = transcript_setting(r->past, i);
-        if (config_set(chat->config, CONFIG_SESSION, setting.key, setting.text, error)) return error->status;
+        if (config_set(&chat->settings->config, CONFIG_SESSION, setting.key, setting.text, error))
+            return error->status;
     }
     return chat_apply_settings(chat, error);
 }
@@ -215,7 +216,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     Session *session = conversation_session(chat->conversation);
     ConversationSettings numbers = *conversation_settings(chat->conversation);
     uint64_t seed = chat->seed;
-    Config before;
+    Settings before;
     size_t size;
     const char *log = transcript_log(whole, &size);
     *report = (ReplayReport){0};
@@ -224,7 +225,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     r.on_way = on_way;
     for (int i = tree->head; i != TREE_START; i = tree->nodes[i].parent) on_way[i] = true;
     Status status = transcript_blank(&r.past, error);
-    if (status == STATUS_OK) status = config_copy(&before, chat->config, error);
+    if (status == STATUS_OK) status = settings_copy(&before, chat->settings, error);
     if (status == STATUS_OK) {
         chat->transcript = r.past;
         session_set_interrupt(session, &r.stop);
@@ -232,8 +233,8 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
         status = take_log(&r, log, size, error);
         session_set_interrupt(session, signals_interrupt());
         chat->transcript = whole;
-        config_free(chat->config);
-        *chat->config = before;
+        settings_free(chat->settings);
+        *chat->settings = before;
         chat->seed = seed;
         Error second;
         if (chat_apply_settings(chat, &second) || chat_project(chat, &second))

@@ -73,7 +73,7 @@ static void warn_of_next(Chat *chat) {
     if (next.fits && !next.turns.first && !next.n_cut) return;
     chat->warned_next = true;
     char range[WAY_RANGE_ROOM];
-    if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
+    if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
         screen_warn(chat->screen,
                     "[the context is nearly full: the next turn may be refused; /undo or /clear make room]");
     else if (next.turns.first)
@@ -85,7 +85,7 @@ static void warn_of_next(Chat *chat) {
 }
 
 void report_turn(Chat *chat) {
-    if (chat->config->ui.stats) print_statistics(chat);
+    if (chat->settings->ui.stats) print_statistics(chat);
     if (chat->last.finish == FINISH_INTERRUPTED && chat->interactive)
         screen_notice(chat->screen, "[interrupted; /continue goes on]");
     if (chat->last.finish == FINISH_LENGTH && chat->interactive)

@@ -9,33 +9,33 @@ enum { VALUE_ROOM = 1024, ALLOWED_ROOM = 512 };
 
 // Takes changed settings over and keeps them in the journal; if they do not suit, the configuration is again
 // what it was before.
-static Status settle(Chat *chat, Config *before, Status status, Error *error) {
+static Status settle(Chat *chat, Settings *before, Status status, Error *error) {
     if (status == STATUS_OK) status = chat_apply_settings(chat, error);
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK && chat->seed != transcript_header(chat->transcript).seed)
         status = chat_set_seed(chat, chat->seed, error);
     if (status == STATUS_OK) {
-        config_free(before);
+        settings_free(before);
         chat_save(chat);
         return STATUS_OK;
     }
     Error ignored;
-    config_free(chat->config);
-    *chat->config = *before;
+    settings_free(chat->settings);
+    *chat->settings = *before;
     (void)chat_apply_settings(chat, &ignored);
     return status;
 }
 
 static void print_setting(Chat *chat, const ConfigKey *key) {
     char value[VALUE_ROOM];
-    config_print_value(chat->config, key, value, sizeof value);
+    config_print_value(&chat->settings->config, key, value, sizeof value);
     screen_say(chat->screen, "%s.%s = %s  (%s)", key->section, key->name, value,
-               config_origin(chat->config, key));
+               config_origin(&chat->settings->config, key));
 }
 
 static Status print_key(Chat *chat, const char *name, Error *error) {
-    const ConfigKey *key = config_key_find(name);
-    if (!key) return config_key_unknown(name, error);
+    const ConfigKey *key = settings_key(name);
+    if (!key) return config_key_unknown(settings_table(), name, error);
     char allowed[ALLOWED_ROOM];
     config_key_allowed(key, allowed, sizeof allowed);
     print_setting(chat, key);
@@ -49,12 +49,13 @@ static Status fixed_error(const ConfigKey *key, Error *error) {
 }
 
 static Status set_value(Chat *chat, const char *name, const char *text, Error *error) {
-    const ConfigKey *key = config_key_find(name);
-    if (!key) return config_key_unknown(name, error);
-    if (setting_is_fixed(key)) return fixed_error(key, error);
-    Config before;
-    if (config_copy(&before, chat->config, error)) return error->status;
-    Status status = settle(chat, &before, config_set(chat->config, CONFIG_SESSION, name, text, error), error);
+    const ConfigKey *key = settings_key(name);
+    if (!key) return config_key_unknown(settings_table(), name, error);
+    if (settings_key_is_fixed(key)) return fixed_error(key, error);
+    Settings before;
+    if (settings_copy(&before, chat->settings, error)) return error->status;
+    Status status =
+        settle(chat, &before, config_set(&chat->settings->config, CONFIG_SESSION, name, text, error), error);
     if (status == STATUS_OK) print_setting(chat, key);
     return status;
 }
@@ -64,7 +65,7 @@ Status command_set(Chat *chat, const char *argument, Error *error) {
     size_t length = strcspn(argument, " \t=");
     if (!*argument) {
         size_t n;
-        const ConfigKey *keys = config_keys(&n);
+        const ConfigKey *keys = settings_keys(&n);
         for (size_t i = 0; i < n; i++) print_setting(chat, &keys[i]);
         return STATUS_OK;
     }
@@ -78,11 +79,11 @@ Status command_set(Chat *chat, const char *argument, Error *error) {
 
 Status command_reset(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/reset needs a key; /set lists them");
-    const ConfigKey *key = config_key_find(argument);
-    if (!key) return config_key_unknown(argument, error);
-    Config before;
-    if (config_copy(&before, chat->config, error)) return error->status;
-    Status status = settle(chat, &before, config_reset(chat->config, argument, error), error);
+    const ConfigKey *key = settings_key(argument);
+    if (!key) return config_key_unknown(settings_table(), argument, error);
+    Settings before;
+    if (settings_copy(&before, chat->settings, error)) return error->status;
+    Status status = settle(chat, &before, config_reset(&chat->settings->config, argument, error), error);
     if (status == STATUS_OK) print_setting(chat, key);
     return status;
 }
@@ -97,23 +98,24 @@ static bool is_profile(const Config *config, const char *name) {
 // Names the settings of a file that come too late.
 static void tell_fixed(Chat *chat) {
     size_t n;
-    const ConfigKey *keys = config_keys(&n);
+    const ConfigKey *keys = settings_keys(&n);
     for (size_t i = 0; i < n; i++)
-        if (setting_is_fixed(&keys[i]) && config_origin_layer(chat->config, &keys[i]) == CONFIG_SESSION)
+        if (settings_key_is_fixed(&keys[i]) &&
+            config_origin_layer(&chat->settings->config, &keys[i]) == CONFIG_SESSION)
             screen_notice(chat->screen, "[%s.%s counts at the start, not now]", keys[i].section,
                           keys[i].name);
 }
 
 Status command_config(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM];
-    Config before;
+    Settings before;
     Status status;
-    if (argument_path(argument, path, error) || config_copy(&before, chat->config, error))
+    if (argument_path(argument, path, error) || settings_copy(&before, chat->settings, error))
         return error->status;
-    if (is_profile(chat->config, argument))
-        status = config_apply_profile(chat->config, CONFIG_SESSION, argument, error);
+    if (is_profile(&chat->settings->config, argument))
+        status = config_apply_profile(&chat->settings->config, CONFIG_SESSION, argument, error);
     else
-        status = config_apply_file(chat->config, CONFIG_SESSION, path, error);
+        status = config_apply_file(&chat->settings->config, CONFIG_SESSION, path, error);
     status = settle(chat, &before, status, error);
     if (status) return status;
     tell_fixed(chat);
@@ -123,12 +125,13 @@ Status command_config(Chat *chat, const char *argument, Error *error) {
 
 Status command_seed(Chat *chat, const char *argument, Error *error) {
     if (*argument) {
-        Config before;
-        if (config_copy(&before, chat->config, error)) return error->status;
-        if (settle(chat, &before, config_set(chat->config, CONFIG_SESSION, "seed", argument, error), error))
+        Settings before;
+        if (settings_copy(&before, chat->settings, error)) return error->status;
+        if (settle(chat, &before,
+                   config_set(&chat->settings->config, CONFIG_SESSION, "seed", argument, error), error))
             return error->status;
-        bool is_random = chat->config->sampling.seed == CONFIG_SEED_RANDOM;
-        if (chat_set_seed(chat, is_random ? seed_random() : chat->seed, error)) return error->status;
+        bool is_random = chat->settings->sampling.seed == SETTINGS_SEED_RANDOM;
+        if (chat_set_seed(chat, is_random ? settings_random_seed() : chat->seed, error)) return error->status;
     }
     screen_say(chat->screen, "seed %" PRIu64, chat->seed);
     return STATUS_OK;

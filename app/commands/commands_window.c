@@ -53,7 +53,7 @@ static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
         fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n", next->n_cut);
     else if (next->fits)
         fputs("next     nothing leaves with the next turn\n", out);
-    else if (chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
+    else if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
         fputs("next     the next turn does not fit: /undo, /forget or /clear make room\n", out);
     else
         fputs("next     the next turn discards a part of this one's reply\n", out);
@@ -95,20 +95,20 @@ Status command_context(Chat *chat, const char *argument, Error *error) {
 // ---- /overflow --------------------------------------------------------------------------------------------
 
 static void print_policy(Chat *chat) {
-    const ContextConfig *context = &chat->config->context;
+    const OverflowSettings *overflow = &chat->settings->talk.overflow;
     char policy[64], discard[64] = "";
-    config_print_value(chat->config, config_key_find("overflow"), policy, sizeof policy);
+    config_print_value(&chat->settings->config, settings_key("overflow"), policy, sizeof policy);
     screen_say(chat->screen, "policy   %s", policy);
-    if (context->overflow == CONFIG_OVERFLOW_STOP) {
+    if (overflow->policy == OVERFLOW_STOP) {
         screen_say(chat->screen, "         what does not fit is refused; replies end where the context does");
         return;
     }
-    if (context->discard >= 1)
-        snprintf(discard, sizeof discard, ", and at least %.0f", context->discard);
-    else if (context->discard > 0)
-        snprintf(discard, sizeof discard, ", and at least %.0f%% of what may leave", 100 * context->discard);
+    if (overflow->discard >= 1)
+        snprintf(discard, sizeof discard, ", and at least %.0f", overflow->discard);
+    else if (overflow->discard > 0)
+        snprintf(discard, sizeof discard, ", and at least %.0f%% of what may leave", 100 * overflow->discard);
     screen_say(chat->screen, "leaves   the oldest turns, until %.0f tokens are used (low_water %g)%s",
-               context->low_water * engine_context_size(chat->engine), context->low_water, discard);
+               overflow->low_water * engine_context_size(chat->engine), overflow->low_water, discard);
     screen_say(chat->screen, "reserve  %" PRId64 " tokens are kept free for a reply",
                conversation_reserve(chat->conversation));
 }
@@ -137,7 +137,7 @@ static Status preview(Chat *chat, Error *error) {
             "nothing leaves with the next turn; after about %d turn%s of the size so far, %s will leave "
             "(%" PRId64 " tokens)",
             n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
-    else if (status == STATUS_OK && chat->config->context.overflow == CONFIG_OVERFLOW_STOP)
+    else if (status == STATUS_OK && chat->settings->talk.overflow.policy == OVERFLOW_STOP)
         screen_say(chat->screen,
                    "nothing leaves; after about %d turn%s of the size so far, turns are refused", n_more,
                    text_plural(n_more));

@@ -23,7 +23,7 @@ enum {
 
 typedef struct Jsonl {
     const Options *options;
-    Config *config;
+    Settings *settings;
     Screen *screen;
     Engine *engine;
     ChatTemplate *chat_template;
@@ -111,16 +111,16 @@ static Status deliver(Jsonl *j, JsonlLine *line, Error *error) {
 
 static Status give(Jsonl *j, JsonlLine *line, Error *error) {
     ConversationSettings *settings = &line->item.settings;
-    const Config *config = line->config ? line->config : j->config;
+    const Settings *from = line->settings ? line->settings : j->settings;
     Status status = line->error.status;
     if (!status)
         status =
-            settings_conversation(config, engine_tokenizer(j->engine), &line->biases, settings, &line->error);
+            settings_conversation(from, engine_tokenizer(j->engine), &line->biases, settings, &line->error);
     if (status) {
         line->error.status = status;
         return deliver(j, line, error);
     }
-    settings->seed = config->sampling.seed == CONFIG_SEED_RANDOM ? j->seed : (uint64_t)config->sampling.seed;
+    settings->seed = from->sampling.seed == SETTINGS_SEED_RANDOM ? j->seed : (uint64_t)from->sampling.seed;
     settings->stream = (uint64_t)line->number;
     j->given[j->n_given++] = line;
     scheduler_give(j->scheduler, &line->item);
@@ -184,16 +184,16 @@ static Status answer_all(Jsonl *j, Error *error) {
 static Status open_all(Jsonl *j, Error *error) {
     SchedulerOptions options = {.interrupt = signals_interrupt()};
     j->start = clock_seconds();
-    j->seed = seed_random();
-    settings_tell_of_shift(j->config, j->engine, j->screen, &j->told_of_shift);
-    Status status = load_template(j->screen, j->config, j->engine, &j->chat_template, error);
+    j->seed = settings_random_seed();
+    settings_tell_of_shift(j->settings, j->engine, j->screen, &j->told_of_shift);
+    Status status = load_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
     if (!status && j->options->system) status = commands_read_system(j->options->system, &j->system, error);
     j->given = calloc((size_t)engine_rows(j->engine), sizeof(JsonlLine *));
     if (!status && !j->given) status = error_set(error, STATUS_MEMORY, "out of memory");
     if (!status) status = item_queue_open(QUEUED, &j->queue, error);
     const char *system = j->system && *j->system ? j->system : NULL;
-    if (!status) status = jsonl_reader_open(STDIN_FILENO, j->queue, j->config, system, &j->reader, error);
+    if (!status) status = jsonl_reader_open(STDIN_FILENO, j->queue, j->settings, system, &j->reader, error);
     return status;
 }
 
@@ -282,8 +282,8 @@ static int exit_of(const Jsonl *j, Status status) {
     return j->n_refused ? EXIT_CONTEXT : j->n_wrong ? EXIT_SCRIPT : EXIT_WELL;
 }
 
-int jsonl_run(const Options *options, Config *config, Screen *screen, Engine *engine) {
-    Jsonl j = {.options = options, .config = config, .screen = screen, .engine = engine};
+int jsonl_run(const Options *options, Settings *settings, Screen *screen, Engine *engine) {
+    Jsonl j = {.options = options, .settings = settings, .screen = screen, .engine = engine};
     Error error = {0}, second;
     Status status = open_all(&j, &error);
     if (!status) status = answer_all(&j, &error);

@@ -115,38 +115,38 @@ static char *setting_text(const ConfigKey *setting, json_t *value) {
     return text;
 }
 
-static Status read_sampling(JsonlLine *line, const Config *config, Error *error) {
+static Status read_sampling(JsonlLine *line, const Settings *settings, Error *error) {
     json_t *sampling = json_object_get(line->json, "sampling"), *value;
     const char *name;
     if (!sampling) return STATUS_OK;
     if (!json_is_object(sampling))
         return error_set(error, STATUS_USAGE, "\"sampling\" is {\"KEY\": VALUE, …}");
-    line->config = malloc(sizeof *line->config);
-    if (!line->config) return out_of_memory(error);
-    if (config_copy(line->config, config, error)) {
-        free(line->config);
-        line->config = NULL;
+    line->settings = malloc(sizeof *line->settings);
+    if (!line->settings) return out_of_memory(error);
+    if (settings_copy(line->settings, settings, error)) {
+        free(line->settings);
+        line->settings = NULL;
         return error->status;
     }
     json_object_foreach(sampling, name, value) {
-        const ConfigKey *key = config_key_find(name);
+        const ConfigKey *key = settings_key(name);
         if (!key || strcmp(key->section, "sampling")) {
             if (key)
                 error_set(error, STATUS_USAGE, "%s is a key of [%s]", key->name, key->section);
             else
-                config_key_unknown(name, error);
+                config_key_unknown(settings_table(), name, error);
             return error_prefix(error, "sampling: ");
         }
         char *text = setting_text(key, value);
         if (!text) return out_of_memory(error);
-        Status status = config_set(line->config, CONFIG_SESSION, name, text, error);
+        Status status = config_set(&line->settings->config, CONFIG_SESSION, name, text, error);
         free(text);
         if (status) return error_prefix(error, "sampling: ");
     }
     return STATUS_OK;
 }
 
-static Status read_line(JsonlLine *line, const char *text, size_t size, const Config *config,
+static Status read_line(JsonlLine *line, const char *text, size_t size, const Settings *settings,
                         const char *system, Error *error) {
     static const char *const KEYS[] = {"id", "messages", "turns", "sampling"};
     json_error_t why;
@@ -160,13 +160,13 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Co
         return error_set(error, STATUS_USAGE, "\"id\" is a string or a number");
     Status status = read_messages(line, system, error);
     if (!status) status = read_turns(line, error);
-    return status ? status : read_sampling(line, config, error);
+    return status ? status : read_sampling(line, settings, error);
 }
 
-JsonlLine *jsonl_line_read(const char *text, size_t size, const Config *config, const char *system) {
+JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settings, const char *system) {
     JsonlLine *line = calloc(1, sizeof *line);
     if (!line) return NULL;
-    Status status = read_line(line, text, size, config, system, &line->error);
+    Status status = read_line(line, text, size, settings, system, &line->error);
     line->error.status = status;
     return line;
 }
@@ -183,8 +183,8 @@ void jsonl_line_free(JsonlLine *line) {
     json_decref(line->json);
     free(line->turns);
     free(line->messages);
-    if (line->config) config_free(line->config);
-    free(line->config);
+    if (line->settings) settings_free(line->settings);
+    free(line->settings);
     free(line->biases);
     free(line);
 }

@@ -8,7 +8,7 @@
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
 
-#include "config/config.h"
+#include "app/settings.h"
 #include "engine/talk/scheduler.h"
 
 #include <jansson.h>
@@ -20,14 +20,14 @@ typedef struct JsonlLine {
     json_t *json;     // the whole object, which texts point into; NULL: it could not be read
     const char **turns;  // [item.n_turns]
     Message *messages;   // [item.n_messages]
-    Config *config;      // with `sampling`; NULL: there is none
+    Settings *settings;  // with `sampling`; NULL: there is none
     SamplerBias *biases; // of its settings, when it has been given
     Error error;         // where the line is wrong: status and why
 } JsonlLine;
 
 // Reads a line [size]. `system`, if it is not NULL, is put in front of messages that do not begin with a system message;
 // it is kept by reference. What is wrong with the line is in its own `error`; NULL only where there is no memory for that.
-JsonlLine *jsonl_line_read(const char *text, size_t size, const Config *config, const char *system);
+JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settings, const char *system);
 // A line that cannot be read, for a reason.
 JsonlLine *jsonl_line_wrong(const Error *error);
 void jsonl_line_free(JsonlLine *line); // NULL is fine

@@ -8,7 +8,7 @@
 struct JsonlReader {
     LineReader *lines;
     ItemQueue *queue;
-    const Config *config;
+    const Settings *settings;
     const char *system;
     long long number; // of the lines that are not blank
 };
@@ -28,7 +28,7 @@ static Status take_line(void *context, const Line *line, Error *error) {
         error_set(&wrong, STATUS_FILE, "the line is longer than %d MB", LINE_LIMIT >> 20);
         item = jsonl_line_wrong(&wrong);
     } else {
-        item = jsonl_line_read(line->text, line->size, r->config, r->system);
+        item = jsonl_line_read(line->text, line->size, r->settings, r->system);
     }
     if (!item) return error_set(error, STATUS_MEMORY, "stdin:%lld: out of memory", line->number);
     item->line = line->number;
@@ -38,12 +38,12 @@ static Status take_line(void *context, const Line *line, Error *error) {
     return STATUS_INTERRUPTED;
 }
 
-Status jsonl_reader_open(int file, ItemQueue *queue, const Config *config, const char *system,
+Status jsonl_reader_open(int file, ItemQueue *queue, const Settings *settings, const char *system,
                          JsonlReader **out, Error *error) {
     *out = NULL;
     JsonlReader *r = calloc(1, sizeof *r);
     if (!r) return error_set(error, STATUS_MEMORY, "out of memory");
-    *r = (JsonlReader){.queue = queue, .config = config, .system = system};
+    *r = (JsonlReader){.queue = queue, .settings = settings, .system = system};
     json_object_seed(0); // once, before two threads use JSON
     LineReaderOptions options = {
         .file = file, .name = "stdin", .queue = queue, .line = take_line, .context = r};

@@ -26,7 +26,7 @@ int script_run(Chat *chat, int input, const char *name);
 int script_ask(Chat *chat, const char *question);
 
 // jsonl.c: conversations from stdin, one a line, answered many at once by an engine that was opened for rows.
-int jsonl_run(const Options *options, Config *config, Screen *screen, Engine *engine);
+int jsonl_run(const Options *options, Settings *settings, Screen *screen, Engine *engine);
 
 // What a failing turn means for the exit status.
 int exit_of_turn(Status status);

@@ -20,7 +20,7 @@ static const char *prompt_text(void *context) {
     Repl *repl = context;
     const Screen *screen = repl->chat->screen;
     char gauge[PROMPT_ROOM / 2] = "";
-    if (repl->chat->config->ui.gauge) screen_gauge(screen, chat_share(repl->chat), gauge, sizeof gauge);
+    if (repl->chat->settings->ui.gauge) screen_gauge(screen, chat_share(repl->chat), gauge, sizeof gauge);
     snprintf(repl->prompt, sizeof repl->prompt, "%s%s> %s", gauge, screen_style(screen, SCREEN_PROMPT),
              screen_style(screen, SCREEN_NORMAL));
     return repl->prompt;
@@ -39,7 +39,7 @@ static Status open_editor(Repl *repl, Error *error) {
     char history[PATH_ROOM];
     Error no_history = {0};
     Chat *chat = repl->chat;
-    bool keep = chat->config->ui.history && !path_state("history", history, &no_history);
+    bool keep = chat->settings->ui.history && !path_state("history", history, &no_history);
     EditorOptions options = {.context = repl,
                              .prompt = prompt_text,
                              .complete = complete,

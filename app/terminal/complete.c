@@ -30,12 +30,12 @@ static void offer_commands(const Completing *c, const char *slash) {
 
 static void offer_keys(const Completing *c) {
     size_t n;
-    const ConfigKey *keys = config_keys(&n);
+    const ConfigKey *keys = settings_keys(&n);
     for (size_t i = 0; i < n; i++) offer(c, keys[i].name, ' ');
 }
 
 static void offer_values(const Completing *c, const char *name) {
-    const ConfigKey *key = config_key_find(name);
+    const ConfigKey *key = settings_key(name);
     if (!key) return;
     if (key->type == CONFIG_BOOL) {
         offer(c, "true", 0);

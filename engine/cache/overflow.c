@@ -23,13 +23,16 @@ static int turn_end(const OverflowSpan *spans, int n, int first) {
 
 // The share of n tokens, none of them kept, that the settings ask to leave.
 static int64_t fraction_of(const OverflowSettings *settings, int64_t n) {
-    return (int64_t)(settings->discard_fraction * (double)n);
+    return settings->discard < 1 ? (int64_t)(settings->discard * (double)n) : 0;
+}
+
+// The tokens that they ask to leave; 0: they name a share, or nothing.
+static int64_t amount_of(const OverflowSettings *settings) {
+    return settings->discard >= 1 ? (int64_t)settings->discard : 0;
 }
 
 int64_t overflow_discard(const OverflowSettings *settings, int64_t n) {
-    int64_t amount = fraction_of(settings, n);
-    if (amount < settings->discard) amount = settings->discard;
-    if (settings->discard == 0 && settings->discard_fraction <= 0) amount = n / 2;
+    int64_t amount = settings->discard > 0 ? fraction_of(settings, n) + amount_of(settings) : n / 2;
     if (amount < 1) amount = 1;
     return amount < n ? amount : n;
 }
@@ -94,7 +97,7 @@ OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan 
     } else {
         int64_t wanted = total - (int64_t)(settings->low_water * (double)context_size);
         if (wanted < excess) wanted = excess;
-        if (wanted < settings->discard) wanted = settings->discard;
+        if (wanted < amount_of(settings)) wanted = amount_of(settings);
         plan_turns(&plan, spans, n_spans, wanted, fraction_of(settings, total - kept));
     }
     plan.fits = plan.n_tokens >= excess;

@@ -31,11 +31,12 @@ typedef struct OverflowSettings {
     OverflowPolicy policy;
     int64_t
         keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM
-    bool by_token;           // leave as few tokens as discard says; else whole turns down to low_water
-    int64_t reserve;         // tokens kept free for the reply before a turn begins
-    double low_water;        // share of the context to go down to once something has to leave, 0 … 1
-    int64_t discard;         // leave at least so many tokens; 0: as the others say
-    double discard_fraction; // or a share of what is not kept, to the nearest end of a turn; 0: none
+    bool by_token;    // leave as few tokens as discard says; else whole turns down to low_water
+    int64_t reserve;  // tokens kept free for the reply before a turn begins
+    double low_water; // share of the context to go down to once something has to leave, 0 … 1
+    double
+        discard; // leave at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest
+                 // end of a turn; 0: as the others say
 } OverflowSettings;
 
 // One message as the template rendered it.
@@ -61,7 +62,7 @@ typedef struct OverflowPlan {
 OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan *spans, int n_spans,
                            int64_t context_size, int64_t needed);
 
-// Tokens that leave of `n` which are not kept: what discard and discard_fraction say, half of them where these say
+// Tokens that leave of `n` which are not kept: what discard says, half of them where it says
 // nothing; at least 1, at most n.
 int64_t overflow_discard(const OverflowSettings *settings, int64_t n);
 

@@ -16,6 +16,7 @@
 enum {
     MODEL_MAX_LAYERS = 1024,
     MODEL_MAX_EOS = 16,
+    MODEL_N_GENERATION = 6, // settings of sampling that makers recommend
     MODEL_MAX_ROPE_SETS = 32,
 };
 
@@ -31,12 +32,11 @@ typedef enum RopeScaling {
                            // arXiv:2402.13753)
 } RopeScaling;
 
-// What the model's makers recommend for sampling. NaN, or -1 for top_k: they say nothing.
-typedef struct GenerationDefaults {
-    double temperature, top_p, min_p, typical_p, repetition_penalty;
-    int top_k;     // 0: off
-    int do_sample; // 1, 0 (greedy), or -1: not said
-} GenerationDefaults;
+// What the model's makers recommend for sampling.
+typedef struct GenerationDefault {
+    const char *key; // of palaver's settings: "temperature", "top_k" …
+    double value;    // NAN: not said
+} GenerationDefault;
 
 typedef struct Model {
     char architecture[64]; // as config.json names it: "llama", "qwen3", "gpt_neox"
@@ -64,7 +64,7 @@ typedef struct Model {
     int32_t bos_id; // -1: none
     int n_eos;
     int32_t eos_ids[MODEL_MAX_EOS]; // any of these ends a reply; those of generation_config.json included
-    GenerationDefaults generation;
+    GenerationDefault generation[MODEL_N_GENERATION];
 
     int64_t n_parameters;   // elements of the weights that are used, a tied head counted once
     int64_t weight_bytes;   // their bytes in the files
@@ -80,6 +80,9 @@ Status model_open(const char *path, Model **model, Error *error);
 Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error);
 
 void model_close(Model *model); // closes the Checkpoint as well; NULL is fine
+
+// What the makers recommend for one of palaver's settings; NAN: nothing. Greedy decoding is a temperature of 0.
+double model_recommended(const Model *model, const char *setting);
 
 // Hyperparameters only, from the text of config.json and of generation_config.json (may be NULL): no weights,
 // no Checkpoint. For tests and fuzzing; freed with model_close().

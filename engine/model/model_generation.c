@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 // Files are careless here (-1, ids beyond the vocabulary for tokens the model lacks): such ids are none.
 static int32_t valid_id(const Model *model, int64_t id) {
@@ -50,41 +51,39 @@ static Status read_ids(Model *model, const ParamSource *source, Error *error) {
     return status;
 }
 
-// A recommendation outside of what makes sense is no recommendation.
-static double within(double value, double least, double most) {
-    return value >= least && value <= most ? value : NAN;
+// Of generation_config.json and of GGUF files. In config.json these keys are not looked for: they were never meant there.
+static const struct {
+    const char *setting; // palaver's
+    Key key;
+    double least, most; // a recommendation outside of what makes sense is no recommendation
+} RECOMMENDED[MODEL_N_GENERATION] = {
+    {"temperature", {"temperature", ".general.sampling.temp"}, 0, 100},
+    {"top_k", {"top_k", ".general.sampling.top_k"}, 0, INT_MAX},
+    {"top_p", {"top_p", ".general.sampling.top_p"}, 0, 1},
+    {"min_p", {"min_p", ".general.sampling.min_p"}, 0, 1},
+    {"typical_p", {"typical_p", NULL}, 0, 1},
+    {"repeat_penalty", {"repetition_penalty", ".general.sampling.penalty_repeat"}, 0.01, 100},
+};
+
+double model_recommended(const Model *model, const char *setting) {
+    for (size_t i = 0; i < MODEL_N_GENERATION; i++)
+        if (strcmp(model->generation[i].key, setting) == 0) return model->generation[i].value;
+    return NAN;
 }
 
 Status model_read_generation(Model *model, const ParamSource *source, Error *error) {
-    GenerationDefaults *defaults = &model->generation;
-    // top_k may be written as a number; in config.json files these keys are not looked for: they were never
-    // meant.
-    double top_k = NAN;
-    const struct {
-        Key key;
-        double *value;
-    } numbers[] = {
-        {{"temperature", ".general.sampling.temp"}, &defaults->temperature},
-        {{"top_k", ".general.sampling.top_k"}, &top_k},
-        {{"top_p", ".general.sampling.top_p"}, &defaults->top_p},
-        {{"min_p", ".general.sampling.min_p"}, &defaults->min_p},
-        {{"typical_p", NULL}, &defaults->typical_p},
-        {{"repetition_penalty", ".general.sampling.penalty_repeat"}, &defaults->repetition_penalty},
-    };
-    *defaults = (GenerationDefaults){NAN, NAN, NAN, NAN, NAN, -1, -1};
     Status status = read_ids(model, source, error);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++) {
-        status = source->config == NULL ? param_number(source, numbers[i].key, numbers[i].value, error)
-                                        : json_number_at(source->generation, "generation_config.json",
-                                                         numbers[i].key.hf, numbers[i].value, error);
-    }
     const json_t *sample = json_object_get(source->generation, "do_sample");
-    if (json_is_boolean(sample)) defaults->do_sample = json_is_true(sample);
-    defaults->temperature = within(defaults->temperature, 0, 100);
-    defaults->top_p = within(defaults->top_p, 0, 1);
-    defaults->min_p = within(defaults->min_p, 0, 1);
-    defaults->typical_p = within(defaults->typical_p, 0, 1);
-    defaults->repetition_penalty = within(defaults->repetition_penalty, 0.01, 100);
-    if (top_k >= 0 && top_k <= INT_MAX) defaults->top_k = (int)top_k;
+    for (size_t i = 0; i < MODEL_N_GENERATION; i++) {
+        const Key *key = &RECOMMENDED[i].key;
+        double value = NAN;
+        if (status == STATUS_OK)
+            status = source->config == NULL ? param_number(source, *key, &value, error)
+                                            : json_number_at(source->generation, "generation_config.json",
+                                                             key->hf, &value, error);
+        if (!(value >= RECOMMENDED[i].least && value <= RECOMMENDED[i].most)) value = NAN;
+        if (json_is_false(sample) && strcmp(RECOMMENDED[i].setting, "temperature") == 0) value = 0;
+        model->generation[i] = (GenerationDefault){RECOMMENDED[i].setting, value};
+    }
     return status;
 }

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_REPETITION = 64 }; // tokens: longer repetitions are penalised like one of that length
-
 struct Sampler {
     int vocab_size;
     SamplerSettings settings;
@@ -118,7 +116,7 @@ Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint
         {"presence_penalty", s->presence_penalty, -1e3f, 1e3f},
         {"dry_multiplier", s->dry_multiplier, 0, 1e3f},
         {"dry_base", s->dry_base, 1, 1e3f},
-        {"dry_allowed", (float)s->dry_allowed, 1, MAX_REPETITION},
+        {"dry_allowed", (float)s->dry_allowed, 1, SAMPLER_LONGEST_REPETITION},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         Status status = check_range(ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, error);
@@ -169,7 +167,7 @@ static void add_penalties(Sampler *sampler, const int32_t *history, int64_t n) {
 // github.com/oobabooga/text-generation-webui/pull/5677.
 
 // matches[k]: how many tokens pattern[-k], pattern[-k-1], … have in common with pattern[0], pattern[-1], …
-// (the Z function of the reversed pattern [n], n <= MAX_REPETITION; matches[0] is n).
+// (the Z function of the reversed pattern [n], n <= SAMPLER_LONGEST_REPETITION; matches[0] is n).
 static void match_pattern(const int32_t *last, int n, int *matches) {
     matches[0] = n;
     for (int k = 1, left = 0, right = 0; k < n; k++) {
@@ -183,7 +181,7 @@ static void match_pattern(const int32_t *last, int n, int *matches) {
 // The tokens at the end of the history that a repetition may reach back to: up to a breaker.
 static int pattern_length(const Sampler *sampler, const int32_t *history, int64_t n) {
     int length = 0;
-    while (length < MAX_REPETITION && length < n) {
+    while (length < SAMPLER_LONGEST_REPETITION && length < n) {
         int32_t id = history[n - 1 - length];
         if (!in_vocabulary(sampler, id) || sampler->marks[id] & SAMPLER_BREAKER) break;
         length++;
@@ -198,7 +196,7 @@ static void add_dry(Sampler *sampler, const int32_t *history, int64_t n) {
     if (s->dry_multiplier == 0) return;
     int pattern = pattern_length(sampler, history, n);
     if (pattern < s->dry_allowed) return;
-    int matches[MAX_REPETITION];
+    int matches[SAMPLER_LONGEST_REPETITION];
     const int32_t *last = &history[n - 1];
     match_pattern(last, pattern, matches);
     int64_t left = 0, right = 0; // the match that reaches furthest back: last[-left … -(right - 1)]

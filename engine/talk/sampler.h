@@ -18,6 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Tokens: longer repetitions are penalised by DRY like one of that length.
+enum { SAMPLER_LONGEST_REPETITION = 64 };
+
 typedef struct SamplerBias {
     int32_t id;
     float bias; // added to the logit; −INFINITY bans the token

@@ -126,7 +126,7 @@ static void test_subcommands(void **state) {
 static void test_every_key_is_a_flag(void **state) {
     (void)state;
     size_t n;
-    const ConfigKey *keys = config_keys(&n);
+    const ConfigKey *keys = settings_keys(&n);
     assert_true(n > 20);
     for (size_t i = 0; i < n; i++) {
         Parsed p;

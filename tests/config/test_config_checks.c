@@ -51,57 +51,60 @@ static void messages(void **state) {
         {"[sampling]\nseed = -1", "talk.toml:2:1: sampling.seed = -1: allowed is 0 to 9223372036854775807 or "
                                   "\"random\""},
     };
-    Config config = settings_fresh();
-    char *before = settings_all(&config);
+    Settings settings = settings_fresh();
+    Config *config = &settings.config;
+    char *before = settings_all(config);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[400];
         snprintf(text, sizeof text, "%s\n", cases[i].text);
-        assert_int_not_equal(settings_apply(&config, text, &error), STATUS_OK);
+        assert_int_not_equal(settings_apply(config, text, &error), STATUS_OK);
         assert_string_equal(error.message, cases[i].message);
     }
-    char *after = settings_all(&config);
+    char *after = settings_all(config);
     assert_string_equal(before, after);
     free(before);
     free(after);
-    config_free(&config);
+    config_free(config);
 }
 
 static void syntax_errors_have_a_place(void **state) {
     (void)state;
-    Config config = settings_fresh();
-    assert_int_equal(settings_apply(&config, "[sampling]\ntop_k = 40\ntop_p = = 1\n", &error), STATUS_FILE);
+    Settings settings = settings_fresh();
+    Config *config = &settings.config;
+    assert_int_equal(settings_apply(config, "[sampling]\ntop_k = 40\ntop_p = = 1\n", &error), STATUS_FILE);
     assert_int_equal(strncmp(error.message, "talk.toml:3:9: not valid TOML: ", 31), 0);
-    assert_int_equal(settings_apply(&config, "a = 1\na = 2\n", &error), STATUS_FILE);
+    assert_int_equal(settings_apply(config, "a = 1\na = 2\n", &error), STATUS_FILE);
     assert_int_equal(strncmp(error.message, "talk.toml:2:", 12), 0);
-    assert_int_equal(settings_apply(&config, "[ui]\n\n  [=]\n", &error), STATUS_FILE);
+    assert_int_equal(settings_apply(config, "[ui]\n\n  [=]\n", &error), STATUS_FILE);
     assert_string_equal(error.message,
                         "talk.toml:3:4: not valid TOML: a key cannot begin with this character");
-    assert_int_equal(settings_apply(&config, "# ü\n'ü' = 1\n  ü = 1\n", &error), STATUS_FILE);
+    assert_int_equal(settings_apply(config, "# ü\n'ü' = 1\n  ü = 1\n", &error), STATUS_FILE);
     assert_string_equal(error.message,
                         "talk.toml:3:3: not valid TOML: a character that needs quotes around it");
-    assert_int_equal(config_apply_file(&config, CONFIG_FILES, "no/such.toml", &error), STATUS_FILE);
+    assert_int_equal(config_apply_file(config, CONFIG_FILES, "no/such.toml", &error), STATUS_FILE);
     assert_non_null(strstr(error.message, "no/such.toml: cannot be read: No such file"));
-    assert_int_equal(config_apply_file(&config, CONFIG_FILES, "tests", &error), STATUS_FILE);
-    assert_int_equal(config_apply_file(&config, CONFIG_FILES, "/dev/zero", &error), STATUS_FILE);
-    config_free(&config);
+    assert_int_equal(config_apply_file(config, CONFIG_FILES, "tests", &error), STATUS_FILE);
+    assert_int_equal(config_apply_file(config, CONFIG_FILES, "/dev/zero", &error), STATUS_FILE);
+    config_free(config);
 }
 
 // A file fails as a whole, also when its first keys are good.
 static void a_failing_file_changes_nothing(void **state) {
     (void)state;
-    Config config = settings_fresh();
-    assert_int_equal(settings_apply(&config, "[sampling]\ntop_k = 7\nstop = [\"x\"]\n", &error), STATUS_OK);
-    char *before = settings_all(&config);
-    assert_int_equal(settings_apply(&config,
+    Settings settings = settings_fresh();
+    Config *config = &settings.config;
+    assert_int_equal(settings_apply(config, "[sampling]\ntop_k = 7\nstop = [\"x\"]\n", &error), STATUS_OK);
+    char *before = settings_all(config);
+    assert_int_equal(settings_apply(config,
                                     "[sampling]\ntop_k = 8\nstop = [\"y\"]\ntop_p = 2\n[profile.q]\ntop_k=1",
                                     &error),
                      STATUS_USAGE);
-    char *after = settings_all(&config);
+    char *after = settings_all(config);
     assert_string_equal(before, after);
-    assert_null(config_profile_name(&config, 0));
+    assert_null(config_profile_name(config, 0));
     free(before);
     free(after);
-    config_free(&config);
+    config_free(config);
 }
 
 static void typed_text(void **state) {
@@ -149,16 +152,17 @@ static void typed_text(void **state) {
         {"template", "", NULL},
         {"device", "cuda:1", "\"cuda:1\""},
     };
-    Config config = settings_fresh();
+    Settings settings = settings_fresh();
+    Config *config = &settings.config;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Status status = config_set(&config, CONFIG_SESSION, cases[i].key, cases[i].text, &error);
+        Status status = config_set(config, CONFIG_SESSION, cases[i].key, cases[i].text, &error);
         if (!cases[i].value) assert_int_equal(status, STATUS_USAGE);
         if (cases[i].value && status) fail_msg("%s %s: %s", cases[i].key, cases[i].text, error.message);
-        if (cases[i].value) assert_string_equal(settings_value(&config, cases[i].key), cases[i].value);
+        if (cases[i].value) assert_string_equal(settings_value(config, cases[i].key), cases[i].value);
     }
-    assert_int_equal(config_set(&config, CONFIG_FLAGS, "top-p", "7", &error), STATUS_USAGE);
+    assert_int_equal(config_set(config, CONFIG_FLAGS, "top-p", "7", &error), STATUS_USAGE);
     assert_string_equal(error.message, "--top-p: sampling.top_p = 7: allowed is 0 to 1");
-    config_free(&config);
+    config_free(config);
 }
 
 // ---- nearest names -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ static Talk *begin(const Endless *e) {
     OverflowSettings *o = &conversation_settings(t->c)->overflow;
     o->policy = e->policy;
     o->by_token = e->by_token;
-    o->discard_fraction = e->discard;
+    o->discard = e->discard;
     if (conversation_set_system(t->c, SYSTEM, &error)) fail_msg("%s", error.message);
     return t;
 }

@@ -363,17 +363,21 @@ static void reads_generation_settings(void **state) {
     assert_int_equal(model->n_eos, 2); // ids beyond the vocabulary are none
     assert_true(model_is_eos(model, 5) && model_is_eos(model, 6) && !model_is_eos(model, 7) &&
                 !model_is_eos(model, -1));
-    const GenerationDefaults *g = &model->generation;
-    assert_true(g->temperature == 0.6 && g->top_p == 0.9 && g->top_k == 20 && g->min_p == 0.02 &&
-                g->typical_p == 0.5);
-    assert_true(g->repetition_penalty == 1.05 && g->do_sample == 1);
+    assert_true(model_recommended(model, "temperature") == 0.6 && model_recommended(model, "top_p") == 0.9);
+    assert_true(model_recommended(model, "top_k") == 20 && model_recommended(model, "min_p") == 0.02);
+    assert_true(model_recommended(model, "typical_p") == 0.5);
+    assert_true(model_recommended(model, "repeat_penalty") == 1.05);
     model_close(model);
     model = with_ok("{\"bos_token_id\": 100, \"temperature\": 3}",
                     "{\"temperature\": -1, \"top_p\": 7, \"top_k\": -1}");
-    g = &model->generation;
     assert_int_equal(model->bos_id, -1);
-    assert_true(isnan(g->temperature) && isnan(g->top_p) && isnan(g->repetition_penalty));
-    assert_true(g->top_k == -1 && g->do_sample == -1);
+    assert_true(isnan(model_recommended(model, "temperature")) && isnan(model_recommended(model, "top_p")));
+    assert_true(isnan(model_recommended(model, "repeat_penalty")) &&
+                isnan(model_recommended(model, "top_k")));
+    assert_true(isnan(model_recommended(model, "seed")));
+    model_close(model);
+    model = with_ok("{}", "{\"do_sample\": false, \"temperature\": 0.6}");
+    assert_true(model_recommended(model, "temperature") == 0); // greedy
     model_close(model);
     Error error = {0};
     assert_int_equal(with("{}", "{\"temperature\": \"hot\"}", &model, &error), STATUS_FILE);

@@ -218,7 +218,7 @@ static void reads_gguf_settings(void **state) {
     assert_true(fabs(model->shape.rope.magnitude - 0.5 * (1 + 0.1 * log(4))) < 1e-12);
     assert_int_equal(model->n_eos, 2);
     assert_true(model_is_eos(model, 2) && model_is_eos(model, 3) && model->bos_id == 1);
-    assert_true(model->generation.temperature == 0.25 && model->generation.top_k == 11);
+    assert_true(model_recommended(model, "temperature") == 0.25 && model_recommended(model, "top_k") == 11);
     assert_true(model->tied_head && !model->qkv_bias);
     model_close(model);
     bytes_free(&bytes);

@@ -73,14 +73,13 @@ static void discard_asks_for_at_least_so_much(void **state) {
         .policy = OVERFLOW_REEVALUATE, .keep = OVERFLOW_KEEP_SYSTEM, .low_water = 1, .discard = 41};
     OverflowPlan plan = overflow_plan(&s, spans, n, 230, 20); // one turn would do; 41 tokens are two
     assert_int_equal(plan.n_turns, 2);
-    s.discard = 0;
-    s.discard_fraction = 0.75; // of the 200 tokens that are not kept: 150, four turns
+    s.discard = 0.75; // of the 200 tokens that are not kept: 150, four turns
     plan = overflow_plan(&s, spans, n, 230, 20);
     assert_int_equal(plan.n_turns, 4);
-    s.discard_fraction = 0.5; // 100: 80 and 120 are as near, so fewer leave
+    s.discard = 0.5; // 100: 80 and 120 are as near, so fewer leave
     plan = overflow_plan(&s, spans, n, 230, 20);
     assert_int_equal(plan.n_turns, 2);
-    s.discard_fraction = 0;
+    s.discard = 0;
     plan = overflow_plan(&s, spans, n, 230, 20);
     assert_int_equal(plan.n_turns, 1);
 }

@@ -30,12 +30,12 @@ static void reply(SchedulerItem *item) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static Config config;
+    static Settings settings;
     Error error;
-    if (!config.layers && config_init(&config, &error)) abort();
+    if (!settings.config.layers && settings_init(&settings, &error)) abort();
     const char *system = size && data[0] == 's' ? "Be kind." : NULL;
     JsonlLine *line =
-        jsonl_line_read((const char *)data + (system != NULL), size - (system != NULL), &config, system);
+        jsonl_line_read((const char *)data + (system != NULL), size - (system != NULL), &settings, system);
     if (!line) abort();
     if (line->error.status && strchr(line->error.message, '\n')) abort();
     if (!line->error.status) {

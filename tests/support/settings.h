@@ -2,9 +2,9 @@
 #ifndef PALAVER_TESTS_SETTINGS_H
 #define PALAVER_TESTS_SETTINGS_H
 
-#include "config/config.h"
+#include "app/settings.h"
 
-Config settings_fresh(void);                                           // to config_free()
+Settings settings_fresh(void);                                         // to config_free()
 Status settings_apply(Config *config, const char *text, Error *error); // as a file called talk.toml
 
 // A key's value as it is printed, until the next call, and where it comes from.

@@ -39,7 +39,7 @@ Engine *stream_engine(const Stream *stream, int context, DType cache) {
 }
 
 float *stream_logits(const Stream *stream, int context, DType cache, OverflowPolicy policy) {
-    OverflowSettings settings = {.policy = policy, .keep = 1, .discard_fraction = 0.5};
+    OverflowSettings settings = {.policy = policy, .keep = 1, .discard = 0.5};
     float *logits = malloc((size_t)stream->n * (size_t)stream->vocab * sizeof *logits);
     Error error = {0};
     Session *session = NULL;
