@@ -4,6 +4,7 @@
 #include "engine/cache/key_rounding.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,6 @@ enum {
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
 };
-
-static void gigabytes(int64_t bytes, char text[32]) {
-    if (bytes < 1000000000)
-        snprintf(text, 32, "%.0f MB", (double)bytes / 1e6);
-    else
-        snprintf(text, 32, "%.1f GB", (double)bytes / 1e9);
-}
 
 // Of the windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device takes by
 // the way; one is there anyway. *layout becomes theirs.
@@ -59,7 +53,7 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
                      ? ops->weight_bytes(engine->backend, engine->model->layers, &engine->model->head)
                      : model_weight_bytes(engine->model);
 
-    char need[32], have[32], fixed[32];
+    char need[FORMAT_ROOM], have[FORMAT_ROOM], fixed[FORMAT_ROOM];
     int64_t wanted = options->context_size > 0 ? options->context_size : engine->model->context_length;
     if (wanted > LARGEST_CONTEXT) wanted = LARGEST_CONTEXT;
     if (shape->n_positions > 0 && wanted > shape->n_positions)
@@ -84,9 +78,9 @@ static Status plan_memory(Engine *engine, const EngineOptions *options, const Ba
     if (status) return status;
     m->cache = kv_cache_bytes(&layout) + rounding;
     if (kv_cache_bytes(&layout) <= left) return STATUS_OK;
-    gigabytes(m->weights + m->scratch + m->cache, need);
-    gigabytes(m->available, have);
-    gigabytes(m->weights, fixed);
+    format_bytes((double)(m->weights + m->scratch + m->cache), need);
+    format_bytes((double)m->available, have);
+    format_bytes((double)m->weights, fixed);
     return error_set(
         error, STATUS_MEMORY,
         "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "

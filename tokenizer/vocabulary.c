@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "tokenizer/byte_level.h"
+#include "kernels/base/hash.h"
 #include "kernels/base/utf8.h"
 
 static uint64_t text_hash(const char *text, size_t size) {
-    uint64_t h = 0xcbf29ce484222325u; // FNV-1a, then mixed, for the table uses the low bits
-    for (size_t i = 0; i < size; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return h ^ h >> 29;
+    uint64_t h = hash_bytes(HASH_START, text, size);
+    return h ^ h >> 29; // mixed, for the table uses the low bits
 }
 
 static size_t table_size_for(int64_t n) {

@@ -139,7 +139,6 @@ void report_banner(Chat *chat);
 void report_turn(Chat *chat); // the statistics line, if wanted, and warnings
 void report_overflow(Chat *chat, const TranscriptOverflow *overflow);
 void report_stats(Chat *chat);                             // /stats
-void format_bytes(int64_t bytes, char *text, size_t size); // "94 MB"
 
 // ---- what the model sees (view.c) -------------------------------------------------------------------------
 

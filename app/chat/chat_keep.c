@@ -4,6 +4,7 @@
 #include "app/record/journal_list.h"
 #include "app/chat/load.h"
 #include "app/signals.h"
+#include "kernels/base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,11 +33,11 @@ static TranscriptModel chat_model(const Chat *chat) {
 static void make_fingerprint(Chat *chat) {
     const Model *model = engine_model(chat->engine);
     const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HASH_START;
     for (int64_t id = 0; id < tokenizer_size(tokenizer); id++) {
         size_t size;
         const char *piece = tokenizer_piece(tokenizer, (int32_t)id, &size);
-        for (size_t i = 0; i <= size; i++) hash = (hash ^ (unsigned char)piece[i]) * 0x100000001b3u;
+        hash = hash_bytes(hash, piece, size + 1);
     }
     snprintf(chat->fingerprint, sizeof chat->fingerprint, "%.16s-%" PRId64 "-%" PRId64 "-%016" PRIx64,
              model->architecture, model->n_parameters, model->weight_bytes, hash);

@@ -3,6 +3,7 @@
 #include "app/chat/chat_way.h"
 #include "app/terminal/text.h"
 #include "app/chat/window.h"
+#include "kernels/base/format.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,21 +11,6 @@
 #include <string.h>
 
 static const double FULL_SHARE = 0.8; // from here on the gauge warns
-
-void format_bytes(int64_t bytes, char *text, size_t size) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    double value = (double)bytes;
-    int unit = 0;
-    while (value >= 1000 && unit < 4) value /= 1000, unit++;
-    snprintf(text, size, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
-
-static void format_count(int64_t count, char *text, size_t size) {
-    if (count >= 1000000000)
-        snprintf(text, size, "%.1fB", (double)count / 1e9);
-    else
-        snprintf(text, size, "%.*fM", count < 10000000 ? 1 : 0, (double)count / 1e6);
-}
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -35,10 +21,10 @@ void report_banner(Chat *chat) {
     const Model *model = engine_model(chat->engine);
     EngineMemory memory = engine_memory(chat->engine);
     const char *note = engine_backend_note(chat->engine);
-    char parameters[32], weights[32], cache[32], backend[256];
-    format_count(model->n_parameters, parameters, sizeof parameters);
-    format_bytes(model->weight_bytes, weights, sizeof weights);
-    format_bytes(memory.cache, cache, sizeof cache);
+    char parameters[FORMAT_ROOM], weights[FORMAT_ROOM], cache[FORMAT_ROOM], backend[256];
+    format_count(model->n_parameters, parameters);
+    format_bytes((double)model->weight_bytes, weights);
+    format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->engine, backend, sizeof backend);
     screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
                *model->name ? model->name : base_name(chat->model_path), model->architecture, parameters,
@@ -128,10 +114,10 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->engine);
     const char *note = engine_backend_note(chat->engine);
-    char weights[32], cache[32], scratch[32], held[32], backend[256];
-    format_bytes(memory.weights, weights, sizeof weights);
-    format_bytes(memory.cache, cache, sizeof cache);
-    format_bytes(memory.scratch, scratch, sizeof scratch);
+    char weights[FORMAT_ROOM], cache[FORMAT_ROOM], scratch[FORMAT_ROOM], held[FORMAT_ROOM], backend[256];
+    format_bytes((double)memory.weights, weights);
+    format_bytes((double)memory.cache, cache);
+    format_bytes((double)memory.scratch, scratch);
     engine_describe_backend(chat->engine, backend, sizeof backend);
     int depth = tree_depth(chat_tree(chat));
     int64_t replies = 0, tokens = 0;
@@ -139,7 +125,7 @@ void report_stats(Chat *chat) {
         tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
     int64_t cached = session_cached(conversation_session(chat->conversation));
     int size = engine_context_size(chat->engine);
-    format_bytes(engine_token_bytes(chat->engine) * cached, held, sizeof held);
+    format_bytes((double)(engine_token_bytes(chat->engine) * cached), held);
     screen_say(chat->screen,
                "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
                "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"

@@ -1,6 +1,7 @@
 #include "app/terminal/screen_private.h"
 
 #include "kernels/base/clock.h"
+#include "kernels/base/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,26 +18,19 @@ static void put(const char *bytes, size_t n) {
     (void)wrote;
 }
 
-static void format_bytes(double bytes, char out[16]) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    int unit = 0;
-    while (bytes >= 1000 && unit < 4) bytes /= 1000, unit++;
-    snprintf(out, 16, bytes < 10 && unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-}
-
-static void format_amount(const Progress *progress, double amount, char out[16]) {
+static void format_amount(const Progress *progress, double amount, char out[FORMAT_ROOM]) {
     if (progress->tokens)
-        snprintf(out, 16, "%.0f tok", amount < 1e10 ? amount : 1e10);
+        snprintf(out, FORMAT_ROOM, "%.0f tok", amount < 1e10 ? amount : 1e10);
     else
         format_bytes(amount, out);
 }
 
 static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total) {
     Progress *progress = &screen->progress;
-    char have[16], all[16], rate[24] = "", tail[80];
+    char have[FORMAT_ROOM], all[FORMAT_ROOM], rate[24] = "", tail[80];
     double seconds = progress->last - progress->started;
     if (seconds >= RATE_AFTER) {
-        char per_second[16];
+        char per_second[FORMAT_ROOM];
         format_amount(progress, (double)done / seconds, per_second);
         snprintf(rate, sizeof rate, "  %s/s", per_second);
     }
