@@ -5,6 +5,7 @@
 #define PALAVER_ENGINE_BATCH_H
 
 #include "engine/engine.h"
+#include "kernels/ops.h"
 
 #include <signal.h>
 

@@ -10,43 +10,23 @@
 #ifndef PALAVER_ENGINE_ENGINE_H
 #define PALAVER_ENGINE_ENGINE_H
 
-#include "engine/cache/kv_cache.h"
-#include "engine/model/model.h"
 #include "engine/cache/overflow.h"
-#include "engine/profile.h"
-#include "engine/talk/sampler.h"
-#include "kernels/ops.h"
+#include "engine/options.h"
 #include "kernels/base/status.h"
-#include "tokenizer/tokenizer.h"
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+struct Model;        // engine/model/model.h
+struct Profile;      // engine/profile.h
+struct SampleParams; // kernels/ops.h
+struct Tokenizer;    // tokenizer/tokenizer.h
+
 typedef struct Engine Engine;
 typedef struct Session Session;
 
-// Called between pieces of long work, at most some 20 times a second: `done` of `total` (bytes or tokens).
-// Returning false asks to stop; the work ends with STATUS_INTERRUPTED and is rolled back.
-typedef struct Progress {
-    bool (*step)(void *user, const char *what, int64_t done, int64_t total);
-    void *user;
-} Progress;
-
 // ---- Engine --------------------------------------------------------------------------------------------
-
-typedef struct EngineOptions {
-    const char *model;  // a Hugging Face folder or a .gguf file
-    const char *device; // "auto", "cpu", "cuda", "cuda:1"
-    int n_threads;      // CPU: 0 = one for each core this process may use
-    int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
-    CacheOptions cache;
-    int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
-                // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
-    int chunk;  // most tokens evaluated in one step; 0 = the backend's favourite
-    bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
-    Progress progress;
-} EngineOptions;
 
 // What memory goes where, in bytes. Known before anything of it is allocated.
 typedef struct EngineMemory {
@@ -61,11 +41,11 @@ typedef struct EngineMemory {
 // on failure, with *engine = NULL.
 Status engine_open(const EngineOptions *options, Engine **engine, Error *error);
 // The same over an open Model, which the engine takes over (also if it fails). There is no tokenizer then, only ids.
-Status engine_open_model(Model *model, const EngineOptions *options, Engine **engine, Error *error);
+Status engine_open_model(struct Model *model, const EngineOptions *options, Engine **engine, Error *error);
 void engine_close(Engine *engine);
 
-const Model *engine_model(const Engine *engine);
-const Tokenizer *engine_tokenizer(const Engine *engine); // NULL after engine_open_model()
+const struct Model *engine_model(const Engine *engine);
+const struct Tokenizer *engine_tokenizer(const Engine *engine); // NULL after engine_open_model()
 // The model's own Jinja chat template, NULL if it has none.
 const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
@@ -79,7 +59,7 @@ DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
 void engine_describe_backend(const Engine *engine, char *text, size_t size);
 // Times every op of the steps that follow: see profile.h. NULL ends it.
-void engine_set_profile(Engine *engine, Profile *profile);
+void engine_set_profile(Engine *engine, struct Profile *profile);
 // Why a better backend is not used ("no CUDA plug-in beside palaver"), or "".
 const char *engine_backend_note(const Engine *engine);
 // Why what is cached cannot come closer to the front, so that "shift" and "shift-inplace" re-evaluate; NULL: it can.
@@ -143,7 +123,7 @@ Status session_stream(Session *session, const int32_t *tokens, int64_t n, const 
 
 // Draws the next token with `params` from the logits of the last token and appends it to the log. The token is
 // evaluated by the next call that needs its logits. STATUS_CONTEXT if no slot is left to evaluate the last token.
-Status session_sample(Session *session, const SampleParams *params, int32_t *token, Error *error);
+Status session_sample(Session *session, const struct SampleParams *params, int32_t *token, Error *error);
 
 // Evaluates what is pending and copies the logits of the last token, float32 [vocab_size], to the host.
 Status session_logits(Session *session, float *logits, Error *error);

@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/forward.h"
+#include "tokenizer/tokenizer.h"
 
 struct Engine {
     Model *model;

@@ -4,6 +4,7 @@
 #define PALAVER_ENGINE_SESSION_STEP_H
 
 #include "engine/engine.h"
+#include "kernels/ops.h"
 
 // From now on what is cached here depends on this session alone, and on what others have read in (never decoded) of the
 // same tokens: nothing of its own becomes a branch by itself, and branches are looked at only where nothing is its own.

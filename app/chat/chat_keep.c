@@ -5,6 +5,7 @@
 #include "app/chat/load.h"
 #include "app/signals.h"
 #include "kernels/base/hash.h"
+#include "engine/model/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

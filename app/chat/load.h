@@ -6,6 +6,7 @@
 #include "app/terminal/screen.h"
 #include "engine/engine.h"
 #include "tokenizer/chat/chat_template.h"
+#include "engine/model/model.h"
 
 // What the model recommends becomes the configuration's layer of the model: its makers' generation defaults, then the TOML
 // file beside `path`, if there is one.

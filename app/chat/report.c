@@ -4,6 +4,7 @@
 #include "app/terminal/text.h"
 #include "app/chat/window.h"
 #include "kernels/base/format.h"
+#include "engine/model/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "app/chat/chat.h"
 #include "app/terminal/page.h"
 #include "kernels/base/utf8_stream.h"
+#include "engine/cache/kv_cache.h"
 
 #include <stdio.h>
 #include <string.h>

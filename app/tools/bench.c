@@ -2,6 +2,10 @@
 
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
+#include "engine/model/model.h"
+#include "kernels/ops.h"
+#include "engine/profile.h"
+#include "engine/talk/sampler.h"
 
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
 #define PALAVER_APP_BENCH_INTERNAL_H
 
 #include "app/tools/bench.h"
+#include "kernels/ops.h"
 
 typedef struct Times {
     double *seconds; // [n] sorted by bench_median()

@@ -1,4 +1,6 @@
 #include "app/tools/perplexity.h"
+#include "tokenizer/tokenizer.h"
+#include "engine/model/model.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -12,19 +12,7 @@
 #include "engine/model/model.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
-
-// What a cache is made of.
-typedef struct CacheOptions {
-    DType type;    // DTYPE_F16, F32, BF16, INT8 or INT4
-    int group;     // INT8, INT4: elements that share a scale; 0: 32 or 16, less where the head size wants it
-    int layout;    // as kernels/kv_layout.h counts them
-    bool paged;    // in pages of page_size slots; else a sequence is one page, and nothing can be shared
-    int page_size; // >= 1; multiples of 64 suit the kernels
-    int n_sequences; // how many of the full size there is room for
-} CacheOptions;
-
-// `type`, groups that suit it, layout 3, one page for one sequence.
-CacheOptions cache_options(DType type);
+#include "engine/options.h"
 
 // Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_gone from n_keep on; ordinal a
 // lies at index a, or n_keep + (a - n_keep) mod (window - n_keep) from n_keep on; its position is the ordinal,

@@ -2,6 +2,7 @@
 
 #include "engine/talk/conversation_internal.h"
 #include "kernels/cpu/sample.h"
+#include "engine/model/model.h"
 
 #include <stdlib.h>
 

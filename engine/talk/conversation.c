@@ -1,4 +1,5 @@
 #include "engine/talk/conversation_internal.h"
+#include "engine/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/cache/overflow.h"
+#include "engine/talk/sampler.h"
 #include "tokenizer/chat/chat_template.h"
 
 typedef struct Conversation Conversation;

@@ -1,5 +1,6 @@
 // How room is made in the window: what leaves, and how what stays comes to its new places in the cache.
 #include "engine/talk/conversation_internal.h"
+#include "engine/cache/kv_cache.h"
 
 #include <stdlib.h>
 

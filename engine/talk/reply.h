@@ -8,6 +8,7 @@
 #define PALAVER_ENGINE_REPLY_H
 
 #include "engine/talk/conversation.h"
+#include "kernels/ops.h"
 
 typedef struct Reply Reply;
 

@@ -1,4 +1,5 @@
 #include "engine/talk/sampler.h"
+#include "kernels/ops.h"
 
 #include <float.h>
 #include <math.h>

@@ -11,15 +11,15 @@
 #ifndef PALAVER_ENGINE_SAMPLER_H
 #define PALAVER_ENGINE_SAMPLER_H
 
-#include "kernels/ops.h"
 #include "kernels/base/status.h"
-#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 // Tokens: longer repetitions are penalised by DRY like one of that length.
 enum { SAMPLER_LONGEST_REPETITION = 64 };
+
+struct SampleParams; // kernels/ops.h
 
 typedef struct SamplerBias {
     int32_t id;
@@ -73,6 +73,6 @@ Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint
 // whatever has left the window since, so that a replay draws the same numbers. params->adjustments belong to
 // the sampler and are good until its next call. O(n) time, less where the penalties are off.
 void sampler_params(Sampler *sampler, const int32_t *history, int64_t n, uint64_t position,
-                    SampleParams *params);
+                    struct SampleParams *params);
 
 #endif

@@ -2,6 +2,7 @@
 // (tests/golden/make_models.py, make_architectures.py), and against itself: prefill(n+1) is prefill(n) and one step of decoding.
 #include "tests/support/test.h"
 #include "tests/support/golden_model.h"
+#include "engine/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "engine/session_step.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/test.h"
+#include "engine/model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 #include "engine/talk/sampler.h"
 #include "kernels/philox.h"
+#include "kernels/ops.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,6 +2,7 @@
 // makes no difference.
 #include "tests/support/test.h"
 #include "engine/engine.h"
+#include "kernels/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 #include "tests/gpu/engine_tests.h"
 #include "tests/support/golden_model.h"
+#include "engine/model/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@
 #include "tests/support/golden_model.h"
 #include "tests/gpu/engine_tests.h"
 #include "tests/gpu/side.h"
+#include "engine/cache/kv_cache.h"
 
 #include <dlfcn.h>
 #include <math.h>

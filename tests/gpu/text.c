@@ -3,6 +3,8 @@
 // GPU as in the CPU's fast loops: how far that moves the logits of the latter is the measure of a tie.
 #include "tests/gpu/engine_tests.h"
 #include "engine/engine.h"
+#include "engine/model/model.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>

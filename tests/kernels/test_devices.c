@@ -84,12 +84,12 @@ static void too_little_memory(void **state) {
     run_with_gpu(&run, "memory", TALK "|--device|cuda", "Hello\n");
     expect_status(&run, 3);
     expect_err(&run, " is needed (weights ");
-    expect_err(&run, "1 MB is free");
+    expect_err(&run, "1.0 MB is free");
     program_free(&run);
     run_with_gpu(&run, "memory", TALK, "Hello\n/stats\n");
     expect_status(&run, 0);
     expect_err(&run, "cpu: ");
-    expect_err(&run, "1 MB is free");
+    expect_err(&run, "1.0 MB is free");
     program_free(&run);
 }
 

@@ -2,6 +2,9 @@
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 #include "engine/engine.h"
+#include "engine/model/model.h"
+#include "kernels/ops.h"
+#include "engine/profile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "tests/support/stream.h"
 
 #include "tests/support/test.h"
+#include "engine/model/model.h"
 
 #include <math.h>
 #include <stdio.h>

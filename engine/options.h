@@ -1,0 +1,43 @@
+// What an engine is opened with.
+#ifndef PALAVER_ENGINE_OPTIONS_H
+#define PALAVER_ENGINE_OPTIONS_H
+
+#include "kernels/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Called between pieces of long work, at most some 20 times a second: `done` of `total` (bytes or tokens).
+// Returning false asks to stop; the work ends with STATUS_INTERRUPTED and is rolled back.
+typedef struct Progress {
+    bool (*step)(void *user, const char *what, int64_t done, int64_t total);
+    void *user;
+} Progress;
+
+// What a cache is made of.
+typedef struct CacheOptions {
+    DType type;    // DTYPE_F16, F32, BF16, INT8 or INT4
+    int group;     // INT8, INT4: elements that share a scale; 0: 32 or 16, less where the head size wants it
+    int layout;    // as kernels/kv_layout.h counts them
+    bool paged;    // in pages of page_size slots; else a sequence is one page, and nothing can be shared
+    int page_size; // >= 1; multiples of 64 suit the kernels
+    int n_sequences; // how many of the full size there is room for
+} CacheOptions;
+
+// `type`, groups that suit it, layout 3, one page for one sequence.
+CacheOptions cache_options(DType type);
+
+typedef struct EngineOptions {
+    const char *model;  // a Hugging Face folder or a .gguf file
+    const char *device; // "auto", "cpu", "cuda", "cuda:1"
+    int n_threads;      // CPU: 0 = one for each core this process may use
+    int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
+    CacheOptions cache;
+    int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
+                // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
+    int chunk;  // most tokens evaluated in one step; 0 = the backend's favourite
+    bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
+    Progress progress;
+} EngineOptions;
+
+#endif
