@@ -138,7 +138,7 @@ void chat_restore_settings(Chat *chat);
 void report_banner(Chat *chat);
 void report_turn(Chat *chat); // the statistics line, if wanted, and warnings
 void report_overflow(Chat *chat, const TranscriptOverflow *overflow);
-void report_stats(Chat *chat);                             // /stats
+void report_stats(Chat *chat); // /stats
 
 // ---- what the model sees (view.c) -------------------------------------------------------------------------
 
