@@ -149,7 +149,7 @@ bundle: all $(if $(NVCC),$(BUILD)/test-gpu) ## build/bundle: palaver with its li
 	    cp -r tests/golden/models tests/golden/architectures tests/golden/parley $(BUNDLE)/golden/; \
 	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUNDLED) -o $(BUNDLE)/test-gpu $(GPU_TEST) $(ALL_LIBS))
 	@strip --strip-debug $(BUNDLE)/palaver $(BUNDLE)/lib/* $(if $(NVCC),$(BUNDLE)/test-gpu)
-	@cp LICENSE README.md $(BUNDLE)/; cp -r $(PARLEY) $(BUNDLE)/assets/
+	@cp LICENSE README.md $(BUNDLE)/; cp -r $(PARLEY) assets/talk.svg $(BUNDLE)/assets/
 	@echo "bundle: $$(du -sh $(BUNDLE) | cut -f1) in $(BUNDLE)"
 install: all ## install palaver under PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
