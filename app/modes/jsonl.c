@@ -1,7 +1,8 @@
 // `palaver --jsonl`: conversations from stdin, one a line, answered many at once.
 //
 // A thread reads and parses lines into a queue; this one, which owns the engine, takes them into the scheduler's rows and
-// writes each answer as soon as it is finished, so that whatever ends the program loses none of these.
+// writes each answer as soon as it is finished, so that whatever ends the program loses none of these: after Ctrl-C, SIGTERM,
+// a reader that leaves or a full disk there are whole lines, and the lines without an answer are named.
 #include "app/commands/commands.h"
 #include "app/modes/jsonl_reader.h"
 #include "app/chat/load.h"

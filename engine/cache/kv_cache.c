@@ -16,7 +16,7 @@ static int64_t page_size_of(const CacheOptions *o, int window) {
     return o->paged ? o->page_size : ((int64_t)window + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
 }
 
-// Of 4 bits in smaller groups: 5 bits an element with its share of a scale. README.md has what that costs.
+// Of 4 bits in smaller groups: 5 bits an element with its share of a scale. MEASUREMENTS.md has what that costs.
 static int group_of(const CacheOptions *o, int head_dim) {
     if (o->type != DTYPE_INT8 && o->type != DTYPE_INT4) return 0;
     if (o->group > 0) return o->group;
