@@ -1,5 +1,5 @@
 // Settings from files, profiles, the environment and typed text.
-#include "config/layers.h"
+#include "config/config_internal.h"
 #include "kernels/base/nearest.h"
 
 #include <errno.h>

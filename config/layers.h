@@ -13,11 +13,12 @@ typedef struct Assignment {
 } Assignment;
 
 // At most one assignment of a key in each layer and profile. Everything is owned.
-struct ConfigLayers {
+typedef struct ConfigLayers {
     Assignment *items; // [count]
     size_t count, capacity;
-};
+} ConfigLayers;
 
+void assignment_free(Assignment *assignment);
 void layers_free(ConfigLayers *layers); // the contents, not `layers`
 
 // Adds one, with `value` taken over (also on failure) and the texts copied; replaces an older one of the same
@@ -25,12 +26,12 @@ void layers_free(ConfigLayers *layers); // the contents, not `layers`
 Status layers_add(ConfigLayers *layers, const ConfigKey *key, ConfigLayer layer, const char *profile,
                   const char *origin, ConfigValue value, Error *error);
 
+// In two steps: makes room for `more`, false where there is no memory; then puts them there, which cannot fail.
+bool layers_reserve(ConfigLayers *layers, size_t more);
+void layers_put(ConfigLayers *layers, Assignment assignment);
+
 // A deep copy of one assignment into `layers`, in another layer and no profile.
 Status layers_add_copy(ConfigLayers *layers, const Assignment *from, ConfigLayer layer, Error *error);
-
-// Moves all of `added` into the config's layers and computes the sections anew. All or nothing; `added` is
-// empty afterwards in either case.
-Status config_merge(Config *config, ConfigLayers *added, Error *error);
 
 // The assignment in effect; every key has one.
 const Assignment *layers_effective(const ConfigLayers *layers, const ConfigKey *key);

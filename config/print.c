@@ -1,5 +1,5 @@
 // Values as TOML text.
-#include "config/layers.h"
+#include "config/config_internal.h"
 
 #include <math.h>
 #include <stdio.h>

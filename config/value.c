@@ -319,8 +319,8 @@ static int64_t whole_number(const ConfigKey *key, const ConfigValue *value) {
     return key->type == CONFIG_BOOL ? value->boolean : value->integer;
 }
 
-void value_store(const ConfigKey *key, const ConfigValue *value, Config *config) {
-    void *field = (char *)config + key->offset;
+void value_store(const ConfigKey *key, const ConfigValue *value, void *settings) {
+    void *field = (char *)settings + key->offset;
     switch (key->field) {
     case CONFIG_FIELD_BOOL:
         *(bool *)field = whole_number(key, value) != 0;

@@ -2,7 +2,7 @@
 #ifndef PALAVER_CONFIG_VALUE_H
 #define PALAVER_CONFIG_VALUE_H
 
-#include "config/config.h"
+#include "config/key.h"
 #include "kernels/base/toml.h"
 
 // Which member is meant follows from the key's type.
@@ -27,7 +27,7 @@ void value_free(const ConfigKey *key, ConfigValue *value);
 // TOML text, written like snprintf; value_from_text() reads it back to the same value.
 int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size);
 
-// Stores into the key's field behind `config`; strings and lists are shared, not copied.
-void value_store(const ConfigKey *key, const ConfigValue *value, Config *config);
+// Stores into the key's field of `settings`, the struct that its table is about; strings and lists are shared, not copied.
+void value_store(const ConfigKey *key, const ConfigValue *value, void *settings);
 
 #endif

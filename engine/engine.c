@@ -1,7 +1,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
-#include "engine/cache/key_rounding.h"
+#include "engine/key_rounding.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/format.h"

@@ -1,5 +1,5 @@
 // A session's life and the evaluation of its log.
-#include "engine/session_private.h"
+#include "engine/session_internal.h"
 
 #include "kernels/base/clock.h"
 

@@ -1,5 +1,5 @@
 // A session's log: what it becomes, and what of it stays cached.
-#include "engine/session_private.h"
+#include "engine/session_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

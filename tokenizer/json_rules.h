@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_JSON_RULES_H
 #define PALAVER_TOKENIZER_JSON_RULES_H
 
-#include "tokenizer/internal.h"
+#include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/json.h"
 
 // Fills tokenizer->normalizer from the file's "normalizer" (NULL: none); a Prepend of U+2581 is a dummy space.

@@ -1,6 +1,6 @@
 // tokenizer.json, as the Hugging Face tokenizers package writes it.
 #include "tokenizer/byte_level.h"
-#include "tokenizer/internal.h"
+#include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/json.h"
 #include "tokenizer/json_rules.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/tokenizer_internal.h"
 #include "tokenizer/model_proto.h"
 
 static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/utf8.h"
 
 Status tokenizer_new(Tokenizer **out, Error *error) {

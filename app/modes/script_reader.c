@@ -3,7 +3,7 @@
 #include "app/chat/chat.h"
 #include "app/modes/line_reader.h"
 #include "app/terminal/text.h"
-#include "app/chat/turn.h"
+#include "app/terminal/turn.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "app/record/transcript_records.h"
+#include "app/record/transcript_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

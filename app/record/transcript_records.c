@@ -1,5 +1,5 @@
 // Reading records: every field of a journal is checked before it is used.
-#include "app/record/transcript_records.h"
+#include "app/record/transcript_internal.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 #include "app/terminal/text.h"
 #include "app/terminal/tty.h"
 

@@ -1,5 +1,5 @@
 // What each key does to the line. Moving and deleting is in editor_move.c.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 // Keys are decoded here (keys.h), not by libedit's tables, for these know neither bracketed paste nor how to
 // swallow what is unknown. libedit gets one of the C1 codes for every key, all bound to one function of ours
 // (editor_keys.c); no text contains them.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <signal.h>
 #include <stdlib.h>

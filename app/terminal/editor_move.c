@@ -1,5 +1,5 @@
 // Moving in the line and deleting from it, by what is seen as one character, by words and by lines.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Drawing the line. libedit draws by changes and loses count where wide characters, marks without a width or texts
 // of many rows are among them; so it is told of no prompt and never draws. Each change is one write of the
 // whole line; a character typed at the end is written alone.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Earlier turns: the arrows and Ctrl-R.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

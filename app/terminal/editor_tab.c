@@ -1,5 +1,5 @@
 // Tab: what the caller offers, put in or listed.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

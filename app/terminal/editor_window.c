@@ -2,7 +2,7 @@
 //
 // What lies above and below is kept here. Before each key window_adjust() sees to it that at least one row is left
 // on both sides of the cursor, so that keys which move or delete a little need not know of the window.
-#include "app/terminal/editor_private.h"
+#include "app/terminal/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

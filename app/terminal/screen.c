@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "app/terminal/screen_private.h"
+#include "app/terminal/screen_internal.h"
 
 static const char *const STYLES[SCREEN_N_STYLES] = {
     [SCREEN_NORMAL] = "\033[0m",   [SCREEN_DIM] = "\033[2m",   [SCREEN_BOLD] = "\033[1m",

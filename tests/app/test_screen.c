@@ -11,7 +11,7 @@
 
 #include "app/terminal/keys.h"
 #include "app/terminal/text.h"
-#include "app/chat/turn.h"
+#include "app/terminal/turn.h"
 #include "tests/support/terminal.h"
 
 // ---- replies ---------------------------------------------------------------------------------------------

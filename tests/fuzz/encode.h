@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_FUZZ_ENCODE_H
 #define PALAVER_TESTS_FUZZ_ENCODE_H
 
-#include "tokenizer/internal.h"
+#include "tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // Hostile Jinja text, template files and messages, by the first byte: nothing crashes, spans hold, and a text
 // never adds a control token.
-#include "tokenizer/chat/chat_internal.h"
+#include "tokenizer/chat/chat_template_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

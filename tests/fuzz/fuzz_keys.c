@@ -2,7 +2,7 @@
 // character of a typed one, and the rules of turns hold for any text.
 #include "app/terminal/keys.h"
 #include "app/terminal/text.h"
-#include "app/chat/turn.h"
+#include "app/terminal/turn.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "app/commands/commands.h"
 #include "app/record/export.h"
 #include "app/record/transcript.h"
-#include "app/chat/turn.h"
+#include "app/terminal/turn.h"
 
 #include <stdlib.h>
 #include <string.h>

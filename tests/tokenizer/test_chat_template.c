@@ -2,7 +2,7 @@
 #include "tests/support/chat_golden.h"
 #include "tests/support/test.h"
 
-#include "tokenizer/chat/chat_internal.h"
+#include "tokenizer/chat/chat_template_internal.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // A template's TOML file, read key by key.
-#include "tokenizer/chat/chat_internal.h"
+#include "tokenizer/chat/chat_template_internal.h"
 
 #include "kernels/base/nearest.h"
 

@@ -1,5 +1,5 @@
 // Which template a model's own Jinja text amounts to.
-#include "tokenizer/chat/chat_internal.h"
+#include "tokenizer/chat/chat_template_internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>

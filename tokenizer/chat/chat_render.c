@@ -1,6 +1,6 @@
 // Messages to token ids, turn by turn.
 #include "tokenizer/chat/chat_chunk.h"
-#include "tokenizer/chat/chat_internal.h"
+#include "tokenizer/chat/chat_template_internal.h"
 #include "tokenizer/chat/chat_trim.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Opening templates, and what they say of themselves.
-#include "tokenizer/chat/chat_internal.h"
+#include "tokenizer/chat/chat_template_internal.h"
 
 #include "config/embedded.h"
 #include "kernels/base/nearest.h"

@@ -1,8 +1,8 @@
 // What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
 // editor_keys.c and editor_move.c (what keys do), editor_paint.c (drawing), editor_window.c (texts taller than
 // the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
-#ifndef PALAVER_APP_EDITOR_PRIVATE_H
-#define PALAVER_APP_EDITOR_PRIVATE_H
+#ifndef PALAVER_APP_EDITOR_INTERNAL_H
+#define PALAVER_APP_EDITOR_INTERNAL_H
 
 #include <histedit.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include "app/terminal/history.h"
 #include "app/terminal/keys.h"
 #include "app/terminal/text.h"
-#include "app/chat/turn.h"
+#include "app/terminal/turn.h"
 
 // What a key has done, for the drawing.
 typedef enum KeyEffect {

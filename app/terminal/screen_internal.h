@@ -1,6 +1,6 @@
 // What screen.c and screen_progress.c share.
-#ifndef PALAVER_APP_SCREEN_PRIVATE_H
-#define PALAVER_APP_SCREEN_PRIVATE_H
+#ifndef PALAVER_APP_SCREEN_INTERNAL_H
+#define PALAVER_APP_SCREEN_INTERNAL_H
 
 #include "app/terminal/screen.h"
 #include "app/terminal/text.h"

@@ -1,5 +1,5 @@
 // Keys by name, and what they allow in words.
-#include "config/config.h"
+#include "config/key.h"
 #include "kernels/base/nearest.h"
 
 #include <stdio.h>

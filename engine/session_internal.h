@@ -1,6 +1,6 @@
 // What session.c (evaluation) and session_log.c (the log) share.
-#ifndef PALAVER_ENGINE_SESSION_PRIVATE_H
-#define PALAVER_ENGINE_SESSION_PRIVATE_H
+#ifndef PALAVER_ENGINE_SESSION_INTERNAL_H
+#define PALAVER_ENGINE_SESSION_INTERNAL_H
 
 #include "engine/engine_internal.h"
 #include "engine/session_step.h"

@@ -1,6 +1,6 @@
 // Inside of the transcript: its memory, and the step that reads one record. Only for transcript*.c.
-#ifndef PALAVER_APP_TRANSCRIPT_RECORDS_H
-#define PALAVER_APP_TRANSCRIPT_RECORDS_H
+#ifndef PALAVER_APP_TRANSCRIPT_INTERNAL_H
+#define PALAVER_APP_TRANSCRIPT_INTERNAL_H
 
 #include "app/record/transcript.h"
 

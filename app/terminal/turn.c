@@ -1,4 +1,4 @@
-#include "app/chat/turn.h"
+#include "app/terminal/turn.h"
 
 #include <stdlib.h>
 #include <string.h>

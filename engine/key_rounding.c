@@ -1,4 +1,4 @@
-#include "engine/cache/key_rounding.h"
+#include "engine/key_rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
