@@ -204,7 +204,9 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     }
     engine->model = model;
     engine->n_rows = options->n_rows > 1 ? options->n_rows : 1;
-    Status status = choose_backend(engine, options, error);
+    Status status = model_reach_context(
+        model, options->context_size > 0 ? options->context_size : model->context_length, error);
+    if (!status) status = choose_backend(engine, options, error);
     if (status)
         engine_close(engine);
     else

@@ -107,7 +107,7 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
 }
 
 void session_want_logits(Session *s) {
-    session_match_frequencies(s);
+    session_keep_frequencies(s);
     if (s->sequence.length == s->n_log && !session_has_logits(s))
         kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
 }

@@ -24,7 +24,9 @@ static inline void session_drop_logits(Session *s) {
     if (session_has_logits(s)) s->engine->logits_of = NULL;
 }
 
-// Where frequencies go by the length of the text, what was read with those of another length is read again.
+// Where frequencies go by the length of the text, what was read with those of another length is read again: always, for
+// text that comes as a whole, or once they do not hold any more, for a reply that grows (model_rope_holds).
 void session_match_frequencies(Session *session);
+void session_keep_frequencies(Session *session);
 
 #endif

@@ -6,19 +6,27 @@
 
 enum { WORTH_KEEPING = 16 }; // tokens that would have to be read again: fewer are no branch
 
+static int64_t text_length(const Session *s) {
+    return s->n_log < s->engine->cache.window ? s->n_log : s->engine->cache.window;
+}
+
 void session_match_frequencies(Session *s) {
-    int64_t n = s->n_log < s->engine->cache.window ? s->n_log : s->engine->cache.window;
-    int set = model_rope_set(s->engine->model, n);
+    int set = model_rope_set(s->engine->model, text_length(s));
     if (s->sequence.rope_set == set) return;
     kv_sequence_truncate(&s->engine->cache, &s->sequence, 0);
     session_drop_logits(s);
     s->sequence.rope_set = set;
 }
 
+void session_keep_frequencies(Session *s) {
+    if (s->sequence.length == 0 || !model_rope_holds(s->engine->model, s->sequence.rope_set, text_length(s)))
+        session_match_frequencies(s);
+}
+
 void session_push(Session *s, int32_t token) {
     s->log[s->n_log++] = token;
     session_drop_logits(s);
-    session_match_frequencies(s);
+    session_keep_frequencies(s);
 }
 
 void session_share(Session *s, int64_t n) {

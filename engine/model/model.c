@@ -1,82 +1,9 @@
-// A model described by values: sliding windows, opening, memory arithmetic.
+// A model described by values: opening, memory arithmetic.
 #include "engine/model/model_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { DEFAULT_MAX_WINDOW_LAYERS = 28 };
-
-// ---- sliding windows -----------------------------------------------------------------------------------
-
-static Status windows_from_layer_types(Model *model, const ParamSource *source, const json_t *types,
-                                       int window, Error *error) {
-    for (int i = 0; i < model->shape.n_layers; i++) {
-        const char *type = json_string_value(json_array_get(types, (size_t)i));
-        bool sliding = type != NULL && strcmp(type, "sliding_attention") == 0;
-        if (!sliding && (type == NULL || strcmp(type, "full_attention") != 0)) {
-            return error_set(error, STATUS_UNSUPPORTED,
-                             "%s: layer_types[%d] is neither \"full_attention\" nor "
-                             "\"sliding_attention\"",
-                             source->path, i);
-        }
-        model->windows[i] = sliding ? window : 0;
-    }
-    return STATUS_OK;
-}
-
-static Status windows_from_config(Model *model, const ParamSource *source, int window, Error *error) {
-    bool used = source->architecture->window_rule == WINDOW_EVERY_LAYER;
-    bool upper = source->architecture->window_rule == WINDOW_UPPER_LAYERS;
-    int64_t first = upper ? DEFAULT_MAX_WINDOW_LAYERS : 0;
-    Status status = STATUS_OK;
-    if (upper) status = param_bool(source, (Key){"use_sliding_window", NULL}, &used, error);
-    if (status == STATUS_OK && upper)
-        status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
-    if (status != STATUS_OK) return status;
-    const json_t *types = json_object_get(source->config, "layer_types");
-    if (upper && json_is_array(types)) {
-        return windows_from_layer_types(model, source, types, used ? window : 0, error);
-    }
-    for (int i = 0; i < model->shape.n_layers; i++) model->windows[i] = used && i >= first ? window : 0;
-    return STATUS_OK;
-}
-
-// All layers, or those that a pattern of bools picks.
-static Status windows_from_gguf(Model *model, const ParamSource *source, int window, Error *error) {
-    char key[128];
-    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", source->architecture->gguf);
-    const MetaValue *pattern;
-    Status status = checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error);
-    if (status != STATUS_OK) return status;
-    MetaCursor cursor = {0};
-    for (int i = 0; i < model->shape.n_layers; i++) {
-        MetaValue sliding = {.flag = true};
-        if (pattern != NULL && !meta_next(pattern, &cursor, &sliding)) {
-            return error_set(error, STATUS_FILE, "%s: %s has %lld elements for %d layers", source->path, key,
-                             (long long)pattern->count, model->shape.n_layers);
-        }
-        model->windows[i] = sliding.flag ? window : 0;
-    }
-    return STATUS_OK;
-}
-
-Status model_read_windows(Model *model, const ParamSource *source, Error *error) {
-    model->windows = calloc((size_t)model->shape.n_layers, sizeof *model->windows);
-    if (model->windows == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    // null in config.json means none; an absent key means the configuration class's default.
-    bool said = source->config == NULL || json_object_get(source->config, "sliding_window") != NULL;
-    int64_t window = said ? 0 : source->architecture->default_window;
-    Status status =
-        param_integer(source, (Key){"sliding_window", "attention.sliding_window"}, &window, error);
-    if (status != STATUS_OK) return status;
-    if (window < 0 || window > INT32_MAX) {
-        return error_set(error, STATUS_FILE, "%s: a sliding window of %lld tokens", source->path,
-                         (long long)window);
-    }
-    return source->config == NULL ? windows_from_gguf(model, source, (int)window, error)
-                                  : windows_from_config(model, source, (int)window, error);
-}
 
 // ---- opening -------------------------------------------------------------------------------------------
 
@@ -105,7 +32,8 @@ static Status read_params(Model *model, ParamSource *source, Error *error) {
     if (status == STATUS_OK) status = model_read_shape(model, source, error);
     if (status == STATUS_OK) status = model_read_positions(model, source, error);
     if (status == STATUS_OK) status = model_read_windows(model, source, error);
-    return status == STATUS_OK ? model_read_generation(model, source, error) : status;
+    if (status == STATUS_OK) status = model_read_generation(model, source, error);
+    return status == STATUS_OK ? unread_check_keys(source, error) : status;
 }
 
 Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error) {
@@ -122,8 +50,12 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
                           .checkpoint = checkpoint,
                           .path = path};
     snprintf(path, sizeof path, source.config != NULL ? "%s/config.json" : "%s", checkpoint_path(checkpoint));
-    Status status = read_params(created, &source, error);
+    Unread unread;
+    Status status = unread_open(&source, &unread, error);
+    if (status == STATUS_OK) status = read_params(created, &source, error);
     if (status == STATUS_OK) status = model_read_weights(created, &source, error);
+    if (status == STATUS_OK) status = unread_check_tensors(&source, error);
+    unread_close(&unread);
     if (status != STATUS_OK) {
         model_close(created);
         return status;
@@ -155,7 +87,10 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
             error_set(error, status, "out of memory");
         } else {
             ParamSource source = {.config = parsed, .generation = parsed_generation, .path = "config.json"};
-            status = read_params(created, &source, error);
+            Unread unread;
+            status = unread_open(&source, &unread, error);
+            if (status == STATUS_OK) status = read_params(created, &source, error);
+            unread_close(&unread);
         }
     }
     json_decref(parsed);
@@ -186,12 +121,6 @@ bool model_is_eos(const Model *model, int32_t id) {
         if (model->eos_ids[i] == id) return true;
     }
     return false;
-}
-
-int model_rope_set(const Model *model, int64_t n_tokens) {
-    int set = 0;
-    while (set < model->shape.rope.n_sets - 1 && n_tokens > model->rope_ends[set]) set++;
-    return set;
 }
 
 int64_t model_weight_bytes(const Model *model) {

@@ -17,7 +17,6 @@ enum {
     MODEL_MAX_LAYERS = 1024,
     MODEL_MAX_EOS = 16,
     MODEL_N_GENERATION = 6, // settings of sampling that makers recommend
-    MODEL_MAX_ROPE_SETS = 32,
 };
 
 // Rope scaling schemes. The frequencies of the last two go by the length of the whole text.
@@ -56,10 +55,9 @@ typedef struct Model {
     int64_t context_length; // positions the model is made for, scaling included
     double rope_base;
     RopeScaling rope_scaling;
-    double rope_factor; // of linear, llama3, yarn, dynamic, longrope; else 1
-    double *inv_freq;   // [shape.rope.n_sets, shape.rope.rotary_dim/2] after scaling
-    int64_t
-        rope_ends[MODEL_MAX_ROPE_SETS]; // [shape.rope.n_sets - 1] the longest texts of all sets but the last
+    double rope_factor;   // of linear, llama3, yarn, dynamic, longrope; else 1
+    double *inv_freq;     // [shape.rope.n_sets, shape.rope.rotary_dim/2] after scaling
+    int64_t rope_trained; // tokens of the longest texts that set 0 is for
 
     int32_t bos_id; // -1: none
     int n_eos;
@@ -91,9 +89,19 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
 
 bool model_is_eos(const Model *model, int32_t id);
 
-// Which set of the rope's frequencies a text of n tokens is read with: its tokens all with one, as by a pass over the
-// whole text at once. What was cached with another is worthless.
+// Which set of the rope's frequencies a text of n tokens is read with: its tokens all with one, as by a pass of
+// transformers over the whole text at once. What was cached with another is worthless.
 int model_rope_set(const Model *model, int64_t n_tokens);
+
+// Whether a text that was read with `set` may grow to n tokens, one by one, before it is read again. With dynamic NTK
+// every token changes the frequencies of all: they stay while the text grows by an eighth and as far as they cover (a set
+// for n tokens beyond the trained context covers factor·n). transformers turns new tokens by new frequencies and leaves
+// those that it has cached.
+bool model_rope_holds(const Model *model, int set, int64_t n_tokens);
+
+// Makes the sets for texts of up to `context` tokens, before a backend is opened: until then dynamic NTK has the first.
+// STATUS_USAGE: there would be too many of them (never for a context of up to context_length).
+Status model_reach_context(Model *model, int64_t context, Error *error);
 
 // ---- memory arithmetic: what to compare with what is free, before anything is allocated -------------------
 

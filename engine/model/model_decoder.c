@@ -100,7 +100,9 @@ static Status read_norm(DecoderShape *shape, const ParamSource *source, Error *e
     static const Key KEYS[] = {[NORM_RMS] = {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
                                [NORM_LAYER] = {"layer_norm_eps", "attention.layer_norm_epsilon"}};
     double eps = source->architecture->norm_eps;
-    Status status = param_number(source, KEYS[source->architecture->norm], &eps, error);
+    Status status = STATUS_OK;
+    if (source->config == NULL || !source->architecture->fixed_eps)
+        status = param_number(source, KEYS[source->architecture->norm], &eps, error);
     if (status != STATUS_OK) return status;
     if (!(eps >= 0 && eps < 1)) {
         return error_set(error, STATUS_FILE, "%s: the norm's epsilon is %g; it must be small and positive",
@@ -121,9 +123,10 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
                  {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_fast", ACTIVATION_GELU_TANH},
                  {"relu", ACTIVATION_RELU}};
     char name[64] = "";
+    shape->activation = source->architecture->activation;
+    if (source->architecture->fixed_act) return STATUS_OK;
     Status status = param_string(source, (Key){"hidden_act", NULL}, name, sizeof name, error);
     if (status != STATUS_OK) return status;
-    shape->activation = source->architecture->activation;
     if (name[0] == '\0') return STATUS_OK;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         if (strcmp(NAMES[i].name, name) != 0) continue;
@@ -158,17 +161,18 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
         model->tied_head = checkpoint_find(source->checkpoint, "output.weight") == NULL;
         biases |= biases_of_gguf(source->checkpoint);
     } else {
-        bool attention = biases & BIAS_QKV, ffn = biases & BIAS_FFN;
+        const Key keys[] = {{"attention_bias", NULL}, {"mlp_bias", NULL}};
+        const unsigned of_key[] = {a->bias_keys & (BIAS_QKV | BIAS_O), a->bias_keys & BIAS_FFN};
+        Status status = STATUS_OK;
         model->tied_head = a->default_tied;
-        Status status = param_bool(source, (Key){"tie_word_embeddings", NULL}, &model->tied_head, error);
-        if (status == STATUS_OK)
-            status = param_bool(source, (Key){"attention_bias", NULL}, &attention, error);
-        if (status == STATUS_OK) status = param_bool(source, (Key){"mlp_bias", NULL}, &ffn, error);
-        if (status != STATUS_OK) return status;
-        if (a->bias_keys) {
-            biases &= ~(unsigned)(BIAS_QKV | BIAS_O | BIAS_FFN);
-            biases |= (attention ? BIAS_QKV | BIAS_O : 0) | (ffn ? BIAS_FFN : 0);
+        for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+            bool there = biases & of_key[i];
+            if (of_key[i] != 0) status = param_bool(source, keys[i], &there, error);
+            biases = there ? biases | of_key[i] : biases & ~of_key[i];
         }
+        if (status == STATUS_OK)
+            status = param_bool(source, (Key){"tie_word_embeddings", NULL}, &model->tied_head, error);
+        if (status != STATUS_OK) return status;
     }
     model->qkv_bias = biases & BIAS_QKV;
     model->o_bias = biases & BIAS_O;
@@ -180,36 +184,75 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
 
 // ---- refusals ------------------------------------------------------------------------------------------
 
+// What files of many architectures say of themselves, and what other architectures mean by it.
+static const Fixed FIXED[] = {
+    {NULL, {"is_causal", "attention.causal"}, 1, "attention to what comes later", NULL},
+    {NULL, {"is_encoder_decoder", NULL}, 0, "an encoder beside the decoder", NULL},
+    {NULL, {"add_cross_attention", NULL}, 0, "attention to an encoder", NULL},
+    {NULL, {"rope_interleaved", NULL}, 0, "rotary pairs that lie otherwise", NULL},
+    {NULL, {"rope_traditional", NULL}, 0, "rotary pairs that lie otherwise", NULL},
+    {NULL, {"use_mrope", NULL}, 0, "positions of several dimensions", NULL},
+    {NULL, {"lm_head_bias", NULL}, 0, "a bias of the head", NULL},
+    {NULL, {"num_experts", NULL}, 0, "a mixture of experts", NULL},
+    {NULL, {NULL, "attention.scale"}, 0, "another scale of scores", NULL},
+    {NULL, {NULL, "logit_scale"}, 1, "scaled logits", NULL},
+    {NULL, {NULL, "embedding_scale"}, 1, "scaled embeddings", NULL},
+    {NULL, {NULL, "residual_scale"}, 1, "scaled residuals", NULL},
+    {NULL, {NULL, "attn_logit_softcapping"}, 0, "capped scores", NULL},
+    {NULL, {NULL, "final_logit_softcapping"}, 0, "capped logits", NULL},
+    {NULL, {NULL, "nextn_predict_layers"}, 0, "layers that predict further tokens", NULL},
+    {NULL, {NULL, "pooling_type"}, 0, "a model of embeddings", NULL},
+    {NULL, {NULL, "rope.scaling.yarn_ext_factor"}, 1, "another YaRN", NULL},
+    {NULL, {NULL, "rope.scaling.yarn_attn_factor"}, 1, "another YaRN", NULL},
+};
+
+static Status refuse_fixed(const ParamSource *source, const Fixed *fixed, const char *name, Error *error) {
+    return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s asks for %s, which palaver cannot run",
+                     source->path, fixed->object != NULL ? fixed->object : "",
+                     fixed->object != NULL ? "." : "", name, fixed->other);
+}
+
+static Status check_fixed_meta(const ParamSource *source, const Fixed *fixed, Error *error) {
+    char text[KEY_SIZE];
+    const char *name = gguf_param_key(source, fixed->key.gguf, text);
+    const MetaValue *value = checkpoint_meta(source->checkpoint, name);
+    unread_take_meta(source, name);
+    if (value == NULL || (value->type == META_BOOL && value->flag == (fixed->value != 0)) ||
+        ((value->type == META_INTEGER || value->type == META_NUMBER) && value->number == fixed->value))
+        return STATUS_OK;
+    return refuse_fixed(source, fixed, name, error);
+}
+
 static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *error) {
-    double value = fixed->value;
-    char name[KEY_SIZE] = "";
-    if (source->config == NULL) {
-        Status status = param_number(source, fixed->key, &value, error);
-        if (status != STATUS_OK || value == fixed->value) return status;
-        return error_set(error, STATUS_UNSUPPORTED, "%s: %s is %g: palaver cannot run %s", source->path,
-                         gguf_param_key(source, fixed->key.gguf, name), value, fixed->other);
-    }
+    if ((source->config != NULL ? fixed->key.hf : fixed->key.gguf) == NULL) return STATUS_OK;
+    if (source->config == NULL) return check_fixed_meta(source, fixed, error);
     const json_t *object = source->config, *found;
     if (fixed->object != NULL) object = json_object_get(object, fixed->object);
     found = json_object_get(object, fixed->key.hf);
+    unread_take_key(source, fixed->object, fixed->key.hf);
     if (found == NULL || json_is_null(found)) return STATUS_OK;
-    if (json_is_number(found)) value = json_number_value(found);
-    if (json_is_boolean(found)) value = json_is_true(found);
-    if ((json_is_number(found) || json_is_boolean(found)) && value == fixed->value) return STATUS_OK;
-    return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s asks for %s, which palaver cannot run",
-                     source->path, fixed->object != NULL ? fixed->object : "",
-                     fixed->object != NULL ? "." : "", fixed->key.hf, fixed->other);
+    if (fixed->word != NULL && json_is_string(found) && strcmp(json_string_value(found), fixed->word) == 0)
+        return STATUS_OK;
+    double value = json_is_boolean(found) ? json_is_true(found) : json_number_value(found);
+    if (fixed->word == NULL && (json_is_number(found) || json_is_boolean(found)) && value == fixed->value)
+        return STATUS_OK;
+    return refuse_fixed(source, fixed, fixed->key.hf, error);
+}
+
+static Status check_all_fixed(const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && status == STATUS_OK; i++)
+        status = check_fixed(source, &a->fixed[i], error);
+    for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED && status == STATUS_OK; i++)
+        status = check_fixed(source, &FIXED[i], error);
+    return status;
 }
 
 static Status check_refusals(const DecoderShape *shape, const ParamSource *source, Error *error) {
-    const Architecture *a = source->architecture;
     int64_t experts = 0, embedded = shape->hidden_size;
     Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &experts, error);
-    for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && status == STATUS_OK; i++) {
-        const Key *key = &a->fixed[i].key;
-        if ((source->config != NULL ? key->hf : key->gguf) != NULL)
-            status = check_fixed(source, &a->fixed[i], error);
-    }
+    if (status == STATUS_OK) status = check_all_fixed(source, error);
     if (status == STATUS_OK)
         status = param_integer(source, (Key){"word_embed_proj_dim", NULL}, &embedded, error);
     if (status != STATUS_OK) return status;
@@ -243,7 +286,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     if (status == STATUS_OK) status = read_norm(shape, source, error);
     if (status == STATUS_OK) status = check_refusals(shape, source, error);
     shape->parallel_residual = a->parallel_residual;
-    if (status == STATUS_OK && a->parallel_residual) {
+    if (status == STATUS_OK && a->parallel_key) {
         status = param_bool(source, (Key){"use_parallel_residual", "use_parallel_residual"},
                             &shape->parallel_residual, error);
     }

@@ -1,5 +1,5 @@
-// Rotary frequencies: base, part of the head, and scaling schemes. Those that go by the length of the whole text
-// (dynamic NTK, LongRoPE) give a set of frequencies for each range of lengths.
+// Rotary frequencies: base, part of the head, and scaling schemes. Those that go by the length of the whole text give a
+// set of frequencies for each length beyond the trained context (dynamic NTK), or one for all of them (LongRoPE).
 #include "engine/model/model_rope.h"
 
 #include <limits.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_SET = 1 << 24 }; // tokens: no context is longer
+enum { MOST_FREQUENCIES = 1 << 24 }; // of all sets of dynamic NTK: 262,144 tokens for heads of 128, 128 MB
 
 static const struct {
     const char *name;
@@ -67,20 +67,53 @@ static void scale_yarn(double *inv_freq, int n, const RopeSpec *spec, double *ma
     }
 }
 
-// The set for texts of up to `end` tokens, as transformers has it for a text of exactly so many: a longer one would
-// change all angles with every token, and all keys would have to be read again.
-static void scale_dynamic(double *inv_freq, int n, const RopeSpec *spec, int64_t end) {
-    double length = (double)end / (double)spec->original_context;
-    double growth = pow(spec->factor * length - (spec->factor - 1), n / (n - 1.0));
-    for (int i = 1; i < n; i++) inv_freq[i] *= pow(growth, -(double)i / n);
+// Set `set` of dynamic NTK from the first, for a text of exactly so many tokens beyond the trained context, as
+// transformers has it: its base grows with every token.
+static void scale_dynamic(Model *model, int set) {
+    const int n = model->shape.rope.rotary_dim / 2;
+    double trained = (double)model->rope_trained, factor = model->rope_factor;
+    double growth = pow(factor * ((trained + set) / trained) - (factor - 1), n / (n - 1.0));
+    for (int i = 0; i < n; i++)
+        model->inv_freq[(int64_t)set * n + i] =
+            model->inv_freq[i] * (i == 0 ? 1 : pow(growth, -(double)i / n));
 }
 
-// Sets that double in length from the trained context on. Texts that grow are then read again so seldom that it doubles
-// the work at most.
-static void count_dynamic_sets(Model *model, int64_t end) {
-    int sets = 1;
-    for (; end < LONGEST_SET && sets < MODEL_MAX_ROPE_SETS; end *= 2) model->rope_ends[sets++ - 1] = end;
-    model->shape.rope.n_sets = sets;
+// How far beyond the trained context there may be sets.
+static int64_t dynamic_reach(const Model *model) {
+    return MOST_FREQUENCIES / (model->shape.rope.rotary_dim / 2) - 1;
+}
+
+Status model_reach_context(Model *model, int64_t context, Error *error) {
+    Rope *rope = &model->shape.rope;
+    const int n = rope->rotary_dim / 2;
+    if (model->rope_scaling != ROPE_SCALING_DYNAMIC) return STATUS_OK;
+    int64_t beyond = context > model->rope_trained ? context - model->rope_trained : 0;
+    if (beyond > dynamic_reach(model)) {
+        return error_set(error, STATUS_USAGE,
+                         "a context of %lld tokens: with dynamic NTK this model goes up to %lld",
+                         (long long)context, (long long)(model->rope_trained + dynamic_reach(model)));
+    }
+    double *grown = realloc(model->inv_freq, (size_t)((beyond + 1) * n) * sizeof *grown);
+    if (grown == NULL) return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
+    rope->inv_freq = model->inv_freq = grown;
+    rope->n_sets = (int)beyond + 1;
+    for (int set = 1; set < rope->n_sets; set++) scale_dynamic(model, set);
+    return STATUS_OK;
+}
+
+int model_rope_set(const Model *model, int64_t n_tokens) {
+    const int last = model->shape.rope.n_sets - 1;
+    if (last < 1 || n_tokens <= model->rope_trained) return 0;
+    int64_t beyond = n_tokens - model->rope_trained;
+    return beyond < last ? (int)beyond : last;
+}
+
+bool model_rope_holds(const Model *model, int set, int64_t n_tokens) {
+    const int64_t read = model->rope_trained + set,
+                  factor = model->rope_factor > 2 ? (int64_t)model->rope_factor : 2;
+    if (set == model_rope_set(model, n_tokens)) return true;
+    if (model->rope_scaling != ROPE_SCALING_DYNAMIC || set == 0) return false;
+    return n_tokens >= read && n_tokens <= read + read / 8 && n_tokens - model->rope_trained <= set * factor;
 }
 
 static double longrope_magnitude(const RopeSpec *spec) {
@@ -119,6 +152,7 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
     }
     if (model->rope_scaling == ROPE_SCALING_LONGROPE && spec->original_context < 2)
         wrong = "the original context is missing or no length";
+    if (!(spec->magnitude > 0 && spec->magnitude < 1e9)) wrong = "the attention factor must be positive";
     if (!isnan(spec->attention_factor) && !(spec->attention_factor > 0 && spec->attention_factor < 1e9)) {
         wrong = "the attention factor must be positive";
     }
@@ -158,8 +192,8 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
             spec->factor = (double)context / (double)spec->original_context;
     } else if (model->rope_scaling == ROPE_SCALING_DYNAMIC) {
         spec->original_context = context; // whatever else is said: it is where growth begins
-        if (spec->factor > 1 && spec->factor * (double)context <= INT32_MAX)
-            context = (int64_t)((double)context * spec->factor);
+        double scaled = fmin((double)context * spec->factor, (double)(context + dynamic_reach(model)));
+        if (spec->factor > 1 && scaled <= INT32_MAX) context = (int64_t)scaled;
     } else if (spec->original_context == 0) {
         spec->original_context = context;
     } else if (model->rope_scaling == ROPE_SCALING_YARN) {
@@ -189,14 +223,12 @@ static Status scale_set(Model *model, const RopeSpec *spec, const ParamSource *s
     case ROPE_SCALING_YARN:
         scale_yarn(inv_freq, n, spec, &rope->magnitude);
         break;
-    case ROPE_SCALING_DYNAMIC:
-        scale_dynamic(inv_freq, n, spec, set == 0 ? spec->original_context : 2 * model->rope_ends[set - 1]);
-        break;
     case ROPE_SCALING_LONGROPE:
         return rope_factors_apply(set == 0 ? &spec->short_factors : &spec->long_factors, source, inv_freq, n,
                                   error);
     case ROPE_SCALING_NONE:
     case ROPE_SCALING_FACTORS:
+    case ROPE_SCALING_DYNAMIC: // the first set; model_reach_context() makes the others
         break;
     }
     return STATUS_OK;
@@ -207,11 +239,11 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
     const int n = rope->rotary_dim / 2;
     Status status = STATUS_OK;
     rope->n_sets = 1;
-    if (model->rope_scaling == ROPE_SCALING_DYNAMIC) count_dynamic_sets(model, spec->original_context);
+    rope->magnitude = spec->magnitude;
+    model->rope_trained = spec->original_context;
     if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
         rope->n_sets = 2;
         rope->magnitude = longrope_magnitude(spec);
-        model->rope_ends[0] = spec->original_context;
     }
     model->inv_freq = malloc((size_t)(rope->n_sets * n) * sizeof *model->inv_freq);
     if (model->inv_freq == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
@@ -228,9 +260,10 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
 static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
     Status status = rope_spec_read(spec, source, error);
     if (status == STATUS_OK) status = find_scheme(model, spec, source, error);
+    if (status == STATUS_OK) status = read_rotary_dim(model, spec, source, error);
     if (status == STATUS_OK) status = read_context(model, spec, source, error);
     if (status == STATUS_OK) status = check_spec(spec, model, source, error);
-    if (status == STATUS_OK) status = read_rotary_dim(model, spec, source, error);
+    rope_spec_take_keys(source, model->rope_scaling, spec->original_context);
     if (status != STATUS_OK) return status;
 
     bool is_gguf = source->config == NULL;
@@ -253,6 +286,7 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
                      .beta_fast = 32,
                      .beta_slow = 1,
                      .attention_factor = NAN,
+                     .magnitude = 1,
                      .truncate = true};
     model->shape.rope.magnitude = 1;
     model->rope_factor = 1;

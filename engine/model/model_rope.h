@@ -19,6 +19,7 @@ typedef struct RopeSpec {
     int64_t original_context;                 // before scaling; 0: not said
     double low_freq_factor, high_freq_factor; // llama3
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
+    double magnitude; // of the schemes that have none of their own
     bool truncate;
     RopeFactors divisors;                    // of every length: GGUF's rope_freqs.weight
     RopeFactors short_factors, long_factors; // LongRoPE
@@ -26,6 +27,9 @@ typedef struct RopeSpec {
 
 // Enters what the files say into *spec, which holds the defaults.
 Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error);
+
+// Settles which keys of the files mean something under a scheme: what is not of it stays unread.
+void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t context);
 
 // Divides inv_freq [n] by `factors`: STATUS_FILE unless they are n positive numbers.
 Status rope_factors_apply(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,

@@ -5,99 +5,173 @@
 #include <stdio.h>
 #include <string.h>
 
-// rope_parameters (transformers 5) holds the base as well; rope_scaling (before) does not, and may be null.
-static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
-    const json_t *config = source->config, *object = json_object_get(config, "rope_scaling");
-    const char *name = "rope_scaling";
-    if (json_object_size(object) == 0) {
-        object = json_object_get(config, "rope_parameters");
-        name = "rope_parameters";
+static const char ORIGINAL[] = "original_max_position_embeddings";
+
+// rope_parameters (transformers 5) holds the base as well; rope_scaling (before) does not, and may be null. Where both
+// are there transformers takes this one.
+static const json_t *config_object(const ParamSource *source, const char **name) {
+    const json_t *object = json_object_get(source->config, "rope_scaling");
+    *name = "rope_scaling";
+    if (json_object_size(object) > 0) return object;
+    *name = "rope_parameters";
+    return json_object_get(source->config, "rope_parameters");
+}
+
+static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, const json_t *object,
+                                  const char *what, Error *error) {
+    const struct {
+        const char *key;
+        double *value;
+    } numbers[] = {
+        {"rope_theta", &spec->base},
+        {"partial_rotary_factor", &spec->rotary_part},
+        {"factor", &spec->factor},
+        {"low_freq_factor", &spec->low_freq_factor},
+        {"high_freq_factor", &spec->high_freq_factor},
+        {"beta_fast", &spec->beta_fast},
+        {"beta_slow", &spec->beta_slow},
+        {"attention_factor", &spec->attention_factor},
+        {"mscale", &spec->mscale},
+        {"mscale_all_dim", &spec->mscale_all_dim},
+    };
+    Status status = param_number(source, (Key){"rope_theta", NULL}, &spec->base, error);
+    if (status == STATUS_OK)
+        status = param_number(source, (Key){"partial_rotary_factor", NULL}, &spec->rotary_part, error);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++)
+        status = json_number_at(object, what, numbers[i].key, numbers[i].value, error);
+    if (status == STATUS_OK && !source->architecture->partial_rotary && spec->rotary_part != 1) {
+        // transformers would turn the whole head, other programs this part of it
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: partial_rotary_factor is %g: a %s model's heads are turned as a whole",
+                         source->path, spec->rotary_part, source->architecture->name);
     }
+    return status;
+}
+
+static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
+    const json_t *config = source->config;
+    const char *name, *key;
+    json_t *value;
+    if (spec->rotary_dim > 0) { // a part of the head in elements: of an architecture that has no other key
+        if (json_is_null(json_object_get(config, "rotary_dim")))
+            return error_set(error, STATUS_FILE, "%s: rotary_dim should be an integer", source->path);
+        return param_integer(source, (Key){"rotary_dim", NULL}, &spec->rotary_dim, error);
+    }
+    const json_t *object = config_object(source, &name);
     char what[512];
     snprintf(what, sizeof what, "%.400s: %s", source->path, name);
-    const char *key;
-    json_t *value;
     json_object_foreach((json_t *)object, key, value) {
         if (!json_is_object(value)) continue;
         return error_set(error, STATUS_UNSUPPORTED, "%s differ by kind of layer, which palaver cannot do",
                          what);
     }
-    const struct {
-        const json_t *object;
-        const char *what, *key;
-        double *value;
-    } numbers[] = {
-        {config, source->path, config_param_key(source, "rope_theta"), &spec->base},
-        {config, source->path, config_param_key(source, "partial_rotary_factor"), &spec->rotary_part},
-        {object, what, "rope_theta", &spec->base},
-        {object, what, "partial_rotary_factor", &spec->rotary_part},
-        {object, what, "factor", &spec->factor},
-        {object, what, "low_freq_factor", &spec->low_freq_factor},
-        {object, what, "high_freq_factor", &spec->high_freq_factor},
-        {object, what, "beta_fast", &spec->beta_fast},
-        {object, what, "beta_slow", &spec->beta_slow},
-        {object, what, "attention_factor", &spec->attention_factor},
-        {object, what, "mscale", &spec->mscale},
-        {object, what, "mscale_all_dim", &spec->mscale_all_dim},
-    };
     spec->short_factors =
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};
     spec->long_factors = (RopeFactors){.name = "long_factor", .list = json_object_get(object, "long_factor")};
     Status status = json_string_at(object, what, "type", spec->type, sizeof spec->type, error);
     if (status == STATUS_OK)
         status = json_string_at(object, what, "rope_type", spec->type, sizeof spec->type, error);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++) {
-        status = json_number_at(numbers[i].object, numbers[i].what, numbers[i].key, numbers[i].value, error);
+    if (source->architecture->longrope_alone) {
+        if (strcmp(spec->type, "yarn") == 0) snprintf(spec->type, sizeof spec->type, "su");
+        if (strcmp(spec->type, "default") != 0 && strcmp(spec->type, "su") != 0 &&
+            strcmp(spec->type, "longrope") != 0)
+            return error_set(error, STATUS_UNSUPPORTED, "%s is \"%s\": a %s model has longrope or none", what,
+                             spec->type, source->architecture->name);
     }
-    static const char ORIGINAL[] = "original_max_position_embeddings";
+    if (status == STATUS_OK) status = numbers_from_config(spec, source, object, what, error);
     if (status == STATUS_OK) status = json_bool_at(object, what, "truncate", &spec->truncate, error);
     if (status == STATUS_OK) status = json_integer_at(object, what, ORIGINAL, &spec->original_context, error);
-    if (status == STATUS_OK && spec->rotary_dim > 0)
-        status = json_integer_at(config, source->path, "rotary_dim", &spec->rotary_dim, error);
     if (status != STATUS_OK) return status;
     return json_integer_at(config, source->path, ORIGINAL, &spec->original_context, error);
+}
+
+void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t context) {
+    static const char *const ALL[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor", NULL};
+    static const char *const OF_SCHEME[][10] = {
+        [ROPE_SCALING_NONE] = {ORIGINAL},
+        [ROPE_SCALING_LINEAR] = {"factor", ORIGINAL},
+        [ROPE_SCALING_LLAMA3] = {"factor", "low_freq_factor", "high_freq_factor", ORIGINAL},
+        [ROPE_SCALING_YARN] = {"factor", "beta_fast", "beta_slow", "attention_factor", "mscale",
+                               "mscale_all_dim", "truncate", ORIGINAL},
+        [ROPE_SCALING_FACTORS] = {NULL},
+        [ROPE_SCALING_DYNAMIC] = {"factor"},
+        [ROPE_SCALING_LONGROPE] = {"factor", "short_factor", "long_factor", "attention_factor", ORIGINAL},
+    };
+    const char *name, *key;
+    json_t *value;
+    if (source->config == NULL || source->architecture->default_rotary_dim > 0) return;
+    const json_t *object = config_object(source, &name);
+    for (int i = 0; ALL[i] != NULL; i++) unread_take_key(source, name, ALL[i]);
+    for (int i = 0; OF_SCHEME[scaling][i] != NULL; i++) unread_take_key(source, name, OF_SCHEME[scaling][i]);
+    // It is max_position_embeddings from which dynamic NTK grows.
+    const json_t *original = json_object_get(object, ORIGINAL),
+                 *outer = json_object_get(source->config, ORIGINAL);
+    bool dynamic = scaling == ROPE_SCALING_DYNAMIC;
+    if (dynamic && json_integer_value(original) == context) unread_take_key(source, name, ORIGINAL);
+    if (!dynamic || json_integer_value(outer) == context) unread_take_key(source, NULL, ORIGINAL);
+    if (strcmp(name, "rope_parameters") == 0) return;
+    // What the other object repeats is read with this one.
+    const json_t *other = json_object_get(source->config, "rope_parameters");
+    json_object_foreach((json_t *)other, key, value) {
+        const json_t *same = json_object_get(object, key);
+        if (same == NULL && strcmp(key, "rope_type") == 0) same = json_object_get(object, "type");
+        if (same == NULL && strcmp(key, "rope_theta") == 0)
+            same = json_object_get(source->config, config_param_key(source, key));
+        if (same != NULL && json_same(same, value)) unread_take_key(source, "rope_parameters", key);
+    }
 }
 
 static RopeFactors factors_from_gguf(const ParamSource *source, const char *name) {
     return (RopeFactors){.name = name, .tensor = checkpoint_find(source->checkpoint, name)};
 }
 
-// As llama.cpp reads them: a factor without a type is linear, YaRN's attn_factor multiplies the usual magnitude, and
-// LongRoPE's, which its tensors announce, is the magnitude.
+// As llama.cpp reads them: a factor without a type is linear; attn_factor multiplies the usual magnitude, and is
+// LongRoPE's, which its tensors announce.
 static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *error) {
+    static const char *const TYPES[] = {"none", "linear", "yarn", "longrope"};
     double attention = 1;
-    Status status = param_number(source, (Key){NULL, "rope.freq_base"}, &spec->base, error);
-    if (status == STATUS_OK)
-        status = param_number(source, (Key){NULL, "rope.scale_linear"}, &spec->factor, error);
-    if (status == STATUS_OK)
-        status = param_number(source, (Key){NULL, "rope.scaling.factor"}, &spec->factor, error);
+    const struct {
+        const char *key;
+        double *value;
+    } numbers[] = {
+        {"rope.freq_base", &spec->base},
+        {"rope.scale_linear", &spec->factor},
+        {"rope.scaling.factor", &spec->factor},
+        {"rope.scaling.attn_factor", &attention},
+        {"rope.scaling.yarn_beta_fast", &spec->beta_fast},
+        {"rope.scaling.yarn_beta_slow", &spec->beta_slow},
+    };
+    char type[sizeof spec->type] = "";
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++)
+        status = param_number(source, (Key){NULL, numbers[i].key}, numbers[i].value, error);
     if (spec->factor == 0) spec->factor = NAN; // how older files say "none"
-    if (!isnan(spec->factor)) snprintf(spec->type, sizeof spec->type, "linear");
-    if (status == STATUS_OK) {
-        status = param_string(source, (Key){NULL, "rope.scaling.type"}, spec->type, sizeof spec->type, error);
-    }
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
+        status = param_string(source, (Key){NULL, "rope.scaling.type"}, type, sizeof type, error);
+    if (status == STATUS_OK)
         status = param_integer(source, (Key){NULL, "rope.dimension_count"}, &spec->rotary_dim, error);
-    }
     if (status == STATUS_OK) {
         status = param_integer(source, (Key){NULL, "rope.scaling.original_context_length"},
                                &spec->original_context, error);
     }
-    if (status == STATUS_OK)
-        status = param_number(source, (Key){NULL, "rope.scaling.attn_factor"}, &attention, error);
-    if (status == STATUS_OK) {
-        status = param_number(source, (Key){NULL, "rope.scaling.yarn_beta_fast"}, &spec->beta_fast, error);
-    }
-    if (status == STATUS_OK) {
-        status = param_number(source, (Key){NULL, "rope.scaling.yarn_beta_slow"}, &spec->beta_slow, error);
-    }
-    if (spec->factor > 1) spec->attention_factor = attention * (0.1 * log(spec->factor) + 1);
+    if (status != STATUS_OK) return status;
     spec->divisors = factors_from_gguf(source, "rope_freqs.weight");
     spec->short_factors = factors_from_gguf(source, "rope_factors_short.weight");
     spec->long_factors = factors_from_gguf(source, "rope_factors_long.weight");
-    if (spec->long_factors.tensor != NULL) snprintf(spec->type, sizeof spec->type, "longrope");
-    if (strcmp(spec->type, "longrope") == 0) spec->attention_factor = attention;
-    return status;
+    if (type[0] == '\0') snprintf(type, sizeof type, isnan(spec->factor) ? "none" : "linear");
+    if (spec->long_factors.tensor != NULL) snprintf(type, sizeof type, "longrope");
+    bool known = false;
+    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) known = known || strcmp(TYPES[i], type) == 0;
+    if (!known)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: rope scaling \"%s\"; GGUF files have none, linear, yarn and longrope",
+                         source->path, type);
+    snprintf(spec->type, sizeof spec->type, "%s", type);
+    spec->magnitude = attention;
+    if (strcmp(type, "longrope") == 0) spec->attention_factor = attention;
+    if (strcmp(type, "yarn") == 0)
+        spec->attention_factor = attention * (spec->factor > 1 ? 0.1 * log(spec->factor) + 1 : 1);
+    return STATUS_OK;
 }
 
 Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error) {
@@ -126,6 +200,7 @@ Status rope_factors_apply(const RopeFactors *factors, const ParamSource *source,
                                "%s: %s: expected [%d] f32, file has %d dimensions, [%lld] %s", source->path,
                                factors->name, n, t->n_dims, (long long)t->shape[0], t->type_name);
     }
+    if (t != NULL) unread_take_tensor(source, t);
     for (int i = 0; i < n; i++) {
         double divisor = t != NULL ? (double)((const float *)t->data)[i]
                                    : json_number_value(json_array_get(factors->list, (size_t)i));

@@ -57,6 +57,7 @@ static const WeightInfo HEAD_WEIGHTS[] = {
 // What the file of a model is called in its source, and what reading it needs to know.
 typedef struct Reader {
     Model *model;
+    const ParamSource *source;
     const Architecture *architecture;
     bool is_gguf;
 } Reader;
@@ -91,7 +92,6 @@ static int64_t dim_size(const Reader *r, Dim dim) {
 
 static bool is_present(const Reader *r, Module module) {
     if (module == MODULE_Q_NORM || module == MODULE_K_NORM) return r->model->qk_norm;
-    if (module == MODULE_OUTPUT && r->model->tied_head) return false;
     return r->architecture->modules[module] != NULL;
 }
 
@@ -156,17 +156,20 @@ static void tensor_name(const Reader *r, Module module, int layer, const char *k
     snprintf(name, NAME_SIZE, "%s%s%s.%s", based ? a->base : "", place, stem, kind);
 }
 
-static Status find_tensor(const Reader *r, Module module, int layer, const char *kind,
-                          const CheckpointTensor **tensor, Error *error) {
+// NULL: there is none.
+static const CheckpointTensor *find_tensor(const Reader *r, Module module, int layer, const char *kind) {
     char name[NAME_SIZE], bare[NAME_SIZE];
-    const Checkpoint *checkpoint = r->model->checkpoint;
     tensor_name(r, module, layer, kind, true, name);
     tensor_name(r, module, layer, kind, false, bare);
-    *tensor = checkpoint_find(checkpoint, name);
-    if (*tensor == NULL) *tensor = checkpoint_find(checkpoint, bare);
-    if (*tensor != NULL) return STATUS_OK;
+    const CheckpointTensor *tensor = checkpoint_find(r->model->checkpoint, name);
+    return tensor != NULL ? tensor : checkpoint_find(r->model->checkpoint, bare);
+}
+
+static Status missing_tensor(const Reader *r, Module module, int layer, const char *kind, Error *error) {
+    char name[NAME_SIZE];
+    tensor_name(r, module, layer, kind, true, name);
     return error_set(error, STATUS_FILE, "%s: tensor %s is missing: the model is incomplete, or no %s model",
-                     checkpoint_path(checkpoint), name, r->model->architecture);
+                     checkpoint_path(r->model->checkpoint), name, r->model->architecture);
 }
 
 // rows 0: a vector
@@ -175,23 +178,56 @@ static Status take_tensor(const Reader *r, const CheckpointTensor *tensor, int64
     Status status = check_tensor(r->model, tensor, rows, cols, error);
     if (status != STATUS_OK) return status;
     *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
+    unread_take_tensor(r->source, tensor);
     r->model->n_parameters += matrix->rows * matrix->cols;
     r->model->weight_bytes += (int64_t)tensor->bytes;
     return STATUS_OK;
 }
 
-// A module's weight and bias into `weights`, a LayerWeights or HeadWeights that is zero.
+// A module's weight and bias into `weights`, a LayerWeights or HeadWeights that is zero. A tied head's weight is the
+// embedding.
 static Status take_module(const Reader *r, const WeightInfo *info, int layer, void *weights, Error *error) {
     Matrix *weight = (Matrix *)(void *)((char *)weights + info->weight);
     Matrix *bias = (Matrix *)(void *)((char *)weights + info->bias);
-    const CheckpointTensor *tensor;
     if (!is_present(r, info->module)) return STATUS_OK;
     int64_t rows = info->rows == DIM_NONE ? 0 : dim_size(r, info->rows), cols = dim_size(r, info->cols);
-    Status status = find_tensor(r, info->module, layer, "weight", &tensor, error);
-    if (status == STATUS_OK) status = take_tensor(r, tensor, rows, cols, weight, error);
-    if (status != STATUS_OK || !has_bias(r->model, info->biases)) return status;
-    status = find_tensor(r, info->module, layer, "bias", &tensor, error);
-    return status == STATUS_OK ? take_tensor(r, tensor, 0, rows > 0 ? rows : cols, bias, error) : status;
+    bool tied = r->model->tied_head;
+    Module module = info->module == MODULE_OUTPUT && tied ? MODULE_EMBEDDING : info->module;
+    const CheckpointTensor *tensor = find_tensor(r, module, layer, "weight");
+    if (tensor == NULL && module == MODULE_EMBEDDING && tied) // saved under the other name
+        tensor = find_tensor(r, MODULE_OUTPUT, layer, "weight");
+    if (tensor == NULL) return missing_tensor(r, module, layer, "weight", error);
+    if (info->module != MODULE_OUTPUT || !tied) {
+        Status status = take_tensor(r, tensor, rows, cols, weight, error);
+        if (status != STATUS_OK) return status;
+    }
+    if (!has_bias(r->model, info->biases)) return STATUS_OK;
+    tensor = find_tensor(r, info->module, layer, "bias");
+    if (tensor == NULL) return missing_tensor(r, info->module, layer, "bias", error);
+    return take_tensor(r, tensor, 0, rows > 0 ? rows : cols, bias, error);
+}
+
+// ---- a tied head -----------------------------------------------------------------------------------------
+
+static bool same_tensor(const CheckpointTensor *a, const CheckpointTensor *b) {
+    if (!a->supported || !b->supported || a->type != b->type || a->bytes != b->bytes ||
+        a->n_dims != b->n_dims)
+        return false;
+    for (int i = 0; i < a->n_dims; i++)
+        if (a->shape[i] != b->shape[i]) return false;
+    return memcmp(a->data, b->data, a->bytes) == 0;
+}
+
+// As transformers does: a file may hold the head of a model that says it is tied. The same matrix once more is let lie;
+// where it is another one, config.json is wrong and the head is what was trained.
+static void settle_tie(const Reader *r) {
+    Model *model = r->model;
+    if (!model->tied_head || r->is_gguf) return; // in GGUF a head that is there is no tied one
+    const CheckpointTensor *head = find_tensor(r, MODULE_OUTPUT, -1, "weight");
+    const CheckpointTensor *embedding = find_tensor(r, MODULE_EMBEDDING, -1, "weight");
+    if (head == NULL || embedding == NULL) return;
+    model->tied_head = same_tensor(head, embedding);
+    if (model->tied_head) unread_take_tensor(r->source, head);
 }
 
 // ---- q, k and v in one -----------------------------------------------------------------------------------
@@ -271,11 +307,12 @@ static Status read_layer(const Reader *r, int index, Error *error) {
 }
 
 Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
-    const Reader r = {model, source->architecture, source->config == NULL};
+    const Reader r = {model, source, source->architecture, source->config == NULL};
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
     if (model->layers == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     Status status = STATUS_OK;
+    settle_tie(&r);
     for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && status == STATUS_OK; i++)
         status = take_module(&r, &HEAD_WEIGHTS[i], -1, head, error);
     for (int layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)

@@ -127,8 +127,11 @@ static void refuses_bad_configs(void **state) {
         {"{\"max_position_embeddings\": 0}", STATUS_FILE, "context of 0 tokens"},
         {"{\"rope_theta\": 0}", STATUS_FILE, "the base must be larger than 1"},
         {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},
-        {"{\"partial_rotary_factor\": 2}", STATUS_FILE, "rope turns"},
-        {"{\"partial_rotary_factor\": 0.01}", STATUS_FILE, "rope turns 0 of a head's 16"},
+        {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 2}", STATUS_FILE, "rope turns"},
+        {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.01}", STATUS_FILE,
+         "rope turns 0 of a head's 16"},
+        {"{\"partial_rotary_factor\": 0.5}", STATUS_UNSUPPORTED,
+         "partial_rotary_factor is 0.5: a llama model's heads are turned as a whole"},
         {"{\"rope_scaling\": {\"type\": \"dynamic\"}}", STATUS_FILE, "the factor is missing"},
         {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", STATUS_FILE, "the original context is missing"},
         {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\"}}", STATUS_FILE,
@@ -157,10 +160,22 @@ static void refuses_bad_configs(void **state) {
          "rope: "},
         {"{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}", STATUS_UNSUPPORTED,
          "differ by kind of layer"},
-        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", STATUS_UNSUPPORTED,
-         "layer_types[1]"},
-        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"linear_attention\"]}", STATUS_UNSUPPORTED,
-         "layer_types[0]"},
+        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", STATUS_FILE,
+         "layer_types should be a list of 4 kinds of layer"},
+        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", \"linear_attention\", "
+         "\"full_attention\", \"full_attention\"]}",
+         STATUS_UNSUPPORTED, "layer_types[1] is neither"},
+        {"{\"sliding_window\": 9}", STATUS_UNSUPPORTED,
+         "a sliding window of 9 tokens is asked for, which a llama model does not go by"},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9, \"use_sliding_window\": false}",
+         STATUS_UNSUPPORTED, "a sliding window of 9 tokens is switched off"},
+        {"{\"embedding_multiplier\": 12}", STATUS_UNSUPPORTED,
+         "config.json: palaver does not know what embedding_multiplier means for a llama model"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mrope_section\": [4, 4]}}",
+         STATUS_UNSUPPORTED, "what rope_scaling.mrope_section means"},
+        {"{\"model_type\": \"gptj\", \"rotary_dim\": null}", STATUS_FILE, "rotary_dim should be an integer"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"kv_n_heads\": 1}}", STATUS_UNSUPPORTED,
+         "what attn_config.kv_n_heads means"},
         {"{\"sliding_window\": -3}", STATUS_FILE, "sliding window of -3"},
         {"{\"eos_token_id\": \"</s>\"}", STATUS_FILE, "eos_token_id should be an id or a list of ids"},
         {"{\"eos_token_id\": [1, null]}", STATUS_FILE, "eos_token_id should be an id or a list of ids"},
@@ -183,7 +198,11 @@ static void reads_windows(void **state) {
         const char *changes;
         int windows[4];
     } CASES[] = {
-        {"{\"sliding_window\": 9}", {0, 0, 0, 0}}, // LLaMA has none
+        {"{\"sliding_window\": 512}", {0, 0, 0, 0}}, // LLaMA has none, and none is seen within its context
+        {"{\"sliding_window\": 9, \"use_sliding_window\": false}", {0, 0, 0, 0}},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9, \"layer_types\": [\"full_attention\", "
+         "\"sliding_attention\", \"full_attention\", \"sliding_attention\"]}",
+         {0, 9, 0, 9}}, // as transformers' AutoConfig takes it
         {"{\"model_type\": \"mistral\", \"sliding_window\": 9}", {9, 9, 9, 9}},
         {"{\"model_type\": \"mistral\", \"sliding_window\": null}", {0, 0, 0, 0}},
         {"{\"model_type\": \"mistral\"}", {4096, 4096, 4096, 4096}},
@@ -218,7 +237,7 @@ static void reads_contexts_and_defaults(void **state) {
         {"{}", 512, 10000, 16, 16},
         {"{\"max_position_embeddings\": \"absent\"}", 2048, 10000, 16, 16},
         {"{\"model_type\": \"qwen3\"}", 512, 10000, 128, 128},
-        {"{\"head_dim\": 32, \"partial_rotary_factor\": 0.25}", 512, 10000, 32, 8},
+        {"{\"model_type\": \"phi3\", \"head_dim\": 32, \"partial_rotary_factor\": 0.25}", 512, 10000, 32, 8},
         {"{\"rope_theta\": 5000, \"rope_parameters\": {\"rope_theta\": 7000}}", 512, 7000, 16, 16},
         {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}", 512, 10000, 16, 16},
         {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", 512, 10000, 16, 16},
@@ -314,15 +333,24 @@ static void reads_frequencies_by_length(void **state) {
     assert_int_equal(model->rope_scaling, ROPE_SCALING_DYNAMIC);
     assert_int_equal(model->context_length, 1280);
     assert_true(model->rope_factor == 2.5 && rope->magnitude == 1);
-    assert_int_equal(rope->n_sets, 16); // up to 512, 1024, …, 512·2^15
-    for (int set = 0; set < 16; set++) {
-        int64_t end = 512LL << set;
-        double base = 10000 * pow(2.5 * (double)(1 << set) - 1.5, 16.0 / 14);
+    assert_int_equal(rope->n_sets, 1); // until it is known how far they have to go
+    Error error = {0};
+    assert_int_equal(model_reach_context(model, 1000, &error), STATUS_OK);
+    assert_int_equal(rope->n_sets, 489); // up to 512, for 513, for 514, …
+    for (int set = 0; set < 489; set++) {
+        int64_t length = 512 + set;
+        double base = 10000 * pow(2.5 * (double)length / 512 - 1.5, 16.0 / 14);
         for (int i = 0; i < 8; i++)
             assert_true(fabs(rope->inv_freq[set * 8 + i] * pow(base, i / 8.0) - 1) < 1e-12);
-        assert_int_equal(model_rope_set(model, end), set);
-        assert_int_equal(model_rope_set(model, end + 1), set < 15 ? set + 1 : 15);
+        assert_int_equal(model_rope_set(model, length), set);
     }
+    assert_true(model_rope_holds(model, 0, 512) && !model_rope_holds(model, 0, 513));
+    assert_true(model_rope_holds(model, 4, 520) &&
+                !model_rope_holds(model, 4, 521)); // it covers 2·4 tokens more
+    assert_true(model_rope_holds(model, 288, 900) && !model_rope_holds(model, 288, 901)); // an eighth more
+    assert_false(model_rope_holds(model, 288, 799));
+    assert_int_equal(model_reach_context(model, 1 << 24, &error), STATUS_USAGE);
+    assert_non_null(strstr(error.message, "with dynamic NTK this model goes up to 2097663"));
     assert_int_equal(model_rope_set(model, 0), 0);
     model_close(model);
 

@@ -106,6 +106,32 @@ static void meta_longrope(Bytes *bytes) {
     gguf_key_string(bytes, "llama.rope.scaling.type", "longrope");
 }
 
+static void key_f32(Bytes *bytes, const char *key, float value) {
+    gguf_key(bytes, key, 6);
+    bytes_add(bytes, &value, sizeof value);
+}
+
+static void meta_attention_scale(Bytes *bytes) {
+    key_f32(bytes, "llama.attention.scale", 0.125f);
+}
+
+static void meta_logit_scale(Bytes *bytes) {
+    key_f32(bytes, "llama.logit_scale", 0.0625f);
+}
+
+static void meta_not_causal(Bytes *bytes) {
+    gguf_key(bytes, "llama.attention.causal", 7);
+    bytes_add(bytes, "", 1);
+}
+
+static void meta_unknown(Bytes *bytes) {
+    gguf_key_u32(bytes, "llama.attention.temperature_length", 8192);
+}
+
+static void meta_dynamic(Bytes *bytes) {
+    gguf_key_string(bytes, "llama.rope.scaling.type", "dynamic");
+}
+
 static void refuses_models_that_do_not_fit(void **state) {
     (void)state;
     static const struct {
@@ -153,6 +179,40 @@ static void refuses_models_that_do_not_fit(void **state) {
         {{.extra = "rope_freqs.weight", .extra_size = 8, .extra_value = 0},
          STATUS_FILE,
          "rope_freqs.weight[0] is 0"},
+        {{.n_meta = 1, .meta = meta_attention_scale},
+         STATUS_UNSUPPORTED,
+         "llama.attention.scale asks for another scale of scores"},
+        {{.n_meta = 1, .meta = meta_logit_scale},
+         STATUS_UNSUPPORTED,
+         "llama.logit_scale asks for scaled logits"},
+        {{.n_meta = 1, .meta = meta_not_causal}, STATUS_UNSUPPORTED, "llama.attention.causal asks for"},
+        {{.n_meta = 1, .meta = meta_unknown},
+         STATUS_UNSUPPORTED,
+         "palaver does not know what llama.attention.temperature_length means for a llama model"},
+        {{.n_meta = 1, .meta = meta_dynamic},
+         STATUS_UNSUPPORTED,
+         "rope scaling \"dynamic\"; GGUF files have"},
+        {{.extra = "rope_factors_short.weight", .extra_size = 8, .extra_value = 1},
+         STATUS_UNSUPPORTED,
+         "tensor rope_factors_short.weight has no place in a llama model"},
+        {{.extra = "blk.0.attn_q_norm.weight", .extra_size = 16, .extra_value = 1},
+         STATUS_UNSUPPORTED,
+         "tiny.gguf: tensor blk.0.attn_q_norm.weight has no place"},
+        {{.extra = "blk.0.post_attention_norm.weight", .extra_size = 32, .extra_value = 1},
+         STATUS_UNSUPPORTED,
+         "tensor blk.0.post_attention_norm.weight has no place"},
+        {{.extra = "blk.0.attn_sinks.weight", .extra_size = 2},
+         STATUS_UNSUPPORTED,
+         "tensor blk.0.attn_sinks.weight has no place"},
+        {{.extra = "blk.0.attn_v.bias", .extra_size = 16},
+         STATUS_UNSUPPORTED,
+         "tensor blk.0.attn_v.bias has no place"},
+        {{.extra = "blk.1.attn_q.bias", .extra_size = 32},
+         STATUS_UNSUPPORTED,
+         "tensor blk.1.attn_q.bias has no place"},
+        {{.extra = "blk.0.attn_output.scale", .extra_size = 1},
+         STATUS_UNSUPPORTED,
+         "tensor blk.0.attn_output.scale has no place"},
         {{.extra = "blk.0.ffn_up.bias", .extra_size = 64},
          STATUS_FILE,
          "tensor blk.0.ffn_gate.bias is missing"}, // one announces all
@@ -179,11 +239,6 @@ static void refuses_models_that_do_not_fit(void **state) {
     }
 }
 
-static void key_f32(Bytes *bytes, const char *key, float value) {
-    gguf_key(bytes, key, 6);
-    bytes_add(bytes, &value, sizeof value);
-}
-
 static void meta_everything(Bytes *bytes) {
     gguf_key_u32(bytes, "llama.attention.sliding_window", 5);
     gguf_key_string(bytes, "llama.rope.scaling.type", "yarn");
@@ -200,6 +255,10 @@ static void meta_everything(Bytes *bytes) {
 
 static void meta_linear(Bytes *bytes) {
     key_f32(bytes, "llama.rope.scaling.factor", 2);
+    key_f32(bytes, "llama.rope.scaling.attn_factor", 1.5f);
+    gguf_key_u32(bytes, "llama.expert_count", 0);
+    gguf_key_u32(bytes, "llama.vocab_size", 8);
+    gguf_key_u32(bytes, "general.quantization_version", 2);
 }
 
 static void reads_gguf_settings(void **state) {
@@ -222,14 +281,15 @@ static void reads_gguf_settings(void **state) {
     assert_true(model->tied_head && !model->qkv_bias);
     model_close(model);
     bytes_free(&bytes);
-    // A factor without a type is linear, and the converter's divisors come on top.
+    // A factor without a type is linear, and the converter's divisors come on top; attn_factor is of every scheme.
     Tiny linear = {
-        .n_meta = 1, .meta = meta_linear, .extra = "rope_freqs.weight", .extra_size = 8, .extra_value = 3};
+        .n_meta = 5, .meta = meta_linear, .extra = "rope_freqs.weight", .extra_size = 8, .extra_value = 3};
     if (open_tiny(&linear, &bytes, &model, &error) != STATUS_OK || model == NULL) {
         fail_msg("%s", error.message);
         return;
     }
     assert_int_equal(model->rope_scaling, ROPE_SCALING_LINEAR);
+    assert_true(model->shape.rope.magnitude == 1.5);
     for (int i = 0; i < 8; i++) assert_true(fabs(model->inv_freq[i] * 6 / pow(10000, -i / 8.0) - 1) < 1e-12);
     model_close(model);
     bytes_free(&bytes);

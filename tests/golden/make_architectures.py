@@ -10,8 +10,8 @@ one after the other instead of head by head; LongRoPE's factors as tensors).
 Cases: "prompt" at positions 0, 1, 2, …; "far" and "gap" elsewhere, so that positions are seen to be used:
   RoPE      at 40,000 and from 0 to 40,000, with angles computed in float64 as make_models.py does
   learned   at the last positions there are
-  by length "short" is the beginning of the prompt, as long as the trained context; the prompt is longer (dynamic NTK:
-            twice as long, for palaver's frequencies are those of a text of 1, 2, 4, … times the trained context)
+  by length "short" is the beginning of the prompt, as long as the trained context; the prompt is longer; "between" and
+            "longer" are beginnings of lengths between (dynamic NTK, whose frequencies change with every token)
   ALiBi     far: biases do not change with the place, so it has the prompt's logits; gap: half the tokens 200 further
             on, the model's own biases replaced by slope·(position − last position), in float64
 
@@ -72,6 +72,7 @@ MODELS = {
                           tie_word_embeddings=True, **IDS),
 }
 BY_LENGTH = {"phi3": 24, "llama-dynamic": 20} # the trained context
+BETWEEN = {"between": 27, "longer": 33}
 ALIBI_GAP = 200
 
 
@@ -184,6 +185,8 @@ def make_cases(model, ids, trained):
                 ("gap", gap, half, with_alibi(model, gap, ids)[half:])]
     # Before the prompt: once it was beyond its trained context, transformers keeps dynamic NTK's frequencies there.
     short = [] if trained is None else [("short", near[:trained], 0, logits_of(model, ids[:trained], near[:trained]))]
+    if kind == "llama":
+        short += [(name, near[:n], 0, logits_of(model, ids[:n], near[:n])) for name, n in BETWEEN.items()]
     cases = [("prompt", near, 0, logits_of(model, ids, near))] + short
     if kind == "llama":
         return cases

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""What transformers makes of one key of config.json after the other, in tests/golden/keys/.
+
+For a model of each architecture (those of make_models.py and make_architectures.py, whose weights stay where they are)
+keys.json lists changes to its config.json, keys that are added or replaced. Each row has what transformers does with the changed folder in float32 and eager attention: "fails" (it cannot be loaded, weights are
+missing or of another shape, or the forward pass ends with an error), or the logits of the last of N tokens, from
+number "at" of keys.logits on (float32, little-endian, "vocab" of them). "drop" is a tensor that is left out of the weights, "accepted" marks changes that files of that architecture
+do have, or that mean nothing: these have to load. "moves" is how far the logits move, relative to the largest.
+
+default.json has the configurations as the classes write them: to_dict() of transformers 5 and, with today's names put
+back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
+
+usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py and make_architectures.py)
+"""
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(HERE, "keys")
+N = 24
+MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "models/qwen2", "qwen3": "models/qwen3",
+          "phi3": "architectures/phi3", "gptj": "architectures/gptj", "gpt_neox": "architectures/gpt_neox",
+          "opt": "architectures/opt", "bloom": "architectures/bloom", "mpt": "architectures/mpt"}
+FULL, SLIDING = "full_attention", "sliding_attention"
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
+LINEAR = dict(type="linear", factor=4.0)
+
+# (changes, accepted)
+EVERY = [
+    (dict(is_causal=False), False), (dict(is_causal=True), True), (dict(tie_word_embeddings=True), True),
+    (dict(attention_multiplier=0.5), False), (dict(embedding_scale=3.0), False), (dict(logits_scaling=8.0), False),
+    (dict(is_encoder_decoder=False, add_cross_attention=False, use_cache=False, pad_token_id=3), True),
+    (dict(vocab_size=64), False), (dict(num_experts=4), False), (dict(quantization="q4"), False),
+    (dict(rope_scaling=None, layer_types=None), None), (dict(unknown=None, pruned_heads={}), True),
+    (dict(layer_types=[SLIDING, SLIDING], sliding_window=5), None),
+    (dict(num_hidden_layers=1), None), (dict(hidden_act="relu"), None), (dict(activation_function="relu"), None),
+    (dict(layer_norm_eps=0.3), None), (dict(layer_norm_epsilon=0.3), None), (dict(rms_norm_eps=0.3), None),
+    (dict(rope_theta=300.0), None), (dict(rotary_emb_base=300.0), None), (dict(rotary_dim=4), None),
+    (dict(partial_rotary_factor=0.5), None), (dict(rotary_pct=0.5), None), (dict(rope_scaling=LINEAR), None),
+    (dict(rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=10000.0)), None),
+    (dict(sliding_window=5), None), (dict(attention_bias=True), None), (dict(mlp_bias=True), None),
+    (dict(use_parallel_residual=False), None),
+]
+ROTARY = [ # of LLaMA's family
+    (dict(rope_scaling=dict(type="linear", factor=4.0, attention_factor=2.0)), False),
+    (dict(rope_scaling=dict(type="linear", factor=4.0, attention_factor=1.0, finetuned=True)), True),
+    (dict(rope_scaling=dict(LINEAR, rope_theta=300.0)), True),
+    (dict(rope_scaling=YARN), True), (dict(rope_scaling=dict(YARN, attention_factor=1.7)), True),
+    (dict(rope_scaling=dict(YARN, beta_fast=4.0, beta_slow=0.5)), True),
+    (dict(rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=0.5)), True),
+    (dict(rope_scaling=dict(YARN, truncate=False)), True), (dict(rope_scaling=dict(YARN, low_freq_factor=2.0)), False),
+    (dict(rope_scaling=dict(YARN, original_max_position_embeddings=16), original_max_position_embeddings=64), True),
+    (dict(rope_scaling=dict(rope_type="dynamic", factor=3.0), max_position_embeddings=20), True),
+    (dict(rope_scaling=dict(rope_type="dynamic", factor=3.0, original_max_position_embeddings=10),
+          max_position_embeddings=20), False),
+    (dict(rope_scaling=dict(rope_type="default", factor=4.0)), False),
+    (dict(rope_scaling=dict(rope_type="default"), rope_parameters=dict(rope_type="linear", factor=4.0)), False),
+    (dict(rope_scaling=YARN, rope_parameters=dict(rope_type="default", rope_theta=300.0)), False),
+    (dict(rope_scaling=LINEAR, rope_theta=300.0,
+          rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=300.0)), True),
+    (dict(rope_interleaved=True), False), (dict(rope_interleaved=False), True), (dict(hidden_act="gelu_fast"), True),
+    (dict(rms_norm_eps=0.3), True), (dict(rope_theta=300.0), None),
+]
+OWN = {
+    "llama": [(dict(layer_types=[FULL, FULL]), True), (dict(layer_types=[FULL, SLIDING]), False),
+              (dict(sliding_window=4096, use_sliding_window=False), True), (dict(mlp_bias=False), True),
+              (dict(num_key_value_heads=3), False), (dict(head_dim=16), False)],
+    "mistral": [(dict(layer_types=[SLIDING, FULL]), True), (dict(layer_types=[FULL, FULL]), True),
+                (dict(sliding_window=None), True), (dict(sliding_window=5), True),
+                (dict(use_sliding_window=False), False), (dict(attention_bias=False, mlp_bias=False), True)],
+    "qwen2": [(dict(use_sliding_window=True), True), (dict(use_sliding_window=True, max_window_layers=0), True),
+              (dict(use_sliding_window=True, layer_types=[SLIDING, FULL]), True),
+              (dict(layer_types=[SLIDING, FULL]), False), (dict(layer_types=[FULL, FULL]), True),
+              (dict(use_mrope=False), True), (dict(use_mrope=True), False), (dict(attention_bias=False), True)],
+    "qwen3": [(dict(use_sliding_window=False), True), (dict(max_window_layers=0), True),
+              (dict(layer_types=[SLIDING, FULL]), True), (dict(layer_types=[FULL]), False)],
+    "phi3": [(dict(sliding_window=5), True), (dict(layer_types=[FULL, FULL]), True),
+             (dict(layer_types=[FULL, SLIDING], sliding_window=5), False), (dict(full_attn_mod=1), True),
+             (dict(full_attn_mod=2), False), (dict(interpolate_factor=1, lm_head_bias=False, mlp_bias=False), True),
+             (dict(original_max_position_embeddings=20), True), (dict(max_position_embeddings=200), True),
+             (dict(rope_scaling=dict(type="yarn", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9],
+                                     long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7])), True),
+             (dict(rope_scaling=dict(type="longrope", factor=2.0, short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9],
+                                     long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7])), True),
+             (dict(rope_scaling=LINEAR), False)],
+    "gptj": [(dict(rotary_dim=4), True), (dict(rotary_dim=None), False), (dict(rotary=False), False),
+             (dict(rotary=True, scale_attn_weights=True, n_ctx=256, summary_type="cls_index"), True),
+             (dict(scale_attn_weights=False), False), (dict(activation_function="relu"), True),
+             (dict(layer_norm_epsilon=0.3), True), (dict(layer_norm_eps=1e-5), True), (dict(n_head=4), True),
+             (dict(tie_word_embeddings=True), True, "lm_head.weight")],
+    "gpt_neox": [(dict(rotary_pct=0.5), True), (dict(rotary_emb_base=300.0), True), (dict(rope_theta=10000.0), True),
+                 (dict(rotary_emb_base=300.0, rope_theta=500.0), False), (dict(partial_rotary_factor=0.25), True),
+                 (dict(use_parallel_residual=False), True), (dict(hidden_act="relu"), True),
+                 (dict(layer_norm_eps=0.3), True), (dict(rope_scaling=LINEAR), True), (dict(rope_scaling=YARN), True)],
+    "opt": [(dict(do_layer_norm_before=False), False), (dict(_remove_final_layer_norm=True), False),
+            (dict(activation_function="gelu"), True), (dict(enable_bias=False), False),
+            (dict(scale_embeddings=True), False), (dict(learned_embeddings=True, scale_embeddings=False), True),
+            (dict(layer_norm_elementwise_affine=False), False), (dict(num_attention_heads=6), True)],
+    "bloom": [(dict(apply_residual_connection_post_layernorm=True), False), (dict(layer_norm_epsilon=0.3), True),
+              (dict(attention_softmax_in_fp32=True, masked_softmax_fusion=True, offset_alibi=100, skip_bias_add=True,
+                    pretraining_tp=4, unk_token_id=0), True), (dict(num_attention_heads=3), True)],
+    "mpt": [(dict(attn_config=dict(alibi=True, alibi_bias_max=4)), None), (dict(attn_config=dict(clip_qkv=0.5)), None),
+            (dict(attn_config=dict(softmax_scale=0.1)), None), (dict(attn_config=dict(qk_ln=True)), None),
+            (dict(attn_config=dict(attn_impl="triton", attn_pdrop=0, attn_type="multihead_attention")), True),
+            (dict(attn_config=dict(rope=True)), False), (dict(logit_scale=0.5), None), (dict(norm_type="rmsnorm"), None),
+            (dict(layer_norm_epsilon=0.3), True), (dict(n_heads=2), True), (dict(expansion_ratio=4), True),
+            (dict(init_config=dict(name="kaiming_normal_"), tokenizer_name="x", verbose=0), True)],
+}
+NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
+
+
+def rows_of(kind):
+    return EVERY + (ROTARY if kind not in NOT_ROTARY else []) + OWN[kind]
+
+
+def logits_of(folder, ids):
+    """None: transformers cannot do it, or not with the weights that are there."""
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32,
+                                                           output_loading_info=True)
+        if info["missing_keys"] or info["mismatched_keys"]:
+            return None
+        with torch.no_grad():
+            logits = model.eval()(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float().numpy()
+    except Exception: # whatever it is, this is no configuration that it knows
+        return None
+    return logits if np.isfinite(logits).all() else None
+
+
+def run(kind, folder, rows, out):
+    with open(os.path.join(HERE, folder, "config.json")) as f:
+        config = json.load(f)
+    with open(os.path.join(HERE, folder, "golden.json")) as f:
+        ids = json.load(f)["cases"][0]["ids"][:N]
+    plain = logits_of(os.path.join(HERE, folder), ids)
+    with tempfile.TemporaryDirectory() as changed:
+        for file in os.listdir(os.path.join(HERE, folder)):
+            if file.endswith("safetensors"):
+                shutil.copy(os.path.join(HERE, folder, file), changed)
+        weights = {file: load_file(os.path.join(changed, file)) for file in os.listdir(changed)}
+        for change, accepted, *drop in rows_of(kind):
+            for file, state in weights.items():
+                save_file({key: value for key, value in state.items() if key not in drop}, os.path.join(changed, file),
+                          metadata={"format": "pt"})
+            if change.get("rope_scaling") and "rope_parameters" not in change and "rope_parameters" in config:
+                # Not beside the other one: rope_parameters is what a file of today has instead.
+                change = {**change, "rope_parameters": {"rope_theta": config["rope_parameters"]["rope_theta"],
+                                                        **change["rope_scaling"]}}
+                del change["rope_scaling"]
+            with open(os.path.join(changed, "config.json"), "w") as f:
+                json.dump({**config, **change}, f)
+            logits = logits_of(changed, ids)
+            row = dict(model=folder, change=change, drop=drop[0] if drop else None, accepted=accepted is True, fails=logits is None)
+            if logits is not None:
+                same = [i for i, other in enumerate(out) if np.array_equal(other, logits)]
+                row.update(at=sum(map(len, out[:same[0]] if same else out)), vocab=len(logits),
+                           moves=float("%.2g" % (np.abs(logits - plain).max() / np.abs(plain).max())))
+                if not same:
+                    out.append(logits.astype("<f4"))
+            assert not (row["accepted"] and row["fails"]), (kind, change)
+            rows.append(row)
+
+
+def defaults():
+    """[(style, config)]"""
+    found = []
+    for kind in MODELS:
+        today = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
+        found.append(("5", today))
+        before = dict(today, torch_dtype="float16")
+        for key in ("dtype", "rope_parameters"):
+            before.pop(key, None)
+        if "rope_parameters" in today and kind != "gpt_neox":
+            before.update(rope_theta=10000.0, rope_scaling=None)
+        if kind == "gpt_neox": # it wrote both names
+            before.update(rotary_emb_base=10000, rope_theta=10000, rotary_pct=0.25, partial_rotary_factor=0.25, rope_scaling=None)
+        found.append(("4", before))
+    return found
+
+
+def main():
+    shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(OUT)
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    torch.set_num_threads(1)
+    rows, logits = [], []
+    for kind, folder in MODELS.items():
+        run(kind, folder, rows, logits)
+    with open(os.path.join(OUT, "keys.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    np.concatenate(logits).tofile(os.path.join(OUT, "keys.logits"))
+    with open(os.path.join(OUT, "default.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(dict(style=style, config=config)) for style, config in defaults()) + "\n]\n")
+    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+        f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
+                "those of tests/golden/models and tests/golden/architectures.\n"
+                % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
+    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
+
+
+if __name__ == "__main__":
+    main()
