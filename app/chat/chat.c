@@ -1,7 +1,6 @@
 #include "app/chat/chat_way.h"
 
 #include "app/signals.h"
-#include "app/terminal/tty.h"
 #include "kernels/base/utf8_stream.h"
 
 #include <stdio.h>
@@ -101,9 +100,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     chat->n_overflow = 0;
     chat->speaking = chat->hushed = false;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
-    if (chat->interactive) tty_hush();
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
-    tty_unhush();
     screen_progress_end(chat->screen);
     if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
     Status ended = screen_reply_end(chat->screen, &ignored);

@@ -91,9 +91,8 @@ static Status compose(Chat *chat, const char *before, char **after, Error *error
     char *composed;
     Status status = editor_compose(before, &composed, error);
     if (status) return status;
-    *after = chat_clean_text(composed, strlen(composed));
-    free(composed);
-    if (!*after) return error_set(error, STATUS_MEMORY, "out of memory");
+    if (*error->message) screen_notice(chat->screen, "%s", error->message);
+    *after = composed;
     if (**after && strcmp(*after, before)) return STATUS_OK;
     screen_notice(chat->screen, **after ? "[nothing was changed]" : "[left empty: nothing is changed]");
     free(*after);

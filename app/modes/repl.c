@@ -45,7 +45,8 @@ static Status open_editor(Repl *repl, Error *error) {
                              .complete = complete,
                              .stop = must_leave,
                              .history = keep ? history : NULL,
-                             .plain = chat->options->plain};
+                             .plain = chat->options->plain,
+                             .hush = true};
     Status status = editor_open(&options, &repl->editor, error);
     if (status == STATUS_OK && error->status) screen_notice(chat->screen, "[no history: %s]", error->message);
     return status;
@@ -75,6 +76,8 @@ static Status take_turn(Repl *repl, const char *turn) {
         status = chat_ask(repl->chat, commands_literal(turn), &error);
     error.status = status;
     if (status) tell_failure(repl, turn, &error);
+    // Who stops a turn, or sees it refused, has typed what follows without knowing of that.
+    if (*signals_interrupt() || status == STATUS_CONTEXT) editor_hold(repl->editor);
     return status;
 }
 

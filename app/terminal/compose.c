@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "app/terminal/text.h"
+#include "app/terminal/tty.h"
 
 #define MAX_COMPOSED ((off_t)16 << 20)
 
@@ -85,8 +86,8 @@ static Status wait_for_editor(const char *path, Error *error) {
                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
-// Opened by name, for many editors save into a new file.
-static Status read_draft(const char *path, char **result, Error *error) {
+// Opened by name, for many editors save into a new file. What is no text is kept for its writer.
+static Status read_draft(const char *path, char **result, bool *keep, Error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0) {
@@ -106,19 +107,32 @@ static Status read_draft(const char *path, char **result, Error *error) {
         if (n > 0) got += (size_t)n;
     close(fd);
     if (got && bytes[got - 1] == '\n') got--;
-    *result = bytes ? text_clean(bytes, got) : NULL;
+    if (bytes && text_check(path, bytes, got, error)) {
+        free(bytes);
+        *keep = true;
+        return error_prefix(error, "it is kept: ");
+    }
+    size_t dropped = 0;
+    *result = bytes ? text_clean(bytes, got, &dropped) : NULL;
     free(bytes);
+    if (dropped)
+        snprintf(error->message, sizeof error->message, EDITOR_DROPPED, dropped,
+                 text_plural((int64_t)dropped));
     return *result ? STATUS_OK : error_set(error, STATUS_MEMORY, "no memory for what was edited");
 }
 
 Status editor_compose(const char *initial, char **result, Error *error) {
     char *path;
     *result = NULL;
+    *error = (Error){0};
     Status status = write_draft(initial ? initial : "", &path, error);
     if (status != STATUS_OK) return status;
+    bool hushed = tty_lend_hushed();
     status = wait_for_editor(path, error);
-    if (status == STATUS_OK) status = read_draft(path, result, error);
-    unlink(path);
+    if (hushed) tty_hush_again();
+    bool keep = false;
+    if (status == STATUS_OK) status = read_draft(path, result, &keep, error);
+    if (!keep) unlink(path);
     free(path);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "app/terminal/editor.h"
 
 #include <langinfo.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ Status editor_open(const EditorOptions *options, Editor **out, Error *error) {
 
 void editor_close(Editor *editor) {
     if (!editor) return;
+    tty_unhush();
     line_close(editor);
     turns_close(editor->history);
     free(editor->prefill);
@@ -42,7 +44,23 @@ void editor_close(Editor *editor) {
 
 void editor_prefill(Editor *editor, const char *text) {
     free(editor->prefill);
-    editor->prefill = text ? text_clean(text, strlen(text)) : NULL; // without memory it is typed again
+    editor->prefill = text ? text_clean(text, strlen(text), NULL) : NULL; // without memory it is typed again
+}
+
+void editor_hold(Editor *editor) {
+    editor->hold = true;
+}
+
+void editor_tell(const Editor *editor, const char *format, ...) {
+    char text[sizeof(Error)];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (editor->options.color) tty_write("\033[2m");
+    tty_write(text);
+    if (editor->options.color) tty_write("\033[0m");
+    tty_write("\n");
 }
 
 bool editor_wants_stop(const Editor *editor) {
@@ -93,6 +111,35 @@ static LineEnd read_raw_line(Editor *editor, Text *line) {
     }
 }
 
+// Lines that were typed before a Ctrl-C cannot come back to be edited: they are shown, to be typed or left.
+static void show_held(Editor *editor) {
+    editor->hold = false;
+    tty_take_typed_ahead();
+    char *held = tty_make_draft() ? tty_drop_draft() : NULL;
+    char *shown = held ? text_clean(held, strlen(held), NULL) : NULL;
+    if (shown) {
+        editor_tell(editor, "(typed before Ctrl-C, not sent:)");
+        tty_write(shown);
+        tty_write("\n");
+    }
+    free(held);
+    free(shown);
+}
+
+// What was read of a turn, as text. NULL: it is none, which is told, or there is no memory (LINE_LOST).
+static char *plain_text(const Editor *editor, const TurnLines *lines, LineEnd *end) {
+    Error error;
+    if (text_check(NULL, lines->text, lines->size, &error)) {
+        editor_tell(editor, "(%s; nothing of it was taken)", error.message);
+        return strdup("");
+    }
+    size_t dropped;
+    char *text = text_clean(lines->text, lines->size, &dropped);
+    if (!text) *end = LINE_LOST;
+    if (dropped) editor_tell(editor, EDITOR_DROPPED, dropped, text_plural((int64_t)dropped));
+    return text;
+}
+
 // One turn, line by line. The terminal's own line discipline edits.
 static LineEnd read_plain(Editor *editor, char **text) {
     TurnLines lines = {0};
@@ -104,6 +151,7 @@ static LineEnd read_plain(Editor *editor, char **text) {
         tty_write("\n");
         editor_prefill(editor, NULL);
     }
+    if (editor->hold) show_held(editor);
     do {
         show_prompt(editor, lines.open);
         line.size = 0;
@@ -111,8 +159,7 @@ static LineEnd read_plain(Editor *editor, char **text) {
         if (end == LINE_ENTER && !turn_add_line(&lines, line.bytes, line.size)) end = LINE_LOST;
     } while (end == LINE_ENTER && lines.open);
     if (end == LINE_EOF && lines.open) end = LINE_ENTER; // the input ended inside a turn: what there is
-    if (end == LINE_ENTER) *text = text_clean(lines.text, lines.size);
-    if (end == LINE_ENTER && !*text) end = LINE_LOST;
+    if (end == LINE_ENTER) *text = plain_text(editor, &lines, &end);
     if (end == LINE_INTERRUPT && lines.open) editor->interrupted = (struct timespec){0};
     text_free(&line);
     turn_clear(&lines);
@@ -138,13 +185,6 @@ static bool interrupted_again(Editor *editor) {
     return again;
 }
 
-static void hint(Editor *editor) {
-    if (editor->options.color) tty_write("\033[2m");
-    tty_write("(Ctrl-C again, or Ctrl-D, leaves)");
-    if (editor->options.color) tty_write("\033[0m");
-    tty_write("\n");
-}
-
 static EditorResult lost(Error *error) {
     error_set(error, STATUS_MEMORY, "no memory for the line that was typed");
     return EDITOR_FAILED;
@@ -164,7 +204,7 @@ static EditorResult read_turn(Editor *editor, char **turn, Error *error) {
         case LINE_INTERRUPT:
             if (!editor->el && isatty(STDERR_FILENO)) tty_write("\n");
             if (interrupted_again(editor)) return EDITOR_QUIT;
-            hint(editor);
+            editor_tell(editor, "(Ctrl-C again, or Ctrl-D, leaves)");
             continue;
         case LINE_ENTER:
             break;
@@ -185,6 +225,9 @@ EditorResult editor_read(Editor *editor, char **turn, Error *error) {
     *turn = NULL;
     if (tty_begin(editor->el != NULL, error) != STATUS_OK) return EDITOR_FAILED;
     EditorResult result = read_turn(editor, turn, error);
-    tty_end();
+    if (result == EDITOR_TURN && editor->options.hush)
+        tty_end_hushed(editor->el != NULL);
+    else
+        tty_end();
     return result;
 }

@@ -37,7 +37,12 @@ typedef struct EditorOptions {
     const char *history; // file of earlier turns, created with mode 600 and its folders with 700; NULL: none
     bool plain;          // no cursor movement, no escape sequences
     bool color;          // the editor's own hints may be dim
+    // Between a turn and the next editor_read() keys are not echoed and wait as what they are; editor_close() ends that.
+    bool hush;
 } EditorOptions;
+
+// How many control characters were left out of what came, and the plural of them.
+#define EDITOR_DROPPED "(%zu control character%s left out)"
 
 typedef enum EditorResult {
     EDITOR_TURN,    // *turn is a turn
@@ -56,8 +61,13 @@ void editor_close(Editor *editor); // NULL is fine
 // Reads one turn. *turn (EDITOR_TURN only, else NULL) is UTF-8 without control characters other than
 // \n and \t, without a final newline, never empty or blank, and the caller's to free(). Block marks and
 // continuation marks are gone. While it runs it handles SIGINT (as the key Ctrl-C), SIGTSTP, SIGCONT
-// and SIGWINCH; before it returns, the terminal and the handlers are as they were.
+// and SIGWINCH; before it returns, the terminal and the handlers are as they were (after a turn,
+// unless options.hush). What is no UTF-8 is refused, and control characters are left out of a paste: both are told.
 EditorResult editor_read(Editor *editor, char **turn, Error *error);
+
+// What was typed since the last turn is not sent by the next editor_read, whatever Enters are in it: it comes as one draft,
+// behind what editor_prefill() said. (Without libedit, where nothing can be edited, its lines are shown.)
+void editor_hold(Editor *editor);
 
 // Text that the next editor_read starts with, to be edited (for instance a turn that was refused).
 // NULL takes it back.
@@ -69,8 +79,9 @@ void editor_candidate(EditorCompletion *completion, size_t start, const char *te
 
 // Opens `initial` (may be NULL) in $VISUAL, else $EDITOR, else vi, in a temporary file of mode 600
 // under XDG_RUNTIME_DIR or TMPDIR or /tmp, which is gone afterwards; waits for it, with SIGINT ignored
-// meanwhile. *result (to free()) is what was saved, without the final newline; it may be empty.
-// STATUS_FILE: the editor could not be started or ended with a failure; *result is NULL then.
+// meanwhile. *result (to free()) is what was saved, without the final newline and control characters; it may be empty.
+// STATUS_FILE: the editor could not be started or ended with a failure, or left what is no text, which is then kept where the
+// message says; *result is NULL then. With STATUS_OK error's message is empty, or says what was left out.
 Status editor_compose(const char *initial, char **result, Error *error);
 
 // Gives the terminal back as it was before editor_read. Async-signal-safe: for a handler of a deadly

@@ -49,6 +49,8 @@ struct Editor {
     TurnHistory *history;
     struct timespec interrupted; // the last Ctrl-C on an empty line; 0: none
     char *prefill;               // the next line starts with it
+    bool hold;                   // what was typed ahead is a draft
+    bool told_bad;               // that the terminal sends what is no UTF-8: said once
 
     // On a terminal; NULL where lines are read plainly.
     EditLine *el;
@@ -73,6 +75,8 @@ struct Editor {
     char window_prompt[64]; // in the prompt's place while a part is left out
 };
 
+void editor_tell(const Editor *editor, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));    // a line, dim
 bool editor_wants_stop(const Editor *editor); // the caller's answer: a signal asks to leave
 
 // ---- editor_line.c
@@ -87,8 +91,9 @@ size_t line_cursor(Editor *editor);                  // bytes of line_text befor
 bool line_replace(Editor *editor, const char *text); // cursor at the end
 bool line_insert(Editor *editor, const char *text);  // at the cursor
 Editor *line_editor(EditLine *el);
-wchar_t line_key_code(Key key);              // the C1 code that stands for a key in libedit's map
-void line_suspend(Editor *editor, bool job); // as tty_suspend, with the line drawn anew afterwards
+wchar_t line_key_code(Key key);                   // the C1 code that stands for a key in libedit's map
+void line_tell(Editor *editor, const char *text); // a line above the prompt
+void line_suspend(Editor *editor, bool job);      // as tty_suspend, with the line drawn anew afterwards
 
 // ---- editor_paint.c
 void line_paint(Editor *editor);                  // the whole line, where it was drawn last

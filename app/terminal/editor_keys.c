@@ -42,11 +42,28 @@ static KeyEffect end_of_input(Editor *editor) {
     return delete_right(editor);
 }
 
+// A line above the prompt.
+void line_tell(Editor *editor, const char *text) {
+    line_leave(editor);
+    editor_tell(editor, "%s", text);
+    line_redraw(editor);
+}
+
 static KeyEffect paste(Editor *editor) {
-    char *text = text_clean(editor->keys.paste.bytes, editor->keys.paste.size);
+    const Text *bytes = &editor->keys.paste;
+    char told[sizeof(Error)] = "", *text = NULL;
+    size_t dropped = 0;
+    Error error;
+    if (bytes->size && text_check("the paste", bytes->bytes, bytes->size, &error))
+        snprintf(told, sizeof told, "(%.200s; nothing of it was taken)", error.message);
+    else
+        text = text_clean(bytes->size ? bytes->bytes : "", bytes->size, &dropped);
+    if (dropped) snprintf(told, sizeof told, EDITOR_DROPPED, dropped, text_plural((int64_t)dropped));
+    if (editor->keys.paste_lost) snprintf(told, sizeof told, "(the paste was too long: its end is lost)");
     bool ok = text && line_insert(editor, text) && !editor->keys.paste_lost;
     free(text);
     text_free(&editor->keys.paste);
+    if (*told) line_tell(editor, told);
     return ok ? KEY_CHANGED : KEY_CHANGED | KEY_BELL;
 }
 
@@ -64,12 +81,8 @@ static KeyEffect compose(Editor *editor) {
     line_leave(editor);
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_lend();
-    if (editor_compose(text, &result, &error) == STATUS_OK) {
-        line_replace(editor, result);
-    } else {
-        tty_write(error.message);
-        tty_write("\n");
-    }
+    if (editor_compose(text, &result, &error) == STATUS_OK) line_replace(editor, result);
+    if (*error.message) editor_tell(editor, "%s", error.message);
     tty_take_back();
     el_wset(editor->el, EL_PREP_TERM, 1);
     line_redraw(editor);

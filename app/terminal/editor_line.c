@@ -69,6 +69,14 @@ void line_suspend(Editor *editor, bool job) {
 
 // ---- reading ---------------------------------------------------------------------------------------------
 
+static void tell_bad_byte(Editor *editor) {
+    editor->keys.bad = false;
+    tty_write("\a");
+    if (!editor->told_bad)
+        line_tell(editor, "(this terminal sends bytes that are not UTF-8: they are left out)");
+    editor->told_bad = true;
+}
+
 // The next key, or how the line ended without one.
 static Key read_key(Editor *editor, wchar_t *character) {
     for (;;) {
@@ -77,6 +85,7 @@ static Key read_key(Editor *editor, wchar_t *character) {
         switch (tty_next(&byte)) {
         case TTY_BYTE:
             key = keys_feed(&editor->keys, byte, character);
+            if (editor->keys.bad) tell_bad_byte(editor);
             break;
         case TTY_END:
             editor->end = editor_wants_stop(editor) ? LINE_STOPPED : LINE_EOF;
@@ -136,6 +145,14 @@ static wchar_t *no_prompt(EditLine *el) {
     return empty;
 }
 
+// Without memory the draft goes on in the same line.
+static void add_newline(char **text) {
+    char *longer;
+    if (asprintf(&longer, "%s\n", *text) < 0) return;
+    free(*text);
+    *text = longer;
+}
+
 LineEnd line_read(Editor *editor, char **text) {
     const char *prompt = editor->options.prompt ? editor->options.prompt(editor->options.context) : NULL;
     free(editor->prompt);
@@ -154,6 +171,8 @@ LineEnd line_read(Editor *editor, char **text) {
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
     tty_take_typed_ahead();
     line_replace(editor, ""); // what the last one left
+    if (editor->hold && tty_make_draft() && editor->place) add_newline(&editor->place);
+    editor->hold = false;
     line_redraw(editor);
     el_wgets(editor->el, NULL);
     if (!editor->typed) { // the terminal ended the line, not a key: its row is still open

@@ -27,7 +27,7 @@ void editor_candidate(EditorCompletion *completion, size_t start, const char *te
         completion->candidates = grown;
         completion->capacity = capacity;
     }
-    char *copy = text_clean(text, strlen(text));
+    char *copy = text_clean(text, strlen(text), NULL);
     if (!copy) return;
     completion->start = start;
     completion->candidates[completion->count++] = (Candidate){copy, final};

@@ -85,7 +85,7 @@ static Status read_file(TurnHistory *history, FILE *file, size_t *lines, Error *
         if (line[n - 1] == '\n') line[n - 1] = 0;
         ++*lines;
         unescape(line);
-        char *turn = *line ? text_clean(line, strlen(line)) : NULL;
+        char *turn = *line ? text_clean(line, strlen(line), NULL) : NULL;
         if (turn) push(history, turn);
     }
     if (ferror(file)) status = error_set(error, STATUS_FILE, "%s: %s", history->path, strerror(errno));

@@ -148,17 +148,24 @@ static Key ground_byte(Keys *keys, unsigned char byte, wchar_t *character) {
         keys->state = CHARACTER;
         return KEY_NONE;
     }
+    keys->bad = keys->bad || byte >= 0x80;
     *character = (wchar_t)code;
-    return KEY_CHAR;
+    return byte < 0x80 ? KEY_CHAR : KEY_NONE;
 }
 
 static Key character_byte(Keys *keys, unsigned char byte, wchar_t *character) {
     // A byte that cannot go on with the character begins something of its own; the torn one is dropped.
-    if ((byte & 0xC0) != 0x80) return ground_byte(keys, byte, character);
+    if ((byte & 0xC0) != 0x80) {
+        keys->bad = true;
+        return ground_byte(keys, byte, character);
+    }
     keys->bytes[keys->n++] = (char)byte;
     uint32_t code;
-    if (text_decode(keys->bytes, (size_t)keys->n, &code) == 0) return KEY_NONE;
+    size_t used = text_decode(keys->bytes, (size_t)keys->n, &code);
+    if (used == 0) return KEY_NONE;
     keys->state = GROUND;
+    keys->bad = keys->bad || used < (size_t)keys->n;
+    if (used < (size_t)keys->n) return KEY_NONE;
     *character = (wchar_t)code;
     return text_is_control(code) ? KEY_NONE : KEY_CHAR;
 }

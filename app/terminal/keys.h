@@ -53,13 +53,14 @@ typedef struct Keys {
     int state;
     char bytes[32]; // of the character or sequence that is under way
     int n;
+    bool bad; // a byte came that is no UTF-8, and was left out; the caller takes it back
     Text paste;
     bool paste_lost; // no memory for the paste, or longer than KEYS_MAX_PASTE: its rest was dropped
 } Keys;
 
 #define KEYS_MAX_PASTE ((size_t)16 << 20)
 
-// Takes one byte. KEY_CHAR fills *character, never a control character; a byte that is no UTF-8 gives U+FFFD.
+// Takes one byte. KEY_CHAR fills *character, never a control character.
 Key keys_feed(Keys *keys, unsigned char byte, wchar_t *character);
 void keys_free(Keys *keys);
 

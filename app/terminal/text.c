@@ -75,8 +75,25 @@ static bool is_bidi_control(uint32_t code) {
     return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
-char *text_clean(const char *bytes, size_t n) {
+Status text_check(const char *name, const char *text, size_t size, Error *error) {
+    size_t line = 1, begin = 0, used;
+    for (size_t i = 0; i < size; i += used) {
+        uint32_t code;
+        used = text_decode(text + i, size - i, &code);
+        bool ends = text[i] == '\n' || (text[i] == '\r' && (i + 1 == size || text[i + 1] != '\n'));
+        if (ends) line++, begin = i + 1;
+        if (used && text[i] && (code != TEXT_REPLACEMENT || used > 1)) continue;
+        error_set(error, STATUS_FILE, "this is no text in UTF-8: byte %zu of the line is 0x%02x%s",
+                  i - begin + 1, (unsigned)(unsigned char)text[i],
+                  text[i] ? "; iconv converts other encodings" : "");
+        return name ? error_prefix(error, "%s:%zu: ", name, line) : STATUS_FILE;
+    }
+    return STATUS_OK;
+}
+
+char *text_clean(const char *bytes, size_t n, size_t *dropped) {
     Text out = {0};
+    if (dropped) *dropped = 0;
     bool ok = text_add(&out, "", 0);
     for (size_t i = 0; ok && i < n;) {
         uint32_t code;
@@ -86,6 +103,8 @@ char *text_clean(const char *bytes, size_t n) {
             if (i + 1 == n || bytes[i + 1] != '\n') ok = text_add(&out, "\n", 1);
         } else if (!text_is_control(code)) {
             ok = text_add_code(&out, code);
+        } else if (dropped) {
+            ++*dropped;
         }
         i += used;
     }

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <wchar.h>
 
+#include "kernels/base/status.h"
+
 #define TEXT_REPLACEMENT 0xFFFDu
 
 // A growing byte string. All zero is an empty one; after text_add it is NUL-terminated.
@@ -32,8 +34,14 @@ size_t text_encode(uint32_t code, char out[4]);
 // C0 other than \n and \t, DEL, C1.
 bool text_is_control(uint32_t code);
 
-// The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory.
-char *text_clean(const char *bytes, size_t n);
+// The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory. *dropped (may be
+// NULL) counts the control characters that are left out.
+char *text_clean(const char *bytes, size_t n, size_t *dropped);
+
+// Whether text that enters, from wherever, can be taken: UTF-8 without zero bytes. It is taken as it is or not at all.
+// STATUS_FILE says where the first bad byte is: NAME:LINE and its number in that line; `name` NULL: the number alone, of a
+// text that is one line.
+Status text_check(const char *name, const char *text, size_t size, Error *error);
 
 // Adds the visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e).
 // Without UTF-8 signs of the kind ^[ and <9b>.

@@ -4,29 +4,44 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
 static const int SIGNALS[] = {SIGINT, SIGTSTP, SIGCONT, SIGWINCH, SIGTERM, SIGHUP, SIGQUIT};
-enum { N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS, N_EVENTS = 4 }; // the first four are events of their own
+enum {
+    N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS,
+    N_EVENTS = 4,
+    BLOCK = 4096
+}; // the first four are events of their own
 static const TtyEvent EVENTS[N_EVENTS] = {TTY_INTERRUPT, TTY_STOP, TTY_CONTINUE, TTY_RESIZE};
 
 static const char PASTE_ON[] = "\033[?2004h";
 static const char PASTE_OFF[] = "\033[?2004l";
 
 static struct {
-    volatile sig_atomic_t active;             // between tty_begin and tty_end, the terminal is not lent
-    volatile sig_atomic_t pending[N_SIGNALS]; // in the order of SIGNALS
-    struct sigaction old[N_SIGNALS];          // the handlers of before
-    struct termios saved;                     // the terminal of before
-    bool is_terminal;                         // `saved` is filled
-    bool paste;                               // bracketed paste is ours to switch off
-    int pipe[2];                              // written by handlers; 0 and 0 until made
-    unsigned char ahead[4096];                // bytes read and not yet asked for
-    size_t ahead_at, ahead_n;
+    atomic_int active;               // between tty_begin and tty_end, the terminal is not lent
+    atomic_int pending[N_SIGNALS];   // in the order of SIGNALS
+    struct sigaction old[N_SIGNALS]; // the handlers of before
+    struct termios saved;            // the terminal of before
+    bool is_terminal;                // `saved` is filled
+    bool paste;                      // bracketed paste is ours to switch off
+    bool cooked;                     // what waits in the terminal was typed while it edited lines
+    int pipe[2];                     // written by handlers; 0 and 0 until made
+    unsigned char *ahead;            // [ahead_room] bytes read and not yet asked for
+    size_t ahead_at, ahead_n, ahead_room;
 } tty;
+
+// Between two prompts.
+static struct {
+    atomic_int on;
+    bool raw;                           // keys wait as bytes, not as lines
+    struct termios loud;                // the terminal of before
+    struct sigaction stop, quit, go_on; // what SIGTSTP, SIGQUIT and SIGCONT did before
+} hush;
 
 void tty_write(const char *bytes) {
     size_t n = bytes ? strlen(bytes) : 0;
@@ -93,13 +108,115 @@ static void give_signals(void) {
     for (int i = 0; i < N_SIGNALS; i++) sigaction(SIGNALS[i], &tty.old[i], NULL);
 }
 
+// ---- between two prompts ---------------------------------------------------------------------------------------
+
+static bool in_foreground(void) {
+    return tcgetpgrp(STDIN_FILENO) == getpgrp(); // else asking the terminal would stop us
+}
+
+// No echo, and a Ctrl-C throws nothing away that was typed before it.
+static void silence(void) {
+    struct termios quiet = hush.loud;
+    quiet.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+    quiet.c_lflag |= NOFLSH;
+    if (hush.raw) {
+        quiet.c_lflag &= ~(tcflag_t)(ICANON | IEXTEN);
+        quiet.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IXON | ISTRIP);
+        quiet.c_cc[VMIN] = 1;
+        quiet.c_cc[VTIME] = 0;
+    }
+    if (!in_foreground()) return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+    if (hush.raw && tty.paste) tty_write(PASTE_ON);
+}
+
+static void speak_up(void) {
+    if (!in_foreground()) return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
+    if (hush.raw && tty.paste) tty_write(PASTE_OFF);
+}
+
+// Ctrl-Z and Ctrl-\ do what they do by default, to a terminal as it was.
+static void on_leaving(int number) {
+    int saved_errno = errno;
+    struct sigaction ours;
+    sigset_t this_one;
+    speak_up();
+    sigaction(number, number == SIGTSTP ? &hush.stop : &hush.quit, &ours);
+    raise(number);
+    sigemptyset(&this_one);
+    sigaddset(&this_one, number);
+    sigprocmask(SIG_UNBLOCK, &this_one, NULL); // here it stops, and goes on
+    sigaction(number, &ours, NULL);
+    if (hush.on) silence();
+    errno = saved_errno;
+}
+
+// After a stop that could not be caught, the shell has the terminal as it likes it.
+static void on_going_on(int number) {
+    int saved_errno = errno;
+    (void)number;
+    if (hush.on) silence();
+    errno = saved_errno;
+}
+
+static void begin_hush(void) {
+    struct sigaction leave = {.sa_handler = on_leaving, .sa_flags = SA_RESTART},
+                     go_on = {.sa_handler = on_going_on, .sa_flags = SA_RESTART};
+    sigemptyset(&leave.sa_mask);
+    sigemptyset(&go_on.sa_mask);
+    sigaction(SIGTSTP, NULL, &hush.stop);
+    sigaction(SIGQUIT, NULL, &hush.quit);
+    if (hush.stop.sa_handler == SIG_DFL) sigaction(SIGTSTP, &leave, NULL);
+    if (hush.quit.sa_handler == SIG_DFL) sigaction(SIGQUIT, &leave, NULL);
+    sigaction(SIGCONT, &go_on, &hush.go_on);
+    hush.on = 1;
+}
+
+static void end_hush(void) {
+    hush.on = 0;
+    if (hush.stop.sa_handler == SIG_DFL) sigaction(SIGTSTP, &hush.stop, NULL);
+    if (hush.quit.sa_handler == SIG_DFL) sigaction(SIGQUIT, &hush.quit, NULL);
+    sigaction(SIGCONT, &hush.go_on, NULL);
+}
+
+void tty_unhush(void) {
+    if (!hush.on) return;
+    end_hush();
+    speak_up();
+}
+
+bool tty_lend_hushed(void) {
+    if (!hush.on) return false;
+    tty.cooked = !hush.raw;
+    if (hush.raw) tty_take_typed_ahead(); // else who borrows the terminal would get it
+    tty_unhush();
+    return true;
+}
+
+void tty_hush_again(void) {
+    if (!in_foreground() || tcgetattr(STDIN_FILENO, &hush.loud) != 0) return;
+    begin_hush();
+    silence();
+}
+
+// ---- from one prompt to its end --------------------------------------------------------------------------------
+
 Status tty_begin(bool paste, Error *error) {
     if (tty.pipe[1] == 0 && pipe2(tty.pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
         tty.pipe[0] = tty.pipe[1] = 0;
         return error_set(error, STATUS_DEVICE, "the terminal: no pipe for its signals: %s", strerror(errno));
     }
     for (int i = 0; i < N_SIGNALS; i++) tty.pending[i] = 0;
-    tty.is_terminal = tcgetattr(STDIN_FILENO, &tty.saved) == 0;
+    bool was_raw = hush.on && hush.raw;
+    if (hush.on) {
+        end_hush();
+        tty.saved = hush.loud;
+        if (!was_raw) tcsetattr(STDIN_FILENO, TCSANOW, &tty.saved);
+    } else {
+        tty.is_terminal = tcgetattr(STDIN_FILENO, &tty.saved) == 0;
+    }
+    tty.cooked = !was_raw;
     tty.paste = paste;
     tty.active = 1;
     take_signals();
@@ -124,6 +241,19 @@ void tty_end(void) {
     if (tty.active) tty_lend();
 }
 
+void tty_end_hushed(bool raw) {
+    if (!tty.active || !tty.is_terminal || !in_foreground()) {
+        tty_end();
+        return;
+    }
+    tty.active = 0;
+    give_signals();
+    hush.raw = raw;
+    hush.loud = tty.saved;
+    begin_hush();
+    silence();
+}
+
 void tty_suspend(bool job) {
     tty_lend();
     // The default action, whatever the program has made of the signal: this is the moment it is meant for.
@@ -136,6 +266,7 @@ void tty_suspend(bool job) {
     // Here again after SIGCONT (at once where there is no job control).
     sigaction(SIGTSTP, &old, NULL);
     if (tty.is_terminal) tcgetattr(STDIN_FILENO, &tty.saved); // the shell's idea may have changed
+    tty.cooked = true;
     tty_take_back();
     tty.pending[1] = tty.pending[2] = 0;
 }
@@ -150,16 +281,48 @@ static bool take_pending(TtyEvent *event) {
     return false;
 }
 
+// Room for `n` more bytes behind those that wait.
+static bool make_room(size_t n) {
+    if (tty.ahead_at == tty.ahead_n) tty.ahead_at = tty.ahead_n = 0;
+    if (tty.ahead_n + n <= tty.ahead_room) return true;
+    unsigned char *longer = realloc(tty.ahead, tty.ahead_n + n);
+    if (!longer) return false;
+    tty.ahead = longer;
+    tty.ahead_room = tty.ahead_n + n;
+    return true;
+}
+
+// What a terminal that edits lines has made of the keys: Enter is a newline, and a Ctrl-D that nobody read as the end is
+// a NUL (on Linux).
+static void make_keys(unsigned char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n') bytes[i] = '\r';
+        if (!bytes[i]) bytes[i] = 4;
+    }
+}
+
 void tty_take_typed_ahead(void) {
-    int waiting = 0;
-    if (tty.ahead_at < tty.ahead_n || ioctl(STDIN_FILENO, FIONREAD, &waiting) != 0 || waiting <= 0) return;
-    ssize_t n = read(STDIN_FILENO, tty.ahead, sizeof tty.ahead);
-    if (n <= 0) return; // tty_next meets it again
-    tty.ahead_at = 0;
-    tty.ahead_n = (size_t)n;
-    if (tty.ahead[n - 1] == '\n') tty.ahead[n - 1] = '\r';
-    for (ssize_t i = 0; i < n; i++)
-        if (!tty.ahead[i]) tty.ahead[i] = 4; // what Linux makes of a Ctrl-D that nobody read as the end
+    int waiting;
+    while (ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0 && make_room((size_t)waiting)) {
+        ssize_t n = read(STDIN_FILENO, tty.ahead + tty.ahead_n, (size_t)waiting);
+        if (n <= 0) break; // tty_next meets it again
+        if (tty.cooked) make_keys(tty.ahead + tty.ahead_n, (size_t)n);
+        tty.ahead_n += (size_t)n;
+    }
+    tty.cooked = false;
+}
+
+bool tty_make_draft(void) {
+    for (size_t i = tty.ahead_at; i < tty.ahead_n; i++)
+        if (tty.ahead[i] == '\r') tty.ahead[i] = '\n';
+    if (tty.ahead_at < tty.ahead_n && tty.ahead[tty.ahead_n - 1] == '\n') tty.ahead_n--;
+    return tty.ahead_at < tty.ahead_n;
+}
+
+char *tty_drop_draft(void) {
+    char *text = strndup((const char *)tty.ahead + tty.ahead_at, tty.ahead_n - tty.ahead_at);
+    if (text) tty.ahead_at = tty.ahead_n;
+    return text;
 }
 
 TtyEvent tty_next(unsigned char *byte) {
@@ -181,62 +344,12 @@ TtyEvent tty_next(unsigned char *byte) {
             while (read(tty.pipe[0], drain, sizeof drain) > 0) continue;
             continue;
         }
-        ssize_t n = read(STDIN_FILENO, tty.ahead, sizeof tty.ahead);
+        if (!make_room(BLOCK)) return TTY_END;
+        ssize_t n = read(STDIN_FILENO, tty.ahead, BLOCK);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return TTY_END;
-        tty.ahead_at = 0;
         tty.ahead_n = (size_t)n;
     }
-}
-
-// ---- while a reply is written ----------------------------------------------------------------------------------
-
-static struct {
-    volatile sig_atomic_t on;
-    struct termios loud;   // the terminal of before
-    struct sigaction stop; // what SIGTSTP did before
-} hush;
-
-static bool in_foreground(void) {
-    return tcgetpgrp(STDIN_FILENO) == getpgrp(); // else asking the terminal would stop us
-}
-
-static void silence(void) {
-    struct termios quiet = hush.loud;
-    quiet.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
-    if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
-}
-
-static void on_stop(int number) {
-    int saved_errno = errno;
-    struct sigaction ours;
-    sigset_t this_one;
-    if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
-    sigaction(number, &hush.stop, &ours);
-    raise(number);
-    sigemptyset(&this_one);
-    sigaddset(&this_one, number);
-    sigprocmask(SIG_UNBLOCK, &this_one, NULL); // here it stops, and goes on
-    sigaction(number, &ours, NULL);
-    if (hush.on) silence();
-    errno = saved_errno;
-}
-
-void tty_hush(void) {
-    if (hush.on || !in_foreground() || tcgetattr(STDIN_FILENO, &hush.loud) != 0) return;
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGTSTP, NULL, &hush.stop);
-    if (hush.stop.sa_handler == SIG_DFL) sigaction(SIGTSTP, &action, NULL);
-    hush.on = 1;
-    silence();
-}
-
-void tty_unhush(void) {
-    if (!hush.on) return;
-    hush.on = 0;
-    if (hush.stop.sa_handler == SIG_DFL) sigaction(SIGTSTP, &hush.stop, NULL);
-    if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
 }
 
 // ---- the window ------------------------------------------------------------------------------------------------

@@ -289,8 +289,10 @@ static void utf8_is_decoded_strictly(void **state) {
         assert_int_equal(code, c);
         for (size_t cut = 1; cut < n; cut++) assert_int_equal(text_decode(out, cut, &code), 0);
     }
-    char *clean = text_clean("a\r\nb\rc\0d\x1b\t\xC2\x85\xF0\x9F", 14);
+    size_t dropped;
+    char *clean = text_clean("a\r\nb\rc\0d\x1b\t\xC2\x85\xF0\x9F", 14, &dropped);
     assert_string_equal(clean, "a\nb\ncd\t\uFFFD");
+    assert_int_equal(dropped, 3);
     free(clean);
 }
 

@@ -74,7 +74,7 @@ static void bad_bytes(void **state) {
                 "a\xff"
                 "b\xc3(\xe2\x82z\xc2\x9b"
                 "c\r",
-                "a\ufffdb(zc");
+                "ab(zc");
     leave(pty);
 }
 
@@ -139,8 +139,9 @@ static void paste_is_text(void **state) {
     (void)state;
     Pty *pty = start_editor();
     expect_turn(pty, "\033[200~/cle\tx\r\nls -l\rrm\n\033[201~\r", "/cle\tx\\nls -l\\nrm");
-    expect_turn(pty, "a\033[200~b\003\004\032c\007\033[31md\033]0;t\007\177\xc2\x9b\xff\033[201~e\r",
-                "abc[31md]0;t\ufffde");
+    expect_turn(pty, "a\033[200~b\003\004\032c\007\033[31md\033]0;t\007\177\xc2\x9b\033[201~e\r",
+                "abc[31md]0;te");
+    expect_turn(pty, "a\033[200~b\xff\033[201~c\r", "ac");     // refused as a whole
     expect_turn(pty, "x\033[200~\\\r1\033[201~\r", "x\\\\n1"); // a `\\` inside a paste stays
     pty_send(pty, "\033[200~no end \033[20 \033[201");
     expect_turn(pty, " \033[201~\r", "no end [20 [201 ");
@@ -330,15 +331,18 @@ static void drawing_is_exact(void **state) {
     }
 }
 
-// What is typed before the prompt is there is kept; lines among it do not run by themselves.
+// What is typed before the prompt is there is kept: each line that was ended is a turn, the rest is the draft.
 static void typed_ahead(void **state) {
     (void)state;
     Pty *pty = terminal_start("edit", "--late", NULL);
     pty_expect(pty, "ready");
-    pty_send(pty, "one\rtwo\r");
-    pty_expect(pty, "two"); // echoed by the terminal
+    pty_send(pty, "one\rtwo\\\rthree\rdraft");
+    pty_expect(pty, "draft"); // echoed by the terminal
     pty_signal(pty, SIGUSR1);
-    pty_expect(pty, "got[one\\ntwo]");
+    pty_expect(pty, "got[one]");
+    pty_expect(pty, "got[two\\nthree]");
+    pty_expect_screen(pty, "> draft");
+    expect_turn(pty, "\r", "draft");
     leave(pty);
 }
 

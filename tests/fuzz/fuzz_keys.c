@@ -48,14 +48,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (key >= KEY_PLACE) abort(); // the editor's own
         if (key == KEY_CHAR && text_is_control((uint32_t)character)) abort();
         if (key != KEY_PASTE) continue;
-        char *clean = text_clean(keys.paste.bytes, keys.paste.size);
+        char *clean = text_clean(keys.paste.bytes, keys.paste.size, NULL);
         if (!clean) abort();
         check_clean(clean);
         text_free(&keys.paste);
         free(clean);
     }
     keys_free(&keys);
-    char *clean = text_clean((const char *)data, size);
+    char *clean = text_clean((const char *)data, size, NULL);
     if (!clean) abort();
     check_clean(clean);
     check_turn(clean);
