@@ -7,6 +7,8 @@
 #include "kernels/base/paths.h"
 #include "app/tools/perplexity.h"
 #include "app/signals.h"
+#include "app/terminal/text.h"
+#include "app/tools/effective.h"
 #include "engine/model/model_shape.h"
 
 #include <errno.h>
@@ -17,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_LIMIT = 1 << 30, VALUE_ROOM = 4096, ROWS = 16 /* of --jsonl without --parallel */ };
+enum { TEXT_LIMIT = 1 << 30, ROWS = 16 /* of --jsonl without --parallel */ };
 
 typedef struct Program {
     Options options;
@@ -53,9 +55,10 @@ static Status load_config(Program *program, Error *error) {
     return STATUS_OK;
 }
 
-static Status open_screen(Program *program, Error *error) {
-    ScreenOptions options = {.color = program->settings.ui.color, .plain = program->options.plain};
-    return screen_open(&options, &program->screen, error);
+// How things are shown; what was said before was said as a terminal without wishes has it.
+static void set_screen(const Program *program) {
+    screen_set_options(program->screen, &(const ScreenOptions){.color = program->settings.ui.color,
+                                                               .plain = program->options.plain});
 }
 
 // ---- the model --------------------------------------------------------------------------------------------
@@ -101,7 +104,7 @@ static Status load_model(Program *program, Error *error) {
 static Status set_system(Chat *chat, Error *error) {
     char *system;
     if (!chat->options->system) return STATUS_OK;
-    Status status = commands_read_system(chat->options->system, &system, error);
+    Status status = commands_read_system("--system", chat->options->system, &system, error);
     if (status) return status;
     status = transcript_set_system(chat->transcript, system, error);
     if (status == STATUS_OK) status = conversation_set_system(chat->conversation, system, error);
@@ -110,7 +113,7 @@ static Status set_system(Chat *chat, Error *error) {
 }
 
 static int talk(Chat *chat) {
-    if (chat->options->prompt) return script_ask(chat, chat->options->prompt);
+    if (chat->options->prompt) return ask_run(chat, chat->options->prompt);
     return chat->interactive ? repl_run(chat) : script_run(chat, STDIN_FILENO, "stdin");
 }
 
@@ -131,7 +134,9 @@ static int run_chat(Program *program) {
                  .screen = program->screen,
                  .model_path = program->model,
                  .interactive = !program->options.prompt && traits->input_terminal && traits->reply_terminal};
+    const char *asked = program->options.prompt ? program->options.prompt : "";
     Status status = check_settings(&program->settings, &error);
+    if (status == STATUS_OK) status = text_check("-p", asked, strlen(asked), &error);
     int result = EXIT_USAGE;
     if (status == STATUS_OK) {
         result = EXIT_MODEL;
@@ -175,36 +180,6 @@ static int run_jsonl(Program *program) {
 
 // ---- the other subcommands --------------------------------------------------------------------------------
 
-// `palaver config`: a TOML file of what is in force, each line with its origin.
-static int print_config(Program *program) {
-    Error error;
-    if (program->options.print_default) {
-        char *text = config_default_text(settings_table());
-        if (text) fputs(text, stdout);
-        free(text);
-        return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
-    }
-    if (program->options.model) {
-        Model *model;
-        if (path_find_model(program->options.model, NULL, program->model, &error) ||
-            model_open(program->model, &model, &error))
-            return fail(program, &error, EXIT_MODEL);
-        Status status = load_recommendations(&program->settings.config, program->model, model, &error);
-        model_close(model);
-        if (status) return fail(program, &error, EXIT_USAGE);
-    }
-    const Config *config = &program->settings.config;
-    const ConfigKey *keys = config->table->keys;
-    for (size_t i = 0; i < config->table->n_keys; i++) {
-        char value[VALUE_ROOM];
-        if (!i || strcmp(keys[i].section, keys[i - 1].section))
-            printf("%s[%s]\n", i ? "\n" : "", keys[i].section);
-        config_print_value(config, &keys[i], value, sizeof value);
-        printf("%-17s = %-20s # %s\n", keys[i].name, value, config_origin(config, &keys[i]));
-    }
-    return fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
-}
-
 static int finish(const Program *program, Status status, const Error *error) {
     if (status == STATUS_OK && !fflush(stdout)) return EXIT_WELL;
     if (status == STATUS_OK) {
@@ -214,6 +189,30 @@ static int finish(const Program *program, Status status, const Error *error) {
     }
     return fail(program, error,
                 status == STATUS_FILE || status == STATUS_UNSUPPORTED ? EXIT_MODEL : EXIT_RUNTIME);
+}
+
+static int print_default(void) {
+    char *text = config_default_text(settings_table());
+    if (text) fputs(text, stdout);
+    free(text);
+    return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
+}
+
+// What the chat would be set to: with the model that it would take, as far as there is one.
+static int print_config(Program *program) {
+    Error error;
+    Model *model;
+    char heading[PATH_ROOM + 32] = "without a model";
+    Status status = find_model(program, NULL, &error);
+    if (status == STATUS_OK && (status = model_open(program->model, &model, &error)) == STATUS_OK) {
+        snprintf(heading, sizeof heading, "of a chat with %s", program->model);
+        status = load_recommendations(&program->settings.config, program->model, model, &error);
+        model_close(model);
+        if (status) return fail(program, &error, EXIT_USAGE);
+    }
+    if (status && program->options.model) return fail(program, &error, EXIT_MODEL);
+    if (status) screen_warn(program->screen, "[what a model recommends is not in here: %s]", error.message);
+    return finish(program, effective_print(&program->settings.config, heading, stdout, &error), &error);
 }
 
 static int run_tokenize(Program *program) {
@@ -314,7 +313,8 @@ static int run_perplexity(Program *program) {
 
 static int run_subcommand(Program *program) {
     Error error;
-    if (program->options.command == COMMAND_CONFIG) return print_config(program);
+    if (program->options.command == COMMAND_CONFIG)
+        return program->options.print_default ? print_default() : print_config(program);
     if (program->options.command == COMMAND_TUNE) {
         error_set(&error, STATUS_UNSUPPORTED,
                   "tune, which fills the dispatch table of a GPU, is not in this version");
@@ -336,15 +336,14 @@ static int run_subcommand(Program *program) {
 
 static int run(Program *program) {
     Error error;
-    if (load_config(program, &error) || open_screen(program, &error)) {
-        fprintf(stderr, "palaver: %s\n", error.message);
-        return error.status == STATUS_MEMORY ? EXIT_RUNTIME : EXIT_USAGE;
-    }
-    int result = program->options.command != COMMAND_CHAT ? run_subcommand(program)
-                 : program->options.jsonl                 ? run_jsonl(program)
-                                                          : run_chat(program);
+    Options *options = &program->options;
+    if (load_config(program, &error))
+        return fail(program, &error, error.status == STATUS_MEMORY ? EXIT_RUNTIME : EXIT_USAGE);
+    set_screen(program);
+    int result = options->command != COMMAND_CHAT ? run_subcommand(program)
+                 : options->jsonl                 ? run_jsonl(program)
+                                                  : run_chat(program);
     engine_close(program->engine);
-    screen_close(program->screen);
     return result;
 }
 
@@ -361,18 +360,19 @@ int main(int argc, char **argv) {
     Error error;
     int result = EXIT_USAGE;
     signals_install();
+    if (screen_open(&(const ScreenOptions){0}, &program.screen, &error)) return EXIT_RUNTIME;
     if (options_parse(argc, argv, &program.options, &error)) {
-        fprintf(stderr, "palaver: %s\n", error.message);
+        screen_error(program.screen, "%s", error.message);
     } else if (program.options.command == COMMAND_HELP || program.options.command == COMMAND_VERSION) {
         (program.options.command == COMMAND_HELP ? options_print_help : options_print_version)(stdout);
         result = fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
     } else if (settings_init(&program.settings, &error)) {
-        fprintf(stderr, "palaver: %s\n", error.message);
-        result = EXIT_RUNTIME;
+        result = fail(&program, &error, EXIT_RUNTIME);
     } else {
         result = run(&program);
         config_free(&program.settings.config);
     }
     options_free(&program.options);
+    screen_close(program.screen);
     return result;
 }

@@ -18,6 +18,8 @@ typedef enum FlagUse {
     USE_PROFILE,
     USE_PROFILE_OPS,
     USE_PROMPT,
+    USE_STDIN,
+    USE_NO_STDIN,
     USE_SYSTEM,
     USE_RESUME,
     USE_NO_SAVE,
@@ -54,6 +56,8 @@ static const Flag program_flags[] = {
     {"config", required_argument, USE_FILE, 'c', false},
     {"profile", required_argument, USE_PROFILE, 0, false}, // see profile_of_bench
     {"prompt", required_argument, USE_PROMPT, 'p', true},
+    {"stdin", no_argument, USE_STDIN, 0, true},
+    {"no-stdin", no_argument, USE_NO_STDIN, 0, true},
     {"system", required_argument, USE_SYSTEM, 's', true},
     {"resume", optional_argument, USE_RESUME, 'r', true},
     {"no-save", no_argument, USE_NO_SAVE, 0, true},
@@ -238,6 +242,11 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         break;
     case USE_PROMPT:
         options->prompt = value;
+        break;
+    case USE_STDIN:
+    case USE_NO_STDIN:
+        options->take_stdin = list->uses[i] == USE_STDIN;
+        options->leave_stdin = !options->take_stdin;
         break;
     case USE_SYSTEM:
         options->system = value;

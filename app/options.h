@@ -40,6 +40,7 @@ typedef struct Options {
     const char *resume_name; // NULL: the last conversation
     const char *profile;     // NULL: none
     bool echo, keep_going, no_save, plain, print_default;
+    bool take_stdin, leave_stdin; // what -p makes of stdin, whatever it is
     bool jsonl, ordered;
     int parallel; // conversations at once, of --jsonl and of bench; 0: not given
 

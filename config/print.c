@@ -1,6 +1,8 @@
 // Values as TOML text.
 #include "config/config_internal.h"
 
+#include "kernels/base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +24,21 @@ static void put(Writer *writer, const char *text) {
 
 static void put_string(Writer *writer, const char *text) {
     put(writer, "\"");
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        char escape[8] = {(char)c, 0};
-        if (c == '"' || c == '\\')
-            snprintf(escape, sizeof escape, "\\%c", c);
-        else if (c == '\n')
+    size_t left = strlen(text);
+    for (int n; left; text += n, left -= (size_t)n) {
+        uint32_t code;
+        n = abs(utf8_next(text, left, &code));
+        if (!n) n = (int)left; // cut: as it is
+        char escape[12];
+        snprintf(escape, sizeof escape, "%.*s", n, text);
+        if (code == '"' || code == '\\')
+            snprintf(escape, sizeof escape, "\\%c", (char)code);
+        else if (code == '\n')
             snprintf(escape, sizeof escape, "\\n");
-        else if (c == '\t')
+        else if (code == '\t')
             snprintf(escape, sizeof escape, "\\t");
-        else if (c < ' ' || c == 127)
-            snprintf(escape, sizeof escape, "\\u%04X", c);
+        else if (utf8_is_obeyed(code))
+            snprintf(escape, sizeof escape, "\\u%04X", (unsigned)code);
         put(writer, escape);
     }
     put(writer, "\"");

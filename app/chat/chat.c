@@ -1,7 +1,6 @@
 #include "app/chat/chat_way.h"
 
 #include "app/signals.h"
-#include "kernels/base/utf8_stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,19 +227,4 @@ double chat_share(Chat *chat) {
         conversation_view_free(&view);
     }
     return (double)chat->used / (double)engine_context_size(chat->engine);
-}
-
-char *chat_clean_text(const char *text, size_t size) {
-    if (size > SIZE_MAX / 3 - 5) return NULL;
-    char *clean = malloc(UTF8_STREAM_ROOM(size) + 1);
-    if (!clean) return NULL;
-    Utf8Stream stream = {0};
-    size_t n = 0;
-    for (size_t at = 0; at < size; at++) {
-        const char *byte = text[at] ? text + at : "\xff";
-        n += utf8_stream_push(&stream, byte, 1, clean + n);
-    }
-    n += utf8_stream_flush(&stream, clean + n);
-    clean[n] = 0;
-    return clean;
 }

@@ -112,10 +112,6 @@ Status chat_fork(Chat *chat, const char *name, Error *error);
 // Share of the context that is used, 0 … 1.
 double chat_share(Chat *chat);
 
-// A copy of `text` that is valid UTF-8 without NUL, for chat_ask(): what is not becomes U+FFFD. NULL: out of
-// memory.
-char *chat_clean_text(const char *text, size_t size);
-
 // ---- settings (chat_settings.c) --------------------------------------------------------------------------------
 
 // Hands the configuration to the conversation. STATUS_USAGE: a bias names no token.

@@ -1,5 +1,7 @@
 #include "app/commands/commands_internal.h"
 
+#include "app/terminal/text.h"
+
 #include "kernels/base/nearest.h"
 
 #include <ctype.h>
@@ -161,6 +163,15 @@ Status commands_run(Chat *chat, const char *line, Error *error) {
     for (size_t n = strlen(argument); n && isspace((unsigned char)argument[n - 1]);) argument[--n] = 0;
     Status status = command->run(chat, argument, error);
     free(argument);
+    return status;
+}
+
+Status commands_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error) {
+    Status status = path_read_file(path, limit, text, size, error);
+    if (status == STATUS_OK && (status = text_check(path, *text, *size, error))) {
+        free(*text);
+        *text = NULL;
+    }
     return status;
 }
 

@@ -3,8 +3,6 @@
 #include "app/record/export.h"
 #include "app/terminal/text.h"
 
-#include "kernels/base/utf8.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +73,7 @@ Status command_export(Chat *chat, const char *argument, Error *error) {
     const char *file = argument + length + strspn(argument + length, " \t");
     if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
     const char *name = chat->journal ? journal_name(chat->journal) : "";
-    char *id = chat_clean_text(*name ? name : "conversation", strlen(*name ? name : "conversation"));
+    char *id = text_clean(*name ? name : "conversation", strlen(*name ? name : "conversation"), NULL);
     Status status = id ? export_branch(chat->transcript, id, (ExportForm)form, &text, &size, error)
                        : error_set(error, STATUS_MEMORY, "out of memory");
     free(id);
@@ -98,14 +96,12 @@ Status command_file(Chat *chat, const char *argument, Error *error) {
         chat->attachment = NULL;
         return STATUS_OK;
     }
-    if (argument_path(argument, path, error) || path_read_file(path, INSERT_LIMIT, &text, &size, error))
+    if (argument_path(argument, path, error) || commands_read_text(path, INSERT_LIMIT, &text, &size, error))
         return error->status;
     Status status = STATUS_OK;
     char *joined = NULL;
     if (!size)
         status = error_set(error, STATUS_FILE, "%s: empty", path);
-    else if (memchr(text, 0, size) || utf8_valid_run(text, size) != size)
-        status = error_set(error, STATUS_FILE, "%s: not a text in UTF-8: nothing is inserted", path);
     else if (asprintf(&joined, "%s%s%s", chat->attachment ? chat->attachment : "",
                       chat->attachment ? "\n\n" : "", text) < 0)
         status = error_set(error, STATUS_MEMORY, "out of memory");

@@ -11,20 +11,19 @@ static Status no_turn(Error *error) {
     return error_set(error, STATUS_USAGE, "there is no turn yet");
 }
 
-Status commands_read_system(const char *argument, char **system, Error *error) {
-    char path[PATH_ROOM], *read = NULL;
-    const char *text = strcmp(argument, "\"\"") ? argument : "";
-    size_t size = strlen(text);
+Status commands_read_system(const char *name, const char *argument, char **system, Error *error) {
+    char path[PATH_ROOM];
+    size_t size;
     *system = NULL;
     if (*argument == '@') {
-        Status status = argument_path(argument + 1, path, error);
-        if (status == STATUS_OK) status = path_read_file(path, SYSTEM_LIMIT, &read, &size, error);
-        if (status) return status;
-        text = read;
-        while (size && text[size - 1] == '\n') size--;
+        if (argument_path(argument + 1, path, error) ||
+            commands_read_text(path, SYSTEM_LIMIT, system, &size, error))
+            return error->status;
+        while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;
+        return STATUS_OK;
     }
-    *system = chat_clean_text(text, size);
-    free(read);
+    if (text_check(name, argument, strlen(argument), error)) return error->status = STATUS_USAGE;
+    *system = strdup(strcmp(argument, "\"\"") ? argument : "");
     return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
 }
 
@@ -35,7 +34,7 @@ Status command_system(Chat *chat, const char *argument, Error *error) {
         return STATUS_OK;
     }
     char *system;
-    Status status = commands_read_system(argument, &system, error);
+    Status status = commands_read_system("/system", argument, &system, error);
     if (status) return status;
     status = transcript_set_system(chat->transcript, system, error);
     if (status == STATUS_OK) status = chat_project(chat, error);

@@ -189,7 +189,8 @@ static Status open_all(Jsonl *j, Error *error) {
     settings_tell_of_shift(j->settings, j->engine, j->screen, &j->told_of_shift);
     Status status = load_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
-    if (!status && j->options->system) status = commands_read_system(j->options->system, &j->system, error);
+    if (!status && j->options->system)
+        status = commands_read_system("--system", j->options->system, &j->system, error);
     j->given = calloc((size_t)engine_rows(j->engine), sizeof(JsonlLine *));
     if (!status && !j->given) status = error_set(error, STATUS_MEMORY, "out of memory");
     if (!status) status = item_queue_open(QUEUED, &j->queue, error);

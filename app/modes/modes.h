@@ -22,8 +22,13 @@ int repl_run(Chat *chat);
 // script.c: turns and commands, one after the other, from the file `input`, which is read ahead (script_reader.h). `name`
 // stands for it in messages.
 int script_run(Chat *chat, int input, const char *name);
-// One question; what is piped into stdin is appended to it.
-int script_ask(Chat *chat, const char *question);
+// The reason to leave that does not lie in what was said (a signal, a reader that left), or EXIT_WELL.
+int script_outer_reason(const Chat *chat);
+// With --echo: what is asked, on stdout.
+void script_echo(Chat *chat, const char *turn);
+
+// ask.c: one question, and behind it what is on stdin: a pipe, or a file from its beginning (see --stdin).
+int ask_run(Chat *chat, const char *question);
 
 // jsonl.c: conversations from stdin, one a line, answered many at once by an engine that was opened for rows.
 int jsonl_run(const Options *options, Settings *settings, Screen *screen, Engine *engine);

@@ -1,6 +1,5 @@
 #include "app/modes/script_reader.h"
 
-#include "app/chat/chat.h"
 #include "app/modes/line_reader.h"
 #include "app/terminal/text.h"
 #include "app/terminal/turn.h"
@@ -68,12 +67,11 @@ static Status gather(ScriptReader *r, const char *line, long long number, Error 
 static Status take_line(void *context, const Line *line, Error *error) {
     ScriptReader *r = context;
     if (line->too_long) return put_end(r, line->number, "the line is too long", error);
-    if (line->size > 0 && memchr(line->text, 0, line->size))
-        return put_end(r, line->number, "this is no text: there is a zero byte; a script is lines in UTF-8",
-                       error);
-    char *clean = chat_clean_text(line->text, line->size);
-    Status status = clean ? gather(r, clean, line->number, error) : out_of_memory(r, line->number, error);
-    free(clean);
+    Error why;
+    if (text_check(NULL, line->text, line->size, &why)) return put_end(r, line->number, why.message, error);
+    char *text = strndup(line->size ? line->text : "", line->size);
+    Status status = text ? gather(r, text, line->number, error) : out_of_memory(r, line->number, error);
+    free(text);
     return status;
 }
 

@@ -32,20 +32,25 @@ Status screen_open(const ScreenOptions *options, Screen **out, Error *error) {
     *out = NULL;
     Screen *screen = calloc(1, sizeof *screen);
     if (!screen) return error_set(error, STATUS_MEMORY, "no memory for the screen");
-    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     ScreenTraits *traits = &screen->traits;
-    screen->quiet = options->quiet;
     traits->utf8 = choose_locale();
     traits->input_terminal = isatty(STDIN_FILENO);
     traits->reply_terminal = isatty(STDOUT_FILENO);
     traits->notice_terminal = isatty(STDERR_FILENO);
+    screen_set_options(screen, options);
+    *out = screen;
+    return STATUS_OK;
+}
+
+void screen_set_options(Screen *screen, const ScreenOptions *options) {
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    ScreenTraits *traits = &screen->traits;
+    screen->quiet = options->quiet;
     traits->plain = options->plain || !term || !*term || !strcmp(term, "dumb");
     bool wanted =
         options->color == SCREEN_COLOR_ALWAYS ||
         (options->color == SCREEN_COLOR_AUTO && traits->notice_terminal && !(no_color && *no_color));
     traits->color = wanted && !traits->plain;
-    *out = screen;
-    return STATUS_OK;
 }
 
 void screen_close(Screen *screen) {
@@ -89,20 +94,9 @@ static int write_all(int fd, const char *bytes, size_t n) {
     return 0;
 }
 
-static bool add_harmless(const Screen *screen, Text *out, const char *text, size_t n) {
-    bool ok = true;
-    for (size_t i = 0; ok && i < n;) {
-        uint32_t code;
-        size_t used = text_decode(text + i, n - i, &code);
-        ok = text_add_harmless(out, code, screen->traits.utf8);
-        i += used ? used : n - i;
-    }
-    return ok;
-}
-
 char *screen_harmless(const Screen *screen, const char *text, size_t n) {
     Text out = {0};
-    if (text_add(&out, "", 0) && add_harmless(screen, &out, text, n)) return out.bytes;
+    if (text_add_shown(&out, text, n, screen->traits.utf8)) return out.bytes;
     text_free(&out);
     return NULL;
 }
@@ -216,8 +210,7 @@ static void say(Screen *screen, const Notice *notice, const char *format, va_lis
     if (newline) size--;
     bool ok = text_add(out, on, strlen(on)) && text_add(out, notice->prefix, strlen(notice->prefix));
     if (!notice->whole) ok = ok && text_add(out, off, strlen(off));
-    ok = ok &&
-         (screen->traits.notice_terminal ? add_harmless(screen, out, text, size) : text_add(out, text, size));
+    ok = ok && text_add_shown(out, text, size, screen->traits.utf8);
     if (notice->whole) ok = ok && text_add(out, off, strlen(off));
     if (!notice->piece || newline) ok = ok && text_add(out, "\n", 1);
     if (ok) write_all(STDERR_FILENO, out->bytes, out->size);

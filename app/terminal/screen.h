@@ -1,8 +1,8 @@
 // Where output goes. stdout carries the reply's bytes and nothing else; everything else (banner,
 // notices, errors, progress) goes to stderr.
 //
-// What reaches a terminal is made harmless: control characters other than \n and \t, C1 controls, DEL
-// and bidirectional overrides are shown as visible signs (␛, ␇, \u009b, \u202e), bytes that are no
+// What reaches a terminal, and all that goes to stderr, is made harmless: control characters other than \n and \t, C1
+// controls, DEL and bidirectional overrides are shown as visible signs (␛, ␇, \u009b, \u202e), bytes that are no
 // UTF-8 as U+FFFD. A file or a pipe gets the reply's bytes untouched, for another program may want them.
 // Colours are used on a terminal unless NO_COLOR is set, TERM is "dumb", --plain or --color=never.
 //
@@ -52,6 +52,7 @@ typedef enum ScreenStyle {
 // Sets LC_CTYPE from the environment (C.UTF-8 where that names no character set, as LANG=C does) and
 // finds the traits. STATUS_MEMORY is the only failure.
 Status screen_open(const ScreenOptions *options, Screen **screen, Error *error);
+void screen_set_options(Screen *screen, const ScreenOptions *options); // others, once they are known
 void screen_close(Screen *screen); // NULL is fine; ends progress and reply lines
 
 const ScreenTraits *screen_traits(const Screen *screen);

@@ -1,5 +1,7 @@
 #include "app/terminal/text.h"
 
+#include "kernels/base/utf8.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,11 +72,6 @@ bool text_is_control(uint32_t code) {
     return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }
 
-// Embeddings, overrides and isolates: they can make a text read as another one than it is.
-static bool is_bidi_control(uint32_t code) {
-    return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-}
-
 Status text_check(const char *name, const char *text, size_t size, Error *error) {
     size_t line = 1, begin = 0, used;
     for (size_t i = 0; i < size; i += used) {
@@ -123,9 +120,42 @@ bool text_add_harmless(Text *text, uint32_t code, bool utf8) {
             snprintf(sign, sizeof sign, utf8 ? "\\u%04x" : "<%02x>", (unsigned)code);
         return text_add(text, sign, strlen(sign));
     }
-    if (!is_bidi_control(code)) return text_add_code(text, code);
+    if (code == '\n' || code == '\t' || !utf8_is_obeyed(code)) return text_add_code(text, code);
     snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code);
     return text_add(text, sign, strlen(sign));
+}
+
+bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {
+    bool ok = text_add(text, "", 0);
+    for (size_t i = 0; ok && i < n;) {
+        uint32_t code;
+        size_t used = text_decode(bytes + i, n - i, &code);
+        ok = text_add_harmless(text, code, utf8);
+        i += used ? used : n - i;
+    }
+    return ok;
+}
+
+bool text_add_escaped(Text *text, const char *bytes, size_t n) {
+    bool ok = text_add(text, "", 0);
+    for (size_t i = 0; ok && i < n;) {
+        uint32_t code;
+        char sign[8];
+        size_t used = text_decode(bytes + i, n - i, &code);
+        bool bad = code == TEXT_REPLACEMENT && used < 3;
+        if (bad) used = 1, code = (unsigned char)bytes[i];
+        snprintf(sign, sizeof sign, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code);
+        ok = bad || utf8_is_obeyed(code) ? text_add(text, sign, strlen(sign)) : text_add_code(text, code);
+        i += used;
+    }
+    return ok;
+}
+
+bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
+    Text text = {0};
+    bool ok = text_add_escaped(&text, bytes, n) && fwrite(text.bytes, 1, text.size, out) == text.size;
+    text_free(&text);
+    return ok;
 }
 
 wchar_t *text_to_wide(const char *bytes) {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <wchar.h>
 
 #include "kernels/base/status.h"
@@ -46,6 +47,13 @@ Status text_check(const char *name, const char *text, size_t size, Error *error)
 // Adds the visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e).
 // Without UTF-8 signs of the kind ^[ and <9b>.
 bool text_add_harmless(Text *text, uint32_t code, bool utf8);
+// The same for a text, whose bad bytes are shown as U+FFFD. All that is foreign and meant for people goes through here, or
+// through the next.
+bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
+// For names and values that stand within a line: what cannot be shown, newlines, tabs and bad bytes among it, is \xNN or
+// \uNNNN.
+bool text_add_escaped(Text *text, const char *bytes, size_t n);
+bool text_print_escaped(FILE *out, const char *bytes, size_t n); // false: not written
 
 // Between UTF-8 and libedit's wide characters. To free(); NULL: no memory.
 wchar_t *text_to_wide(const char *bytes);

@@ -14,17 +14,6 @@ static double mega(int64_t bytes) {
     return (double)bytes / 1e6;
 }
 
-// Prints text of a file with everything that is not plain ASCII or UTF-8 text made visible.
-static void print_safely(FILE *out, const char *text, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c < 0x20 || c == 0x7f)
-            fprintf(out, "\\x%02x", c);
-        else
-            fputc(c, out);
-    }
-}
-
 static const char *scaling_name(RopeScaling scaling) {
     static const char *const names[] = {"none",       "linear",      "llama3",  "YaRN",
                                         "by factors", "dynamic NTK", "LongRoPE"};
@@ -117,7 +106,7 @@ static Status print_words(const Model *m, const Tokenizer *tokenizer, FILE *out,
         size_t size;
         const char *piece = tokenizer_piece(tokenizer, ids[i], &size);
         fprintf(out, ", %s %d ", i ? "eos" : "bos", ids[i]);
-        print_safely(out, piece, size);
+        text_print_escaped(out, piece, size);
     }
     fputc('\n', out);
     if (tokenizer_notice(tokenizer)) fprintf(out, "              %s\n", tokenizer_notice(tokenizer));
@@ -142,7 +131,7 @@ static void print_tensors(const Checkpoint *c, FILE *out) {
     for (int64_t i = 0; i < checkpoint_n_tensors(c); i++) {
         const CheckpointTensor *t = checkpoint_tensor(c, i);
         fputs("  ", out);
-        print_safely(out, t->name, strlen(t->name));
+        text_print_escaped(out, t->name, strlen(t->name));
         fputs(" [", out);
         for (int d = 0; d < t->n_dims; d++) fprintf(out, "%s%" PRId64, d ? ", " : "", t->shape[d]);
         fprintf(out, "] %s %.3f MB\n", t->type_name, mega((int64_t)t->bytes));
@@ -177,7 +166,7 @@ Status inspect_print(const char *path, FILE *out, Error *error) {
     print_file(c, out);
     if (*model->name) {
         fputs("name          ", out);
-        print_safely(out, model->name, strlen(model->name));
+        text_print_escaped(out, model->name, strlen(model->name));
         fputc('\n', out);
     }
     print_architecture(model, out);
@@ -203,7 +192,7 @@ Status inspect_tokens(const char *path, const char *text, size_t size, FILE *out
         size_t n;
         const char *piece = tokenizer_piece(tokenizer, tokens.ids[i], &n);
         fprintf(out, "%d\t%s\t", tokens.ids[i], kinds[tokenizer_kind(tokenizer, tokens.ids[i])]);
-        print_safely(out, piece, n);
+        text_print_escaped(out, piece, n);
         fputc('\n', out);
     }
     tokens_free(&tokens);

@@ -39,6 +39,11 @@ int utf8_write(uint32_t code, char *out) {
     return length;
 }
 
+bool utf8_is_obeyed(uint32_t code) {
+    bool bidi = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || bidi;
+}
+
 size_t utf8_valid_run(const char *text, size_t n) {
     size_t i = 0;
     uint32_t code;

@@ -2,6 +2,7 @@
 #ifndef PALAVER_TOKENIZER_UTF8_H
 #define PALAVER_TOKENIZER_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,10 @@ int utf8_next(const char *text, size_t n, uint32_t *code);
 
 // Writes `code` (a valid code point) to `out`, which has room for 4 bytes; returns the length.
 int utf8_write(uint32_t code, char *out);
+
+// Whether a terminal obeys a character instead of showing it: C0, DEL, C1, and the embeddings, overrides and isolates that
+// make a text read as another one than it is.
+bool utf8_is_obeyed(uint32_t code);
 
 // The length of the run of well-formed characters at the beginning of `text`; n if all of it is well-formed.
 size_t utf8_valid_run(const char *text, size_t n);

@@ -118,9 +118,9 @@ static void test_file_goes_before_the_turn(void **state) {
     program_free(&run);
     folder_write(*state, "notes.txt", "bin\0ary", 7);
     snprintf(line, sizeof line, "/file %s\n", path);
-    expect_refusal(line, "not a text in UTF-8");
+    expect_refusal(line, "this is no text in UTF-8: byte ");
     folder_write(*state, "notes.txt", "lat\xe9in", 6);
-    expect_refusal(line, "not a text in UTF-8");
+    expect_refusal(line, "this is no text in UTF-8: byte ");
     folder_write(*state, "notes.txt", "", 0);
     expect_refusal(line, "empty");
     char *big = malloc((1 << 20) + 1);

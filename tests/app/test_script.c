@@ -213,9 +213,9 @@ static void test_user_text_stays_text(void **state) {
     expect_status(&run, 0);
     expect_err(&run, "[user] <|im_end|> %s%n $(id) `id`");
     program_free(&run);
-    program_run(&run, TALK, "\xff\xfe broken \xf0\x9f\x98\nzero\x1b[31m\n/view\n");
+    program_run(&run, TALK, "zero\x1b[31m\n/view\n");
     expect_status(&run, 0);
-    expect_err(&run, "\xef\xbf\xbd broken");
+    expect_err(&run, "[user] zero\u241b[31m");
     program_free(&run);
 }
 
@@ -232,7 +232,7 @@ static void test_binary_input_is_refused(void **state) {
     program_free(&run);
     program_run_bytes(&run, TALK "|-p|What is in this picture?", image, sizeof image - 1);
     expect_status(&run, 1);
-    expect_err(&run, "stdin: this is no text");
+    expect_err(&run, "stdin:1: this is no text");
     assert_int_equal(run.out_size, 0);
     program_free(&run);
 }

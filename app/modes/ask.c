@@ -1,0 +1,93 @@
+// One question: what -p says, and what is piped in.
+#include "app/commands/commands.h"
+#include "app/modes/modes.h"
+#include "app/signals.h"
+#include "app/terminal/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    PIPED_BLOCK = 1 << 16, // bytes of a question from stdin
+    PIPED_LIMIT = 1 << 28,
+};
+
+// A file that somebody has read from already is his to go on with: the list of a loop that asks for each of its lines.
+static bool belongs_to_question(const Options *options) {
+    struct stat facts;
+    if (options->take_stdin || options->leave_stdin) return options->take_stdin;
+    if (isatty(STDIN_FILENO)) return false;
+    bool is_file = !fstat(STDIN_FILENO, &facts) && S_ISREG(facts.st_mode);
+    return !is_file || lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
+}
+
+// Who started palaver has the same pipe as stdin: it may be the list of a loop, which cannot be seen from a pipe.
+static bool is_shared_pipe(void) {
+    struct stat ours, theirs;
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/fd/0", (int)getppid());
+    return !fstat(STDIN_FILENO, &ours) && !stat(path, &theirs) && !S_ISREG(ours.st_mode) &&
+           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+static Status read_all(FILE *input, Text *text, Error *error) {
+    char *block = malloc(PIPED_BLOCK);
+    bool ok = block;
+    for (size_t n = 1; ok && n;) {
+        n = fread(block, 1, PIPED_BLOCK, input);
+        ok = text->size <= PIPED_LIMIT && text_add(text, block, n);
+    }
+    free(block);
+    if (!ok) return error_set(error, STATUS_MEMORY, "stdin: too long for one question");
+    if (*signals_interrupt()) return error_set(error, STATUS_INTERRUPTED, "interrupted");
+    if (!ferror(input)) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "stdin: cannot be read: %s", strerror(errno));
+}
+
+// All that is piped in, without the newlines at its end.
+static Status read_piped(Chat *chat, Text *piped, Error *error) {
+    Status status = read_all(stdin, piped, error);
+    if (status == STATUS_OK) status = text_check("stdin", piped->bytes, piped->size, error);
+    if (status) return status;
+    if (piped->size && !chat->options->take_stdin && is_shared_pipe())
+        screen_notice(chat->screen,
+                      "[stdin, %zu bytes, went into the question; who started palaver reads it as well: "
+                      "--no-stdin leaves it there]",
+                      piped->size);
+    while (piped->size && strchr("\r\n", piped->bytes[piped->size - 1])) piped->bytes[--piped->size] = 0;
+    return STATUS_OK;
+}
+
+// The question, and after an empty line what is piped in, if anything.
+static Status whole_question(Chat *chat, const char *question, Text *whole, Error *error) {
+    Text piped = {0};
+    Status status = text_add(whole, question, strlen(question))
+                        ? STATUS_OK
+                        : error_set(error, STATUS_MEMORY, "out of memory");
+    if (status == STATUS_OK && belongs_to_question(chat->options)) status = read_piped(chat, &piped, error);
+    if (status == STATUS_OK && piped.size) {
+        bool ok = (!*question || text_add(whole, "\n\n", 2)) && text_add(whole, piped.bytes, piped.size);
+        if (!ok) status = error_set(error, STATUS_MEMORY, "out of memory");
+    }
+    text_free(&piped);
+    return status;
+}
+
+int ask_run(Chat *chat, const char *question) {
+    Text whole = {0};
+    Error error = {0};
+    Status status = whole_question(chat, question, &whole, &error);
+    bool empty = status == STATUS_OK && text_is_blank(whole.bytes);
+    if (status == STATUS_OK && !empty) {
+        script_echo(chat, whole.bytes);
+        status = chat_ask(chat, whole.bytes, &error);
+    }
+    text_free(&whole);
+    if (script_outer_reason(chat)) return script_outer_reason(chat);
+    if (empty) screen_error(chat->screen, "-p: the question is empty");
+    if (status) screen_error(chat->screen, "%s", error.message);
+    return empty ? EXIT_USAGE : exit_of_turn(status);
+}

@@ -1,0 +1,131 @@
+// Text that enters is taken as it is or refused, wherever it comes from; and what -p makes of stdin.
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// Short replies, always the same.
+#define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
+#define ASK "$PALAVER " BABBLER " --seed 1 --max-tokens 6 --threads 1 --echo -p"
+
+static void write_file(char *path, const char *home, const char *name, const char *text, size_t size) {
+    sprintf(path, "%s/%s", home, name);
+    FILE *file = fopen(path, "w");
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    fclose(file);
+}
+
+static void test_what_is_no_utf8_is_refused(void **state) {
+    char path[200], arguments[400];
+    Run run;
+    static const char bad[] = "first\nse\xe9"
+                              "cond\n",
+                      zero[] = "first\nse\0cond\n";
+    program_run(&run, TALK "|--keep-going", "Hello there.\nna\xefve\nnever asked\n");
+    expect_status(&run, 5);
+    expect_err(&run, "palaver: stdin:2: this is no text in UTF-8: byte 3 of the line is 0xef");
+    expect_no_err(&run, "stdin:3");
+    program_free(&run);
+    program_says(TALK, "\"\"\"\nna\xefve\n\"\"\"\n", 5, "stdin:2: this is no text in UTF-8");
+    program_says(TALK "|-p|na\xefve", "", 2, "-p:1: this is no text in UTF-8: byte 3 of the line is 0xef");
+    program_says(TALK "|-p|What is this?", bad, 1,
+                 "stdin:2: this is no text in UTF-8: byte 3 of the line is 0xe9");
+    program_says(TALK "|-s|na\xefve", "Hello\n", 2, "--system:1: this is no text in UTF-8");
+    program_says(TALK "|--jsonl", "{\"id\": 7, \"turns\": [\"na\xefve\"]}\n", 5, "1 wrong");
+    for (int i = 0; i < 2; i++) {
+        write_file(path, *state, "text", i ? zero : bad, i ? sizeof zero - 1 : sizeof bad - 1);
+        const char *part = i ? "text:2: this is no text in UTF-8: byte 3 of the line is 0x00"
+                             : "text:2: this is no text in UTF-8: byte 3 of the line is 0xe9";
+        snprintf(arguments, sizeof arguments, TALK "|-s|@%s", path);
+        program_says(arguments, "Hello\n", 1, part);
+        snprintf(arguments, sizeof arguments, BABBLER "|--jsonl|-s|@%s", path);
+        program_says(arguments, "{\"turns\": [\"Hello\"]}\n", 1, part);
+        snprintf(arguments, sizeof arguments, "/system @%s\n/view\n", path);
+        program_refuses(TALK, arguments, part);
+        snprintf(arguments, sizeof arguments, "/file %s\nHello\n", path);
+        program_refuses(TALK, arguments, part);
+    }
+}
+
+// What a person wrote in an editor of another encoding is not lost with its file.
+static void test_an_editor_of_another_encoding(void **state) {
+    char path[200], at[300], command[600];
+    Run run;
+    static const char script[] = "#!/bin/sh\nprintf 'one\\nna\\357ve\\n' > \"$1\"\n";
+    write_file(path, *state, "editor", script, sizeof script - 1);
+    chmod(path, 0700);
+    snprintf(command, sizeof command,
+             "printf 'Hello.\\n/edit\\n' | XDG_RUNTIME_DIR=%s VISUAL=%s $PALAVER " BABBLER " --max-tokens 4",
+             (char *)*state, path);
+    program_shell(&run, command);
+    expect_status(&run, 5);
+    expect_err(&run, "stdin:2: it is kept: ");
+    expect_err(&run, ".md:2: this is no text in UTF-8: byte 3 of the line is 0xef");
+    const char *kept = strstr(run.err, "it is kept: ") + strlen("it is kept: ");
+    snprintf(at, sizeof at, "%.*s", (int)strcspn(kept, ":"), kept);
+    FILE *file = fopen(at, "r");
+    assert_non_null(file);
+    fclose(file);
+    program_free(&run);
+}
+
+static void expect_question(const char *command, const char *question) {
+    Run run;
+    char wanted[200];
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    snprintf(wanted, sizeof wanted, "> %s\n", question);
+    expect_out(&run, wanted);
+    expect_no_err(&run, "palaver: ");
+    program_free(&run);
+}
+
+static void test_stdin_of_a_question(void **state) {
+    char path[200], command[600];
+    Run run;
+    write_file(path, *state, "list", "one\ntwo\nthree\n", 14);
+    expect_question("printf 'a\\ntext\\n' | " ASK " What?", "What?\n\na\ntext");
+    expect_question(ASK " What? < /dev/null", "What?");
+    snprintf(command, sizeof command, ASK " What? < %s", path);
+    expect_question(command, "What?\n\none\ntwo\nthree");
+    snprintf(command, sizeof command, ASK " What? --no-stdin < %s", path);
+    expect_question(command, "What?");
+    expect_question("printf text | " ASK " What? --no-stdin", "What?");
+    snprintf(command, sizeof command, "{ read l; " ASK " What? --stdin; } < %s", path);
+    expect_question(command, "What?\n\ntwo\nthree");
+    // A list in a loop: each line is asked, and none is swallowed.
+    snprintf(command, sizeof command, "while read l; do " ASK " \"$l?\"; done < %s", path);
+    program_shell(&run, command);
+    expect_out(&run, "> one?\n");
+    expect_out(&run, "> two?\n");
+    expect_out(&run, "> three?\n");
+    assert_null(strstr(run.out, "\n\n"));
+    program_free(&run);
+    // A pipe does not say whose it is: what was taken is told.
+    snprintf(command, sizeof command, "cat %s | while read l; do " ASK " \"$l?\"; done", path);
+    program_shell(&run, command);
+    expect_out(&run, "> one?\n\ntwo\nthree\n");
+    expect_err(&run,
+               "[stdin, 10 bytes, went into the question; who started palaver reads it as well: --no-stdin");
+    program_free(&run);
+    snprintf(command, sizeof command, "cat %s | while read l; do " ASK " \"$l?\" --no-stdin; done", path);
+    program_shell(&run, command);
+    expect_out(&run, "> three?\n");
+    program_free(&run);
+    program_run(&run, "--help", "");
+    expect_out(&run, "while read l");
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_what_is_no_utf8_is_refused),
+        WITH_HOME(test_an_editor_of_another_encoding),
+        WITH_HOME(test_stdin_of_a_question),
+    };
+    return test_main("intake", argc, argv, tests);
+}
