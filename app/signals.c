@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-static volatile sig_atomic_t interrupt_flag, leave_signal;
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may write an atomic_int");
+
+static atomic_int interrupt_flag, leave_signal;
 
 static void on_signal(int number) {
     if (number != SIGINT) leave_signal = number;
@@ -14,15 +16,18 @@ void signals_install(void) {
     memset(&action, 0, sizeof action);
     sigemptyset(&action.sa_mask);
     action.sa_handler = on_signal;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    static const int asking[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++) {
+        struct sigaction before;
+        if (!sigaction(asking[i], NULL, &before) && before.sa_handler != SIG_IGN)
+            sigaction(asking[i], &action, NULL);
+    }
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXFSZ, &action, NULL);
 }
 
-const volatile sig_atomic_t *signals_interrupt(void) {
+const atomic_int *signals_interrupt(void) {
     return &interrupt_flag;
 }
 

@@ -4,14 +4,15 @@
 #define PALAVER_APP_SIGNALS_H
 
 #include <signal.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 
 // SIGINT asks to stop what is being done; SIGTERM and SIGHUP to save and leave as well. System calls return
-// with EINTR. SIGPIPE and SIGXFSZ are ignored: a closed pipe and a full disk are errors like any other.
+// with EINTR. What is ignored at the start (nohup, a job in the background of a script) stays ignored. SIGPIPE and SIGXFSZ are
+// ignored: a closed pipe and a full disk are errors like any other.
 void signals_install(void);
 
-// Nonzero from a signal on: for session_set_interrupt().
-const volatile sig_atomic_t *signals_interrupt(void);
+// Nonzero from a signal on: for session_set_interrupt(). Any thread may take the signal, and any may look.
+const atomic_int *signals_interrupt(void);
 // Before new work. A signal that asked to leave stays.
 void signals_clear_interrupt(void);
 // As SIGINT would: to stop the work in hand from within.

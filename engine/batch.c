@@ -7,13 +7,13 @@
 
 struct Batch {
     Engine *engine;
-    const volatile sig_atomic_t *interrupt;
+    const atomic_int *interrupt;
     int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
     StepSequence *sequences;          // [n_rows]
     int32_t *rows;                    // [n_rows] 0, 1, …: whose logits are wanted in a step of decoding
 };
 
-Status batch_open(Engine *engine, const volatile sig_atomic_t *interrupt, Batch **out, Error *error) {
+Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **out, Error *error) {
     *out = NULL;
     Batch *b = calloc(1, sizeof *b);
     size_t tokens = (size_t)engine->forward.max_tokens, rows = (size_t)engine->n_rows;

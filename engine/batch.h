@@ -7,13 +7,13 @@
 #include "engine/engine.h"
 #include "kernels/ops.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 typedef struct Batch Batch;
 
 // Room for steps of as many sessions as the engine was opened for (EngineOptions.n_rows). Branches in the cache are
 // forgotten. A nonzero *interrupt (may be NULL) ends a step with STATUS_INTERRUPTED.
-Status batch_open(Engine *engine, const volatile sig_atomic_t *interrupt, Batch **batch, Error *error);
+Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **batch, Error *error);
 void batch_close(Batch *batch); // NULL is fine
 
 // Evaluates at most `most` >= 1 of the session's pending tokens, and no more than a step takes; *n says how many. A step

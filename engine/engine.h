@@ -14,7 +14,8 @@
 #include "engine/options.h"
 #include "kernels/base/status.h"
 
-#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -72,7 +73,7 @@ Status session_open(Engine *engine, Session **session, Error *error);
 void session_close(Session *session);
 
 // Polled between steps: a nonzero flag ends the work in hand with STATUS_INTERRUPTED. NULL: never.
-void session_set_interrupt(Session *session, const volatile sig_atomic_t *flag);
+void session_set_interrupt(Session *session, const atomic_int *flag);
 bool session_interrupted(const Session *session); // whether that flag is set
 void session_set_progress(Session *session, Progress progress);
 

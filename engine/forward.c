@@ -26,7 +26,7 @@ static Status done(const Forward *f, ProfileOp op, Status status, Error *error) 
 }
 
 Status forward_step(Forward *f, const Step *step, const KvCache *cache,
-                    const volatile sig_atomic_t *interrupt, Error *error) {
+                    const atomic_int *interrupt, Error *error) {
     const Ops *ops = f->backend->ops;
     Backend *b = f->backend;
     const bool parallel = f->model->shape.parallel_residual;

@@ -7,7 +7,7 @@
 #include "engine/profile.h"
 #include "kernels/ops.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 // Who wants to see queries [n_tokens, n_heads*head_dim], in the backend's memory, before attention overwrites them.
 typedef struct QueryTap {
@@ -42,7 +42,7 @@ void forward_close(Forward *forward);
 // A nonzero *interrupt (may be NULL), polled between layers, ends it with STATUS_INTERRUPTED; what the step put
 // into its slots is then worthless.
 Status forward_step(Forward *forward, const Step *step, const KvCache *cache,
-                    const volatile sig_atomic_t *interrupt, Error *error);
+                    const atomic_int *interrupt, Error *error);
 
 // The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step; all in
 // order for a step of one token for each sequence.

@@ -38,7 +38,7 @@ void session_close(Session *s) {
     free(s);
 }
 
-void session_set_interrupt(Session *s, const volatile sig_atomic_t *flag) {
+void session_set_interrupt(Session *s, const atomic_int *flag) {
     s->interrupt = flag;
 }
 bool session_interrupted(const Session *s) {

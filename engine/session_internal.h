@@ -11,7 +11,7 @@ struct Session {
     int32_t *log;        // [window + 1]: the last token may wait for its evaluation
     int64_t n_log;       // tokens in the log
     bool independent;    // see session_set_independent()
-    const volatile sig_atomic_t *interrupt;
+    const atomic_int *interrupt;
     Progress progress;
     int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
 };

@@ -16,7 +16,7 @@ typedef struct Replay {
     bool aside;                    // it is not on the way: made for what it leaves in the cache
     bool shifted;                  // the policy was to shift, if only once
     int64_t place;                 // of the next token in it
-    volatile sig_atomic_t stop;    // enough of this reply was seen
+    atomic_int stop;    // enough of this reply was seen
 } Replay;
 
 // ---- one reply --------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ struct Scheduler {
     Engine *engine;
     const ChatTemplate *chat_template;
     Batch *batch;
-    const volatile sig_atomic_t *interrupt;
+    const atomic_int *interrupt;
     int budget;
     Row *rows; // [n_rows]
     int n_rows;

@@ -19,7 +19,7 @@
 
 #include "engine/talk/conversation.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 // One conversation to be answered. The caller owns it and what it points to, and keeps it until it is finished.
 typedef struct SchedulerItem {
@@ -48,7 +48,7 @@ typedef struct Scheduler Scheduler;
 
 typedef struct SchedulerOptions {
     int budget;                             // most tokens of prompts read in a step; 0: the engine's chunk
-    const volatile sig_atomic_t *interrupt; // nonzero ends a step with STATUS_INTERRUPTED; NULL: never
+    const atomic_int *interrupt; // nonzero ends a step with STATUS_INTERRUPTED; NULL: never
 } SchedulerOptions;
 
 // As many rows as the engine was opened for (EngineOptions.n_rows), whose cache has pages. The template is kept by

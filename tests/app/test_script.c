@@ -382,6 +382,18 @@ static void test_looking_subcommands(void **state) {
     program_free(&run);
 }
 
+// nohup: a signal that is ignored at the start stays so.
+static void test_an_ignored_hang_up(void **state) {
+    (void)state;
+    Run run;
+    signal(SIGHUP, SIG_IGN);
+    program_run_signal(&run, TALK "|--stats", "Hello there.\nAnd of Italy?\n", SIGHUP, 3);
+    signal(SIGHUP, SIG_DFL);
+    expect_status(&run, 0);
+    expect_err(&run, "[turn 2: ");
+    program_free(&run);
+}
+
 static void test_a_signal_while_waiting_for_input(void **state) {
     (void)state;
     Run run;
@@ -399,6 +411,7 @@ static void test_a_signal_while_waiting_for_input(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
+        WITH_HOME(test_an_ignored_hang_up),
         WITH_HOME(test_one_line_is_one_turn),
         WITH_HOME(test_nothing_to_do_is_well),
         WITH_HOME(test_lines_are_joined),

@@ -250,7 +250,7 @@ static void one_fails_and_the_others_go_on(void **state) {
 static void an_interrupt_ends_everything(void **state) {
     (void)state;
     Error error = {0};
-    volatile sig_atomic_t flag = 0;
+    atomic_int flag = 0;
     TestItem *items = items_make(8, &ROOMY, CONTEXT, DTYPE_F16);
     Run run = run_open(4, 4, CONTEXT, 0);
     scheduler_close(run.scheduler);

@@ -209,11 +209,11 @@ static void logits_of_every_position(void **state) {
     free(all);
 }
 
-static volatile sig_atomic_t interrupt_flag;
+static atomic_int interrupt_flag;
 
 static bool interrupt_soon(void *user, const char *what, int64_t done, int64_t total) {
     (void)what, (void)total;
-    if (done >= 64) *(volatile sig_atomic_t *)user = 1;
+    if (done >= 64) *(atomic_int *)user = 1;
     return true;
 }
 

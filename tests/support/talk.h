@@ -13,7 +13,7 @@ typedef struct Talk {
     size_t size;
     OverflowEvent last;
     int n_overflows;
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     int stop_after; // pieces of text; 0: never
 } Talk;
 
