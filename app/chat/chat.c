@@ -8,12 +8,6 @@
 
 enum { OPENING_TOKENS = 2 }; // of a template's opening of a reply, that may hold a think token and a newline
 
-// After a failure, whose message stays: nothing of the turn is left.
-static void roll_back(Chat *chat) {
-    Error second;
-    if (chat_project(chat, &second)) screen_error(chat->screen, "%s", second.message);
-}
-
 // ---- a reply ----------------------------------------------------------------------------------------------
 
 static void on_token(void *user, int32_t id) {
@@ -125,12 +119,13 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     return STATUS_OK;
 }
 
-// A turn is in the transcript, or nothing of it is left.
-static Status settle_turn(Chat *chat, Status status) {
+// A turn is in the transcript, or nothing of it is left: the messages are `back`, which is used up.
+static Status settle_turn(Chat *chat, MessageList *back, Status status) {
     if (status) {
-        roll_back(chat);
+        way_take(chat, back);
         return status;
     }
+    message_list_free(back);
     chat_save(chat);
     report_turn(chat);
     return STATUS_OK;
@@ -139,7 +134,9 @@ static Status settle_turn(Chat *chat, Status status) {
 Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     Message user = {.role = CHAT_USER, .text = (char *)turn->text, .size = turn->size};
     TranscriptNode node = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
-    Status status = STATUS_OK;
+    MessageList back;
+    Status status = way_prepare_here(chat, &back, error);
+    if (status) return status;
     if (turn->parent != chat_tree(chat)->head) status = way_project(chat, turn->parent, error);
     if (status == STATUS_OK) status = chat_apply_settings(chat, error);
     if (status == STATUS_OK) status = way_begin(chat, turn->parent, turn->parent, error);
@@ -148,7 +145,7 @@ Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK)
         status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
-    return settle_turn(chat, status);
+    return settle_turn(chat, &back, status);
 }
 
 Status chat_ask(Chat *chat, const char *text, Error *error) {
@@ -174,12 +171,15 @@ Status chat_continue(Chat *chat, Error *error) {
     if (head == TREE_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
     bool has_reply = transcript_node(chat->transcript, head)->reply.text;
     TranscriptReply reply;
-    Status status = chat_apply_settings(chat, error);
+    MessageList back;
+    Status status = way_prepare_here(chat, &back, error);
+    if (status) return status;
+    status = chat_apply_settings(chat, error);
     if (status == STATUS_OK) status = way_begin(chat, tree->nodes[head].parent, head, error);
     if (status == STATUS_OK) status = make_reply(chat, has_reply, NULL, &reply, error);
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
-    return settle_turn(chat, status);
+    return settle_turn(chat, &back, status);
 }
 
 Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error) {
@@ -189,10 +189,13 @@ Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error) {
     if (role == CHAT_SYSTEM && tree->head == TREE_START)
         return error_set(error, STATUS_USAGE,
                          "before the first turn it is /system that sets the system prompt");
-    Status status = conversation_append(chat->conversation, &message, error);
+    MessageList back;
+    Status status = way_prepare_here(chat, &back, error);
+    if (status) return status;
+    status = conversation_append(chat->conversation, &message, error);
     if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &view, error);
     if (status) {
-        roll_back(chat);
+        way_take(chat, &back);
         return status;
     }
     conversation_view_free(&view);
@@ -211,11 +214,13 @@ Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error) {
     status = answers ? transcript_set_reply(chat->transcript, tree->head, &reply, error)
                      : transcript_add_turn(chat->transcript, tree->head, "say", &node, error);
     chat->used = -1;
-    if (status)
-        roll_back(chat);
-    else
-        chat_save(chat);
-    return status;
+    if (status) {
+        way_take(chat, &back);
+        return status;
+    }
+    message_list_free(&back);
+    chat_save(chat);
+    return STATUS_OK;
 }
 
 double chat_share(Chat *chat) {

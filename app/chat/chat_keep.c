@@ -1,5 +1,5 @@
 // A chat's beginning and end, and what is kept of it: transcripts, journals, seeds, which model they belong to.
-#include "app/chat/chat.h"
+#include "app/chat/chat_way.h"
 
 #include "app/record/journal_list.h"
 #include "app/chat/load.h"
@@ -92,15 +92,20 @@ Status chat_clear(Chat *chat, const char *name, Error *error) {
     chat->stream = ++chat->newest_stream;
     status = new_transcript(chat, transcript_system(chat->transcript), &transcript, error);
     if (status) return status;
-    if ((status = optional_journal(chat, name, &journal, error))) {
+    MessageList none = {0};
+    status = way_prepare(&(Way){.transcript = transcript, .index = TREE_START}, &none, error);
+    if (status == STATUS_OK) status = optional_journal(chat, name, &journal, error);
+    if (status) {
+        message_list_free(&none);
         transcript_free(transcript);
         return status;
     }
     adopt(chat, transcript, journal);
+    way_take(chat, &none);
     session_forget_gone(conversation_session(chat->conversation));
     conversation_settings(chat->conversation)->stream = chat->stream;
     conversation_settings(chat->conversation)->position = 0;
-    return chat_project(chat, error);
+    return STATUS_OK;
 }
 
 // A transcript of other hands: its ids have to be this model's, or they are forgotten.
@@ -150,10 +155,14 @@ Status chat_set_seed(Chat *chat, uint64_t seed, Error *error) {
 }
 
 Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error) {
+    MessageList list = {0};
     Status status = check_kept(chat, error);
     if (status == STATUS_OK) status = check_model(chat, transcript, error);
+    Way way = {.transcript = transcript, .index = transcript_tree(transcript)->head};
+    if (status == STATUS_OK) status = way_prepare(&way, &list, error);
     if (status == STATUS_OK && !journal) status = optional_journal(chat, NULL, &journal, error);
     if (status) {
+        message_list_free(&list);
         transcript_free(transcript);
         journal_close(journal);
         return status;
@@ -163,11 +172,11 @@ Status chat_load(Chat *chat, Transcript *transcript, Journal *journal, Error *er
         journal = NULL;
     }
     adopt(chat, transcript, journal);
+    way_take(chat, &list);
     session_forget_gone(conversation_session(chat->conversation));
     chat_restore_settings(chat);
     status = restore_numbers(chat, error);
     if (status == STATUS_OK) status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK) status = chat_project(chat, error);
     chat_save(chat);
     return status;
 }
@@ -257,6 +266,21 @@ static Status open_other(Chat *other, const char *path, Error *error) {
     return status;
 }
 
+// Whether two models and their templates understand each other's ids.
+static bool same_ids(const Chat *a, const Chat *b) {
+    return !strcmp(a->fingerprint, b->fingerprint) &&
+           !strcmp(chat_template_name(a->chat_template), chat_template_name(b->chat_template));
+}
+
+static void forget_ids(MessageList *list) {
+    for (int i = 0; i < list->n; i++) {
+        Message *message = &list->messages[i];
+        free(message->ids);
+        message->ids = NULL;
+        message->n_ids = message->n_gone = 0;
+    }
+}
+
 Status chat_change_model(Chat *chat, const char *name, Error *error) {
     char path[PATH_ROOM];
     Settings before;
@@ -269,8 +293,13 @@ Status chat_change_model(Chat *chat, const char *name, Error *error) {
     other.chat_template = NULL;
     other.conversation = NULL;
     other.biases = NULL;
-    Status status = open_other(&other, path, error);
+    MessageList list = {0};
+    Status status = way_prepare_here(chat, &list, error);
+    if (status == STATUS_OK) status = open_other(&other, path, error);
+    // Its record may have made the ids void: then they are read again as text, which needs less.
+    if (status == STATUS_OK && !same_ids(chat, &other)) forget_ids(&list);
     if (status) {
+        message_list_free(&list);
         settings_free(chat->settings);
         *chat->settings = before;
         return status;
@@ -283,9 +312,9 @@ Status chat_change_model(Chat *chat, const char *name, Error *error) {
     other.model_path = chat->model_path;
     *chat = other;
     chat->has_last = chat->warned_full = chat->warned_next = false;
-    status = chat_project(chat, error);
+    way_take(chat, &list);
     chat_save(chat);
-    return status;
+    return STATUS_OK;
 }
 
 void chat_close(Chat *chat) {

@@ -2,8 +2,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static Status append_node(Chat *chat, const TranscriptNode *node, const TreeLeft *left, Error *error) {
+static Status add_node(MessageList *list, const TranscriptNode *node, const TreeLeft *left, Error *error) {
     Message said = {
         .role = node->role, .text = (char *)node->text, .size = node->size, .discarded = left->whole};
     Message reply = {.role = CHAT_ASSISTANT,
@@ -15,29 +16,55 @@ static Status append_node(Chat *chat, const TranscriptNode *node, const TreeLeft
                      .interrupted = node->reply.interrupted,
                      .discarded = left->whole || left->reply};
     if (reply.n_gone < left->gone) reply.n_gone = left->gone < reply.n_ids ? left->gone : reply.n_ids;
-    Status status = said.text ? conversation_append(chat->conversation, &said, error) : STATUS_OK;
-    if (status == STATUS_OK && reply.text) status = conversation_append(chat->conversation, &reply, error);
+    Status status = said.text ? message_list_add(list, &said, error) : STATUS_OK;
+    if (status == STATUS_OK && reply.text) status = message_list_add(list, &reply, error);
     return status;
 }
 
-Status way_project(Chat *chat, int index, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    int depth = tree_turn(tree, index);
-    int *path = malloc(((size_t)depth + 1) * sizeof *path);
-    TreeLeft *left = malloc(((size_t)depth + 1) * sizeof *left);
-    Status status = path && left ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
-    if (status == STATUS_OK) {
-        tree_path(tree, index, path);
-        tree_find_left(tree, index, left);
-        conversation_truncate(chat->conversation, 0);
-        chat->used = -1;
-        status = conversation_set_system(chat->conversation, transcript_system(chat->transcript), error);
-    }
+static Status add_all(const Way *way, const int *path, const TreeLeft *left, MessageList *list,
+                      Error *error) {
+    const char *text = way->system ? way->system : transcript_system(way->transcript);
+    Message system = {.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)};
+    Status status = system.size ? message_list_add(list, &system, error) : STATUS_OK;
+    int depth = tree_turn(transcript_tree(way->transcript), way->index);
     for (int i = 0; i < depth && status == STATUS_OK; i++)
-        status = append_node(chat, transcript_node(chat->transcript, path[i]), &left[i], error);
+        status = add_node(list, transcript_node(way->transcript, path[i]), &left[i], error);
+    if (status == STATUS_OK && way->more) status = add_node(list, way->more, &(TreeLeft){0}, error);
+    return status;
+}
+
+Status way_prepare(const Way *way, MessageList *list, Error *error) {
+    const Tree *tree = transcript_tree(way->transcript);
+    size_t depth = (size_t)tree_turn(tree, way->index);
+    int *path = malloc((depth + 1) * sizeof *path);
+    TreeLeft *left = malloc((depth + 1) * sizeof *left);
+    Status status = path && left ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+    *list = (MessageList){0};
+    if (status == STATUS_OK) {
+        tree_path(tree, way->index, path);
+        (way->go ? tree_find_left_after : tree_find_left)(tree, way->index, left);
+        status = add_all(way, path, left, list, error);
+    }
+    if (status) message_list_free(list);
     free(path);
     free(left);
     return status;
+}
+
+void way_take(Chat *chat, MessageList *list) {
+    conversation_take(chat->conversation, list);
+    chat->used = -1;
+}
+
+Status way_project(Chat *chat, int index, Error *error) {
+    MessageList list;
+    Status status = way_prepare(&(Way){.transcript = chat->transcript, .index = index}, &list, error);
+    if (status == STATUS_OK) way_take(chat, &list);
+    return status;
+}
+
+Status way_prepare_here(const Chat *chat, MessageList *list, Error *error) {
+    return way_prepare(&(Way){.transcript = chat->transcript, .index = chat_tree(chat)->head}, list, error);
 }
 
 const Tree *chat_tree(const Chat *chat) {
@@ -45,9 +72,15 @@ const Tree *chat_tree(const Chat *chat) {
 }
 
 Status chat_go(Chat *chat, int index, const char *why, Error *error) {
-    Status status = transcript_set_head(chat->transcript, index, why, error);
-    if (status == STATUS_OK) status = chat_project(chat, error);
-    if (status) return status;
+    MessageList there;
+    Way way = {.transcript = chat->transcript, .index = index, .go = true};
+    Status status = way_prepare(&way, &there, error);
+    if (status == STATUS_OK) status = transcript_set_head(chat->transcript, index, why, error);
+    if (status) {
+        message_list_free(&there);
+        return status;
+    }
+    way_take(chat, &there);
     chat->has_last = false;
     chat_save(chat);
     return STATUS_OK;

@@ -4,8 +4,21 @@
 
 #include "app/chat/chat.h"
 
-// Makes the conversation's messages those of the way to a node: sampled ids, what left the window, all as it was
-// there. The next reply's session_sync keeps of the cache what the old and the new way share.
+// Messages of the way to a node: sampled ids, what left the window, all as it was there. They are prepared beside those of
+// the conversation, and taken when all that can fail has gone well: the tree and the messages never tell two things.
+typedef struct Way {
+    const Transcript *transcript;
+    int index;                  // of the node, or TREE_START
+    bool go;                    // the head is about to go there
+    const char *system;         // the prompt as it is about to be; NULL: as it is
+    const TranscriptNode *more; // what is about to follow the node; NULL: nothing
+} Way;
+Status way_prepare(const Way *way, MessageList *list, Error *error); // the list is empty after a failure
+// The way to the head: what a turn that fails goes back to.
+Status way_prepare_here(const Chat *chat, MessageList *list, Error *error);
+void way_take(Chat *chat, MessageList *list);
+
+// Both at once. The next reply's session_sync keeps of the cache what the old and the new way share.
 Status way_project(Chat *chat, int index, Error *error);
 
 // A reply is about to be made: it belongs to the turn after `parent`, and what is out of the window is so at `from`.

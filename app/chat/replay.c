@@ -16,7 +16,7 @@ typedef struct Replay {
     bool aside;                    // it is not on the way: made for what it leaves in the cache
     bool shifted;                  // the policy was to shift, if only once
     int64_t place;                 // of the next token in it
-    atomic_int stop;    // enough of this reply was seen
+    atomic_int stop;               // enough of this reply was seen
 } Replay;
 
 // ---- one reply --------------------------------------------------------------------------------------------
@@ -224,7 +224,9 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     if (!on_way) return error_set(error, STATUS_MEMORY, "out of memory");
     r.on_way = on_way;
     for (int i = tree->head; i != TREE_START; i = tree->nodes[i].parent) on_way[i] = true;
+    MessageList back = {0};
     Status status = transcript_blank(&r.past, error);
+    if (status == STATUS_OK) status = way_prepare_here(chat, &back, error);
     if (status == STATUS_OK) status = settings_copy(&before, chat->settings, error);
     if (status == STATUS_OK) {
         chat->transcript = r.past;
@@ -237,12 +239,13 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
         *chat->settings = before;
         chat->seed = seed;
         Error second;
-        if (chat_apply_settings(chat, &second) || chat_project(chat, &second))
-            screen_error(chat->screen, "%s", second.message);
+        if (chat_apply_settings(chat, &second)) screen_error(chat->screen, "%s", second.message);
+        way_take(chat, &back);
         conversation_settings(chat->conversation)->seed = numbers.seed;
         conversation_settings(chat->conversation)->position = numbers.position;
         conversation_settings(chat->conversation)->stream = numbers.stream;
     }
+    message_list_free(&back);
     transcript_free(r.past);
     free(on_way);
     return status;

@@ -1,4 +1,5 @@
 // Commands that change the conversation: system, model, retry, edit, say, continue.
+#include "app/chat/chat_way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/text.h"
 
@@ -36,12 +37,16 @@ Status command_system(Chat *chat, const char *argument, Error *error) {
     char *system;
     Status status = commands_read_system("/system", argument, &system, error);
     if (status) return status;
-    status = transcript_set_system(chat->transcript, system, error);
-    if (status == STATUS_OK) status = chat_project(chat, error);
+    MessageList list;
+    Way way = {.transcript = chat->transcript, .index = chat_tree(chat)->head, .system = system};
+    status = way_prepare(&way, &list, error);
+    if (status == STATUS_OK) status = transcript_set_system(chat->transcript, system, error);
     if (status == STATUS_OK) {
+        way_take(chat, &list);
         screen_notice(chat->screen, *system ? "[system prompt set]" : "[system prompt removed]");
         chat_save(chat);
     }
+    message_list_free(&list);
     free(system);
     return status;
 }
@@ -76,10 +81,17 @@ static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *
                                    .size = strlen(text),
                                    .seed = chat->seed,
                                    .next = conversation_settings(chat->conversation)->position};
-    Status status = transcript_add_turn(chat->transcript, chat_tree(chat)->nodes[index].parent, "edit-reply",
-                                        &node, error);
-    if (status == STATUS_OK) status = chat_project(chat, error);
-    if (status) return status;
+    int parent = chat_tree(chat)->nodes[index].parent;
+    MessageList list;
+    Way way = {.transcript = chat->transcript, .index = parent, .more = &node};
+    Status status = way_prepare(&way, &list, error);
+    if (status == STATUS_OK)
+        status = transcript_add_turn(chat->transcript, parent, "edit-reply", &node, error);
+    if (status) {
+        message_list_free(&list);
+        return status;
+    }
+    way_take(chat, &list);
     screen_notice(chat->screen, "[the reply is replaced; /continue goes on with it]");
     chat_save(chat);
     return STATUS_OK;

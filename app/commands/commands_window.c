@@ -182,8 +182,13 @@ Status command_forget(Chat *chat, const char *argument, Error *error) {
     if (status == STATUS_OK) status = chat_apply_settings(chat, error); // the policy may be a new one
     if (status == STATUS_OK) status = chat_record_settings(chat, error);
     if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &before, error);
+    MessageList list = {0};
+    if (status == STATUS_OK) status = way_prepare_here(chat, &list, error);
+    for (int i = turns.first - 1; i < turns.last && status == STATUS_OK; i++)
+        for (int k = window.each[i].begin; k < window.each[i].end; k++) list.messages[k].discarded = true;
     if (status == STATUS_OK) status = transcript_forget(chat->transcript, turns, tokens, error);
-    if (status == STATUS_OK) status = chat_project(chat, error);
+    if (status == STATUS_OK) way_take(chat, &list);
+    message_list_free(&list);
     if (status == STATUS_OK) status = conversation_follow(chat->conversation, &before, error);
     conversation_view_free(&before);
     if (status == STATUS_OK) {

@@ -98,13 +98,21 @@ static void take_loss(const TreeLoss *loss, int last_turn, TreeLeft *left) {
     }
 }
 
-void tree_find_left(const Tree *tree, int index, TreeLeft *left) {
+static void find_left(const Tree *tree, int index, bool remember, TreeLeft *left) {
     memset(left, 0, (size_t)tree_turn(tree, index) * sizeof *left);
     for (; index != TREE_START; index = tree->nodes[index].parent) {
         const TreeNode *node = &tree->nodes[index];
-        if (node->forgotten) left[node->turn - 1].whole = true;
+        if (node->forgotten && !remember) left[node->turn - 1].whole = true;
         for (int i = 0; i < node->n_losses; i++) take_loss(&node->losses[i], node->turn, left);
     }
+}
+
+void tree_find_left(const Tree *tree, int index, TreeLeft *left) {
+    find_left(tree, index, false, left);
+}
+
+void tree_find_left_after(const Tree *tree, int index, TreeLeft *left) {
+    find_left(tree, index, index != TREE_START && tree->nodes[index].forgotten, left);
 }
 
 int tree_turn(const Tree *tree, int index) {

@@ -71,6 +71,8 @@ Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *e
 void tree_forget(Tree *tree, int index, TreeRange range);
 // What of the way to `index` is out of the window there: left [tree_turn(index)], turn 1 first.
 void tree_find_left(const Tree *tree, int index, TreeLeft *left);
+// The same as it will be after tree_go(index).
+void tree_find_left_after(const Tree *tree, int index, TreeLeft *left);
 
 int tree_turn(const Tree *tree, int index); // 0 for TREE_START
 int tree_depth(const Tree *tree);           // turns from the beginning to the head

@@ -60,8 +60,7 @@ Status conversation_open(Engine *engine, const ChatTemplate *chat_template,
 
 void conversation_close(Conversation *c) {
     if (!c) return;
-    conversation_truncate(c, 0);
-    free(c->messages);
+    message_list_free(&c->list);
     sampler_close(c->sampler);
     session_close(c->session);
     free(c);
@@ -86,25 +85,42 @@ int conversation_turns(const Conversation *c) {
     return turns;
 }
 
-static Status insert(Conversation *c, int index, const Message *message, Error *error) {
-    if (c->n == c->capacity) {
-        int capacity = c->capacity ? 2 * c->capacity : 16;
-        Message *messages = realloc(c->messages, (size_t)capacity * sizeof *messages);
+static Status insert(MessageList *list, int index, const Message *message, Error *error) {
+    if (list->n == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 16;
+        Message *messages = realloc(list->messages, (size_t)capacity * sizeof *messages);
         if (!messages) return error_set(error, STATUS_MEMORY, "no memory for %d messages", capacity);
-        c->messages = messages;
-        c->capacity = capacity;
+        list->messages = messages;
+        list->capacity = capacity;
     }
     Message copy;
     Status status = message_copy(message, &copy, error);
     if (status) return status;
-    memmove(c->messages + index + 1, c->messages + index, (size_t)(c->n - index) * sizeof *c->messages);
-    c->messages[index] = copy;
-    c->n++;
+    memmove(list->messages + index + 1, list->messages + index,
+            (size_t)(list->n - index) * sizeof *list->messages);
+    list->messages[index] = copy;
+    list->n++;
     return STATUS_OK;
 }
 
+Status message_list_add(MessageList *list, const Message *message, Error *error) {
+    return insert(list, list->n, message, error);
+}
+
+void message_list_free(MessageList *list) {
+    while (list->n > 0) message_free(&list->messages[--list->n]);
+    free(list->messages);
+    *list = (MessageList){0};
+}
+
+void conversation_take(Conversation *c, MessageList *list) {
+    message_list_free(&c->list);
+    c->list = *list;
+    *list = (MessageList){0};
+}
+
 Status conversation_append(Conversation *c, const Message *message, Error *error) {
-    return insert(c, c->n, message, error);
+    return insert(&c->list, c->n, message, error);
 }
 
 Status conversation_replace(Conversation *c, int index, const char *text, Error *error) {
@@ -121,8 +137,8 @@ Status conversation_set_system(Conversation *c, const char *text, Error *error) 
     bool has = c->n > 0 && c->messages[0].role == CHAT_SYSTEM;
     if (text && *text) {
         if (has) return conversation_replace(c, 0, text, error);
-        return insert(c, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)},
-                      error);
+        return insert(&c->list, 0,
+                      &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)}, error);
     }
     if (!has) return STATUS_OK;
     message_free(&c->messages[0]);

@@ -93,6 +93,17 @@ Status conversation_set_system(Conversation *conversation, const char *text, Err
 // Drops every message from `length` on.
 void conversation_truncate(Conversation *conversation, int length);
 
+// Messages by themselves, that a conversation can take all at once.
+typedef struct MessageList {
+    Message *messages; // [n], owned
+    int n, capacity;
+} MessageList; // {0} is empty
+// Adds a copy of a message; after a failure the list is as it was.
+Status message_list_add(MessageList *list, const Message *message, Error *error);
+void message_list_free(MessageList *list); // and makes it an empty one
+// The list's messages take the place of the conversation's; the list is empty afterwards. This cannot fail.
+void conversation_take(Conversation *conversation, MessageList *list);
+
 // Answers: renders the messages with the opening of an assistant's message (or, if the last message is the
 // assistant's and `resume` is set, goes on with it), makes room as the settings say, samples until the end token, a
 // stop string, the limit or an interrupt, and appends the reply to the messages (or lengthens it). STATUS_CONTEXT:

@@ -10,8 +10,13 @@ struct Conversation {
     Session *session;
     Sampler *sampler;
     ConversationSettings settings;
-    Message *messages; // [n], owned
-    int n, capacity;
+    union {
+        MessageList list;
+        struct {
+            Message *messages; // [n], owned
+            int n, capacity;
+        };
+    };
 };
 
 // Deep copies, and their end.
