@@ -25,8 +25,8 @@ static Status done(const Forward *f, ProfileOp op, Status status, Error *error) 
     return status || !f->profile ? status : profile_mark(f->profile, f->backend, op, error);
 }
 
-Status forward_step(Forward *f, const Step *step, const KvCache *cache,
-                    const atomic_int *interrupt, Error *error) {
+Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
+                    Error *error) {
     const Ops *ops = f->backend->ops;
     Backend *b = f->backend;
     const bool parallel = f->model->shape.parallel_residual;

@@ -41,8 +41,8 @@ void forward_close(Forward *forward);
 // Evaluates a step: fills its slots of the cache and leaves the residual stream of its tokens in forward->x.
 // A nonzero *interrupt (may be NULL), polled between layers, ends it with STATUS_INTERRUPTED; what the step put
 // into its slots is then worthless.
-Status forward_step(Forward *forward, const Step *step, const KvCache *cache,
-                    const atomic_int *interrupt, Error *error);
+Status forward_step(Forward *forward, const Step *step, const KvCache *cache, const atomic_int *interrupt,
+                    Error *error);
 
 // The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step; all in
 // order for a step of one token for each sequence.

@@ -113,9 +113,15 @@ static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
     TranscriptModel ours = chat_model(chat), theirs = transcript_header(transcript).model;
     if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
         if (transcript_tree(transcript)->n)
-            screen_notice(chat->screen,
-                          "[this conversation was with %s (template %s); its replies are read again as text]",
-                          *theirs.name ? theirs.name : theirs.path, theirs.chat_template);
+            screen_notice(
+                chat->screen,
+                *theirs.chat_template
+                    ? "[this conversation was with %s (template %s); its replies are read again as text]"
+                    : "[this conversation was with %s%s; its replies are read as text]",
+                *theirs.name   ? theirs.name
+                : *theirs.path ? theirs.path
+                               : "a model that it does not name",
+                theirs.chat_template);
         return transcript_set_model(transcript, &ours, error);
     }
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {

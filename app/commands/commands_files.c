@@ -1,6 +1,7 @@
 // Commands that read and write files: save, load, export, file.
 #include "app/commands/commands_internal.h"
 #include "app/record/export.h"
+#include "app/record/import.h"
 #include "app/terminal/text.h"
 
 #include <errno.h>
@@ -47,7 +48,10 @@ Status command_load(Chat *chat, const char *argument, Error *error) {
     Transcript *transcript;
     if (argument_path(argument, path, error) || path_read_file(path, CONVERSATION_LIMIT, &text, &size, error))
         return error->status;
-    Status status = transcript_parse(path, text, size, &transcript, error);
+    TranscriptHeader header = transcript_header(chat->transcript);
+    header.stream = ++chat->newest_stream;
+    Status status = import_is_export(text, size) ? import_parse(path, text, size, &header, &transcript, error)
+                                                 : transcript_parse(path, text, size, &transcript, error);
     free(text);
     if (status == STATUS_OK) status = chat_load(chat, transcript, NULL, error);
     if (status == STATUS_OK)

@@ -43,7 +43,7 @@ typedef struct Jsonl {
         n_wrong;         // lines of output; of these without a whole answer, and why
     long long n_drawn;   // tokens
     long long unwritten; // the line whose answer could not be written; 0: none
-    bool told_of_shift;
+    bool told_of_shift, told_of_model;
     double start;
 } Jsonl;
 
@@ -110,6 +110,19 @@ static Status deliver(Jsonl *j, JsonlLine *line, Error *error) {
 
 // ---- the work -------------------------------------------------------------------------------------------------------------
 
+// A line cannot choose its model.
+static void tell_model(Jsonl *j, const JsonlLine *line) {
+    const Model *model = engine_model(j->engine);
+    const char *path = checkpoint_path(model->checkpoint), *slash = strrchr(path, '/');
+    const char *ours = *model->name ? model->name : slash ? slash + 1 : path;
+    if (!line->model || j->told_of_model || !strcmp(line->model, ours)) return;
+    j->told_of_model = true;
+    screen_notice(
+        j->screen,
+        "[stdin:%lld: \"model\": \"%.100s\" is not what answers; all lines are answered by one model]",
+        line->line, line->model);
+}
+
 static Status give(Jsonl *j, JsonlLine *line, Error *error) {
     ConversationSettings *settings = &line->item.settings;
     const Settings *from = line->settings ? line->settings : j->settings;
@@ -121,8 +134,10 @@ static Status give(Jsonl *j, JsonlLine *line, Error *error) {
         line->error.status = status;
         return deliver(j, line, error);
     }
+    tell_model(j, line);
     settings->seed = from->sampling.seed == SETTINGS_SEED_RANDOM ? j->seed : (uint64_t)from->sampling.seed;
     settings->stream = (uint64_t)line->number;
+    if (line->complete) return deliver(j, line, error);
     j->given[j->n_given++] = line;
     scheduler_give(j->scheduler, &line->item);
     return STATUS_OK;

@@ -1,53 +1,15 @@
 #include "app/modes/jsonl_line.h"
 
-#include "kernels/base/nearest.h"
+#include "app/record/message_json.h"
+#include "app/terminal/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { SHOWN = 60 }; // bytes of a name or value in a message
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
 static Status out_of_memory(Error *error) {
     return error_set(error, STATUS_MEMORY, "out of memory");
-}
-
-// Every key of the object is one of `names` [n].
-static Status check_keys(json_t *object, const char *where, const char *const *names, size_t n,
-                         Error *error) {
-    const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value) {
-        bool known = false;
-        for (size_t i = 0; i < n; i++) known = known || !strcmp(key, names[i]);
-        if (known) continue;
-        int nearest = nearest_name(key, names, n);
-        if (nearest < 0) return error_set(error, STATUS_USAGE, "%sunknown key \"%.*s\"", where, SHOWN, key);
-        return error_set(error, STATUS_USAGE, "%sunknown key \"%.*s\": did you mean \"%s\"?", where, SHOWN,
-                         key, names[nearest]);
-    }
-    return STATUS_OK;
-}
-
-static Status read_message(json_t *json, size_t i, Message *message, Error *error) {
-    static const char *const KEYS[] = {"role", "content"};
-    char where[40];
-    snprintf(where, sizeof where, "messages[%zu]: ", i);
-    if (!json_is_object(json))
-        return error_set(error, STATUS_USAGE, "%sa message is {\"role\": …, \"content\": …}", where);
-    if (check_keys(json, where, KEYS, 2, error)) return error->status;
-    const json_t *role = json_object_get(json, "role"), *content = json_object_get(json, "content");
-    int known = json_is_string(role) ? chat_role_find(json_string_value(role)) : -1;
-    if (known < 0)
-        return error_set(error, STATUS_USAGE, "%sthe role is \"system\", \"user\" or \"assistant\"", where);
-    if (!json_is_string(content)) return error_set(error, STATUS_USAGE, "%sthe content is a string", where);
-    if (known == CHAT_SYSTEM && i > 0)
-        return error_set(error, STATUS_USAGE, "%sa system message can only be the first", where);
-    *message = (Message){.role = (ChatRole)known,
-                         .text = (char *)json_string_value(content),
-                         .size = json_string_length(content)};
-    return STATUS_OK;
 }
 
 static Status read_messages(JsonlLine *line, const char *system, Error *error) {
@@ -58,7 +20,8 @@ static Status read_messages(JsonlLine *line, const char *system, Error *error) {
     if (!line->messages) return out_of_memory(error);
     int kept = system != NULL;
     for (size_t i = 0; i < n; i++)
-        if (read_message(json_array_get(list, i), i, &line->messages[kept++], error)) return error->status;
+        if (message_json_read(json_array_get(list, i), i, &line->messages[kept++], error))
+            return error->status;
     bool own = n > 0 && line->messages[system != NULL].role == CHAT_SYSTEM;
     if (system && own)
         memmove(line->messages, line->messages + 1, (size_t)--kept * sizeof *line->messages);
@@ -79,16 +42,16 @@ static Status read_turns(JsonlLine *line, Error *error) {
     for (size_t i = 0; i < n; i++) {
         line->turns[i] = json_string_value(json_array_get(list, i));
         if (!line->turns[i]) return error_set(error, STATUS_USAGE, "turns[%zu] is no string", i);
+        if (strlen(line->turns[i]) != json_string_length(json_array_get(list, i)))
+            return error_set(error, STATUS_USAGE, "turns[%zu] has a \\u0000, which is no text", i);
     }
     line->item.turns = line->turns;
     line->item.n_turns = (int)n;
     const Message *last = line->item.n_messages ? &line->messages[line->item.n_messages - 1] : NULL;
     bool asked = n > 0 || (last && last->role == CHAT_USER);
-    if (asked) return STATUS_OK;
-    return error_set(error, STATUS_USAGE,
-                     !last || last->role == CHAT_SYSTEM
-                         ? "there is nothing to answer: \"messages\" or \"turns\" says what"
-                         : "there is nothing to answer: the last message is the assistant's");
+    line->complete = !asked && json_object_get(line->json, "messages");
+    if (asked || line->complete) return STATUS_OK;
+    return error_set(error, STATUS_USAGE, "there is nothing to answer: \"messages\" or \"turns\" says what");
 }
 
 // The value as the settings read it: JSON's numbers, switches, strings and lists of strings are TOML's as well; an object
@@ -137,6 +100,8 @@ static Status read_sampling(JsonlLine *line, const Settings *settings, Error *er
                 config_key_unknown(settings_table(), name, error);
             return error_prefix(error, "sampling: ");
         }
+        if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))
+            return error_set(error, STATUS_USAGE, "sampling: %s has a \\u0000", key->name);
         char *text = setting_text(key, value);
         if (!text) return out_of_memory(error);
         Status status = config_set(&line->settings->config, CONFIG_SESSION, name, text, error);
@@ -146,21 +111,57 @@ static Status read_sampling(JsonlLine *line, const Settings *settings, Error *er
     return STATUS_OK;
 }
 
-static Status read_line(JsonlLine *line, const char *text, size_t size, const Settings *settings,
-                        const char *system, Error *error) {
-    static const char *const KEYS[] = {"id", "messages", "turns", "sampling"};
-    json_error_t why;
-    line->json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-    if (!line->json) return error_set(error, STATUS_FILE, "column %d: %s", why.column, why.text);
+// A key that OpenAI has beside the messages: here it belongs into "sampling".
+static Status misplaced(json_t *json, Error *error) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(json, name, value) {
+        const ConfigKey *key = settings_key(name);
+        if (key && !strcmp(key->section, "sampling"))
+            return error_set(error, STATUS_USAGE, "\"%s\" belongs into \"sampling\": {…}", key->name);
+    }
+    return STATUS_OK;
+}
+
+static Status check_line(JsonlLine *line, Error *error) {
+    static const char *const KEYS[] = {"id", "messages", "turns", "sampling", "model", "branch"};
     if (!json_is_object(line->json))
         return error_set(error, STATUS_USAGE, "a line is one object: {\"messages\": [ … ]}");
-    if (check_keys(line->json, "", KEYS, 4, error)) return error->status;
-    const json_t *id = json_object_get(line->json, "id");
+    if (misplaced(line->json, error) ||
+        message_json_keys(line->json, "", KEYS, sizeof KEYS / sizeof *KEYS, error))
+        return error->status;
+    const json_t *id = json_object_get(line->json, "id"), *model = json_object_get(line->json, "model");
     if (id && !json_is_string(id) && !json_is_number(id))
         return error_set(error, STATUS_USAGE, "\"id\" is a string or a number");
-    Status status = read_messages(line, system, error);
+    if (model && !json_is_string(model)) return error_set(error, STATUS_USAGE, "\"model\" is a string");
+    line->model = json_string_value(model);
+    return STATUS_OK;
+}
+
+static Status read_line(JsonlLine *line, const char *text, size_t size, const Settings *settings,
+                        const char *system, Error *error) {
+    json_error_t why;
+    if (text_check(NULL, text, size, error)) return error->status;
+    line->json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!line->json) return error_set(error, STATUS_FILE, "column %d: %s", why.column, why.text);
+    Status status = check_line(line, error);
+    if (!status) status = read_messages(line, system, error);
     if (!status) status = read_turns(line, error);
     return status ? status : read_sampling(line, settings, error);
+}
+
+// The id of a line that is wrong, as far as it can be read: not where the line is no object at all.
+static json_t *find_id(const json_t *json, const char *text, size_t size) {
+    json_t *read = NULL;
+    if (!json) { // a bad byte, or a key twice, need not be in the id
+        char *clean = text_clean(text, size, NULL);
+        json = read = clean ? json_loads(clean, JSON_ALLOW_NUL, NULL) : NULL;
+        free(clean);
+    }
+    json_t *id = json_object_get(json, "id");
+    id = json_is_string(id) || json_is_number(id) ? json_incref(id) : NULL;
+    json_decref(read);
+    return id;
 }
 
 JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settings, const char *system) {
@@ -168,6 +169,7 @@ JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settin
     if (!line) return NULL;
     Status status = read_line(line, text, size, settings, system, &line->error);
     line->error.status = status;
+    line->id = find_id(line->json, text, size);
     return line;
 }
 
@@ -181,6 +183,7 @@ void jsonl_line_free(JsonlLine *line) {
     if (!line) return;
     scheduler_item_clear(&line->item);
     json_decref(line->json);
+    json_decref(line->id);
     free(line->turns);
     free(line->messages);
     if (line->settings) settings_free(line->settings);
@@ -212,18 +215,21 @@ static json_t *messages_of(const SchedulerItem *item) {
     return NULL;
 }
 
-static const char *finish_of(const SchedulerItem *item) {
+static const char *finish_of(const JsonlLine *line) {
+    const SchedulerItem *item = &line->item;
     if (item->status) return "error";
+    if (line->complete) return "complete";
     return item->finish == FINISH_END || item->finish == FINISH_STOP ? "stop" : "length";
 }
 
 static json_t *answer_of(const JsonlLine *line) {
     const SchedulerItem *item = &line->item;
     if (line->error.status)
-        return json_pack("{s:I, s:s}", "line", (json_int_t)line->line, "error", line->error.message);
-    json_t *id = json_object_get(line->json, "id");
-    json_t *answer = json_pack("{s:o, s:o, s:s}", "id", id ? json_incref(id) : json_integer(line->line),
-                               "messages", messages_of(item), "finish", finish_of(item));
+        return json_pack("{s:O*, s:I, s:s}", "id", line->id, "line", (json_int_t)line->line, "error",
+                         line->error.message);
+    json_t *answer =
+        json_pack("{s:o, s:o, s:s}", "id", line->id ? json_incref(line->id) : json_integer(line->line),
+                  "messages", messages_of(item), "finish", finish_of(line));
     if (answer && item->status && json_object_set_new(answer, "error", json_string(item->error.message))) {
         json_decref(answer);
         return NULL;

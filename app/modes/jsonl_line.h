@@ -2,9 +2,10 @@
 //
 //   {"id": …, "messages": [{"role": "system|user|assistant", "content": …}, …], "turns": ["…", …], "sampling": {…}}
 //
-// `messages` come first; `turns` are the user's, answered one after the other. One of the two is there, or both; without
-// turns the last message is the one that is answered. `id` is a string or a number; without it, it is the line's number.
-// `sampling` holds keys of the settings' section [sampling] for this conversation.
+// `messages` (message_json.h) come first; `turns` are the user's, answered one after the other. One of the two is there, or both;
+// without turns the last message is the one that is answered, and a conversation that does not end with a question is complete:
+// it comes back as it is. `id` is a string or a number; without it, it is the line's number. `sampling` holds keys of the settings' section
+// [sampling] for this conversation. `model` and `branch` are what /export says of a conversation; nothing follows from them.
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
 
@@ -16,8 +17,11 @@
 typedef struct JsonlLine {
     SchedulerItem item; // messages and turns; its settings are whoever's who gives it
     long long line;     // of the input, from 1
-    long long number; // of the lines that are not blank, from 0: the conversation's stream of random numbers
-    json_t *json;     // the whole object, which texts point into; NULL: it could not be read
+    long long number;  // of the lines that are not blank, from 0: the conversation's stream of random numbers
+    bool complete;     // there is nothing to answer
+    const char *model; // that it says it was with; NULL: it says nothing
+    json_t *id;        // NULL: there is none, or it could not be read
+    json_t *json;      // the whole object, which texts point into; NULL: it could not be read
     const char **turns;  // [item.n_turns]
     Message *messages;   // [item.n_messages]
     Settings *settings;  // with `sampling`; NULL: there is none
@@ -32,8 +36,8 @@ JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settin
 JsonlLine *jsonl_line_wrong(const Error *error);
 void jsonl_line_free(JsonlLine *line); // NULL is fine
 
-// The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|error", "error" (only then),
-// "usage": {"prompt", "reply", "cached", "seconds"}, "seed"}, or {"line", "error"}. NULL: no memory.
+// The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|complete|error", "error" (only then),
+// "usage": {"prompt", "reply", "cached", "seconds"}, "seed"}, or {"id" (if it can be read), "line", "error"}. NULL: no memory.
 char *jsonl_line_answer(const JsonlLine *line);
 
 #endif

@@ -47,7 +47,7 @@ void scheduler_item_clear(SchedulerItem *item);
 typedef struct Scheduler Scheduler;
 
 typedef struct SchedulerOptions {
-    int budget;                             // most tokens of prompts read in a step; 0: the engine's chunk
+    int budget;                  // most tokens of prompts read in a step; 0: the engine's chunk
     const atomic_int *interrupt; // nonzero ends a step with STATUS_INTERRUPTED; NULL: never
 } SchedulerOptions;
 

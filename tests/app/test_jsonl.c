@@ -151,19 +151,24 @@ static void wrong_lines_are_told(void **state) {
         {"{\"messages\": [", "column"},
         {"[1]", "a line is one object"},
         {"{\"id\": [], \"turns\": [\"x\"]}", "\"id\" is a string or a number"},
-        {"{\"id\": 1}", "there is nothing to answer"},
+        {"{\"id\": 5}", "there is nothing to answer"},
         {"{\"messages\": {}}", "\"messages\" is a list"},
         {"{\"messages\": [1]}", "messages[0]: a message is"},
         {"{\"messages\": [{\"role\": \"robot\", \"content\": \"\"}]}", "messages[0]: the role is"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": 1}]}", "messages[0]: the content is a string"},
         {"{\"messages\": [{\"role\": \"user\", \"contents\": \"\"}]}",
          "\"contents\": did you mean \"content\"?"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"system\", \"content\": "
-         "\"b\"}]}",
-         "messages[1]: a system message can only be the first"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
-         "\"b\"}]}",
-         "the last message is the assistant's"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": []}]}", "a string, or a list of text parts"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": "
+         "{}}]}]}",
+         "messages[0]: content[0]: a part of type \"image_url\": only \"text\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"txt\": \"a\"}]}]}",
+         "content[0]: unknown key \"txt\": did you mean \"text\"?"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"name\": \"b\"}]}",
+         "unknown key \"name\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0000b\"}]}", "\\u0000"},
+        {"{\"turns\": [\"a\"], \"temperature\": 1}", "\"temperature\" belongs into \"sampling\""},
+        {"{\"turns\": [\"a\"], \"sampling\": {\"stop\": \"a\\u0000b\"}}", "\\u0000"},
         {"{\"turns\": []}", "\"turns\" is a list"},
         {"{\"turns\": [\"a\", 2]}", "turns[1] is no string"},
         {"{\"turn\": [\"a\"]}", "unknown key \"turn\": did you mean \"turns\"?"},
@@ -173,8 +178,8 @@ static void wrong_lines_are_told(void **state) {
         {"{\"turns\": [\"a\"], \"sampling\": {\"overflow\": \"stop\"}}", "overflow is a key of [context]"},
         {"{\"turns\": [\"a\"], \"sampling\": {\"top_p\": 2}}", "top_p"},
         {"{\"turns\": [\"a\"], \"sampling\": {\"logit_bias\": {\"99999\": 1}}}", "not in the vocabulary"},
-        {"{\"turns\": [\"a\\u0000b\"]}", "column"},
-        {"{\"turns\": [\"\xff\"]}", "column"},
+        {"{\"turns\": [\"a\\u0000b\"]}", "turns[0] has a \\u0000"},
+        {"{\"turns\": [\"\xff\"]}", "this is no text in UTF-8: byte 13 of the line is 0xff"},
     };
     enum { N = sizeof WRONG / sizeof *WRONG };
     char text[8192], *end = text;
@@ -183,7 +188,7 @@ static void wrong_lines_are_told(void **state) {
     Run run;
     program_run(&run, JSONL, text);
     expect_status(&run, 5);
-    expect_err(&run, "[1 answered, 23 wrong; ");
+    expect_err(&run, "[1 answered, 28 wrong; ");
     Answers a = answers_of(&run);
     assert_int_equal(a.n, N + 1);
     for (int i = 0; i < N; i++) {
@@ -191,6 +196,57 @@ static void wrong_lines_are_told(void **state) {
         if (!strstr(why, WRONG[i].why)) fail_msg("\"%s\" is not in \"%s\"", WRONG[i].why, why);
     }
     assert_string_equal(word(answer(&a, 100), "error"), "");
+    answers_free(&a);
+    program_free(&run);
+}
+
+// Whose line it was that is wrong can be told wherever the line can be read at all.
+static void wrong_lines_keep_their_id(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, JSONL,
+                "{\"id\": \"a\", \"turn\": []}\n{\"id\": 12}\n{\"id\": \"b\", \"turns\": [\"\xff\"]}\n"
+                "{\"id\": \"c\", \"turns\": [\"x\"], \"turns\": []}\n{\"id\": \"d\", \"turns\"\n{\"id\": [], "
+                "\"turns\": []}\n");
+    expect_status(&run, 5);
+    expect_out(&run, "{\"id\": \"a\", \"line\": 1, \"error\": ");
+    expect_out(&run, "{\"id\": 12, \"line\": 2, \"error\": ");
+    expect_out(&run, "{\"id\": \"b\", \"line\": 3, \"error\": ");
+    expect_out(&run, "{\"id\": \"c\", \"line\": 4, \"error\": ");
+    expect_out(&run, "{\"line\": 5, \"error\": ");
+    expect_out(&run, "{\"line\": 6, \"error\": ");
+    program_free(&run);
+}
+
+static void other_forms_of_messages(void **state) {
+    (void)state;
+    Run run;
+    program_run(
+        &run, JSONL "|--ordered|--temperature|0",
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"What is\"}, "
+        "{\"type\": \"text\", \"text\": \"this?\"}]}]}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is\\nthis?\"}], \"model\": \"babbler\"}\n"
+        "{\n \"id\": \"over\",\n\n \"messages\": [\n  {\"role\": \"user\", \"content\": \"What "
+        "is\\nthis?\"}\n ]\n}\n"
+        "{\"id\": \"done\", \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+        "\"assistant\", "
+        "\"content\": \"b\"}], \"model\": \"gpt\"}\n"
+        "{\n  \"id\": \"torn\",\n{\"id\": \"next\", \"turns\": [\"What is\\nthis?\"]}\n{\n");
+    expect_status(&run, 5);
+    expect_err(&run, "[stdin:10: \"model\": \"gpt\" is not what answers");
+    expect_no_err(&run, "\"babbler\" is not");
+    Answers a = answers_of(&run);
+    assert_int_equal(a.n, 7);
+    const char *reply = word(message(a.each[0], 1), "content");
+    assert_string_equal(word(message(a.each[0], 0), "content"), "What is\nthis?");
+    static const char *const IDS[] = {"", "", "over", "done", "", "next"};
+    for (int i = 0; i < 6; i++) assert_string_equal(word(a.each[i], "id"), IDS[i]);
+    for (int i = 1; i < 6; i += i == 2 ? 3 : 1)
+        assert_string_equal(word(message(a.each[i], 1), "content"), reply);
+    assert_string_equal(word(a.each[3], "finish"), "complete");
+    assert_int_equal(json_array_size(json_object_get(a.each[3], "messages")), 2);
+    assert_int_equal(json_integer_value(json_object_get(a.each[4], "line")), 11);
+    assert_int_equal(json_integer_value(json_object_get(a.each[6], "line")), 14);
     answers_free(&a);
     program_free(&run);
 }
@@ -396,6 +452,8 @@ int main(int argc, char **argv) {
         test(answers_have_their_form),
         test(rows_change_nothing),
         test(wrong_lines_are_told),
+        test(wrong_lines_keep_their_id),
+        test(other_forms_of_messages),
         test(one_refused_conversation),
         test(conversations_that_fail_at_once),
         test(signals_lose_no_answer),
