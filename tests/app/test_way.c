@@ -15,7 +15,7 @@ const char *__asan_default_options(void) {
 
 typedef struct Fixture {
     Options options;
-    Config config;
+    Settings settings;
     Screen *screen;
     Chat chat;
     char model[4096];
@@ -31,9 +31,9 @@ static Fixture *fixture_open(void) {
                              .n_threads = 1,
                              .context_size = 512,
                              .cache = cache_options(DTYPE_F16)};
-    f->chat = (Chat){.options = &f->options, .config = &f->config, .model_path = f->model};
+    f->chat = (Chat){.options = &f->options, .settings = &f->settings, .model_path = f->model};
     if (screen_open(&(const ScreenOptions){.plain = true, .quiet = true}, &f->chat.screen, &error) ||
-        config_init(&f->config, &error) || engine_open(&options, &f->chat.engine, &error) ||
+        settings_init(&f->settings, &error) || engine_open(&options, &f->chat.engine, &error) ||
         chat_open(&f->chat, NULL, NULL, &error))
         fail_msg("%s", error.message);
     return f;
@@ -43,7 +43,7 @@ static void fixture_close(Fixture *f) {
     chat_close(&f->chat);
     engine_close(f->chat.engine);
     screen_close(f->chat.screen);
-    config_free(&f->config);
+    settings_free(&f->settings);
     free(f);
 }
 
