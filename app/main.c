@@ -117,15 +117,33 @@ static int talk(Chat *chat) {
     return chat->interactive ? repl_run(chat) : script_run(chat, STDIN_FILENO, "stdin");
 }
 
+// An operand behind --resume is a conversation's name or a model's, whichever there is.
+static Status tell_apart(Program *program, Error *error) {
+    Options *options = &program->options;
+    const char *name = options->resume_operand;
+    if (!name) return STATUS_OK;
+    bool talk = journal_is_named(name), model = !path_find_model(name, NULL, program->model, error);
+    if (talk && model)
+        return error_set(error, STATUS_USAGE,
+                         "%s is a conversation and a model: --resume=%s, or --resume behind the model", name,
+                         name);
+    if (!talk && !model) return error_prefix(error, "there is no conversation of this name, nor a model: ");
+    if (talk) options->resume_name = name, options->model = NULL;
+    return STATUS_OK;
+}
+
 static int run_chat(Program *program) {
     const ScreenTraits *traits = screen_traits(program->screen);
     Error error = {0};
     Journal *journal = NULL;
     Transcript *transcript = NULL;
     const char *resumed = NULL;
+    if (tell_apart(program, &error))
+        return fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     if (program->options.resume) {
         if (journal_resume(program->options.resume_name, &journal, &transcript, &error))
             return fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
+        if (*journal_note(journal)) screen_warn(program->screen, "[%s]", journal_note(journal));
         resumed = transcript_header(transcript).model.path;
         if (!*resumed) resumed = NULL;
     }

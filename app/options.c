@@ -335,6 +335,15 @@ static Status operands_apply(Options *options, char **operands, int n, const cha
         return error_set(error, STATUS_USAGE, "--%s has no meaning for palaver %s", chat_flag, command);
     if (options->print_default && options->command != COMMAND_CONFIG)
         return error_set(error, STATUS_USAGE, "--default belongs to palaver config --default");
+    if (!command && n == 2 && options->resume_operand) { // the other one is the model
+        bool first = operands[0] == options->resume_operand;
+        if (first || operands[1] == options->resume_operand) {
+            options->resume_name = options->resume_operand;
+            options->resume_operand = NULL;
+            if (first) operands++;
+            n = 1;
+        }
+    }
     if (n > n_allowed) {
         int nearest = command ? -1 : nearest_name(operands[0], command_names, N_COMMANDS);
         if (nearest >= 0)
@@ -344,6 +353,7 @@ static Status operands_apply(Options *options, char **operands, int n, const cha
                          command ? ": palaver --help shows what goes there" : ": a question goes behind -p");
     }
     if (n > 0) options->model = operands[0];
+    if (n > 0 && operands[0] != options->resume_operand) options->resume_operand = NULL;
     if (n > 1) options->argument = operands[1];
     return STATUS_OK;
 }
@@ -377,6 +387,8 @@ static Status flags_read(int argc, char **argv, Options *options, const FlagList
         int i = found >= FLAG_FIRST ? found - FLAG_FIRST : flag_of_letter(found);
         if (list->program[i] && list->program[i]->of_chat) chat_flag = list->options[i].name;
         if (flag_apply(options, list, i, optarg, error)) return error->status;
+        if (list->uses[i] == USE_RESUME && !optarg && optind < argc && argv[optind][0] != '-')
+            options->resume_operand = argv[optind];
     }
     if (options->command == COMMAND_HELP || options->command == COMMAND_VERSION) return STATUS_OK;
     Status status = operands_apply(options, argv + optind, argc - optind, chat_flag, error);

@@ -38,7 +38,9 @@ typedef struct Options {
     const char *system;   // --system TEXT or @FILE; NULL: none
     bool resume;
     const char *resume_name; // NULL: the last conversation
-    const char *profile;     // NULL: none
+    // The only operand, where it stands behind --resume: a model or a conversation. It is `model` as well.
+    const char *resume_operand;
+    const char *profile; // NULL: none
     bool echo, keep_going, no_save, plain, print_default;
     bool take_stdin, leave_stdin; // what -p makes of stdin, whatever it is
     bool jsonl, ordered;

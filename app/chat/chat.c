@@ -125,7 +125,9 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status) {
         way_take(chat, back);
         return status;
     }
+    Error ignored; // without memory the conversation stays what it was
     message_list_free(back);
+    if (chat->interactive) (void)transcript_set_talked(chat->transcript, &ignored);
     chat_save(chat);
     report_turn(chat);
     return STATUS_OK;

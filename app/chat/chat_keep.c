@@ -45,7 +45,8 @@ static void make_fingerprint(Chat *chat) {
 }
 
 static Status new_transcript(Chat *chat, const char *system, Transcript **transcript, Error *error) {
-    TranscriptHeader header = {.model = chat_model(chat), .seed = chat->seed, .stream = chat->stream};
+    TranscriptHeader header = {
+        .script = !chat->interactive, .model = chat_model(chat), .seed = chat->seed, .stream = chat->stream};
     Status status = transcript_new(&header, transcript, error);
     if (status == STATUS_OK && system && *system &&
         (status = transcript_set_system(*transcript, system, error))) {
@@ -126,11 +127,17 @@ static Status check_model(Chat *chat, Transcript *transcript, Error *error) {
     }
     for (int i = 0; i < transcript_tree(transcript)->n; i++) {
         const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
-        for (int64_t k = 0; k < reply->n_ids; k++)
-            if (reply->ids[k] >= tokenizer_size(engine_tokenizer(chat->engine)))
-                return error_set(error, STATUS_FILE,
-                                 "the conversation is damaged: token %d is not in the vocabulary",
-                                 reply->ids[k]);
+        int64_t k = 0;
+        while (k < reply->n_ids && reply->ids[k] < tokenizer_size(engine_tokenizer(chat->engine))) k++;
+        if (k == reply->n_ids) continue;
+        char name[TREE_NAME_ROOM];
+        tree_name(transcript_tree(transcript), i, name);
+        screen_warn(chat->screen,
+                    "[the conversation is damaged: token %d of %s is not in the vocabulary; its reply is "
+                    "read again as "
+                    "text]",
+                    reply->ids[k], name);
+        transcript_drop_ids(transcript, i);
     }
     return STATUS_OK;
 }

@@ -37,7 +37,8 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     char *topic = journal_topic(entry->name);
     fprintf(out, "%c %-18s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name, when);
-    page_excerpt(out, topic ? topic : "", TOPIC_COLUMNS);
+    if (!journal_is_empty(entry) && !journal_was_talked_in(entry)) fputs("(script) ", out);
+    page_excerpt(out, journal_is_empty(entry) ? "(empty)" : topic ? topic : "", TOPIC_COLUMNS);
     fputc('\n', out);
     free(topic);
 }
@@ -69,6 +70,8 @@ Status command_switch(Chat *chat, const char *argument, Error *error) {
     bool already = status == STATUS_OK && is_current(chat, list.entries[index].name);
     if (status == STATUS_OK && !already)
         status = journal_resume(list.entries[index].name, &journal, &transcript, error);
+    if (status == STATUS_OK && !already && *journal_note(journal))
+        screen_warn(chat->screen, "[%s]", journal_note(journal));
     if (status == STATUS_OK && !already) status = chat_load(chat, transcript, journal, error);
     if (status == STATUS_OK)
         screen_notice(chat->screen, "[%s%s: %d turn%s so far]", already ? "already in " : "",

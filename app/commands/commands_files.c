@@ -2,6 +2,7 @@
 #include "app/commands/commands_internal.h"
 #include "app/record/export.h"
 #include "app/record/import.h"
+#include "app/record/transcript_salvage.h"
 #include "app/terminal/text.h"
 
 #include <errno.h>
@@ -43,16 +44,18 @@ Status command_save(Chat *chat, const char *argument, Error *error) {
 }
 
 Status command_load(Chat *chat, const char *argument, Error *error) {
-    char path[PATH_ROOM], *text;
+    char path[PATH_ROOM], note[TRANSCRIPT_NOTE_ROOM] = "", *text;
     size_t size;
     Transcript *transcript;
     if (argument_path(argument, path, error) || path_read_file(path, CONVERSATION_LIMIT, &text, &size, error))
         return error->status;
     TranscriptHeader header = transcript_header(chat->transcript);
     header.stream = ++chat->newest_stream;
-    Status status = import_is_export(text, size) ? import_parse(path, text, size, &header, &transcript, error)
-                                                 : transcript_parse(path, text, size, &transcript, error);
+    Status status = import_is_export(text, size)
+                        ? import_parse(path, text, size, &header, &transcript, error)
+                        : transcript_recover(path, text, size, &transcript, note, error);
     free(text);
+    if (status == STATUS_OK && *note) screen_warn(chat->screen, "[%s]", note);
     if (status == STATUS_OK) status = chat_load(chat, transcript, NULL, error);
     if (status == STATUS_OK)
         screen_notice(chat->screen, "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),

@@ -1,6 +1,7 @@
 #include "app/record/journal.h"
 
 #include "app/record/journal_list.h"
+#include "app/record/transcript_salvage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,8 @@ struct Journal {
     int file;                     // -1: not made yet
     char name[JOURNAL_NAME_ROOM]; // before the file is made: what was asked for, or ""
     size_t written;               // bytes of the log in the file
+    bool made;                    // the file is ours from its beginning
+    char note[2 * TRANSCRIPT_NOTE_ROOM];
 };
 
 Status journal_new(const char *name, Journal **journal, Error *error) {
@@ -32,9 +35,17 @@ Status journal_new(const char *name, Journal **journal, Error *error) {
 }
 
 void journal_close(Journal *journal) {
+    char path[JOURNAL_PATH_ROOM];
+    Error ignored;
     if (!journal) return;
+    // What a full disk kept from being written is no conversation.
+    if (journal->made && !journal->written && !journal_path(journal->name, path, &ignored)) unlink(path);
     if (journal->file >= 0) close(journal->file); // gives the lock back
     free(journal);
+}
+
+const char *journal_note(const Journal *journal) {
+    return journal->note;
 }
 
 const char *journal_name(const Journal *journal) {
@@ -57,7 +68,7 @@ static Status journal_make(Journal *journal, Error *error) {
         snprintf(name, sizeof name, "%s%s", stem, number);
         if (journal_path(name, path, error)) return error->status;
         journal->file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (journal->file >= 0) memcpy(journal->name, name, sizeof name);
+        if (journal->file >= 0) memcpy(journal->name, name, sizeof name), journal->made = true;
         if (journal->file >= 0 || errno != EEXIST) break;
     }
     if (journal->file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
@@ -105,27 +116,99 @@ Status journal_sync(Journal *journal, const Transcript *transcript, Error *error
 
 // ---- resuming ---------------------------------------------------------------------------------------------
 
+// Puts what follows the last whole record into NAME.torn, behind what is there.
+static Status keep_torn(const Journal *journal, const char *bytes, size_t size, Error *error) {
+    char folder[PATH_ROOM], path[JOURNAL_PATH_ROOM];
+    if (journal_folder(folder, error)) return error->status;
+    snprintf(path, sizeof path, "%s/%.*s.torn", folder, JOURNAL_NAME_ROOM, journal->name);
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    bool ok =
+        file >= 0 && write(file, bytes, size) == (ssize_t)size && write(file, "\n", 1) == 1 && !fsync(file);
+    int reason = errno;
+    if (file >= 0) close(file);
+    return ok ? STATUS_OK
+              : error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
+}
+
+static Status cut_torn_end(Journal *journal, const char *path, const char *text, size_t size, Error *error) {
+    size_t torn = size - journal->written;
+    if (keep_torn(journal, text + journal->written, torn, error))
+        return error_prefix(error, "%s: its last record is torn: ", path);
+    if (ftruncate(journal->file, (off_t)journal->written))
+        return error_set(error, STATUS_FILE, "%s: its torn end cannot be cut off: %s", path, strerror(errno));
+    snprintf(journal->note + strlen(journal->note), sizeof journal->note - strlen(journal->note),
+             "%sthe last record of %.100s was not written whole: its %zu bytes are in %.100s.torn",
+             *journal->note ? "; " : "", journal->name, torn, journal->name);
+    return STATUS_OK;
+}
+
+// The damaged file stays as it is; what was read of it goes into one of its own with the next record.
+static void leave_damaged(Journal *journal, const char *note) {
+    char name[JOURNAL_NAME_ROOM];
+    snprintf(name, sizeof name, "%.*s-mended", JOURNAL_NAME_ROOM - 20, journal->name);
+    snprintf(journal->note + strlen(journal->note), sizeof journal->note - strlen(journal->note),
+             "%s%s. It goes on in %.100s; the file stays as it is", *journal->note ? "; " : "", note, name);
+    close(journal->file);
+    journal->file = -1;
+    memcpy(journal->name, name, sizeof name);
+}
+
 static Status journal_read(Journal *journal, const char *path, Transcript **transcript, Error *error) {
     journal->file = open(path, O_RDWR | O_CLOEXEC);
     if (journal->file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     if (flock(journal->file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         return error_set(error, STATUS_FILE, "%s: another palaver has this conversation open", path);
-    char *text;
+    char *text, note[TRANSCRIPT_NOTE_ROOM];
     size_t size, taken;
     if (path_read_file(path, READ_LIMIT, &text, &size, error)) return error->status;
-    Status status = transcript_parse(path, text, size, transcript, error);
-    free(text);
-    if (status) return status;
-    transcript_log(*transcript, &taken);
-    journal->written = taken < size ? taken : size;
-    if (journal->written < size && ftruncate(journal->file, (off_t)journal->written))
-        status =
-            error_set(error, STATUS_FILE, "%s: its torn end cannot be cut off: %s", path, strerror(errno));
-    if (status) {
-        transcript_free(*transcript);
-        *transcript = NULL;
+    Status status = transcript_recover(path, text, size, transcript, note, error);
+    if (status == STATUS_OK && *note) {
+        leave_damaged(journal, note);
+    } else if (status == STATUS_OK) {
+        transcript_log(*transcript, &taken);
+        journal->written = taken < size ? taken : size;
+        if (journal->written < size) status = cut_torn_end(journal, path, text, size, error);
+        if (status) {
+            transcript_free(*transcript);
+            *transcript = NULL;
+        }
     }
+    free(text);
     return status;
+}
+
+// The one that --resume means without a name: the last that somebody has talked in, else the last of all.
+static size_t find_last(const JournalList *list, int *n_empty) {
+    size_t last = list->count;
+    *n_empty = 0;
+    for (size_t i = list->count; i-- > 0;) {
+        const JournalEntry *entry = &list->entries[i];
+        if (journal_is_empty(entry)) {
+            ++*n_empty;
+            continue;
+        }
+        if (last == list->count) last = i;
+        if (journal_was_talked_in(entry)) return i;
+    }
+    return last;
+}
+
+static Status choose(const JournalList *list, const char *name, size_t *chosen, int *n_empty, Error *error) {
+    *n_empty = 0;
+    if (name || !list->count) return journal_list_find(list, name, chosen, error);
+    *chosen = find_last(list, n_empty);
+    if (*chosen < list->count) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "there is no conversation to resume: all that are kept are empty");
+}
+
+bool journal_is_named(const char *name) {
+    JournalList list;
+    Error error;
+    size_t index;
+    if (journal_list_read(&list, &error)) return false;
+    Status status = journal_list_find(&list, name, &index, &error);
+    journal_list_free(&list);
+    return status == STATUS_OK || status == STATUS_USAGE;
 }
 
 Status journal_resume(const char *name, Journal **journal, Transcript **transcript, Error *error) {
@@ -135,8 +218,12 @@ Status journal_resume(const char *name, Journal **journal, Transcript **transcri
     *journal = NULL;
     *transcript = NULL;
     if (journal_list_read(&list, error)) return error->status;
-    Status status = journal_list_find(&list, name, &chosen, error);
+    int n_empty;
+    Status status = choose(&list, name, &chosen, &n_empty, error);
     if (status == STATUS_OK) status = journal_new(list.entries[chosen].name, journal, error);
+    if (status == STATUS_OK && n_empty)
+        snprintf((*journal)->note, sizeof(*journal)->note, "%d empty journal%s passed over", n_empty,
+                 n_empty == 1 ? " is" : "s are");
     if (status == STATUS_OK) status = journal_path((*journal)->name, path, error);
     if (status == STATUS_OK) status = journal_read(*journal, path, transcript, error);
     journal_list_free(&list);

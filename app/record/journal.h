@@ -10,17 +10,26 @@
 #include "app/record/transcript.h"
 #include "kernels/base/status.h"
 
+#include <stdbool.h>
+
 typedef struct Journal Journal;
 
 // A journal for a new conversation, called `name` (NULL: by the time of its first turn). Nothing touches the disk yet.
 Status journal_new(const char *name, Journal **journal, Error *error);
 
-// Opens the journal called `name` (its beginning is enough if it is the only one), NULL: the one written
-// last, reads its transcript and goes on behind it. A torn end is cut off. STATUS_FILE: there is none (with
-// the nearest name), it is damaged, or another palaver has it open.
+// Opens the journal called `name` (its beginning is enough if it is the only one), NULL: the last one in which somebody
+// has talked, else the last of all; empty ones are passed over. Reads its transcript and goes on behind it. A torn end is put
+// aside, in NAME.torn; of a damaged one what is whole is read, and goes on in a journal of its own, while the file stays as it is.
+// STATUS_FILE: there is none (with the nearest name), nothing of it is whole, or another palaver has it open.
 Status journal_resume(const char *name, Journal **journal, Transcript **transcript, Error *error);
 
-void journal_close(Journal *journal); // NULL is fine
+void journal_close(Journal *journal); // NULL is fine; a file that is still empty goes
+
+// Whether a name means a conversation, or several.
+bool journal_is_named(const char *name);
+
+// What is to be told of resuming it, or "".
+const char *journal_note(const Journal *journal);
 
 // Writes what the file lacks of the transcript's log, and waits until it is on disk. A transcript without
 // turns is not written unless its file is there already. After a failure the file ends with its last whole

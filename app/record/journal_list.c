@@ -55,7 +55,7 @@ static bool add_file(JournalList *list, const char *folder, const char *file) {
         free(name);
         return false;
     }
-    list->entries[list->count++] = (JournalEntry){name, facts.st_mtim};
+    list->entries[list->count++] = (JournalEntry){name, facts.st_mtim, facts.st_size};
     return true;
 }
 
@@ -172,6 +172,28 @@ char *journal_topic(const char *name) {
     free(line);
     if (file) fclose(file);
     return topic ? topic : strdup("");
+}
+
+bool journal_is_empty(const JournalEntry *entry) {
+    return entry->size == 0;
+}
+
+// Only a script's journal is read beyond its first line.
+bool journal_was_talked_in(const JournalEntry *entry) {
+    static const char TALKED[] = "{\"record\":\"talked\"";
+    char path[JOURNAL_PATH_ROOM], *line = NULL;
+    size_t capacity = 0;
+    Error ignored;
+    FILE *file = journal_path(entry->name, path, &ignored) ? NULL : fopen(path, "re");
+    ssize_t n = file ? getline(&line, &capacity, file) : -1;
+    json_t *header = n > 0 ? json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL) : NULL;
+    const char *by = json_string_value(json_object_get(header, "by"));
+    bool talked = !by || strcmp(by, "script") != 0;
+    while (!talked && getline(&line, &capacity, file) > 0) talked = !strncmp(line, TALKED, sizeof TALKED - 1);
+    json_decref(header);
+    free(line);
+    if (file) fclose(file);
+    return talked;
 }
 
 Status journal_delete(const char *name, Error *error) {

@@ -5,7 +5,9 @@
 #include "kernels/base/paths.h"
 #include "kernels/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 #include <time.h>
 
 enum {
@@ -16,6 +18,7 @@ enum {
 typedef struct JournalEntry {
     char *name; // without the folder and .jsonl
     struct timespec changed;
+    off_t size;
 } JournalEntry;
 
 typedef struct JournalList {
@@ -43,6 +46,10 @@ Status journal_check_name(const char *name, Error *error);
 
 // The first thing that was said in it, malloc'ed; "" if that cannot be read. NULL: out of memory.
 char *journal_topic(const char *name);
+
+// Whether there is anything in it; and whether somebody has talked in it, rather than a script.
+bool journal_is_empty(const JournalEntry *entry);
+bool journal_was_talked_in(const JournalEntry *entry);
 
 // Removes a journal for good. STATUS_FILE: there is none called exactly so, or another palaver has it open.
 Status journal_delete(const char *name, Error *error);

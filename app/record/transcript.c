@@ -111,6 +111,7 @@ Status transcript_parse(const char *name, const char *text, size_t size, Transcr
 TranscriptHeader transcript_header(const Transcript *transcript) {
     return (TranscriptHeader){
         .model = {transcript->name, transcript->path, transcript->fingerprint, transcript->chat_template},
+        .script = transcript->script,
         .seed = transcript->seed,
         .stream = transcript->stream};
 }
@@ -153,10 +154,10 @@ Status transcript_new(const TranscriptHeader *header, Transcript **transcript, E
     time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    json_t *record =
-        json_pack("{s:s, s:i, s:s, s:s, s:o*, s:I, s:I}", "record", "palaver", "format", TRANSCRIPT_FORMAT,
-                  "version", PALAVER_VERSION, "created", created, "model", model_to_json(&header->model),
-                  "seed", (json_int_t)header->seed, "stream", (json_int_t)header->stream);
+    json_t *record = json_pack("{s:s, s:i, s:s, s:s, s:s*, s:o*, s:I, s:I}", "record", "palaver", "format",
+                               TRANSCRIPT_FORMAT, "version", PALAVER_VERSION, "created", created, "by",
+                               header->script ? "script" : NULL, "model", model_to_json(&header->model),
+                               "seed", (json_int_t)header->seed, "stream", (json_int_t)header->stream);
     Status status = append_record(new, record, error);
     if (status) {
         transcript_free(new);
@@ -305,6 +306,18 @@ Status transcript_set_seed(Transcript *transcript, uint64_t seed, uint64_t posit
     json_t *record = json_pack("{s:s, s:I, s:I}", "record", "seed", "seed", (json_int_t)seed, "position",
                                (json_int_t)position);
     return append_record(transcript, record, error);
+}
+
+Status transcript_set_talked(Transcript *transcript, Error *error) {
+    if (!transcript->script) return STATUS_OK;
+    return append_record(transcript, json_pack("{s:s}", "record", "talked"), error);
+}
+
+void transcript_drop_ids(Transcript *transcript, int index) {
+    TranscriptReply *reply = &transcript->nodes[index].reply;
+    free((int32_t *)reply->ids);
+    reply->ids = NULL;
+    reply->n_ids = reply->n_gone = 0;
 }
 
 Status transcript_set_model(Transcript *transcript, const TranscriptModel *model, Error *error) {

@@ -17,6 +17,7 @@
 //     head      node, why (undo, redo, goto)
 //     forget    node, first and last: these turns of the way to it left the window by hand; tokens
 //     seed      seed and position of the random numbers from here on (/seed)
+//     talked    a person has gone on with it, whose header says that it is a script's (by: "script")
 //
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
 // window), seed and position (of its first random number), next (position of the next turn's), interrupted,
@@ -46,6 +47,7 @@ typedef struct TranscriptModel {
 } TranscriptModel;
 
 typedef struct TranscriptHeader {
+    bool script; // a script's or a single question's: nobody has talked in it
     TranscriptModel model;
     uint64_t seed, stream; // below 2^63
 } TranscriptHeader;
@@ -121,6 +123,8 @@ Status transcript_add_turn(Transcript *transcript, int parent, const char *why, 
                            Error *error);
 // Another reply in place of a node's.
 Status transcript_set_reply(Transcript *transcript, int index, const TranscriptReply *reply, Error *error);
+// Forgets the sampled ids of a reply, which are damaged: its text counts. In memory only.
+void transcript_drop_ids(Transcript *transcript, int index);
 Status transcript_set_head(Transcript *transcript, int index, const char *why, Error *error);
 // Turns of the way to the head, `tokens` in all, are forgotten.
 Status transcript_forget(Transcript *transcript, TreeRange turns, int64_t tokens, Error *error);
@@ -129,6 +133,8 @@ Status transcript_set_system(Transcript *transcript, const char *text, Error *er
 Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *settings, int n,
                                Error *error);
 Status transcript_set_seed(Transcript *transcript, uint64_t seed, uint64_t position, Error *error);
+// Appends nothing where somebody has talked already.
+Status transcript_set_talked(Transcript *transcript, Error *error);
 Status transcript_set_model(Transcript *transcript, const TranscriptModel *model, Error *error);
 
 #endif

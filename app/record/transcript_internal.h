@@ -9,7 +9,7 @@
 struct Transcript {
     char *log; // [log_capacity], log_size bytes of whole lines
     size_t log_size, log_capacity;
-    bool has_header;
+    bool has_header, script;
     char *name, *path, *fingerprint, *chat_template; // of the model
     uint64_t seed, stream, position;
     char *system; // NULL: none yet

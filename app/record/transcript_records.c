@@ -261,12 +261,7 @@ static Status take_forget(Transcript *transcript, const json_t *record, Error *e
 
 // Ids mean nothing to another model or template: from here on only the texts count.
 static void forget_ids(Transcript *transcript) {
-    for (int i = 0; i < transcript->tree.n; i++) {
-        TranscriptReply *reply = &transcript->nodes[i].reply;
-        free((int32_t *)reply->ids);
-        reply->ids = NULL;
-        reply->n_ids = reply->n_gone = 0;
-    }
+    for (int i = 0; i < transcript->tree.n; i++) transcript_drop_ids(transcript, i);
 }
 
 static Status take_model(Transcript *transcript, const json_t *record, Error *error) {
@@ -302,6 +297,8 @@ static Status take_header(Transcript *transcript, const json_t *record, Error *e
         return error_set(error, STATUS_UNSUPPORTED, "format %lld; this palaver reads formats 1 to %d",
                          (long long)format, TRANSCRIPT_FORMAT);
     if (take_model(transcript, record, error)) return error->status;
+    const char *by = json_string_value(json_object_get(record, "by"));
+    transcript->script = by && !strcmp(by, "script");
     transcript->seed = (uint64_t)seed;
     transcript->stream = (uint64_t)stream;
     transcript->has_header = true;
@@ -363,6 +360,12 @@ static Status take_head(Transcript *transcript, const json_t *record, Error *err
     return STATUS_OK;
 }
 
+static Status take_talked(Transcript *transcript, const json_t *record, Error *error) {
+    (void)record, (void)error;
+    transcript->script = false;
+    return STATUS_OK;
+}
+
 static Status take_seed(Transcript *transcript, const json_t *record, Error *error) {
     int64_t seed, position;
     if (take_count(record, "seed", &seed, error) || take_place(record, "position", &position, error))
@@ -378,7 +381,8 @@ Status transcript_take_record(Transcript *transcript, const json_t *record, Erro
         Status (*take)(Transcript *transcript, const json_t *record, Error *error);
     } kinds[] = {{"palaver", take_header},    {"model", take_model}, {"system", take_system},
                  {"settings", take_settings}, {"turn", take_turn},   {"reply", take_other_reply},
-                 {"head", take_head},         {"seed", take_seed},   {"forget", take_forget}};
+                 {"head", take_head},         {"seed", take_seed},   {"forget", take_forget},
+                 {"talked", take_talked}};
     const char *kind = json_string_value(json_object_get(record, "record"));
     if (!kind) return bad_field(error, "record", "what kind of record this is");
     if (!transcript->has_header && strcmp(kind, "palaver"))

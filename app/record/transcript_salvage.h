@@ -1,0 +1,25 @@
+// Damaged logs: what is whole is read, and the loss is told.
+#ifndef PALAVER_APP_TRANSCRIPT_SALVAGE_H
+#define PALAVER_APP_TRANSCRIPT_SALVAGE_H
+
+#include "app/record/transcript.h"
+
+enum { TRANSCRIPT_NOTE_ROOM = 600 };
+
+typedef struct TranscriptLoss {
+    int n_lost;     // records that could not be read, or whose turn is lost
+    int n_mended;   // records with bad bytes, which are U+FFFD now
+    long long line; // the first of them, from 1; 0: none
+} TranscriptLoss;
+
+// Reads every record [size] that can be read; a turn whose parent is lost follows the last that is not. The transcript's log
+// is another one than the damaged. STATUS_FILE: there is no turn.
+Status transcript_salvage(const char *text, size_t size, Transcript **transcript, TranscriptLoss *loss,
+                          Error *error);
+
+// transcript_parse(), and where that finds damage, what is whole: then `note` [TRANSCRIPT_NOTE_ROOM] says what is lost, else
+// it is empty.
+Status transcript_recover(const char *name, const char *text, size_t size, Transcript **transcript,
+                          char *note, Error *error);
+
+#endif
