@@ -37,7 +37,6 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     char *topic = journal_topic(entry->name);
     fprintf(out, "%c %-18s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name, when);
-    if (!journal_is_empty(entry) && !journal_was_talked_in(entry)) fputs("(script) ", out);
     page_excerpt(out, journal_is_empty(entry) ? "(empty)" : topic ? topic : "", TOPIC_COLUMNS);
     fputc('\n', out);
     free(topic);
