@@ -15,7 +15,9 @@ static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
 static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
 static const char *const weights_words[] = {"as-is", "f16", "int8", "int4", NULL};
 static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
-static const char *const template_words[] = {"auto", NULL};
+static const char *const template_words[] = {"auto", "jinja", NULL};
+static const char *const thinking_words[] = {"auto", "on", "off", NULL};
+static const int thinking_values[] = {-1, 1, 0};
 
 static bool accepts_device(const char *text) {
     for (size_t i = 0; device_words[i]; i++)
@@ -100,6 +102,8 @@ static const ConfigKey keys[] = {
     NUMBER(context, low_water, talk.overflow.low_water, 0.05, 0.95,
            "whole turns leave until so much of the context is used"),
     CHOICE(context, by, talk.overflow.by_token, by_words, "what leaves: whole turns or single tokens"),
+    ROW(context, thinking, model.thinking, CONFIG_CHOICE, .words = thinking_words, .values = thinking_values,
+        .doc = "whether the model thinks before it answers, where its template asks"),
 
     ROW(cache, type, engine.cache.type, CONFIG_CHOICE, .words = cache_words, .values = cache_types,
         .doc = "element type of the key-value cache"),
@@ -113,7 +117,9 @@ static const ConfigKey keys[] = {
          "a Hugging Face folder or a .gguf file; \"\" is the default model"),
     CHOICE(model, weights, model.weights, weights_words, "how the weights are held"),
     TEXT(model, template, model.template, template_words, accepts_nonempty,
-         "\"auto\", the name of a chat template or a .toml file", "chat template"),
+         "\"auto\", \"jinja\", the name of a chat template, or a .toml or .jinja file", "chat template"),
+    TEXT(model, template_args, model.template_args, NULL, NULL, "a JSON object of variables, or \"\"",
+         "what the model's own chat template is told"),
 
     TEXT(backend, device, engine.device, device_words, accepts_device,
          "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),

@@ -20,9 +20,11 @@ typedef struct Settings {
         ConfigBiases logit_bias; // of tokens by id or piece, which only a tokenizer can find
     } sampling;
     struct {
-        char *path;     // "": the default model
-        int weights;    // 0: as they are
-        char *template; // "auto", the name of a chat template, or a .toml file
+        char *path;          // "": the default model
+        int weights;         // 0: as they are
+        char *template;      // "auto", "jinja", the name of a chat template, or a .toml or .jinja file
+        char *template_args; // a JSON object, or ""
+        int thinking;        // 1, 0, or -1: as the model is made
     } model;
     struct {
         bool stats;

@@ -23,6 +23,7 @@ typedef struct Chat {
     bool interactive; // a person at a terminal, not a script
 
     ChatTemplate *chat_template;
+    int thinking; // of the settings, as the template knows it
     Conversation *conversation;
     Transcript *transcript;
     Journal *journal; // NULL: --no-save

@@ -222,6 +222,7 @@ Status chat_fork(Chat *chat, const char *name, Error *error) {
 static Status open_model(Chat *chat, Error *error) {
     Status status = load_template(chat->screen, chat->settings, chat->engine, &chat->chat_template, error);
     if (status) return status;
+    chat->thinking = chat->settings->model.thinking;
     make_fingerprint(chat);
     thoughts_find(&chat->thoughts, engine_tokenizer(chat->engine));
     ConversationSettings settings = {.seed = chat->seed, .sampler = sampler_default_settings()};

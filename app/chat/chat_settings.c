@@ -1,5 +1,6 @@
 // From the settings to the conversation, and into its transcript.
 #include "app/chat/chat.h"
+#include "app/chat/load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,12 @@ Status chat_apply_settings(Chat *chat, Error *error) {
     ConversationSettings *to = conversation_settings(chat->conversation);
     if (settings_conversation(chat->settings, engine_tokenizer(chat->engine), &chat->biases, to, error))
         return error->status;
+    if (chat->settings->model.thinking != chat->thinking) {
+        if (load_template_settings(chat->settings, chat->engine, chat->chat_template, error))
+            return error->status;
+        chat->thinking = chat->settings->model.thinking;
+        chat->used = -1;
+    }
     if (seed != SETTINGS_SEED_RANDOM) chat->seed = (uint64_t)seed;
     to->seed = chat->seed;
     to->stream = chat->stream;

@@ -28,6 +28,10 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
 Status load_template(Screen *screen, const Settings *settings, const Engine *engine,
                      ChatTemplate **chat_template, Error *error);
 
+// Tells the template what the settings say of it (template_args, thinking). STATUS_USAGE: it does not ask.
+Status load_template_settings(const Settings *settings, const Engine *engine, ChatTemplate *chat_template,
+                              Error *error);
+
 // Shown on the screen, in bytes; Ctrl-C asks to stop.
 Progress load_progress(Screen *screen);
 

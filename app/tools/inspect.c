@@ -113,14 +113,14 @@ static Status print_words(const Model *m, const Tokenizer *tokenizer, FILE *out,
 
     char *jinja = NULL;
     ChatTemplate *chat = NULL;
-    bool recognised = false;
     Status status = checkpoint_chat_template(m->checkpoint, &jinja, error);
-    if (!status) status = chat_template_recognise(jinja, tokenizer, &chat, &recognised, error);
-    if (!status)
-        fprintf(out, "template      %s%s\n", chat_template_name(chat),
-                recognised ? ""
-                : jinja    ? " (a guess: the model's own is not one palaver knows)"
-                           : " (a guess: the model has none)");
+    if (!status) status = chat_template_recognise(jinja, tokenizer, &chat, error);
+    if (!status) {
+        const char *notice = chat_template_notice(chat), *name = chat_template_name(chat);
+        fprintf(out, "template      %s%s\n", name,
+                strcmp(name, "jinja") ? "" : " (the model's own, executed)");
+        if (notice) fprintf(out, "              %s\n", notice);
+    }
     chat_template_close(chat);
     free(jinja);
     return status;

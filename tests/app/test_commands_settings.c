@@ -141,6 +141,31 @@ static void test_model(void **state) {
     expect_refusal("/model /no/such/model\n", "/no/such/model");
 }
 
+// What a model's own template is told, where it asks; one that asks nothing says so.
+static void test_thinking(void **state) {
+    char line[600];
+    Run run;
+    snprintf(line, sizeof line,
+             "cat >%s/own.jinja <<'END'\n{%% for m in messages %%}{{ '<|im_start|>' + m.role + '\\n' + "
+             "m.content + "
+             "'<|im_end|>\\n' }}{%% endfor %%}{{ '<|im_start|>assistant\\n' ~ ('' if enable_thinking else "
+             "'Well: ') }}\nEND\n",
+             (char *)*state);
+    program_shell(&run, line);
+    program_free(&run);
+    snprintf(line, sizeof line, TALK "|--stats|--template=%s/own.jinja", (char *)*state);
+    program_run(&run, line, "One\n/set thinking on\nTwo\n/view\n/set thinking off\n/set thinking\n");
+    expect_status(&run, 0);
+    expect_err(&run, "context.thinking = \"off\"  (/set)");
+    program_free(&run);
+    expect_refusal("/set thinking off\n", "the model's chat template does not ask whether to think");
+    snprintf(line, sizeof line, TALK "|--template=%s/none.jinja", (char *)*state);
+    program_run(&run, line, "One\n");
+    expect_err(&run, "none.jinja");
+    assert_true(run.status != 0);
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -150,6 +175,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_seed_makes_replies_come_again),
         WITH_HOME(test_system),
         WITH_HOME(test_model),
+        WITH_HOME(test_thinking),
     };
     return test_main("commands_settings", argc, argv, tests);
 }

@@ -42,11 +42,18 @@ static void start(void) {
     }
 }
 
+// A text that is executed may refuse talks, but not all texts are: then they are as of a file.
 static void try_jinja(const char *text) {
     ChatTemplate *chat_template;
-    bool recognised;
-    if (chat_template_recognise(text, tokenizer, &chat_template, &recognised, NULL)) abort();
-    render(chat_template, "x", 1);
+    Tokens tokens = {0};
+    ChatMessage question = {CHAT_USER, "x", 1, NULL, 0};
+    if (chat_template_recognise(text, tokenizer, &chat_template, NULL)) abort();
+    if (!chat_jinja_of(chat_template))
+        render(chat_template, "x", 1);
+    else if (!chat_template_render(chat_template, tokenizer, &question, 1, true, &tokens, NULL, NULL) &&
+             !tokens.n)
+        abort();
+    tokens_free(&tokens);
     chat_template_close(chat_template);
 }
 

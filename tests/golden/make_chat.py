@@ -5,8 +5,7 @@
 FOLDER holds the Jinja texts as NAME.jinja for the names in TEMPLATES: the chat_template of the tokenizer_config.json of
 the models named there. Of alpaca, vicuna-lines and zephyr-trim: from github.com/chujiezheng/chat_templates, without line
 ends and indents, as its README says; of vicuna: as in use for Vicuna 1.5, whose model has none; of smollm2: from the
-GGUF file of the default model. The texts are not kept here, only their hashes and those of their expressions by which a
-template is recognised. jinja2 is set up as transformers sets it up. The tokenizers are those of make_tokenizers.py with
+GGUF file of the default model. The texts are not kept here, only their hashes: beside each stands a template of our own that says the same. jinja2 is set up as transformers sets it up. The tokenizers are those of make_tokenizers.py with
 the models' special tokens added.
 
     chat.json           the talks, and for each template what each talk becomes
@@ -15,7 +14,6 @@ the models' special tokens added.
 import hashlib
 import json
 import os
-import re
 import sys
 
 import jinja2
@@ -51,6 +49,96 @@ TEMPLATES = {
     "vicuna-lines": ("vicuna-lines", "prepend", "vicuna of chujiezheng/chat_templates"),
     "alpaca": ("alpaca", "prepend", "alpaca of chujiezheng/chat_templates"),
 }
+def each(body, before="", after=""):
+    return before + "{% for m in messages %}" + body + "{% endfor %}" + after
+
+
+def by_role(system, user, assistant):
+    return "{% if m.role == 'system' %}" + system + "{% elif m.role == 'user' %}" + user + "{% else %}" + assistant + "{% endif %}"
+
+
+def prompt(text):
+    return "{% if add_generation_prompt %}{{ '" + text + "' }}{% endif %}"
+
+
+def chatml(standard=""):
+    system = "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\n" + standard + "<|im_end|>\\n' }}{% endif %}" if standard else ""
+    return each("{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}", system, prompt("<|im_start|>assistant\\n"))
+
+
+def qwen_3(opening):
+    forget = ("{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}")
+    content = ("{% set c = m.content %}{% if m.role == 'assistant' and '</think>' in c and loop.index0 < ns.last %}"
+               "{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}")
+    return each(content + "{{ '<|im_start|>' + m.role + '\\n' + c + '<|im_end|>\\n' }}", forget, prompt(opening))
+
+
+def llama_3(first, standard=False):
+    system = "{% if messages[0].role != 'system' %}" + first + "{{ '<|eot_id|>' }}{% endif %}" if standard else ""
+    body = "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' }}{{ m.content | trim + '<|eot_id|>' }}"
+    if standard:
+        body = "{% if m.role == 'system' %}" + first + "{{ m.content | trim + '<|eot_id|>' }}{% else %}" + body + "{% endif %}"
+    return each(body, "{{ bos_token }}" + system, prompt("<|start_header_id|>assistant<|end_header_id|>\\n\\n"))
+
+
+DATES = "{{ '<|start_header_id|>system<|end_header_id|>\\n\\nCutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n' }}"
+ONE_SYSTEM = "{% set s = messages[0].content if messages[0].role == 'system' else none %}"
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+ALTERNATE = ("{% for m in (messages[1:] if messages[0].role == 'system' else messages) %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+             "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}")
+FIRST = "{% set first = loop.index == 1 or (loop.index == 2 and s is not none) %}"
+LAST = "{% set last = loop.last %}"
+SYSTEM_MESSAGE = "{% if messages[0].role == 'system' %}{{ messages[0].content | trim + '\\n\\n' }}{% endif %}"
+
+
+def mistral(open_, close, said, before="", where="last"):
+    user = "{% if s is not none and " + where + " %}{{ '" + open_ + "' + s + '\\n\\n' + m.content + '" + close + "' }}{% else %}{{ '" + open_ + "' + m.content + '" + close + "' }}{% endif %}"
+    return each(FIRST + LAST + by_role("", user, said), "{{ bos_token }}" + before + ALTERNATE + ONE_SYSTEM)
+
+
+def with_instructions(user, assistant, standard, opening):
+    system = "{{ (messages[0].content | trim if messages[0].role == 'system' else '" + standard + "') }}"
+    return each(by_role("", user, assistant), "{{ bos_token }}" + ALTERNATE + system, prompt(opening))
+
+
+# The least that says the same as the models' own templates, each of which main() renders beside it.
+MINIMAL = {
+    "chatml": chatml(),
+    "smollm2": chatml("You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
+    "qwen-2.5": chatml("You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+    "qwen-3": qwen_3("<|im_start|>assistant\\n"),
+    "qwen-3-thinking": qwen_3("<|im_start|>assistant\\n<think>\\n"),
+    "llama-2": each(FIRST + by_role(
+        "", "{{ bos_token + '[INST] ' + (('<<SYS>>\\n' + s + '\\n<</SYS>>\\n\\n' if s is not none and first else '') + m.content).strip() + ' [/INST]' }}",
+        "{{ ' ' + m.content.strip() + ' ' + eos_token }}"), ALTERNATE + ONE_SYSTEM),
+    "llama-3": llama_3(""),
+    "llama-3.1": llama_3(DATES, True),
+    "mistral-v1": mistral("[INST] ", " [/INST]", "{{ m.content + eos_token }}", NO_SYSTEM),
+    "mistral-v2": mistral(" [INST] ", " [/INST]", "{{ ' ' + m.content + eos_token }}", where="first"),
+    "mistral-v3": mistral("[INST] ", "[/INST]", "{{ ' ' + m.content | trim + eos_token }}"),
+    "mistral-v3-tekken": mistral("[INST]", "[/INST]", "{{ m.content + eos_token }}"),
+    "mistral-v7": each(by_role("{{ '[SYSTEM_PROMPT] ' + m.content + '[/SYSTEM_PROMPT]' }}", "{{ '[INST] ' + m.content + '[/INST]' }}",
+                               "{{ ' ' + m.content + eos_token }}"), "{{ bos_token }}"),
+    "zephyr": each("{{ '<|' + m.role + '|>\\n' + m.content + eos_token + '\\n' }}", "", prompt("<|assistant|>\\n")),
+    "zephyr-trim": each("{{ '<|' + m.role + '|>\\n' + m.content | trim + eos_token + '\\n' }}", "", prompt("<|assistant|>\\n")),
+    "gemma": each("{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' + m.content | trim + '<end_of_turn>\\n' }}",
+                  "{{ bos_token }}" + NO_SYSTEM + ALTERNATE, prompt("<start_of_turn>model\\n")),
+    "gemma-3": each(FIRST + "{% if m.role != 'system' %}{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' }}"
+                    "{{ s + '\\n\\n' if s is not none and first }}{{ m.content | trim + '<end_of_turn>\\n' }}{% endif %}",
+                    "{{ bos_token }}" + ALTERNATE + ONE_SYSTEM, prompt("<start_of_turn>model\\n")),
+    "phi-3": each("{{ '<|' + m.role + '|>\\n' + m.content + '<|end|>\\n' }}", "", prompt("<|assistant|>\\n")),
+    "phi-3-first": each("{{ '<|' + m.role + '|>\\n' + m.content + '<|end|>\\n' }}", NO_SYSTEM, prompt("<|assistant|>\\n")),
+    "vicuna": with_instructions(
+        "{{ ' USER: ' + m.content.strip() }}", "{{ ' ASSISTANT: ' + m.content.strip() + eos_token }}",
+        "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers to the user\\'s questions.",
+        " ASSISTANT:").replace("messages[0].content | trim if", "messages[0].content if"),
+    "vicuna-lines": each(by_role("", "{{ 'USER: ' + m.content | trim + '\\n' }}", "{{ 'ASSISTANT: ' + m.content | trim + eos_token + '\\n' }}"),
+                         "{{ bos_token }}" + ALTERNATE + SYSTEM_MESSAGE, prompt("ASSISTANT:")),
+    "alpaca": each(by_role("", "{{ '### Instruction:\\n' + m.content | trim + '\\n\\n' }}", "{{ '### Response:\\n' + m.content | trim + eos_token + '\\n\\n' }}"),
+                   "{{ bos_token }}" + ALTERNATE + SYSTEM_MESSAGE, prompt("### Response:\\n")),
+}
+
+
 # base of make_tokenizers.py, BOS, EOS, whether BOS is added, special tokens, those that swallow the space behind them
 TOKENIZERS = {
     "bytes": ("llama3", "<|begin_of_text|>", "<|eot_id|>", False,
@@ -109,13 +197,6 @@ def make_tokenizer(name):
     return tok, bos, eos, add_bos
 
 
-def excerpt(text):
-    """The expressions that a template is recognised by: what it writes, and what it says of thoughts."""
-    parts = re.findall(r"\{\{-?.*?-?\}\}|\{%-? *set (?:content|system_message|reasoning_content|date_string) *=.*?%\}", text, re.S)
-    parts = [p for p in parts if "raise_exception" not in p and "tool" not in p.lower() and "item[" not in p]
-    return "".join(dict.fromkeys(parts))
-
-
 def main():
     folder, env = sys.argv[1], environment()
     toks = {name: make_tokenizer(name) for name in TOKENIZERS}
@@ -123,7 +204,7 @@ def main():
     out = []
     for name, (ours, tokenizer, model) in TEMPLATES.items():
         jinja = open(f"{folder}/{name}.jinja").read()
-        template = env.from_string(jinja)
+        template, minimal = env.from_string(jinja), env.from_string(MINIMAL[name])
         tok, bos, eos, add_bos = toks[tokenizer]
         cases = []
         for number, talk in enumerate(talks):
@@ -133,17 +214,19 @@ def main():
             prompt = talk[-1]["role"] == USER
             if not prompt and name in ONLY_WITH_PROMPT or name == "phi-3-first" and talk[0]["role"] == SYSTEM:
                 continue
+            context = dict(messages=talk, add_generation_prompt=prompt, bos_token=bos, eos_token=eos)
             try:
-                text = template.render(messages=talk, add_generation_prompt=prompt, bos_token=bos, eos_token=eos)
+                text = template.render(**context)
             except jinja2.exceptions.TemplateError:
                 continue  # no system prompts here
+            assert minimal.render(**context) == text, name
             ids = tok.encode(text, add_special_tokens=False).ids
             if add_bos and not text.startswith(bos):
                 text, ids = bos + text, [tok.token_to_id(bos)] + ids
             cases.append({"talk": number, "prompt": prompt, "text": text, "ids": " ".join(map(str, ids))})
         out.append({"jinja": name, "model": model, "sha256": hashlib.sha256(jinja.encode()).hexdigest(), "template": ours,
-                    "tokenizer": tokenizer, "excerpt": excerpt(jinja), "cases": cases})
-        print(f"  {name}: {len(cases)} talks, {len(excerpt(jinja))} of {len(jinja)} bytes to recognise it by")
+                    "tokenizer": tokenizer, "minimal": MINIMAL[name], "cases": cases})
+        print(f"  {name}: {len(cases)} talks")
     with open(f"{HERE}/chat.json", "w") as f:
         json.dump({"provenance": f"make_chat.py with jinja2 {jinja2.__version__}, tokenizers {tokenizers.__version__}",
                    "talks": talks, "templates": out}, f, ensure_ascii=False, indent=0)

@@ -72,23 +72,28 @@ static void check_case(const json_t *root, const json_t *entry, const json_t *on
     tokens_free(&tokens);
 }
 
+// The built-in template that a model's own amounts to, and the model's own executed, say what the model's own says to
+// transformers.
 static void as_the_models_own(void **state) {
     (void)state;
     json_t *root = golden(), *entry, *one;
     size_t i, j;
     json_array_foreach(json_object_get(root, "templates"), i, entry) {
         Tokenizer *tokenizer = chat_tokenizer(string_of(entry, "tokenizer"));
-        ChatTemplate *chat_template;
-        bool recognised;
-        assert_int_equal(chat_template_recognise(string_of(entry, "excerpt"), tokenizer, &chat_template,
-                                                 &recognised, &error),
-                         STATUS_OK);
-        if (!recognised) fail_msg("%s is not recognised", string_of(entry, "jinja"));
-        assert_string_equal(chat_template_name(chat_template), string_of(entry, "template"));
+        const char *jinja = string_of(entry, "minimal");
+        ChatTemplate *known, *own;
+        if (chat_template_recognise(jinja, tokenizer, &known, &error)) fail_msg("%s", error.message);
+        if (chat_template_open_jinja(jinja, tokenizer, &own, &error)) fail_msg("%s", error.message);
+        assert_null(chat_template_notice(known));
+        if (strcmp(chat_template_name(known), string_of(entry, "template")) != 0)
+            fail_msg("%s is taken for %s", string_of(entry, "jinja"), chat_template_name(known));
+        assert_string_equal(chat_template_name(own), "jinja");
         json_array_foreach(json_object_get(entry, "cases"), j, one) {
-            check_case(root, entry, one, chat_template, tokenizer);
+            check_case(root, entry, one, known, tokenizer);
+            check_case(root, entry, one, own, tokenizer);
         }
-        chat_template_close(chat_template);
+        chat_template_close(known);
+        chat_template_close(own);
         tokenizer_close(tokenizer);
     }
     json_decref(root);
@@ -96,79 +101,119 @@ static void as_the_models_own(void **state) {
 
 // ---- recognition -------------------------------------------------------------------------------------
 
-// Markers are exclusive, so that the order of the templates does not matter.
-static void one_template_matches(void **state) {
+#define CHATML(role, content)                                                                                \
+    "{% for m in messages %}{{ '<|im_start|>' + " role " + '\n' + " content                                  \
+    " + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif " \
+    "%}"
+
+// What only looks like a built-in template is executed as it is.
+static void what_differs_is_executed(void **state) {
     (void)state;
-    json_t *root = golden(), *entry;
-    size_t i;
-    int n;
-    const ChatBuiltin *builtins = chat_builtins(&n);
-    json_array_foreach(json_object_get(root, "templates"), i, entry) {
-        char *normal = chat_normal_jinja(string_of(entry, "excerpt"));
-        int matching = 0;
-        for (int b = 0; b < n; b++) {
-            ChatTemplate *chat_template = chat_template_named(builtins[b].name);
-            matching += chat_template_matches(chat_template, normal);
-            chat_template_close(chat_template);
-        }
-        assert_int_equal(matching, 1);
-        free(normal);
+    static const struct {
+        const char *jinja, *text; // of a system message, a question, an answer and a question
+    } cases[] = {
+        {CHATML("('human' if m.role == 'user' else m.role)", "m.content"),
+         "<|im_start|>system\n S "
+         "<|im_end|>\n<|im_start|>human\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+         "<|im_start|>human\nc<|im_end|>\n<|im_start|>assistant\n"},
+        {"Preamble.\n" CHATML("m.role", "m.content"),
+         "Preamble.\n<|im_start|>system\n S "
+         "<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+         "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n"},
+        {"{% set messages = messages | rejectattr('role', 'eq', 'system') | list %}" CHATML("m.role",
+                                                                                            "m.content"),
+         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+         "<|im_start|>assistant\n"},
+        {CHATML("m.role", "(m.content | upper if loop.index0 == 1 else m.content)"),
+         "<|im_start|>system\n S "
+         "<|im_end|>\n<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+         "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n"},
+        {"{% for m in messages %}{{ '[' ~ m.role ~ ']' ~ m.content[0].text }}{% endfor %}",
+         "[system] S [user]a[assistant]b[user]c"},
+    };
+    static const ChatMessage talk[] = {{CHAT_SYSTEM, " S ", 3, NULL, 0},
+                                       {CHAT_USER, "a", 1, NULL, 0},
+                                       {CHAT_ASSISTANT, "b", 1, NULL, 0},
+                                       {CHAT_USER, "c", 1, NULL, 0}};
+    Tokenizer *tokenizer = chat_tokenizer("bytes");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ChatTemplate *chat_template;
+        assert_int_equal(chat_template_recognise(cases[i].jinja, tokenizer, &chat_template, &error),
+                         STATUS_OK);
+        assert_string_equal(chat_template_name(chat_template), "jinja");
+        assert_null(chat_template_notice(chat_template));
+        char *text = chat_text(chat_template, tokenizer, talk, 4, true);
+        assert_string_equal(text, cases[i].text);
+        free(text);
+        chat_template_close(chat_template);
     }
-    json_decref(root);
+    tokenizer_close(tokenizer);
 }
 
-static void unknown_ones_are_guessed(void **state) {
+static void what_cannot_be_executed_is_guessed(void **state) {
     (void)state;
     static const struct {
         const char *tokenizer, *name;
-    } cases[] = {{"bytes", "chatml"}, {"prepend", "phi-3"}, {"metaspace", "mistral-v3-tekken"}};
-    static const char *const strangers[] = {
-        NULL,
-        "",
-        "{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}",
-        "{{ 'unclosed",
-        "{# comment without an end",
-        "{{'<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + '<|im_end|>'}}",
-        "{{ '### Instruction:\n' + message['content'] + '\n' }}{{ '### Response:\n' + content + '<|EOT|>' }}",
+    } vocabularies[] = {{"bytes", "chatml"}, {"prepend", "phi-3"}, {"metaspace", "mistral-v3-tekken"}};
+    static const struct {
+        const char *jinja, *why;
+    } strangers[] = {
+        {NULL, "the model has no chat template"},
+        {"", "the model's chat template: it leaves out what the user says"},
+        {"\n{{ 'unclosed", "the model's chat template, line 2: a text is not closed"},
+        {"{% for t in tools %}{% endfor %}",
+         "the model's chat template, line 1: it asks for tools, and there are none"},
+        {"{{ messages | urlize }}",
+         "the model's chat template, line 1: the filter \"urlize\" is not supported"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Tokenizer *tokenizer = chat_tokenizer(cases[i].tokenizer);
+    for (size_t i = 0; i < sizeof vocabularies / sizeof *vocabularies; i++) {
+        Tokenizer *tokenizer = chat_tokenizer(vocabularies[i].tokenizer);
         for (size_t j = 0; j < sizeof strangers / sizeof *strangers; j++) {
             ChatTemplate *chat_template;
-            bool recognised = true;
-            assert_int_equal(
-                chat_template_recognise(strangers[j], tokenizer, &chat_template, &recognised, &error),
-                STATUS_OK);
-            assert_false(recognised);
-            assert_string_equal(chat_template_name(chat_template), cases[i].name);
+            char notice[300];
+            assert_int_equal(chat_template_recognise(strangers[j].jinja, tokenizer, &chat_template, &error),
+                             STATUS_OK);
+            assert_string_equal(chat_template_name(chat_template), vocabularies[i].name);
+            snprintf(notice, sizeof notice,
+                     "%s: this chat uses %s, which is a guess; --template chooses another", strangers[j].why,
+                     vocabularies[i].name);
+            assert_string_equal(chat_template_notice(chat_template), notice);
             chat_template_close(chat_template);
         }
         tokenizer_close(tokenizer);
     }
 }
 
-static void normal_form(void **state) {
+// A template may refuse what it has no place for: in its own words, and never when it is only looked at before there is
+// a question.
+static void refusals(void **state) {
     (void)state;
-    static const struct {
-        const char *jinja, *normal;
-    } cases[] = {
-        {"{{- 'a b' + \"c\\n'd'\"  -}}", "{{\1a b\1+\1c\n'd'\1}}"},
-        {"{# it's gone #}x y{%+ if a.content %}", "xy{%ifa[\1content\1]%}"},
-        {"{{ message.role }}{{ message.roles }}", "{{message[\1role\1]}}{{message.roles}}"},
-        {"{{ 'it\\'s }} here' }}it's", "{{\1it's }} here\1}}it's"},
-        {"{{ a - b -}}", "{{a-b}}"},
-        {"{{ 'open", "{{\1open\1"},
-        {"{{ '\\", "{{\1\\\1"},
-        {"{", "{"},
-        {"", ""},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *normal = chat_normal_jinja(cases[i].jinja);
-        assert_string_equal(normal, cases[i].normal);
-        free(normal);
-    }
-    assert_true(chat_normal_contains("{{\1a\1+b}}", "'a'+b"));
-    assert_false(chat_normal_contains("{{'a'+b}}", "'a'+b"));
+    static const char jinja[] =
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system prompt!') }}"
+        "{% endif %}<{{ m.content }}>{% endfor %}{% if messages[-1].role != 'user' %}"
+        "{{ raise_exception('No question!') }}{% endif %}";
+    static const ChatMessage talk[] = {
+        {CHAT_SYSTEM, "s", 1, NULL, 0}, {CHAT_USER, "a", 1, NULL, 0}, {CHAT_ASSISTANT, "b", 1, NULL, 0}};
+    Tokenizer *tokenizer = chat_tokenizer("bytes");
+    ChatTemplate *chat_template;
+    Tokens tokens = {0};
+    ChatSpan spans[3];
+    assert_int_equal(chat_template_recognise(jinja, tokenizer, &chat_template, &error), STATUS_OK);
+    assert_int_equal(chat_template_render(chat_template, tokenizer, talk, 2, true, &tokens, spans, &error),
+                     STATUS_USAGE);
+    assert_string_equal(error.message, "chat template, line 1: No system prompt!");
+    assert_int_equal(tokens.n, 0);
+    assert_int_equal(
+        chat_template_render(chat_template, tokenizer, talk + 1, 2, true, &tokens, spans, &error),
+        STATUS_USAGE);
+    assert_int_equal(
+        chat_template_render(chat_template, tokenizer, talk + 1, 2, false, &tokens, spans, &error),
+        STATUS_OK);
+    chat_check_spans(spans, 2, &tokens);
+    assert_true(tokens.n > 0);
+    tokens_free(&tokens);
+    chat_template_close(chat_template);
+    tokenizer_close(tokenizer);
 }
 
 // ---- names and files ---------------------------------------------------------------------------------
@@ -214,8 +259,7 @@ static void faulty_files(void **state) {
         {"end = \"a\\u0000\"", "t.toml:1:1: end: expected strings that are not empty"},
         {"think = [\"a\"]",
          "t.toml:1:1: think: expected two strings, the begin and the end of what is thought"},
-        {"[recognise]\nall = 1", "t.toml:2:1: all: expected a list of strings, or of lists of alternatives"},
-        {"[recognise]\nal = 1", "t.toml:2:1: unknown key \"al\"; did you mean \"all\"?"},
+        {"vocabulary = 1", "t.toml:1:1: vocabulary: expected strings that are not empty"},
         {"ends = []", "t.toml:1:1: unknown key \"ends\"; did you mean \"end\"?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -254,9 +298,9 @@ static void ends_and_stops(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_the_models_own),
-        cmocka_unit_test(one_template_matches),
-        cmocka_unit_test(unknown_ones_are_guessed),
-        cmocka_unit_test(normal_form),
+        cmocka_unit_test(what_differs_is_executed),
+        cmocka_unit_test(what_cannot_be_executed_is_guessed),
+        cmocka_unit_test(refusals),
         cmocka_unit_test(names),
         cmocka_unit_test(faulty_files),
         cmocka_unit_test(ends_and_stops),

@@ -38,8 +38,8 @@ static void as_jinja2(void **state) {
         const char *wanted = json_string_value(json_object_get(one, "text"));
         Status status = render(template, json_object_get(root, "context"), &text);
         if (!status != !!wanted) fail_msg("%s\n%s", template, status ? error.message : "should have failed");
-        if (wanted && strcmp(text.data, wanted) != 0)
-            fail_msg("%s\ngives\n%s\nexpected\n%s", template, text.data, wanted);
+        if (wanted && (!text.data || strcmp(text.data, wanted) != 0))
+            fail_msg("%s\ngives\n%s\nexpected\n%s", template, text.data ? text.data : "", wanted);
         jinja_text_free(&text);
     }
     json_decref(root);
@@ -132,6 +132,10 @@ static void origins_are_told_apart(void **state) {
                                     {17, JINJA_MESSAGE},
                                     {21, JINJA_SETTING},
                                     {22, JINJA_TEMPLATE}};
+    if (!text.runs || !text.data) {
+        fail_msg("there is no text");
+        return;
+    }
     assert_string_equal(text.data, "<s>assistantwoonehigh.");
     assert_int_equal(text.n_runs, 5);
     for (int i = 0; i < 5; i++) {

@@ -64,19 +64,6 @@ static Status read_strings(const Reader *reader, const TomlNode *node, const cha
     return STATUS_OK;
 }
 
-static Status read_markers(const Reader *reader, const TomlNode *node) {
-    ChatTemplate *to = reader->to;
-    if (node->type != TOML_ARRAY || node->n_children > 64)
-        return wrong(reader, node, node->key, "a list of strings, or of lists of alternatives");
-    to->markers = calloc(node->n_children + 1, sizeof *to->markers);
-    if (!to->markers) return no_memory(reader);
-    Status status = STATUS_OK;
-    for (size_t i = 0; !status && i < node->n_children; i++)
-        status =
-            read_strings(reader, &node->children[i], node->key, &to->markers[to->n_markers++].alternatives);
-    return status;
-}
-
 static Status read_word(const Reader *reader, const TomlNode *node, const char *const *words, int n_words,
                         const char *expected, int *index) {
     for (*index = 0; *index < n_words; ++*index)
@@ -116,23 +103,6 @@ static Status read_turn(const Reader *reader, const TomlNode *node, ChatRole rol
     return status;
 }
 
-static Status read_recognise(const Reader *reader, const TomlNode *node) {
-    static const char *const names[] = {"all", "none", "trims", "vocabulary"};
-    ChatTemplate *to = reader->to;
-    if (node->type != TOML_TABLE) return wrong(reader, node, node->key, "a section");
-    Status status = STATUS_OK;
-    for (size_t i = 0; !status && i < node->n_children; i++) {
-        const TomlNode *child = &node->children[i];
-        status = !strcmp(child->key, "all")     ? read_markers(reader, child)
-                 : !strcmp(child->key, "none")  ? read_strings(reader, child, child->key, &to->unmarkers)
-                 : !strcmp(child->key, "trims") ? read_strings(reader, child, child->key, &to->trims)
-                 : !strcmp(child->key, "vocabulary")
-                     ? read_strings(reader, child, child->key, &to->vocabulary)
-                     : unknown(reader, child, names, 4);
-    }
-    return status;
-}
-
 static Status read_think(const Reader *reader, const TomlNode *node) {
     if (node->type != TOML_ARRAY || node->n_children != 2 || !is_text(&node->children[0]) ||
         !is_text(&node->children[1]) || !node->children[0].length || !node->children[1].length)
@@ -142,8 +112,8 @@ static Status read_think(const Reader *reader, const TomlNode *node) {
 }
 
 static Status read_key(const Reader *reader, const TomlNode *node) {
-    static const char *const names[] = {"bos",  "end",       "stop",      "prompt", "think",
-                                        "user", "assistant", "recognise", "system"};
+    static const char *const names[] = {"bos",  "end",       "stop",       "prompt", "think",
+                                        "user", "assistant", "vocabulary", "system"};
     ChatTemplate *to = reader->to;
     int role = chat_role_find(node->key);
     if (role >= 0) return read_turn(reader, node, (ChatRole)role);
@@ -152,7 +122,7 @@ static Status read_key(const Reader *reader, const TomlNode *node) {
     if (!strcmp(node->key, "stop")) return read_strings(reader, node, node->key, &to->stops);
     if (!strcmp(node->key, "prompt")) return read_text(reader, node, &to->prompt);
     if (!strcmp(node->key, "think")) return read_think(reader, node);
-    if (!strcmp(node->key, "recognise")) return read_recognise(reader, node);
+    if (!strcmp(node->key, "vocabulary")) return read_strings(reader, node, node->key, &to->vocabulary);
     return unknown(reader, node, names, sizeof names / sizeof *names);
 }
 

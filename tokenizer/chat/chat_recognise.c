@@ -1,157 +1,148 @@
-// Which template a model's own Jinja text amounts to.
+// Which template a model's own Jinja text amounts to: that of the built-in ones which gives the same text for every talk
+// of a set, else the text itself, executed.
 #include "tokenizer/chat/chat_template_internal.h"
 
-#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-// ---- normal form -------------------------------------------------------------------------------------
+// ---- talks -------------------------------------------------------------------------------------------------------
 
-// Copies the string that begins at the quote `*from`, escapes resolved, and moves both ends on.
-static void copy_string(const char **from, char **to) {
-    const char *in = *from;
-    char *out = *to, quote = *in++;
-    *out++ = CHAT_QUOTE;
-    for (; *in && *in != quote; in++) {
-        if (*in != '\\' || !in[1]) {
-            *out++ = *in;
-            continue;
-        }
-        in++;
-        *out++ = *in == 'n' ? '\n' : *in == 't' ? '\t' : *in == 'r' ? '\r' : *in;
+enum { MOST = 7 };
+typedef struct Probe {
+    const char *says[MOST]; // begin with S, U or A for the role; up to NULL
+} Probe;
+
+// The first decides the literals, the others what happens to system prompts, white space, thoughts and odd talks.
+static const Probe probes[] = {
+    {{"UHello"}},
+    {{"SBe brief.", "UHello"}},
+    {{"SBe brief.", "UHello?", "AI am.", "UAnd I?"}},
+    {{"UCount to 3.", "A1, 2, 3", "UNow to 5,\nplease.", "A1 2 3 4 5", "UThanks"}},
+    {{"S  padded \n", "U \n around\t \n\n", "A   I am   ", "U \xC2\xA0wide "}},
+    {{"U  two  ", "A\n\nanswer\n", "U\tx\t"}},
+    {{"S", "U", "A", "U "}},
+    {{"U{{ x }} it's \"q\" <b> & \\n", "A{bos}{eos}", "U{%"}},
+    {{"U2+2?", "A<think>\nEasy: 4.\n</think>\n\nFour.", "U3+3?"}},
+    {{"Ua", "Ax</think>y</think>\n\n z", "Ub", "Ano thoughts", "Uc"}},
+    {{"SYou talk.", "Ua", "Ub"}},
+    {{"Ua", "Ab", "Smiddle", "Uc"}},
+};
+enum { N_PROBES = sizeof probes / sizeof *probes };
+
+// The text of a probe, to free(); NULL where the template refuses it, and *status says why.
+static char *probe_text(const ChatTemplate *to, const Tokenizer *tokenizer, const Probe *probe,
+                        Status *status, Error *error) {
+    ChatMessage messages[MOST];
+    char *text;
+    size_t size;
+    int n = 0;
+    for (; n < MOST && probe->says[n]; n++) {
+        const char *said = probe->says[n];
+        ChatRole role = *said == 'S' ? CHAT_SYSTEM : *said == 'U' ? CHAT_USER : CHAT_ASSISTANT;
+        messages[n] = (ChatMessage){.role = role, .text = said + 1, .size = strlen(said + 1)};
     }
-    *out++ = CHAT_QUOTE;
-    *from = *in ? in + 1 : in;
-    *to = out;
+    *status = chat_template_render_text(to, tokenizer, messages, n, true, &text, &size, error);
+    return *status ? NULL : text;
 }
 
-static bool begins(const char *text, const char *start) {
-    return !strncmp(text, start, strlen(start));
-}
+// What the model's own template makes of the probes; NULL where it refuses one.
+typedef struct Texts {
+    char *items[N_PROBES];
+    bool bos; // it writes BOS itself
+} Texts;
 
-// message.content is message['content']; returns how many bytes were read, 0 when it is none.
-static size_t copy_attribute(const char *from, char **to) {
-    static const char *const names[] = {"content", "role"};
-    if (*from != '.') return 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(from + 1, names[i], length) != 0 || isalnum((unsigned char)from[1 + length]) ||
-            from[1 + length] == '_')
-            continue;
-        char *out = *to;
-        *out++ = '[', *out++ = CHAT_QUOTE;
-        memcpy(out, names[i], length);
-        out += length;
-        *out++ = CHAT_QUOTE, *out++ = ']';
-        *to = out;
-        return length + 1;
+static Status own_texts(const ChatTemplate *own, const Tokenizer *tokenizer, Texts *texts, Error *error) {
+    texts->bos = own->bos;
+    for (int i = 0; i < N_PROBES; i++) {
+        Error refusal;
+        Status status;
+        texts->items[i] = probe_text(own, tokenizer, &probes[i], &status, &refusal);
+        if (status == STATUS_MEMORY) return error_set(error, status, "%s", refusal.message);
     }
-    return 0;
+    return STATUS_OK;
 }
 
-char *chat_normal_jinja(const char *jinja) {
-    // A byte becomes at most one, but for .role (5 bytes), which becomes 8, and an unclosed string.
-    char *normal = malloc(strlen(jinja) * 2 + 4), *to = normal;
-    if (!normal) return NULL;
-    bool inside = false; // of {{ }} or {% %}
-    for (const char *from = jinja; *from;) {
-        size_t read;
-        if (!inside && begins(from, "{#")) {
-            const char *end = strstr(from, "#}");
-            from = end ? end + 2 : from + strlen(from);
-        } else if (!inside && (begins(from, "{{") || begins(from, "{%"))) {
-            *to++ = from[0], *to++ = from[1];
-            from += from[2] == '-' || from[2] == '+' ? 3 : 2;
-            inside = true;
-        } else if (inside && begins(from + (*from == '-'), "}}")) {
-            *to++ = '}', *to++ = '}';
-            from += *from == '-' ? 3 : 2;
-            inside = false;
-        } else if (inside && begins(from + (*from == '-'), "%}")) {
-            *to++ = '%', *to++ = '}';
-            from += *from == '-' ? 3 : 2;
-            inside = false;
-        } else if (inside && (*from == '\'' || *from == '"')) {
-            copy_string(&from, &to);
-        } else if (inside && (read = copy_attribute(from, &to)) > 0) {
-            from += read;
-        } else if (isspace((unsigned char)*from)) {
-            from++;
-        } else {
-            *to++ = *from++;
-        }
+// Whether all that is not refused comes out the same: at least what has neither system prompt nor odd order.
+static bool fits(const ChatTemplate *candidate, const Tokenizer *tokenizer, const Texts *texts) {
+    for (int i = 0; i < N_PROBES; i++) {
+        Error ignored;
+        Status status;
+        if (!texts->items[i] && (i == 0 || i == 3)) return false;
+        if (!texts->items[i]) continue;
+        char *text = probe_text(candidate, tokenizer, &probes[i], &status, &ignored);
+        bool same = text && !strcmp(text, texts->items[i]);
+        free(text);
+        if (!same) return false;
     }
-    *to = 0;
-    return normal;
-}
-
-bool chat_normal_contains(const char *normal, const char *marker) {
-    char text[512];
-    size_t length = strlen(marker);
-    if (length >= sizeof text) return false;
-    for (size_t i = 0; i <= length; i++) text[i] = marker[i] == '\'' ? CHAT_QUOTE : marker[i];
-    return strstr(normal, text) != NULL;
-}
-
-// ---- matching ----------------------------------------------------------------------------------------
-
-static bool any(const char *normal, const ChatStrings *markers) {
-    for (int i = 0; i < markers->count; i++)
-        if (chat_normal_contains(normal, markers->items[i])) return true;
-    return false;
-}
-
-bool chat_template_matches(const ChatTemplate *candidate, const char *normal) {
-    if (!candidate->n_markers || any(normal, &candidate->unmarkers)) return false;
-    for (int i = 0; i < candidate->n_markers; i++)
-        if (!any(normal, &candidate->markers[i].alternatives)) return false;
     return true;
 }
 
-// A default system prompt in the Jinja text: a string in which the opening literal of the system turn is
-// followed by text and the piece that ends the turn. *text is malloc'd, NULL where there is none.
-static Status find_default_system(const char *normal, const ChatTemplate *to, char **text, Error *error) {
-    const char *before = to->turns[CHAT_SYSTEM].before, *after = to->turns[CHAT_SYSTEM].after;
-    size_t end_length = strcspn(after, "\n");
-    *text = NULL;
-    if (!*before || !end_length) return STATUS_OK;
-    for (const char *at = normal; (at = strstr(at, before)) != NULL; at++) {
-        const char *begin = at + strlen(before), *end = begin;
-        while (*end && *end != CHAT_QUOTE && strncmp(end, after, end_length) != 0) end++;
-        if (end == begin || !*end || *end == CHAT_QUOTE) continue;
-        *text = strndup(begin, (size_t)(end - begin));
-        return *text ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
+// ---- candidates --------------------------------------------------------------------------------------------------
+
+// The system prompt that stands in the text of a talk without one, where the candidate would put it. *found is malloc'd,
+// or NULL.
+static Status find_default(const ChatTemplate *candidate, const char *text, char **found, Error *error) {
+    const char *before = candidate->turns[CHAT_SYSTEM].before, *after = candidate->turns[CHAT_SYSTEM].after;
+    *found = NULL;
+    if (candidate->place != CHAT_PLACE_OWN_TURN || strstr(after, "{eos}")) return STATUS_OK;
+    const char *user = strstr(text, candidate->turns[CHAT_USER].before), *system = strstr(text, before);
+    if (!user || !system || user == text) return STATUS_OK;
+    system += strlen(before);
+    size_t length = strlen(after);
+    if (system + length > user || strncmp(user - length, after, length) != 0) return STATUS_OK;
+    *found = strndup(system, (size_t)(user - system) - length);
+    return *found ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
+}
+
+// The built-in template, with what may differ from file to file: BOS, the default system prompt, and trimming. A text may
+// begin with the piece that is BOS because its first turn does.
+enum { OWN_DEFAULT = 1, TRIMMED = 2, NO_BOS = 4, VARIANTS = 8 };
+
+static Status try_variant(const ChatBuiltin *builtin, int variant, const Tokenizer *tokenizer,
+                          const Texts *texts, ChatTemplate **found, Error *error) {
+    ChatTemplate *candidate;
+    char *standard = NULL;
+    Status status = chat_open_builtin(builtin, &candidate, error);
+    if (status) return status;
+    if (!strstr(candidate->turns[CHAT_USER].before, "{bos}"))
+        candidate->bos = texts->bos && !(variant & NO_BOS);
+    if (variant & OWN_DEFAULT) {
+        status = find_default(candidate, texts->items[0], &standard, error);
+        free(candidate->default_system);
+        candidate->default_system = standard;
     }
-    return STATUS_OK;
+    for (int role = 0; role < CHAT_ROLES && variant & TRIMMED; role++)
+        candidate->turns[role].trim = CHAT_TRIM_TEXT;
+    if (!status && fits(candidate, tokenizer, texts))
+        *found = candidate;
+    else
+        chat_template_close(candidate);
+    return status;
 }
 
-// What the model's own text says better than the file: BOS, trimming, and the default system prompt.
-static Status adopt(const char *normal, ChatTemplate *to, Error *error) {
-    if (!strstr(to->turns[CHAT_USER].before, "{bos}")) to->bos = strstr(normal, "bos_token") != NULL;
-    if (any(normal, &to->trims))
-        for (int role = 0; role < CHAT_ROLES; role++) to->turns[role].trim = CHAT_TRIM_TEXT;
-    if (to->default_system && strstr(normal, to->default_system)) return STATUS_OK;
-    free(to->default_system);
-    return find_default_system(normal, to, &to->default_system, error);
+static Status try_builtin(const ChatBuiltin *builtin, const Tokenizer *tokenizer, const Texts *texts,
+                          ChatTemplate **found, Error *error) {
+    Status status = STATUS_OK;
+    for (int variant = 0; variant < (texts->bos ? VARIANTS : NO_BOS) && !status && !*found; variant++)
+        status = try_variant(builtin, variant, tokenizer, texts, found, error);
+    return status;
 }
 
-static Status find_match(const char *normal, ChatTemplate **found, Error *error) {
+static Status find_builtin(const ChatTemplate *own, const Tokenizer *tokenizer, ChatTemplate **found,
+                           Error *error) {
+    Texts texts = {0};
     int n;
     const ChatBuiltin *builtins = chat_builtins(&n);
-    for (int i = 0; i < n; i++) {
-        ChatTemplate *candidate;
-        Status status = chat_open_builtin(&builtins[i], &candidate, error);
-        if (status) return status;
-        if (chat_template_matches(candidate, normal)) {
-            status = adopt(normal, candidate, error);
-            if (!status) *found = candidate;
-            if (status) chat_template_close(candidate);
-            return status;
-        }
-        chat_template_close(candidate);
-    }
-    return STATUS_OK;
+    Status status = own_texts(own, tokenizer, &texts, error);
+    for (int i = 0; i < n && !status && !*found && texts.items[0]; i++)
+        status = try_builtin(&builtins[i], tokenizer, &texts, found, error);
+    for (int i = 0; i < N_PROBES; i++) free(texts.items[i]);
+    return status;
 }
+
+// ---- guesses -----------------------------------------------------------------------------------------------------
 
 static bool speaks(const ChatTemplate *candidate, const Tokenizer *tokenizer) {
     for (int i = 0; i < candidate->vocabulary.count; i++)
@@ -159,8 +150,7 @@ static bool speaks(const ChatTemplate *candidate, const Tokenizer *tokenizer) {
     return candidate->vocabulary.count > 0;
 }
 
-// The first template whose pieces the vocabulary has; Alpaca's plain words, which any model can read, if
-// none.
+// The first template whose pieces the vocabulary has; Alpaca's plain words, which any model can read, if none.
 static Status guess(const Tokenizer *tokenizer, ChatTemplate **found, Error *error) {
     int n;
     const ChatBuiltin *builtins = chat_builtins(&n);
@@ -177,16 +167,46 @@ static Status guess(const Tokenizer *tokenizer, ChatTemplate **found, Error *err
     return chat_template_open("alpaca", found, error);
 }
 
-Status chat_template_recognise(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
-                               bool *recognised, Error *error) {
-    *chat_template = NULL;
-    Status status = STATUS_OK;
-    if (jinja) {
-        char *normal = chat_normal_jinja(jinja);
-        status = normal ? find_match(normal, chat_template, error)
-                        : error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
-        free(normal);
+// A guess, and the notice that it is one.
+static Status guess_because(const char *why, const Tokenizer *tokenizer, ChatTemplate **found, Error *error) {
+    Status status = guess(tokenizer, found, error);
+    if (status) return status;
+    size_t size = strlen(why) + strlen((*found)->name) + 80;
+    char *notice = malloc(size);
+    if (!notice) {
+        chat_template_close(*found);
+        *found = NULL;
+        return error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
     }
-    *recognised = *chat_template != NULL;
-    return status || *recognised ? status : guess(tokenizer, chat_template, error);
+    snprintf(notice, size, "%s: this chat uses %s, which is a guess; --template chooses another", why,
+             (*found)->name);
+    (*found)->notice = notice;
+    return STATUS_OK;
+}
+
+Status chat_template_recognise(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
+                               Error *error) {
+    ChatTemplate *own;
+    Error why;
+    *chat_template = NULL;
+    if (!jinja) return guess_because("the model has no chat template", tokenizer, chat_template, error);
+    Status status = chat_jinja_open(jinja, tokenizer, (int64_t)time(NULL), &own, &why);
+    if (status == STATUS_MEMORY) return error_set(error, status, "%s", why.message);
+    if (status) {
+        error_prefix(&why, "the model's ");
+        return guess_because(why.message, tokenizer, chat_template, error);
+    }
+    status = find_builtin(own, tokenizer, chat_template, error);
+    if (status)
+        chat_template_close(own);
+    else if (*chat_template)
+        (*chat_template)->own = own;
+    else
+        *chat_template = own;
+    return status;
+}
+
+Status chat_template_open_jinja(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
+                                Error *error) {
+    return chat_jinja_open(jinja, tokenizer, (int64_t)time(NULL), chat_template, error);
 }

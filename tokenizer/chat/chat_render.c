@@ -1,7 +1,7 @@
 // Messages to token ids, turn by turn.
 #include "tokenizer/chat/chat_chunk.h"
 #include "tokenizer/chat/chat_template_internal.h"
-#include "tokenizer/chat/chat_trim.h"
+#include "tokenizer/chat/jinja/space.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -303,6 +303,10 @@ static void render(Renderer *r, bool generation_prompt) {
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
                             const ChatMessage *messages, int n_messages, bool generation_prompt,
                             Tokens *tokens, ChatSpan *spans, Error *error) {
+    const ChatTemplate *own = chat_jinja_of(chat_template);
+    if (own)
+        return chat_jinja_render(own, tokenizer, messages, n_messages, generation_prompt, tokens, spans,
+                                 error);
     int64_t before = tokens->n;
     Renderer r = {.to = chat_template,
                   .tokenizer = tokenizer,
@@ -327,6 +331,9 @@ Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *
 Status chat_template_render_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
                                  const ChatMessage *messages, int n_messages, bool generation_prompt,
                                  char **text, size_t *size, Error *error) {
+    const ChatTemplate *own = chat_jinja_of(chat_template);
+    if (own)
+        return chat_jinja_text(own, tokenizer, messages, n_messages, generation_prompt, text, size, error);
     Renderer r = {.to = chat_template,
                   .tokenizer = tokenizer,
                   .messages = messages,

@@ -4,6 +4,7 @@
 #include "config/embedded.h"
 #include "kernels/base/nearest.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,16 +107,21 @@ void chat_template_close(ChatTemplate *chat_template) {
     free(chat_template->think_end);
     strings_free(&chat_template->ends);
     strings_free(&chat_template->stops);
-    for (int i = 0; i < chat_template->n_markers; i++) strings_free(&chat_template->markers[i].alternatives);
-    free(chat_template->markers);
-    strings_free(&chat_template->unmarkers);
-    strings_free(&chat_template->trims);
     strings_free(&chat_template->vocabulary);
+    free(chat_template->notice);
+    jinja_free(chat_template->jinja);
+    free(chat_template->source);
+    chat_template_close(chat_template->own);
+    json_decref(chat_template->arguments);
     free(chat_template);
 }
 
 const char *chat_template_name(const ChatTemplate *chat_template) {
     return chat_template->name;
+}
+
+const char *chat_template_notice(const ChatTemplate *chat_template) {
+    return chat_template->notice;
 }
 
 static const char *first_lacking(const ChatStrings *pieces, const Tokenizer *tokenizer) {

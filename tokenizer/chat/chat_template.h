@@ -1,9 +1,9 @@
-// Chat templates as data: messages in, token ids out.
+// Chat templates: messages in, token ids out.
 //
-// A template is a TOML file (config/chat/*.toml; the built-in ones are embedded): the literals around each
-// role's text, what to do with a system message, trimming, and the markers by which a model's own Jinja
-// template is recognised. Rendering gives the ids that the model's Jinja template, rendered and tokenized,
-// would give, except that nothing a person wrote can become a control token.
+// A template is a TOML file (config/chat/*.toml; the built-in ones are embedded): the literals around each role's
+// text, what to do with a system message, and trimming. Or it is a model's own Jinja text, executed (jinja/).
+// Rendering gives the ids that the model's Jinja template, rendered and tokenized, would give, except that nothing a
+// person wrote can become a control token.
 #ifndef PALAVER_TOKENIZER_CHAT_TEMPLATE_H
 #define PALAVER_TOKENIZER_CHAT_TEMPLATE_H
 
@@ -39,11 +39,26 @@ typedef struct ChatSpan {
 Status chat_template_open(const char *name_or_path, ChatTemplate **chat_template, Error *error);
 void chat_template_close(ChatTemplate *chat_template);
 
-// The template for a model by its own Jinja text (NULL: it has none), by the markers of the built-in ones.
-// Where nothing matches, the best guess for the vocabulary is opened and *recognised is false: tell the user.
-// A default system prompt that stands in the Jinja text is taken from there.
+// The template for a model by its own Jinja text (NULL: it has none). A set of talks is rendered by the text itself,
+// as jinja2 would, and by the built-in templates: the one that gives the same, byte for byte, is taken (with BOS, a
+// default system prompt and trimming as the text has them). Where none does, the text is the template (its name is
+// "jinja"). Where it cannot be executed, the best guess for the vocabulary is opened, and the notice says why.
 Status chat_template_recognise(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
-                               bool *recognised, Error *error);
+                               Error *error);
+
+// A Jinja text as the template, whatever it amounts to. STATUS_UNSUPPORTED names the line and what is not understood.
+Status chat_template_open_jinja(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
+                                Error *error);
+
+// Variables for a Jinja text: `arguments` is a JSON object ("": none), `thinking` 1 or 0 whether the model thinks before
+// it answers (enable_thinking, or thinking, whichever the text knows), -1: as it is made. A built-in template that was
+// recognised is left for the model's own text while there are any. STATUS_USAGE: the text knows no such variable, or
+// there is none; what was set before stays. Not while a conversation is being answered.
+Status chat_template_set(ChatTemplate *chat_template, const Tokenizer *tokenizer, const char *arguments,
+                         int thinking, Error *error);
+
+// One line that the user should see (the template is a guess, and why), or NULL.
+const char *chat_template_notice(const ChatTemplate *chat_template);
 
 // A control piece of the template that the vocabulary lacks, so that it can only be spelled as text; NULL: none.
 const char *chat_template_lacking(const ChatTemplate *chat_template, const Tokenizer *tokenizer);
@@ -54,7 +69,7 @@ const char *const *chat_template_names(int *n); // the built-in ones, for comple
 // Appends the rendered ids, BOS included where the template or the model wants it. `spans` [n_messages] may
 // be NULL. With generation_prompt the opening of an assistant's message follows. What the template cannot
 // express (a system message in the middle, two user turns in a row where it alternates) is rendered as well
-// as it can be, or STATUS_USAGE.
+// as it can be; a Jinja text may refuse it with STATUS_USAGE, and its own words.
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
                             const ChatMessage *messages, int n_messages, bool generation_prompt,
                             Tokens *tokens, ChatSpan *spans, Error *error);

@@ -4,6 +4,7 @@
 
 #include "kernels/base/toml.h"
 #include "tokenizer/chat/chat_template.h"
+#include "tokenizer/chat/jinja/jinja.h"
 
 enum { CHAT_ROLES = 3 };
 
@@ -26,11 +27,6 @@ typedef struct ChatTurn {
     ChatTrim trim;
 } ChatTurn;
 
-// At least one of the alternatives must stand in the normal form of the Jinja text.
-typedef struct ChatMarker {
-    ChatStrings alternatives;
-} ChatMarker;
-
 struct ChatTemplate {
     char *name;
     bool bos; // begins with BOS whether or not the model wants it
@@ -41,11 +37,16 @@ struct ChatTemplate {
     char *think_begin, *think_end; // around what is forgotten of earlier replies, or NULL
     ChatStrings ends;              // pieces that end a reply
     ChatStrings stops;             // strings that end a reply
-    ChatMarker *markers;           // [n_markers], all must match
-    int n_markers;
-    ChatStrings unmarkers;  // none may match
-    ChatStrings trims;      // any one of them says that every role's text is trimmed
-    ChatStrings vocabulary; // pieces by which an unknown model is guessed to be of this kind
+    ChatStrings vocabulary;        // pieces by which an unknown model is guessed to be of this kind
+    char *notice;                  // one line that the user should see, or NULL
+    // A model's own template is executed; of the above it has a name, ends, stops and bos.
+    Jinja *jinja;
+    char *source;             // its text
+    struct json_t *arguments; // variables of the user's, or NULL
+    int64_t now;              // the time that it knows, in seconds since 1970
+    bool parts;               // contents are lists of parts, each with a type and its text
+    size_t reply_space;       // white space that it puts before replies in the past, but not where one begins
+    ChatTemplate *own; // of a built-in template that was recognised: the text that it was recognised from
 };
 
 // One built-in template.
@@ -60,13 +61,22 @@ Status chat_open_builtin(const ChatBuiltin *builtin, ChatTemplate **chat_templat
 Status chat_read(const char *file, const char *name, const TomlNode *root, ChatTemplate **chat_template,
                  Error *error);
 
-// The normal form of Jinja text in which markers are looked for: comments, white space and the dashes of tags
-// are gone outside of strings; strings have their escapes resolved and stand between the byte CHAT_QUOTE;
-// .content and .role are written as subscripts. malloc'd; NULL when out of memory. chat_normal_marker() does
-// what markers need: they are written in that form, with ' for the quote.
-enum { CHAT_QUOTE = 1 };
-char *chat_normal_jinja(const char *jinja);
-bool chat_normal_contains(const char *normal, const char *marker);
-bool chat_template_matches(const ChatTemplate *candidate, const char *normal);
+// The model's own template: see chat_template_open_jinja(), and rendering as of chat_template.h.
+#define CHAT_JINJA "jinja"
+const ChatTemplate *
+chat_jinja_of(const ChatTemplate *chat_template); // the text to execute; NULL: it is a built-in one
+Status chat_jinja_open(const char *jinja, const Tokenizer *tokenizer, int64_t now,
+                       ChatTemplate **chat_template, Error *error);
+Status chat_jinja_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
+                         const ChatMessage *messages, int n_messages, bool generation_prompt, Tokens *tokens,
+                         ChatSpan *spans, Error *error);
+// The text of the messages, with origins, or by_ids that of the ids that replies are kept as.
+Status chat_jinja_once(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
+                       const ChatMessage *messages, int n_messages, bool generation_prompt, bool by_ids,
+                       JinjaText *text, Error *error);
+bool chat_jinja_begins_with_bos(const Tokenizer *tokenizer, const JinjaText *text);
+Status chat_jinja_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
+                       const ChatMessage *messages, int n_messages, bool generation_prompt, char **text,
+                       size_t *size, Error *error);
 
 #endif

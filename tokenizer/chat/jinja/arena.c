@@ -13,7 +13,7 @@ struct ArenaBlock {
 enum { BLOCK = 16 << 10 };
 
 void *jinja_alloc(Arena *arena, size_t size) {
-    size = (size + sizeof(max_align_t)) & ~(sizeof(max_align_t) - 1);
+    size = (size + !size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
     if (size > arena->left) jinja_fail(arena, STATUS_MEMORY, "it takes too much memory");
     ArenaBlock *block = arena->blocks;
     if (!block || block->size - block->used < size) {

@@ -15,7 +15,7 @@ static Value look_up(Interp *in, const char *name) {
 static Value attribute(Interp *in, Value object, const char *name) {
     bool forbidden = false;
     if (object.type == VALUE_LOOP && !jinja_loop_method(name)) return jinja_loop_member(object.as.loop, name);
-    if (!jinja_method(object, name, &forbidden) && !forbidden) return (Value){0};
+    if (!jinja_method(object, name, &forbidden) && !forbidden) return jinja_absent();
     Method *method = jinja_alloc(in->arena, sizeof *method);
     *method = (Method){object, name};
     return (Value){VALUE_METHOD, {.method = method}};
@@ -25,23 +25,23 @@ static Value attribute(Interp *in, Value object, const char *name) {
 static Value item(Interp *in, Value object, Value key) {
     if (object.type == VALUE_DICT || object.type == VALUE_NAMESPACE) {
         const Value *found = jinja_find_key(object.as.dict, key);
-        return found ? *found : (Value){0};
+        return found ? *found : jinja_absent();
     }
-    if (key.type != VALUE_INT && key.type != VALUE_BOOL) return (Value){0};
+    if (key.type != VALUE_INT && key.type != VALUE_BOOL) return jinja_absent();
     int64_t at = key.type == VALUE_INT ? key.as.integer : key.as.truth;
     if (object.type == VALUE_TEXT) {
         const Text *text = object.as.text;
         int64_t n = (int64_t)jinja_length(text);
         if (at < 0) at += n;
-        if (at < 0 || at >= n) return (Value){0};
+        if (at < 0 || at >= n) return jinja_absent();
         size_t from = jinja_offset(text, (size_t)at);
         uint32_t code;
         return jinja_part_value(in->arena, text, from, from + jinja_character(text, from, &code));
     }
-    if (!jinja_is_sequence(object)) return (Value){0};
+    if (!jinja_is_sequence(object)) return jinja_absent();
     const List *list = object.as.list;
     if (at < 0) at += (int64_t)list->n;
-    return at < 0 || at >= (int64_t)list->n ? (Value){0} : list->items[at];
+    return at < 0 || at >= (int64_t)list->n ? jinja_absent() : list->items[at];
 }
 
 static char *c_string(Interp *in, const Text *text) {
@@ -59,6 +59,14 @@ Value jinja_get(Interp *in, Value object, Value key, bool attribute_first) {
     if (found.type == VALUE_ABSENT && name)
         found = attribute_first ? item(in, object, key) : attribute(in, object, name);
     return found.type == VALUE_ABSENT ? jinja_undefined(name) : found;
+}
+
+// a.name: as jinja_get() does it.
+static Value get_attribute(Interp *in, Value object, const Node *node) {
+    if (object.type == VALUE_UNDEFINED) return jinja_get(in, object, node->constant, true);
+    Value found = attribute(in, object, node->name);
+    if (found.type == VALUE_ABSENT) found = item(in, object, node->constant);
+    return found.type == VALUE_ABSENT ? jinja_undefined(node->name) : found;
 }
 
 // A bound of a slice: where it stands in n items, as Python counts.
@@ -91,6 +99,10 @@ static Value slice(Interp *in, const Node *node) {
     }
     const List *all = jinja_iterate(in, object);
     Value list = jinja_list(in->arena, text ? VALUE_LIST : object.type);
+    if (!text && step == 1) { // nothing changes a list: they share their items
+        if (to > from) *list.as.list = (List){.items = all->items + from, .n = (size_t)(to - from)};
+        return list;
+    }
     for (int64_t i = from; step > 0 ? i < to : i > to; i += step) {
         jinja_append(in->arena, list.as.list, all->items[i]);
         if (step > 0 ? step > to - i : step < to - i) break;
@@ -248,7 +260,7 @@ static Value evaluate_node(Interp *in, const Node *node) {
         return evaluate_dict(in, node);
     case NODE_GET:
         a = jinja_evaluate(in, node->a);
-        return jinja_get(in, a, jinja_string(in->arena, node->name), true);
+        return get_attribute(in, a, node);
     case NODE_ITEM:
         a = jinja_evaluate(in, node->a);
         return jinja_get(in, a, jinja_evaluate(in, node->b), false);

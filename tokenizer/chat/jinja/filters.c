@@ -1,7 +1,7 @@
 // What stands behind "|": the filters for single values.
-#include "tokenizer/chat/jinja/jinja_filters.h"
+#include "tokenizer/chat/jinja/filters_internal.h"
 
-#include "tokenizer/chat/chat_trim.h"
+#include "tokenizer/chat/jinja/space.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -113,5 +113,5 @@ Value jinja_loop_member(const Loop *loop, const char *name) {
     if (!strcmp(name, "previtem")) return at ? loop->list->items[at - 1] : jinja_undefined("previtem");
     if (!strcmp(name, "nextitem"))
         return at + 1 < n ? loop->list->items[at + 1] : jinja_undefined("nextitem");
-    return (Value){0};
+    return jinja_absent();
 }

@@ -25,8 +25,8 @@ typedef struct Arena {
 
 void *jinja_alloc(Arena *arena, size_t size); // zeroed; never NULL
 void jinja_arena_free(Arena *arena);
-_Noreturn void jinja_fail(Arena *arena, Status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+__attribute__((noreturn, format(printf, 3, 4))) void jinja_fail(Arena *arena, Status status,
+                                                                const char *format, ...);
 
 // Room for one more in an array of `n` that has doubled since 8. Returns the array, moved or not.
 void *jinja_grow(Arena *arena, void *items, size_t n, size_t item_size);
@@ -227,9 +227,12 @@ struct Interp {
     int64_t steps; // that are left
     int depth;
     int64_t now;
+    int64_t n_macros; // that were made so far, each of which keeps its scope
+    Value loop_name;
 };
 
 // value.c
+Value jinja_absent(void);
 Value jinja_undefined(const char *name);
 Value jinja_bool(bool truth);
 Value jinja_int(int64_t integer);

@@ -1,7 +1,7 @@
 // From text to tokens: what stands outside of tags, and names, texts, numbers and operators within.
 #include "tokenizer/chat/jinja/jinja_internal.h"
 
-#include "tokenizer/chat/chat_trim.h"
+#include "tokenizer/chat/jinja/space.h"
 #include "kernels/base/utf8.h"
 
 #include <ctype.h>
@@ -185,7 +185,7 @@ static void lex_operator(Lexer *lexer) {
     } else if (strchr(")]}", c) && (!lexer->n_open || lexer->open[--lexer->n_open] != c)) {
         jinja_fail(lexer->arena, STATUS_UNSUPPORTED, "a \"%c\" that closes nothing", c);
     }
-    push(lexer, LEX_OPERATOR)->op = c;
+    push(lexer, LEX_OPERATOR)->op = (unsigned char)c;
     skip(lexer, 1);
 }
 
@@ -196,7 +196,7 @@ static bool lex_close(Lexer *lexer, char close) {
     bool signed_ = left > 2 && (*text == '-' || (*text == '+' && close == '%'));
     if (lexer->n_open || left < 2u + signed_ || text[signed_] != close || text[signed_ + 1] != '}')
         return false;
-    push(lexer, LEX_CLOSE)->op = close;
+    push(lexer, LEX_CLOSE)->op = (unsigned char)close;
     char sign = *text;
     skip(lexer, 2u + signed_);
     end_tag(lexer, sign == '-', close == '%' && sign != '+');
@@ -205,7 +205,7 @@ static bool lex_close(Lexer *lexer, char close) {
 
 static void lex_tag(Lexer *lexer, char close) {
     lexer->n_open = 0;
-    push(lexer, LEX_OPEN)->op = close;
+    push(lexer, LEX_OPEN)->op = (unsigned char)close;
     for (;;) {
         skip_space(lexer);
         if (lexer->at >= lexer->size) jinja_fail(lexer->arena, STATUS_UNSUPPORTED, "a tag is not closed");

@@ -1,5 +1,5 @@
 // What stands behind "|": the filters for lists, and for what can be gone through like one.
-#include "tokenizer/chat/jinja/jinja_filters.h"
+#include "tokenizer/chat/jinja/filters_internal.h"
 
 static Value filter_length(Interp *in, Value self, const Args *args) {
     (void)args;

@@ -1,5 +1,5 @@
 // Expressions: from tokens to a tree.
-#include "tokenizer/chat/jinja/jinja_parse.h"
+#include "tokenizer/chat/jinja/parse_internal.h"
 
 Node *parse_node(Parser *p, NodeType type) {
     Node *node = jinja_alloc(p->arena, sizeof *node);
@@ -38,7 +38,7 @@ bool parse_skip_name(Parser *p, const char *name) {
     return there;
 }
 
-_Noreturn void parse_wrong(Parser *p, const char *expected) {
+void parse_wrong(Parser *p, const char *expected) {
     const Token *t = p->token;
     static const char *const kinds[] = {"the end", "text",   "a tag",    "the end of a tag",
                                         "",        "a text", "a number", "an operator"};
@@ -56,6 +56,11 @@ const char *parse_name(Parser *p) {
     const char *name = p->token->name;
     parse_next(p);
     return name;
+}
+
+void parse_into_name(Parser *p, Node *node) {
+    node->name = parse_name(p);
+    node->constant = jinja_string(p->arena, node->name);
 }
 
 void parse_deeper(Parser *p) {
@@ -110,7 +115,7 @@ static Node *parse_primary(Parser *p) {
     }
     if (p->token->type == LEX_NAME) {
         Node *node = parse_node(p, NODE_NAME);
-        node->name = parse_name(p);
+        parse_into_name(p, node);
         for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
             if (!strcmp(node->name, constants[i].name)) {
                 node->type = NODE_CONSTANT;
@@ -180,7 +185,7 @@ static Node *parse_postfix(Parser *p, Node *object) {
             if (node->type == NODE_ITEM)
                 node->b = parse_primary(p);
             else
-                node->name = parse_name(p);
+                parse_into_name(p, node);
         } else if (parse_skip(p, '[')) {
             node = parse_subscript(p, object);
         } else if (parse_at(p, '(')) {

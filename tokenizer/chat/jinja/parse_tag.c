@@ -1,5 +1,5 @@
 // Statements: from tokens to a tree.
-#include "tokenizer/chat/jinja/jinja_parse.h"
+#include "tokenizer/chat/jinja/parse_internal.h"
 
 static Nodes parse_body(Parser *p, const char *const *ends);
 
@@ -27,11 +27,11 @@ static Node *parse_target(Parser *p) {
     do {
         if (node && parse_at_name(p, "in")) break;
         Node *name = parse_node(p, NODE_NAME);
-        name->name = parse_name(p);
+        parse_into_name(p, name);
         if (parse_skip(p, '.')) {
             Node *get = parse_node(p, NODE_GET);
             get->a = name;
-            get->name = parse_name(p);
+            parse_into_name(p, get);
             name = get;
         }
         if (!node) {
@@ -155,7 +155,7 @@ static Node *parse_with(Parser *p) {
     while (p->token->type != LEX_CLOSE) {
         if (node->items.n) parse_expect(p, ',');
         Node *name = parse_node(p, NODE_NAME);
-        name->name = parse_name(p);
+        parse_into_name(p, name);
         parse_push(p, &node->items, name);
         parse_expect(p, '=');
         parse_push(p, &node->items, parse_expression(p));

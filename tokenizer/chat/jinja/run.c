@@ -19,12 +19,12 @@ void jinja_define(Interp *in, const char *name, Value value) {
 
 void jinja_assign(Interp *in, const Node *target, Value value) {
     if (target->type == NODE_NAME) {
-        jinja_define(in, target->name, value);
+        jinja_put(in->arena, &in->scope->names, target->constant, value);
     } else if (target->type == NODE_GET) {
         Value space = jinja_evaluate(in, target->a);
         if (space.type != VALUE_NAMESPACE)
             jinja_fail(in->arena, STATUS_UNSUPPORTED, "an attribute is set of what is no namespace");
-        jinja_put(in->arena, space.as.dict, jinja_string(in->arena, target->name), value);
+        jinja_put(in->arena, space.as.dict, target->constant, value);
     } else {
         const List *list = jinja_iterate(in, value);
         if (list->n != target->items.n)
@@ -56,7 +56,10 @@ static Value filtered(Interp *in, const Node *filter, Value value) {
 
 // The items of a loop that its condition lets through.
 static List *chosen(Interp *in, const Node *node, Scope *outer) {
-    List *all = jinja_iterate(in, jinja_evaluate(in, node->b)), *some;
+    Value items = jinja_evaluate(in, node->b);
+    if (items.type == VALUE_NONE && node->b->type == NODE_NAME)
+        jinja_fail(in->arena, STATUS_UNSUPPORTED, "it asks for %.60s, and there are none", node->b->name);
+    List *all = jinja_iterate(in, items), *some;
     if (!node->c) return all;
     some = jinja_alloc(in->arena, sizeof *some);
     for (size_t i = 0; i < all->n; i++) {
@@ -73,10 +76,13 @@ static Flow run_for(Interp *in, const Node *node) {
     Loop *loop = jinja_alloc(in->arena, sizeof *loop);
     const List *list = chosen(in, node, outer);
     loop->list = list;
+    int64_t n_macros = in->n_macros;
     for (; loop->at < list->n; loop->at++) {
         if (--in->steps < 0) jinja_fail(in->arena, STATUS_UNSUPPORTED, "it takes too many steps");
-        in->scope = open_scope(in, outer);
-        jinja_define(in, "loop", (Value){VALUE_LOOP, {.loop = loop}});
+        if (in->n_macros != n_macros || !loop->at) in->scope = open_scope(in, outer);
+        n_macros = in->n_macros;
+        in->scope->names.n = 0; // the one of the last round, unless a macro has kept it
+        jinja_put(in->arena, &in->scope->names, in->loop_name, (Value){VALUE_LOOP, {.loop = loop}});
         jinja_assign(in, node->a, list->items[loop->at]);
         if (run(in, &node->body) == FLOW_BREAK) break;
     }
@@ -100,6 +106,7 @@ static const Macro *make_macro(Interp *in, const Node *node) {
     Macro *macro = jinja_alloc(in->arena, sizeof *macro);
     macro->node = node;
     macro->scope = in->scope;
+    in->n_macros++;
     return macro;
 }
 
@@ -285,6 +292,7 @@ static void render(const Jinja *jinja, const json_t *context, int64_t now, Arena
     size_t size = context_size(context);
     Interp in = {.arena = arena, .out = out, .now = now, .steps = 20000000 + 16 * (int64_t)size};
     arena->left = ((size_t)256 << 20) + 64 * size;
+    in.loop_name = jinja_string(arena, "loop");
     in.scope = open_scope(&in, NULL);
     fill_context(&in, context);
     in.scope = open_scope(&in, in.scope);

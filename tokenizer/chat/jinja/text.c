@@ -4,8 +4,8 @@
 #include "kernels/base/utf8.h"
 
 Value jinja_text(Arena *arena, const char *data, size_t size, int origin) {
-    Text *text = jinja_alloc(arena, sizeof *text);
-    JinjaRun *run = jinja_alloc(arena, sizeof *run);
+    Text *text = jinja_alloc(arena, sizeof *text + sizeof(JinjaRun));
+    JinjaRun *run = (JinjaRun *)(text + 1);
     *run = (JinjaRun){size, origin};
     *text = (Text){.data = data, .size = size, .runs = run, .n_runs = size > 0};
     return (Value){VALUE_TEXT, {.text = text}};
@@ -28,19 +28,33 @@ static size_t run_at(const Text *text, size_t at) {
     return low;
 }
 
+// The runs of [from, to) into `runs`, which has room for them; returns their number, with NULL only that.
+static size_t part_runs(const Text *text, size_t from, size_t to, JinjaRun *runs) {
+    size_t first = run_at(text, from), last = run_at(text, to - 1), n = last - first + 1;
+    for (size_t i = 0; i < n && runs; i++)
+        runs[i] = (JinjaRun){text->runs[first + i].end - from, text->runs[first + i].origin};
+    if (runs) runs[n - 1].end = to - from;
+    return n;
+}
+
 Text jinja_part(Arena *arena, const Text *text, size_t from, size_t to) {
     if (from >= to) return (Text){.data = text->data};
-    size_t first = run_at(text, from), last = run_at(text, to - 1), n = last - first + 1;
+    size_t n = part_runs(text, from, to, NULL);
     JinjaRun *runs = jinja_alloc(arena, n * sizeof *runs);
-    for (size_t i = 0; i < n; i++)
-        runs[i] = (JinjaRun){text->runs[first + i].end - from, text->runs[first + i].origin};
-    runs[n - 1].end = to - from;
+    part_runs(text, from, to, runs);
     return (Text){.data = text->data + from, .size = to - from, .runs = runs, .n_runs = n};
 }
 
+// In one piece of memory: loops over the characters of a text make many.
 Value jinja_part_value(Arena *arena, const Text *text, size_t from, size_t to) {
-    Text *part = jinja_alloc(arena, sizeof *part);
-    *part = jinja_part(arena, text, from, to);
+    size_t n = from < to ? part_runs(text, from, to, NULL) : 0;
+    Text *part = jinja_alloc(arena, sizeof *part + n * sizeof(JinjaRun));
+    *part = (Text){.data = text->data + (n ? from : 0), .size = n ? to - from : 0, .n_runs = n};
+    if (n) {
+        JinjaRun *runs = (JinjaRun *)(part + 1);
+        part_runs(text, from, to, runs);
+        part->runs = runs;
+    }
     return (Value){VALUE_TEXT, {.text = part}};
 }
 

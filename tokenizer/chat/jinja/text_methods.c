@@ -1,7 +1,7 @@
 // Methods of texts, as far as templates use them.
 #include "tokenizer/chat/jinja/jinja_internal.h"
 
-#include "tokenizer/chat/chat_trim.h"
+#include "tokenizer/chat/jinja/space.h"
 
 #include <utf8proc.h>
 

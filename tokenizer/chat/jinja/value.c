@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+Value jinja_absent(void) {
+    return (Value){VALUE_ABSENT, {0}};
+}
 Value jinja_undefined(const char *name) {
     return (Value){VALUE_UNDEFINED, {.name = name}};
 }

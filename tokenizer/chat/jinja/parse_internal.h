@@ -1,6 +1,6 @@
 // What the two halves of the parser share: expressions (parse.c) and statements (parse_tag.c). Inner header of the room.
-#ifndef PALAVER_TOKENIZER_CHAT_JINJA_PARSE_H
-#define PALAVER_TOKENIZER_CHAT_JINJA_PARSE_H
+#ifndef PALAVER_TOKENIZER_CHAT_JINJA_PARSE_INTERNAL_H
+#define PALAVER_TOKENIZER_CHAT_JINJA_PARSE_INTERNAL_H
 
 #include "tokenizer/chat/jinja/jinja_internal.h"
 
@@ -20,8 +20,9 @@ bool parse_skip(Parser *p, int op); // and says whether it was there
 bool parse_skip_name(Parser *p, const char *name);
 void parse_expect(Parser *p, int op);
 const char *parse_name(Parser *p);
-void parse_deeper(Parser *p); // the caller takes one off p->depth again
-_Noreturn void parse_wrong(Parser *p, const char *expected);
+void parse_into_name(Parser *p, Node *node); // the node's name, and its constant
+void parse_deeper(Parser *p);                // the caller takes one off p->depth again
+__attribute__((noreturn)) void parse_wrong(Parser *p, const char *expected);
 
 Node *parse_expression(Parser *p);
 Node *parse_without_if(Parser *p);           // one that "if" ends

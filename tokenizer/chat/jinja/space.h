@@ -1,6 +1,6 @@
 // White space as Python's str.strip() and Jinja's trim filter know it. Inner header of the room.
-#ifndef PALAVER_TOKENIZER_CHAT_TRIM_H
-#define PALAVER_TOKENIZER_CHAT_TRIM_H
+#ifndef PALAVER_TOKENIZER_CHAT_JINJA_SPACE_H
+#define PALAVER_TOKENIZER_CHAT_JINJA_SPACE_H
 
 #include <stddef.h>
 

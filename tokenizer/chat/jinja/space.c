@@ -1,5 +1,5 @@
 // White space of UTF-8 text: ASCII's, and the few characters beyond.
-#include "tokenizer/chat/chat_trim.h"
+#include "tokenizer/chat/jinja/space.h"
 
 #include <stdbool.h>
 #include <stdint.h>
