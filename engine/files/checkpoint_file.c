@@ -1,36 +1,31 @@
 // Files and folders under a Checkpoint: mapping, JSON, paths.
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/regular_file.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_JSON_BYTES = 64 << 20 }; // parsed JSON takes many times its text
 
 Status file_map(const char *path, CheckpointFile *file, Error *error) {
     *file = (CheckpointFile){0};
-    // O_NONBLOCK: opening a FIFO must not wait for a writer.
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return error_set(error, STATUS_FILE, "%s: cannot open: %s", path, strerror(errno));
-    struct stat info;
-    Status status = STATUS_OK;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        status = error_set(error, STATUS_FILE, "%s: not a regular file", path);
-    } else if (info.st_size > 0) {
-        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    int fd;
+    int64_t size;
+    Status status = regular_file_open(path, &fd, &size, NULL, error);
+    if (status != STATUS_OK) return status;
+    if (size > 0) {
+        void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) {
-            status =
-                error_set(error, errno == ENOMEM ? STATUS_MEMORY : STATUS_FILE,
-                          "%s: cannot map %lld bytes: %s", path, (long long)info.st_size, strerror(errno));
+            status = error_set(error, errno == ENOMEM ? STATUS_MEMORY : STATUS_FILE,
+                               "%s: cannot map %lld bytes: %s", path, (long long)size, strerror(errno));
         } else {
             file->data = data;
-            file->size = (size_t)info.st_size;
+            file->size = (size_t)size;
             file->mapped = true;
         }
     }

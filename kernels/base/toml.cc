@@ -13,6 +13,9 @@ namespace {
 #define TOML_ASSERT(expression) ((expression) ? (void)0 : assertion_failed(#expression))
 #include <toml++/toml.h>
 
+#include "kernels/base/regular_file.h"
+#include "kernels/base/room.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -22,6 +25,8 @@ namespace {
 #include <new>
 #include <string>
 #include <string_view>
+
+#include <unistd.h>
 
 namespace {
 
@@ -197,10 +202,15 @@ Status parse(const char *name, std::string_view text, TomlNode **root, Error *er
 }
 
 Status read_file(const char *path, std::string &text, Error *error) {
-    std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path, "rb"), std::fclose);
-    if (!file)
-        return error_set(error, STATUS_FILE, "%s: cannot be read: %s; check the name", path,
-                         std::strerror(errno));
+    int fd;
+    int64_t size;
+    Status status = regular_file_open(path, &fd, &size, nullptr, error);
+    if (status) return status;
+    std::unique_ptr<FILE, int (*)(FILE *)> file(fdopen(fd, "rb"), std::fclose);
+    if (!file) {
+        close(fd);
+        throw std::bad_alloc();
+    }
     char buffer[4096];
     size_t n;
     while ((n = std::fread(buffer, 1, sizeof buffer, file.get())) > 0) {
@@ -220,12 +230,17 @@ extern "C" Status toml_parse(const char *name, const char *text, size_t length, 
     if (length > TOML_MAX_BYTES)
         return error_set(error, STATUS_FILE, "%s: larger than %d bytes; this cannot be a settings file", name,
                          static_cast<int>(TOML_MAX_BYTES));
+    // Dotted keys take most: some 120 bytes for each of theirs.
+    if (!room_for(1 << 16, 256, length))
+        return error_set(error, STATUS_MEMORY, "%s: not enough memory to read it", name);
     try {
         return parse(name, std::string_view(text, length), root, error);
     } catch (const std::bad_alloc &) {
         return error_set(error, STATUS_MEMORY, "%s: not enough memory to read it", name);
     } catch (const std::exception &failure) {
         return error_set(error, STATUS_FILE, "%s: not valid TOML: %s", name, failure.what());
+    } catch (...) {
+        return error_set(error, STATUS_FILE, "%s: not valid TOML", name);
     }
 }
 
