@@ -236,6 +236,7 @@ Status engine_open(const EngineOptions *options, Engine **out, Error *error) {
         model_close(model);
         return status;
     }
+    tokenizer_set_interrupt(tokenizer, options->interrupt);
     (*out)->tokenizer = tokenizer;
     (*out)->jinja_template = jinja_template;
     return STATUS_OK;

@@ -4,6 +4,7 @@
 
 #include "kernels/dtype.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,6 +39,7 @@ typedef struct EngineOptions {
     int chunk;  // most tokens evaluated in one step; 0 = the backend's favourite
     bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
     Progress progress;
+    const atomic_int *interrupt; // for the tokenizer (tokenizer_set_interrupt); NULL: none
 } EngineOptions;
 
 #endif

@@ -121,9 +121,6 @@ static Status read_metaspace(Tokenizer *tokenizer, const json_t *step, Error *er
 static Status read_pre_tokenizer(Tokenizer *tokenizer, const json_t *step, int depth, bool *byte_level,
                                  Error *error) {
     const char *type = json_text(step, "type");
-    if (*byte_level) { // the steps after it would have to read the stand-ins of bytes
-        return error_set(error, STATUS_UNSUPPORTED, "the pre-tokenizer '%.60s' comes after ByteLevel", type);
-    }
     if (!strcmp(type, "Sequence") && depth < MAX_DEPTH) {
         Status status = STATUS_OK;
         size_t i;
@@ -132,6 +129,14 @@ static Status read_pre_tokenizer(Tokenizer *tokenizer, const json_t *step, int d
             if (!status) status = read_pre_tokenizer(tokenizer, item, depth + 1, byte_level, error);
         }
         return status;
+    }
+    if (*byte_level &&
+        !split_rules_byte_level(tokenizer->split)) { // what comes after it reads stand-ins of bytes
+        Status status = split_rules_add_byte_level(tokenizer->split, error);
+        if (status) return status;
+    }
+    if (*byte_level && (!strcmp(type, "ByteLevel") || !strcmp(type, "Metaspace"))) {
+        return error_set(error, STATUS_UNSUPPORTED, "the pre-tokenizer '%.60s' comes after ByteLevel", type);
     }
     if (!strcmp(type, "ByteLevel")) return read_byte_level(tokenizer, step, byte_level, error);
     if (!strcmp(type, "Split")) return read_split(tokenizer, step, error);
@@ -144,7 +149,7 @@ static Status read_pre_tokenizer(Tokenizer *tokenizer, const json_t *step, int d
         SplitBehavior behavior = SPLIT_ISOLATED;
         const char *name = json_text(step, "behavior");
         Status status = *name ? read_behavior(name, &behavior, error) : STATUS_OK;
-        return status ? status : add_pattern(tokenizer, "[\\p{P}$+<=>^`|~]", behavior, error);
+        return status ? status : add_pattern(tokenizer, SPLIT_PUNCTUATION, behavior, error);
     }
     return error_set(error, STATUS_UNSUPPORTED, "the pre-tokenizer '%.60s' is not known", type);
 }

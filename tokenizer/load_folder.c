@@ -2,38 +2,47 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
+#include "kernels/base/regular_file.h"
 #include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/json.h"
 #include "tokenizer/model_proto.h"
 
 // Llama's largest relatives have 33 MB; nothing sane comes near this.
-static const off_t MAX_FILE_SIZE = (off_t)1 << 30;
+static const int64_t MAX_FILE_SIZE = (int64_t)1 << 30;
+
+// Reads `size` bytes, the whole file, and closes it.
+static Status read_whole(int fd, size_t size, const char *path, TextBuffer *out, Error *error) {
+    Status status = text_buffer_reserve(out, size + 1, error);
+    while (!status && out->n < size) {
+        ssize_t n = read(fd, out->data + out->n, size - out->n);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) status = error_set(error, STATUS_FILE, "%s: cannot be read whole", path);
+        out->n += n > 0 ? (size_t)n : 0;
+    }
+    close(fd);
+    return status;
+}
 
 // Reads a whole file. A missing one is STATUS_OK with *found false.
 static Status file_read(const char *folder, const char *name, TextBuffer *out, bool *found, Error *error) {
     char path[4096];
-    struct stat info;
     *found = false;
     out->n = 0;
-    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name), fd;
     if (n < 0 || (size_t)n >= sizeof path)
         return error_set(error, STATUS_FILE, "%.200s…: the path is too long", folder);
-    FILE *file = fopen(path, "rb");
-    if (!file && (errno == ENOENT || errno == ENOTDIR)) return STATUS_OK;
-    if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
-    Status status = STATUS_OK;
-    if (fstat(fileno(file), &info) || !S_ISREG(info.st_mode) || info.st_size > MAX_FILE_SIZE) {
-        status = error_set(error, STATUS_FILE, "%s is no file that can be read", path);
+    int64_t size;
+    bool missing;
+    Status status = regular_file_open(path, &fd, &size, &missing, error);
+    if (status || missing) return status;
+    if (size > MAX_FILE_SIZE) {
+        close(fd);
+        return error_set(error, STATUS_FILE, "%s: %lld bytes; palaver reads up to %lld", path,
+                         (long long)size, (long long)MAX_FILE_SIZE);
     }
-    if (!status) status = text_buffer_reserve(out, (size_t)info.st_size + 1, error);
-    if (!status) {
-        out->n = fread(out->data, 1, (size_t)info.st_size, file);
-        if (out->n != (size_t)info.st_size)
-            status = error_set(error, STATUS_FILE, "%s: cannot be read whole", path);
-    }
-    fclose(file);
+    status = read_whole(fd, (size_t)size, path, out, error);
     *found = !status;
     return status;
 }
@@ -85,7 +94,7 @@ static Status add_token(Tokenizer *tokenizer, int64_t limit, json_int_t id, cons
         kind = token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
     token.special |= kind == TOKEN_CONTROL;
     status = vocabulary_set(vocabulary, token.id, text, size, kind, error);
-    return status ? status : added_tokens_add(&tokenizer->added, text, size, token, error);
+    return status ? status : tokenizer_add_token(tokenizer, text, size, token, error);
 }
 
 // tokenizer_config.json: {"added_tokens_decoder": {"32000": {"content": …, "special": …, …}}}

@@ -67,13 +67,15 @@ static Status read_pieces(const JsonFile *file, Error *error) {
 static Status add_token(Tokenizer *tokenizer, const char *text, size_t size, AddedToken token,
                         bool normalized, Error *error) {
     if (!normalized || token.special || tokenizer->normalizer.n == 0) {
-        return added_tokens_add(&tokenizer->added, text, size, token, error);
+        return tokenizer_add_token(tokenizer, text, size, token, error);
     }
     TextBuffer buffer = {0};
     const char *result;
     size_t result_size;
     Status status =
         normalizer_run(&tokenizer->normalizer, text, size, false, &buffer, &result, &result_size, error);
+    // Looked for when what the normalizer prepends is there already: nothing comes before what follows it.
+    tokenizer->vocabulary.pieces[token.id].cuts = !normalizer_prepends(&tokenizer->normalizer);
     if (!status) status = added_tokens_add(&tokenizer->added_normalized, result, result_size, token, error);
     text_buffer_free(&buffer);
     return status;

@@ -5,6 +5,7 @@
 
 #include "tokenizer/tokenizer_internal.h"
 #include "tokenizer/model_proto.h"
+#include "tokenizer/split_presets.h"
 
 static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {
     switch (vocab->types ? vocab->types[id] : 1) {
@@ -69,38 +70,9 @@ static Status load_sentencepiece(Tokenizer *tokenizer, const TokenizerVocab *voc
     return status ? status : tokenizer_add_pieces(tokenizer, false, error);
 }
 
-// ---- byte-level BPE -----------------------------------------------------------------------------------------------
+// ---- BPE --------------------------------------------------------------------------------------------------------------
 
-typedef struct SplitPreset {
-    const char *rule;    // our name
-    const char *pattern; // after the optional step that isolates digits
-    bool digits;         // every digit is a word first
-    bool ignore_merges, nfc;
-    const char *names; // of tokenizer.ggml.pre, between spaces
-} SplitPreset;
-
-static const SplitPreset presets[] = {
-    {"gpt-2", SPLIT_GPT2, false, false, false, " gpt-2 gpt2 phi-2 olmo mpt "},
-    {"bloom", SPLIT_BLOOM, false, false, false, " bloom "},
-    {"smollm", SPLIT_GPT2, true, false, false, " smollm starcoder refact codeshell "},
-    {"command-r", SPLIT_GPT2, true, false, true, " command-r "},
-    {"llama-bpe", SPLIT_LLAMA3, false, true, false, " llama-bpe llama3 llama-v3 falcon3 pixtral "},
-    {"dbrx", SPLIT_LLAMA3, false, false, false, " dbrx smaug-bpe "},
-    {"qwen2", SPLIT_QWEN2, false, false, true, " qwen2 deepseek-r1-qwen "},
-    {"stablelm2", SPLIT_QWEN2, false, false, false, " stablelm2 "},
-};
-
-static const SplitPreset *preset_find(const char *pre) {
-    char name[64];
-    int n = pre ? snprintf(name, sizeof name, " %s ", pre) : 0;
-    if (n <= 2 || (size_t)n >= sizeof name) return NULL;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strstr(presets[i].names, name)) return &presets[i];
-    }
-    return NULL;
-}
-
-static Status load_pieces(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+static Status load_pieces(Tokenizer *tokenizer, const TokenizerVocab *vocab, bool characters, Error *error) {
     Status status = vocabulary_init(&tokenizer->vocabulary, vocab->n_pieces, error);
     for (int64_t i = 0; i < vocab->n_pieces && !status; i++) {
         const TokenText *piece = &vocab->pieces[i];
@@ -108,12 +80,23 @@ static Status load_pieces(Tokenizer *tokenizer, const TokenizerVocab *vocab, Err
         tokenizer->vocabulary.pieces[i].added = kind == TOKEN_CONTROL || kind == TOKEN_USER_DEFINED;
         status = vocabulary_set(&tokenizer->vocabulary, (int32_t)i, piece->text, piece->size, kind, error);
     }
-    return status ? status : vocabulary_spell_byte_level(&tokenizer->vocabulary, error);
+    if (status) return status;
+    return characters ? vocabulary_spell_sentencepiece(&tokenizer->vocabulary, error)
+                      : vocabulary_spell_byte_level(&tokenizer->vocabulary, error);
 }
 
-static Status load_merges(Tokenizer *tokenizer, const TokenizerVocab *vocab, bool ignore_merges,
+static Status load_merges(Tokenizer *tokenizer, const TokenizerVocab *vocab, const SplitPreset *preset,
                           Error *error) {
-    const BpeOptions options = {.byte_level = true, .ignore_merges = ignore_merges, .unk = -1};
+    const BpeOptions options = {.byte_level = !preset->characters,
+                                .byte_fallback = preset->characters,
+                                .fuse_unk = preset->characters,
+                                .ignore_merges = preset->ignore_merges,
+                                .unk = preset->characters ? vocab->unk : -1};
+    if (vocab->n_merges == 0) {
+        return error_set(error, STATUS_FILE,
+                         "the file's tokenizer has no merges (tokenizer.ggml.merges): every word would fall "
+                         "into its characters; use a file that was converted with them");
+    }
     Status status = bpe_open(&tokenizer->vocabulary, &options, vocab->n_merges, &tokenizer->bpe, error);
     for (int64_t i = 0; i < vocab->n_merges && !status; i++) {
         const char *text = vocab->merges[i].text;
@@ -128,35 +111,45 @@ static Status load_merges(Tokenizer *tokenizer, const TokenizerVocab *vocab, boo
     return status;
 }
 
-static Status load_byte_level(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
-    const SplitPreset *preset = preset_find(vocab->pre);
-    if (!preset) {
-        preset = &presets[0];
-        snprintf(tokenizer->notice, sizeof tokenizer->notice,
-                 "the split rule '%.60s' of this model's tokenizer is unknown: gpt-2's is used, which may "
-                 "read text "
-                 "slightly differently",
-                 vocab->pre ? vocab->pre : "(none)");
+static Status find_preset(Tokenizer *tokenizer, const TokenizerVocab *vocab, const SplitPreset **preset,
+                          Error *error) {
+    *preset = split_preset_find(!strcmp(vocab->model, "gemma4") ? "gemma4" : vocab->pre);
+    if (!*preset) {
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "the split rule '%.60s' of this model's tokenizer (tokenizer.ggml.pre) is not known, "
+            "and with another one it would read other tokens than it has learnt; use the model "
+            "as a Hugging Face folder, whose tokenizer.json says its rule",
+            vocab->pre);
     }
-    snprintf(tokenizer->describe, sizeof tokenizer->describe, "byte-level BPE, %s split", preset->rule);
-    Status status = load_pieces(tokenizer, vocab, error);
-    if (!status) status = load_merges(tokenizer, vocab, preset->ignore_merges, error);
+    if (!strcmp((*preset)->rule, "default")) {
+        snprintf(tokenizer->notice, sizeof tokenizer->notice,
+                 "this file does not say how its tokenizer splits text (tokenizer.ggml.pre): llama.cpp's "
+                 "default is used, and where it is the wrong one replies get worse; take a newer file of the "
+                 "model");
+    }
+    return STATUS_OK;
+}
+
+static Status load_bpe(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
+    const SplitPreset *preset;
+    Status status = find_preset(tokenizer, vocab, &preset, error);
+    if (status) return status;
+    snprintf(tokenizer->describe, sizeof tokenizer->describe, "%s, %s split",
+             preset->characters ? "BPE" : "byte-level BPE", preset->rule);
+    tokenizer->add_bos = preset->add_bos;
+    status = load_pieces(tokenizer, vocab, preset->characters, error);
+    if (!status) status = load_merges(tokenizer, vocab, preset, error);
     if (!status) status = split_rules_open(&tokenizer->split, error);
     if (!status && preset->nfc) {
         status = normalizer_add(&tokenizer->normalizer, NORMALIZE_NFC, NULL, 0, NULL, 0, error);
     }
-    if (!status && preset->digits) {
-        status = split_rules_add_regex(tokenizer->split, SPLIT_DIGIT, strlen(SPLIT_DIGIT), SPLIT_ISOLATED,
-                                       false, error);
+    if (!status && preset->characters) {
+        status = normalizer_add(&tokenizer->normalizer, NORMALIZE_REPLACE, " ", 1, "\u2581", 3, error);
     }
-    if (!status && vocab->add_space_prefix == 1) {
-        tokenizer->dummy_space = DUMMY_SPACE_EACH;
-        status = split_rules_add_prefix(tokenizer->split, " ", 1, SPLIT_PREFIX_ALWAYS, error);
-    }
-    if (!status) {
-        status = split_rules_add_regex(tokenizer->split, preset->pattern, strlen(preset->pattern),
-                                       SPLIT_ISOLATED, false, error);
-    }
+    bool space_prefix = vocab->add_space_prefix == 1 && !preset->characters;
+    if (space_prefix) tokenizer->dummy_space = DUMMY_SPACE_EACH;
+    if (!status) status = split_preset_add(preset, space_prefix, tokenizer->split, error);
     return status ? status : tokenizer_add_pieces(tokenizer, true, error);
 }
 
@@ -182,23 +175,25 @@ static Status vocab_check(const TokenizerVocab *vocab, Error *error) {
 static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Error *error) {
     const char *model = vocab->model ? vocab->model : "(none)";
     bool library = !strcmp(model, "llama") || !strcmp(model, "t5");
-    if (!library && strcmp(model, "gpt2") != 0) {
+    if (!library && strcmp(model, "gpt2") != 0 && strcmp(model, "gemma4") != 0) {
         return error_set(error, STATUS_UNSUPPORTED,
-                         "the tokenizer model '%.60s' cannot be used; 'gpt2', 'llama' and 't5' can", model);
+                         "the tokenizer model '%.60s' cannot be used; 'gpt2', 'gemma4', 'llama' and 't5' can",
+                         model);
     }
     Status status = vocab_check(vocab, error);
     if (!status) {
-        status =
-            library ? load_sentencepiece(tokenizer, vocab, error) : load_byte_level(tokenizer, vocab, error);
+        status = library ? load_sentencepiece(tokenizer, vocab, error) : load_bpe(tokenizer, vocab, error);
     }
     if (status) return status;
     if (vocab->bos >= 0) tokenizer->bos = vocab->bos;
     if (vocab->eos >= 0) tokenizer->eos = vocab->eos;
     if (vocab->unk >= 0) tokenizer->unk = vocab->unk;
     if (vocab->pad >= 0) tokenizer->pad = vocab->pad;
-    // Files that are silent: SentencePiece models begin with BOS, and so does Llama 3.
-    bool silent = library || (vocab->pre && !strcmp(vocab->pre, "llama-bpe"));
-    tokenizer->add_bos = tokenizer->bos >= 0 && (vocab->add_bos < 0 ? silent : vocab->add_bos != 0);
+    // Files that are silent: SentencePiece models begin with BOS, others as their split rule's makers do. Files of Gemma 4
+    // that say otherwise were converted wrongly.
+    bool begins = library || tokenizer->add_bos;
+    if (vocab->add_bos >= 0 && strcmp(model, "gemma4") != 0) begins = vocab->add_bos != 0;
+    tokenizer->add_bos = tokenizer->bos >= 0 && begins;
     tokenizer->add_eos = tokenizer->eos >= 0 && vocab->add_eos == 1;
     vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
     for (int64_t i = 0; i < vocab->n_ends; i++) vocabulary_mark_end(&tokenizer->vocabulary, vocab->ends[i]);

@@ -66,11 +66,31 @@ void normalizer_free(Normalizer *normalizer) {
     *normalizer = (Normalizer){0};
 }
 
-static Status replace_all(const NormalizeStep *step, const char *text, size_t size, TextBuffer *out,
-                          Error *error) {
+// See normalizer_run().
+enum { MAX_GROWTH = 64, FREE_GROWTH = 64 << 10 };
+
+static Status check_growth(size_t size, size_t limit, Error *error) {
+    if (size <= limit) return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "the normalizer of the tokenizer's file makes more than %d times as much of this text",
+                     MAX_GROWTH);
+}
+
+bool normalizer_prepends(const Normalizer *normalizer) {
+    for (int i = 0; i < normalizer->n; i++) {
+        if (normalizer->steps[i].kind == NORMALIZE_PREPEND) return true;
+    }
+    return false;
+}
+
+// Replaces; stops with an error once `out` is longer than `limit`.
+static Status replace_all(const NormalizeStep *step, const char *text, size_t size, size_t limit,
+                          TextBuffer *out, Error *error) {
     size_t done = 0;
     Status status = STATUS_OK;
     while (!status && done < size) {
+        status = check_growth(out->n, limit, error);
+        if (status) break;
         const char *hit = memmem(text + done, size - done, step->what, step->what_size);
         size_t stop = hit ? (size_t)(hit - text) : size;
         status = text_buffer_append(out, text + done, stop - done, error);
@@ -225,9 +245,9 @@ static bool is_ascii(const char *text, size_t size) {
     return true;
 }
 
-static Status step_run(const NormalizeStep *step, const char *text, size_t size, TextBuffer *out,
-                       Error *error) {
-    if (step->kind == NORMALIZE_REPLACE) return replace_all(step, text, size, out, error);
+static Status step_run(const NormalizeStep *step, const char *text, size_t size, size_t limit,
+                       TextBuffer *out, Error *error) {
+    if (step->kind == NORMALIZE_REPLACE) return replace_all(step, text, size, limit, out, error);
     if (step->kind != NORMALIZE_PREPEND) return normal_form(step->kind, text, size, out, error);
     Status status = text_buffer_append(out, step->with, step->with_size, error);
     return status ? status : text_buffer_append(out, text, size, error);
@@ -238,12 +258,14 @@ Status normalizer_run(const Normalizer *normalizer, const char *text, size_t siz
     *result = text;
     *result_size = size;
     Status status = STATUS_OK;
+    const size_t limit = size < SIZE_MAX / MAX_GROWTH ? size * MAX_GROWTH + FREE_GROWTH : SIZE_MAX;
     for (int i = 0; i < normalizer->n && !status && *result_size; i++) {
         const NormalizeStep *step = &normalizer->steps[i];
         if (step->kind <= NORMALIZE_NFKD && is_ascii(*result, *result_size)) continue;
         if (step->kind == NORMALIZE_PREPEND && inside) continue;
         TextBuffer next = {0};
-        status = step_run(step, *result, *result_size, &next, error);
+        status = step_run(step, *result, *result_size, limit, &next, error);
+        if (!status) status = check_growth(next.n, limit, error);
         text_buffer_free(buffer);
         *buffer = next;
         *result = next.data;

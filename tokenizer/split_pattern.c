@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tokenizer/late_characters.h"
 #include "tokenizer/split.h"
 #include "kernels/base/text_buffer.h"
 
@@ -13,6 +14,8 @@ typedef struct Translation {
     const char *at, *end;
     TextBuffer out;
     bool in_class, nested; // nested: in a class within it
+    size_t class_start;    // where the class, or an intersection's second one, begins in `out`
+    size_t intersected;    // where the first class of an intersection begins, plus 1; 0: no intersection
     bool after_repeat;     // the last thing was a counted repetition {n,m}
 } Translation;
 
@@ -23,6 +26,33 @@ static Status put(Translation *t, const char *text, Error *error) {
 static Status refuse(const char *what, Error *error) {
     return error_set(error, STATUS_UNSUPPORTED, "a split pattern uses %s, which palaver does not follow",
                      what);
+}
+
+// Appends what came late to a class: a category, all of those that begin with a letter, or a property of that name.
+static Status put_late(Translation *t, const char *name, size_t size, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof late_characters / sizeof *late_characters && !status; i++) {
+        const char *late = late_characters[i].name;
+        bool whole = strlen(late) == size && !memcmp(late, name, size);
+        bool group = size == 1 && strlen(late) == 2 && *late == *name;
+        if (whole || group) status = put(t, late_characters[i].ranges, error);
+    }
+    return status;
+}
+
+// A property as an item of a class, or as a class of its own where there is none. `escape` is its PCRE2 name, "\\p{" and all.
+static Status put_item(Translation *t, const TextBuffer *escape, const char *name, size_t size, bool negated,
+                       Error *error) {
+    Status status = STATUS_OK;
+    if (t->in_class && negated) {
+        status = put(t, "\\P", error);
+        return status ? status : text_buffer_append(&t->out, escape->data, escape->n, error);
+    }
+    if (!t->in_class) status = put(t, negated ? "[^" : "[", error);
+    if (!status) status = put(t, "\\p", error);
+    if (!status) status = text_buffer_append(&t->out, escape->data, escape->n, error);
+    if (!status) status = put_late(t, name, size, error);
+    return status || t->in_class ? status : put(t, "]", error);
 }
 
 // General categories have names of one or two characters; longer names are scripts, which PCRE2 would take
@@ -41,17 +71,53 @@ static Status put_property(Translation *t, Error *error) {
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) {
         plain |= strlen(binary[i]) == size && !memcmp(binary[i], name, size);
     }
-    Status status = put(t, (t->at[1] == 'P') != negated ? "\\P{" : "\\p{", error);
-    if (!status && !plain) status = put(t, "sc:", error);
-    if (!status) status = text_buffer_append(&t->out, name, size + 1, error);
+    TextBuffer escape = {0};
+    Status status = text_buffer_append(&escape, plain ? "{" : "{sc:", plain ? 1 : 4, error);
+    if (!status) status = text_buffer_append(&escape, name, size + 1, error);
+    if (!status) status = put_item(t, &escape, name, size, (t->at[1] == 'P') != negated, error);
+    text_buffer_free(&escape);
     t->at = close + 1;
+    return status;
+}
+
+// \d and \D.
+static Status put_digit(Translation *t, bool negated, Error *error) {
+    char escape[] = "{Nd}";
+    t->at += 2;
+    return put_item(t, &(TextBuffer){escape, 4, 4}, "Nd", 2, negated, error);
+}
+
+// The items of \w. Outside of classes Oniguruma asks its own table for Latin-1, which holds six numbers more.
+static Status put_word_items(Translation *t, Error *error) {
+    static const char *const late[] = {"Alphabetic", "M", "Nd"};
+    Status status = put(t, "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}", error);
+    if (!status && !t->in_class) status = put(t, "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}", error);
+    for (size_t i = 0; i < sizeof late / sizeof *late && !status; i++)
+        status = put_late(t, late[i], strlen(late[i]), error);
+    return status;
+}
+
+// \w, \W, \b and \B.
+static Status put_word(Translation *t, char c, Error *error) {
+    static const char *const word[] = {"[", "]", NULL}, *const other[] = {"[^", "]", NULL};
+    // A place between a word character and none; between two of a kind.
+    static const char *const border[] = {"(?:(?<=[", "])(?![", "])|(?<![", "])(?=[", "]))", NULL};
+    static const char *const inside[] = {"(?:(?<=[", "])(?=[", "])|(?<![", "])(?![", "]))", NULL};
+    t->at += 2;
+    if (t->in_class && c == 'w') return put_word_items(t, error);
+    if (t->in_class) return refuse(c == 'W' ? "\\W in a class" : "\\b in a class", error);
+    const char *const *parts = c == 'w' ? word : c == 'W' ? other : c == 'b' ? border : inside;
+    Status status = put(t, *parts, error);
+    while (*++parts && !status) {
+        status = put_word_items(t, error);
+        if (!status) status = put(t, *parts, error);
+    }
     return status;
 }
 
 static Status put_escape(Translation *t, Error *error) {
     if (t->end - t->at < 2) return refuse("a lone backslash at its end", error);
     char c = t->at[1];
-    static const char word[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
     switch (c) {
     case 'p':
     case 'P':
@@ -62,14 +128,17 @@ static Status put_escape(Translation *t, Error *error) {
     case 'S':
         t->at += 2;
         return put(t, "\\P{White_Space}", error);
+    case 'd':
+    case 'D':
+        return put_digit(t, c == 'D', error);
     case 'w':
-    case 'W': {
-        if (c == 'W' && t->in_class) return refuse("\\W in a class", error);
+    case 'W':
+    case 'b':
+    case 'B':
+        return put_word(t, c, error);
+    case 'v': // no class of line breaks, as it is to PCRE2
         t->at += 2;
-        Status status = t->in_class ? STATUS_OK : put(t, c == 'w' ? "[" : "[^", error);
-        if (!status) status = put(t, word, error);
-        return status || t->in_class ? status : put(t, "]", error);
-    }
+        return put(t, "\\x0B", error);
     case 'u': {
         if (t->end - t->at < 6) return refuse("a cut-off \\u", error);
         Status status = put(t, "\\x{", error);
@@ -80,7 +149,7 @@ static Status put_escape(Translation *t, Error *error) {
     default:
         break;
     }
-    if (strchr("dDnrtfvxAzZaeR", c) ||
+    if (strchr("nrtfxAzZaeR", c) ||
         !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) {
         t->at += 2;
         return text_buffer_append(&t->out, t->at - 2, 2, error);
@@ -110,12 +179,48 @@ static Status put_nested(Translation *t, bool opens, Error *error) {
     return STATUS_OK;
 }
 
+// "[first&&[second]]" as "(?:(?=[second])[first])". At the &&: the first class is closed, the second one opened.
+static Status put_intersection(Translation *t, Error *error) {
+    bool plain = !t->nested && !t->intersected && t->out.data[t->class_start + 1] != '^' &&
+                 t->end - t->at > 3 && t->at[2] == '[' && t->at[3] != ']';
+    if (!plain) return refuse("an unusual intersection of classes", error);
+    t->intersected = t->class_start + 1;
+    t->at += 3;
+    Status status = put(t, "]", error);
+    t->class_start = t->out.n;
+    if (!status && *t->at == '^')
+        status = put(t, "[^", error), t->at++;
+    else if (!status)
+        status = put(t, "[", error);
+    return status;
+}
+
+// At the ] of its second class, which the whole one's must follow.
+static Status end_intersection(Translation *t, Error *error) {
+    if (t->end - t->at < 2 || t->at[1] != ']') return refuse("an unusual intersection of classes", error);
+    size_t first = t->intersected - 1, second = t->class_start, stop = t->out.n;
+    TextBuffer both = {0};
+    Status status = text_buffer_append(&both, "(?:(?=", 6, error);
+    if (!status) status = text_buffer_append(&both, t->out.data + second, stop - second, error);
+    if (!status) status = text_buffer_append(&both, "])", 2, error);
+    if (!status) status = text_buffer_append(&both, t->out.data + first, second - first, error);
+    if (!status) status = text_buffer_append(&both, ")", 1, error);
+    t->out.n = first;
+    if (!status) status = text_buffer_append(&t->out, both.data, both.n, error);
+    text_buffer_free(&both);
+    t->in_class = false;
+    t->intersected = 0;
+    t->at += 2;
+    return status;
+}
+
 static Status put_plain(Translation *t, Error *error) {
     char c = *t->at;
     bool more = t->end - t->at > 1;
     if (t->in_class) {
-        if (c == '&' && more && t->at[1] == '&') return refuse("an intersection of classes", error);
+        if (c == '&' && more && t->at[1] == '&') return put_intersection(t, error);
         if (c == '[' || (c == ']' && t->nested)) return put_nested(t, c == '[', error);
+        if (c == ']' && t->intersected) return end_intersection(t, error);
         if (c == ']') t->in_class = false;
     } else if (c == '(' && more && t->at[1] == '*') {
         return refuse("a verb (*…)", error);
@@ -134,18 +239,42 @@ static Status put_class_start(Translation *t, Error *error) {
     size_t n = 1 + (t->end - t->at > 1 && t->at[1] == '^');
     if (t->end - t->at > (ptrdiff_t)n && t->at[n] == ']') return refuse("a class that begins with ]", error);
     t->in_class = true;
+    t->class_start = t->out.n;
     t->after_repeat = false;
     Status status = text_buffer_append(&t->out, t->at, n, error);
     t->at += n;
     return status;
 }
 
+// [:name:] within a class, by the properties that Oniguruma takes for it.
 static Status put_posix(Translation *t, Error *error) {
+    static const struct {
+        const char *name, *items, *late[2];
+    } names[] = {{"alpha", "\\p{Alphabetic}", {"Alphabetic"}},
+                 {"alnum", "\\p{Alphabetic}\\p{Nd}", {"Alphabetic", "Nd"}},
+                 {"punct", "\\p{P}\\p{S}", {"P", "S"}},
+                 {"upper", "\\p{Uppercase}", {"Lu"}},
+                 {"lower", "\\p{Lowercase}", {"Ll"}},
+                 {"digit", "\\p{Nd}", {"Nd"}},
+                 {"space", "\\p{White_Space}", {NULL}},
+                 {"blank", "\\p{Zs}\\t", {NULL}},
+                 {"cntrl", "\\p{Cc}", {NULL}},
+                 {"xdigit", "0-9A-Fa-f", {NULL}},
+                 {"ascii", "\\x00-\\x7F", {NULL}}};
     const char *close = memmem(t->at, (size_t)(t->end - t->at), ":]", 2);
-    if (!close) return refuse("a cut-off [:name:]", error);
-    Status status = text_buffer_append(&t->out, t->at, (size_t)(close + 2 - t->at), error);
-    t->at = close + 2;
-    return status;
+    size_t size = close ? (size_t)(close - t->at - 2) : 0;
+    bool word = size == 4 && !memcmp(t->at + 2, "word", 4);
+    if (word) t->at = close + 2;
+    if (word) return put_word_items(t, error);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (size != strlen(names[i].name) || memcmp(t->at + 2, names[i].name, size) != 0) continue;
+        t->at = close + 2;
+        Status status = put(t, names[i].items, error);
+        for (int k = 0; k < 2 && names[i].late[k] && !status; k++)
+            status = put_late(t, names[i].late[k], strlen(names[i].late[k]), error);
+        return status;
+    }
+    return refuse("an unusual [:name:]", error);
 }
 
 Status split_pattern_translate(const char *pattern, size_t size, char **out, size_t *out_size, Error *error) {

@@ -88,11 +88,20 @@ Status tokenizer_add_pieces(Tokenizer *tokenizer, bool user_defined, Error *erro
         bool special = piece->kind == TOKEN_CONTROL;
         if (!special && !(user_defined && piece->kind == TOKEN_USER_DEFINED)) continue;
         if (piece->text_size == 0) continue;
-        status =
-            added_tokens_add(&tokenizer->added, vocabulary_text(vocabulary, (int32_t)i), piece->text_size,
-                             (AddedToken){.id = (int32_t)i, .special = special}, error);
+        status = tokenizer_add_token(tokenizer, vocabulary_text(vocabulary, (int32_t)i), piece->text_size,
+                                     (AddedToken){.id = (int32_t)i, .special = special}, error);
     }
     return status;
+}
+
+Status tokenizer_add_token(Tokenizer *tokenizer, const char *text, size_t size, AddedToken token,
+                           Error *error) {
+    tokenizer->vocabulary.pieces[token.id].cuts = true;
+    return added_tokens_add(&tokenizer->added, text, size, token, error);
+}
+
+void tokenizer_set_interrupt(Tokenizer *tokenizer, const atomic_int *flag) {
+    tokenizer->interrupt = flag;
 }
 
 // ---- encoding ---------------------------------------------------------------------------------------------------
@@ -102,6 +111,7 @@ typedef struct Encoding {
     const Tokenizer *tokenizer;
     Tokens *tokens;
     TextBuffer normalized;
+    SplitBudget budget; // of the whole text
 } Encoding;
 
 static Status encode_word(void *context, const char *word, size_t size, Error *error) {
@@ -118,8 +128,9 @@ static Status encode_normalized(Encoding *encoding, const char *text, size_t siz
     while (!status && done < size) {
         AddedMatch match = {size, size, -1};
         bool found = added_tokens_next(&tokenizer->added_normalized, text, size, done, NULL, &match);
-        status = split_rules_run(tokenizer->split, text + done, match.start - done,
-                                 done ? SPLIT_AFTER_TOKENS : place, encode_word, encoding, error);
+        const SplitText stretch = {text + done, match.start - done, done ? SPLIT_AFTER_TOKENS : place,
+                                   &encoding->budget};
+        status = split_rules_run(tokenizer->split, &stretch, encode_word, encoding, error);
         if (found && !status) status = tokens_push(encoding->tokens, match.id, error);
         done = match.stop;
     }
@@ -139,6 +150,7 @@ static Status encode_bpe(Encoding *encoding, const char *text, size_t size, Spli
             status = normalizer_run(&tokenizer->normalizer, text + i, n, i > 0, &encoding->normalized,
                                     &normalized, &normalized_size, error);
             if (!status) {
+                split_budget_add(&encoding->budget, normalized_size);
                 status = encode_normalized(encoding, normalized, normalized_size,
                                            i ? SPLIT_INSIDE_TEXT : place, error);
             }
@@ -164,7 +176,8 @@ static Status encode_plain(Encoding *encoding, const char *text, size_t size, bo
 
 static Status encode_text(const Tokenizer *tokenizer, const char *text, size_t size,
                           const SpecialRanges *ranges, bool continues, Tokens *tokens, Error *error) {
-    Encoding encoding = {.tokenizer = tokenizer, .tokens = tokens};
+    Encoding encoding = {
+        .tokenizer = tokenizer, .tokens = tokens, .budget = split_budget(tokenizer->interrupt)};
     int64_t before = tokens->n;
     Status status = STATUS_OK;
     size_t done = 0;
@@ -214,10 +227,6 @@ Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans,
 
 // ---- decoding ---------------------------------------------------------------------------------------------------
 
-static bool is_added(TokenKind kind) {
-    return kind == TOKEN_CONTROL || kind == TOKEN_USER_DEFINED;
-}
-
 const char *tokenizer_bytes(const Tokenizer *tokenizer, int32_t previous, int32_t id, bool with_special,
                             size_t *size) {
     const Piece *piece = piece_at(tokenizer, id);
@@ -227,7 +236,7 @@ const char *tokenizer_bytes(const Tokenizer *tokenizer, int32_t previous, int32_
     *size = piece->bytes_size;
     if (piece->kind != TOKEN_NORMAL || *size == 0 || bytes[0] != ' ') return bytes;
     const Piece *before = piece_at(tokenizer, previous);
-    bool first = !before || (tokenizer->dummy_space == DUMMY_SPACE_EACH && is_added(before->kind));
+    bool first = !before || (tokenizer->dummy_space == DUMMY_SPACE_EACH && before->cuts);
     bool dummy = first && tokenizer->dummy_space != DUMMY_SPACE_NONE;
     *size -= dummy;
     return bytes + dummy;

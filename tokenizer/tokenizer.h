@@ -20,6 +20,9 @@
 #ifndef PALAVER_TOKENIZER_TOKENIZER_H
 #define PALAVER_TOKENIZER_TOKENIZER_H
 
+#ifndef __cplusplus
+#include <stdatomic.h>
+#endif
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,9 +65,9 @@ typedef struct TokenText {
 // A vocabulary as a GGUF file carries it (keys tokenizer.ggml.*). Everything is borrowed for the call only.
 // Fields that the file does not have: NULL, 0 for counts, -1 for ids and for the three-valued switches.
 typedef struct TokenizerVocab {
-    const char
-        *model; // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
-    const char *pre; // tokenizer.ggml.pre: the split rule, "llama-bpe", "smollm", "qwen2", "gpt-2", …
+    const char *model; // tokenizer.ggml.model: "gpt2" (byte-level BPE), "gemma4" (BPE of characters),
+                       // "llama" (SentencePiece BPE), "t5" (unigram)
+    const char *pre;   // tokenizer.ggml.pre: the split rule, "llama-bpe", "tekken", … (split_presets.h)
     int64_t n_pieces;
     const TokenText *pieces; // [n_pieces]
     const float *scores;     // [n_pieces] or NULL
@@ -86,16 +89,22 @@ typedef struct TokenizerVocab {
 // the part of the file that palaver cannot follow. *out is NULL on failure.
 Status tokenizer_open_folder(const char *folder, Tokenizer **out, Error *error);
 
-// Opens the vocabulary of a GGUF file; see TokenizerVocab.
+// Opens the vocabulary of a GGUF file; see TokenizerVocab. STATUS_UNSUPPORTED names a split rule that is not known.
 Status tokenizer_open_vocab(const TokenizerVocab *vocab, Tokenizer **out, Error *error);
 
 void tokenizer_close(Tokenizer *tokenizer); // NULL is fine
+
+#ifndef __cplusplus // whose atomics are others
+// Looked at while the splitting of a text takes long: a nonzero flag ends it with STATUS_INTERRUPTED. NULL: never. To be
+// set before other threads use the tokenizer.
+void tokenizer_set_interrupt(Tokenizer *tokenizer, const atomic_int *flag);
+#endif
 
 // ---- facts ----------------------------------------------------------------------------------------------------
 int64_t tokenizer_size(const Tokenizer *tokenizer); // number of ids: 0 … size-1
 // "byte-level BPE, qwen2 split" or the like, for `palaver inspect`.
 const char *tokenizer_describe(const Tokenizer *tokenizer);
-// One line that the user should see (an unknown split rule was replaced, …), or NULL.
+// One line that the user should see (the file does not name its split rule, …), or NULL.
 const char *tokenizer_notice(const Tokenizer *tokenizer);
 
 int32_t tokenizer_bos(const Tokenizer *tokenizer); // -1: none; the same below
@@ -118,6 +127,10 @@ TokenKind tokenizer_kind(const Tokenizer *tokenizer, int32_t id);
 const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *size);
 
 // ---- encoding -------------------------------------------------------------------------------------------------
+// What a text may cost is bounded by its length, whatever the tokenizer's file says: STATUS_UNSUPPORTED where its split
+// patterns take more steps (split.h) or its normalizer makes more of it (normalize.h). The count is of work, not of time:
+// a text that passes once always does.
+
 // A run of text; `special` lets control pieces within it become their ids (a template's literals).
 typedef struct TextSpan {
     const char *text;

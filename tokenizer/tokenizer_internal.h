@@ -28,6 +28,7 @@ struct Tokenizer {
 
     int32_t bos, eos, unk, pad;
     bool add_bos, add_eos;
+    const atomic_int *interrupt; // NULL: none
     char describe[128];
     char notice[256]; // "" if there is nothing to say
 };
@@ -42,6 +43,10 @@ Status tokenizer_load_model_proto(Tokenizer *tokenizer, TextBuffer *proto, Dummy
 
 // Reads a tokenizer.json of `size` bytes into an empty tokenizer.
 Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, Error *error);
+
+// Adds a token that is looked for in the text as it comes; `token.id` is in the vocabulary.
+Status tokenizer_add_token(Tokenizer *tokenizer, const char *text, size_t size, AddedToken token,
+                           Error *error);
 
 // Every control piece becomes a special added token, and, if user_defined, every user-defined one a plain one.
 Status tokenizer_add_pieces(Tokenizer *tokenizer, bool user_defined, Error *error);

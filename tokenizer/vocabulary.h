@@ -11,6 +11,7 @@ typedef struct Piece {
     TokenKind kind;
     bool end;   // ends a reply
     bool added; // no piece of the model itself: merges never lead to it
+    bool cuts;  // looked for before the model sees the text, which begins anew behind it
 } Piece;
 
 // A text that can be found; id -1 where the slot is free.

@@ -46,6 +46,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
     options.cache = load_cache_options(settings, room);
     options.n_rows = room.n_rows;
     options.progress = load_progress(screen);
+    options.interrupt = signals_interrupt();
     Status status = engine_open(&options, engine, error);
     screen_progress_end(screen);
     if (status) return status;

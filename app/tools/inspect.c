@@ -1,4 +1,5 @@
 #include "app/tools/inspect.h"
+#include "app/signals.h"
 
 #include "app/terminal/text.h"
 #include "engine/engine.h"
@@ -187,6 +188,7 @@ Status inspect_tokens(const char *path, const char *text, size_t size, FILE *out
     Tokens tokens = {0};
     Status status = checkpoint_open(path, &checkpoint, error);
     if (!status) status = tokenizer_open_for(checkpoint, &tokenizer, error);
+    if (!status) tokenizer_set_interrupt(tokenizer, signals_interrupt());
     if (!status) status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
     for (int64_t i = 0; i < tokens.n && !status; i++) {
         size_t n;

@@ -50,6 +50,29 @@ static Status read_texts(const Checkpoint *checkpoint, const char *key, const To
     return STATUS_OK;
 }
 
+// Files from before split rules had names: architectures whose models all split text in one way.
+static Status infer_pre(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    static const char *const rules[][2] = {{"gpt2", "gpt-2"},          {"gptneox", "olmo"},
+                                           {"olmo", "olmo"},           {"mpt", "mpt"},
+                                           {"falcon", "falcon"},       {"bloom", "bloom"},
+                                           {"phi2", "phi-2"},          {"refact", "refact"},
+                                           {"starcoder", "starcoder"}, {"starcoder2", "starcoder"},
+                                           {"codeshell", "codeshell"}, {"qwen", "stablelm2"},
+                                           {"qwen2", "qwen2"},         {"qwen2moe", "qwen2"},
+                                           {"dbrx", "dbrx"},           {"command-r", "command-r"}};
+    MetaString found = {NULL, 0};
+    Status status = checkpoint_get_string(checkpoint, "general.architecture", &found, error);
+    if (status != STATUS_OK || found.data == NULL) return status;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (strlen(rules[i][0]) != found.length || memcmp(rules[i][0], found.data, found.length) != 0)
+            continue;
+        vocab->pre = strdup(rules[i][1]);
+        if (vocab->pre == NULL)
+            return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
+    }
+    return STATUS_OK;
+}
+
 static Status read_scores(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
     static const char KEY[] = "tokenizer.ggml.scores";
     const MetaValue *array;
@@ -159,6 +182,7 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
                     {"tokenizer.ggml.remove_extra_whitespaces", &vocab->remove_extra_whitespaces}};
     Status status = read_name(checkpoint, "tokenizer.ggml.model", &vocab->model, error);
     if (status == STATUS_OK) status = read_name(checkpoint, "tokenizer.ggml.pre", &vocab->pre, error);
+    if (status == STATUS_OK && vocab->pre == NULL) status = infer_pre(checkpoint, vocab, error);
     if (status == STATUS_OK) {
         status = read_texts(checkpoint, "tokenizer.ggml.tokens", &vocab->pieces, &vocab->n_pieces, error);
     }

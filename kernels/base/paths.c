@@ -206,8 +206,10 @@ Status path_read_file(const char *path, size_t limit, char **text, size_t *size,
             break;
         }
         if (n) continue;
-        if (ferror(file))
-            status = error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(errno));
+        if (ferror(file)) {
+            status = error_set(error, errno == EINTR ? STATUS_INTERRUPTED : STATUS_FILE,
+                               "%s: cannot be read: %s", path, strerror(errno));
+        }
         break;
     }
     fclose(file);

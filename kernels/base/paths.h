@@ -48,7 +48,7 @@ void path_sync_name(const char *path);
 void path_make_absolute(char *path);
 
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
-// NULs).
+// NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
 Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error);
 
 // Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it

@@ -169,6 +169,38 @@ static void reads_the_vocabulary(void **state) {
     checkpoint_close(checkpoint);
 }
 
+// Files from before split rules had names: what their architecture's models use, where that is one thing.
+static void infers_the_split_rule(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"gptneox", "olmo"}, {"falcon", "falcon"}, {"qwen2", "qwen2"}, {"llama", NULL}, {"falco", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Bytes bytes = {0};
+        char *folder = folder_new(), path[4096];
+        gguf_header(&bytes, 3, 0, 3);
+        gguf_key_string(&bytes, "general.architecture", cases[i][0]);
+        gguf_key_string(&bytes, "tokenizer.ggml.model", "gpt2");
+        gguf_key(&bytes, "tokenizer.ggml.tokens", 9);
+        bytes_u32(&bytes, 8);
+        bytes_u64(&bytes, 1);
+        gguf_string(&bytes, "a");
+        gguf_pad(&bytes, 32);
+        folder_write(folder, "old.gguf", bytes.data, bytes.size);
+        bytes_free(&bytes);
+        snprintf(path, sizeof path, "%s/old.gguf", folder);
+        Checkpoint *checkpoint = open_ok(path);
+        TokenizerVocab vocab;
+        assert_int_equal(gguf_vocab(checkpoint, &vocab, NULL), STATUS_OK);
+        if (cases[i][1])
+            assert_string_equal(vocab.pre, cases[i][1]);
+        else
+            assert_null(vocab.pre);
+        gguf_vocab_free(&vocab);
+        checkpoint_close(checkpoint);
+        folder_remove(folder);
+    }
+}
+
 static void knows_every_block_type(void **state) {
     (void)state;
     Checkpoint *checkpoint = open_ok(BLOCKS);
@@ -418,17 +450,12 @@ static void refuses_bad_tensors(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_model),
-        cmocka_unit_test(reads_metadata),
-        cmocka_unit_test(reads_the_vocabulary),
-        cmocka_unit_test(knows_every_block_type),
-        cmocka_unit_test(decodes_every_value_type),
-        cmocka_unit_test(lists_foreign_types),
-        cmocka_unit_test(copies_unaligned_tensors),
-        cmocka_unit_test(notices_200_cuts),
-        cmocka_unit_test(refuses_bad_headers),
-        cmocka_unit_test(refuses_bad_metadata),
-        cmocka_unit_test(refuses_bad_tensors),
+        cmocka_unit_test(reads_a_model),          cmocka_unit_test(reads_metadata),
+        cmocka_unit_test(reads_the_vocabulary),   cmocka_unit_test(infers_the_split_rule),
+        cmocka_unit_test(knows_every_block_type), cmocka_unit_test(decodes_every_value_type),
+        cmocka_unit_test(lists_foreign_types),    cmocka_unit_test(copies_unaligned_tensors),
+        cmocka_unit_test(notices_200_cuts),       cmocka_unit_test(refuses_bad_headers),
+        cmocka_unit_test(refuses_bad_metadata),   cmocka_unit_test(refuses_bad_tensors),
     };
     return test_main("gguf", argc, argv, tests);
 }

@@ -21,8 +21,12 @@ char *golden_read(const char *path, size_t *size) {
 }
 
 GoldenTexts golden_texts(void) {
+    return golden_texts_of(GOLDEN_TOKENIZERS "/strings.bin");
+}
+
+GoldenTexts golden_texts_of(const char *path) {
     size_t size, at = 8;
-    GoldenTexts texts = {.data = golden_read(GOLDEN_TOKENIZERS "/strings.bin", &size)};
+    GoldenTexts texts = {.data = golden_read(path, &size)};
     uint32_t counts[2];
     memcpy(counts, texts.data, sizeof counts);
     texts.n_valid = counts[0];
@@ -63,6 +67,8 @@ static TokenText text_of(const json_t *string) {
     return (TokenText){json_string_value(string), json_string_length(string)};
 }
 
+static void vocab_merges(GoldenVocab *vocab, const json_t *merges);
+
 static void vocab_from_gguf_view(GoldenVocab *vocab) {
     const json_t *pieces = json_object_get(vocab->json, "pieces"),
                  *charsmap = json_object_get(vocab->json, "charsmap");
@@ -83,6 +89,7 @@ static void vocab_from_gguf_view(GoldenVocab *vocab) {
     vocab->vocab.n_pieces = (int64_t)n;
     vocab->vocab.charsmap = n_map ? vocab->charsmap : NULL;
     vocab->vocab.charsmap_size = n_map;
+    vocab_merges(vocab, json_object_get(vocab->json, "merges"));
     vocab->vocab.model = json_string_value(json_object_get(vocab->json, "model"));
 }
 

@@ -20,6 +20,7 @@ typedef struct GoldenTexts {
 char *golden_read(const char *path, size_t *size);
 
 GoldenTexts golden_texts(void);
+GoldenTexts golden_texts_of(const char *path); // of another file of that form
 void golden_texts_free(GoldenTexts *texts);
 
 // The folder tests/golden/tokenizers/NAME, opened.

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/support/files.h"
 #include "tests/support/tokenizer_golden.h"
+#include "tokenizer/chat/chat_template.h"
 
 static Tokenizer *open_good(const char *folder) {
     Tokenizer *tokenizer;
@@ -41,6 +43,30 @@ static void nothing_there(void **state) {
     assert_refused(folder, STATUS_FILE, "neither tokenizer.json nor tokenizer.model");
     folder_remove(folder);
     assert_refused("/no/such/folder", STATUS_FILE, "neither");
+}
+
+// A FIFO in the place of a file is an error that names it; nothing waits for a writer.
+static void pipes_are_no_files(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "tokenizer.json", "tokenizer.model",        "tokenizer_config.json", "special_tokens_map.json",
+        "config.json",    "generation_config.json", "added_tokens.json",     "palaver-test.toml"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *folder = folder_new(), path[4096], why[128];
+        if (i >= 2) folder_copy(folder, "tokenizer.model", GOLDEN_TOKENIZERS "/sp-bpe/tokenizer.model");
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        snprintf(why, sizeof why, "%s: not a regular file", names[i]);
+        if (strstr(names[i], ".toml")) {
+            ChatTemplate *chat_template;
+            Error error = {0};
+            assert_int_equal(chat_template_open(path, &chat_template, &error), STATUS_FILE);
+            assert_non_null(strstr(error.message, why));
+        } else {
+            assert_refused(folder, STATUS_FILE, why);
+        }
+        folder_remove(folder);
+    }
 }
 
 static void special_tokens_by_name(void **state) {
@@ -377,6 +403,7 @@ static void truncations(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_there),
+        cmocka_unit_test(pipes_are_no_files),
         cmocka_unit_test(special_tokens_by_name),
         cmocka_unit_test(sentencepiece_settings),
         cmocka_unit_test(sentencepiece_added_tokens),
