@@ -22,7 +22,7 @@ typedef enum OverflowPolicy {
 const char *overflow_policy_name(OverflowPolicy policy); // "reevaluate", "shift", "shift-inplace", "stop"
 
 enum {
-    OVERFLOW_KEEP_SYSTEM = -1, // BOS and the system prompt
+    OVERFLOW_KEEP_SYSTEM = -1, // BOS, what the template begins with, and the system prompt
     OVERFLOW_SINKS =
         4, // first tokens that a stream without messages keeps then (Xiao et al., arXiv:2309.17453)
 };
@@ -30,7 +30,8 @@ enum {
 typedef struct OverflowSettings {
     OverflowPolicy policy;
     int64_t
-        keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM
+        keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps
+        // nothing, not even what the beginning of what is left has in common with that of before
     bool by_token;    // leave as few tokens as discard says; else whole turns down to low_water
     int64_t reserve;  // tokens kept free for the reply before a turn begins
     double low_water; // share of the context to go down to once something has to leave, 0 … 1

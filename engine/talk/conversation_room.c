@@ -61,21 +61,38 @@ static Status leave_once(Conversation *c, const ConversationView *view, int64_t 
     return STATUS_OK;
 }
 
-// The log becomes that of the view before, as far as it is cached. If what stays is that without a single range, this
-// range leaves the log, and the rest is shifted; else the next session_sync() reads it again.
-static Status shift(Conversation *c, const Tokens *before, const Tokens *after, int64_t from, int64_t cached,
-                    Error *error) {
+// Tokens at the front of `view` that stay in the cache whatever leaves, because attention rests on them: BOS and all that
+// the template puts before the first message's text, as far as the beginning of what is left has them as well, which is
+// `common` tokens. All of it, for a model rests on one of them, and it need not be the first: a role's name that is
+// spelled out in six tokens cost half of what the model knew when only four of them stayed. They are the same the next
+// time something leaves. None only where the settings keep none.
+static int64_t sinks(const Conversation *c, const ConversationView *view, int64_t common) {
+    if (c->settings.overflow.keep == 0) return 0;
+    int64_t n = view->n_spans > 0 ? view->spans[0].text_begin : 0;
+    if (n < 1) n = 1;
+    return n < common ? n : common;
+}
+
+// The log becomes that of the view before, as far as it is cached. If what stays is that without a single range behind
+// the first tokens, this range leaves the log, and the rest is shifted; else the next session_sync() reads it again: also
+// where the old beginning and the new one have no token in common, for without one a shift costs half of what a model
+// knows, and with another one the log would not be the template over what is left.
+static Status shift(Conversation *c, const ConversationView *view, const Tokens *after, int64_t from,
+                    int64_t cached, Error *error) {
+    const Tokens *before = &view->tokens;
     int64_t n = before->n - after->n, suffix = 0;
     if (n < 1) return STATUS_OK;
     const int64_t prefix = kv_common_prefix(before->ids, before->n, after->ids, after->n);
     while (suffix < after->n && before->ids[before->n - 1 - suffix] == after->ids[after->n - 1 - suffix])
         suffix++;
     int64_t first = after->n - suffix, last = prefix; // the range may begin anywhere between
-    int64_t kept = session_kept(c->session);
+    const int64_t stays = sinks(c, view, prefix), kept = session_kept(c->session);
+    if (first < stays) first = stays;
     if (kept >= first && kept <= last) from = kept;
     if (from < first) from = first;
     if (from > last) from = last;
-    if (first > last || from + n > cached) return STATUS_OK;
+    const bool rests = stays > 0 || c->settings.overflow.keep == 0;
+    if (first > last || !rests || from + n > cached) return STATUS_OK;
     return session_discard(c->session, from, n, c->settings.overflow.policy, error);
 }
 
@@ -87,7 +104,7 @@ Status conversation_follow(Conversation *c, const ConversationView *before, Erro
     for (int i = 0, k = 0; i < c->n && k < now.n_spans && c->messages[i].role == CHAT_SYSTEM; i++)
         if (!c->messages[i].discarded) from = now.spans[k++].end;
     int64_t cached = session_recall(c->session, before->tokens.ids, before->tokens.n);
-    status = shift(c, &before->tokens, &now.tokens, from, cached, error);
+    status = shift(c, before, &now.tokens, from, cached, error);
     conversation_view_free(&now);
     return status;
 }
@@ -117,7 +134,7 @@ Status conversation_make_room(Conversation *c, int64_t needed, ConversationView 
         int64_t cached = session_recall(c->session, before.tokens.ids, before.tokens.n);
         event->n_discarded = before.tokens.n - view->tokens.n;
         event->n_evaluated = cached - before.tokens.n; // what was never read is not read again
-        status = shift(c, &before.tokens, &view->tokens, from, cached, error);
+        status = shift(c, &before, &view->tokens, from, cached, error);
     }
     conversation_view_free(&before);
     return status;

@@ -18,6 +18,9 @@ typedef struct Talk {
 } Talk;
 
 Talk *talk_open(int context_size, const CacheOptions *cache);
+// The same with another model and another of the built-in templates.
+Talk *talk_open_model(const char *model, const char *chat_template, int context_size,
+                      const CacheOptions *cache);
 void talk_close(Talk *talk);
 
 // Another conversation of the same engine, replies of 24 tokens at most, seed 42.
