@@ -3,6 +3,7 @@
 #include "app/commands/commands.h"
 #include "app/tools/inspect.h"
 #include "app/chat/load.h"
+#include "app/memory.h"
 #include "app/modes/modes.h"
 #include "kernels/base/paths.h"
 #include "app/tools/perplexity.h"
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -175,8 +177,11 @@ static int run_chat(Program *program) {
                       status == STATUS_USAGE || status == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_RUNTIME);
     else
         result = talk(&chat);
-    if (chat.journal_failed && *journal_name(chat.journal))
-        screen_error(chat.screen, "the end of this conversation could not be kept");
+    if (!status && !chat_is_kept(&chat)) {
+        if (*journal_name(chat.journal))
+            screen_error(chat.screen, "the end of this conversation could not be kept");
+        if (result == EXIT_WELL) result = EXIT_RUNTIME;
+    }
     chat_close(&chat);
     program->engine = chat.engine; // /model may have changed it
     return result;
@@ -199,21 +204,21 @@ static int run_jsonl(Program *program) {
 // ---- the other subcommands --------------------------------------------------------------------------------
 
 static int finish(const Program *program, Status status, const Error *error) {
-    if (status == STATUS_OK && !fflush(stdout)) return EXIT_WELL;
-    if (status == STATUS_OK) {
-        if (errno != EPIPE)
-            screen_error(program->screen, "stdout: %s", strerror(errno)); // `| head` is no failure
-        return EXIT_RUNTIME;
-    }
+    if (status == STATUS_OK) return EXIT_WELL;
     return fail(program, error,
                 status == STATUS_FILE || status == STATUS_UNSUPPORTED ? EXIT_MODEL : EXIT_RUNTIME);
 }
 
-static int print_default(void) {
+static int print_default(const Program *program) {
+    Error error;
     char *text = config_default_text(settings_table());
-    if (text) fputs(text, stdout);
+    if (!text) {
+        error_set(&error, STATUS_MEMORY, "no memory for the settings");
+        return fail(program, &error, EXIT_RUNTIME);
+    }
+    fputs(text, stdout);
     free(text);
-    return text && !fflush(stdout) ? EXIT_WELL : EXIT_RUNTIME;
+    return EXIT_WELL;
 }
 
 // What the chat would be set to: with the model that it would take, as far as there is one.
@@ -332,7 +337,7 @@ static int run_perplexity(Program *program) {
 static int run_subcommand(Program *program) {
     Error error;
     if (program->options.command == COMMAND_CONFIG)
-        return program->options.print_default ? print_default() : print_config(program);
+        return program->options.print_default ? print_default(program) : print_config(program);
     if (program->options.command == COMMAND_TUNE) {
         error_set(&error, STATUS_UNSUPPORTED,
                   "tune, which fills the dispatch table of a GPU, is not in this version");
@@ -372,18 +377,41 @@ static void hold_standard_files(void) {
         if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+// Whether a reader of stdout, if it is a pipe, has left.
+static bool reader_left(void) {
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
+}
+
+// Whatever was printed on stdout has arrived, or it is said and the exit status tells. stdio has forgotten why by now where
+// it was not the last piece that failed. `| head` is no news, but the rest was not written all the same.
+static int end_output(const Program *program, int result) {
+    errno = 0;
+    bool flushed = !fflush(stdout);
+    int why = errno;
+    if (flushed && !ferror(stdout)) return result;
+    if (why != EPIPE && !reader_left())
+        screen_error(program->screen, "stdout: %s",
+                     flushed ? "it could not be written to the end" : strerror(why));
+    return result == EXIT_WELL ? EXIT_RUNTIME : result;
+}
+
 int main(int argc, char **argv) {
     hold_standard_files();
+    memory_guard_json(malloc);
     Program program = {0};
     Error error;
     int result = EXIT_USAGE;
     signals_install();
-    if (screen_open(&(const ScreenOptions){0}, &program.screen, &error)) return EXIT_RUNTIME;
+    if (screen_open(&(const ScreenOptions){0}, &program.screen, &error)) {
+        fprintf(stderr, "palaver: %s\n", error.message);
+        return EXIT_RUNTIME;
+    }
     if (options_parse(argc, argv, &program.options, &error)) {
         screen_error(program.screen, "%s", error.message);
     } else if (program.options.command == COMMAND_HELP || program.options.command == COMMAND_VERSION) {
         (program.options.command == COMMAND_HELP ? options_print_help : options_print_version)(stdout);
-        result = fflush(stdout) ? EXIT_RUNTIME : EXIT_WELL;
+        result = EXIT_WELL;
     } else if (settings_init(&program.settings, &error)) {
         result = fail(&program, &error, EXIT_RUNTIME);
     } else {
@@ -391,6 +419,7 @@ int main(int argc, char **argv) {
         config_free(&program.settings.config);
     }
     options_free(&program.options);
+    result = end_output(&program, result);
     screen_close(program.screen);
     return result;
 }

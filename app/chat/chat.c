@@ -10,6 +10,12 @@ enum { OPENING_TOKENS = 2 }; // of a template's opening of a reply, that may hol
 
 // ---- a reply ----------------------------------------------------------------------------------------------
 
+void chat_note_output(Chat *chat, Status status, const Error *error) {
+    if (status == STATUS_OK || chat->output) return;
+    chat->output = status;
+    if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error->message);
+}
+
 static void on_token(void *user, int32_t id) {
     Chat *chat = user;
     bool before = chat->thoughts.thinking;
@@ -29,13 +35,9 @@ static void on_text(void *user, const char *text, size_t size) {
     chat->hushed = false;
     chat->speaking = true;
     if (chat->output) return;
-    chat->output =
-        screen_reply(chat->screen, thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL,
-                     text, size, &error);
-    if (chat->output) {
-        if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error.message);
-        signals_raise_interrupt();
-    }
+    ScreenStyle style = thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL;
+    chat_note_output(chat, screen_reply(chat->screen, style, text, size, &error), &error);
+    if (chat->output) signals_raise_interrupt();
 }
 
 static void on_overflow(void *user, const OverflowEvent *event) {
@@ -58,9 +60,9 @@ static bool on_reading(void *user, const char *what, int64_t done, int64_t total
 
 // Every turn of a script has its line, if only an empty one.
 static void say_nothing(Chat *chat) {
-    Error ignored;
+    Error error;
     if (chat->output == STATUS_OK)
-        chat->output = screen_reply(chat->screen, SCREEN_NORMAL, "\n", 1, &ignored);
+        chat_note_output(chat, screen_reply(chat->screen, SCREEN_NORMAL, "\n", 1, &error), &error);
 }
 
 // Where the reply begins, a template may have opened a thought; where it goes on, the reply itself.
@@ -86,7 +88,6 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     ConversationSettings *settings = conversation_settings(chat->conversation);
     ConversationEvents events = {.user = chat, .token = on_token, .text = on_text, .overflow = on_overflow};
     uint64_t own = settings->position;
-    Error ignored;
     if (begin_thoughts(chat, resume, error)) return error->status;
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
@@ -96,8 +97,8 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
     screen_progress_end(chat->screen);
     if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
-    Status ended = screen_reply_end(chat->screen, &ignored);
-    if (chat->output == STATUS_OK) chat->output = ended;
+    Error unwritten;
+    chat_note_output(chat, screen_reply_end(chat->screen, &unwritten), &unwritten);
     settings->seed = chat->seed;
     if (status || seed) settings->position = own;
     if (status) return status;

@@ -99,6 +99,12 @@ void chat_save(Chat *chat);
 // A new seed: the conversation's random numbers begin anew.
 Status chat_set_seed(Chat *chat, uint64_t seed, Error *error);
 
+// What came of writing to stdout: the first failure is said, unless the reader has left, and is chat->output from then on.
+void chat_note_output(Chat *chat, Status status, const Error *error);
+
+// Whether nothing of the conversation would be lost now: the journal or a file of /save has all, or none was wanted.
+bool chat_is_kept(const Chat *chat);
+
 // Begins a new conversation with the same model and system prompt; its journal is called `name` (NULL: by the time). Here
 // and in chat_load(), STATUS_FILE: the present one's journal cannot be written, and /save did not keep it either.
 Status chat_clear(Chat *chat, const char *name, Error *error);

@@ -23,6 +23,12 @@ void chat_save(Chat *chat) {
     chat->journal_failed = status != STATUS_OK;
 }
 
+bool chat_is_kept(const Chat *chat) {
+    size_t size;
+    (void)transcript_log(chat->transcript, &size);
+    return !chat->journal || !chat->journal_failed || chat->saved == size;
+}
+
 static TranscriptModel chat_model(const Chat *chat) {
     return (TranscriptModel){.name = engine_model(chat->engine)->name,
                              .path = chat->model_path,

@@ -33,8 +33,8 @@ void script_echo(Chat *chat, const char *turn) {
     Error error;
     char *line;
     if (!chat->options->echo || asprintf(&line, "> %s\n", turn) < 0) return;
-    if (screen_reply(chat->screen, SCREEN_NORMAL, line, strlen(line), &error)) chat->output = error.status;
-    (void)screen_reply_end(chat->screen, &error);
+    chat_note_output(chat, screen_reply(chat->screen, SCREEN_NORMAL, line, strlen(line), &error), &error);
+    chat_note_output(chat, screen_reply_end(chat->screen, &error), &error);
     free(line);
 }
 

@@ -94,7 +94,7 @@ Status export_branch(const Transcript *transcript, const char *id, ExportForm fo
     } else if (ok) {
         ok = write_json(transcript, path, depth, id, form, out);
     }
-    if (out && fclose(out)) ok = false;
+    if (out && (ferror(out) | fclose(out))) ok = false;
     free(path);
     if (ok) return STATUS_OK;
     free(*text);

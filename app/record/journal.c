@@ -109,7 +109,7 @@ Status journal_sync(Journal *journal, const Transcript *transcript, Error *error
     if (journal->file < 0) {
         if (!transcript_tree(transcript)->n) return STATUS_OK;
         Status status = journal_make(journal, error);
-        if (status) return error_prefix(error, "no journal of this conversation: ");
+        if (status) return error_prefix(error, "no journal of this conversation (--no-save wants none): ");
     }
     return size == journal->written ? STATUS_OK : write_rest(journal, log, size, error);
 }

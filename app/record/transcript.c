@@ -166,28 +166,40 @@ Status transcript_new(const TranscriptHeader *header, Transcript **transcript, E
     return status;
 }
 
+// Adds `value` (NULL: it could not be built) to a list, or drops the list: half of one is none.
+static json_t *list_add(json_t *list, json_t *value) {
+    if (list && !json_array_append_new(list, value)) return list;
+    if (!list) json_decref(value);
+    json_decref(list);
+    return NULL;
+}
+
 static json_t *partly_to_json(const TranscriptOverflow *overflow) {
     json_t *list = json_array();
-    for (int i = 0; list && i < overflow->n_partly; i++) {
+    for (int i = 0; i < overflow->n_partly; i++) {
         const TreeLoss *loss = &overflow->partly[i];
-        json_t *part = json_pack("{s:i}", "turn", loss->turns.first);
-        if (part && loss->gone > 0) json_object_set_new(part, "gone", json_integer(loss->gone));
-        json_array_append_new(list, part);
+        list = list_add(list, loss->gone > 0 ? json_pack("{s:i, s:I}", "turn", loss->turns.first, "gone",
+                                                         (json_int_t)loss->gone)
+                                             : json_pack("{s:i}", "turn", loss->turns.first));
     }
     return list;
 }
 
 static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
     json_t *list = json_array();
-    for (int i = 0; list && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const OverflowEvent *e = &overflow[i].event;
         json_t *event =
             json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f}", "first", e->first_turn, "last",
                       e->last_turn, "discarded", (json_int_t)e->n_discarded, "kept", (json_int_t)e->n_kept,
                       "evaluated", (json_int_t)e->n_evaluated, "inside", (json_int_t)e->n_inside, "cut",
                       (json_int_t)e->n_cut, "seconds", e->seconds);
-        if (event && overflow[i].n_partly) json_object_set_new(event, "partly", partly_to_json(&overflow[i]));
-        json_array_append_new(list, event);
+        if (event && overflow[i].n_partly &&
+            json_object_set_new(event, "partly", partly_to_json(&overflow[i]))) {
+            json_decref(event);
+            event = NULL;
+        }
+        list = list_add(list, event);
     }
     return list;
 }

@@ -14,9 +14,11 @@ Status page_open(Page *page, Error *error) {
 }
 
 void page_show(Page *page, Screen *screen) {
-    fclose(page->stream);
+    bool whole = !ferror(page->stream);
+    whole = !fclose(page->stream) && whole;
     if (page->size && page->text[page->size - 1] == '\n') page->text[page->size - 1] = 0;
     if (page->text) screen_say(screen, "%s", page->text);
+    if (!whole) screen_error(screen, "out of memory: this is not all");
     free(page->text);
 }
 

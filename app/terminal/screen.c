@@ -110,7 +110,8 @@ static Status write_reply(Screen *screen, const char *bytes, size_t n, Error *er
     if (!n) return STATUS_OK;
     if (write_all(STDOUT_FILENO, bytes, n) != 0) {
         screen->reply_error = errno;
-        return error_set(error, STATUS_FILE, "stdout: %s", strerror(errno));
+        screen->reader_left = errno == EPIPE;
+        return error_set(error, STATUS_FILE, "stdout: %s", strerror(screen->reply_error));
     }
     screen->reply_line_open = bytes[n - 1] != '\n';
     return STATUS_OK;
@@ -156,7 +157,7 @@ Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t 
 }
 
 bool screen_reader_left(const Screen *screen) {
-    return screen->reply_error == EPIPE;
+    return screen->reader_left;
 }
 
 Status screen_reply_end(Screen *screen, Error *error) {
@@ -179,12 +180,38 @@ const char *screen_style(const Screen *screen, ScreenStyle style) {
     return screen->traits.color ? STYLES[style] : "";
 }
 
+static void flush_notice(Screen *screen) {
+    write_all(STDERR_FILENO, screen->notice, screen->notice_n);
+    screen->notice_n = 0;
+}
+
+static void add_notice(Screen *screen, const char *bytes, size_t n) {
+    while (n) {
+        size_t room = NOTICE_ROOM - screen->notice_n, piece = n < room ? n : room;
+        memcpy(screen->notice + screen->notice_n, bytes, piece);
+        screen->notice_n += piece;
+        bytes += piece;
+        n -= piece;
+        if (screen->notice_n == NOTICE_ROOM) flush_notice(screen);
+    }
+}
+
+static void add_notice_text(Screen *screen, const char *text, size_t n) {
+    for (size_t i = 0; i < n;) {
+        char sign[TEXT_SIGN];
+        uint32_t code;
+        size_t used = text_decode(text + i, n - i, &code);
+        add_notice(screen, sign, text_harmless(code, screen->traits.utf8, sign));
+        i += used ? used : n - i;
+    }
+}
+
 // Ends what stands on the terminal's current line, except pieces of one line of notices if `piece`.
 static void begin_notice(Screen *screen, bool piece) {
     screen_progress_end(screen);
     bool shared = screen->traits.reply_terminal && screen->traits.notice_terminal;
     if ((shared && screen->reply_line_open) || (screen->notice_line_open && !piece))
-        text_add(&screen->out, "\n", 1);
+        add_notice(screen, "\n", 1);
     if (shared) screen->reply_line_open = false;
     screen->notice_line_open = false;
 }
@@ -196,26 +223,43 @@ typedef struct Notice {
     bool piece;         // no newline is added
 } Notice;
 
+// The text of a notice: in screen->said, or *longer, to be freed, where it does not fit. Without memory for that as much of
+// it as fits.
+static const char *format_notice(Screen *screen, const char *format, va_list args, char **longer) {
+    static const char cut[] = "…";
+    va_list again;
+    va_copy(again, args);
+    *longer = NULL;
+    int n = vsnprintf(screen->said, NOTICE_ROOM, format, args);
+    if (n >= NOTICE_ROOM && vasprintf(longer, format, again) < 0) {
+        *longer = NULL;
+        size_t at = NOTICE_ROOM - sizeof cut;
+        while (at && ((unsigned char)screen->said[at] & 0xC0) == 0x80) at--; // whole characters
+        memcpy(screen->said + at, cut, sizeof cut);
+    }
+    va_end(again);
+    if (n < 0) return format; // better than nothing
+    return *longer ? *longer : screen->said;
+}
+
 static void say(Screen *screen, const Notice *notice, const char *format, va_list args) {
-    char *text = NULL;
-    screen->out.size = 0;
+    char *longer;
+    const char *text = format_notice(screen, format, args, &longer);
     begin_notice(screen, notice->piece);
-    Text *out = &screen->out;
-    int n = vasprintf(&text, format, args);
-    if (n < 0) return;
     bool styled = notice->style != SCREEN_NORMAL && screen->traits.color;
     const char *on = styled ? STYLES[notice->style] : "", *off = styled ? STYLES[SCREEN_NORMAL] : "";
-    size_t size = (size_t)n;
-    bool newline = size && text[size - 1] == '\n';
+    size_t size = strlen(text);
+    bool any = size > 0, newline = any && text[size - 1] == '\n';
     if (newline) size--;
-    bool ok = text_add(out, on, strlen(on)) && text_add(out, notice->prefix, strlen(notice->prefix));
-    if (!notice->whole) ok = ok && text_add(out, off, strlen(off));
-    ok = ok && text_add_shown(out, text, size, screen->traits.utf8);
-    if (notice->whole) ok = ok && text_add(out, off, strlen(off));
-    if (!notice->piece || newline) ok = ok && text_add(out, "\n", 1);
-    if (ok) write_all(STDERR_FILENO, out->bytes, out->size);
-    screen->notice_line_open = notice->piece && !newline && n > 0;
-    free(text);
+    add_notice(screen, on, strlen(on));
+    add_notice(screen, notice->prefix, strlen(notice->prefix));
+    if (!notice->whole) add_notice(screen, off, strlen(off));
+    add_notice_text(screen, text, size);
+    if (notice->whole) add_notice(screen, off, strlen(off));
+    if (!notice->piece || newline) add_notice(screen, "\n", 1);
+    flush_notice(screen);
+    screen->notice_line_open = notice->piece && !newline && any;
+    free(longer);
 }
 
 #define SAY(...)                                                                                             \

@@ -14,17 +14,23 @@ typedef struct Progress {
     int quarter;    // plain: the last one said
 } Progress;
 
+enum { NOTICE_ROOM = 8192 };
+
 struct Screen {
     ScreenTraits traits;
     bool quiet;
-    Text out; // what the next write says
+    Text out; // what the next write of a reply or of progress says
+    // A notice, as it is formatted and as it is written: what says that there is no memory must not need any.
+    char said[NOTICE_ROOM], notice[NOTICE_ROOM];
+    size_t notice_n; // bytes in `notice`
     char held[8];
     size_t held_n;         // bytes of the reply that wait for the rest of their character
     bool held_return;      // and a \r that a \n may follow
     int reply_error;       // errno of a failed write
     bool reply_line_open;  // the reply's last byte was no newline
     bool notice_line_open; // the same for screen_put
-    double said;           // when screen_status() last left a line
+    bool reader_left;      // a write of a reply found nobody
+    double last_line;      // when screen_status() last left a line
     Progress progress;
 };
 

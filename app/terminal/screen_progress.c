@@ -108,8 +108,8 @@ void screen_status(Screen *screen, const char *text) {
     double time = clock_seconds();
     if (screen->quiet) return;
     if (!progress->on)
-        *progress = (Progress){.on = true, .started = time, .last = in_place ? 0 : screen->said};
-    if (!in_place && screen->said == 0) screen->said = progress->last = time;
+        *progress = (Progress){.on = true, .started = time, .last = in_place ? 0 : screen->last_line};
+    if (!in_place && screen->last_line == 0) screen->last_line = progress->last = time;
     if (time - progress->last < (in_place ? DRAW_EVERY : SAY_EVERY)) return;
     progress->last = time;
     Text *out = &screen->out;
@@ -117,7 +117,7 @@ void screen_status(Screen *screen, const char *text) {
     size_t n = strlen(text), room = (size_t)screen_width(screen) - 1;
     if (in_place) text_add(out, "\r\033[K", 4);
     text_add(out, text, in_place && n > room ? room : n);
-    if (!in_place) text_add(out, "\n", 1), screen->said = time;
+    if (!in_place) text_add(out, "\n", 1), screen->last_line = time;
     put(out->bytes, out->size);
     progress->drawn = in_place;
 }

@@ -109,20 +109,24 @@ char *text_clean(const char *bytes, size_t n, size_t *dropped) {
     return out.bytes;
 }
 
+size_t text_harmless(uint32_t code, bool utf8, char sign[TEXT_SIGN]) {
+    int n;
+    if (utf8 && code < 0x20 && text_is_control(code)) return text_encode(0x2400 + code, sign);
+    if (utf8 && code == 0x7F) return text_encode(0x2421, sign);
+    if (text_is_control(code) && code < 0x80)
+        n = snprintf(sign, TEXT_SIGN, "^%c", (char)(code ^ 0x40));
+    else if (text_is_control(code))
+        n = snprintf(sign, TEXT_SIGN, utf8 ? "\\u%04x" : "<%02x>", (unsigned)code);
+    else if (code != '\n' && code != '\t' && utf8_is_obeyed(code))
+        n = snprintf(sign, TEXT_SIGN, "\\u%04x", (unsigned)code);
+    else
+        return text_encode(code, sign);
+    return (size_t)n;
+}
+
 bool text_add_harmless(Text *text, uint32_t code, bool utf8) {
-    char sign[16];
-    if (text_is_control(code)) {
-        if (utf8 && code < 0x20) return text_add_code(text, 0x2400 + code);
-        if (utf8 && code == 0x7F) return text_add_code(text, 0x2421);
-        if (code < 0x80)
-            snprintf(sign, sizeof sign, "^%c", (char)(code ^ 0x40));
-        else
-            snprintf(sign, sizeof sign, utf8 ? "\\u%04x" : "<%02x>", (unsigned)code);
-        return text_add(text, sign, strlen(sign));
-    }
-    if (code == '\n' || code == '\t' || !utf8_is_obeyed(code)) return text_add_code(text, code);
-    snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code);
-    return text_add(text, sign, strlen(sign));
+    char sign[TEXT_SIGN];
+    return text_add(text, sign, text_harmless(code, utf8, sign));
 }
 
 bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {

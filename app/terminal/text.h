@@ -44,8 +44,11 @@ char *text_clean(const char *bytes, size_t n, size_t *dropped);
 // text that is one line.
 Status text_check(const char *name, const char *text, size_t size, Error *error);
 
-// Adds the visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e).
-// Without UTF-8 signs of the kind ^[ and <9b>.
+// The visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e); others as they are.
+// Without UTF-8 signs of the kind ^[ and <9b>. Writes it to `sign`, without a NUL, and returns its bytes.
+enum { TEXT_SIGN = 8 };
+size_t text_harmless(uint32_t code, bool utf8, char sign[TEXT_SIGN]);
+// Adds that.
 bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 // The same for a text, whose bad bytes are shown as U+FFFD. All that is foreign and meant for people goes through here, or
 // through the next.

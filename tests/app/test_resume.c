@@ -334,12 +334,13 @@ static void test_resume_takes_the_last_talk(void **state) {
     program_free(&run);
 }
 
-// A full disk is said once, and the talk goes on.
+// A full disk is said once, and the talk goes on; what could not be kept in the end is a failure.
 static void test_a_full_disk_does_not_end_the_talk(void **state) {
     (void)state;
     Run run;
     program_shell(&run, "ulimit -f 1; printf 'One\nTwo\nThree\nFour\n' | $PALAVER " TALK_WORDS " --stats");
-    expect_status(&run, 0);
+    expect_status(&run, 1);
+    expect_err(&run, "the end of this conversation could not be kept");
     expect_err(&run, "[turn 4: ");
     assert_int_equal(count(run.err, "cannot be written"), 1);
     program_free(&run);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "app/terminal/keys.h"
+#include "app/terminal/screen.h"
 #include "app/terminal/text.h"
 #include "app/terminal/turn.h"
 #include "tests/support/terminal.h"
@@ -296,6 +297,63 @@ static void utf8_is_decoded_strictly(void **state) {
     free(clean);
 }
 
+// What says that there is no memory must not need any. The sanitizer tells of each allocation; its header does not come with
+// every compiler.
+int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void *, size_t),
+                                              void (*released)(const volatile void *));
+static int n_allocations;
+
+static void note_allocation(const volatile void *memory, size_t size) {
+    (void)memory, (void)size;
+    n_allocations++;
+}
+
+static void note_release(const volatile void *memory) {
+    (void)memory;
+}
+
+static void saying_something_takes_no_memory(void **state) {
+    (void)state;
+    Screen *screen;
+    Error error;
+    assert_int_equal(screen_open(&(ScreenOptions){0}, &screen, &error), STATUS_OK);
+    screen_put(screen, SCREEN_DIM, "a piece, ");
+    assert_true(__sanitizer_install_malloc_and_free_hooks(note_allocation, note_release));
+    int before = n_allocations;
+    screen_error(screen, "out of memory: %s, %d, %.1f", "a\033[31mb", 42, 1.5);
+    screen_warn(screen, "[%lld tokens]", 7LL);
+    screen_put(screen, SCREEN_BOLD, "piece");
+    screen_notice(screen, "[noticed]\n");
+    assert_int_equal(n_allocations, before);
+    void *volatile memory = malloc(1); // they are counted
+    free(memory);
+    assert_true(n_allocations > before);
+    screen_close(screen);
+}
+
+// A notice of any length is said whole.
+static void long_notices_are_whole(void **state) {
+    (void)state;
+    char path[] = "/tmp/palaver-notice-XXXXXX";
+    const size_t size = 50000;
+    char *text = malloc(size + 1), *got = calloc(1, 2 * size);
+    for (size_t i = 0; i < size; i++) text[i] = (char)('a' + i % 26);
+    text[size] = 0;
+    int file = mkstemp(path), held = dup(STDERR_FILENO);
+    Screen *screen;
+    Error error;
+    dup2(file, STDERR_FILENO);
+    assert_int_equal(screen_open(&(ScreenOptions){0}, &screen, &error), STATUS_OK);
+    screen_say(screen, "%s", text);
+    screen_close(screen);
+    dup2(held, STDERR_FILENO);
+    assert_int_equal(pread(file, got, 2 * size - 1, 0), size + 1);
+    assert_memory_equal(got, text, size);
+    assert_int_equal(got[size], '\n');
+    close(file), close(held), remove(path);
+    free(text), free(got);
+}
+
 static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replies_are_harmless),
@@ -303,6 +361,8 @@ static int run(int argc, char **argv) {
         cmocka_unit_test(files_get_the_bytes),
         cmocka_unit_test(broken_outputs),
         cmocka_unit_test(notices_have_lines),
+        cmocka_unit_test(saying_something_takes_no_memory),
+        cmocka_unit_test(long_notices_are_whole),
         cmocka_unit_test(colours_are_respected),
         cmocka_unit_test(without_utf8),
         cmocka_unit_test(progress_bar),

@@ -1,0 +1,67 @@
+// stdout that takes no more: whoever writes there says so and ends with another status than 0.
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ASK "$PALAVER " BABBLER " --template chatml --no-save --seed 1 --max-tokens 12 -p Hello"
+
+// Long outputs fail in their middle, short ones at their end.
+static void a_full_disk_is_no_success(void **state) {
+    (void)state;
+    static const char *const commands[] = {"--help",
+                                           "--version",
+                                           "config",
+                                           "config --default",
+                                           "inspect " BABBLER,
+                                           "tokenize " BABBLER " Hello",
+                                           "perplexity " BABBLER " LICENSE --context 512",
+                                           BABBLER " --no-save -p Hello --max-tokens 3"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char command[200];
+        Run run;
+        snprintf(command, sizeof command, "$PALAVER %s >/dev/full", commands[i]);
+        program_shell(&run, command);
+        expect_status(&run, 1);
+        expect_err(&run, "palaver: stdout: ");
+        program_free(&run);
+    }
+}
+
+// `| head` is what people do.
+static void a_reader_that_leaves_is_no_news(void **state) {
+    (void)state;
+    Run run;
+    program_shell(&run, "{ $PALAVER config --default; echo status $? >&2; } | sleep 0");
+    expect_no_err(&run, "palaver:");
+    program_free(&run);
+}
+
+// The reply fits, the newline that ends it does not: the file may have two blocks of 512 bytes.
+static void the_end_of_a_reply_may_fail(void **state) {
+    char command[400];
+    Run run, again;
+    program_shell(&run, ASK);
+    expect_status(&run, 0);
+    assert_true(run.out_size > 1 && run.out_size < 512 && run.out[run.out_size - 1] == '\n');
+    snprintf(command, sizeof command,
+             "head -c %zu /dev/zero >%s/out; ulimit -f 2; " ASK
+             " >>%s/out; status=$?; wc -c <%s/out; exit $status",
+             1024 - (run.out_size - 1), (char *)*state, (char *)*state, (char *)*state);
+    program_shell(&again, command);
+    expect_status(&again, 1);
+    expect_out(&again, "1024");
+    expect_err(&again, "palaver: stdout: File too large");
+    program_free(&run);
+    program_free(&again);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_full_disk_is_no_success, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(a_reader_that_leaves_is_no_news, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_a_reply_may_fail, program_set_up, program_tear_down),
+    };
+    return test_main("output", argc, argv, tests);
+}
