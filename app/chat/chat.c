@@ -41,13 +41,7 @@ static void on_text(void *user, const char *text, size_t size) {
 }
 
 static void on_overflow(void *user, const OverflowEvent *event) {
-    Chat *chat = user;
-    TranscriptOverflow *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
-    if (longer) chat->overflow = longer;
-    TranscriptOverflow own = {.event = *event};
-    way_name_turns(chat, &own);
-    report_overflow(chat, &own);
-    if (longer) chat->overflow[chat->n_overflow++] = own;
+    chat_overflow_note(user, event);
 }
 
 // A long prompt is read in pieces. Once the reply is on the screen, nothing else may be drawn there.
@@ -91,7 +85,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (begin_thoughts(chat, resume, error)) return error->status;
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
-    chat->n_overflow = 0;
+    chat_overflow_begin(chat);
     chat->speaking = chat->hushed = false;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
@@ -99,6 +93,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
     Error unwritten;
     chat_note_output(chat, screen_reply_end(chat->screen, &unwritten), &unwritten);
+    if (status == STATUS_OK) status = chat_overflow_end(chat, error);
     settings->seed = chat->seed;
     if (status || seed) settings->position = own;
     if (status) return status;

@@ -37,7 +37,9 @@ typedef struct Chat {
     TreeLeft *left;               // [its turns] what of them is out of the window
     TranscriptOverflow *overflow; // [n_overflow] of the turn in hand
     int n_overflow;
-    ReplyReport last; // of the latest reply
+    TranscriptOverflow run; // small ones that came after it in the same reply, not told yet; times 0: none
+    bool overflow_lost;     // there was no memory to note one
+    ReplyReport last;       // of the latest reply
     bool has_last;
     int64_t used;        // tokens in the window; -1: to be counted
     Status output;       // of stdout: not STATUS_OK once it takes no more
@@ -135,6 +137,16 @@ Status chat_record_settings(Chat *chat, Error *error);
 // place of those that are set, except where a flag says otherwise; one that is not valid any more is left out, which is
 // said.
 void chat_restore_settings(Chat *chat);
+
+// ---- what leaves the window while a reply is made (chat_overflow.c) ------------------------------------------
+
+// A reply begins: nothing has left yet.
+void chat_overflow_begin(Chat *chat);
+// Room was made: it is told and noted in chat->overflow. After the first in a reply small ones are added up, so that
+// hundreds of them are one line and one record.
+void chat_overflow_note(Chat *chat, const OverflowEvent *event);
+// The reply has come to its end: what was added up is told and noted. STATUS_MEMORY: not all could be noted.
+Status chat_overflow_end(Chat *chat, Error *error);
 
 // ---- lines for people (report.c) --------------------------------------------------------------------------
 

@@ -103,11 +103,13 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
         snprintf(what + strlen(what), sizeof what - strlen(what),
                  "%s%" PRId64 " token%s of an older reply left", *what ? ", " : "", event->n_cut,
                  text_plural(event->n_cut));
+    char again[48] = "";
+    if (overflow->times > 1) snprintf(again, sizeof again, ", %" PRId64 " times more", overflow->times);
     screen_notice(chat->screen,
-                  "[context full: %s (%" PRId64 " tokens), %" PRId64 " kept, %" PRId64
+                  "[context full%s: %s (%" PRId64 " token%s), %" PRId64 " kept, %" PRId64
                   " re-evaluated, %.0f ms]",
-                  *what ? what : "nothing left", event->n_discarded, event->n_kept, event->n_evaluated,
-                  1e3 * event->seconds);
+                  again, *what ? what : "nothing left", event->n_discarded, text_plural(event->n_discarded),
+                  event->n_kept, event->n_evaluated, 1e3 * event->seconds);
 }
 
 // ---- /stats ----------------------------------------------------------------------------------

@@ -194,8 +194,11 @@ static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
                       e->last_turn, "discarded", (json_int_t)e->n_discarded, "kept", (json_int_t)e->n_kept,
                       "evaluated", (json_int_t)e->n_evaluated, "inside", (json_int_t)e->n_inside, "cut",
                       (json_int_t)e->n_cut, "seconds", e->seconds);
-        if (event && overflow[i].n_partly &&
-            json_object_set_new(event, "partly", partly_to_json(&overflow[i]))) {
+        bool ok = event && (!overflow[i].n_partly ||
+                            !json_object_set_new(event, "partly", partly_to_json(&overflow[i])));
+        if (ok && overflow[i].times > 1)
+            ok = !json_object_set_new(event, "times", json_integer(overflow[i].times));
+        if (!ok) {
             json_decref(event);
             event = NULL;
         }

@@ -22,7 +22,7 @@
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
 // window), seed and position (of its first random number), next (position of the next turn's), interrupted,
 // finish, tokens {cached, read, reply, used, size}, seconds {first, decode}, overflow [{first, last,
-// discarded, kept, evaluated, inside, cut, seconds, partly: [{turn, gone: tokens of its reply, all without}]}].
+// discarded, kept, evaluated, inside, cut, seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
@@ -57,6 +57,7 @@ typedef struct TranscriptOverflow {
     OverflowEvent event;
     TreeLoss partly[2]; // [n_partly] turns that left in part: at both ends of what left whole
     int n_partly;
+    int64_t times; // small ones in one reply that this stands for, added up; 0 or 1: it is one
 } TranscriptOverflow;
 
 // What was answered, and how.

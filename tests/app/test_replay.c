@@ -45,6 +45,29 @@ static void test_verify_finds_all_as_it_was(void **state) {
                 "[3 replies sampled again, 450");
 }
 
+// Token by token there is one line and one record for all that leave, and what they say is all that left.
+static void test_a_run_of_small_overflows_is_told_once(void **state) {
+    char command[200];
+    Run run = program_script(
+        TALK "|--ignore-eos|--max-tokens=400|--context=128|--overflow=shift|--by=token|--discard=1",
+        "Hello there.\nAnd of Italy?\n/replay verify\n");
+    int lines = 0;
+    for (const char *at = run.err; (at = strstr(at, "[context full")); at++) lines++;
+    assert_in_range(lines, 2, 6);
+    expect_err(&run, " times more: ");
+    expect_err(&run, "[2 replies sampled again, 800 tokens: all as they were]");
+    assert_true(strlen(run.err) < 2000);
+    program_free(&run);
+    snprintf(command, sizeof command, "grep -o '\"times\":[0-9]*' %s/palaver/conversations/*.jsonl | wc -l",
+             (char *)*state);
+    program_shell(&run, command);
+    assert_in_range(atoi(run.out), 1, 4);
+    program_free(&run);
+    run = program_script("--resume|--threads=1|--context=128", "/context\n/replay verify\n");
+    expect_err(&run, "[2 replies sampled again, 800 tokens: all as they were]");
+    program_free(&run);
+}
+
 // A shift leaves tokens in the cache that have seen what left: neither a replay nor a new conversation begins with them.
 static void test_nothing_shifted_is_begun_with(void **state) {
     (void)state;
@@ -58,7 +81,8 @@ static void test_nothing_shifted_is_begun_with(void **state) {
             snprintf(script, sizeof script, "/clear\n/new\n%s/replay verify\n", full);
             program_says(arguments, script, 0, "[4 replies sampled again, ");
             snprintf(script, sizeof script, "%s/new\n/say user Hm\n/view diff\n", full);
-            program_says(arguments, script, 0, "0 of 8 tokens are in the cache");
+            // What the template begins with stood before all that left.
+            program_says(arguments, script, 0, "4 of 8 tokens are in the cache");
         }
 }
 
@@ -215,6 +239,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_verify_finds_all_as_it_was),
+        WITH_HOME(test_a_run_of_small_overflows_is_told_once),
         WITH_HOME(test_nothing_shifted_is_begun_with),
         WITH_HOME(test_a_shifted_cache_is_made_again),
         WITH_HOME(test_a_reply_of_zero_bytes_is_replayed),

@@ -1,0 +1,72 @@
+#include "app/chat/chat_way.h"
+
+#include <stdlib.h>
+
+enum { SMALL_SHARE = 8 }; // of the context: less is small
+
+void chat_overflow_begin(Chat *chat) {
+    chat->n_overflow = 0;
+    chat->overflow_lost = false;
+    chat->run = (TranscriptOverflow){0};
+}
+
+static void tell(Chat *chat, const TranscriptOverflow *overflow) {
+    TranscriptOverflow *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
+    report_overflow(chat, overflow);
+    if (longer) {
+        chat->overflow = longer;
+        chat->overflow[chat->n_overflow++] = *overflow;
+    } else {
+        chat->overflow_lost = true;
+    }
+}
+
+static void tell_run(Chat *chat) {
+    if (chat->run.times) tell(chat, &chat->run);
+    chat->run = (TranscriptOverflow){0};
+}
+
+// A turn that has left in part: further than before, if it had; one that has left whole since is told as that.
+static void add_part(TranscriptOverflow *run, const TreeLoss *part) {
+    int n = 0;
+    for (int i = 0; i < run->n_partly; i++) {
+        int turn = run->partly[i].turns.first;
+        bool whole = turn >= run->event.first_turn && turn <= run->event.last_turn;
+        if (!whole && (!part || turn != part->turns.first)) run->partly[n++] = run->partly[i];
+    }
+    if (part && n < (int)(sizeof run->partly / sizeof *run->partly)) run->partly[n++] = *part;
+    run->n_partly = n;
+}
+
+static void add(TranscriptOverflow *run, const TranscriptOverflow *more) {
+    OverflowEvent *sum = &run->event;
+    const OverflowEvent *event = &more->event;
+    if (!sum->first_turn) sum->first_turn = event->first_turn;
+    if (event->last_turn) sum->last_turn = event->last_turn;
+    sum->n_discarded += event->n_discarded;
+    sum->n_kept = event->n_kept;
+    sum->n_evaluated += event->n_evaluated;
+    sum->n_inside += event->n_inside;
+    sum->n_cut += event->n_cut;
+    sum->seconds += event->seconds;
+    add_part(run, NULL);
+    for (int i = 0; i < more->n_partly; i++) add_part(run, &more->partly[i]);
+    run->times++;
+}
+
+void chat_overflow_note(Chat *chat, const OverflowEvent *event) {
+    TranscriptOverflow own = {.event = *event};
+    way_name_turns(chat, &own);
+    if (chat->n_overflow > 0 && event->n_discarded < engine_context_size(chat->engine) / SMALL_SHARE) {
+        add(&chat->run, &own);
+        return;
+    }
+    tell_run(chat);
+    tell(chat, &own);
+}
+
+Status chat_overflow_end(Chat *chat, Error *error) {
+    tell_run(chat);
+    if (!chat->overflow_lost) return STATUS_OK;
+    return error_set(error, STATUS_MEMORY, "no memory to note what left the window");
+}
