@@ -170,6 +170,8 @@ static int run_chat(Program *program) {
         transcript_free(transcript);
         return fail(program, &error, result);
     }
+    if (chat.interactive && (program->options.echo || program->options.keep_going))
+        screen_notice(program->screen, "[--echo and --keep-going are for scripts: they change nothing here]");
     status = chat_open(&chat, journal, transcript, &error);
     if (status == STATUS_OK) status = set_system(&chat, &error);
     if (status)
@@ -292,8 +294,8 @@ static Status open_shape(Program *program, Error *error) {
         longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
     longest = (longest > prefill ? longest : prefill) + 8;
     EngineOptions options = program->settings.engine;
-    if (options.context_size < longest) options.context_size = longest;
-    options.cache = load_cache_options(&program->settings, room_for(o));
+    if (options.context_size == 0) options.context_size = longest;
+    options.cache = load_cache_options(program->screen, &program->settings, room_for(o));
     options.n_rows = o->parallel;
     options.chunk = 1024;
     options.random_weights = true;
@@ -315,6 +317,8 @@ static int run_bench(Program *program) {
     if (check_settings(&program->settings, &error)) return fail(program, &error, EXIT_USAGE);
     Status status = o->shape ? open_shape(program, &error) : load_model(program, &error);
     if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    if (o->stream)
+        settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
     return finish(program, bench_run(program->engine, &settings, stdout, &error), &error);
 }
 
@@ -329,6 +333,7 @@ static int run_perplexity(Program *program) {
         return fail(program, &error, EXIT_USAGE);
     Status status = load_model(program, &error);
     if (status) return fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
     status = measure_perplexity(program, &settings, &error);
     return status ? fail(program, &error, EXIT_RUNTIME)
                   : finish(program, status, &error); // the text is at fault

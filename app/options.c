@@ -1,5 +1,7 @@
 #include "app/options.h"
 
+#include "app/options_scope.h"
+
 #include "kernels/base/nearest.h"
 
 #include <getopt.h>
@@ -197,11 +199,11 @@ static void add_setting(Options *options, const ConfigKey *key, const char *text
     options->settings[options->n_settings++] = (OptionSetting){key, text};
 }
 
-static Status read_count(const char *name, const char *text, int most, int *count, Error *error) {
+static Status read_count(const char *name, const char *text, int least, int most, int *count, Error *error) {
     char *end;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 1 || value > most)
-        return error_set(error, STATUS_USAGE, "--%s %s: allowed is 1 to %d", name, text, most);
+    if (end == text || *end || value < least || value > most)
+        return error_set(error, STATUS_USAGE, "--%s %s: allowed is %d to %d", name, text, least, most);
     *count = (int)value;
     return STATUS_OK;
 }
@@ -277,17 +279,17 @@ static Status flag_apply(Options *options, const FlagList *list, int i, const ch
         options->shape = value;
         break;
     case USE_PREFILL:
-        return read_count("prefill", value, MAX_COUNT, &options->prefill, error);
+        return read_count("prefill", value, 1, MAX_COUNT, &options->prefill, error);
     case USE_DECODE:
-        return read_count("decode", value, MAX_COUNT, &options->decode, error);
+        return read_count("decode", value, 2, MAX_COUNT, &options->decode, error);
     case USE_DEPTH:
-        return read_count("depth", value, MAX_COUNT, &options->depth, error);
+        return read_count("depth", value, 1, MAX_COUNT, &options->depth, error);
     case USE_STREAM:
-        return read_count("stream", value, MAX_COUNT, &options->stream, error);
+        return read_count("stream", value, 1, MAX_COUNT, &options->stream, error);
     case USE_SHARED:
-        return read_count("shared", value, MAX_COUNT, &options->shared, error);
+        return read_count("shared", value, 1, MAX_COUNT, &options->shared, error);
     case USE_PARALLEL:
-        return read_count("parallel", value, MAX_PARALLEL, &options->parallel, error);
+        return read_count("parallel", value, 1, MAX_PARALLEL, &options->parallel, error);
     case USE_AGAINST:
         options->against = value;
         break;
@@ -393,7 +395,8 @@ static Status flags_read(int argc, char **argv, Options *options, const FlagList
     if (options->command == COMMAND_HELP || options->command == COMMAND_VERSION) return STATUS_OK;
     Status status = operands_apply(options, argv + optind, argc - optind, chat_flag, error);
     if (!status) status = take_shape_weights(options, error);
-    return status ? status : check_jsonl(options, error);
+    if (!status) status = check_jsonl(options, error);
+    return status ? status : options_check_scope(options, error);
 }
 
 Status options_parse(int argc, char **argv, Options *options, Error *error) {

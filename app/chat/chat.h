@@ -8,6 +8,7 @@
 #include "app/record/journal.h"
 #include "app/options.h"
 #include "app/settings.h"
+#include "app/settings_tell.h"
 #include "app/terminal/screen.h"
 #include "app/chat/thoughts.h"
 #include "app/record/transcript.h"
@@ -49,7 +50,7 @@ typedef struct Chat {
     size_t saved;        // bytes of the log that the last /save wrote
     bool journal_failed; // said once
     bool warned_full, warned_next; // likewise
-    bool told_of_shift;            // likewise
+    SettingsTold told;             // of settings that count for less than they say
     bool leave;                    // /quit
 } Chat;
 
@@ -129,8 +130,6 @@ Status chat_apply_settings(Chat *chat, Error *error);
 // (NULL or malloc'ed) becomes what the sampler's settings refer to, as the stop strings do to `settings`.
 Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SamplerBias **biases,
                              ConversationSettings *to, Error *error);
-// Warns, unless *told, of a policy that the model cannot follow.
-void settings_tell_of_shift(const Settings *settings, const Engine *engine, Screen *screen, bool *told);
 // Enters them in the transcript, if they changed.
 Status chat_record_settings(Chat *chat, Error *error);
 // Settings of sampling and context that are set by hand belong to their conversation: puts those of the transcript in the

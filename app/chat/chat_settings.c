@@ -45,16 +45,6 @@ static Status make_biases(const ConfigBiases *from, const Tokenizer *tokenizer, 
     return STATUS_OK;
 }
 
-// A policy that a model cannot follow is said once; the engine reads again instead.
-void settings_tell_of_shift(const Settings *settings, const Engine *engine, Screen *screen, bool *told) {
-    OverflowPolicy policy = settings->talk.overflow.policy;
-    const char *why = engine_cannot_shift(engine);
-    if (!why || *told || (policy != OVERFLOW_SHIFT && policy != OVERFLOW_SHIFT_INPLACE)) return;
-    *told = true;
-    screen_warn(screen,
-                "[this model cannot be shifted, %s: when the context is full, the rest is read again]", why);
-}
-
 Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SamplerBias **biases,
                              ConversationSettings *to, Error *error) {
     const ConfigBiases *named = &settings->sampling.logit_bias;
@@ -85,7 +75,7 @@ Status chat_apply_settings(Chat *chat, Error *error) {
     if (seed != SETTINGS_SEED_RANDOM) chat->seed = (uint64_t)seed;
     to->seed = chat->seed;
     to->stream = chat->stream;
-    settings_tell_of_shift(chat->settings, chat->engine, chat->screen, &chat->told_of_shift);
+    settings_tell(chat->settings, chat->engine, chat->screen, &chat->told);
     return STATUS_OK;
 }
 

@@ -23,8 +23,10 @@ Status load_recommendations(Config *config, const char *path, const Model *model
     return config_apply_file(config, CONFIG_MODEL, beside, error);
 }
 
-CacheOptions load_cache_options(const Settings *settings, LoadRoom room) {
+CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRoom room) {
     CacheOptions options = settings->engine.cache;
+    if (room.n_rows > 0 && !options.paged)
+        screen_notice(screen, "[the cache is in pages all the same: conversations at once need them]");
     options.paged = options.paged || room.n_rows > 0;
     options.n_sequences = room.n_sequences;
     return options;
@@ -43,7 +45,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
                    Error *error) {
     EngineOptions options = settings->engine;
     options.model = path;
-    options.cache = load_cache_options(settings, room);
+    options.cache = load_cache_options(screen, settings, room);
     options.n_rows = room.n_rows;
     options.progress = load_progress(screen);
     options.interrupt = signals_interrupt();

@@ -15,10 +15,10 @@ Status load_recommendations(Config *config, const char *path, const Model *model
 // What an engine is to have room for.
 typedef struct LoadRoom {
     int n_sequences; // of the full size, in the cache
-    int n_rows; // 0; or decoded together (EngineOptions): the cache is in pages then, whatever the settings say
+    int n_rows; // 0; or decoded together (EngineOptions): the cache is in pages then, which is said if the settings want none
 } LoadRoom;
 
-CacheOptions load_cache_options(const Settings *settings, LoadRoom room);
+CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRoom room);
 
 // Loads the model at `path` with progress on the screen, and its recommendations. On failure *engine is NULL.
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,

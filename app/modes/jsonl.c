@@ -43,7 +43,8 @@ typedef struct Jsonl {
         n_wrong;         // lines of output; of these without a whole answer, and why
     long long n_drawn;   // tokens
     long long unwritten; // the line whose answer could not be written; 0: none
-    bool told_of_shift, told_of_model;
+    SettingsTold told;
+    bool told_of_model;
     double start;
 } Jsonl;
 
@@ -201,7 +202,7 @@ static Status open_all(Jsonl *j, Error *error) {
     SchedulerOptions options = {.interrupt = signals_interrupt()};
     j->start = clock_seconds();
     j->seed = settings_random_seed();
-    settings_tell_of_shift(j->settings, j->engine, j->screen, &j->told_of_shift);
+    settings_tell(j->settings, j->engine, j->screen, &j->told);
     Status status = load_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
     if (!status && j->options->system)

@@ -231,7 +231,7 @@ double bench_token_bytes(const Engine *engine, double depth) {
 Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
     BenchSettings b = *settings;
     if (b.prefill <= 0) b.prefill = 512;
-    if (b.decode <= 1) b.decode = 128;
+    if (b.decode <= 0) b.decode = 128;
     if (b.depth <= 0) b.depth = b.parallel > 0 ? b.prefill : 1; // beside rows: as one of them
     if (b.repeat <= 0) b.repeat = 5;
     const Model *model = engine_model(engine);

@@ -8,7 +8,7 @@
 
 typedef struct BenchSettings {
     int prefill;  // tokens read into an empty cache; 0: 512
-    int decode;   // tokens decoded; 0: 128
+    int decode;   // tokens decoded, at least 2; 0: 128
     int depth;    // tokens in the cache before decoding; 0: none but one, beside `parallel` the prompt
     int repeat;   // runs of each, of which the median counts; 0: 5
     bool profile; // then each op by itself

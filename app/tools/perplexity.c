@@ -76,6 +76,7 @@ static Status stream_all(Measure *m, const Tokens *stream, Error *error) {
 
 static void fill_report(const Measure *m, size_t size, int64_t n_whole, PerplexityReport *report) {
     report->n_tokens = m->n;
+    report->n_left_out = n_whole - m->n_text;
     report->perplexity = exp(m->sum / (double)m->n);
     // Of a part of the text, as many bytes as its share of the tokens.
     report->bits_per_byte = m->sum / log(2) / ((double)size * (double)m->n_text / (double)n_whole);
@@ -127,6 +128,11 @@ Status perplexity_measure(Engine *engine, const char *text, size_t size, const P
 void perplexity_print(const PerplexityReport *report, const PerplexitySettings *settings, FILE *out) {
     fprintf(out, "perplexity %.4f over %" PRId64 " tokens, %.4f bits per byte\n", report->perplexity,
             report->n_tokens, report->bits_per_byte);
+    if (report->n_left_out)
+        fprintf(out,
+                "left out   the last %" PRId64
+                " tokens: overflow = \"stop\" ends the text where the context does\n",
+                report->n_left_out);
     fputs("by tenths ", out);
     for (int i = 0; i < PERPLEXITY_PARTS; i++)
         if (!isnan(report->parts[i])) fprintf(out, " %.2f", report->parts[i]);

@@ -18,6 +18,7 @@ typedef struct PerplexitySettings {
 
 typedef struct PerplexityReport {
     int64_t n_tokens;               // predicted
+    int64_t n_left_out;             // at the text's end: the context was full, and the policy OVERFLOW_STOP
     double perplexity;              // exp of the mean negative log-likelihood, natural logarithm
     double bits_per_byte;           // of the text: comparable between tokenizers
     double parts[PERPLEXITY_PARTS]; // perplexity of each tenth of the text, in order

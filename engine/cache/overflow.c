@@ -5,6 +5,10 @@ const char *overflow_policy_name(OverflowPolicy policy) {
     return names[policy];
 }
 
+int64_t overflow_reserve(const OverflowSettings *settings, int64_t context_size) {
+    return settings->reserve < context_size / 4 ? settings->reserve : context_size / 4;
+}
+
 // Index of the first message after the kept prefix.
 static int kept_prefix(const OverflowSettings *settings, const OverflowSpan *spans, int n) {
     int64_t begin = 0;

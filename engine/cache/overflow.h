@@ -31,7 +31,7 @@ typedef struct OverflowSettings {
     OverflowPolicy policy;
     int64_t
         keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps
-        // nothing, not even what the beginning of what is left has in common with that of before
+    // nothing, not even what the beginning of what is left has in common with that of before
     bool by_token;    // leave as few tokens as discard says; else whole turns down to low_water
     int64_t reserve;  // tokens kept free for the reply before a turn begins
     double low_water; // share of the context to go down to once something has to leave, 0 … 1
@@ -62,6 +62,10 @@ typedef struct OverflowPlan {
 // Nothing leaves while it fits: then the plan is empty and `fits` is true.
 OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan *spans, int n_spans,
                            int64_t context_size, int64_t needed);
+
+// Tokens kept free for a reply: as the settings say, but no more than a quarter of the context, so that small contexts still
+// hold a conversation.
+int64_t overflow_reserve(const OverflowSettings *settings, int64_t context_size);
 
 // Tokens that leave of `n` which are not kept: what discard says, half of them where it says
 // nothing; at least 1, at most n.

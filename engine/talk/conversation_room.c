@@ -5,8 +5,7 @@
 #include <stdlib.h>
 
 int64_t conversation_reserve(const Conversation *c) {
-    int64_t reserve = c->settings.overflow.reserve, quarter = engine_context_size(c->engine) / 4;
-    if (reserve > quarter) reserve = quarter;
+    int64_t reserve = overflow_reserve(&c->settings.overflow, engine_context_size(c->engine));
     if (c->settings.max_tokens > 0 && reserve > c->settings.max_tokens) reserve = c->settings.max_tokens;
     return reserve > 1 ? reserve : 1;
 }

@@ -58,13 +58,16 @@ static void test_nothing_is_the_default_chat(void **state) {
 static void test_model_and_flags_in_any_order(void **state) {
     (void)state;
     Parsed p;
-    expect(&p, "--echo|model.gguf|-c|a.toml|-p|a question|--config=b.toml|--keep-going|--no-save|--plain");
+    expect(&p, "--echo|model.gguf|-c|a.toml|-p|a question|--config=b.toml|--no-save|--plain");
     assert_string_equal(p.options.model, "model.gguf");
     assert_string_equal(p.options.prompt, "a question");
     assert_int_equal(p.options.n_files, 2);
     assert_string_equal(p.options.files[0], "a.toml");
     assert_string_equal(p.options.files[1], "b.toml");
-    assert_true(p.options.echo && p.options.keep_going && p.options.no_save && p.options.plain);
+    assert_true(p.options.echo && p.options.no_save && p.options.plain);
+    options_free(&p.options);
+    expect(&p, "-k|model.gguf");
+    assert_true(p.options.keep_going);
     options_free(&p.options);
     expect(&p, "--|--odd.gguf");
     assert_string_equal(p.options.model, "--odd.gguf");
@@ -244,6 +247,39 @@ static void test_version_names_build_and_backends(void **state) {
     free(version);
 }
 
+// A flag that would change nothing is refused, wherever that is known from the command line alone.
+static void test_flags_that_nobody_looks_at(void **state) {
+    (void)state;
+    refuse("inspect|model|--temperature|0", STATUS_USAGE, "--temperature has no meaning for palaver inspect");
+    refuse("tokenize|model|x|--context=64", STATUS_USAGE, "--context has no meaning for palaver tokenize");
+    refuse("perplexity|model|file|--reserve=9", STATUS_USAGE,
+           "--reserve has no meaning for palaver perplexity");
+    refuse("perplexity|model|file|--by=turn", STATUS_USAGE,
+           "--by turn has no meaning for palaver perplexity");
+    refuse("perplexity|model|file|--template=chatml", STATUS_USAGE, "--template has no meaning for");
+    refuse("bench|model|--overflow=shift", STATUS_USAGE,
+           "--overflow has no meaning for palaver bench without --stream");
+    refuse("bench|--shape=x|--threads=2", STATUS_USAGE, "--threads has no meaning for palaver bench --shape");
+    refuse("bench|model|--decode=1", STATUS_USAGE, "--decode 1: allowed is 2 to");
+    refuse("model|--jsonl|--stats", STATUS_USAGE, "--stats has no meaning with --jsonl");
+    refuse("model|-p|x|--keep-going", STATUS_USAGE, "--keep-going has no meaning with -p");
+    refuse("config|--default|--top-k=3", STATUS_USAGE, "prints the built-in values, whatever else is set");
+    static const char *const good[] = {
+        "perplexity|model|file|--overflow=shift|--discard=1|--keep=4|--by=token|--type=int8|--against=shift",
+        "bench|model|--stream=9|--overflow=shift|--by=token",
+        "bench|--shape=x|--weights=bf16|--context=64|--stream=9|--discard=1",
+        "model|--jsonl|--temperature=0|--overflow=shift|--reserve=9|--system=x",
+        "model|-p|x|--template=chatml|--low-water=0.4|--color=never",
+        "config|model|--temperature=0|--device=cpu",
+        "inspect|model|--color=never",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        Parsed p;
+        expect(&p, good[i]);
+        options_free(&p.options);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_the_default_chat),
@@ -255,6 +291,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_unknown_names_offer_the_nearest),
         cmocka_unit_test(test_values_where_they_belong),
         cmocka_unit_test(test_many_conversations_at_once),
+        cmocka_unit_test(test_flags_that_nobody_looks_at),
         cmocka_unit_test(test_help_is_one_screen),
         cmocka_unit_test(test_version_names_build_and_backends),
     };

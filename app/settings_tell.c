@@ -1,0 +1,76 @@
+#include "app/settings_tell.h"
+
+#include <inttypes.h>
+
+static bool cache_has_no_groups(const Settings *s) {
+    return s->engine.cache.type != DTYPE_INT8 && s->engine.cache.type != DTYPE_INT4;
+}
+static bool cache_has_no_pages(const Settings *s) {
+    return !s->engine.cache.paged;
+}
+static bool nothing_leaves(const Settings *s) {
+    return s->talk.overflow.policy == OVERFLOW_STOP;
+}
+static bool tokens_leave(const Settings *s) {
+    return s->talk.overflow.by_token && !nothing_leaves(s);
+}
+
+// Settings that change nothing while another one is what it is.
+static const struct {
+    const char *key;
+    bool (*idle)(const Settings *settings);
+    const char *why;
+} idle_settings[] = {
+    {"cache.group", cache_has_no_groups, "only int8 and int4 caches have groups"},
+    {"cache.page_size", cache_has_no_pages, "the cache is not in pages (--paged)"},
+    {"context.keep", nothing_leaves, "overflow = \"stop\" lets nothing leave"},
+    {"context.discard", nothing_leaves, "overflow = \"stop\" lets nothing leave"},
+    {"context.by", nothing_leaves, "overflow = \"stop\" lets nothing leave"},
+    {"context.low_water", nothing_leaves, "overflow = \"stop\" lets nothing leave"},
+    {"context.low_water", tokens_leave, "by = \"token\" goes by discard"},
+};
+
+static void tell_of_idle(const Settings *settings, Screen *screen, SettingsTold *told) {
+    for (size_t i = 0; i < sizeof idle_settings / sizeof *idle_settings; i++) {
+        const ConfigKey *key = settings_key(idle_settings[i].key);
+        const unsigned bit = 1u << i;
+        bool idle =
+            config_origin_layer(&settings->config, key) >= CONFIG_FLAGS && idle_settings[i].idle(settings);
+        if (idle && !(told->idle & bit))
+            screen_notice(screen, "[%s changes nothing: %s]", key->name, idle_settings[i].why);
+        told->idle = idle ? told->idle | bit : told->idle & ~bit;
+    }
+}
+
+// The built-in reserve is meant for large contexts: that it is smaller here is no news.
+static void tell_of_reserve(const Settings *settings, const Engine *engine, Screen *screen,
+                            SettingsTold *told) {
+    const OverflowSettings *overflow = &settings->talk.overflow;
+    int size = engine_context_size(engine);
+    int64_t kept = overflow_reserve(overflow, size);
+    bool asked = config_origin_layer(&settings->config, settings_key("context.reserve")) != CONFIG_BUILTIN;
+    if (asked && kept < overflow->reserve && told->reserve != overflow->reserve)
+        screen_warn(screen,
+                    "[reserve: %" PRId64
+                    " of the context's %d tokens are kept free for a reply, a quarter, not %" PRId64 "]",
+                    kept, size, overflow->reserve);
+    told->reserve = asked ? overflow->reserve : 0;
+}
+
+void settings_tell_of_window(const Settings *settings, const Engine *engine, Screen *screen,
+                             SettingsTold *told) {
+    OverflowPolicy policy = settings->talk.overflow.policy;
+    const char *why = engine_cannot_shift(engine);
+    if (why && !told->shift && (policy == OVERFLOW_SHIFT || policy == OVERFLOW_SHIFT_INPLACE)) {
+        told->shift = true;
+        screen_warn(screen,
+                    "[this model cannot be shifted, %s: when the context is full, the rest is read again]",
+                    why);
+    }
+    tell_of_idle(settings, screen, told);
+}
+
+void settings_tell(const Settings *settings, const Engine *engine, Screen *screen, SettingsTold *told) {
+    settings_tell_of_window(settings, engine, screen, told);
+    tell_of_reserve(settings, engine, screen, told);
+}
