@@ -7,9 +7,10 @@
 #include <sys/random.h>
 #include <time.h>
 
-// In the order of OverflowPolicy; of by_token; of ScreenColor.
+// In the order of OverflowPolicy; of by_token; of cut_prompt; of ScreenColor.
 static const char *const overflow_words[] = {"reevaluate", "shift", "shift-inplace", "stop", NULL};
 static const char *const by_words[] = {"turn", "token", NULL};
+static const char *const long_prompt_words[] = {"refuse", "cut", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
 static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
@@ -102,6 +103,8 @@ static const ConfigKey keys[] = {
     NUMBER(context, low_water, talk.overflow.low_water, 0.05, 0.95,
            "whole turns leave until so much of the context is used"),
     CHOICE(context, by, talk.overflow.by_token, by_words, "what leaves: whole turns or single tokens"),
+    CHOICE(context, long_prompt, talk.overflow.cut_prompt, long_prompt_words,
+           "what becomes of a prompt that cannot fit"),
     ROW(context, thinking, model.thinking, CONFIG_CHOICE, .words = thinking_words, .values = thinking_values,
         .doc = "whether the model thinks before it answers, where its template asks"),
 

@@ -59,6 +59,7 @@ static void tell_of_reserve(const Settings *settings, const Engine *engine, Scre
 
 void settings_tell_of_window(const Settings *settings, const Engine *engine, Screen *screen,
                              SettingsTold *told) {
+    if (told->quiet) return;
     OverflowPolicy policy = settings->talk.overflow.policy;
     const char *why = engine_cannot_shift(engine);
     if (why && !told->shift && (policy == OVERFLOW_SHIFT || policy == OVERFLOW_SHIFT_INPLACE)) {
@@ -72,5 +73,5 @@ void settings_tell_of_window(const Settings *settings, const Engine *engine, Scr
 
 void settings_tell(const Settings *settings, const Engine *engine, Screen *screen, SettingsTold *told) {
     settings_tell_of_window(settings, engine, screen, told);
-    tell_of_reserve(settings, engine, screen, told);
+    if (!told->quiet) tell_of_reserve(settings, engine, screen, told);
 }

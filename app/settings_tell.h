@@ -6,6 +6,7 @@
 
 // What was said before, so that it is said once. All zero at the beginning.
 typedef struct SettingsTold {
+    bool quiet; // nothing is said
     bool shift;
     int64_t reserve; // the value that was too large
     unsigned idle;   // bit i: row i of the table of settings that change nothing

@@ -97,8 +97,11 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     settings->seed = chat->seed;
     if (status || seed) settings->position = own;
     if (status) return status;
-    const Message *message =
-        conversation_message(chat->conversation, conversation_length(chat->conversation) - 1);
+    const int n = conversation_length(chat->conversation);
+    const Message *message = conversation_message(chat->conversation, n - 1);
+    const Message *asked = n > 1 ? conversation_message(chat->conversation, n - 2) : message;
+    reply->cut_from = asked->cut_from;
+    reply->cut_to = asked->cut_to;
     reply->text = message->text;
     reply->size = message->size;
     reply->ids = message->ids;

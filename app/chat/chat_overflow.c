@@ -48,6 +48,7 @@ static void add(TranscriptOverflow *run, const TranscriptOverflow *more) {
     sum->n_evaluated += event->n_evaluated;
     sum->n_inside += event->n_inside;
     sum->n_cut += event->n_cut;
+    sum->n_prompt += event->n_prompt;
     sum->seconds += event->seconds;
     add_part(run, NULL);
     for (int i = 0; i < more->n_partly; i++) add_part(run, &more->partly[i]);

@@ -5,8 +5,12 @@
 #include <string.h>
 
 static Status add_node(MessageList *list, const TranscriptNode *node, const TreeLeft *left, Error *error) {
-    Message said = {
-        .role = node->role, .text = (char *)node->text, .size = node->size, .discarded = left->whole};
+    Message said = {.role = node->role,
+                    .text = (char *)node->text,
+                    .size = node->size,
+                    .cut_from = node->reply.cut_from,
+                    .cut_to = node->reply.cut_to,
+                    .discarded = left->whole};
     Message reply = {.role = CHAT_ASSISTANT,
                      .text = (char *)node->reply.text,
                      .size = node->reply.size,

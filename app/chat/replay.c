@@ -231,6 +231,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     if (status == STATUS_OK) {
         chat->transcript = r.past;
         session_set_interrupt(session, &r.stop);
+        chat->told.quiet = true;
         session_forget_gone(session); // the first turns were made before anything left
         status = take_log(&r, log, size, error);
         session_set_interrupt(session, signals_interrupt());
@@ -238,6 +239,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
         settings_free(chat->settings);
         *chat->settings = before;
         chat->seed = seed;
+        chat->told.quiet = false;
         Error second;
         if (chat_apply_settings(chat, &second)) screen_error(chat->screen, "%s", second.message);
         way_take(chat, &back);

@@ -86,9 +86,21 @@ void report_turn(Chat *chat) {
     if (chat_share(chat) >= 0.5) warn_of_next(chat);
 }
 
+// What is not read of a question that is too long.
+static void report_cut(Chat *chat, int64_t n_prompt) {
+    int n = conversation_length(chat->conversation);
+    if (n < 2) return;
+    const Message *asked = conversation_message(chat->conversation, n - 2);
+    screen_warn(chat->screen,
+                "[the question is too long for the context: bytes %" PRId64 " to %" PRId64
+                " of its %zu are left out, %" PRId64 " token%s]",
+                asked->cut_from + 1, asked->cut_to, asked->size, n_prompt, text_plural(n_prompt));
+}
+
 void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
     const OverflowEvent *event = &overflow->event;
     char what[160] = "", range[WAY_RANGE_ROOM];
+    if (event->n_prompt) report_cut(chat, event->n_prompt);
     if (event->first_turn)
         snprintf(what, sizeof what, "%s left",
                  way_range_text((TreeRange){event->first_turn, event->last_turn}, range));
@@ -105,6 +117,7 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
                  text_plural(event->n_cut));
     char again[48] = "";
     if (overflow->times > 1) snprintf(again, sizeof again, ", %" PRId64 " times more", overflow->times);
+    if (event->n_prompt && !*what) return; // nothing else left
     screen_notice(chat->screen,
                   "[context full%s: %s (%" PRId64 " token%s), %" PRId64 " kept, %" PRId64
                   " re-evaluated, %.0f ms]",

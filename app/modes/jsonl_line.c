@@ -237,7 +237,11 @@ static json_t *answer_of(const JsonlLine *line) {
     json_t *rest = json_pack("{s:{s:I, s:I, s:I, s:f}, s:I}", "usage", "prompt", (json_int_t)item->n_prompt,
                              "reply", (json_int_t)item->n_reply, "cached", (json_int_t)item->n_cached,
                              "seconds", item->seconds, "seed", (json_int_t)item->settings.seed);
-    bool ok = answer && rest && !json_object_update(answer, rest);
+    bool ok = answer && rest;
+    if (ok && item->n_prompt_cut)
+        ok = !json_object_set_new(json_object_get(rest, "usage"), "left_out",
+                                  json_integer(item->n_prompt_cut));
+    ok = ok && !json_object_update(answer, rest);
     json_decref(rest);
     if (ok) return answer;
     json_decref(answer);

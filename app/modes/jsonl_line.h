@@ -37,7 +37,8 @@ JsonlLine *jsonl_line_wrong(const Error *error);
 void jsonl_line_free(JsonlLine *line); // NULL is fine
 
 // The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|complete|error", "error" (only then),
-// "usage": {"prompt", "reply", "cached", "seconds"}, "seed"}, or {"id" (if it can be read), "line", "error"}. NULL: no memory.
+// "usage": {"prompt", "reply", "cached", "seconds", "left_out" (tokens of prompts that were too long, where there are
+// any)}, "seed"}, or {"id" (if it can be read), "line", "error"}. NULL: no memory.
 char *jsonl_line_answer(const JsonlLine *line);
 
 #endif

@@ -196,6 +196,7 @@ static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
                       (json_int_t)e->n_cut, "seconds", e->seconds);
         bool ok = event && (!overflow[i].n_partly ||
                             !json_object_set_new(event, "partly", partly_to_json(&overflow[i])));
+        if (ok && e->n_prompt) ok = !json_object_set_new(event, "prompt", json_integer(e->n_prompt));
         if (ok && overflow[i].times > 1)
             ok = !json_object_set_new(event, "times", json_integer(overflow[i].times));
         if (!ok) {
@@ -217,6 +218,11 @@ bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record) {
         ok = !json_object_set_new(record, "ids", ids) && ok;
     }
     if (reply->n_gone) ok = !json_object_set_new(record, "gone", json_integer(reply->n_gone)) && ok;
+    if (reply->cut_to)
+        ok = !json_object_set_new(
+                 record, "left_out",
+                 json_pack("[I, I]", (json_int_t)reply->cut_from, (json_int_t)reply->cut_to)) &&
+             ok;
     if (reply->interrupted) ok = !json_object_set_new(record, "interrupted", json_true()) && ok;
     ok = !json_object_set_new(record, "finish", json_string(finish_reason_name(report->finish))) && ok;
     ok = !json_object_set_new(record, "seed", json_integer((json_int_t)reply->seed)) && ok;

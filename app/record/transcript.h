@@ -20,9 +20,9 @@
 //     talked    a person has gone on with it, whose header says that it is a script's (by: "script")
 //
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
-// window), seed and position (of its first random number), next (position of the next turn's), interrupted,
+// window), left_out [from, to] (bytes of the user's text that were not read, since it was too long), seed and position (of its first random number), next (position of the next turn's), interrupted,
 // finish, tokens {cached, read, reply, used, size}, seconds {first, decode}, overflow [{first, last,
-// discarded, kept, evaluated, inside, cut, seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
+// discarded, kept, evaluated, inside, cut, prompt, seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 
@@ -66,6 +66,7 @@ typedef struct TranscriptReply {
     size_t size;
     const int32_t *ids; // [n_ids] sampled ids; NULL: only the text counts
     int64_t n_ids, n_gone;
+    int64_t cut_from, cut_to; // bytes of what was said that were left out, since it was too long; 0, 0: none
     bool interrupted;
     uint64_t seed, position; // of its random numbers
     uint64_t next;           // the position at which the conversation's own numbers go on

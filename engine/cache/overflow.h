@@ -32,7 +32,9 @@ typedef struct OverflowSettings {
     int64_t
         keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps
     // nothing, not even what the beginning of what is left has in common with that of before
-    bool by_token;    // leave as few tokens as discard says; else whole turns down to low_water
+    bool by_token; // leave as few tokens as discard says; else whole turns down to low_water
+    bool
+        cut_prompt; // a prompt that is too long by itself is cut: its first `keep` tokens and its end are read; else refused
     int64_t reserve;  // tokens kept free for the reply before a turn begins
     double low_water; // share of the context to go down to once something has to leave, 0 … 1
     double

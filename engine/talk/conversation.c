@@ -155,19 +155,19 @@ void conversation_truncate(Conversation *c, int length) {
 Status conversation_render(Conversation *c, bool open_reply, ConversationView *view, Error *error) {
     *view = (ConversationView){0};
     ChatMessage *seen = malloc((size_t)(c->n + 1) * sizeof *seen);
+    char **joined = calloc((size_t)c->n + 1, sizeof *joined); // texts without what was cut out of them
     view->spans = malloc((size_t)(c->n + 1) * sizeof *view->spans);
     Status status = STATUS_OK;
-    if (!seen || !view->spans)
+    if (!seen || !joined || !view->spans)
         status = error_set(error, STATUS_MEMORY, "no memory to render %d messages", c->n);
     const Message *reply = open_reply ? &c->messages[c->n - 1] : NULL;
     for (int i = 0; i < c->n - (reply ? 1 : 0) && !status; i++) {
         const Message *m = &c->messages[i];
         if (m->discarded) continue;
-        seen[view->n_spans++] = (ChatMessage){.role = m->role,
-                                              .text = m->text,
-                                              .size = m->size,
-                                              .ids = m->ids ? m->ids + m->n_gone : NULL,
-                                              .n_ids = m->n_ids - m->n_gone};
+        ChatMessage *message = &seen[view->n_spans];
+        *message = (ChatMessage){
+            .role = m->role, .ids = m->ids ? m->ids + m->n_gone : NULL, .n_ids = m->n_ids - m->n_gone};
+        status = message_seen_text(m, &message->text, &message->size, &joined[view->n_spans++], error);
     }
     if (!status)
         status = chat_template_render(c->chat_template, engine_tokenizer(c->engine), seen, view->n_spans,
@@ -178,6 +178,8 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
             tokens_append(&view->tokens, reply->ids + reply->n_gone, reply->n_ids - reply->n_gone, error);
         view->spans[view->n_spans++] = (ChatSpan){begin, text_begin, view->tokens.n, view->tokens.n};
     }
+    for (int i = 0; joined && i < c->n; i++) free(joined[i]);
+    free(joined);
     free(seen);
     if (status) conversation_view_free(view);
     return status;

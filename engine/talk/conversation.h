@@ -19,6 +19,8 @@ typedef struct Message {
     size_t size;
     int32_t *ids; // sampled ids without the end token; NULL for messages that were typed, loaded or edited
     int64_t n_ids;
+    int64_t cut_from,
+        cut_to;       // bytes of the text that were left out of a prompt too long for the context; 0, 0: none
     int64_t n_gone;   // of ids: the oldest, which overflow discarded from this reply
     bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
     bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
@@ -43,6 +45,7 @@ typedef struct OverflowEvent {
     int64_t n_evaluated;       // tokens read in again
     int64_t n_inside;          // tokens that left from inside the current reply
     int64_t n_cut;             // by token: tokens that left from the oldest reply that stays
+    int64_t n_prompt;          // tokens of a prompt that is too long: they are not read
     double seconds;
 } OverflowEvent;
 
@@ -66,6 +69,7 @@ const char *finish_reason_name(FinishReason reason); // "end", "stop", "length",
 typedef struct ReplyReport {
     int64_t cached;             // tokens of the prompt that were in the cache
     int64_t read;               // tokens of the prompt that were evaluated
+    int64_t n_prompt_cut;       // tokens that were left out of a prompt too long for the context
     int64_t n_reply;            // tokens sampled, the end token included
     double first_token_seconds; // from the call to the first token
     double decode_seconds;      // from the first to the last token

@@ -19,6 +19,10 @@ struct Conversation {
     };
 };
 
+// What the model sees of a message's text: *joined is malloc'ed where it is not the text itself, else NULL.
+Status message_seen_text(const Message *message, const char **text, size_t *size, char **joined,
+                         Error *error);
+
 // Deep copies, and their end.
 Status message_copy(const Message *from, Message *to, Error *error);
 void message_free(Message *message);
@@ -30,6 +34,12 @@ Status conversation_render(Conversation *conversation, bool open_reply, Conversa
 // How a rendered view looks to overflow_plan; spans malloc'ed, with room for one more.
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
+
+// Where nothing more can leave, and the settings say so: cuts the last question so that `needed` tokens are free behind it.
+// `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it becomes shorter by,
+// 0: it cannot be done. After a failure the question is as it was.
+Status conversation_cut_prompt(Conversation *conversation, int64_t needed, const ConversationView *view,
+                               int64_t *n_cut, Error *error);
 
 // Makes room for `needed` tokens behind *view, the rendered messages with the reply in hand open at their end, when
 // they do not fit: marks what leaves, renders *view again, and shifts the log of the session as the policy says.

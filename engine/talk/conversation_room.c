@@ -124,10 +124,17 @@ Status conversation_make_room(Conversation *c, int64_t needed, ConversationView 
         now = view;
     }
     if (!status && now->tokens.n + needed > size)
+        status = conversation_cut_prompt(c, needed, now, &event->n_prompt, error);
+    if (!status && event->n_prompt) {
+        conversation_view_free(view);
+        status = conversation_render(c, true, view, error);
+        now = view;
+    }
+    if (!status && now->tokens.n + needed > size)
         status = error_set(
             error, STATUS_CONTEXT,
             "the prompt of %lld tokens leaves no room for a reply of %lld in the context of %lld; shorten "
-            "it, or use a larger --context",
+            "it, use a larger --context, or have it cut (long_prompt)",
             (long long)now->tokens.n, (long long)needed, (long long)size);
     if (!status) {
         int64_t cached = session_recall(c->session, before.tokens.ids, before.tokens.n);

@@ -54,6 +54,7 @@ static Status set_prompt(Reply *r, int64_t needed, Error *error) {
     if (status) return status;
     int64_t cached = session_usable(c->session), read = session_length(c->session) - cached;
     if (!r->was_read) r->report->cached = cached, r->report->read = read;
+    r->report->n_prompt_cut += r->event.n_prompt;
     r->made_room = full;
     r->event.n_kept = cached;
     r->event.n_evaluated += read;
@@ -244,6 +245,8 @@ static void roll_back(Reply *r) {
         Message *m = &c->messages[i];
         const Message *before = &r->before[i];
         m->discarded = before->discarded;
+        m->cut_from = before->cut_from;
+        m->cut_to = before->cut_to;
         m->n_ids = m->ids ? before->n_ids : 0;
         m->n_gone = m->ids ? before->n_gone : 0;
         m->size = before->size;

@@ -68,6 +68,26 @@ static void test_a_run_of_small_overflows_is_told_once(void **state) {
     program_free(&run);
 }
 
+// What was left out of a question that is too long is left out again, in a replay and when the conversation is resumed.
+static void test_a_question_that_was_cut_is_cut_again(void **state) {
+    (void)state;
+    char script[3000] = "Hello there.\n";
+    for (int i = 0; i < 100; i++) strcat(script, "one word more, ");
+    strcat(script, "and an end\nAnd of Italy?\n/replay verify\n");
+    Run run = program_script(TALK "|--context=128|--long-prompt=cut", script);
+    expect_err(&run, "[the question is too long for the context: bytes 1 to ");
+    expect_err(&run, "[3 replies sampled again, 18 tokens: all as they were]");
+    program_free(&run);
+    run = program_script("--resume|--threads=1|--context=128", "/undo\n/view\n/replay verify\n");
+    expect_err(&run, "one word more, and an end");
+    expect_no_err(
+        &run, "one word more, one word more, one word more, one word more, one word more, one word more, "
+              "one word more, one word more, one word more, one word more, one word more, one word more, "
+              "one word more, one word more, one word more, one word more, one word more, one word more, ");
+    expect_err(&run, "[2 replies sampled again, 12 tokens: all as they were]");
+    program_free(&run);
+}
+
 // A shift leaves tokens in the cache that have seen what left: neither a replay nor a new conversation begins with them.
 static void test_nothing_shifted_is_begun_with(void **state) {
     (void)state;
@@ -239,6 +259,7 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_verify_finds_all_as_it_was),
+        WITH_HOME(test_a_question_that_was_cut_is_cut_again),
         WITH_HOME(test_a_run_of_small_overflows_is_told_once),
         WITH_HOME(test_nothing_shifted_is_begun_with),
         WITH_HOME(test_a_shifted_cache_is_made_again),

@@ -447,6 +447,29 @@ static void test_settings_that_count_for_less_are_told(void **state) {
     program_free(&run);
 }
 
+// A prompt that cannot fit is refused with figures, or cut where that is wanted, in every way to talk.
+static void test_a_long_prompt_is_cut_where_that_is_wanted(void **state) {
+    (void)state;
+    static const char CUT[] = "[the question is too long for the context: bytes 1 to ";
+    char words[2000] = "", input[2100];
+    for (int i = 0; i < 100; i++) strcat(words, "one word more, ");
+    snprintf(input, sizeof input, "%s\n", words);
+    program_says(BABBLER "|--max-tokens=3|--context=128", input, 4, "or have it cut (long_prompt)");
+    program_says(BABBLER "|--max-tokens=3|--context=128|--long-prompt=cut", input, 0, CUT);
+    program_says(BABBLER "|--max-tokens=3|--context=128|--long-prompt=cut|-p|And?", input, 0, CUT);
+    snprintf(input, sizeof input, "/set long_prompt cut\n%s\n/set long_prompt refuse\n", words);
+    program_says(BABBLER "|--max-tokens=3|--context=128", input, 0, CUT);
+    snprintf(input, sizeof input, "{\"turns\": [\"Hi\", \"%s\"]}\n{\"turns\": [\"Hi\"]}\n", words);
+    program_says(BABBLER "|--jsonl|--ordered|--max-tokens=3|--context=128", input, 4,
+                 "1 refused by the context");
+    Run run =
+        program_script(BABBLER "|--jsonl|--ordered|--max-tokens=3|--context=128|--long-prompt=cut", input);
+    const char *cut = strstr(run.out, "\"left_out\": ");
+    assert_non_null(cut);
+    assert_null(strstr(cut + 1, "\"left_out\": ")); // the other line lacks nothing
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -469,6 +492,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_retry_undo_and_continue),
         WITH_HOME(test_a_closed_pipe_is_an_error),
         WITH_HOME(test_config_can_be_read_again),
+        WITH_HOME(test_a_long_prompt_is_cut_where_that_is_wanted),
         WITH_HOME(test_settings_that_count_for_less_are_told),
     };
     return test_main("script", argc, argv, tests);

@@ -1,6 +1,7 @@
 // Messages, replies and what happens when the context is full, on a small model that babbles.
 #include "tests/support/talk.h"
 #include "tests/support/test.h"
+#include "engine/talk/conversation_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,79 @@ static void a_prompt_that_cannot_fit_is_refused_and_rolled_back(void **state) {
     free(huge);
 }
 
+// Asks text that is too long, cut: what is read is the template over the messages with the question cut, as long as can be.
+static void ask_long(Talk *t, const char *text) {
+    ReplyReport r = talk_say(t, text);
+    const Message *asked = conversation_message(t->c, conversation_length(t->c) - 2);
+    assert_string_equal(asked->text, text); // a person still sees it all
+    assert_true(asked->cut_from < asked->cut_to);
+    assert_int_equal(r.n_prompt_cut, t->last.n_prompt);
+    assert_true(r.n_prompt_cut > 0);
+    int64_t prompt = r.cached + r.read, room = CONTEXT - conversation_reserve(t->c);
+    assert_in_range(prompt, room - 4, room);
+    talk_check_log(t);
+}
+
+static void a_prompt_that_cannot_fit_is_cut_where_that_is_wanted(void **state) {
+    Talk *t = *state;
+    enum { SIZE = 8 * CONTEXT };
+    char *huge = malloc(SIZE + 1), *seen, *joined;
+    size_t size;
+    Error error;
+    for (int i = 0; i + 6 <= SIZE; i += 6)
+        memcpy(huge + i, (const char[6]){(char)('a' + i % 26), 'x', ' ', '\xc3', '\xa4', ' '}, 6);
+    huge[SIZE - SIZE % 6] = 0;
+    conversation_settings(t->c)->overflow.cut_prompt = true;
+    talk_say(t, "Hello");
+    ask_long(t, huge);
+    const Message *asked = conversation_message(t->c, 2);
+    assert_true(conversation_message(t->c, 0)->discarded);
+    assert_int_equal(asked->cut_from, 0); // the first tokens that are kept are the template's
+    assert_int_equal(message_seen_text(asked, (const char **)&seen, &size, &joined, &error), STATUS_OK);
+    assert_string_equal(seen, huge + strlen(huge) - size);
+    assert_true((seen[0] & 0xC0) != 0x80); // whole characters
+    free(joined);
+    talk_say(t, "And now?"); // the talk goes on
+    talk_check_log(t);
+    conversation_settings(t->c)->overflow.keep = 40; // of the beginning, too
+    conversation_truncate(t->c, 0);
+    ask_long(t, huge);
+    ConversationView view;
+    assert_true(conversation_message(t->c, 0)->cut_from > 0);
+    assert_int_equal(conversation_view(t->c, false, &view, &error), STATUS_OK);
+    Tokens whole = {0};
+    assert_int_equal(tokenizer_encode(engine_tokenizer(t->engine), huge, strlen(huge), false, &whole, &error),
+                     STATUS_OK);
+    int64_t begin = view.spans[0].text_begin;
+    assert_memory_equal(view.tokens.ids + begin, whole.ids, (size_t)(40 - begin - 1) * sizeof *whole.ids);
+    tokens_free(&whole);
+    conversation_view_free(&view);
+    free(huge);
+}
+
+// Where others would have to leave first, and may not, nothing is cut; nor where nothing would be left of the question.
+static void only_what_is_too_long_by_itself_is_cut(void **state) {
+    Talk *t = *state;
+    Error error;
+    ReplyReport report;
+    char text[6 * CONTEXT + 1];
+    memset(text, 'z', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    conversation_settings(t->c)->overflow.cut_prompt = true;
+    conversation_settings(t->c)->overflow.policy = OVERFLOW_STOP;
+    talk_say(t, "Hello");
+    talk_append(t->c, CHAT_USER, text);
+    assert_int_equal(talk_reply(t, false, &report, &error), STATUS_CONTEXT);
+    assert_int_equal(conversation_message(t->c, 2)->cut_to, 0);
+    conversation_truncate(t->c, 0);
+    ask_long(t, text);
+    conversation_truncate(t->c, 0);
+    assert_int_equal(conversation_set_system(t->c, text, &error), STATUS_OK);
+    talk_append(t->c, CHAT_USER, "Hello");
+    assert_int_equal(talk_reply(t, false, &report, &error), STATUS_CONTEXT);
+    assert_int_equal(conversation_message(t->c, 1)->cut_to, 0);
+}
+
 static void user_text_never_becomes_a_control_token(void **state) {
     Talk *t = *state;
     Error error = {0};
@@ -257,6 +331,8 @@ int main(int argc, char **argv) {
         unit(a_long_reply_discards_turns_then_its_own_beginning),
         unit(stop_policy_refuses_and_ends),
         unit(a_prompt_that_cannot_fit_is_refused_and_rolled_back),
+        unit(a_prompt_that_cannot_fit_is_cut_where_that_is_wanted),
+        unit(only_what_is_too_long_by_itself_is_cut),
         unit(user_text_never_becomes_a_control_token),
         unit(the_forecast_tells_what_would_leave),
     };

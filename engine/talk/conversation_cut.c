@@ -1,0 +1,136 @@
+// A prompt that is too long for the context by itself: what of it is read where the settings want it cut.
+#include "engine/talk/conversation_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status message_seen_text(const Message *m, const char **text, size_t *size, char **joined, Error *error) {
+    *text = m->text;
+    *size = m->size;
+    *joined = NULL;
+    if (m->cut_to <= m->cut_from) return STATUS_OK;
+    size_t head = (size_t)m->cut_from, tail = m->size - (size_t)m->cut_to;
+    if (!(*joined = malloc(head + tail + 1)))
+        return error_set(error, STATUS_MEMORY, "no memory for a message of %zu bytes", head + tail);
+    memcpy(*joined, m->text, head);
+    memcpy(*joined + head, m->text + m->cut_to, tail);
+    (*joined)[head + tail] = 0;
+    *text = *joined;
+    *size = head + tail;
+    return STATUS_OK;
+}
+
+// The conversation with the last question cut, as often as it takes.
+typedef struct Cut {
+    Conversation *conversation;
+    Message *question;
+    int span;         // its place among those of the view
+    int64_t n_tokens; // of all, as last rendered
+    int64_t n_before; // of these, what stands before the question's text
+    int64_t n_text;   // and the text
+} Cut;
+
+static bool begins_character(const Message *m, int64_t at) {
+    return at >= (int64_t)m->size || ((unsigned char)m->text[at] & 0xC0) != 0x80;
+}
+
+// The question without its bytes [from, to), widened to whole characters.
+static Status try(Cut *cut, int64_t from, int64_t to, Error *error) {
+    Message *m = cut->question;
+    ConversationView view;
+    while (!begins_character(m, from)) from--;
+    while (!begins_character(m, to)) to++;
+    m->cut_from = from;
+    m->cut_to = to;
+    Status status = conversation_render(cut->conversation, true, &view, error);
+    if (status) return status;
+    const ChatSpan *span = &view.spans[cut->span];
+    cut->n_tokens = view.tokens.n;
+    cut->n_before = span->text_begin;
+    cut->n_text = span->text_end - span->text_begin;
+    conversation_view_free(&view);
+    return STATUS_OK;
+}
+
+// The longest beginning of the question that is no more than `most` tokens; bytes in *head.
+static Status find_head(Cut *cut, int64_t most, int64_t *head, Error *error) {
+    const int64_t size = (int64_t)cut->question->size;
+    int64_t fits = 0, too_long = size;
+    Status status = STATUS_OK;
+    while (most > 0 && too_long - fits > 1 && !status) {
+        int64_t middle = fits + (too_long - fits) / 2;
+        status = try(cut, middle, size, error);
+        if (cut->n_text <= most)
+            fits = middle;
+        else
+            too_long = middle;
+    }
+    *head = fits;
+    return status;
+}
+
+// The longest end of the question, behind `head` bytes, with which no more than `most` tokens are there in all. The
+// question is cut so. Each time half of what is too long goes, so that all these texts together are no longer than two.
+static Status find_tail(Cut *cut, int64_t head, int64_t most, Error *error) {
+    const int64_t size = (int64_t)cut->question->size;
+    int64_t fits = 0, too_long = size - head;
+    Status status = STATUS_OK;
+    while (too_long - fits > 1 && !status) {
+        int64_t middle = fits + (too_long - fits) / 2;
+        status = try(cut, head, size - middle, error);
+        if (cut->n_tokens <= most)
+            fits = middle;
+        else
+            too_long = middle;
+    }
+    return status ? status : try(cut, head, size - fits, error);
+}
+
+// The question that the reply in hand answers; false: it answers none.
+static bool find_question(Conversation *c, Cut *cut) {
+    *cut = (Cut){.conversation = c};
+    if (c->n < 2 || c->messages[c->n - 2].role != CHAT_USER) return false;
+    cut->question = &c->messages[c->n - 2];
+    for (int i = 0; i < c->n - 2; i++) cut->span += !c->messages[i].discarded;
+    return !cut->question->discarded;
+}
+
+// Whether turns are in the window that would leave if the policy let any.
+static Status others_are_seen(Conversation *c, const ConversationView *view, int64_t needed, bool *seen,
+                              Error *error) {
+    OverflowSettings settings = c->settings.overflow;
+    OverflowSpan *spans;
+    Status status = conversation_overflow_spans(c, view, &spans, error);
+    if (status) return status;
+    settings.policy = OVERFLOW_REEVALUATE;
+    OverflowPlan plan =
+        overflow_plan(&settings, spans, view->n_spans, engine_context_size(c->engine), needed);
+    *seen = plan.n_messages > 0 || plan.n_cut > 0;
+    free(spans);
+    return STATUS_OK;
+}
+
+Status conversation_cut_prompt(Conversation *c, int64_t needed, const ConversationView *view, int64_t *n_cut,
+                               Error *error) {
+    const int64_t most = engine_context_size(c->engine) - needed, keep = c->settings.overflow.keep;
+    Cut cut;
+    bool others;
+    int64_t head;
+    *n_cut = 0;
+    if (!c->settings.overflow.cut_prompt || !find_question(c, &cut)) return STATUS_OK;
+    Status status = others_are_seen(c, view, needed, &others, error);
+    if (status || others) return status;
+    const Message before = *cut.question;
+    status = try(&cut, 0, (int64_t)cut.question->size, error); // all but the text
+    const int64_t room = most - cut.n_tokens, wanted = keep - cut.n_before;
+    if (!status && room > 0) status = find_head(&cut, wanted < room / 2 ? wanted : room / 2, &head, error);
+    if (!status && room > 0) status = find_tail(&cut, head, most, error);
+    bool found = !status && room > 0 && cut.n_tokens <= most && cut.n_text > 0;
+    if (found) {
+        *n_cut = view->tokens.n - cut.n_tokens;
+        return STATUS_OK;
+    }
+    cut.question->cut_from = before.cut_from;
+    cut.question->cut_to = before.cut_to;
+    return status;
+}
