@@ -1,6 +1,5 @@
 #include "app/memory.h"
 
-#include "app/modes/modes.h"
 #include "app/terminal/tty.h"
 
 #include <jansson.h>
@@ -22,7 +21,7 @@ static _Noreturn void end(void) {
     tty_unhush();
     ssize_t ignored = write(STDERR_FILENO, words, sizeof words - 1);
     (void)ignored;
-    _exit(EXIT_RUNTIME); // no exit handler: they may want memory
+    _exit(EXIT_FAILURE); // no exit handler: they may want memory
 }
 
 static void *allocate_or_end(size_t size) {

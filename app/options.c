@@ -1,6 +1,6 @@
 #include "app/options.h"
 
-#include "app/options_scope.h"
+#include "app/options_internal.h"
 
 #include "kernels/base/nearest.h"
 

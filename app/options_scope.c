@@ -1,4 +1,4 @@
-#include "app/options_scope.h"
+#include "app/options_internal.h"
 
 #include <string.h>
 
@@ -32,6 +32,7 @@ static const Scope scopes[] = {
     {"model", "path", LOADS | LOOKS},
     {"model", "weights", LOADS},
     {"model", "template", TALKS},
+    {"model", "template_args", TALKS},
     {"backend", "device", LOADS | SHAPE},
     {"backend", NULL, LOADS},
     {"ui", "color", ~0u},

@@ -90,21 +90,14 @@ static FinishReason finish_of(const char *name) {
     return FINISH_END;
 }
 
-// Bytes of what was said that were left out: checked against the text by who has it.
-static Status take_left_out(const json_t *record, TranscriptReply *reply, Error *error) {
+// Bytes of what was said, `size` of them, that were left out.
+static Status take_left_out(const json_t *record, size_t size, TranscriptReply *reply, Error *error) {
     const json_t *range = json_object_get(record, "left_out");
-    const json_t *from = json_array_get(range, 0), *to = json_array_get(range, 1);
     if (!range) return STATUS_OK;
-    if (json_array_size(range) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
-        json_integer_value(from) < 0 || json_integer_value(to) <= json_integer_value(from))
-        return bad_field(error, "left_out", "two places in the text, in order");
-    reply->cut_from = json_integer_value(from);
-    reply->cut_to = json_integer_value(to);
-    return STATUS_OK;
-}
-
-static Status check_left_out(const TranscriptReply *reply, size_t size, Error *error) {
-    return reply->cut_to <= (int64_t)size ? STATUS_OK : bad_field(error, "left_out", "places in the text");
+    reply->cut_from = json_integer_value(json_array_get(range, 0));
+    reply->cut_to = json_integer_value(json_array_get(range, 1));
+    bool ok = reply->cut_from >= 0 && reply->cut_from < reply->cut_to && reply->cut_to <= (int64_t)size;
+    return ok ? STATUS_OK : bad_field(error, "left_out", "two places in the text, in order");
 }
 
 static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Error *error) {
@@ -131,12 +124,13 @@ static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Err
     return STATUS_OK;
 }
 
-static Status take_reply(const json_t *record, TranscriptReply *reply, Error *error) {
+// The answer to a text of `size` bytes.
+static Status take_reply(const json_t *record, size_t size, TranscriptReply *reply, Error *error) {
     *reply = (TranscriptReply){0};
     char *text;
     if (take_text(record, "reply", NULL, &text, &reply->size, error)) return error->status;
     reply->text = text;
-    if (take_ids(record, reply, error) || take_left_out(record, reply, error) ||
+    if (take_ids(record, reply, error) || take_left_out(record, size, reply, error) ||
         take_reply_facts(record, reply, error)) {
         reply_free(reply);
         return error->status;
@@ -211,9 +205,7 @@ static Status take_said(const json_t *record, TranscriptNode *node, Error *error
         take_text(record, role, NULL, &text, &node->size, error))
         return error->status;
     node->text = text;
-    if (!has_reply ||
-        (!take_reply(record, &node->reply, error) && !check_left_out(&node->reply, node->size, error)))
-        return STATUS_OK;
+    if (!has_reply || !take_reply(record, node->size, &node->reply, error)) return STATUS_OK;
     node_free(node);
     return error->status;
 }
@@ -254,9 +246,8 @@ static Status take_other_reply(Transcript *transcript, const json_t *record, Err
     TranscriptReply reply;
     if (take_node(transcript, record, "node", &index, error)) return error->status;
     if (index == TREE_START) return bad_field(error, "node", "a turn");
-    if (take_reply(record, &reply, error)) return error->status;
-    Status status = check_left_out(&reply, transcript->nodes[index].size, error);
-    if (status == STATUS_OK) status = take_overflow(record, &losses, &n_losses, error);
+    if (take_reply(record, transcript->nodes[index].size, &reply, error)) return error->status;
+    Status status = take_overflow(record, &losses, &n_losses, error);
     if (status == STATUS_OK) {
         status = tree_leave(&transcript->tree, index, losses, n_losses, error);
         free(losses);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    CONTEXT = 128,
+    CONTEXT = 192,
     LARGE_CONTEXT = 512,
     PIECE = 64, // bytes of a turn
     OVERFLOWS = 3,
@@ -62,8 +62,7 @@ static Talk *begin(const char *chat_template, OverflowPolicy policy, int64_t kee
 
 // ---- what is left is the template, and its beginning stayed -----------------------------------------------------------
 
-static void check_template(const char *name, OverflowPolicy policy) {
-    Talk *t = begin(name, policy, OVERFLOW_KEEP_SYSTEM, false);
+static void check_template(Talk *t) {
     const Session *session = conversation_session(t->c);
     int shifts = 0;
     for (int turn = 0; turn < 200 && t->n_overflows < OVERFLOWS; turn++) {
@@ -88,8 +87,34 @@ static void every_template_keeps_its_beginning(void **state) {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++) {
             print_message("%s, %s\n", names[i], overflow_policy_name(SHIFTS[k]));
-            check_template(names[i], SHIFTS[k]);
+            check_template(begin(names[i], SHIFTS[k], OVERFLOW_KEEP_SYSTEM, false));
         }
+}
+
+// A model's own text, executed: where a message's text begins is known by its origin.
+static void so_does_a_text_that_is_executed(void **state) {
+    (void)state;
+    Error error;
+    for (int k = 0; k < 2; k++) {
+        Talk *t = begin("chatml", SHIFTS[k], OVERFLOW_KEEP_SYSTEM, false);
+        ConversationSettings settings = *conversation_settings(t->c);
+        conversation_close(t->c);
+        chat_template_close(t->chat_template);
+        if (chat_template_open_jinja(
+                "{% for m in messages %}[{{ m.role }} {{ loop.index0 }}] {{ m.content | trim }}\n"
+                "{% endfor %}{% if add_generation_prompt %}[assistant {{ messages | length }}] {% endif %}",
+                engine_tokenizer(t->engine), &t->chat_template, &error) ||
+            conversation_open(t->engine, t->chat_template, &settings, &t->c, &error))
+            fail_msg("%s", error.message);
+        for (int turn = 0; turn < 200 && t->n_overflows < OVERFLOWS; turn++) {
+            int before = t->n_overflows;
+            talk_say(t, "And then?");
+            talk_check_log(t);
+            if (t->n_overflows > before) assert_int_not_equal(session_kept(conversation_session(t->c)), 0);
+        }
+        assert_int_equal(t->n_overflows, OVERFLOWS);
+        talk_close(t);
+    }
 }
 
 // Where the old beginning and the new one have nothing in common, nothing could stay that is part of the new one: then
@@ -130,8 +155,8 @@ static double loss_of_question(Talk *t, int64_t *n) {
     double loss = 0;
     for (int64_t i = from; i + 1 < end; i++) {
         const float *row = logits + (i - from) * vocab;
-        double sum = 0;
-        for (int k = 0; k < vocab; k++) sum += exp((double)row[k]);
+        double sum = exp((double)row[0]);
+        for (int k = 1; k < vocab; k++) sum += exp((double)row[k]);
         loss += log(sum) - (double)row[view.tokens.ids[i + 1]];
     }
     *n += end - 1 - from;
@@ -183,6 +208,7 @@ static void nor_with_a_beginning_that_it_does_not_rest_on(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_template_keeps_its_beginning),
+        cmocka_unit_test(so_does_a_text_that_is_executed),
         cmocka_unit_test(without_a_common_beginning_the_rest_is_read_again),
         cmocka_unit_test(a_chat_loses_nothing_by_a_shift),
         cmocka_unit_test(nor_with_a_beginning_of_many_tokens),

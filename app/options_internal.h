@@ -1,6 +1,6 @@
-// Which flags have a meaning where. One that would change nothing is refused, not ignored.
-#ifndef PALAVER_APP_OPTIONS_SCOPE_H
-#define PALAVER_APP_OPTIONS_SCOPE_H
+// What options.c takes from options_scope.c: which flags have a meaning where. One that would change nothing is refused, not ignored.
+#ifndef PALAVER_APP_OPTIONS_INTERNAL_H
+#define PALAVER_APP_OPTIONS_INTERNAL_H
 
 #include "app/options.h"
 

@@ -1,0 +1,78 @@
+// Settings that count for less than they say, and those of a prompt that is too long: what is said of them.
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// What counts for less than it says is said; what is as it was set is not.
+static void test_settings_that_count_for_less_are_told(void **state) {
+    static const struct {
+        const char *arguments, *input, *part;
+    } told[] = {
+        {BABBLER "|--max-tokens=3|--context=256|--reserve=200", "Hi\n",
+         "[reserve: 64 of the context's 256 tokens are kept free for a reply, a quarter, not 200]"},
+        {BABBLER "|--max-tokens=3|--context=256", "/set reserve 65\n", "not 65]"},
+        {BABBLER "|--max-tokens=3|--group=16", "Hi\n",
+         "[group changes nothing: only int8 and int4 caches have groups]"},
+        {BABBLER "|--max-tokens=3|--no-paged|--page-size=4", "Hi\n", "[page_size changes nothing: "},
+        {BABBLER "|--max-tokens=3|--overflow=stop|--keep=4", "Hi\n",
+         "[keep changes nothing: overflow = \"stop\""},
+        {BABBLER "|--max-tokens=3|--by=token", "/set low_water 0.3\n",
+         "[low_water changes nothing: by = \"token\""},
+        {BABBLER "|--max-tokens=3|--jsonl|--no-paged", "{\"turns\": [\"Hi\"]}\n",
+         "[the cache is in pages all the same: conversations at once need them]"},
+    };
+    Run run;
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        program_says(told[i].arguments, told[i].input, 0, told[i].part);
+    run = program_script(
+        BABBLER "|--max-tokens=3|--context=256|--type=int8|--group=16|--page-size=4|--by=token", "Hi\nHo\n");
+    expect_no_err(&run, "changes nothing");
+    expect_no_err(&run, "reserve");
+    program_free(&run);
+    char arguments[200], path[100];
+    snprintf(path, sizeof path, "%s/text", (char *)*state);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 100; i++) fputs("A text of some length. ", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s|--context=64|--overflow=stop", path);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "perplexity ");
+    expect_out(&run, "left out   the last ");
+    program_free(&run);
+}
+
+// A prompt that cannot fit is refused with figures, or cut where that is wanted, in every way to talk.
+static void test_a_long_prompt_is_cut_where_that_is_wanted(void **state) {
+    (void)state;
+    static const char CUT[] = "[the question is too long for the context: bytes 1 to ";
+    char words[2000] = "", input[2100];
+    for (int i = 0; i < 100; i++) strcat(words, "one word more, ");
+    snprintf(input, sizeof input, "%s\n", words);
+    program_says(BABBLER "|--max-tokens=3|--context=128", input, 4, "or have it cut (long_prompt)");
+    program_says(BABBLER "|--max-tokens=3|--context=128|--long-prompt=cut", input, 0, CUT);
+    program_says(BABBLER "|--max-tokens=3|--context=128|--long-prompt=cut|-p|And?", input, 0, CUT);
+    snprintf(input, sizeof input, "/set long_prompt cut\n%s\n/set long_prompt refuse\n", words);
+    program_says(BABBLER "|--max-tokens=3|--context=128", input, 0, CUT);
+    snprintf(input, sizeof input, "{\"turns\": [\"Hi\", \"%s\"]}\n{\"turns\": [\"Hi\"]}\n", words);
+    program_says(BABBLER "|--jsonl|--ordered|--max-tokens=3|--context=128", input, 4,
+                 "1 refused by the context");
+    Run run =
+        program_script(BABBLER "|--jsonl|--ordered|--max-tokens=3|--context=128|--long-prompt=cut", input);
+    const char *cut = strstr(run.out, "\"left_out\": ");
+    assert_non_null(cut);
+    assert_null(strstr(cut + 1, "\"left_out\": ")); // the other line lacks nothing
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_long_prompt_is_cut_where_that_is_wanted, program_set_up,
+                                        program_tear_down),
+        cmocka_unit_test_setup_teardown(test_settings_that_count_for_less_are_told, program_set_up,
+                                        program_tear_down),
+    };
+    return test_main("settings_told", argc, argv, tests);
+}
