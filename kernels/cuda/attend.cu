@@ -1,8 +1,8 @@
 // attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens.
 //
-// Tiles of several tokens go to the kernels of attend_tile.cuh, tiles of one to that of attend_split.cuh, where operands
+// Tiles of several tokens go to the kernels of attention/tile.cuh, tiles of one to that of attention/split.cuh, where operands
 // have 16 bits and the cache is laid out for them. The plain kernel takes everything else in float32.
-#include "kernels/cuda/attend_split.cuh"
+#include "kernels/cuda/attention/split.cuh"
 
 // ---- plain -------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,8 @@ static cudaError_t attend_tiles(CudaBackend *cuda, const AttendCall *call, Atten
         if (!half && !a.alibi && !cuda->gone && cuda->kind == STEP_ANY)
             code = attend_as_halves(cuda, &launch);
         if (code == cudaErrorNotSupported)
-            code = plain ? attend_tiles_f16(cuda, &launch) : attend_tiles_any(cuda, &launch);
+            code =
+                plain ? tile_launch<TILES_OF_F16>(cuda, &launch) : tile_launch<TILES_OF_ANY>(cuda, &launch);
     }
     if (code == cudaErrorNotSupported)
         WITH_TYPE(call->type, code = launch_plain<T>(cuda, a, cuda->n_tiles, q, call->y));

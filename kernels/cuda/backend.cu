@@ -1,5 +1,5 @@
 // The backend itself: opening a device, its memory, and the table of ops.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 #include <stdarg.h>
 #include <stdio.h>

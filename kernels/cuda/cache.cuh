@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CUDA_CACHE_CUH
 #define PALAVER_KERNELS_CUDA_CACHE_CUH
 
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 // ---- indexes -----------------------------------------------------------------------------------------------
 

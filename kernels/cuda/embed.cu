@@ -1,5 +1,5 @@
 // embed: x = embedding_scale · embedding[ids] + positions[position], normed where there is a norm.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 // One block a token, one thread an element and turn. learned.data NULL: positions are not.
 __global__ void embed_kernel(Weight w, const int32_t *ids, float scale, Weight learned,

@@ -1,7 +1,7 @@
 // gate_up: g = activation(w_gate·h + b_gate) · (w_up·h + b_up), or activation(w_up·h + b_up), h = norm(x).
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/flat.cuh"
-#include "kernels/cuda/product_tile.cuh"
+#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/gemm/tile.cuh"
 
 // One thread four elements; cols, the intermediate size, is a multiple of 4. Biases may be NULL.
 template <class T>

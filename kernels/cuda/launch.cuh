@@ -3,7 +3,7 @@
 #ifndef PALAVER_KERNELS_CUDA_LAUNCH_CUH
 #define PALAVER_KERNELS_CUDA_LAUNCH_CUH
 
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 template <class... Parameters, class... Arguments>
 static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*kernel)(Parameters...),

@@ -1,5 +1,5 @@
 // logits: output·norm(x) + output_bias for chosen tokens.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 Status cuda_logits(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
                    float *logits, Error *error) {

@@ -1,6 +1,6 @@
 // Norms, before matrix products of many rows.
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/tma.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 // Of 256 threads. `sums` is [8] in shared memory, free for use again when all have returned.
 __device__ inline float block_sum(float sum, float *sums) {

@@ -1,5 +1,5 @@
 // out, down: x += W·y + bias, the sum within the product.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 // One thread an element. Grid: [n_tokens, n/256].
 __global__ void add_bias_kernel(const float *bias, int n, float *x) {

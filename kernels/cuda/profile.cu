@@ -1,5 +1,5 @@
 // stamp, stamp_seconds: events between ops, for profiles.
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/backend.cuh"
 
 #include <stdlib.h>
 

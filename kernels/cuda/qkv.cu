@@ -1,8 +1,8 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
-#include "kernels/cuda/flat.cuh"
-#include "kernels/cuda/product_tile.cuh"
+#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/gemm/tile.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/tma.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 __device__ inline float warp_sum(float v) {
     for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);

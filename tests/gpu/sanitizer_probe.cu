@@ -1,5 +1,5 @@
 // What compute-sanitizer takes for a fault though it is sound, each beside the form that it understands: the reason for
-// the checked build (CHECKED in kernels/cuda/cuda.cuh). Run as
+// the checked build (CHECKED in kernels/cuda/backend.cuh). Run as
 //
 //   compute-sanitizer --tool racecheck build/sanitizer-probe KERNEL     compute-sanitizer --tool initcheck … product
 //

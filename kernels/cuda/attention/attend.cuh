@@ -1,0 +1,109 @@
+// What the kernels of attend share. Those on tiles take 128 rows (tokens × the heads that share a KV head) against 64
+// keys and more at a time.
+#ifndef PALAVER_KERNELS_CUDA_ATTENTION_ATTEND_CUH
+#define PALAVER_KERNELS_CUDA_ATTENTION_ATTEND_CUH
+
+#include "kernels/alibi.h"
+#include "kernels/cuda/attention/queries.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+struct AttendArguments {
+    KvLayer kv;
+    const int32_t *positions, *slot_positions; // slot_positions NULL: index i holds position i
+    const AttendTile *tiles;
+    Pages pages;
+    int n_heads, n_kv_heads, head_dim, window;
+    float scale; // attention_scale, times log2 e in the kernels on tensor cores
+    bool alibi;
+    AttendMask mask; // for the plain kernel
+};
+
+__device__ inline bool visible(int32_t position, Seen seen) {
+    return position >= seen.low && position <= seen.high;
+}
+
+// The position that index i of a tile's sequence holds, -1 beyond its end.
+__device__ inline int32_t tile_position(const AttendArguments &a, const AttendTile &tile, int i) {
+    return i < tile.n_slots ? position_at(a.slot_positions, slot_of(a.pages, tile.first_page, i), i) : -1;
+}
+
+enum { ROWS = 128, KEYS = 64 };
+
+constexpr float LOG2_E = 1.44269504f;
+
+__device__ inline void copy_16(void *shared, const void *global, bool there) {
+    copy_piece<16>(shared_at(shared), global, there);
+}
+
+__device__ inline uint32_t pack_halves(float low, float high) {
+    __half2 h = __floats2half2_rn(low, high);
+    return *(uint32_t *)&h;
+}
+
+// The last step of the kernels on tensor cores: two rows of sums by their total weights, which four lanes share, to y. A row
+// that saw nothing becomes zeros; weights that are no number stay so. Row r is head r % group of token r / group; lane l of
+// four has of a row `half` columns 8n + 2l and the next in out[n][2·half], [2·half + 1].
+template <class T, int HEAD>
+__device__ inline void store_rows(const AttendArguments &a, const AttendTile &tile, int kv_head,
+                                  const int rows[2], const float weights[2], const float (&out)[HEAD / 8][4],
+                                  T *y) {
+    int group = a.n_heads / a.n_kv_heads;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float total = weights[r];
+        total += __shfl_xor_sync(~0u, total, 1);
+        total += __shfl_xor_sync(~0u, total, 2);
+        float scale = total == 0 ? 0 : 1 / total; // NaN stays
+        if (rows[r] >= tile.n_tokens * group) continue;
+        int token = tile.first_token + rows[r] / group, head = kv_head * group + rows[r] % group;
+        T *target = y + ((int64_t)token * a.n_heads + head) * HEAD + threadIdx.x % 4 * 2;
+        struct alignas(4) Pair {
+            T v[2];
+        };
+#pragma unroll
+        for (int n = 0; n < HEAD / 8; n++)
+            *(Pair *)(target + n * 8) =
+                Pair{from_float<T>(out[n][2 * r] * scale), from_float<T>(out[n][2 * r + 1] * scale)};
+    }
+}
+
+enum { TILE_HIDDEN, TILE_MASKED, TILE_SEEN };
+
+// For every unit of 64 indexes: whether no row sees any of it, some see some, or all see all. A warp a unit.
+__device__ inline void classify_units(const AttendArguments &a, const AttendTile &tile, const Units &units,
+                                      int lowest, int highest, uint8_t *kinds) {
+    int lane = threadIdx.x % 32;
+    for (int u = threadIdx.x / 32; u < units.n; u += blockDim.x / 32) {
+        Seen first = seen_from(lowest, a.window, tile.n_keep, tile.n_gone, u < units.kept);
+        Seen last = seen_from(highest, a.window, tile.n_keep, tile.n_gone, u < units.kept);
+        bool any = false, all = true;
+        for (int j = 0; j < 2; j++) {
+            int index = units.first(u) + j * 32 + lane;
+            int32_t p = units.counts(u, index, tile.n_keep) ? tile_position(a, tile, index) : -1;
+            any |= p >= first.low && p <= last.high;
+            all &= p >= last.low && p <= first.high;
+        }
+        any = __any_sync(~0u, any);
+        all = __all_sync(~0u, all);
+        if (lane == 0) kinds[u] = all ? TILE_SEEN : any ? TILE_MASKED : TILE_HIDDEN;
+    }
+}
+
+// What the launchers of attention/tile.cu want.
+struct TileLaunch {
+    AttendArguments a;
+    DType type; // f16 or bf16
+    const void *q, *q_kept;
+    void *y;
+    int n_tiles, most_slots;
+};
+// A launcher's answer to what it has no code for: cudaErrorNotSupported, and nothing was launched.
+cudaError_t attend_by_wgmma(const CudaBackend *cuda,
+                            const TileLaunch *launch);               // caches in f16, nothing gone, no ALiBi
+bool wgmma_suits(const CudaBackend *cuda, const TileLaunch *launch); // whether that has code for it
+// The same for caches of other types, of one sequence, as long as there is room to bring them to f16.
+cudaError_t attend_as_halves(CudaBackend *cuda, const TileLaunch *launch);
+enum TileCaches { TILES_OF_ANY, TILES_OF_F16 }; // the latter: caches in f16, no ALiBi
+template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const TileLaunch *launch);
+
+#endif

@@ -1,0 +1,85 @@
+// Queries as the cache wants them: turned back for the kept prefix, and by the Hadamard matrix where keys are.
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/attention/queries.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+struct QueryArguments {
+    int n_heads, head_dim, rotary_dim;
+    bool interleaved, rotate; // rotate: by the Hadamard matrix
+    const float *balance;     // of keys, of KV heads that `group` heads share; NULL: none
+    int group;
+    const float2 *kept_rope; // NULL: nothing is gone
+};
+
+// A warp puts v [dim], in shared memory, in the form of the cache's keys.
+__device__ inline void turn_query(const QueryArguments &a, int head, float *v) {
+    const float *balance = a.balance + head / a.group * a.head_dim;
+    for (int i = threadIdx.x % 32; a.balance && i < a.head_dim; i += 32) v[i] *= balance[i];
+    __syncwarp();
+    if (a.rotate) warp_hadamard(v, a.head_dim);
+}
+
+// One warp a head of a token. Grid: [n_tokens, heads / 4], block: 128, shared memory: 4 heads of float32. The kept
+// query first: what comes after may overwrite q.
+template <class T>
+__global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T *q, T *turned, T *kept) {
+    extern __shared__ float heads[];
+    int token = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32,
+        dim = a.head_dim;
+    if (head >= a.n_heads) return;
+    let_next_begin();
+    kernels_before();
+    float *v = heads + threadIdx.x / 32 * dim;
+    int64_t row = ((int64_t)token * a.n_heads + head) * dim;
+    if (a.kept_rope) {
+        for (int i = lane; i < dim; i += 32) v[i] = to_float(q[row + i]);
+        __syncwarp();
+        int pairs = a.rotary_dim / 2;
+        for (int i = lane; i < pairs; i += 32) {
+            int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + pairs;
+            float2 turn = a.kept_rope[(int64_t)token * pairs + i];
+            float x = v[first], y = v[second];
+            v[first] = x * turn.x + y * turn.y; // backwards
+            v[second] = y * turn.x - x * turn.y;
+        }
+        __syncwarp();
+        turn_query(a, head, v);
+        for (int i = lane; i < dim; i += 32) kept[row + i] = from_float<T>(v[i]);
+        __syncwarp();
+    }
+    if (!a.rotate) return;
+    for (int i = lane; i < dim; i += 32) v[i] = to_float(q[row + i]);
+    __syncwarp();
+    turn_query(a, head, v);
+    for (int i = lane; i < dim; i += 32) turned[row + i] = from_float<T>(v[i]);
+}
+
+template <class T>
+static cudaError_t launch(CudaBackend *cuda, const AttendCall *call, const QueryArguments &a,
+                          Queries *queries) {
+    int64_t n = (int64_t)cuda->n_tokens * a.n_heads * a.head_dim;
+    T *turned = (T *)cuda->wide, *kept = turned + n;
+    dim3 grid(cuda->n_tokens, (a.n_heads + 3) / 4);
+    queries->recent = a.rotate ? turned : call->q;
+    queries->kept = a.kept_rope ? kept : queries->recent;
+    return launch_dependent(cuda, queries_kernel<T>, grid, 128, 4 * (size_t)a.head_dim * sizeof(float), a,
+                            (const T *)call->q, turned, kept);
+}
+
+cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *queries) {
+    const Rope *rope = &cuda->shape->rope;
+    const AttendHeads *h = &call->heads;
+    QueryArguments a = {h->n_heads,
+                        h->head_dim,
+                        rope->rotary_dim,
+                        rope->kind == ROPE_INTERLEAVED,
+                        call->kv->rotate_keys,
+                        call->kv->key_balance,
+                        h->n_heads / h->n_kv_heads,
+                        cuda->gone && rope->rotary_dim > 0 ? cuda->kept_rope : NULL};
+    *queries = Queries{call->q, call->q};
+    if (!a.rotate && !a.kept_rope) return cudaSuccess;
+    cudaError_t code;
+    WITH_TYPE(call->type, (code = launch<T>(cuda, call, a, queries)));
+    return code;
+}

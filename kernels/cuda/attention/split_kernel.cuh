@@ -1,0 +1,305 @@
+// The kernel of attention/split.cuh: a block's queries, its warps' results put together, and the splits' by the last block
+// of a tile to arrive.
+#ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_KERNEL_CUH
+#define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_KERNEL_CUH
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/attention/split_warp.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+// Queries times the scale as float16, for the products; all threads, eight elements each at a time.
+template <class C, class Shape, int HEAD, class Queries>
+__device__ inline void load_split_queries(const SplitArguments &s, const AttendTile &tile, int kv_head,
+                                          int first_head, bool with_kept, Queries *to) {
+    constexpr int OCTETS = Shape::HEADS * HEAD / 8, COLUMNS = Shape::SETS * 8;
+    const AttendArguments &a = s.l.a;
+    int group = a.n_heads / a.n_kv_heads, kinds = with_kept ? 2 : 1;
+    for (int i = threadIdx.x; i < kinds * OCTETS; i += blockDim.x) {
+        int d = i % (HEAD / 8) * 8, head = i / (HEAD / 8) % Shape::HEADS, kept = i / OCTETS;
+        uint4 raw = make_uint4(0, 0, 0, 0);
+        if (d < a.head_dim && first_head + head < group)
+            raw = *(
+                const uint4 *)((const __half *)(kept ? s.l.q_kept : s.l.q) +
+                               ((int64_t)tile.first_token * a.n_heads + kv_head * group + first_head + head) *
+                                   a.head_dim +
+                               d);
+        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            uint16_t bits = (uint16_t)(words[e / 2] >> e % 2 * 16);
+            float value = s.l.type == DTYPE_F16 ? __half2float(__ushort_as_half(bits))
+                                                : __bfloat162float(__ushort_as_bfloat16(bits));
+            to->q[kept][head][d + e] = __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
+        }
+    }
+    __syncthreads();
+    if constexpr (C::INTEGER) {
+        for (int i = threadIdx.x; i < kinds * COLUMNS; i += blockDim.x) {
+            int c = i % 8, set = i / 8 % Shape::SETS, kept = i / COLUMNS, first = Shape::group_of(set, c);
+            const __half *q = to->q[kept][Shape::head_of(set, c)] + first * Shape::GROUP;
+            float sum = 0;
+#pragma unroll
+            for (int d = 0; d < Shape::GROUP; d++)
+                if (first < Shape::GROUPS) sum += C::bits(d) * __half2float(q[d]);
+            to->offsets[kept][set][c] = -C::OFFSET * TINY * sum;
+        }
+        __syncthreads();
+    }
+}
+
+// What a block's warps found, [warps, heads, HEAD] in the place of the rings, with bases of weights and their sums.
+template <int HEAD, int HEADS> struct SplitResults {
+    float2 weights[SPLIT_WARPS][HEADS];
+    float sums[SPLIT_WARPS][HEADS][HEAD];
+};
+
+template <class C, class Shape, int HEAD>
+__device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
+                                     SplitResults<HEAD, Shape::HEADS> *r) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int l = 0; l < Shape::LANE_HEADS; l++) {
+        float sum = w.sum[l];
+        for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
+        if (g == 0) r->weights[warp][w.lane_head(l)] = make_float2(w.fresh ? -INFINITY : w.base[l], sum);
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::PRODUCTS; i++)
+#pragma unroll
+        for (int n = 0; n < Shape::WIDE; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                int set = Shape::set_of(i) + n, column = 2 * t + c % 2, d = C::value_dim(i, g, c / 2);
+                float value = w.out[i][n][c];
+                if (C::INTEGER)
+                    value = value / (C::bits(d) * TINY) - C::OFFSET * w.scale_sum[C::INTEGER ? set : 0][c];
+                if (Shape::group_of(set, column) == d / Shape::GROUP)
+                    r->sums[warp][Shape::head_of(set, column)][d] = value;
+            }
+}
+
+// Turns n <= MOST_SPLITS pairs of base and sum of each head, `stride` apart, into what each result is to be multiplied
+// with, factors [n, HEADS], and the whole's largest base and sum. A warp a head, a lane a result.
+template <int HEADS>
+__device__ inline void weigh_results(const float2 *weights, int64_t stride, int n, int heads, float *factors,
+                                     float2 *whole) {
+    int lane = threadIdx.x % 32;
+    for (int head = threadIdx.x / 32; head < heads; head += SPLIT_WARPS) {
+        float2 own[MOST_SPLITS / 32];
+        float largest = -INFINITY, weight = 0;
+#pragma unroll
+        for (int i = 0; i < MOST_SPLITS / 32; i++) {
+            own[i] = make_float2(-INFINITY, 0);
+            if (i * 32 + lane < n) own[i] = weights[(i * 32 + lane) * stride + head];
+            largest = fmaxf(largest, own[i].x);
+        }
+        for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+        float base = largest == -INFINITY ? 0 : largest;
+#pragma unroll
+        for (int i = 0; i < MOST_SPLITS / 32; i++) {
+            float f = exp2_approx(own[i].x - base);
+            weight += f * own[i].y;
+            if (i * 32 + lane < n) factors[(i * 32 + lane) * HEADS + head] = f;
+        }
+        for (int o = 1; o < 32; o *= 2) weight += __shfl_xor_sync(~0u, weight, o);
+        if (lane == 0) whole[head] = make_float2(largest, weight);
+    }
+}
+
+// Four neighbouring elements' sum over results first, first + step, …, `stride` apart.
+template <int HEADS>
+__device__ inline float4 sum_results(const float *sums, int64_t stride, int first, int step, int n,
+                                     const float *factors) {
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+    for (int i = first; i < n; i += step) {
+        float4 x = *(const float4 *)(sums + i * stride);
+        float f = factors[i * HEADS];
+        sum.x += f * x.x, sum.y += f * x.y, sum.z += f * x.z, sum.w += f * x.w;
+    }
+    return sum;
+}
+
+// Elements at, at + 1, … of the whole.
+__device__ inline void write_result(const SplitArguments &s, int64_t at, float4 sum, float weight) {
+    float f = weight == 0 ? 0 : __fdividef(1, weight);
+    if (s.l.type == DTYPE_F16) {
+        *(uint2 *)((__half *)s.l.y + at) =
+            make_uint2(halves(f * sum.x, f * sum.y), halves(f * sum.z, f * sum.w));
+    } else {
+        __nv_bfloat162 low = __floats2bfloat162_rn(f * sum.x, f * sum.y),
+                       high = __floats2bfloat162_rn(f * sum.z, f * sum.w);
+        *(uint2 *)((__nv_bfloat16 *)s.l.y + at) = make_uint2(*(uint32_t *)&low, *(uint32_t *)&high);
+    }
+}
+
+// What the splits of a tile left, from `part` on, put together as heads of y, from `row` on: the last block's.
+template <int HEADS>
+__device__ inline void put_together(const SplitArguments &s, const AttendTile &tile, int64_t part,
+                                    int64_t row, int heads, float *factors, float2 *whole) {
+    __shared__ float4 shared[SPLIT_WARPS * 32];
+    const AttendArguments &a = s.l.a;
+    int dim = a.head_dim, elements = heads * dim / 4, threads = blockDim.x,
+        parts = elements < threads ? threads / elements : 1;
+    weigh_results<HEADS>(s.weights + part, a.n_heads, tile.n_splits, heads, factors, whole);
+    __syncthreads();
+    for (int first = 0; first < elements; first += threads) {
+        int i = parts > 1 ? threadIdx.x % elements : first + threadIdx.x,
+            own = parts > 1 ? threadIdx.x / elements : 0;
+        int head = i * 4 / dim;
+        float4 sum = make_float4(0, 0, 0, 0);
+        if (i < elements && own < parts)
+            sum = sum_results<HEADS>(s.sums + part * dim + i * 4, (int64_t)a.n_heads * dim, own, parts,
+                                     tile.n_splits, factors + head);
+        if (parts > 1) {
+            shared[threadIdx.x] = sum;
+            __syncthreads();
+            for (int p = 1; p < parts && own == 0; p++) {
+                float4 x = shared[p * elements + i];
+                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+            }
+        }
+        if (i < elements && own == 0) write_result(s, row * dim + i * 4, sum, whole[head].y);
+    }
+}
+
+// Grid: [n_kv_heads·head_tiles, n_splits], block: 128.
+template <class C, class Shape, int HEAD>
+__global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
+    split_kernel(const __grid_constant__ SplitArguments s) {
+    typedef SplitWarp<C, Shape, HEAD> Warp;
+    typedef SplitResults<HEAD, Shape::HEADS> Results;
+    constexpr int HEADS = Shape::HEADS;
+    extern __shared__ __align__(128) char memory[];
+    __shared__ float2 whole[HEADS];
+    __shared__ bool last;
+    typename Warp::Queries *queries = (typename Warp::Queries *)memory;
+    char *rings = memory + sizeof *queries;
+    const AttendArguments &a = s.l.a;
+    int split = blockIdx.y, kv_head = blockIdx.x / s.head_tiles,
+        first_head = blockIdx.x % s.head_tiles * HEADS;
+    int group = a.n_heads / a.n_kv_heads, heads = min(HEADS, group - first_head), dim = a.head_dim;
+    let_next_begin();
+    if (!s.new_slots) kernels_before(); // else what a step is about is there since its first kernel
+    int which = s.split_tiles[split];
+    if (which < 0) return;
+    const AttendTile tile = a.tiles[which];
+
+    int begin = (split - tile.first_split) * tile.split_slots,
+        end = min(begin + tile.split_slots, tile.n_slots);
+    const Units units(Shape::KEYS, begin, end, tile.n_keep, tile.n_gone);
+    Warp w(s, tile, units, *queries, kv_head, rings);
+    w.begin = begin, w.end = end;
+    w.position = a.positions[tile.first_token];
+    if (a.alibi)
+        for (int l = 0; l < Shape::LANE_HEADS; l++)
+            w.slope[l] = LOG2_E * alibi_slope(kv_head * group + first_head + Warp::lane_head(l), a.n_heads);
+    w.run(s.new_slots ? s.new_slots[tile.first_token] : -1, [&] {
+        kernels_before();
+        load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.kept > 0, queries);
+    });
+    __syncthreads(); // the rings are done with
+    Results *results = (Results *)rings;
+    float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
+    leave_results(w, results);
+    __syncthreads();
+    weigh_results<HEADS>(results->weights[0], HEADS, SPLIT_WARPS, heads, factors, whole);
+    __syncthreads();
+
+    int64_t row = (int64_t)tile.first_token * a.n_heads + kv_head * group + first_head;
+    int64_t part = (int64_t)split * a.n_heads + kv_head * group + first_head;
+    for (int i = threadIdx.x * 4; i < heads * dim; i += blockDim.x * 4) {
+        int head = i / dim, d = i % dim;
+        float4 found =
+            sum_results<HEADS>(&results->sums[0][head][d], HEADS * HEAD, 0, 1, SPLIT_WARPS, factors + head);
+        if (tile.n_splits == 1)
+            write_result(s, row * dim + i, found, whole[head].y);
+        else
+            *(float4 *)(s.sums + part * dim + i) = found;
+    }
+    if (tile.n_splits == 1) return;
+    if ((int)threadIdx.x < heads) s.weights[part + threadIdx.x] = whole[threadIdx.x];
+    __threadfence();
+    __syncthreads();
+    unsigned *arrived = s.arrived + (int64_t)tile.first_split * gridDim.x + blockIdx.x;
+    if (threadIdx.x == 0) {
+        last = atomicAdd(arrived, 1) == (unsigned)tile.n_splits - 1;
+        if (last) *arrived = 0; // for the next launch
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    put_together<HEADS>(s, tile, part - (int64_t)(split - tile.first_split) * a.n_heads, row, heads, factors,
+                        whole);
+}
+
+// ---- launchers -----------------------------------------------------------------------------------------------
+
+template <class C, int HEAD, int HEADS, int GROUP>
+static cudaError_t launch_shape(CudaBackend *cuda, const SplitArguments *arguments) {
+    typedef SplitShape<C, HEAD, HEADS, GROUP> Shape;
+    typedef SplitWarp<C, Shape, HEAD> Warp;
+    SplitArguments a = *arguments;
+    int group = a.l.a.n_heads / a.l.a.n_kv_heads;
+    a.head_tiles = (group + HEADS - 1) / HEADS;
+    a.together = a.slot_bytes == Shape::ROW && a.l.a.head_dim == HEAD; // behind shorter heads lie others
+    if (C::INTEGER) {
+        a.scales_fit = scales_fit(&a, GROUP, Shape::SCALES);
+        a.together =
+            a.together && a.scales_fit && a.scale_slot_bytes == Shape::SCALES && a.scale_head_bytes % 16 == 0;
+    }
+    size_t rings = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
+           results = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float);
+    size_t shared = sizeof(typename Warp::Queries) + (rings > results ? rings : results);
+    if (shared + SPLIT_STATIC > cuda->shared_limit || cuda->n_splits > 65535) return cudaErrorNotSupported;
+    auto kernel = split_kernel<C, Shape, HEAD>;
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code != cudaSuccess) return code;
+    code =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&cuda->splits_a_sm, kernel, SPLIT_WARPS * 32, shared);
+    if (code != cudaSuccess) return code;
+    dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->n_splits);
+    if (a.new_slots) return launch_dependent(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
+    return launch_overlapping(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
+}
+
+// Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.
+template <class C, int HEAD, int GROUP>
+static cudaError_t launch_groups(CudaBackend *cuda, const SplitArguments *a) {
+    constexpr int MOST = 64 / (HEAD / GROUP); // heads, for eight sets
+    int group = a->l.a.n_heads / a->l.a.n_kv_heads;
+    if constexpr (MOST >= 8)
+        if (group > 4) return launch_shape<C, HEAD, 8, GROUP>(cuda, a);
+    if constexpr (MOST >= 4)
+        if (group > 1) return launch_shape<C, HEAD, 4, GROUP>(cuda, a);
+    return launch_shape<C, HEAD, 1, GROUP>(cuda, a);
+}
+
+template <class C, int HEAD> static cudaError_t launch_head(CudaBackend *cuda, const SplitArguments *a) {
+    if constexpr (C::INTEGER) {
+        if (a->group_shift == 3) return launch_groups<C, HEAD, 8>(cuda, a);
+        if (a->group_shift == 4) return launch_groups<C, HEAD, 16>(cuda, a);
+        return launch_groups<C, HEAD, 32>(cuda, a);
+    } else {
+        if constexpr (HEAD <= 128)
+            if (a->l.a.n_heads / a->l.a.n_kv_heads > 8) return launch_shape<C, HEAD, 16, HEAD>(cuda, a);
+        return launch_shape<C, HEAD, 8, HEAD>(cuda, a);
+    }
+}
+
+template <DType TYPE> struct CacheOf;
+template <> struct CacheOf<DTYPE_F32> { typedef Float Type; };
+template <> struct CacheOf<DTYPE_F16> { typedef Half Type; };
+template <> struct CacheOf<DTYPE_BF16> { typedef Bfloat Type; };
+template <> struct CacheOf<DTYPE_INT8> { typedef Int8 Type; };
+template <> struct CacheOf<DTYPE_INT4> { typedef Int4 Type; };
+
+template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArguments *a) {
+    typedef typename CacheOf<TYPE>::Type C;
+    if (a->l.a.head_dim <= 64) return launch_head<C, 64>(cuda, a);
+    if (a->l.a.head_dim <= 128) return launch_head<C, 128>(cuda, a);
+    if constexpr (C::BITS < 32) return launch_head<C, 256>(cuda, a);
+    return cudaErrorNotSupported; // too long for a ring
+}
+
+#endif

@@ -1,0 +1,186 @@
+// How keys, values and scales come to a warp of the kernel of attention/split.cuh: the shapes that it is built for, and
+// asynchronous copies into a ring of each warp's own.
+#ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RING_CUH
+#define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_RING_CUH
+
+#include "kernels/cuda/attention/split.cuh"
+#include "kernels/cuda/attention/split_types.cuh"
+
+enum {
+    SPLIT_WARPS = 4,
+    SPLIT_STATIC = 4096, // more shared memory than the kernel declares itself
+};
+
+// HEADS that a split takes together: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32; larger
+// ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.
+template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
+    static constexpr int HEADS = HEADS_, GROUP = GROUP_, KEYS = C::keys(HEADS_, GROUP_);
+    static constexpr int ROW = HEAD * C::BITS / 8, CHUNKS = ROW / 16; // 16 bytes each
+    static constexpr int GROUPS = HEAD / GROUP,
+                         SCALES = C::INTEGER ? GROUPS * 2 : 0; // bytes of a row, as float16
+    static constexpr int STAGE = KEYS * 2 * (ROW + SCALES), STAGES = C::INTEGER && KEYS == 16 ? 3 : 2;
+
+    static constexpr int J = HEADS < 8 ? 8 / HEADS : 1, EIGHTS = HEADS > 8 ? HEADS / 8 : 1;
+    static constexpr int SETS = EIGHTS * (GROUPS > J ? GROUPS / J : 1);
+    static constexpr int LANE_HEADS = J == 1 ? 2 * EIGHTS : 1; // a lane's: of columns 2t and 2t + 1
+    // A product's elements lie in SPAN of them: so many sets have something to do with them, from set_of(i) on.
+    static constexpr int PRODUCTS = HEAD / 16, SPANNED = C::SPAN > GROUP ? C::SPAN / GROUP : 1;
+    static constexpr int WIDE = EIGHTS * (SPANNED > J ? SPANNED / J : 1);
+    __device__ static constexpr int set_of(int i) { return i * 16 / C::SPAN * C::SPAN / GROUP / J * EIGHTS; }
+    // Of column c of a set.
+    __device__ static constexpr int head_of(int set, int c) { return set % EIGHTS * 8 + c / J; }
+    __device__ static constexpr int group_of(int set, int c) { return set / EIGHTS * J + c % J; }
+
+    static constexpr int REGISTERS = 6 * PRODUCTS * WIDE + (C::INTEGER ? 4 * SETS : 0); // that stay
+    static constexpr int SHARED =
+        SPLIT_WARPS * STAGES * STAGE + 4 * HEADS * (HEAD + 8) + 2048; // of a block, at most
+    static constexpr int BY_REGISTERS = REGISTERS <= 64   ? 4
+                                        : REGISTERS <= 88 ? 3
+                                                          : 2,
+                         BY_SHARED = 227 * 1024 / SHARED;
+    static constexpr int BLOCKS = BY_REGISTERS < BY_SHARED ? BY_REGISTERS : BY_SHARED; // of a multiprocessor
+};
+
+// What every block keeps in shared memory besides the rings: queries, times the scale, for the recent and the kept, and
+// what the integers' offset adds to the sums of each set's columns.
+template <int HEAD, int HEADS, int SETS> struct alignas(128) SplitQueries {
+    __half q[2][HEADS][HEAD + 8];
+    float offsets[2][SETS][8];
+};
+
+// Where 16 bytes of a row lie: rows that are read together have theirs in different banks.
+template <int CHUNKS> __device__ constexpr int place_of(int row, int chunk) {
+    constexpr int TURN = CHUNKS < 8 ? CHUNKS : 8;
+    return row * CHUNKS + (chunk ^ row / (8 / TURN) % TURN);
+}
+
+// A warp's way through its units.
+template <class C, class SHAPE, int HEAD> struct SplitRing {
+    typedef SHAPE Shape;
+    static constexpr int KEYS = Shape::KEYS;
+    static constexpr uint32_t ALL = KEYS == 32 ? ~0u : (1u << KEYS % 32) - 1;
+
+    const SplitArguments &s;
+    const AttendTile &tile;
+    const Units &units;
+    int begin, end;
+    int32_t position;
+    uint32_t ring;                         // in shared memory
+    const char *k, *v, *k_scale, *v_scale; // the KV head's; k and v from the lane's chunk on
+
+    __device__ SplitRing(const SplitArguments &a, const AttendTile &t, const Units &u, int kv_head,
+                         char *memory)
+        : s(a), tile(t), units(u) {
+        int chunk = threadIdx.x % 32 % Shape::CHUNKS;
+        ring = kept((uint32_t)__cvta_generic_to_shared(memory) +
+                    threadIdx.x / 32 * Shape::STAGES * Shape::STAGE);
+        k = kept((const char *)a.l.a.kv.k + kv_head * a.head_bytes + chunk * 16);
+        v = kept((const char *)a.l.a.kv.v + kv_head * a.head_bytes + chunk * 16);
+        k_scale = (const char *)a.l.a.kv.k_scale + kv_head * a.scale_head_bytes;
+        v_scale = (const char *)a.l.a.kv.v_scale + kv_head * a.scale_head_bytes;
+    }
+
+    // Unit u's key `lane`: its slot, -1 if it is not there; two steps, a unit apart, for the second waits for the first.
+    __device__ int look_up_slot(int u) const {
+        int lane = threadIdx.x % 32, index = begin + units.first(u) + lane;
+        if (lane >= KEYS || u >= units.n || index >= end || !units.counts(u, index, tile.n_keep)) return -1;
+        return slot_of(s.l.a.pages, tile.first_page, index);
+    }
+    __device__ int32_t look_up_position(int u, int slot) const {
+        int index = begin + units.first(u) + (int)threadIdx.x % 32;
+        return slot < 0 ? -1 : position_at(s.l.a.slot_positions, slot, index);
+    }
+
+    // Copies unit u to a stage; returns which of its keys are seen. The rows of the others become zero.
+    __device__ uint32_t issue(int u, uint32_t to, int slot, int32_t at) const {
+        Seen seen = seen_from(position, s.l.a.window, tile.n_keep, tile.n_gone, u < units.kept);
+        uint32_t mask = __ballot_sync(~0u, visible(at, seen)) & ALL;
+        if (mask) {
+            int lane = threadIdx.x % 32, first = __shfl_sync(~0u, slot, 0);
+            bool next = lane >= KEYS || slot == first + lane;
+            if (__all_sync(~0u, next) && mask == ALL && s.together && first * Shape::SCALES % 16 == 0) {
+                copy_block(to, first);
+            } else {
+                slot = max(slot, 0);
+                copy_rows(to, slot, mask);
+                if constexpr (C::INTEGER) copy_scales(to + 2 * KEYS * Shape::ROW, slot, mask);
+            }
+        }
+        end_copies();
+        return mask;
+    }
+
+    // Slots from `first` on, all of them, where a head's rows and scales lie one behind the other.
+    __device__ void copy_block(uint32_t to, int first) const {
+        constexpr int CHUNKS = Shape::CHUNKS, TURN = CHUNKS < 8 ? 1 : 8;
+        int lane = threadIdx.x % 32, row = lane / CHUNKS;
+        uint32_t place = place_of<CHUNKS>(row, lane % CHUNKS) * 16;
+        const char *from = k + (uint64_t)(uint32_t)(first + row) * Shape::ROW;
+        const char *values = v + (uint64_t)(uint32_t)(first + row) * Shape::ROW;
+#pragma unroll
+        for (int j = 0; j < KEYS * CHUNKS / 32; j++) {
+            uint32_t target = to + (place ^ j * 32 / CHUNKS % TURN * 16) + j * 512;
+            copy_piece<16>(target, from + j * 512, true);
+            copy_piece<16>(target + KEYS * Shape::ROW, values + j * 512, true);
+        }
+        if constexpr (C::INTEGER) {
+            constexpr int N = KEYS * Shape::SCALES / 16; // pieces of keys' scales, and of values'
+#pragma unroll
+            for (int j = 0; j < (2 * N + 31) / 32; j++) {
+                int i = j * 32 + lane;
+                const char *scales =
+                    (i < N ? k_scale : v_scale) + (uint64_t)(uint32_t)first * Shape::SCALES + i % N * 16;
+                if (2 * N >= 32 || i < 2 * N)
+                    copy_piece<16>(to + 2 * KEYS * Shape::ROW + i * 16, scales, true);
+            }
+        }
+    }
+
+    __device__ void copy_rows(uint32_t to, int slot, uint32_t mask) const {
+        constexpr int CHUNKS = Shape::CHUNKS, TURN = CHUNKS < 8 ? 1 : 8;
+        int lane = threadIdx.x % 32, first = lane / CHUNKS, row = s.l.a.head_dim * C::BITS / 8;
+        uint32_t place = place_of<CHUNKS>(first, lane % CHUNKS) * 16, mine = mask >> first;
+        if (lane % CHUNKS * 16 >= row) mine = 0;
+#pragma unroll
+        for (int j = 0; j < KEYS * CHUNKS / 32; j++) {
+            constexpr int WHOLE = CHUNKS > 32 ? CHUNKS / 32 : 1; // rows of several turns
+            int key = j * 32 / CHUNKS, rest = j % WHOLE * 512;
+            uint32_t own = (uint32_t)__shfl_sync(~0u, slot, first + key);
+            bool there = mine >> key & 1 && (WHOLE == 1 || rest + lane * 16 < row);
+            uint32_t target = to + (place ^ key % TURN * 16) + key * Shape::ROW + rest;
+            copy_piece<16>(target, k + (uint64_t)own * s.slot_bytes + rest, there);
+            copy_piece<16>(target + KEYS * Shape::ROW, v + (uint64_t)own * s.slot_bytes + rest, there);
+        }
+    }
+
+    // Scales as float16, one for each GROUP: copied if that is what the cache has, else converted here.
+    __device__ void copy_scales(uint32_t to, int slot, uint32_t mask) const {
+        constexpr int PIECE = Shape::SCALES < 16 ? Shape::SCALES : 16, PIECES = Shape::SCALES / PIECE;
+        int lane = threadIdx.x % 32;
+        if (s.scales_fit) {
+#pragma unroll
+            for (int j = 0; j < 2 * KEYS * PIECES / 32; j++) {
+                int i = j * 32 + lane, key = i / PIECES % KEYS, at = i % PIECES * PIECE;
+                bool keys = i < KEYS * PIECES;
+                int own = PIECES == 1 && KEYS == 32 ? slot : __shfl_sync(~0u, slot, key);
+                const char *from =
+                    (keys ? k_scale : v_scale) + (int64_t)(uint32_t)own * s.scale_slot_bytes + at;
+                copy_piece<PIECE>(to + i / PIECES * Shape::SCALES + at, from, mask >> key & 1);
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int i = lane; i < 2 * KEYS * Shape::GROUPS; i += 32) {
+            int key = i / Shape::GROUPS % KEYS, group = (i % Shape::GROUPS * Shape::GROUP) >> s.group_shift;
+            int64_t own = (int64_t)(uint32_t)__shfl_sync(~0u, slot, key) * s.scale_slot_bytes;
+            const char *from = (i < KEYS * Shape::GROUPS ? k_scale : v_scale) + own;
+            __half scale = __ushort_as_half(0);
+            if (mask >> key & 1 && group << s.group_shift < s.l.a.head_dim)
+                scale = s.l.a.kv.scale_type == DTYPE_F16 ? ((const __half *)from)[group]
+                                                         : __float2half_rn(((const float *)from)[group]);
+            *(__half *)__cvta_shared_to_generic(to + i * 2) = scale;
+        }
+    }
+};
+
+#endif

@@ -1,0 +1,277 @@
+// The tile kernel: 128 rows through tensor cores at a time, with the softmax computed as the tiles of keys go by (Milakov &
+// Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691). It wants operands of 16 bits and a head size that it was built
+// for. Keys and values are float16 in shared memory: those of other types are converted on the way there.
+#ifndef PALAVER_KERNELS_CUDA_ATTENTION_TILE_CUH
+#define PALAVER_KERNELS_CUDA_ATTENTION_TILE_CUH
+
+#include "kernels/cuda/attention/attend.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+enum { TILE_THREADS = ROWS / 16 * 32 };
+
+template <int HEAD> struct TileShared {
+    static constexpr int STRIDE = HEAD + 8; // an odd number of 16-byte pieces: rows fall into different banks
+    __half q[ROWS * STRIDE], k[2][KEYS * STRIDE], v[2][KEYS * STRIDE];
+    int32_t slot_positions[2][KEYS], row_positions[ROWS];
+};
+
+// Eight elements from `at` on as float16.
+__device__ inline uint4 halves_at(const KvLayer &kv, bool is_key, int64_t at) {
+    const void *values = is_key ? kv.k : kv.v;
+    float f[8];
+    if (kv.type == DTYPE_F16) return *(const uint4 *)((const __half *)values + at);
+    if (kv.type == DTYPE_F32 || kv.type == DTYPE_BF16 || kv.group % 8) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) f[i] = kv_at(kv, is_key, at + i);
+    } else {
+        float scale = scale_at(kv, is_key ? kv.k_scale : kv.v_scale, at / kv.group);
+        bool nibbles = kv.type == DTYPE_INT4;
+        uint2 raw = nibbles ? make_uint2(*(const uint32_t *)((const char *)values + at / 2), 0)
+                            : *(const uint2 *)((const char *)values + at);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int q = nibbles ? (int)(raw.x << (28 - 4 * i)) >> 28
+                            : (int8_t)((i < 4 ? raw.x : raw.y) >> 8 * (i % 4));
+            f[i] = scale * (float)q;
+        }
+    }
+    return make_uint4(pack_halves(f[0], f[1]), pack_halves(f[2], f[3]), pack_halves(f[4], f[5]),
+                      pack_halves(f[6], f[7]));
+}
+
+// Brings the 64 keys and values of a unit, and their positions; what does not count is empty. PLAIN: copies that
+// are waited for later; else through registers.
+template <int HEAD, bool PLAIN>
+__device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArguments &a,
+                                 const AttendTile &tile, int kv_head, const Units &units, int unit) {
+    constexpr int PIECES = HEAD / 8;
+    int first = units.first(unit);
+    for (int i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
+        int key = i / PIECES, d = i % PIECES * 8, index = first + key;
+        bool there = index < tile.n_slots;
+        int64_t slot = slot_of(a.pages, tile.first_page, there ? index : first);
+        int64_t from = slot * a.kv.slot_stride + kv_head * a.kv.head_stride + d;
+        __half *k = &s->k[stage][key * s->STRIDE + d], *v = &s->v[stage][key * s->STRIDE + d];
+        if (PLAIN) {
+            copy_16(k, (const __half *)a.kv.k + from, there);
+            copy_16(v, (const __half *)a.kv.v + from, there);
+        } else {
+            uint4 zero = make_uint4(0, 0, 0, 0);
+            *(uint4 *)k = there ? halves_at(a.kv, true, from) : zero;
+            *(uint4 *)v = there ? halves_at(a.kv, false, from) : zero;
+        }
+    }
+    if (threadIdx.x < KEYS) {
+        int index = first + threadIdx.x;
+        s->slot_positions[stage][threadIdx.x] =
+            units.counts(unit, index, tile.n_keep) ? tile_position(a, tile, index) : -1;
+    }
+    end_copies();
+}
+
+// The rows' queries as float16.
+template <class T, int HEAD>
+__device__ inline void load_queries(TileShared<HEAD> *s, const AttendArguments &a, const AttendTile &tile,
+                                    int kv_head, const T *q) {
+    int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
+    for (int i = threadIdx.x; i < ROWS * HEAD / 8; i += blockDim.x) {
+        int r = i / (HEAD / 8), d = i % (HEAD / 8) * 8, token = tile.first_token + r / group;
+        int head = kv_head * group + r % group;
+        struct alignas(16) Octet {
+            T v[8];
+        } in = {};
+        if (r < n_rows) in = *(const Octet *)(q + ((int64_t)token * a.n_heads + head) * HEAD + d);
+        uint4 out;
+        out.x = pack_halves(to_float(in.v[0]), to_float(in.v[1]));
+        out.y = pack_halves(to_float(in.v[2]), to_float(in.v[3]));
+        out.z = pack_halves(to_float(in.v[4]), to_float(in.v[5]));
+        out.w = pack_halves(to_float(in.v[6]), to_float(in.v[7]));
+        *(uint4 *)&s->q[r * s->STRIDE + d] = out;
+    }
+}
+
+// Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. Units are double-buffered.
+// Grid: [KV heads, tiles], the last tiles (which see most) first. HEAD is a multiple of 16.
+// PLAIN: the cache is float16, and there is no ALiBi.
+template <class T, int HEAD, bool PLAIN>
+__global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
+    tile_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_kept, T *y) {
+    extern __shared__ __align__(16) char memory[];
+    TileShared<HEAD> *s = (TileShared<HEAD> *)memory;
+    uint8_t *kinds = (uint8_t *)(s + 1);
+    constexpr int STRIDE = TileShared<HEAD>::STRIDE;
+    AttendTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
+    int kv_head = blockIdx.x, group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int lowest = INT32_MAX, highest = -1;
+    for (int t = 0; t < tile.n_tokens; t++) {
+        int32_t p = a.positions[tile.first_token + t];
+        lowest = min(lowest, p);
+        highest = max(highest, p);
+    }
+    const Units units(KEYS, 0, tile.n_slots, tile.n_keep, tile.n_gone);
+    load_queries(s, a, tile, kv_head, units.kept > 0 ? q_kept : q);
+    if (threadIdx.x < ROWS)
+        s->row_positions[threadIdx.x] =
+            (int)threadIdx.x < n_rows ? a.positions[tile.first_token + threadIdx.x / group] : -1;
+    classify_units(a, tile, units, lowest, highest, kinds);
+    __syncthreads();
+
+    float out[HEAD / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    int rows[2] = {warp * 16 + lane / 4, warp * 16 + lane / 4 + 8};
+    int32_t row_positions[2] = {s->row_positions[rows[0]], s->row_positions[rows[1]]};
+    float slopes[2] = {0, 0}; // by the scale that scores are multiplied with afterwards
+    if (!PLAIN && a.alibi)
+        for (int r = 0; r < 2; r++)
+            slopes[r] = alibi_slope(kv_head * group + rows[r] % group, a.n_heads) * LOG2_E / a.scale;
+    auto next_unit = [&](int u) {
+        while (u < units.n && kinds[u] == TILE_HIDDEN) u++;
+        return u;
+    };
+    int now = next_unit(0), stage = 0;
+    bool kept = units.kept > 0;
+    if (now < units.n) load_tile<HEAD, PLAIN>(s, 0, a, tile, kv_head, units, now);
+    while (now < units.n) {
+        if (kept && now >= units.kept) { // the rest is seen by other queries
+            kept = false;
+            load_queries(s, a, tile, kv_head, q);
+        }
+        int next = next_unit(now + 1);
+        if (next < units.n) {
+            load_tile<HEAD, PLAIN>(s, stage ^ 1, a, tile, kv_head, units, next);
+            await_copies<1>();
+        } else {
+            await_copies<0>();
+        }
+        __syncthreads();
+        if (kinds[now] ==
+            TILE_MASKED) { // an empty slot may hold anything, which even 0 times may be no number
+            for (int i = threadIdx.x; i < KEYS * HEAD / 8; i += blockDim.x) {
+                int key = i / (HEAD / 8);
+                if (s->slot_positions[stage][key] < 0)
+                    *(uint4 *)&s->v[stage][key * STRIDE + i % (HEAD / 8) * 8] = make_uint4(0, 0, 0, 0);
+            }
+            __syncthreads();
+        }
+
+        float scores[KEYS / 8][4] = {};
+#pragma unroll
+        for (int d = 0; d < HEAD; d += 16) {
+            uint32_t qa[4], kb[4];
+            load_matrices(qa, &s->q[(warp * 16 + lane % 16) * STRIDE + d + lane / 16 * 8]);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n += 2) {
+                load_matrices(
+                    kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * STRIDE + d + lane / 8 % 2 * 8]);
+                multiply_add(scores[n], qa, kb[0], kb[1]);
+                multiply_add(scores[n + 1], qa, kb[2], kb[3]);
+            }
+        }
+        if (kinds[now] == TILE_MASKED || (!PLAIN && a.alibi)) {
+            Seen seen[2];
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                seen[r] = seen_from(row_positions[r], a.window, tile.n_keep, tile.n_gone, kept);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    int32_t p = s->slot_positions[stage][n * 8 + lane % 4 * 2 + i % 2];
+                    if (!PLAIN) scores[n][i] -= slopes[i / 2] * (float)(seen[i / 2].high - p);
+                    if (!visible(p, seen[i / 2])) scores[n][i] = -INFINITY;
+                }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float largest = top[r];
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+                largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+            // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
+            float base = largest == -INFINITY ? 0 : largest * a.scale;
+            float shrink = exp2_approx((top[r] == -INFINITY ? largest : top[r]) * a.scale - base);
+            if (top[r] == -INFINITY)
+                shrink = 0;
+            else if (top[r] == largest)
+                shrink = 1; // exactly: keys that only other rows see do not show
+            top[r] = largest;
+            float added = 0;
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int i = 2 * r; i < 2 * r + 2; i++) {
+                    scores[n][i] = exp2_approx(scores[n][i] * a.scale - base);
+                    added += scores[n][i];
+                }
+            sum[r] = sum[r] * shrink + added;
+#pragma unroll
+            for (int n = 0; n < HEAD / 8; n++) {
+                out[n][2 * r] *= shrink;
+                out[n][2 * r + 1] *= shrink;
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < KEYS / 16; k++) {
+            uint32_t p[4] = {pack_halves(scores[2 * k][0], scores[2 * k][1]),
+                             pack_halves(scores[2 * k][2], scores[2 * k][3]),
+                             pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]),
+                             pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3])};
+#pragma unroll
+            for (int n = 0; n < HEAD / 8; n += 2) {
+                uint32_t vb[4];
+                load_matrices_transposed(vb,
+                                         &s->v[stage][(k * 16 + lane % 16) * STRIDE + n * 8 + lane / 16 * 8]);
+                multiply_add(out[n], p, vb[0], vb[1]);
+                multiply_add(out[n + 1], p, vb[2], vb[3]);
+            }
+        }
+        __syncthreads(); // before the next but one tile overwrites this stage
+        now = next;
+        stage ^= 1;
+    }
+    store_rows<T, HEAD>(a, tile, kv_head, rows, sum, out, y);
+}
+
+// ---- launchers ---------------------------------------------------------------------------------------------
+
+template <class T, int HEAD, bool PLAIN>
+static cudaError_t launch_head(const CudaBackend *cuda, const TileLaunch *l) {
+    size_t shared = sizeof(TileShared<HEAD>) + (size_t)l->most_slots / KEYS + 2;
+    if (shared > cuda->shared_limit) return cudaErrorNotSupported;
+    auto kernel = tile_kernel<T, HEAD, PLAIN>;
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code != cudaSuccess) return code;
+    kernel<<<dim3(l->a.n_kv_heads, l->n_tiles), TILE_THREADS, shared, cuda->stream>>>(
+        l->a, (const T *)l->q, (const T *)l->q_kept, (T *)l->y);
+    return cudaGetLastError();
+}
+
+template <class T, bool PLAIN> static cudaError_t launch_type(const CudaBackend *cuda, const TileLaunch *l) {
+    switch (l->a.head_dim) {
+    case 64:
+        return launch_head<T, 64, PLAIN>(cuda, l);
+    case 80:
+        return launch_head<T, 80, PLAIN>(cuda, l);
+    case 96:
+        return launch_head<T, 96, PLAIN>(cuda, l);
+    case 128:
+        return launch_head<T, 128, PLAIN>(cuda, l);
+    case 256:
+        return launch_head<T, 256, PLAIN>(cuda, l);
+    default:
+        return cudaErrorNotSupported;
+    }
+}
+
+template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const TileLaunch *l) {
+    constexpr bool PLAIN = CACHES == TILES_OF_F16;
+    const KvLayer *kv = &l->a.kv;
+    if (kv->slot_stride % 8 || kv->head_stride % 8 || l->a.n_heads / l->a.n_kv_heads > ROWS)
+        return cudaErrorNotSupported;
+    return l->type == DTYPE_F16 ? launch_type<__half, PLAIN>(cuda, l)
+                                : launch_type<__nv_bfloat16, PLAIN>(cuda, l);
+}
+
+#endif

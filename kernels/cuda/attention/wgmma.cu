@@ -1,0 +1,245 @@
+// attend on Hopper, for heads of 64 and 128 elements and a cache in f16: the tile kernel of attend.cu by products of
+// warpgroups (Shah et al., arXiv:2407.08608).
+//
+// A block takes 128 rows (tokens × the heads that share a KV head). One warpgroup brings keys and values, 128 at a time, into
+// shared memory; two multiply, 64 rows each: scores of the next keys and the values of the last ones go through the tensor
+// cores while the softmax of the present ones is computed. Keys come as tiles of 64 slots, of which those that no row
+// sees are left out.
+#include "kernels/cuda/attention/wgmma_load.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// ---- multiplying -------------------------------------------------------------------------------------------
+
+// Softmax of a block's scores as it goes by: scores become weights, `top` and `sum` go on; shrink is what earlier sums are to be
+// multiplied with.
+__device__ inline void soften(float scores[16][4], float scale, float top[2], float sum[2], float shrink[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float largest = top[r];
+#pragma unroll
+        for (int n = 0; n < 16; n++) largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+        // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
+        float base = largest == -INFINITY ? 0 : largest * scale;
+        // Exactly 1 where nothing moves, so that keys that only other rows see do not show.
+        shrink[r] = top[r] == -INFINITY ? 0 : top[r] == largest ? 1 : exp2_approx(top[r] * scale - base);
+        top[r] = largest;
+        float added = 0;
+#pragma unroll
+        for (int n = 0; n < 16; n++)
+#pragma unroll
+            for (int i = 2 * r; i < 2 * r + 2; i++) {
+                scores[n][i] = exp2_approx(scores[n][i] * scale - base);
+                added += scores[n][i];
+            }
+        sum[r] = sum[r] * shrink[r] + added;
+    }
+}
+
+// Hides what a row does not see: it sees distances 0 … window - 1.
+__device__ inline void mask(float scores[16][4], const int32_t *slot_positions,
+                            const int32_t row_positions[2], uint32_t window) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < 16; n++) {
+        int2 p = *(const int2 *)&slot_positions[n * 8 + lane % 4 * 2];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if ((uint32_t)(row_positions[i / 2] - (i % 2 ? p.y : p.x)) >= window) scores[n][i] = -INFINITY;
+    }
+}
+
+template <int HEAD> struct Multiplier {
+    WgmmaShared<HEAD> *s;
+    uint32_t q;
+    float scores[16][4], out[HEAD / 8][4];
+    uint32_t weights[BLOCK_KEYS / 16][4];
+
+    __device__ void multiply_keys(int b) {
+        uint32_t k = shared_at(s->k[b % STAGES]);
+        barrier_wait(shared_at(&s->k_full[b % STAGES]), b / STAGES & 1);
+        wgmma_fence();
+#pragma unroll
+        for (int d = 0; d < HEAD; d += 16)
+            wgmma_product<__half>(scores, matrix_at(q + d / 64 * 64 * 128 + d % 64 * 2, 16),
+                                  matrix_at(k + d / 64 * BLOCK_KEYS * 128 + d % 64 * 2, 16), d > 0);
+        wgmma_commit();
+    }
+
+    __device__ void multiply_values(int b) {
+        uint32_t v = shared_at(s->v[b % STAGES]);
+        barrier_wait(shared_at(&s->v_full[b % STAGES]), b / STAGES & 1);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BLOCK_KEYS / 16; k++)
+            wgmma_values(out, weights[k], matrix_at(v + k * 16 * 128, BLOCK_KEYS * 128));
+        wgmma_commit();
+    }
+
+    __device__ void pack() {
+#pragma unroll
+        for (int k = 0; k < BLOCK_KEYS / 16; k++) {
+            weights[k][0] = pack_halves(scores[2 * k][0], scores[2 * k][1]);
+            weights[k][1] = pack_halves(scores[2 * k][2], scores[2 * k][3]);
+            weights[k][2] = pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]);
+            weights[k][3] = pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3]);
+        }
+    }
+
+    __device__ void release(uint64_t *empty) {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_at(empty));
+    }
+};
+
+// A multiplying warpgroup, the `part`-th.
+template <class T, int HEAD>
+__device__ inline void multiply_blocks(const AttendArguments &a, const AttendTile &tile, int kv_head,
+                                       WgmmaShared<HEAD> *s, const int *seen, int part, T *y) {
+    int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, n_blocks = (s->n_seen + 1) / 2;
+    int rows[2] = {part * 64 + warp * 16 + lane / 4, part * 64 + warp * 16 + lane / 4 + 8};
+    int32_t row_positions[2];
+    for (int r = 0; r < 2; r++)
+        row_positions[r] = rows[r] < n_rows ? a.positions[tile.first_token + rows[r] / group] : -1;
+    uint32_t window = a.window > 0 ? (uint32_t)a.window : 1u << 31;
+    float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, shrink[2];
+    Multiplier<HEAD> m;
+    m.s = s;
+    m.q = shared_at(s->q[part]);
+#pragma unroll
+    for (int n = 0; n < HEAD / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) m.out[n][i] = 0;
+    auto weigh = [&](int b) {
+        bool whole = 2 * b + 1 < s->n_seen && (seen[2 * b] & seen[2 * b + 1] & ALL_SEE);
+        if (!whole) mask(m.scores, s->slot_positions[b % STAGES], row_positions, window);
+        m.release(&s->k_empty[b % STAGES]); // the positions too have been read
+        soften(m.scores, a.scale, top, sum, shrink);
+    };
+    if (n_blocks > 0) {
+        m.multiply_keys(0);
+        wgmma_wait<0>(m.scores);
+        weigh(0);
+        m.pack();
+    }
+#pragma unroll 1
+    for (int b = 1; b < n_blocks; b++) {
+        m.multiply_keys(b);
+        m.multiply_values(b - 1);
+        wgmma_wait<1>(m.scores);
+        weigh(b);
+        wgmma_wait<0>(m.out);
+        m.release(&s->v_empty[(b - 1) % STAGES]);
+        if (__any_sync(~0u, shrink[0] != 1 || shrink[1] != 1)) { // rare after the first blocks
+#pragma unroll
+            for (int n = 0; n < HEAD / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) m.out[n][i] *= shrink[i / 2];
+        }
+        m.pack();
+    }
+    if (n_blocks > 0) {
+        m.multiply_values(n_blocks - 1);
+        wgmma_wait<0>(m.out);
+    }
+    store_rows<T, HEAD>(a, tile, kv_head, rows, sum, m.out, y);
+}
+
+// Queries as halves, rows behind the last as zeros; row r is head r % group of token r / group. The multiplying
+// warpgroups.
+template <class T, int HEAD>
+__device__ inline void load_queries(const AttendArguments &a, const AttendTile &tile, int kv_head, const T *q,
+                                    WgmmaShared<HEAD> *s) {
+    int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
+#pragma unroll
+    for (int turn = 0; turn < ROWS * HEAD / 8 / MULTIPLIERS; turn++) {
+        int i = turn * MULTIPLIERS + threadIdx.x - LOADERS;
+        int r = i / (HEAD / 8), piece = i % (HEAD / 8), token = tile.first_token + r / group;
+        int head = kv_head * group + r % group;
+        struct alignas(16) Octet {
+            T v[8];
+        } in = {};
+        if (r < n_rows) in = *(const Octet *)(q + ((int64_t)token * a.n_heads + head) * HEAD + piece * 8);
+        uint4 out;
+        out.x = pack_halves(to_float(in.v[0]), to_float(in.v[1]));
+        out.y = pack_halves(to_float(in.v[2]), to_float(in.v[3]));
+        out.z = pack_halves(to_float(in.v[4]), to_float(in.v[5]));
+        out.w = pack_halves(to_float(in.v[6]), to_float(in.v[7]));
+        *(uint4 *)((char *)s->q[r / 64] + piece / 8 * 64 * 128 + swizzled(r % 64, piece % 8)) = out;
+    }
+    show_stores();
+}
+
+#endif
+
+// ---- the kernel --------------------------------------------------------------------------------------------
+
+// Grid: [KV heads, tiles], the last tiles (which see most) first. Behind WgmmaShared: seen [n tiles], kinds [n tiles].
+template <class T, int HEAD>
+__global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    wgmma_kernel(const __grid_constant__ AttendArguments a, const T *q, T *y) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(1024) char memory[];
+    WgmmaShared<HEAD> *s = (WgmmaShared<HEAD> *)memory;
+    kernels_before();
+    let_next_begin();
+    AttendTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
+    int kv_head = blockIdx.x, n_tiles = (tile.n_slots + KEYS - 1) / KEYS;
+    int *seen = (int *)(s + 1);
+    if (threadIdx.x < LOADERS) {
+        give_registers<56>();
+        if (threadIdx.x == 0)
+            for (int i = 0; i < STAGES; i++) {
+                barrier_init(shared_at(&s->k_full[i]), LOADERS);
+                barrier_init(shared_at(&s->v_full[i]), LOADERS);
+                barrier_init(shared_at(&s->k_empty[i]), MULTIPLYING_WARPS);
+                barrier_init(shared_at(&s->v_empty[i]), MULTIPLYING_WARPS);
+            }
+        list_seen<HEAD>(a, tile, s, seen, (uint8_t *)(seen + n_tiles), n_tiles);
+        named_barrier_arrive<2, WGMMA_THREADS>();
+        load_blocks<HEAD>(a, tile, kv_head, s, seen);
+    } else {
+        take_registers<224>();
+        load_queries<T, HEAD>(a, tile, kv_head, q, s);
+        named_barrier_sync<2, WGMMA_THREADS>(); // the list is there, and all queries
+        multiply_blocks<T, HEAD>(a, tile, kv_head, s, seen, threadIdx.x / 128 - 1, y);
+    }
+#endif
+}
+
+template <int HEAD> static size_t shared_bytes(const TileLaunch *l) {
+    size_t n_tiles = ((size_t)l->most_slots + KEYS - 1) / KEYS;
+    return sizeof(WgmmaShared<HEAD>) + n_tiles * (sizeof(int) + 1);
+}
+
+template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, const TileLaunch *l) {
+    size_t shared = shared_bytes<HEAD>(l);
+    cudaError_t code =
+        cudaFuncSetAttribute(wgmma_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code != cudaSuccess) return code;
+    dim3 grid(l->a.n_kv_heads, l->n_tiles);
+    return launch_dependent(cuda, wgmma_kernel<T, HEAD>, grid, WGMMA_THREADS, shared, l->a, (const T *)l->q,
+                            (T *)l->y);
+}
+
+bool wgmma_suits(const CudaBackend *cuda, const TileLaunch *l) {
+    int head = l->a.head_dim;
+    const KvLayer &kv = l->a.kv;
+    if (cuda->compute != 90 || (head != 64 && head != 128) || kv.slot_stride % 8 || kv.head_stride % 8 ||
+        l->a.n_heads / l->a.n_kv_heads > ROWS || l->a.pages.size % KEYS)
+        return false;
+    return (head == 64 ? shared_bytes<64>(l) : shared_bytes<128>(l)) <= cuda->shared_limit;
+}
+
+cudaError_t attend_by_wgmma(const CudaBackend *cuda, const TileLaunch *l) {
+    int head = l->a.head_dim;
+    if (!wgmma_suits(cuda, l)) return cudaErrorNotSupported;
+    bool bf16 = l->type == DTYPE_BF16;
+    if (head == 64) return bf16 ? launch<__nv_bfloat16, 64>(cuda, l) : launch<__half, 64>(cuda, l);
+    return bf16 ? launch<__nv_bfloat16, 128>(cuda, l) : launch<__half, 128>(cuda, l);
+}

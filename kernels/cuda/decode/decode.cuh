@@ -1,0 +1,147 @@
+// One token through the whole model in one persistent kernel: what its parts share.
+//
+// One block of 12 warps (and four that only copy) on every multiprocessor goes through five phases a layer, together:
+//
+//   qkv → attend → out → gate_up → down, and after the last layer logits
+//
+// Weights and cache arrive by bulk copies into rings, one ring a warp. A warp knows long before the activations
+// which rows it will multiply, so its ring runs ahead across phases and layers: memory works on while blocks wait
+// for each other. Activations go through global memory (the L2) as float32 whose lowest four bits say in which
+// round they were written: a reader that finds another round's bits reads again. No fence is needed, and a
+// counter of arrivals a phase only tells when reading is worth while. The counters do order reuse: a buffer is
+// overwritten a layer later, after every block has arrived at phases that come after its reading.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
+
+#include "kernels/cuda/backend.cuh"
+
+enum {
+    DECODE_WARPS = 12,
+    DECODE_THREADS = DECODE_WARPS * 32, // that compute
+    DECODE_FILLERS = 4,                 // warps that fill the rings: 16 in all leave 128 registers
+    DECODE_ALL_THREADS = DECODE_THREADS + DECODE_FILLERS * 32,
+    DECODE_MAX_STAGES = 8, // of a ring
+    ROWS_AT_ONCE = 4,      // of a warp, against one reading of the input
+    ROUND_BITS = 15,       // of an activation's float that carry its round
+    FEEDBACK_PIECE = 512,  // floats of key_feedback that a ring's slot holds
+    MOST_GROUPS = 8,       // scales of a head of a quantised cache
+};
+
+enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
+
+// Bits of an element of the cache; slots of a chunk, divided by those that a warp looks at together for `heads` query heads:
+// chunks of 2 KB, with int4 1 KB, and with integers half of it for several heads: registers would not do.
+__host__ __device__ constexpr int cache_bits(DecodeCacheKind kind) {
+    return kind == DECODE_F16 ? 16 : kind == DECODE_INT8 ? 8 : 4;
+}
+__host__ __device__ constexpr int decode_passes(DecodeCacheKind kind, int heads) {
+    return kind == DECODE_F16 || heads > 1 ? 4 : 8;
+}
+
+enum DecodePhase { PHASE_QKV, PHASE_ATTEND, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN, PHASE_LOGITS, PHASE_END };
+
+struct DecodeMatrix {
+    const char *data;
+    int row_bytes, format;
+};
+
+struct DecodeLayer {
+    DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
+    const float *norm[PHASE_LOGITS], *bias[PHASE_LOGITS], *q_norm, *k_norm; // NULL: none
+    char *keys, *values;
+    int window;                                      // index into DecodeArguments.windows
+    bool split_qkv;                                  // k and v are matrices of their own
+    bool floats[PHASE_LOGITS], quants[PHASE_LOGITS]; // in which forms a phase's matrices want their input
+};
+
+// What a quantised cache has besides, of one layer; see KvLayer.
+struct DecodeScales {
+    char *keys, *values;
+    const float *balance, *feedback; // NULL: none
+};
+
+// What a phase multiplies, the same in every layer.
+struct DecodePhaseShape {
+    int cols, units;             // a unit is a row, in gate_up a pair of rows
+    const uint32_t *from;        // [cols] activations of other blocks
+    uint32_t *to;                // [units]
+    unsigned *awaited, *arrived; // counters of the phase before and of this one
+    bool keep;                   // its input is the residual stream
+};
+
+// Where things lie in a block's shared memory, bytes from its beginning.
+struct DecodeShared {
+    int layers, scales, rope, residual, sums, masks, pages, barriers, input, quants, ring;
+    int quant_sums;  // within quants
+    int quant_plane; // bytes from the first to the second half of the groups
+    int n_stages, slot_bytes, total;
+};
+
+struct DecodeArguments {
+    int n_layers, hidden, q_dim, kv_dim;
+    int n_kv_heads, group, head_dim, rotary_dim;
+    unsigned head_factor; // e / head_dim = e·head_factor >> 22 for e < 4096
+    bool interleaved;
+    Activation activation;
+    float eps, score_scale, embedding_scale, magnitude; // score_scale: attention_scale·log2 e
+    const double *inv_freq;
+
+    // The token, and the indexes it looks at, of which `index` is its own: cut into n_splits ranges of split_slots.
+    int id, position, slot, index, n_slots, n_splits, split_slots;
+    int n_keep, n_gone;   // see StepSequence
+    const int32_t *pages; // [ceil(n_slots / 2^page_shift)]; a chunk lies in one page
+    int page_shift;
+    int combine_elements; // of a KV head's group that each split puts together
+    int32_t *slot_positions;
+    DecodeCacheKind kind;
+    KvLayer cache;   // what all layers have in common: type, strides, group, how keys are rounded
+    int scale_shift; // log2 of the group
+    bool feeds_back; // keys are rounded with feedback
+    int n_windows, windows[2];
+
+    const DecodeLayer *layers;  // [n_layers]
+    const DecodeScales *scales; // [n_layers], of quantised caches
+    DecodeMatrix embedding, output;
+    const float *norm;
+    float *logits;
+    bool output_floats, output_quants;
+
+    DecodePhaseShape phases[PHASE_END];
+    uint32_t *qkv, *attended;
+    uint32_t *parts;             // [n_kv_heads, n_splits, group·head_dim]
+    unsigned long long *weights; // [n_kv_heads, n_splits, group] (round, log-sum)
+    unsigned *head_arrived;      // [n_kv_heads] every 32nd
+    unsigned round;              // layers done before this token
+    unsigned head_round;         // arrivals at each KV head before this token
+    DecodeShared shared;
+};
+
+// Launches the kernel for the arguments' shape on n_blocks multiprocessors.
+cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
+
+// How many of `unit`, unit + stride, … there are below `units`, at most 4.
+__device__ inline int units_left(int unit, int stride, int units) {
+    return (unit < units) + (unit + stride < units) + (unit + 2 * stride < units) +
+           (unit + 3 * stride < units);
+}
+
+// The same by the kernel for a kind of cache, LANES = decode_lanes() and HEADS = decode_heads(): kernel.cu.
+typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
+template <DecodeCacheKind KIND, int LANES, int HEADS>
+cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
+
+// Lanes that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head size.
+static inline int decode_lanes(int head_dim) {
+    if (head_dim % 8 || head_dim > 256) return 0;
+    return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32;
+}
+
+// Query heads of a KV head that one warp takes together. Few, and many warps share the work of a short context; many,
+// and each key of a long one is brought to fewer warps.
+static inline int decode_heads(int group, int lanes, int n_slots) {
+    if (group == 1) return 1;
+    if (lanes == 32) return 2;
+    return n_slots > 4096 ? 4 : lanes == 16 || group > 4 ? 2 : 1;
+}
+
+#endif

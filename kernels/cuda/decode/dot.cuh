@@ -1,0 +1,188 @@
+// Products of a chunk of a weight row with the phase's input, which lies in shared memory in one or both of two
+// forms:
+//
+//   floats  x[i], in blocks of 256: first the first four of every eight, then the last four, so that the lanes'
+//           16-byte reads fall into different banks
+//   quants  groups of 32 as int8 and a scale: q of the first halves of all groups, then (quant_plane later) of the
+//           second halves; then scale [cols/32]; then Σ scale·q over every 16 [cols/16]
+#ifndef PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
+
+#include "kernels/cuda/decode/decode.cuh"
+
+struct Input {
+    const float *floats;
+    const char *quants;
+    int plane;
+    const float *scales, *sums;
+};
+
+__device__ inline int float_index(int i) {
+    return (i & ~255) + (i >> 2 & 1) * 128 + (i >> 3 & 31) * 4;
+}
+
+__device__ inline float2 pair_of(uint32_t v, __half) {
+    return __half22float2(*(__half2 *)&v);
+}
+__device__ inline float2 pair_of(uint32_t v, __nv_bfloat16) {
+    return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
+}
+
+__device__ inline float2 multiply_add(float2 w, float x, float y, float2 sum) {
+    return make_float2(fmaf(w.x, x, sum.x), fmaf(w.y, y, sum.y));
+}
+
+// What a lane needs of the input for one chunk of any row, in registers: rows are multiplied several at a time, so
+// that shared memory is read once for all of them. A full chunk takes every lane four turns; the last of a row may
+// have fewer elements.
+//
+// load<WHOLE>(x, first, n, lane): the chunk's elements are [first, first + n) of the row. Beyond n the input is 0.
+// dot<WHOLE>(chunk, n, lane, sum): adds this lane's share of the product. WHOLE: the chunk is a full one. Nothing in
+// it branches, so that a turn need not wait for the one before: what lies beyond n is read from the chunk's beginning,
+// and multiplied with 0.
+template <int FORMAT> struct Slice;
+
+template <class T> struct Slice16 {
+    float4 u[4], v[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+        const float *input = x.floats + first + lane * 4;
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            u[t] = v[t] = make_float4(0, 0, 0, 0);
+            if (!WHOLE && t * 256 + lane * 8 >= n) continue;
+            u[t] = *(const float4 *)(input + t * 256);
+            v[t] = *(const float4 *)(input + t * 256 + 128);
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        uint4 w[4];
+#pragma unroll
+        for (int t = 0; t < 4; t++)
+            w[t] = *(const uint4 *)(chunk + (WHOLE || t * 256 + lane * 8 < n ? t * 512 + lane * 16 : 0));
+        float2 other = make_float2(0, 0);
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            sum = multiply_add(pair_of(w[t].x, T()), u[t].x, u[t].y, sum);
+            other = multiply_add(pair_of(w[t].y, T()), u[t].z, u[t].w, other);
+            sum = multiply_add(pair_of(w[t].z, T()), v[t].x, v[t].y, sum);
+            other = multiply_add(pair_of(w[t].w, T()), v[t].z, v[t].w, other);
+        }
+        return make_float2(sum.x + other.x, sum.y + other.y);
+    }
+};
+template <> struct Slice<FORMAT_F16> : Slice16<__half> {};
+template <> struct Slice<FORMAT_BF16> : Slice16<__nv_bfloat16> {};
+
+template <> struct Slice<FORMAT_F32> {
+    float4 u[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            u[t] = make_float4(0, 0, 0, 0);
+            if (WHOLE || t * 128 + lane * 4 < n)
+                u[t] = *(const float4 *)(x.floats + float_index(first + t * 128 + lane * 4));
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            float4 w = *(const float4 *)(chunk + (WHOLE || t * 128 + lane * 4 < n ? t * 512 + lane * 16 : 0));
+            sum = multiply_add(make_float2(w.x, w.y), u[t].x, u[t].y, sum);
+            sum = multiply_add(make_float2(w.z, w.w), u[t].z, u[t].w, sum);
+        }
+        return sum;
+    }
+};
+
+__device__ inline int dot_4x4(uint4 w, uint4 x) {
+    return __dp4a((int)w.x, (int)x.x, __dp4a((int)w.y, (int)x.y, 0)) +
+           __dp4a((int)w.z, (int)x.z, __dp4a((int)w.w, (int)x.w, 0));
+}
+
+__device__ inline float2 total_of(const float2 shares[4], float2 sum) {
+    return make_float2(sum.x + ((shares[0].x + shares[1].x) + (shares[2].x + shares[3].x)),
+                       sum.y + ((shares[0].y + shares[1].y) + (shares[2].y + shares[3].y)));
+}
+
+// A lane sixteen elements a turn.
+template <int FORMAT> struct Slice8 {
+    uint4 u[4];
+    float scale[4], sums[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = t * 512 + lane * 16, at = first + i;
+            u[t] = make_uint4(0, 0, 0, 0);
+            scale[t] = sums[t] = 0;
+            if (!WHOLE && i >= n) continue;
+            u[t] = *(const uint4 *)(x.quants + (lane & 1) * x.plane + at / 32 * 16);
+            scale[t] = x.scales[at / 32];
+            if (FORMAT == FORMAT_Q8M) sums[t] = x.sums[at / 16];
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        const __half *scales = (const __half *)(chunk + n);
+        float2 shares[4];
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = WHOLE || t * 512 + lane * 16 < n ? t * 512 + lane * 16 : 0;
+            float product = scale[t] * (float)dot_4x4(*(const uint4 *)(chunk + i), u[t]);
+            shares[t] = make_float2(0, 0);
+            if (FORMAT == FORMAT_Q8) shares[t].x = __half2float(scales[i / 32]) * product;
+            if (FORMAT == FORMAT_Q8S) shares[t].x = __half2float(scales[i / 16]) * product;
+            if (FORMAT == FORMAT_Q8M) {
+                float2 s = __half22float2(((const __half2 *)scales)[i / 32]);
+                shares[t] = make_float2(s.x * product, s.y * sums[t]);
+            }
+        }
+        return total_of(shares, sum);
+    }
+};
+template <> struct Slice<FORMAT_Q8> : Slice8<FORMAT_Q8> {};
+template <> struct Slice<FORMAT_Q8S> : Slice8<FORMAT_Q8S> {};
+template <> struct Slice<FORMAT_Q8M> : Slice8<FORMAT_Q8M> {};
+
+// A lane one group of 32 a turn.
+template <int FORMAT> struct Slice4 {
+    uint4 u[4], v[4];
+    float scale[4], sums[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = t * 32 + lane, group = first / 32 + i;
+            u[t] = v[t] = make_uint4(0, 0, 0, 0);
+            scale[t] = sums[t] = 0;
+            if (!WHOLE && i * 32 >= n) continue;
+            u[t] = *(const uint4 *)(x.quants + group * 16);
+            v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
+            scale[t] = x.scales[group];
+            float2 both = *(const float2 *)(x.sums + group * 2);
+            sums[t] = (both.x + both.y) * (FORMAT == FORMAT_Q4 ? -8 : 1);
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        const uint32_t mask = 0x0f0f0f0f;
+        const char *scales = chunk + n / 2;
+        float2 shares[4];
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
+            uint4 w = *(const uint4 *)(chunk + i * 16);
+            uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
+            uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
+            float product = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
+            shares[t] = make_float2(0, 0);
+            if (FORMAT == FORMAT_Q4) {
+                shares[t].x = __half2float(((const __half *)scales)[i]) * fmaf(scale[t], product, sums[t]);
+            } else {
+                float2 s = __half22float2(((const __half2 *)scales)[i]);
+                shares[t] = make_float2(s.x * (scale[t] * product), s.y * sums[t]);
+            }
+        }
+        return total_of(shares, sum);
+    }
+};
+template <> struct Slice<FORMAT_Q4> : Slice4<FORMAT_Q4> {};
+template <> struct Slice<FORMAT_Q4M> : Slice4<FORMAT_Q4M> {};
+
+#endif

@@ -1,0 +1,166 @@
+// How blocks of the decoding kernel hand activations to each other: see decode.cuh.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_EXCHANGE_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_EXCHANGE_CUH
+
+#include "kernels/cuda/decode/dot.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+__device__ inline void publish(uint32_t *to, float value, unsigned round) {
+    uint32_t bits = (__float_as_uint(value) & ~(uint32_t)ROUND_BITS) | (round & ROUND_BITS);
+    store_relaxed(to, bits);
+}
+
+__device__ inline bool of_round(uint32_t v, unsigned round) {
+    return ((v ^ round) & ROUND_BITS) == 0;
+}
+
+__device__ inline float4 receive_4(const uint32_t *from, unsigned round) {
+    uint4 v;
+    do v = load_relaxed_4(from);
+    while (((v.x ^ round) | (v.y ^ round) | (v.z ^ round) | (v.w ^ round)) & ROUND_BITS);
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                       __uint_as_float(v.w));
+}
+
+// The warps that compute; __syncthreads() would wait for those that copy.
+__device__ inline void sync_warps() {
+    named_barrier_sync<1, DECODE_THREADS>();
+}
+
+// All warps: this block has read its input of a phase and published its output.
+__device__ inline void arrive(unsigned *counter) {
+    if (!CHECKED && threadIdx.x >= 32) {
+        named_barrier_arrive<2, DECODE_THREADS>();
+    } else {
+        named_barrier_sync<2, DECODE_THREADS>();
+        if (threadIdx.x == 0) count_relaxed(counter);
+    }
+}
+
+// All warps: until `target` arrivals. What lies in shared memory may be overwritten afterwards.
+__device__ inline void await(const unsigned *counter, unsigned target) {
+    if (threadIdx.x == 0)
+        while ((int)(load_relaxed(counter) - target) < 0) {
+        }
+    sync_warps();
+}
+
+__device__ inline float warp_total(float v) {
+    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+
+// ---- a phase's input -------------------------------------------------------------------------------------------
+
+// The forms of four elements from i on; i >= cols: nothing to store. Eight neighbouring lanes hold a group of 32.
+__device__ inline void store_quants(const Input &x, float4 f, int i, int cols) {
+    uint32_t top = __float_as_uint(fabsf(f.x));
+    top = max(top, __float_as_uint(fabsf(f.y)));
+    top = max(top, max(__float_as_uint(fabsf(f.z)), __float_as_uint(fabsf(f.w))));
+    for (int o = 1; o < 8; o *= 2)
+        top = max(top, __shfl_xor_sync(~0u, top, o)); // NaN and infinity are largest
+    float largest = __uint_as_float(top), inverse = largest > 0 ? 127 / largest : 0;
+    int q[4] = {__float2int_rn(f.x * inverse), __float2int_rn(f.y * inverse), __float2int_rn(f.z * inverse),
+                __float2int_rn(f.w * inverse)};
+    int sum = q[0] + q[1] + q[2] + q[3];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (i >= cols) return;
+    float scale = largest * (1.0f / 127);
+    uint32_t packed = (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
+    *(uint32_t *)(x.quants + (i >> 4 & 1) * x.plane + i / 32 * 16 + i % 16) = packed;
+    if (i % 32 == 0) ((float *)x.scales)[i / 32] = scale;
+    if (i % 16 == 0) ((float *)x.sums)[i / 16] = scale * (float)sum;
+}
+
+struct InputSource {
+    const uint32_t *from; // [cols] published in `round`; NULL: the residual stream, which is there
+    unsigned round;
+    const unsigned *counter;
+    unsigned target;
+    const float *norm; // [cols] or NULL
+    int cols;
+    bool floats, quants, keep; // keep: as the residual stream
+};
+
+enum { NORM_TURNS = 3, INPUT_SPAN = DECODE_THREADS * 4 };
+
+// Elements first + t·INPUT_SPAN + 4·thread … of the input: all loads at once, and again until all are there.
+template <int TURNS>
+__device__ inline void receive_turns(const InputSource &s, int first, uint4 (&v)[TURNS]) {
+    uint32_t wrong;
+    do {
+        wrong = 0;
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            v[t] = make_uint4(s.round, s.round, s.round, s.round);
+            if (first + t * INPUT_SPAN < s.cols) v[t] = load_relaxed_4(s.from + first + t * INPUT_SPAN);
+        }
+#pragma unroll
+        for (int t = 0; t < TURNS; t++)
+            wrong |= (v[t].x ^ s.round) | (v[t].y ^ s.round) | (v[t].z ^ s.round) | (v[t].w ^ s.round);
+    } while (wrong & ROUND_BITS);
+}
+
+// Brings a phase's input into shared memory, and returns what its products are to be multiplied with: the RMS
+// norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once.
+template <int TURNS>
+__device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,
+                                   float *residual, float *sums) {
+    float squares = 0;
+    // The first turns' weights of the norm are there before the input is: they come from far.
+    float4 norms[NORM_TURNS];
+    int mine = threadIdx.x * 4;
+#pragma unroll
+    for (int t = 0; t < NORM_TURNS; t++) {
+        norms[t] = make_float4(1, 1, 1, 1);
+        if (s.norm && mine + t * INPUT_SPAN < s.cols)
+            norms[t] = __ldg((const float4 *)(s.norm + mine + t * INPUT_SPAN));
+    }
+    if (s.from)
+        await(s.counter, s.target);
+    else
+        sync_warps();
+#pragma unroll 1
+    for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
+        uint4 v[TURNS];
+        if (s.from) receive_turns(s, begin + mine, v);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            int i = begin + t * INPUT_SPAN + mine;
+            if (begin + t * INPUT_SPAN < s.cols) {
+                float4 f = make_float4(0, 0, 0, 0), w = norms[t < NORM_TURNS ? t : 0];
+                if (i < s.cols) {
+                    f = make_float4(__uint_as_float(v[t].x), __uint_as_float(v[t].y), __uint_as_float(v[t].z),
+                                    __uint_as_float(v[t].w));
+                    if (!s.from)
+                        f = *(const float4 *)(residual + i);
+                    else if (s.keep)
+                        *(float4 *)(residual + i) = f;
+                    if (s.norm && (begin > 0 || t >= NORM_TURNS)) w = __ldg((const float4 *)(s.norm + i));
+                }
+                if (s.norm) {
+                    squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
+                    f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
+                }
+                if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
+                if (s.quants) store_quants(x, f, i, s.cols);
+            }
+        }
+    }
+    if (s.norm) {
+        squares = warp_total(squares);
+        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
+    }
+    sync_warps();
+    if (!s.norm) return 1;
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) { // zeros behind the warps'
+        float4 v = *(const float4 *)(sums + i);
+        total += v.x + v.y + v.z + v.w;
+    }
+    return rsqrtf(__fdividef(total, (float)s.cols) + a.eps);
+}
+
+#endif

@@ -1,0 +1,223 @@
+// decode, a token for each of several sequences: the ops, captured once as a graph for each size of step and replayed. A
+// graph reads all that changes from a step to the next from device memory, which is laid out with room to spare.
+#include "kernels/cuda/attention/split.cuh"
+#include "kernels/cuda/gemm/flat.cuh"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_GRAPHS = 32 };
+
+// What a graph was captured for.
+struct GraphKey {
+    StageRoom room;
+    bool gone;
+    uint32_t page_size;
+    const void *step, *parts, *arrived, *flat, *slot_positions, *logits;
+};
+
+struct DecodeGraph {
+    GraphKey key;
+    cudaGraphExec_t graph;
+    uint64_t used; // number of the step that used it last
+};
+
+struct DecodeGraphs {
+    char *memory;
+    void *x, *q, *g;
+    // The model and the cache of all graphs.
+    const Head *head;
+    const Layer **layers;
+    KvLayer *kv;
+    int *windows;
+    DecodeGraph graphs[MOST_GRAPHS];
+    int n_graphs;
+    uint64_t n_steps;
+};
+
+static void forget_graphs(DecodeGraphs *b) {
+    for (int i = 0; i < b->n_graphs; i++) cudaGraphExecDestroy(b->graphs[i].graph);
+    b->n_graphs = 0;
+}
+
+void decode_graphs_close(DecodeGraphs *b) {
+    if (!b) return;
+    forget_graphs(b);
+    if (b->memory) cudaFree(b->memory);
+    free(b->layers);
+    free(b->kv);
+    free(b->windows);
+    free(b);
+}
+
+// Rows of the largest graph.
+static int most_rows(const CudaBackend *cuda) {
+    return cuda->max_tokens < FLAT_MOST ? cuda->max_tokens : FLAT_MOST;
+}
+
+static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
+    const DecoderShape *s = cuda->shape;
+    size_t rows = (size_t)most_rows(cuda), used = 0;
+    auto take = [&](size_t elements) {
+        char *at = base + used;
+        used += (rows * elements * 4 + 255) / 256 * 256;
+        return at;
+    };
+    b->x = take((size_t)s->hidden_size);
+    b->q = take((size_t)s->n_heads * (size_t)s->head_dim);
+    b->g = take((size_t)s->intermediate_size);
+    return used;
+}
+
+size_t decode_graphs_bytes(const CudaBackend *cuda) {
+    DecodeGraphs b;
+    return lay_out(cuda, &b, NULL) + cuda_room_bytes(flat_bytes(cuda));
+}
+
+static Status graphs_open(CudaBackend *cuda, Error *error) {
+    DecodeGraphs *b = (DecodeGraphs *)calloc(1, sizeof *b);
+    if (!b) return error_set(error, STATUS_MEMORY, "no memory for decoding");
+    size_t n = (size_t)cuda->shape->n_layers, bytes = lay_out(cuda, b, NULL);
+    b->layers = (const Layer **)calloc(n, sizeof *b->layers);
+    b->kv = (KvLayer *)calloc(n, sizeof *b->kv);
+    b->windows = (int *)calloc(n, sizeof *b->windows);
+    Status status = STATUS_OK;
+    if (!b->layers || !b->kv || !b->windows)
+        status = error_set(error, STATUS_MEMORY, "no memory for decoding");
+    if (!status) status = cuda_check(cudaMalloc(&b->memory, bytes), error, "%zu bytes for decoding", bytes);
+    if (!status) status = cuda_check(cudaMemsetAsync(b->memory, 0, bytes, cuda->stream), error, "decoding");
+    if (status) {
+        decode_graphs_close(b);
+        return status;
+    }
+    lay_out(cuda, b, b->memory);
+    cuda->graphs = b;
+    return STATUS_OK;
+}
+
+// Graphs of another model or cache are of no use any more.
+static void take_model(const CudaBackend *cuda, const DecodeStep *t) {
+    DecodeGraphs *b = cuda->graphs;
+    size_t n = (size_t)cuda->shape->n_layers;
+    if (b->head == t->head && !memcmp(b->layers, t->layers, n * sizeof *b->layers) &&
+        !memcmp(b->kv, t->kv, n * sizeof *b->kv) && !memcmp(b->windows, t->windows, n * sizeof *b->windows))
+        return;
+    forget_graphs(b);
+    b->head = t->head;
+    memcpy(b->layers, t->layers, n * sizeof *b->layers);
+    memcpy(b->kv, t->kv, n * sizeof *b->kv);
+    memcpy(b->windows, t->windows, n * sizeof *b->windows);
+}
+
+// ---- the step ------------------------------------------------------------------------------------------------
+
+static Status decode_layer(CudaBackend *cuda, int l, Error *error) {
+    const DecodeGraphs *b = cuda->graphs;
+    const Layer *layer = b->layers[l];
+    Backend *backend = &cuda->base;
+    bool parallel = cuda->shape->parallel_residual;
+    Status status = cuda_qkv(backend, layer, b->x, &b->kv[l], b->q, error);
+    if (!status) status = cuda_attend(backend, b->q, &b->kv[l], b->windows[l], b->q, error);
+    if (!status && parallel) status = cuda_gate_up(backend, layer, b->x, b->g, error);
+    if (!status) status = cuda_out(backend, layer, b->q, b->x, error);
+    if (!status && !parallel) status = cuda_gate_up(backend, layer, b->x, b->g, error);
+    if (!status) status = cuda_down(backend, layer, b->g, b->x, error);
+    return status;
+}
+
+// Everything from the step that was staged to its logits, to the stream.
+static Status decode_staged(CudaBackend *cuda, float *logits, Error *error) {
+    DecodeGraphs *b = cuda->graphs;
+    Status status = cuda_begin_staged(cuda, error);
+    if (!status) status = cuda_embed(&cuda->base, b->head, b->x, error);
+    for (int l = 0; l < cuda->shape->n_layers && !status; l++) status = decode_layer(cuda, l, error);
+    if (!status)
+        status = cuda_norm(cuda, (const float *)b->x, NULL, cuda->n_tokens, b->head->norm, cuda->operand,
+                           cuda->normed, error);
+    FlatProduct product = {&b->head->output, cuda->normed,         cuda->n_tokens, FLAT_FLOAT,
+                           logits,           b->head->output_bias, NULL,           cuda->count};
+    return status ? status : cuda_flat(cuda, &product, error);
+}
+
+static Status capture(CudaBackend *cuda, float *logits, cudaGraphExec_t *exec, Error *error) {
+    cudaGraph_t graph = NULL;
+    Status status = cuda_check(cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal), error,
+                               "capturing a step");
+    if (status) return status;
+    status = decode_staged(cuda, logits, error);
+    cudaError_t code = cudaStreamEndCapture(cuda->stream, &graph);
+    if (!status) status = cuda_check(code, error, "capturing a step");
+    if (!status) status = cuda_check(cudaGraphInstantiate(exec, graph, 0), error, "a graph of a step");
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError(); // of a capture that was broken off
+    return status;
+}
+
+// The graph for a key, captured if there is none; in the place of the one that was used longest ago if there is no room.
+static Status find_graph(CudaBackend *cuda, const GraphKey *key, float *logits, DecodeGraph **found,
+                         Error *error) {
+    DecodeGraphs *b = cuda->graphs;
+    DecodeGraph *oldest = b->graphs;
+    for (int i = 0; i < b->n_graphs; i++) {
+        *found = &b->graphs[i];
+        if (!memcmp(&b->graphs[i].key, key, sizeof *key)) return STATUS_OK;
+        if (b->graphs[i].used < oldest->used) oldest = *found;
+    }
+    cudaGraphExec_t graph;
+    Status status = capture(cuda, logits, &graph, error);
+    if (status) return status;
+    if (b->n_graphs < MOST_GRAPHS)
+        oldest = &b->graphs[b->n_graphs++];
+    else
+        cudaGraphExecDestroy(oldest->graph);
+    memcpy(&oldest->key, key, sizeof *key);
+    oldest->graph = graph;
+    *found = oldest;
+    return STATUS_OK;
+}
+
+// n rounded up to one of four sizes between a power of two and the next.
+static int with_room(int n, int least) {
+    int step = least;
+    while (step * 8 <= n) step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+static int rows_of_graph(const CudaBackend *cuda, int n) {
+    int rows = 1;
+    while (rows < n) rows *= 2;
+    return rows < most_rows(cuda) ? rows : most_rows(cuda);
+}
+
+Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
+    if (t->step->n_tokens > most_rows(cuda)) return STATUS_UNSUPPORTED;
+    Status status = cuda_check_step(cuda, t->step, error);
+    if (!status && !cuda->graphs) status = graphs_open(cuda, error);
+    if (!status) status = flat_reserve(cuda, error);
+    if (status) return status;
+    StageRoom room = cuda_stage_room(cuda, t->step, &heads);
+    room.tokens = rows_of_graph(cuda, room.tokens);
+    room.splits = with_room(room.splits, 8);
+    room.pages = with_room(room.pages, 64);
+    status = cuda_stage(cuda, t->step, &heads, NULL, &room, error);
+    if (!status) status = split_reserve(cuda, &heads, error);
+    if (status) return status;
+    cuda_end_upload(cuda);
+    cuda->kind = STEP_DECODING;
+    cuda->slot_positions = t->step->slot_positions;
+    take_model(cuda, t);
+
+    GraphKey key;
+    memset(&key, 0, sizeof key); // padding too: keys are compared byte by byte
+    key.room = room, key.gone = cuda->gone, key.page_size = cuda->pages.size;
+    key.step = cuda->step.memory, key.parts = cuda->parts.memory, key.arrived = cuda->arrived.memory;
+    key.flat = cuda->flat.memory, key.slot_positions = cuda->slot_positions, key.logits = t->logits;
+    DecodeGraph *graph;
+    status = find_graph(cuda, &key, t->logits, &graph, error);
+    if (status) return status;
+    graph->used = ++cuda->graphs->n_steps;
+    return cuda_check(cudaGraphLaunch(graph->graph, cuda->stream), error, "decode: %d sequences",
+                      t->step->n_sequences);
+}

@@ -1,0 +1,306 @@
+// The decoding kernel: prologue, layers, logits. Instantiated by kernel.cu.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_KERNEL_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_KERNEL_CUH
+
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/decode/attend.cuh"
+
+// A chunk of each of the ring's next n rows (at most ROWS_AT_ONCE), `elements` from column `first` on: this lane's
+// shares of the products.
+template <int FORMAT, bool WHOLE>
+__device__ inline void multiply_chunks(int n, int first, int elements, const Input &x, Ring &ring,
+                                       float2 sums[ROWS_AT_ONCE]) {
+    int lane = threadIdx.x % 32;
+    Slice<FORMAT> slice;
+    slice.template load<WHOLE>(x, first, elements, lane);
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; r++)
+        if (r < n) {
+            sums[r] = slice.template dot<WHOLE>(ring.take(), elements, lane, sums[r]);
+            ring.give_back();
+        }
+}
+
+// The products of the ring's next n rows, chunk after chunk.
+template <int FORMAT>
+__device__ inline void multiply_group(int n, int cols, const Input &x, Ring &ring,
+                                      float product[ROWS_AT_ONCE]) {
+    constexpr int FULL = chunk_elements(FORMAT);
+    float2 sums[ROWS_AT_ONCE] = {};
+    int first = 0;
+#pragma unroll 1
+    for (; first + FULL <= cols; first += FULL) multiply_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
+    if (first < cols) multiply_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; r++) product[r] = sums[r].x + sums[r].y;
+}
+
+__device__ inline void multiply_group(int format, int n, int cols, const Input &x, Ring &ring,
+                                      float product[ROWS_AT_ONCE]) {
+    switch (format) {
+    case FORMAT_F32:
+        return multiply_group<FORMAT_F32>(n, cols, x, ring, product);
+    case FORMAT_F16:
+        return multiply_group<FORMAT_F16>(n, cols, x, ring, product);
+    case FORMAT_BF16:
+        return multiply_group<FORMAT_BF16>(n, cols, x, ring, product);
+    case FORMAT_Q8:
+        return multiply_group<FORMAT_Q8>(n, cols, x, ring, product);
+    case FORMAT_Q8S:
+        return multiply_group<FORMAT_Q8S>(n, cols, x, ring, product);
+    case FORMAT_Q8M:
+        return multiply_group<FORMAT_Q8M>(n, cols, x, ring, product);
+    case FORMAT_Q4:
+        return multiply_group<FORMAT_Q4>(n, cols, x, ring, product);
+    default:
+        return multiply_group<FORMAT_Q4M>(n, cols, x, ring, product);
+    }
+}
+
+// The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
+// lane r holds row r (of pairs, lane r pair r), and publishes it.
+__device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer &l, int phase,
+                                     unsigned round, float scale, const float *residual, const Input &x,
+                                     Ring &ring) {
+    const DecodePhaseShape &p = a.phases[phase];
+    const int cols = p.cols, n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
+    const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
+    const bool split = phase == PHASE_QKV && l.split_qkv;
+    const int at_once = split ? 1 : pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
+    const float *bias = last ? NULL : l.bias[phase];
+    const bool adds = phase == PHASE_OUT || phase == PHASE_DOWN;
+    int format = last ? a.output.format : l.rows[phase].format;
+#pragma unroll 1
+    for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x; unit < n_units; unit += at_once * stride) {
+        int mine = unit + lane * stride;
+        bool publishes = lane < at_once && mine < n_units;
+        float add = 0, s[ROWS_AT_ONCE];
+        if (bias && publishes) add = __ldg(bias + mine);
+        if (adds && publishes) add += residual[mine];
+        if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
+        int units = min(at_once, units_left(unit, stride, n_units));
+        multiply_group(format, pairs ? 2 * units : units, cols, x, ring, s);
+#pragma unroll
+        for (int o = 16; o; o /= 2)
+#pragma unroll
+            for (int r = 0; r < ROWS_AT_ONCE; r++) s[r] += __shfl_xor_sync(~0u, s[r], o);
+        if (!publishes) continue;
+        float value;
+        if (pairs) {
+            float gate = lane ? s[2] : s[0], up = lane ? s[3] : s[1];
+            value = activate(a.activation, gate * scale) * (up * scale);
+        } else {
+            value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * scale + add;
+        }
+        if (last)
+            a.logits[mine] = value;
+        else
+            publish(p.to + mine, value, round);
+    }
+}
+
+// The pages of this block's split, and which of its slots are seen, chunk by chunk; the token's own is not in the cache
+// yet.
+template <int SLOTS>
+__device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c, uint32_t *masks,
+                                  int32_t *pages) {
+    int n_pages = ((c.end - 1) >> c.page_shift) - c.first_page + 1;
+    for (int i = threadIdx.x; i < n_pages; i += DECODE_THREADS) pages[i] = __ldg(a.pages + c.first_page + i);
+    for (int i = threadIdx.x; i < c.n_chunks; i += DECODE_THREADS) {
+        bool kept = i < c.kept;
+        int first = c.index(i), high = a.position - (kept ? a.n_gone : 0);
+        int low = !kept && a.n_gone > 0 ? a.n_keep + a.n_gone : 0;
+        int from = c.kept > 0 && !kept ? a.n_keep : 0, to = kept ? min(a.n_keep, c.end) : c.end;
+        int slot = __ldg(a.pages + (first >> c.page_shift)) + (first & (int)((1u << c.page_shift) - 1));
+        int32_t position[SLOTS];
+        uint32_t bits[2] = {0, 0};
+#pragma unroll
+        for (int j = 0; j < SLOTS; j++) {
+            int index = first + j;
+            bool counts = index >= from && index < to && index != a.index;
+            position[j] = counts ? a.slot_positions[slot + j] : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < SLOTS; j++) {
+            if (position[j] < low || position[j] > high) continue;
+            int age = high - position[j];
+            if (a.windows[0] <= 0 || age < a.windows[0]) bits[0] |= 1u << j;
+            if (a.windows[1] <= 0 || age < a.windows[1]) bits[1] |= 1u << j;
+        }
+        masks[i] = bits[0];
+        if (a.n_windows > 1) masks[c.n_chunks + i] = bits[1];
+    }
+}
+
+// Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only multiply.
+template <int LANES, int HEADS, class Cache>
+__device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks,
+                                            const int32_t *pages) {
+    int b = blockIdx.x;
+    CacheShare c = {};
+    c.any = b < a.n_kv_heads * a.n_splits;
+    if (!c.any) return c;
+    c.kv_head = b % a.n_kv_heads;
+    c.split = b / a.n_kv_heads;
+    c.chunk_slots = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
+    c.begin = c.split * a.split_slots;
+    c.end = min(c.begin + a.split_slots, a.n_slots);
+    c.owner = a.index >= c.begin && a.index < c.end;
+    bool rounds = Cache::KIND != DECODE_F16 && c.owner;
+    c.pieces =
+        rounds && a.feeds_back ? (feedback_floats(a.head_dim) + FEEDBACK_PIECE - 1) / FEEDBACK_PIECE : 0;
+    c.parts = (a.group + HEADS - 1) / HEADS;
+    c.streams = (DECODE_WARPS - (rounds ? 1 : 0)) / c.parts;
+    int prefix = a.n_gone > 0 ? min(max(a.n_keep - c.begin, 0), c.end - c.begin) : 0;
+    c.kept = (prefix + c.chunk_slots - 1) / c.chunk_slots;
+    c.twice = prefix % c.chunk_slots != 0 && prefix < c.end - c.begin;
+    c.n_chunks = (c.end - c.begin + c.chunk_slots - 1) / c.chunk_slots + c.twice;
+    c.page_shift = a.page_shift;
+    c.first_page = c.begin >> a.page_shift;
+    c.pages = pages;
+    c.masks = masks;
+    return c;
+}
+
+// Where a phase's input comes from.
+__device__ inline InputSource input_of(const DecodeArguments &a, const DecodeLayer &l, int phase, int layer) {
+    const DecodePhaseShape &p = a.phases[phase];
+    bool last = phase == PHASE_LOGITS;
+    InputSource s;
+    s.round = a.round + layer + (phase == PHASE_QKV ? 0 : 1); // qkv takes what the layer before has left
+    s.from = phase == PHASE_QKV && layer == 0 ? NULL : p.from;
+    s.counter = p.awaited;
+    s.target = s.round * gridDim.x;
+    s.cols = p.cols;
+    s.keep = p.keep;
+    s.norm = last ? a.norm : l.norm[phase];
+    s.floats = last ? a.output_floats : l.floats[phase];
+    s.quants = last ? a.output_quants : l.quants[phase];
+    return s;
+}
+
+// Warps that compute take registers over from those that fill rings: 12·144 + 4·80 are 16·128.
+template <int HEADS> __device__ inline void share_registers(bool computes) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    if (computes)
+        take_registers<HEADS == 4 ? 152 : 144>();
+    else
+        give_registers<HEADS == 4 ? 56 : 80>();
+#endif
+}
+
+template <int LANES, int HEADS, class Cache>
+__global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
+    decode_kernel(const __grid_constant__ DecodeArguments a) {
+    extern __shared__ __align__(128) char memory[];
+    __shared__ CacheShare share;
+    const DecodeShared &at = a.shared;
+    constexpr bool SCALED = Cache::KIND != DECODE_F16;
+    DecodeLayer *layers = (DecodeLayer *)(memory + at.layers);
+    DecodeScales *scales = (DecodeScales *)(memory + at.scales);
+    uint32_t *masks = (uint32_t *)(memory + at.masks);
+    int32_t *pages = (int32_t *)(memory + at.pages);
+    int warp = threadIdx.x / 32;
+    uint32_t barriers = shared_at(memory + at.barriers);
+
+    auto bring = [&](void *to, const void *from, size_t each) {
+        for (int i = threadIdx.x; i < a.n_layers * (int)each / 4; i += DECODE_ALL_THREADS)
+            ((uint32_t *)to)[i] = __ldg((const uint32_t *)from + i);
+    };
+    bring(layers, a.layers, sizeof *layers);
+    if (SCALED) bring(scales, a.scales, sizeof *scales);
+    static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
+    if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) {
+        bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
+        barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
+    }
+    show_barriers();
+    if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS, Cache>(a, masks, pages);
+    __syncthreads();
+    if (warp >= DECODE_WARPS) {
+        share_registers<HEADS>(false);
+        return fill_rings<Cache>(a, layers, scales, share, shared_at(memory + at.ring), barriers,
+                                 warp - DECODE_WARPS);
+    }
+    share_registers<HEADS>(true);
+
+    float2 *rope = (float2 *)(memory + at.rope);
+    float *residual = (float *)(memory + at.residual), *sums = (float *)(memory + at.sums);
+    Input x;
+    x.floats = (float *)(memory + at.input);
+    x.quants = memory + at.quants;
+    x.plane = at.quant_plane;
+    x.scales = (float *)(x.quants + 2 * at.quant_plane);
+    x.sums = (float *)(memory + at.quant_sums);
+    Ring ring;
+    ring.slots = memory + at.ring + warp * at.n_stages * at.slot_bytes;
+    ring.full = barriers + warp * DECODE_MAX_STAGES * 16;
+    ring.empty = ring.full + DECODE_MAX_STAGES * 8;
+    ring.parity = 0, ring.taken = 0;
+    ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
+
+    if (share.any) fill_masks<decode_passes(Cache::KIND, HEADS) * (32 / LANES)>(a, share, masks, pages);
+    if (CHECKED)
+        named_barrier_sync<3, DECODE_ALL_THREADS>();
+    else
+        named_barrier_arrive<3, DECODE_ALL_THREADS>();
+    if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
+    // Behind the turns of the position those of a query that looks at the kept prefix.
+    int pairs = a.rotary_dim / 2;
+    for (int i = threadIdx.x; i < (a.n_gone > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
+        double sine, cosine; // of multiples of pi: no table for huge angles, no stack
+        int position = a.position - (i < pairs ? 0 : a.n_gone);
+        sincospi(position * a.inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
+        rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
+    }
+
+    if (threadIdx.x < 16) sums[threadIdx.x] = 0;
+    const char *embedding = a.embedding.data + (int64_t)a.id * a.embedding.row_bytes;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
+        residual[i] = a.embedding_scale * row_element(a.embedding.format, embedding, a.hidden, i);
+
+    constexpr int TURNS = LANES == 16 && HEADS < 4 ? 8 : 6; // as many as leave enough registers
+    // One loop over phases rather than five calls a layer: the code is there once, and stays in its cache.
+    int layer = 0, phase = PHASE_QKV;
+#pragma unroll 1
+    for (;;) {
+        const DecodeLayer &l = layers[layer];
+        if (phase == PHASE_ATTEND) {
+            attend_phase<LANES, HEADS, Cache>(a, l, scales[layer], layer, memory + at.input, rope, share,
+                                              ring);
+        } else {
+            float scale = load_input<TURNS>(a, input_of(a, l, phase, layer), x, residual, sums);
+            multiply_rows(a, l, phase, a.round + layer + 1, scale, residual, x, ring);
+        }
+        if (phase == PHASE_LOGITS) break;
+        arrive(a.phases[phase].arrived);
+        if (++phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
+    }
+}
+
+template <DecodeCacheKind KIND> struct CacheOf;
+template <> struct CacheOf<DECODE_F16> { typedef CacheF16 Cache; };
+template <> struct CacheOf<DECODE_INT8> { typedef CacheInt8 Cache; };
+template <> struct CacheOf<DECODE_INT4> { typedef CacheInt4 Cache; };
+
+template <DecodeCacheKind KIND, int LANES, int HEADS>
+cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
+    typedef typename CacheOf<KIND>::Cache Cache;
+    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS, Cache>,
+                                            cudaFuncAttributeMaxDynamicSharedMemorySize, a->shared.total);
+    if (code != cudaSuccess) return code;
+    cudaLaunchAttribute together = {};
+    together.id = cudaLaunchAttributeCooperative; // all blocks at once, or none
+    together.val.cooperative = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)n_blocks);
+    config.blockDim = dim3(DECODE_ALL_THREADS);
+    config.dynamicSmemBytes = (size_t)a->shared.total;
+    config.stream = stream;
+    config.attrs = &together;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, decode_kernel<LANES, HEADS, Cache>, *a);
+}
+
+#endif

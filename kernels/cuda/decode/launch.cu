@@ -1,0 +1,25 @@
+// Which decoding kernel a kind of cache, a head size and a number of query heads to a KV head take.
+#include "kernels/cuda/decode/decode.cuh"
+
+// The kernels of a kind for heads of up to 128 elements, or NULL.
+template <DecodeCacheKind KIND> static DecodeLaunch *kernel_for(int lanes, int heads) {
+    static const struct {
+        int lanes, heads;
+        DecodeLaunch *launch;
+    } KERNELS[] = {{8, 1, decode_launch<KIND, 8, 1>},   {8, 2, decode_launch<KIND, 8, 2>},
+                   {8, 4, decode_launch<KIND, 8, 4>},   {16, 1, decode_launch<KIND, 16, 1>},
+                   {16, 2, decode_launch<KIND, 16, 2>}, {16, 4, decode_launch<KIND, 16, 4>}};
+    for (auto &k : KERNELS)
+        if (k.lanes == lanes && k.heads == heads) return k.launch;
+    return NULL;
+}
+
+cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
+    int lanes = decode_lanes(a->head_dim), heads = decode_heads(a->group, lanes, a->n_slots);
+    DecodeLaunch *launch = a->kind == DECODE_INT8   ? kernel_for<DECODE_INT8>(lanes, heads)
+                           : a->kind == DECODE_INT4 ? kernel_for<DECODE_INT4>(lanes, heads)
+                                                    : kernel_for<DECODE_F16>(lanes, heads);
+    if (lanes == 32 && a->kind == DECODE_F16)
+        launch = heads == 1 ? decode_launch<DECODE_F16, 32, 1> : decode_launch<DECODE_F16, 32, 2>;
+    return launch ? launch(a, n_blocks, stream) : cudaErrorInvalidValue;
+}

@@ -1,6 +1,0 @@
-// The decoding kernel with 16 lanes to a head and 4 query heads to a warp; a file of its own, to be compiled beside others.
-#include "kernels/cuda/decode_kernel.cuh"
-
-cudaError_t decode_launch_16_4(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
-    return launch_decode_kernel<16, 4, CacheF16>(a, n_blocks, stream);
-}

@@ -1,0 +1,59 @@
+// Weights of any format as a dense matrix of the operand type, for products of many rows.
+#include "kernels/cuda/backend.cuh"
+
+// Eight elements of a row from `col` on, a multiple of 8.
+__device__ inline void row_octet(int format, const char *row, int cols, int col, float v[8]) {
+    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first),
+        i = col - first;
+    const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
+    if (!format_quantized(format)) {
+        for (int j = 0; j < 8; j++) v[j] = row_element(format, row, cols, col + j);
+        return;
+    }
+    const __half *scales = (const __half *)(chunk + quant_bytes(format, n));
+    bool nibbles = format_nibbles(format);
+    uint2 raw = *(const uint2 *)(chunk + (nibbles ? i / 32 * 16 + i % 16 : i));
+    uint32_t words[2] = {raw.x, raw.y};
+    bool pairs = format == FORMAT_Q8M || format == FORMAT_Q4M;
+    int group = format == FORMAT_Q8S ? i / 16 : pairs ? i / 32 * 2 : i / 32;
+    float scale = __half2float(scales[group]), min = pairs ? __half2float(scales[group + 1]) : 0;
+    if (format == FORMAT_Q4) min = -8 * scale;
+    int shift = i % 32 < 16 ? 0 : 4;
+    for (int j = 0; j < 8; j++) {
+        uint32_t byte = words[j / 4] >> j % 4 * 8;
+        v[j] = scale * (nibbles ? (float)(byte >> shift & 15) : (float)(int8_t)byte) + min;
+    }
+}
+
+enum { EXPAND_THREADS = 128, OCTETS = 4 }; // of a thread, all of which are on their way before one is written
+
+// Grid: [n rows, cols/8 / (EXPAND_THREADS · OCTETS)]; cols is a multiple of 8.
+template <class T>
+__global__ void __launch_bounds__(EXPAND_THREADS) expand_kernel(Weight w, int first, T *dense) {
+    struct alignas(16) Octet {
+        T v[8];
+    } out[OCTETS];
+    int begin = (blockIdx.y * OCTETS * EXPAND_THREADS + threadIdx.x) * 8;
+    const char *row = w.data + (int64_t)(first + blockIdx.x) * w.row_bytes;
+    T *to = dense + (int64_t)blockIdx.x * w.cols;
+#pragma unroll
+    for (int k = 0; k < OCTETS; k++) {
+        int col = begin + k * EXPAND_THREADS * 8;
+        float v[8];
+        if (col < w.cols) row_octet(w.format, row, w.cols, col, v);
+        for (int j = 0; j < 8; j++) out[k].v[j] = from_float<T>(v[j]);
+    }
+#pragma unroll
+    for (int k = 0; k < OCTETS; k++) {
+        int col = begin + k * EXPAND_THREADS * 8;
+        if (col < w.cols) *(Octet *)(to + col) = out[k];
+    }
+}
+
+Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
+                   Error *error) {
+    int each = EXPAND_THREADS * OCTETS * 8;
+    dim3 grid(n, (w->cols + each - 1) / each);
+    WITH_TYPE(type, (expand_kernel<<<grid, EXPAND_THREADS, 0, cuda->stream>>>(*w, first, (T *)dense)));
+    return CUDA_LAUNCHED(error, "expanding %d rows of [%d, %d]", n, w->rows, w->cols);
+}

@@ -1,0 +1,238 @@
+// The kernel of flat.cuh for quantised weights, and for others before Hopper, by mma.m16n8k16. A warp takes 16 rows of W,
+// straight from memory into registers, several steps ahead, where they become 16 bits; x comes through a ring in shared memory
+// that the block's warps share.
+//
+// Lane l = 4·g + t holds of rows g and g + 8 four pieces of eight columns a step: which ones depends on how the format's
+// 16-byte loads lie. x is read in the same order, so that any will do.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_MMA_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_FLAT_MMA_CUH
+
+#include "kernels/cuda/gemm/flat_epilogue.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+#include <type_traits>
+
+enum { FLAT_STEP = 128, FLAT_BLOCKS_A_SM = 2 };
+
+// What a lane holds of one row's step.
+template <int FORMAT> struct FlatRow {
+    static constexpr bool NIBBLES = format_nibbles(FORMAT),
+                          PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
+    static constexpr int LOADS = NIBBLES ? 1 : format_quantized(FORMAT) ? 2 : 4;
+    uint4 q[LOADS];
+    uint32_t s[LOADS]; // scale, and minimum above it
+
+    // Columns [col, col + FLAT_STEP) of a row, a multiple of FLAT_STEP; zeros beyond `cols`.
+    __device__ void load(const char *row, int col, int cols, int t) {
+        if constexpr (!format_quantized(FORMAT)) {
+#pragma unroll
+            for (int i = 0; i < LOADS; i++) {
+                int at = col + 32 * i + 8 * t;
+                q[i] = at < cols ? load_streaming(row + 2 * at) : make_uint4(0, 0, 0, 0);
+            }
+        } else {
+            constexpr int FULL = chunk_elements(FORMAT), EACH = NIBBLES ? 32 : 16;
+            int first = col / FULL * FULL, n = min(FULL, cols - first);
+            const char *chunk = row + (int64_t)(col / FULL) * chunk_bytes(FORMAT, FULL);
+            const char *scales = chunk + quant_bytes(FORMAT, n);
+#pragma unroll
+            for (int i = 0; i < LOADS; i++) {
+                int in = col - first + 64 * i + EACH * t;
+                bool there = in < n;
+                q[i] = there ? load_streaming(chunk + quant_bytes(FORMAT, in)) : make_uint4(0, 0, 0, 0);
+                if (!there)
+                    s[i] = 0;
+                else if (PAIRS)
+                    s[i] = __ldg((const uint32_t *)scales + in / 32);
+                else
+                    s[i] = __ldg((const uint16_t *)scales + in / (FORMAT == FORMAT_Q8S ? 16 : 32));
+            }
+        }
+    }
+
+    // Which of the step's 16 pieces is this lane's p-th.
+    __device__ static int piece(int p, int t) {
+        return NIBBLES ? 4 * t + p : format_quantized(FORMAT) ? p / 2 * 8 + 2 * t + p % 2 : 4 * p + t;
+    }
+
+    // Its eight elements, in pairs of the operand type.
+    __device__ void pairs(int p, uint32_t out[4]) const {
+        if constexpr (!format_quantized(FORMAT)) {
+            out[0] = q[p].x, out[1] = q[p].y, out[2] = q[p].z, out[3] = q[p].w;
+        } else {
+            const uint4 &v = q[NIBBLES ? 0 : p / 2];
+            uint32_t scale = s[NIBBLES ? 0 : p / 2];
+            uint32_t words[2] = {p % 2 ? v.z : v.x, p % 2 ? v.w : v.y};
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                uint32_t w = words[i];
+                w = NIBBLES ? (p < 2 ? w : w >> 4) & 0x0f0f0f0f : w ^ 0x80808080;
+                out[2 * i] = value(__byte_perm(w, 0x64646464, 0x4140), scale);
+                out[2 * i + 1] = value(__byte_perm(w, 0x64646464, 0x4342), scale);
+            }
+        }
+    }
+
+    // Quants below the leading bit of 1024, times the scale; exact but for one rounding.
+    __device__ static uint32_t value(uint32_t raised, uint32_t scale) {
+        const __half2 offset = __float2half2_rn(!NIBBLES ? 1152 : PAIRS ? 1024 : 1032);
+        uint32_t low = __byte_perm(scale, 0, 0x1010), high = __byte_perm(scale, 0, 0x3232);
+        __half2 q = __hsub2(*(__half2 *)&raised, offset);
+        q = PAIRS ? __hfma2(q, *(__half2 *)&low, *(__half2 *)&high) : __hmul2(q, *(__half2 *)&low);
+        return *(uint32_t *)&q;
+    }
+};
+
+// The products of half a piece: rows g and g + 8 in a and b.
+template <class T>
+__device__ inline void multiply_half(float c[4], const uint32_t *a, const uint32_t *b, uint32_t x,
+                                     uint32_t y) {
+    const uint32_t rows[4] = {a[0], b[0], a[1], b[1]};
+    multiply_add_of<T>(c, rows, x, y);
+}
+
+template <int FORMAT, int TILES> struct FlatShape {
+    static constexpr int DEPTH = !format_quantized(FORMAT)             ? 2
+                                 : format_nibbles(FORMAT) && TILES < 8 ? 4
+                                 : TILES < 4                           ? 3
+                                                                       : 2;
+    static constexpr int STAGES = TILES == 8 ? 3 : 4, STAGE = TILES * 8 * FLAT_STEP * 2; // bytes
+    static constexpr int THREADS = FLAT_WARPS * 32;
+};
+
+// Where piece p of row n lies in a stage, so that the lanes of any format's reads fall into different banks.
+__device__ inline int flat_place(int n, int p) {
+    return n * FLAT_STEP * 2 + ((p ^ (n & 1) * 5 ^ (p >> 3) * 2) << 4);
+}
+
+// Step `step` of all rows of x into a stage; zeros for rows and columns that are not there.
+template <class T, int TILES>
+__device__ inline void copy_input(const FlatArguments &a, uint32_t stage, int step) {
+    constexpr int PIECES = TILES * 8 * 16, THREADS = FLAT_WARPS * 32;
+#pragma unroll
+    for (int i = 0; i < PIECES; i += THREADS) {
+        int at = i + threadIdx.x, n = at / 16, p = at % 16, col = step * FLAT_STEP + p * 8;
+        if (PIECES < THREADS && at >= PIECES) break;
+        bool there = n < a.n && col < a.w.cols;
+        const T *from = (const T *)a.x + (there ? (int64_t)n * a.w.cols + col : 0);
+        copy_piece<16>(stage + flat_place(n, p), from, there);
+    }
+}
+
+// The way through a block's steps: row tile and step of columns, with this lane's two rows.
+struct FlatWay {
+    int tile, step;
+    const char *low, *high;
+    __device__ FlatWay(const FlatArguments &a, const FlatShare &share, int u)
+        : tile(u / share.n_steps), step(u % share.n_steps) {
+        set_rows(a);
+    }
+    __device__ void set_rows(const FlatArguments &a) {
+        FlatPlace place(tile, 0, 0);
+        low = a.w.data + (int64_t)min(place.row, a.w.rows - 1) * a.w.row_bytes;
+        high = a.w.data + (int64_t)min(place.row + 8, a.w.rows - 1) * a.w.row_bytes;
+    }
+    __device__ void next(const FlatArguments &a, const FlatShare &share) {
+        if (++step < share.n_steps) return;
+        step = 0, tile++;
+        set_rows(a);
+    }
+};
+
+// One step: c += W · xᵀ.
+template <class T, int FORMAT, int TILES>
+__device__ inline void multiply_step(const FlatRow<FORMAT> &low, const FlatRow<FORMAT> &high,
+                                     const char *stage, float c[TILES][4]) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        uint32_t a[4], b[4];
+        low.pairs(p, a);
+        high.pairs(p, b);
+        int at = flat_place(lane / 4, FlatRow<FORMAT>::piece(p, lane % 4));
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            uint4 x = *(const uint4 *)(stage + i * 8 * FLAT_STEP * 2 + at);
+            multiply_half<T>(c[i], a, b, x.x, x.y);
+            multiply_half<T>(c[i], a + 2, b + 2, x.z, x.w);
+        }
+    }
+}
+
+template <class T, int FORMAT, int TILES>
+__global__ void __launch_bounds__(FLAT_WARPS * 32, FLAT_BLOCKS_A_SM)
+    flat_mma_kernel(const __grid_constant__ FlatArguments a) {
+    typedef FlatShape<FORMAT, TILES> Shape;
+    constexpr int DEPTH = Shape::DEPTH, STAGES = Shape::STAGES;
+    extern __shared__ __align__(128) char ring[];
+    const uint32_t shared = (uint32_t)__cvta_generic_to_shared(ring);
+    const FlatShare share(a.w, FLAT_STEP);
+    int t = threadIdx.x % 4, begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
+
+    let_next_begin();
+    FlatWay ahead(a, share, begin);
+    FlatRow<FORMAT> low[DEPTH], high[DEPTH];
+    auto load = [&](int d) {
+        low[d].load(ahead.low, ahead.step * FLAT_STEP, a.w.cols, t);
+        high[d].load(ahead.high, ahead.step * FLAT_STEP, a.w.cols, t);
+        ahead.next(a, share);
+    };
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++)
+        if (begin + d < end) load(d);
+    kernels_before();
+    int copied = begin % share.n_steps; // the step of x that is copied next
+    int to = 0, from = 0;               // stages, in bytes
+    auto copy_next = [&](int u) {
+        if (u < end) copy_input<T, TILES>(a, shared + to, copied);
+        copied = copied + 1 == share.n_steps ? 0 : copied + 1;
+        to = to == (STAGES - 1) * Shape::STAGE ? 0 : to + Shape::STAGE;
+        end_copies();
+    };
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) copy_next(begin + s);
+
+    float c[TILES][4] = {};
+    int tile = begin / share.n_steps, left = share.n_steps - begin % share.n_steps; // steps of this tile
+    for (int u = begin; u < end;) {
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++, u++) {
+            if (u >= end) break;
+            await_copies<STAGES - 2>();
+            __syncthreads();
+            copy_next(u + STAGES - 1);
+            multiply_step<T, FORMAT, TILES>(low[d], high[d], ring + from, c);
+            from = from == (STAGES - 1) * Shape::STAGE ? 0 : from + Shape::STAGE;
+            if (u + DEPTH < end) load(d);
+            if (--left > 0 && u + 1 < end) continue;
+            if (gather_tile<TILES>(a, share, tile, c)) end_tile<T, TILES>(a, tile, c);
+            tile++, left = share.n_steps;
+#pragma unroll
+            for (int i = 0; i < TILES; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
+        }
+    }
+}
+
+// ---- launchers -----------------------------------------------------------------------------------------------
+
+template <class T, int FORMAT, int TILES>
+static cudaError_t launch_flat_mma_tiles(const CudaBackend *cuda, const FlatArguments *a) {
+    typedef FlatShape<FORMAT, TILES> Shape;
+    auto kernel = flat_mma_kernel<T, FORMAT, TILES>;
+    int shared = Shape::STAGES * Shape::STAGE;
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    if (code != cudaSuccess) return code;
+    int blocks = min(FLAT_BLOCKS_A_SM * cuda->n_sms, FlatShare(a->w, FLAT_STEP).total);
+    return launch_dependent(cuda, kernel, blocks, Shape::THREADS, shared, *a);
+}
+
+template <class T, int FORMAT>
+static cudaError_t launch_flat_mma(const CudaBackend *cuda, const FlatArguments *a) {
+    if (a->n <= 8) return launch_flat_mma_tiles<T, FORMAT, 1>(cuda, a);
+    if (a->n <= 16) return launch_flat_mma_tiles<T, FORMAT, 2>(cuda, a);
+    if (a->n <= 32) return launch_flat_mma_tiles<T, FORMAT, 4>(cuda, a);
+    return launch_flat_mma_tiles<T, FORMAT, 8>(cuda, a);
+}
+
+#endif

@@ -1,0 +1,252 @@
+// Matrix products of many rows by cuBLASLt, which is loaded when a device is opened. On Hopper qkv and gate_up of a prompt go
+// elsewhere, and all of one whose pieces are not to show: gemm/tile.cu.
+//
+// In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
+#include "kernels/cuda/gemm/dense.cuh"
+#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/gemm/tile.cuh"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PLANS = 256, WORKSPACE_BYTES = 64 << 20 };
+
+// One shape of product, and how cuBLASLt wants to compute it.
+struct Plan {
+    int rows, cols, n, y_stride;
+    DType operand, y_type;
+    bool add, same; // same: the algorithm is that of every other n
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t w, x, y;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+struct Gemm {
+    void *library;
+    cublasLtHandle_t handle;
+    void *workspace;
+    Plan plans[MAX_PLANS];
+    int n_plans;
+    decltype(&cublasLtCreate) create;
+    decltype(&cublasLtDestroy) destroy;
+    decltype(&cublasLtMatmul) matmul;
+    decltype(&cublasLtMatmulDescCreate) operation_create;
+    decltype(&cublasLtMatmulDescDestroy) operation_destroy;
+    decltype(&cublasLtMatmulDescSetAttribute) operation_set;
+    decltype(&cublasLtMatrixLayoutCreate) layout_create;
+    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+    decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+    decltype(&cublasLtMatmulAlgoConfigGetAttribute) algorithm_get;
+    decltype(&cublasLtGetStatusString) status_string;
+};
+
+static Status load_library(Gemm *g, Error *error) {
+    static const char *const NAMES[] = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                        "/usr/local/cuda/targets/x86_64-linux/lib/libcublasLt.so.13",
+                                        "/opt/cuda/lib64/libcublasLt.so.13"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES && !g->library; i++)
+        g->library = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);
+    if (!g->library)
+        return error_set(error, STATUS_DEVICE,
+                         "cuBLAS is missing (%s): install the CUDA 13 libraries, or put their folder into "
+                         "LD_LIBRARY_PATH",
+                         dlerror());
+    struct {
+        const char *name;
+        void **function;
+    } wanted[] = {
+        {"cublasLtCreate", (void **)&g->create},
+        {"cublasLtDestroy", (void **)&g->destroy},
+        {"cublasLtMatmul", (void **)&g->matmul},
+        {"cublasLtMatmulDescCreate", (void **)&g->operation_create},
+        {"cublasLtMatmulDescDestroy", (void **)&g->operation_destroy},
+        {"cublasLtMatmulDescSetAttribute", (void **)&g->operation_set},
+        {"cublasLtMatrixLayoutCreate", (void **)&g->layout_create},
+        {"cublasLtMatrixLayoutDestroy", (void **)&g->layout_destroy},
+        {"cublasLtMatmulPreferenceCreate", (void **)&g->preference_create},
+        {"cublasLtMatmulPreferenceDestroy", (void **)&g->preference_destroy},
+        {"cublasLtMatmulPreferenceSetAttribute", (void **)&g->preference_set},
+        {"cublasLtMatmulAlgoGetHeuristic", (void **)&g->heuristic},
+        {"cublasLtMatmulAlgoConfigGetAttribute", (void **)&g->algorithm_get},
+        {"cublasLtGetStatusString", (void **)&g->status_string},
+    };
+    for (auto &w : wanted) {
+        *w.function = dlsym(g->library, w.name);
+        if (!*w.function)
+            return error_set(error, STATUS_DEVICE, "cuBLAS lacks %s: is it version 13?", w.name);
+    }
+    return STATUS_OK;
+}
+
+static Status check(const Gemm *g, cublasStatus_t code, const Plan *p, Error *error) {
+    if (code == CUBLAS_STATUS_SUCCESS) return STATUS_OK;
+    Status status = code == CUBLAS_STATUS_ALLOC_FAILED ? STATUS_MEMORY : STATUS_DEVICE;
+    return error_set(error, status, "cuBLAS: [%d, %d]·[%d, %d]ᵀ in %s: %s", p->n, p->cols, p->rows, p->cols,
+                     dtype_name(p->operand), g->status_string(code));
+}
+
+Status gemm_open(CudaBackend *cuda, Error *error) {
+    Gemm *g = (Gemm *)calloc(1, sizeof *g);
+    if (!g) return error_set(error, STATUS_MEMORY, "no memory for matrix products");
+    Status status = load_library(g, error);
+    if (!status && g->create(&g->handle) != CUBLAS_STATUS_SUCCESS)
+        status = error_set(error, STATUS_DEVICE, "cuBLAS could not be started");
+    if (!status)
+        status =
+            cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for matrix products");
+    if (status)
+        gemm_close(g);
+    else
+        cuda->gemm = g;
+    return status;
+}
+
+static void plan_free(const Gemm *g, Plan *p) {
+    if (p->operation) g->operation_destroy(p->operation);
+    if (p->w) g->layout_destroy(p->w);
+    if (p->x) g->layout_destroy(p->x);
+    if (p->y) g->layout_destroy(p->y);
+}
+
+void gemm_close(Gemm *g) {
+    if (!g) return;
+    for (int i = 0; i < g->n_plans; i++) plan_free(g, &g->plans[i]);
+    if (g->workspace) cudaFree(g->workspace);
+    if (g->handle) g->destroy(g->handle);
+    if (g->library) dlclose(g->library);
+    free(g);
+}
+
+static cudaDataType_t data_type(DType type) {
+    return type == DTYPE_F32 ? CUDA_R_32F : type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+enum {
+    LONG_SUM = 8192, // columns from which on a tile's beginning and end matter little
+    SAME_ROWS = 1024,
+};
+
+// Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be repeated.
+// Hopper's tiles of 128 x 256 read less shared memory for a product than those of 256 x 128, which are named first: over
+// long sums, and on a card at the limit of its power, 5% of the time (NOTES.md).
+//
+// Where rows are not to show in each other, it is the one for SAME_ROWS of them, which adds up a row's products in one order
+// however many there are: no splits of the sum.
+static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
+    cublasLtMatmulPreference_t preference = NULL;
+    size_t workspace = WORKSPACE_BYTES;
+    uint32_t no_splits = CUBLASLT_REDUCTION_SCHEME_NONE;
+    cublasLtMatmulHeuristicResult_t found[2];
+    cublasLtMatrixLayout_t x = p->x, y = p->y;
+    int n_found = 0, best = 0, tile = 0;
+    size_t written;
+    cublasStatus_t code = g->preference_create(&preference);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                 sizeof workspace);
+    if (p->same) {
+        x = y = NULL;
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_splits,
+                                     sizeof no_splits);
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = g->layout_create(&x, data_type(p->operand), (uint64_t)p->cols, SAME_ROWS, p->cols);
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = g->layout_create(&y, data_type(p->y_type), (uint64_t)p->rows, SAME_ROWS, p->y_stride);
+    }
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->heuristic(g->handle, p->operation, p->w, x, y, y, preference, 2, found, &n_found);
+    if (preference) g->preference_destroy(preference);
+    if (p->same && x) g->layout_destroy(x);
+    if (p->same && y) g->layout_destroy(y);
+    if (code == CUBLAS_STATUS_SUCCESS && n_found < 1) code = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (code == CUBLAS_STATUS_SUCCESS && n_found > 1 && p->cols >= LONG_SUM &&
+        found[1].wavesCount == found[0].wavesCount &&
+        g->algorithm_get(&found[1].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written) ==
+            CUBLAS_STATUS_SUCCESS &&
+        tile == CUBLASLT_MATMUL_TILE_128x256)
+        best = 1;
+    p->algorithm = found[best].algo;
+    return check(g, code, p, error);
+}
+
+static Status plan_open(const Gemm *g, Plan *p, Error *error) {
+    cublasOperation_t transpose = CUBLAS_OP_T;
+    cudaDataType_t operand = data_type(p->operand);
+    cublasStatus_t code = g->operation_create(&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->operation_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(&p->w, operand, (uint64_t)p->cols, (uint64_t)p->rows, p->cols);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(&p->x, operand, (uint64_t)p->cols, (uint64_t)p->n, p->cols);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(&p->y, data_type(p->y_type), (uint64_t)p->rows, (uint64_t)p->n, p->y_stride);
+    Status status = check(g, code, p, error);
+    return status ? status : choose_algorithm(g, p, error);
+}
+
+static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *error) {
+    for (int i = 0; i < g->n_plans; i++) {
+        const Plan *p = &g->plans[i];
+        if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n &&
+            p->add == wanted->add && p->same == wanted->same && p->y_stride == wanted->y_stride &&
+            p->operand == wanted->operand && p->y_type == wanted->y_type) {
+            *plan = p;
+            return STATUS_OK;
+        }
+    }
+    if (g->n_plans == MAX_PLANS) { // shapes of prompts differ without end: begin anew
+        for (int i = 0; i < g->n_plans; i++) plan_free(g, &g->plans[i]);
+        g->n_plans = 0;
+    }
+    Plan *p = &g->plans[g->n_plans];
+    *p = *wanted;
+    Status status = plan_open(g, p, error);
+    if (status) {
+        plan_free(g, p);
+        return status;
+    }
+    g->n_plans++;
+    *plan = p;
+    return STATUS_OK;
+}
+
+// Rows of y for a dense matrix of the operand type; y points at the first of them.
+static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void *dense, void *y,
+                       Error *error) {
+    Plan wanted = {rows,          a->w->cols, a->n,   a->w->rows,
+                   cuda->operand, a->y_type,  a->add, cuda->kind == STEP_READING};
+    const Plan *p;
+    Status status = find_plan(cuda->gemm, &wanted, &p, error);
+    if (status) return status;
+    float one = 1, beta = a->add ? 1 : 0;
+    const Gemm *g = cuda->gemm;
+    return check(g,
+                 g->matmul(g->handle, p->operation, &one, dense, p->w, a->x, p->x, &beta, y, p->y, y, p->y,
+                           &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->stream),
+                 p, error);
+}
+
+// Whether a product's rows are not to show in each other, few as they are: those of decoding, and logits.
+static bool is_flat(const CudaBackend *cuda, const Product *a) {
+    return cuda->kind == STEP_DECODING || (cuda->kind == STEP_READING && !a->add && a->y_type == DTYPE_F32);
+}
+
+Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
+    if (is_flat(cuda, a)) {
+        FlatEnd end = a->add ? FLAT_ADD : a->y_type == DTYPE_F32 ? FLAT_FLOAT : FLAT_STORE;
+        FlatProduct flat = {a->w, a->x, a->n, end, a->y, NULL, NULL, NULL};
+        return cuda_flat(cuda, &flat, error);
+    }
+    if (tiles_suit_sums(cuda, *a)) return product_of_sums(cuda, *a, error);
+    char *y = (char *)a->y;
+    return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
+        return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(a->y_type), error);
+    });
+}

@@ -1,0 +1,139 @@
+// Blocks of GGUF's formats taken apart into the forms of formats.cuh, and made-up weights for measuring.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_REPACK_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_REPACK_CUH
+
+#include "kernels/cuda/backend.cuh"
+
+// ---- block formats (GGUF's), one group of 32 elements at a time -------------------------------------------------
+
+struct Group {
+    int q[32];
+    float scale[2], min; // of the first and the last sixteen
+};
+
+__device__ inline float half_at(const uint8_t *bytes) {
+    return __half2float(__ushort_as_half((unsigned short)(bytes[0] | bytes[1] << 8)));
+}
+
+__device__ void unpack_nibbles(const uint8_t *bytes, Group *g) {
+    for (int i = 0; i < 16; i++) {
+        g->q[i] = bytes[i] & 15;
+        g->q[i + 16] = bytes[i] >> 4;
+    }
+}
+
+__device__ void unpack_fifth_bits(const uint8_t *bytes, Group *g) {
+    for (int i = 0; i < 32; i++) g->q[i] |= (bytes[i / 8] >> i % 8 & 1) << 4;
+}
+
+// Six-bit scales and minimums of Q4_K and Q5_K: see kernels/cpu/quant.c.
+__device__ void unpack_k_scales(const uint8_t *block, int group, Group *g) {
+    const uint8_t *s = block + 4;
+    int scale = group < 4 ? s[group] & 63 : (s[group + 4] & 15) | s[group - 4] >> 6 << 4;
+    int min = group < 4 ? s[group + 4] & 63 : s[group + 4] >> 4 | s[group] >> 6 << 4;
+    g->scale[0] = g->scale[1] = half_at(block) * scale;
+    g->min = -(half_at(block + 2) * min);
+}
+
+__device__ void unpack_k_nibbles(const uint8_t *bytes, int group, Group *g) {
+    for (int i = 0; i < 32; i++) g->q[i] = bytes[group / 2 * 32 + i] >> group % 2 * 4 & 15;
+}
+
+__device__ void unpack_q6_k(const uint8_t *block, int group, Group *g) {
+    const uint8_t *low = block + group / 4 * 64 + group % 2 * 32, *high = block + 128 + group / 4 * 32;
+    for (int i = 0; i < 32; i++)
+        g->q[i] = ((low[i] >> group % 4 / 2 * 4 & 15) | (high[i] >> group % 4 * 2 & 3) << 4) - 32;
+    for (int i = 0; i < 2; i++) g->scale[i] = half_at(block + 208) * (int8_t)block[192 + group * 2 + i];
+}
+
+__device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Group *g) {
+    g->min = 0;
+    if (type >= DTYPE_Q4_K) {
+        int64_t bytes = type == DTYPE_Q4_K ? 144 : type == DTYPE_Q5_K ? 176 : 210;
+        const uint8_t *block = row + group / 8 * bytes;
+        int in = (int)(group % 8);
+        if (type == DTYPE_Q6_K) return unpack_q6_k(block, in, g);
+        unpack_k_scales(block, in, g);
+        unpack_k_nibbles(block + (type == DTYPE_Q4_K ? 16 : 48), in, g);
+        if (type == DTYPE_Q5_K)
+            for (int i = 0; i < 32; i++) g->q[i] |= (block[16 + i] >> in & 1) << 4;
+        return;
+    }
+    bool with_min = type == DTYPE_Q4_1 || type == DTYPE_Q5_1,
+         fifth = type == DTYPE_Q5_0 || type == DTYPE_Q5_1;
+    int head = with_min ? 4 : 2, quants = type == DTYPE_Q8_0 ? 32 : 16;
+    const uint8_t *block = row + group * (head + (fifth ? 4 : 0) + quants);
+    g->scale[0] = g->scale[1] = half_at(block);
+    if (with_min) g->min = half_at(block + 2);
+    if (type == DTYPE_Q8_0) {
+        for (int i = 0; i < 32; i++) g->q[i] = (int8_t)block[2 + i];
+        return;
+    }
+    unpack_nibbles(block + head + (fifth ? 4 : 0), g);
+    if (fifth) unpack_fifth_bits(block + head, g);
+    if (type == DTYPE_Q5_0)
+        for (int i = 0; i < 32; i++) g->q[i] -= 16;
+}
+
+__device__ inline uint32_t pack_bytes(const int *q) {
+    return (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
+}
+
+// One thread a group. Row r of the source becomes row first + r·stride of w. Grid: [n rows, groups / 64].
+__global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *source, int64_t source_bytes,
+                                                    Weight w, int64_t first, int stride) {
+    int group = blockIdx.y * blockDim.x + threadIdx.x, col = group * 32, full = chunk_elements(w.format);
+    if (col >= w.cols) return;
+    Group g;
+    unpack_group(type, source + blockIdx.x * source_bytes, group, &g);
+    if (type == DTYPE_Q4_0 &&
+        w.format != FORMAT_Q4) // beside rows of another type, in a form without the offset
+        for (int &q : g.q) q -= 8;
+    char *chunk = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes +
+                  (int64_t)(col / full) * chunk_bytes(w.format, full);
+    int n = min(full, w.cols - col / full * full), i = col % full;
+    uint32_t words[8]; // bytes one by one would cost a write each
+    if (format_nibbles(w.format)) {
+        for (int j = 0; j < 4; j++) words[j] = pack_bytes(&g.q[j * 4]) | pack_bytes(&g.q[j * 4 + 16]) << 4;
+        *(uint4 *)(chunk + i / 2) = make_uint4(words[0], words[1], words[2], words[3]);
+    } else {
+        for (int j = 0; j < 8; j++) words[j] = pack_bytes(&g.q[j * 4]);
+        *(uint4 *)(chunk + i) = make_uint4(words[0], words[1], words[2], words[3]);
+        *(uint4 *)(chunk + i + 16) = make_uint4(words[4], words[5], words[6], words[7]);
+    }
+    __half *scales = (__half *)(chunk + quant_bytes(w.format, n));
+    if (w.format == FORMAT_Q8 || w.format == FORMAT_Q4) {
+        scales[i / 32] = __float2half_rn(g.scale[0]);
+    } else {
+        scales[i / 16] = __float2half_rn(g.scale[0]);
+        scales[i / 16 + 1] = __float2half_rn(w.format == FORMAT_Q8S ? g.scale[1] : g.min);
+    }
+}
+
+// Made-up weights, for measuring: quants of any bits, scales and plain values such that a row's norm is about 1, as
+// trained ones' are. One block of 256 threads a row.
+__global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed) {
+    int64_t r = first + (int64_t)blockIdx.x * stride;
+    uint16_t *row = (uint16_t *)(w.data + r * w.row_bytes);
+    int full = chunk_elements(w.format), whole = chunk_bytes(w.format, full);
+    float scale = 1.7f * rsqrtf((float)w.cols); // of numbers uniform in (-1, 1)
+    for (int i = threadIdx.x; i < w.row_bytes / 2; i += blockDim.x) {
+        uint32_t h = (uint32_t)(r * w.row_bytes / 2 + i) * 2654435761u + seed;
+        h = (h ^ h >> 16) * 0x7feb352du;
+        h = (h ^ h >> 15) * 0x846ca68bu;
+        h ^= h >> 16;
+        float value = ((float)(h & 0xffff) - 32767.5f) / 32768 * scale;
+        if (w.format == FORMAT_F16) row[i] = __half_as_ushort(__float2half_rn(value));
+        if (w.format == FORMAT_BF16) row[i] = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+        if (w.format == FORMAT_F32 && i % 2 == 0) ((float *)row)[i / 2] = value;
+        if (!format_quantized(w.format)) continue;
+        int chunk = i * 2 / whole, in = i * 2 % whole, n = min(full, w.cols - chunk * full);
+        int quants = quant_bytes(w.format, n);
+        float step = scale / (format_nibbles(w.format) ? 8 : 128);
+        bool is_min = (w.format == FORMAT_Q8M || w.format == FORMAT_Q4M) && (in - quants) / 2 % 2;
+        float min = w.format == FORMAT_Q4M ? -7.5f * step : 0;
+        row[i] = in < quants ? (uint16_t)h : __half_as_ushort(__float2half_rn(is_min ? min : step));
+    }
+}
+
+#endif

@@ -1,0 +1,159 @@
+// Matrix products of many rows on Hopper, with what follows them done to the sums in registers: see gemm/tile_epilogue.cuh.
+//
+// Two blocks of a cluster take 256 tokens and the same COLUMNS of y, that is rows of W: each brings its own tokens and
+// half of W's rows into shared memory, the latter for both. In a block one warp copies, STAGES steps of 64 along the
+// sum ahead; two warpgroups multiply 64 tokens each. Tiles go round: blocks stay until all are done.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_wgmma.cuh"
+
+enum {
+    TILE_TOKENS = 128, // of a block
+    TILE_DEPTH = 64,   // elements of a row: 128 bytes
+    PRODUCT_WARPS = 8, // that multiply; a warpgroup besides, for the registers that it leaves them
+    PRODUCT_THREADS = PRODUCT_WARPS * 32 + 128,
+};
+
+struct TileShape {
+    int n, rows, cols; // y [n, rows] = x [n, cols] · Wᵀ
+    bool ready;        // W does not come from the kernel before
+};
+
+template <class T, int COLUMNS> struct alignas(1024) ProductShared {
+    static constexpr int STAGES = COLUMNS > 192 ? 4 : COLUMNS > 128 ? 5 : 6;
+    T x[STAGES][TILE_TOKENS * TILE_DEPTH], w[STAGES][COLUMNS * TILE_DEPTH];
+    uint64_t full[STAGES], empty[STAGES];
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// The tiles of a cluster, one after the other: those that run side by side share W's rows.
+struct TileWalk {
+    int pairs, n, t; // pairs of blocks along the tokens
+    template <int COLUMNS> static __device__ TileWalk of(const TileShape &s) {
+        int pairs = (s.n + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS);
+        return TileWalk{pairs, pairs * ((s.rows + COLUMNS - 1) / COLUMNS), (int)blockIdx.x / 2};
+    }
+    __device__ bool more() const { return t < n; }
+    __device__ void next() { t += gridDim.x / 2; }
+    __device__ int token() const { return (t % pairs * 2 + (int)cluster_rank()) * TILE_TOKENS; }
+    __device__ int row() const { return t / pairs; } // in tiles
+};
+
+// The copying thread.
+template <class T, int COLUMNS>
+__device__ inline void copy_tiles(ProductShared<T, COLUMNS> *s, const CUtensorMap *x_map,
+                                  const CUtensorMap *w_map, const TileShape &shape) {
+    constexpr int STAGES = ProductShared<T, COLUMNS>::STAGES, HALF = COLUMNS / 2;
+    constexpr uint32_t BYTES = (TILE_TOKENS + COLUMNS) * TILE_DEPTH * sizeof(T);
+    uint64_t once = read_once(), often = read_often();
+    int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, rank = (int)cluster_rank();
+    auto copy_w = [&](const TileWalk &at, int step, int stage) {
+        copy_tile_to(3, shared_at(s->w[stage] + rank * HALF * TILE_DEPTH), w_map, step * TILE_DEPTH,
+                     at.row() * COLUMNS + rank * HALF, shared_at(&s->full[stage]), once);
+    };
+    auto copy_x = [&](const TileWalk &at, int step, int stage) {
+        copy_tile(shared_at(s->x[stage]), x_map, step * TILE_DEPTH, at.token(), shared_at(&s->full[stage]),
+                  often);
+    };
+    TileWalk at = TileWalk::of<COLUMNS>(shape);
+    int primed =
+        shape.ready && at.more() ? min(STAGES, steps) : 0; // W of these is asked for before x is there
+    for (int i = 0; i < primed; i++) {
+        barrier_expect(shared_at(&s->full[i]), BYTES);
+        copy_w(at, i, i);
+    }
+    kernels_before();
+    let_next_begin();
+    int stage = 0, phase = 0, begun = 0;
+    for (; at.more(); at.next())
+        for (int step = 0; step < steps; step++) {
+            if (begun++ >= primed) {
+                barrier_wait(shared_at(&s->empty[stage]), phase ^ 1);
+                barrier_expect(shared_at(&s->full[stage]), BYTES);
+                copy_w(at, step, stage);
+            }
+            copy_x(at, step, stage);
+            if (++stage == STAGES) stage = 0, phase ^= 1;
+        }
+}
+
+// A multiplying warpgroup.
+template <class T, int COLUMNS, class End>
+__device__ inline void multiply_tiles(ProductShared<T, COLUMNS> *s, const TileShape &shape, const End &end) {
+    constexpr int STAGES = ProductShared<T, COLUMNS>::STAGES;
+    int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, lane = threadIdx.x % 32;
+    int stage = 0, phase = 0;
+    uint64_t first_x = matrix_at(shared_at(s->x[0] + threadIdx.x / 128 * 64 * TILE_DEPTH), 16),
+             first_w = matrix_at(shared_at(s->w[0]), 16);
+    auto release = [&](int which) { // for both blocks: either copies for both
+        if (lane < 2) barrier_arrive_at(shared_at(&s->empty[which]), lane);
+    };
+    kernels_before();
+    for (TileWalk at = TileWalk::of<COLUMNS>(shape); at.more(); at.next()) {
+        int token = at.token() + (int)threadIdx.x / 32 * 16 + lane / 4, column = at.row() * COLUMNS, last = 0;
+        float sums[COLUMNS / 8][4];
+        auto multiply = [&](int step) {
+            barrier_wait(shared_at(&s->full[stage]), phase);
+            uint64_t x = first_x + stage * (sizeof s->x[0] >> 4), w = first_w + stage * (sizeof s->w[0] >> 4);
+            wgmma_fence();
+#pragma unroll
+            for (int d = 0; d < TILE_DEPTH; d += 16) // addresses stand in units of 16 bytes
+                wgmma_product<T>(sums, x + d * sizeof(T) / 16, w + d * sizeof(T) / 16, step > 0 || d > 0);
+            wgmma_commit();
+            wgmma_wait_older();
+            if (step > 0) release(last);
+            last = stage;
+            if (++stage == STAGES) stage = 0, phase ^= 1;
+        };
+        int step = 0;
+#pragma unroll 1
+        for (; step < steps - 3; step++) multiply(step);
+        typename End::template Ahead<COLUMNS / 8> ahead(end, token, column, shape.n, shape.rows);
+#pragma unroll 1
+        for (; step < steps; step++) multiply(step);
+        wgmma_wait<0>(sums);
+        release(last);
+        end(sums, ahead, token, column, shape.n, shape.rows);
+    }
+}
+
+#endif
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define IN_CLUSTERS_OF(n) __cluster_dims__(n, 1, 1)
+#else
+#define IN_CLUSTERS_OF(n)
+#endif
+
+// Grid: clusters of two blocks, as many as fit at once or are needed.
+template <class T, int COLUMNS, class End>
+__global__ void IN_CLUSTERS_OF(2) __launch_bounds__(PRODUCT_THREADS, 1)
+    product_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
+                   const __grid_constant__ TileShape shape, const __grid_constant__ End end) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(1024) char memory[];
+    ProductShared<T, COLUMNS> *s = (ProductShared<T, COLUMNS> *)memory;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < s->STAGES; i++) {
+            barrier_init(shared_at(&s->full[i]), 1);
+            barrier_init(shared_at(&s->empty[i]), 2 * PRODUCT_WARPS);
+        }
+        show_barriers();
+    }
+    cluster_sync();
+    if (threadIdx.x < PRODUCT_WARPS * 32) {
+        take_registers<232>();
+        multiply_tiles<T, COLUMNS>(s, shape, end);
+    } else {
+        give_registers<40>();
+        if (threadIdx.x == PRODUCT_WARPS * 32) copy_tiles<T, COLUMNS>(s, &x_map, &w_map, shape);
+        __syncwarp();
+    }
+    cluster_sync(); // the other block may still arrive here
+#endif
+}
+
+#endif

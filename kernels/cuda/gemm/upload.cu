@@ -1,0 +1,153 @@
+#include "kernels/cuda/gemm/upload.cuh"
+
+#include "kernels/cuda/gemm/repack.cuh"
+extern "C" {
+#include "kernels/cpu/threads.h"
+}
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STAGES = 4,
+    STAGE_BYTES = 8 << 20,
+    PIECE_BYTES = 512 << 10, // that a thread copies at a time
+    MOST_THREADS = 16,       // a core brings 4 GB/s out of a mapping, page faults included; the bus takes 55
+};
+
+struct Upload {
+    Threads *threads;
+    char *pinned; // [STAGES, STAGE_BYTES]
+    char *device; // likewise, in the backend's scratch: no step runs while weights are loaded
+    cudaStream_t streams[STAGES];
+    int next;
+};
+
+void cuda_end_upload(CudaBackend *cuda) {
+    Upload *u = cuda->upload;
+    if (!u) return;
+    for (cudaStream_t stream : u->streams)
+        if (stream) {
+            cudaStreamSynchronize(stream);
+            cudaStreamDestroy(stream);
+        }
+    if (u->pinned) cudaFreeHost(u->pinned);
+    threads_close(u->threads);
+    free(u);
+    cuda->upload = NULL;
+}
+
+Status upload_begin(CudaBackend *cuda, Error *error) {
+    if (cuda->upload) return STATUS_OK;
+    if (cuda->weights_bytes < (size_t)STAGES * STAGE_BYTES)
+        return error_set(error, STATUS_MEMORY, "cuda: scratch of %zu bytes has no room for loading",
+                         cuda->weights_bytes);
+    Upload *u = cuda->upload = (Upload *)calloc(1, sizeof *u);
+    if (!u) return error_set(error, STATUS_MEMORY, "no memory for loading");
+    u->device = (char *)cuda->weights;
+    int cores = threads_available();
+    Status status = threads_open(cores < MOST_THREADS ? cores : MOST_THREADS, &u->threads, error);
+    cudaError_t code = cudaSuccess;
+    if (!status) code = cudaStreamSynchronize(cuda->stream); // steps before may still use the scratch
+    if (!status && code == cudaSuccess) code = cudaMallocHost(&u->pinned, (size_t)STAGES * STAGE_BYTES);
+    for (int i = 0; i < STAGES && !status && code == cudaSuccess; i++)
+        code = cudaStreamCreateWithFlags(&u->streams[i], cudaStreamNonBlocking);
+    if (!status) status = cuda_check(code, error, "buffers for loading");
+    if (status) cuda_end_upload(cuda);
+    return status;
+}
+
+// ---- matrices --------------------------------------------------------------------------------------------------
+
+struct Copy {
+    const char *from;
+    char *to;
+    int64_t bytes;
+};
+
+static void copy_piece(void *context, int64_t part, int) {
+    const Copy *c = (const Copy *)context;
+    int64_t at = part * PIECE_BYTES, n = c->bytes - at < PIECE_BYTES ? c->bytes - at : PIECE_BYTES;
+    memcpy(c->to + at, c->from + at, (size_t)n);
+}
+
+// n rows, which lie in pinned memory, to rows first, first + stride, … of w.
+static cudaError_t send_rows(Upload *u, const Matrix *m, int64_t n, const Weight *w, int64_t first,
+                             int stride) {
+    size_t row = (size_t)dtype_row_bytes(m->type, m->cols);
+    const char *pinned = u->pinned + (int64_t)u->next * STAGE_BYTES;
+    cudaStream_t stream = u->streams[u->next];
+    if (!format_quantized(w->format))
+        return cudaMemcpy2DAsync(w->data + first * w->row_bytes, (size_t)(w->row_bytes * stride), pinned, row,
+                                 row, (size_t)n, cudaMemcpyHostToDevice, stream);
+    char *device = u->device + (int64_t)u->next * STAGE_BYTES;
+    cudaError_t code = cudaMemcpyAsync(device, pinned, (size_t)n * row, cudaMemcpyHostToDevice, stream);
+    if (code != cudaSuccess) return code;
+    dim3 grid((unsigned)n, (unsigned)((m->cols / 32 + 63) / 64));
+    repack_kernel<<<grid, 64, 0, stream>>>(m->type, (const uint8_t *)device, (int64_t)row, *w, first, stride);
+    return cudaGetLastError();
+}
+
+Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t first, int stride,
+                   Error *error) {
+    Upload *u = cuda->upload;
+    int64_t row = dtype_row_bytes(m->type, m->cols), at_once = STAGE_BYTES / row;
+    if (at_once < 1) return error_set(error, STATUS_UNSUPPORTED, "rows of %lld elements", (long long)m->cols);
+    if (cuda->random_weights) {
+        random_kernel<<<(unsigned)m->rows, 256, 0, cuda->stream>>>(*w, first, stride,
+                                                                   (uint32_t)(uintptr_t)w->data);
+        return CUDA_LAUNCHED(error, "making up [%lld, %lld]", (long long)m->rows, (long long)m->cols);
+    }
+    for (int64_t r = 0; r < m->rows; r += at_once) {
+        int64_t n = m->rows - r < at_once ? m->rows - r : at_once;
+        Copy copy = {(const char *)m->data + r * row, u->pinned + (int64_t)u->next * STAGE_BYTES, n * row};
+        cudaError_t code = cudaStreamSynchronize(u->streams[u->next]); // its stage is free again
+        threads_run(u->threads, (copy.bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, &copy);
+        if (code == cudaSuccess) code = send_rows(u, m, n, w, first + r * stride, stride);
+        u->next = (u->next + 1) % STAGES;
+        Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows,
+                                   (long long)m->cols, dtype_name(m->type));
+        if (status) return status;
+    }
+    return STATUS_OK;
+}
+
+// ---- vectors ---------------------------------------------------------------------------------------------------
+
+static float element(const Matrix *m, int64_t i) {
+    uint16_t half;
+    float value;
+    if (m->type == DTYPE_F32) {
+        memcpy(&value, (const char *)m->data + i * 4, 4);
+        return value;
+    }
+    memcpy(&half, (const char *)m->data + i * 2, 2);
+    if (m->type == DTYPE_F16) return __half2float(__ushort_as_half(half));
+    uint32_t bits = (uint32_t)half << 16;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+Status upload_vectors(CudaBackend *cuda, const Matrix *const *vectors, const int64_t *sizes, int n,
+                      float offset, float *target, Error *error) {
+    Upload *u = cuda->upload;
+    int64_t total = 0;
+    for (int i = 0; i < n; i++) {
+        total += sizes[i];
+        if (vectors[i]->data && vectors[i]->type > DTYPE_BF16)
+            return error_set(error, STATUS_UNSUPPORTED, "cuda: a norm or bias of type %s",
+                             dtype_name(vectors[i]->type));
+    }
+    if (total > STAGE_BYTES / 4)
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: a vector of %lld", (long long)total);
+    cudaStream_t stream = u->streams[u->next];
+    cudaError_t code = cudaStreamSynchronize(stream);
+    float *values = (float *)(u->pinned + (int64_t)u->next * STAGE_BYTES), *to = values;
+    for (int i = 0; i < n; to += sizes[i++])
+        for (int64_t j = 0; j < sizes[i]; j++)
+            to[j] = !vectors[i]->data ? 0 : cuda->random_weights ? 1 : element(vectors[i], j) + offset;
+    if (code == cudaSuccess)
+        code = cudaMemcpyAsync(target, values, (size_t)total * 4, cudaMemcpyHostToDevice, stream);
+    u->next = (u->next + 1) % STAGES;
+    return cuda_check(code, error, "loading a vector of %lld", (long long)total);
+}

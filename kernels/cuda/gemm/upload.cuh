@@ -1,0 +1,23 @@
+// Weights on their way from the mapped file to the device.
+//
+//   file → (threads copy) → pinned stages → (bus) → device, or a stage there → (repack_kernel) → device
+//
+// The stages are used in turn, each with a stream of its own, so that copying, the bus and repacking work at the same
+// time. Nothing is kept: the stages go when loading ends.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_UPLOAD_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_UPLOAD_CUH
+
+#include "kernels/cuda/backend.cuh"
+
+// The stages, made for the first weight that is loaded and kept until cuda_end_upload().
+Status upload_begin(CudaBackend *cuda, Error *error);
+
+// Rows of `m` become rows first, first + stride, … of w.
+Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t first, int stride,
+                   Error *error);
+
+// Writes n vectors of `sizes` elements (absent ones as zeros), one after the other, as float32 with `offset` added.
+Status upload_vectors(CudaBackend *cuda, const Matrix *const *vectors, const int64_t *sizes, int n,
+                      float offset, float *target, Error *error);
+
+#endif

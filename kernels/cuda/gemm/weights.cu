@@ -1,0 +1,321 @@
+// Weights on the device: laid out in one allocation a layer, brought there by upload.cu.
+#include "kernels/cuda/gemm/upload.cuh"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- layout ------------------------------------------------------------------------------------------------------
+
+// The form in which rows of both types can lie in one matrix without a loss. False: there is none.
+static bool common_format(DType a, DType b, Format *format) {
+    Format fa = format_of(a), fb = format_of(b);
+    *format = fa;
+    if (fa == fb) return true;
+    if (!format_quantized(fa) || !format_quantized(fb)) return false;
+    bool fine = fa == FORMAT_Q8S || fb == FORMAT_Q8S;
+    bool with_min = fa == FORMAT_Q4M || fb == FORMAT_Q4M || fa == FORMAT_Q8M || fb == FORMAT_Q8M;
+    *format = fine ? FORMAT_Q8S : with_min ? FORMAT_Q8M : FORMAT_Q8;
+    return !(fine && with_min);
+}
+
+// Memory that is first measured, then cut up: with base NULL, take() only counts.
+struct Arena {
+    char *base;
+    size_t used;
+    char *take(size_t bytes) {
+        size_t at = used;
+        used += (bytes + 255) / 256 * 256;
+        return base ? base + at : NULL;
+    }
+    Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
+    Weight weight_as(Format format, const Matrix *m, int64_t rows) {
+        int64_t row = format_row_bytes(format, (int)m->cols);
+        return Weight{take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format};
+    }
+};
+
+// A vector of a layer or of the head, and where it goes on the device.
+struct Vector {
+    const char *name;
+    const Matrix *from;
+    int64_t size;
+    float offset;  // added to its elements
+    bool required; // else it may be absent, and *to stays NULL
+    float **to;
+};
+enum { LAYER_VECTORS = 10, HEAD_VECTORS = 5 };
+
+static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer *l,
+                             Vector out[LAYER_VECTORS]) {
+    int64_t hidden = s->hidden_size, wide = s->intermediate_size, head = s->head_dim;
+    float offset = s->norm_offset;
+    const Vector all[LAYER_VECTORS] = {
+        {"attn_norm", &h->attn_norm, hidden, offset, true, &l->attn_norm.weight},
+        {"attn_norm_bias", &h->attn_norm_bias, hidden, 0, false, &l->attn_norm.bias},
+        {"ffn_norm", &h->ffn_norm, hidden, offset, true, &l->ffn_norm.weight},
+        {"ffn_norm_bias", &h->ffn_norm_bias, hidden, 0, false, &l->ffn_norm.bias},
+        {"q_norm", &h->q_norm, head, offset, false, &l->q_norm},
+        {"k_norm", &h->k_norm, head, offset, false, &l->k_norm},
+        {"bo", &h->bo, hidden, 0, false, &l->bo},
+        {"b_gate", &h->b_gate, wide, 0, false, &l->b_gate},
+        {"b_up", &h->b_up, wide, 0, false, &l->b_up},
+        {"b_down", &h->b_down, hidden, 0, false, &l->b_down},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *head,
+                            Vector out[HEAD_VECTORS]) {
+    int64_t hidden = s->hidden_size;
+    float offset = s->norm_offset;
+    const Vector all[HEAD_VECTORS] = {
+        {"norm", &h->norm, hidden, offset, true, &head->norm.weight},
+        {"norm_bias", &h->norm_bias, hidden, 0, false, &head->norm.bias},
+        {"embedding_norm", &h->embedding_norm, hidden, offset, false, &head->embedding_norm.weight},
+        {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, false, &head->embedding_norm.bias},
+        {"output_bias", &h->output_bias, s->vocab_size, 0, false, &head->output_bias},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static Status check_vectors(const Vector *vectors, int n, Error *error) {
+    for (const Vector *v = vectors; v < vectors + n; v++) {
+        if (!v->from->data && !v->required) continue;
+        if (!v->from->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", v->name);
+        if (v->from->rows != 1 || v->from->cols != v->size)
+            return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld], got [%lld, %lld]",
+                             v->name, (long long)v->size, (long long)v->from->rows, (long long)v->from->cols);
+    }
+    return STATUS_OK;
+}
+
+static void lay_out_vectors(const Vector *vectors, int n, Arena *a) {
+    for (const Vector *v = vectors; v < vectors + n; v++)
+        if (v->from->data) *v->to = (float *)a->take((size_t)v->size * 4);
+}
+
+static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error *error) {
+    Status status = STATUS_OK;
+    for (const Vector *v = vectors; v < vectors + n && !status; v++)
+        if (*v->to) status = upload_vectors(cuda, &v->from, &v->size, 1, v->offset, *v->to, error);
+    return status;
+}
+
+static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
+    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
+            kv = (int64_t)s->n_kv_heads * s->head_dim;
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    lay_out_vectors(vectors, LAYER_VECTORS, a);
+    if (h->bq.data || h->bk.data || h->bv.data) layer->b_qkv = (float *)a->take((size_t)(q + 2 * kv) * 4);
+    Format fq = format_of(h->wq.type), fk = format_of(h->wk.type), fv = format_of(h->wv.type);
+    layer->qkv = Linear{{}, 1, (int)(q + 2 * kv), (int)hidden};
+    if (fq == fk && fk == fv) {
+        layer->qkv.part[0] = a->weight(&h->wq, q + 2 * kv);
+    } else {
+        layer->qkv.n_parts = 3;
+        layer->qkv.part[0] = a->weight(&h->wq, q);
+        layer->qkv.part[1] = a->weight(&h->wk, kv);
+        layer->qkv.part[2] = a->weight(&h->wv, kv);
+    }
+    layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)q};
+    layer->gated = h->w_gate.data != NULL;
+    int rows = (layer->gated ? 2 : 1) * s->intermediate_size;
+    Format format = format_of(h->w_up.type);
+    if (layer->gated) common_format(h->w_gate.type, h->w_up.type, &format);
+    layer->gate_up = Linear{{a->weight_as(format, &h->w_up, rows)}, 1, rows, (int)hidden};
+    layer->down = Linear{{a->weight(&h->w_down, hidden)}, 1, (int)hidden, s->intermediate_size};
+}
+
+static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    Status status = upload_begin(cuda, error);
+    if (status) return status;
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    status = upload_each(cuda, vectors, LAYER_VECTORS, error);
+    const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
+    int64_t sizes[] = {q, kv, kv};
+    if (!status && layer->b_qkv) status = upload_vectors(cuda, biases, sizes, 3, 0, layer->b_qkv, error);
+
+    const Weight *part = layer->qkv.part;
+    bool merged = layer->qkv.n_parts == 1;
+    if (!status) status = upload_rows(cuda, &h->wq, &part[0], 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
+    int stride = layer->gated ? 2 : 1;
+    if (!status && layer->gated)
+        status = upload_rows(cuda, &h->w_gate, &layer->gate_up.part[0], 0, stride, error);
+    if (!status) status = upload_rows(cuda, &h->w_up, &layer->gate_up.part[0], stride - 1, stride, error);
+    if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
+    return status;
+}
+
+// ---- the ops -----------------------------------------------------------------------------------------------------
+
+static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
+    if (!m->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", name);
+    if (m->rows != rows || m->cols != cols || m->cols % 8 || (m->type > DTYPE_BF16 && m->cols % 32))
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld, %lld], got [%lld, %lld] %s",
+                         name, (long long)rows, (long long)cols, (long long)m->rows, (long long)m->cols,
+                         dtype_name(m->type));
+    return STATUS_OK;
+}
+
+static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
+    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
+            kv = (int64_t)s->n_kv_heads * s->head_dim;
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    Status status = check_vectors(vectors, LAYER_VECTORS, error);
+    if (!status) status = check_matrix("wq", &h->wq, q, hidden, error);
+    if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
+    if (!status) status = check_matrix("wv", &h->wv, kv, hidden, error);
+    if (!status) status = check_matrix("wo", &h->wo, hidden, q, error);
+    if (!status && h->w_gate.data)
+        status = check_matrix("w_gate", &h->w_gate, s->intermediate_size, hidden, error);
+    if (!status) status = check_matrix("w_up", &h->w_up, s->intermediate_size, hidden, error);
+    if (!status) status = check_matrix("w_down", &h->w_down, hidden, s->intermediate_size, error);
+    Format format;
+    if (!status && h->w_gate.data && !common_format(h->w_gate.type, h->w_up.type, &format))
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
+                         dtype_name(h->w_gate.type), dtype_name(h->w_up.type));
+    return status;
+}
+
+static void settle_operand(CudaBackend *cuda, DType type) {
+    if (cuda->operand_known) return;
+    cuda->operand = type == DTYPE_F32 || type == DTYPE_BF16 ? type : DTYPE_F16;
+    cuda->operand_known = true;
+}
+
+Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    *out = NULL;
+    Layer *layer = (Layer *)calloc(1, sizeof *layer);
+    if (!layer) return error_set(error, STATUS_MEMORY, "no memory for a layer");
+    Arena arena = {};
+    Status status = check_layer(cuda->shape, host, layer, error);
+    if (!status) {
+        lay_out_layer(cuda->shape, host, layer, &arena);
+        status =
+            cuda_check(cudaMalloc(&layer->memory, arena.used), error, "%zu bytes for a layer", arena.used);
+    }
+    if (!status) {
+        arena = Arena{layer->memory, 0};
+        lay_out_layer(cuda->shape, host, layer, &arena);
+        status = upload_layer(cuda, host, layer, error);
+    }
+    if (status) {
+        if (layer->memory) cudaFree(layer->memory);
+        free(layer);
+        return status;
+    }
+    settle_operand(cuda, host->wq.type);
+    layer->next = cuda->layers;
+    cuda->layers = layer;
+    *out = layer;
+    return STATUS_OK;
+}
+
+static void lay_out_head(const DecoderShape *s, const HeadWeights *h, Head *head, Arena *a) {
+    Vector vectors[HEAD_VECTORS];
+    vectors_of_head(s, h, head, vectors);
+    lay_out_vectors(vectors, HEAD_VECTORS, a);
+    if (h->positions.data) head->positions = a->weight(&h->positions, s->n_positions);
+    head->embedding = a->weight(&h->embedding, s->vocab_size);
+    bool tied = h->output.data == h->embedding.data;
+    head->output = Linear{
+        {tied ? head->embedding : a->weight(&h->output, s->vocab_size)}, 1, s->vocab_size, s->hidden_size};
+}
+
+static Status upload_head(CudaBackend *cuda, const HeadWeights *h, Head *head, Error *error) {
+    Status status = upload_begin(cuda, error);
+    if (status) return status;
+    Vector vectors[HEAD_VECTORS];
+    vectors_of_head(cuda->shape, h, head, vectors);
+    status = upload_each(cuda, vectors, HEAD_VECTORS, error);
+    if (!status && h->positions.data)
+        status = upload_rows(cuda, &h->positions, &head->positions, 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->embedding, &head->embedding, 0, 1, error);
+    if (!status && h->output.data != h->embedding.data)
+        status = upload_rows(cuda, &h->output, &head->output.part[0], 0, 1, error);
+    return status;
+}
+
+static Status check_head(const DecoderShape *s, const HeadWeights *h, Head *head, Error *error) {
+    Vector vectors[HEAD_VECTORS];
+    vectors_of_head(s, h, head, vectors);
+    Status status = check_vectors(vectors, HEAD_VECTORS, error);
+    if (!status) status = check_matrix("embedding", &h->embedding, s->vocab_size, s->hidden_size, error);
+    if (!status) status = check_matrix("output", &h->output, s->vocab_size, s->hidden_size, error);
+    if (!status && s->n_positions > 0)
+        status = check_matrix("positions", &h->positions, s->n_positions, s->hidden_size, error);
+    return status;
+}
+
+Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **out, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    const DecoderShape *s = cuda->shape;
+    *out = NULL;
+    Head *head = (Head *)calloc(1, sizeof *head);
+    if (!head) return error_set(error, STATUS_MEMORY, "no memory for the head");
+    Arena arena = {};
+    Status status = check_head(s, host, head, error);
+    if (!status) {
+        lay_out_head(s, host, head, &arena);
+        status =
+            cuda_check(cudaMalloc(&head->memory, arena.used), error, "%zu bytes for the head", arena.used);
+    }
+    if (!status) {
+        arena = Arena{head->memory, 0};
+        lay_out_head(s, host, head, &arena);
+        status = upload_head(cuda, host, head, error);
+    }
+    if (status) {
+        if (head->memory) cudaFree(head->memory);
+        free(head);
+        return status;
+    }
+    head->next = cuda->heads;
+    cuda->heads = head;
+    *out = head;
+    return STATUS_OK;
+}
+
+// What cudaMalloc takes for an allocation: large ones are whole pages of 2 MB.
+static int64_t allocated_bytes(size_t bytes) {
+    const size_t page = 2 << 20;
+    return (int64_t)(bytes < page / 2 ? bytes : (bytes + page - 1) / page * page);
+}
+
+int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *host) {
+    const DecoderShape *s = ((const CudaBackend *)backend)->shape;
+    Head head = {};
+    Arena arena = {};
+    lay_out_head(s, host, &head, &arena);
+    int64_t bytes = allocated_bytes(arena.used);
+    for (int l = 0; l < s->n_layers; l++) {
+        Layer layer = {};
+        arena = Arena{};
+        lay_out_layer(s, &layers[l], &layer, &arena);
+        bytes += allocated_bytes(arena.used);
+    }
+    return bytes;
+}
+
+void cuda_free_weights(CudaBackend *cuda) {
+    cuda_end_upload(cuda);
+    for (Layer *l = cuda->layers, *next; l; l = next) {
+        next = l->next;
+        cudaFree(l->memory);
+        free(l);
+    }
+    for (Head *h = cuda->heads, *next; h; h = next) {
+        next = h->next;
+        cudaFree(h->memory);
+        free(h);
+    }
+}
