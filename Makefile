@@ -42,7 +42,7 @@ NV_FLAGS   = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibil
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
 CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
 PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/base/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
-    kernels/cpu/sample.c kernels/cpu/select.c kernels/cpu/threads.c kernels/cpu/memory.c $(wildcard kernels/cuda/*.c))
+    kernels/cpu/sample/sample.c kernels/cpu/sample/select.c kernels/cpu/threads.c kernels/cpu/memory.c $(wildcard kernels/cuda/*.c))
 # AVX2 kernels are compiled for it and chosen at run time; everything else runs on any x86-64. They are optimised also
 # with sanitizers: tests of trained models would take three times as long.
 simd = $(if $(findstring _avx2,$(1)),-O3 -mavx2 -mfma -mf16c)
@@ -113,13 +113,13 @@ instances  = $(shell sed -n 's,^// INSTANCES: ,,p' $(1))
 CU_OBJECTS := $(filter-out $(CU_MANY),$(CU)) $(foreach f,$(CU_MANY),$(patsubst %,$f@%,$(call instances,$f)))
 # $(call compile_instances,tree,file,what is said,flags)
 define compile_instances
-$$(BUILD)/$(1)/$(2)@%.o: $(2) | $$(BUILD)/capabilities
+$$(patsubst %,$$(BUILD)/$(1)/$(2)@%.o,$$(call instances,$(2))): $$(BUILD)/$(1)/$(2)@%.o: $(2) | $$(BUILD)/capabilities
 	@mkdir -p $$(@D); echo "  nvcc  $$< $$*$(3)"; $$(NVCC) $$(NV_FLAGS) $(4) -DINSTANCE='$$(subst $$(,),\$$(,),$$*)' -c -o $$@ $$<
 endef
 $(foreach f,$(CU_MANY),$(eval $(call compile_instances,cuda,$f)))
 $(foreach f,$(CU_MANY),$(eval $(call compile_instances,checked,$f, (checked),-DPALAVER_CHECKED -lineinfo)))
 $(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(PLUGIN_C)
-$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/backend.cuh
+$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device.cuh
 $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
 DECODE_KERNEL := kernels/cuda/decode/kernel.cu@%.o

@@ -1,8 +1,48 @@
 #include "engine/forward.h"
 
+// What an op gave, once the profile, if there is one, has noted it.
+static Status done(const Pass *p, ProfileOp op, Status status, Error *error) {
+    return status || !p->profile ? status : profile_mark(p->profile, p->backend, op, error);
+}
+
+static Status pass_layer(const Pass *p, int l, Error *error) {
+    const Ops *ops = p->backend->ops;
+    Backend *b = p->backend;
+    const PassBuffers *at = &p->buffers;
+    const Layer *layer = p->layers[l];
+    const KvLayer *kv = &p->kv[l];
+    const bool parallel = p->shape->parallel_residual;
+    Status s = done(p, PROFILE_QKV, ops->qkv(b, layer, at->x, kv, at->q, error), error);
+    if (!s && p->tap) s = p->tap->take(p->tap->context, l, at->q, p->n_tokens, error);
+    if (!s) s = done(p, PROFILE_ATTEND, ops->attend(b, at->q, kv, p->windows[l], at->q, error), error);
+    if (!s && parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
+    if (!s) s = done(p, PROFILE_OUT, ops->out(b, layer, at->q, at->x, error), error);
+    if (!s && !parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
+    if (!s) s = done(p, PROFILE_DOWN, ops->down(b, layer, at->g, at->x, error), error);
+    return s ? error_prefix(error, "layer %d: ", l) : STATUS_OK;
+}
+
+Status forward_pass(const Pass *p, Error *error) {
+    const Ops *ops = p->backend->ops;
+    Status s = done(p, PROFILE_EMBED, ops->embed(p->backend, p->head, p->buffers.x, error), error);
+    for (int l = 0; l < p->shape->n_layers && !s; l++) {
+        if (p->interrupt && *p->interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
+        s = pass_layer(p, l, error);
+    }
+    return s;
+}
+
+Status forward_pass_in(const void *pass, const PassBuffers *buffers, Error *error) {
+    Pass p = *(const Pass *)pass;
+    p.buffers = *buffers;
+    Status s = forward_pass(&p, error);
+    const LogitRows rows = {NULL, p.n_tokens};
+    return s ? s : p.backend->ops->logits(p.backend, p.head, p.buffers.x, &rows, p.buffers.logits, error);
+}
+
 // One token for each sequence in one go, where the backend can: the same ops, fused further. STATUS_UNSUPPORTED: not
 // this one.
-static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *error) {
+static Status decode(Forward *f, const Step *step, const Pass *pass, Error *error) {
     const Ops *ops = f->backend->ops;
     if (f->profile || f->tap || !ops->decode || step->kind == STEP_READING ||
         step->n_tokens != step->n_sequences || step->n_sequences > f->max_logits)
@@ -10,46 +50,40 @@ static Status decode(Forward *f, const Step *step, const KvCache *cache, Error *
     DecodeStep all = {
         .step = step,
         .head = f->head,
-        .layers = (const Layer *const *)f->layers,
-        .kv = cache->layers,
+        .layers = f->layers,
+        .kv = pass->kv,
         .windows = f->model->windows,
         .logits = f->logits,
+        .pass = forward_pass_in,
+        .context = pass,
     };
     Status status = ops->decode(f->backend, &all, error);
     f->has_logits = status == STATUS_OK;
     return status;
 }
 
-// What an op gave, once the profile, if there is one, has noted it.
-static Status done(const Forward *f, ProfileOp op, Status status, Error *error) {
-    return status || !f->profile ? status : profile_mark(f->profile, f->backend, op, error);
-}
-
 Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
                     Error *error) {
-    const Ops *ops = f->backend->ops;
     Backend *b = f->backend;
-    const bool parallel = f->model->shape.parallel_residual;
+    const Pass pass = {
+        .backend = b,
+        .shape = &f->model->shape,
+        .head = f->head,
+        .layers = f->layers,
+        .kv = cache->layers,
+        .windows = f->model->windows,
+        .buffers = {f->x, f->q, f->g, f->logits},
+        .n_tokens = step->n_tokens,
+        .profile = f->profile,
+        .tap = f->tap,
+        .interrupt = interrupt,
+    };
     f->has_logits = false;
-    Status s = decode(f, step, cache, error);
+    Status s = decode(f, step, &pass, error);
     if (s != STATUS_UNSUPPORTED) return s;
     s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s) s = done(f, PROFILE_BEGIN, ops->begin(b, step, error), error);
-    if (!s) s = done(f, PROFILE_EMBED, ops->embed(b, f->head, f->x, error), error);
-    for (int l = 0; l < f->model->shape.n_layers && !s; l++) {
-        const Layer *layer = f->layers[l];
-        const KvLayer *kv = &cache->layers[l];
-        if (interrupt && *interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        s = done(f, PROFILE_QKV, ops->qkv(b, layer, f->x, kv, f->q, error), error);
-        if (!s && f->tap) s = f->tap->take(f->tap->context, l, f->q, step->n_tokens, error);
-        if (!s)
-            s = done(f, PROFILE_ATTEND, ops->attend(b, f->q, kv, f->model->windows[l], f->q, error), error);
-        if (!s && parallel) s = done(f, PROFILE_GATE_UP, ops->gate_up(b, layer, f->x, f->g, error), error);
-        if (!s) s = done(f, PROFILE_OUT, ops->out(b, layer, f->q, f->x, error), error);
-        if (!s && !parallel) s = done(f, PROFILE_GATE_UP, ops->gate_up(b, layer, f->x, f->g, error), error);
-        if (!s) s = done(f, PROFILE_DOWN, ops->down(b, layer, f->g, f->x, error), error);
-        if (s) error_prefix(error, "layer %d: ", l);
-    }
+    if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, cache->layers, error), error);
+    if (!s) s = forward_pass(&pass, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
 }
@@ -57,10 +91,10 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache, const at
 Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
     if (f->has_logits) return STATUS_OK;
     Backend *b = f->backend;
+    const LogitRows rows = {tokens, n_rows};
     Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s)
-        s = done(f, PROFILE_LOGITS, b->ops->logits(b, f->head, f->x, tokens, n_rows, f->logits, error),
-                 error);
+    if (!s) s = b->ops->logits(b, f->head, f->x, &rows, f->logits, error);
+    if (!s && f->profile) s = profile_mark(f->profile, b, PROFILE_LOGITS, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
 }
@@ -68,7 +102,8 @@ Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *erro
 Status forward_sample(Forward *f, int n_rows, const SampleParams *params, int32_t *ids, Error *error) {
     Backend *b = f->backend;
     Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s) s = done(f, PROFILE_SAMPLE, b->ops->sample(b, f->logits, n_rows, params, ids, error), error);
+    if (!s) s = b->ops->sample(b, f->logits, n_rows, params, ids, error);
+    if (!s && f->profile) s = profile_mark(f->profile, b, PROFILE_SAMPLE, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
 }

@@ -1,4 +1,5 @@
-// The forward pass: the only layer loop there is, for one token or many, one sequence or many.
+// The forward pass: the only layer loop there is, for one token or many, one sequence or many. A backend that captures a
+// step captures this loop; one kernel that walks the layers on the device itself is tested against it.
 #ifndef PALAVER_ENGINE_FORWARD_H
 #define PALAVER_ENGINE_FORWARD_H
 
@@ -14,6 +15,26 @@ typedef struct QueryTap {
     Status (*take)(void *context, int layer, const void *q, int n_tokens, Error *error);
     void *context;
 } QueryTap;
+
+// A step on its way through the model, and who looks on.
+typedef struct Pass {
+    Backend *backend;
+    const DecoderShape *shape;
+    const Head *head;
+    Layer *const *layers; // [n_layers], as the following
+    const KvLayer *kv;
+    const int *windows;
+    PassBuffers buffers;
+    int n_tokens;
+    Profile *profile;            // NULL: none
+    const QueryTap *tap;         // NULL: none
+    const atomic_int *interrupt; // NULL: never
+} Pass;
+
+// embed, and every layer, of the step that the backend has begun: ops in the order of ops.h.
+Status forward_pass(const Pass *pass, Error *error);
+// DecodeStep.pass, for a context that is a Pass: the same in other memory, and the logits of all rows.
+Status forward_pass_in(const void *pass, const PassBuffers *buffers, Error *error);
 
 typedef struct Forward {
     Backend *backend;

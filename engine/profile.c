@@ -30,6 +30,7 @@ Status profile_end(Profile *profile, Backend *backend, Error *error) {
         profile->calls[profile->marks[i]]++;
     }
     free(seconds);
+    if (backend->ops->kernels) backend->ops->kernels(backend, profile->kernels, sizeof profile->kernels);
     profile->n = 0;
     return status;
 }

@@ -150,7 +150,7 @@ static Status check_distinct(const CacheAttention *a, Error *error) {
             slots[n++] = cache_attention_slot(a, b, a->start_pos[b] + i);
     qsort(slots, (size_t)n, sizeof *slots, compare_slots);
     Status status = STATUS_OK;
-    for (int64_t i = 1; i < n && status == STATUS_OK; i++)
+    for (int64_t i = 1; i < n && !status; i++)
         if (slots[i] == slots[i - 1])
             status = error_set(error, STATUS_USAGE, "cachestarts: two tokens go to slot %lld",
                                (long long)slots[i]);

@@ -189,6 +189,21 @@ typedef struct Step {
     StepKind kind;
 } Step;
 
+// Tokens of a step whose logits are wanted.
+typedef struct LogitRows {
+    const int32_t *tokens; // host [n], indices into the step; NULL: its first n in order
+    int n;                 // at most max_logits; with tokens NULL as many as the step has
+} LogitRows;
+
+// Slots of a cache, in all layers, with the positions that they hold.
+typedef struct CacheSlots {
+    const KvLayer *layers; // host [n_layers]
+    int n_layers;
+    int32_t *slot_positions; // backend memory [n_slots of the cache]
+    const int32_t *slots;    // host [n]
+    int n;
+} CacheSlots;
+
 // ---- sampling ------------------------------------------------------------------------------------------
 
 // One token's adjustment: l = (l > 0 ? l / divide : l * divide) - subtract. Repetition penalties (Keskar
@@ -227,14 +242,26 @@ enum {
 
 // ---- one token at once --------------------------------------------------------------------------------------
 
+// Where a pass leaves what its ops hand to each other: backend memory, for the step's tokens.
+typedef struct PassBuffers {
+    void *x;       // [n_tokens, hidden_size] the residual stream
+    void *q;       // [n_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *g;       // [n_tokens, intermediate_size]
+    float *logits; // [n_sequences, vocab_size]
+} PassBuffers;
+
 // A step of one token for each of its sequences, with everything that the ops would be given one after the other.
 typedef struct DecodeStep {
     const struct Step *step; // n_tokens = n_sequences, one each; of any kind but STEP_READING
     const struct Head *head;
-    const struct Layer *const *layers; // host [n_layers]
-    const KvLayer *kv;                 // host [n_layers]
-    const int *windows;                // host [n_layers]
-    float *logits;                     // backend memory [n_sequences, vocab_size]
+    struct Layer *const *layers; // host [n_layers]
+    const KvLayer *kv;           // host [n_layers]
+    const int *windows;          // host [n_layers]
+    float *logits;               // backend memory [n_sequences, vocab_size]
+    // Calls embed, the ops of every layer and logits (of all rows, in order) for the step that was begun last: the engine's
+    // own loop, for a backend that captures what it asks for.
+    Status (*pass)(const void *context, const PassBuffers *buffers, Error *error);
+    const void *context;
 } DecodeStep;
 
 // ---- the operator of its own ------------------------------------------------------------------------------
@@ -289,7 +316,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 8 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 9 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -326,8 +353,9 @@ typedef struct Ops {
     Status (*load_head)(Backend *backend, const HeadWeights *host, Head **head, Error *error);
 
     // Checks a step, takes its arrays over, computes cos and sin of its positions, and enters
-    // slot_positions[slots[i]] = positions[i].
-    Status (*begin)(Backend *backend, const Step *step, Error *error);
+    // slot_positions[slots[i]] = positions[i]. kv: one layer's cache, of whose type and strides all are that the step will
+    // attend to; how a step is cut may go by it. NULL: the step attends to none.
+    Status (*begin)(Backend *backend, const Step *step, const KvLayer *kv, Error *error);
 
     // x [n_tokens, hidden_size] = embedding_scale · embedding[ids] + positions[position], the latter where they are
     // learned; normed where there is an embedding_norm
@@ -355,24 +383,21 @@ typedef struct Ops {
     // x [n_tokens, hidden_size] += w_down·g + b_down
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
-    // For each i: logits[i] = output·norm(x[tokens[i]]) + output_bias. tokens host [n_rows], n_rows <= max_logits.
-    // logits backend memory float32 [n_rows, vocab_size]
-    Status (*logits)(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
-                     float *logits, Error *error);
+    // For each row i: logits[i] = output·norm(x[tokens[i]]) + output_bias, into backend memory float32 [rows.n, vocab_size].
+    Status (*logits)(Backend *backend, const Head *head, const void *x, const LogitRows *rows, float *logits,
+                     Error *error);
 
     // The operator above. STATUS_USAGE, naming the argument, for sizes, tables and slots that cannot be.
     Status (*cache_attention)(Backend *backend, const CacheAttention *attention, Error *error);
 
-    // Copies keys, values, scales and positions of slots `from` to slots `to`, [n] each, in all layers: a
-    // page that sequences share is copied before one of them writes to it. No slot stands on both sides.
-    Status (*copy_slots)(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
-                         const int32_t *to, int n, int32_t *slot_positions, Error *error);
+    // Copies keys, values, scales and positions of the slots to slots `to`, host [slots.n], in all layers: a page that
+    // sequences share is copied before one of them writes to it. No slot stands on both sides.
+    Status (*copy_slots)(Backend *backend, const CacheSlots *slots, const int32_t *to, Error *error);
 
-    // Turns the keys in `slots` [n] of all layers by `delta` positions (RoPE by delta·inv_freq, without
-    // magnitude) and adds delta to their positions: what "shift-inplace" does to what is left. Quantised
-    // keys are dequantised, turned and quantised again.
-    Status (*shift_keys)(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
-                         int32_t delta, int32_t *slot_positions, Error *error);
+    // Turns the keys in the slots of all layers by `delta` positions (RoPE by delta·inv_freq, without magnitude) and adds
+    // delta to their positions: what "shift-inplace" does to what is left. Quantised keys are dequantised, turned and
+    // quantised again.
+    Status (*shift_keys)(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error);
 
     // Optional (NULL: none): begin, embed, every layer and logits of a DecodeStep in one go, with the
     // results of the ops. STATUS_UNSUPPORTED without an error message: not this step, and nothing was done;
@@ -391,6 +416,8 @@ typedef struct Ops {
     Status (*stamp)(Backend *backend, int i, Error *error);
     // Waits for stamps [0, n]; seconds host [n]: from each to the next.
     Status (*stamp_seconds)(Backend *backend, int n, double *seconds, Error *error);
+    // Optional (NULL: there is no choice): which kernels the ops of the last step took, on one line.
+    void (*kernels)(const Backend *backend, char *text, size_t size);
 } Ops;
 
 struct Backend {

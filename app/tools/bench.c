@@ -120,6 +120,7 @@ static void print_profile(const Model *model, const Profile *p, int passes, int 
         fputc('\n', out);
     }
     fprintf(out, "  %-8s %9.3f ms\n", "all", 1e3 * total / passes);
+    if (*p->kernels) fprintf(out, "  kernels: %s\n", p->kernels);
 }
 
 static Status profile_prefill(Session *session, int32_t *ids, const BenchSettings *b, int vocab,

@@ -73,9 +73,8 @@ static Status own_page(KvCache *cache, KvSequence *s, int i, Error *error) {
     if (n > cache->page_size) n = cache->page_size;
     int32_t *from = cache->copies, *to = from + cache->page_size;
     for (int k = 0; k < n; k++) from[k] = shared + k, to[k] = own + k;
-    if (n > 0)
-        status = cache->backend->ops->copy_slots(cache->backend, cache->layers, cache->layout.n_layers, from,
-                                                 to, n, cache->slot_positions, error);
+    const CacheSlots copied = {cache->layers, cache->layout.n_layers, cache->slot_positions, from, n};
+    if (n > 0) status = cache->backend->ops->copy_slots(cache->backend, &copied, to, error);
     release_page(cache, status ? own : shared);
     if (!status) s->pages[i] = own;
     return status;
@@ -178,9 +177,8 @@ static Status move_back(KvCache *cache, KvSequence *s, int64_t from, int64_t n, 
     int32_t *slots = malloc((size_t)(behind + 1) * sizeof *slots);
     if (!slots) return error_set(error, STATUS_MEMORY, "no memory to move %d tokens", behind);
     for (int i = 0; i < behind; i++) slots[i] = slot_of(cache, s, index_of(cache, s, from + n + i));
-    if (behind > 0)
-        status = cache->backend->ops->shift_keys(cache->backend, cache->layers, cache->layout.n_layers, slots,
-                                                 behind, -delta, cache->slot_positions, error);
+    const CacheSlots turned = {cache->layers, cache->layout.n_layers, cache->slot_positions, slots, behind};
+    if (behind > 0) status = cache->backend->ops->shift_keys(cache->backend, &turned, -delta, error);
     free(slots);
     // The survivors lie in one piece of the ring, or in two with a gap between them.
     int first = behind > 0 ? index_of(cache, s, from + n) : end,

@@ -1,7 +1,7 @@
 #include "engine/talk/alternatives.h"
 
 #include "engine/talk/conversation_internal.h"
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/sample/sample.h"
 #include "engine/model/model.h"
 
 #include <stdlib.h>

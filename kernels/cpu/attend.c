@@ -3,7 +3,7 @@
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/loops/rope.h"
 
 int attend_tile_tokens(const Loops *loops, int n_heads, int n_kv_heads) {
     int tokens = loops->attend_rows / (n_heads / n_kv_heads);
@@ -96,7 +96,7 @@ void attend_run(const AttendJob *job) {
 Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     const CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
-    if (kv_layer_check(kv, shape->head_dim, error) != STATUS_OK) return error_prefix(error, "attend: ");
+    if (kv_layer_check(kv, shape->head_dim, error)) return error_prefix(error, "attend: ");
     AttendJob job = {.loops = cpu->loops,
                      .threads = cpu->threads,
                      .scratch = cpu->thread_scratch,

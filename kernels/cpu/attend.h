@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CPU_ATTEND_H
 #define PALAVER_KERNELS_CPU_ATTEND_H
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/loops/loops.h"
 #include "kernels/cpu/threads.h"
 
 // Tokens of one sequence that attend together.

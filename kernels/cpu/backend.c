@@ -86,13 +86,13 @@ static void cpu_close(Backend *backend) {
 
 static Status cpu_open(const BackendOptions *options, Backend **out, Error *error) {
     Status status = check_options(options, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     CpuBackend *cpu = malloc(sizeof *cpu);
     if (cpu == NULL) return error_set(error, STATUS_MEMORY, "cpu: not enough memory to open");
     *cpu = with_options(options);
     status = threads_open(choose_threads(options), &cpu->threads, error);
-    if (status == STATUS_OK) status = sample_scratch_open(cpu->shape->vocab_size, &cpu->sampling, error);
-    if (status == STATUS_OK) {
+    if (!status) status = sample_scratch_open(cpu->shape->vocab_size, &cpu->sampling, error);
+    if (!status) {
         int n_threads = threads_count(cpu->threads);
         int64_t bytes = cpu_scratch_layout(cpu, n_threads, NULL);
         cpu->scratch = bytes < 0 ? NULL : aligned_alloc(CACHE_LINE, (size_t)bytes);
@@ -102,9 +102,9 @@ static Status cpu_open(const BackendOptions *options, Backend **out, Error *erro
         else
             cpu_scratch_layout(cpu, n_threads, cpu->scratch);
     }
-    for (int h = 0; status == STATUS_OK && h < cpu->shape->n_heads; h++)
+    for (int h = 0; !status && h < cpu->shape->n_heads; h++)
         cpu->slopes[h] = alibi_slope(h, cpu->shape->n_heads);
-    if (status != STATUS_OK) {
+    if (status) {
         cpu_close(&cpu->base);
         return status;
     }

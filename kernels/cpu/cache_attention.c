@@ -138,7 +138,7 @@ static void attend_all(const Run *r, Threads *threads) {
 Status cpu_cache_attention(Backend *backend, const CacheAttention *a, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     Status status = cache_attention_check(a, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     KvLayout layout = cache_attention_layout(a);
     Run r = {.a = a,
              .loops = cpu->loops,

@@ -8,7 +8,7 @@
 #define PALAVER_KERNELS_CPU_CPU_H
 
 #include "kernels/cpu/attend.h"
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/sample/sample.h"
 #include "kernels/ops.h"
 
 // A norm over the hidden size, of the shape's kind.
@@ -51,11 +51,10 @@ typedef struct CpuBackend {
     int page_size;
     int32_t *pages; // the tables of all sequences, an allocation that grows
     int64_t pages_capacity;
-    TokenTile *tiles;        // [max_tokens]
-    int32_t *slot_positions; // the caller's
-    float *cos, *sin;        // [max_tokens, rotary_dim/2], times the rope's magnitude
-    float *kept_cos,
-        *kept_sin; // [max_tokens, rotary_dim/2], for each sequence: of -n_gone, without magnitude
+    TokenTile *tiles;           // [max_tokens]
+    int32_t *slot_positions;    // the caller's
+    float *cos, *sin;           // [max_tokens, rotary_dim/2], times the rope's magnitude
+    float *kept_cos, *kept_sin; // the same for each sequence: of -n_gone, without magnitude
 
     float *shift_cos, *shift_sin; // [rotary_dim/2], of shift_keys()
     float *slopes;                // [n_heads] of ALiBi
@@ -107,10 +106,10 @@ int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n);
 int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part);
 
 // y [n, n_rows of stride] += bias in rows [product->first, product->end), after a product; bias NULL: none.
-void cpu_add_bias(const Product *product, const float *bias);
+void cpu_add_bias(const Gemm *gemm, const float *bias);
 
 // x [n, w->rows] += W·y + bias (NULL: none), with y as activations.
-void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x);
+void cpu_add_linear(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x);
 
 // ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ---------------------------------
 
@@ -118,20 +117,18 @@ Status cpu_load_layer(Backend *, const LayerWeights *host, Layer **layer, Error 
 Status cpu_load_head(Backend *, const HeadWeights *host, Head **head, Error *error);
 void cpu_free_weights(CpuBackend *cpu);
 
-Status cpu_begin(Backend *, const Step *step, Error *error);
+Status cpu_begin(Backend *, const Step *step, const KvLayer *kv, Error *error);
 Status cpu_embed(Backend *, const Head *head, void *x, Error *error);
 Status cpu_qkv(Backend *, const Layer *layer, const void *x, const KvLayer *kv, void *q, Error *error);
 Status cpu_attend(Backend *, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 Status cpu_out(Backend *, const Layer *layer, const void *y, void *x, Error *error);
 Status cpu_gate_up(Backend *, const Layer *layer, const void *x, void *g, Error *error);
 Status cpu_down(Backend *, const Layer *layer, const void *g, void *x, Error *error);
-Status cpu_logits(Backend *, const Head *head, const void *x, const int32_t *tokens, int n_rows,
-                  float *logits, Error *error);
+Status cpu_logits(Backend *, const Head *head, const void *x, const LogitRows *rows, float *logits,
+                  Error *error);
 Status cpu_cache_attention(Backend *, const CacheAttention *attention, Error *error);
-Status cpu_copy_slots(Backend *, const KvLayer *layers, int n_layers, const int32_t *from, const int32_t *to,
-                      int n, int32_t *slot_positions, Error *error);
-Status cpu_shift_keys(Backend *, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
-                      int32_t delta, int32_t *slot_positions, Error *error);
+Status cpu_copy_slots(Backend *, const CacheSlots *from, const int32_t *to, Error *error);
+Status cpu_shift_keys(Backend *, const CacheSlots *slots, int32_t delta, Error *error);
 Status cpu_sample(Backend *, const float *logits, int n_rows, const SampleParams *params, int32_t *ids,
                   Error *error);
 

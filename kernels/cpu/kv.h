@@ -3,7 +3,7 @@
 #ifndef PALAVER_KERNELS_CPU_KV_H
 #define PALAVER_KERNELS_CPU_KV_H
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/loops/loops.h"
 #include "kernels/kv_layout.h"
 
 typedef enum KvPlane { KV_KEYS, KV_VALUES } KvPlane;

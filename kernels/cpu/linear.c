@@ -90,7 +90,7 @@ int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part) {
     return start < n ? start : n;
 }
 
-void cpu_add_bias(const Product *p, const float *bias) {
+void cpu_add_bias(const Gemm *p, const float *bias) {
     if (bias == NULL) return;
     for (int64_t t = 0; t < p->x->n; t++)
         for (int64_t r = p->first; r < p->end; r++) p->y[t * p->y_stride + r] += bias[r];
@@ -105,20 +105,20 @@ typedef struct AddProduct {
     int64_t n_parts;
 } AddProduct;
 
-static void add_product_part(void *context, int64_t part, int thread) {
+static void add_linear_part(void *context, int64_t part, int thread) {
     const AddProduct *a = context;
-    Product product = {.w = a->w,
-                       .x = a->y,
-                       .first = cpu_part_start(a->w->rows, a->n_parts, part),
-                       .end = cpu_part_start(a->w->rows, a->n_parts, part + 1),
-                       .y = a->x,
-                       .y_stride = a->w->rows,
-                       .add = true};
-    a->cpu->loops->product(&product, cpu_thread_scratch(a->cpu, thread));
-    cpu_add_bias(&product, a->bias);
+    Gemm gemm = {.w = a->w,
+                 .x = a->y,
+                 .first = cpu_part_start(a->w->rows, a->n_parts, part),
+                 .end = cpu_part_start(a->w->rows, a->n_parts, part + 1),
+                 .y = a->x,
+                 .y_stride = a->w->rows,
+                 .add = true};
+    a->cpu->loops->gemm(&gemm, cpu_thread_scratch(a->cpu, thread));
+    cpu_add_bias(&gemm, a->bias);
 }
 
-void cpu_add_product(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x) {
+void cpu_add_linear(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x) {
     AddProduct a = {.cpu = cpu, .w = w, .bias = bias, .y = y, .x = x, .n_parts = cpu_row_parts(cpu, w->rows)};
-    threads_run(cpu->threads, a.n_parts, add_product_part, &a);
+    threads_run(cpu->threads, a.n_parts, add_linear_part, &a);
 }

@@ -2,7 +2,7 @@
 // head, so a head's product, norm and turn happen while it is in its core's cache.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/loops/rope.h"
 
 typedef struct Qkv {
     CpuBackend *cpu;
@@ -23,9 +23,9 @@ typedef struct HeadPart {
 static void project(const Qkv *c, const HeadPart *p, int thread) {
     int head_dim = c->cpu->shape->head_dim;
     int64_t first = (int64_t)p->head * head_dim;
-    Product product = {
+    Gemm gemm = {
         .w = p->w, .x = &c->h, .first = first, .end = first + head_dim, .y = p->rows, .y_stride = p->w->rows};
-    c->cpu->loops->product(&product, cpu_thread_scratch(c->cpu, thread));
+    c->cpu->loops->gemm(&gemm, cpu_thread_scratch(c->cpu, thread));
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + first;
         for (int d = 0; p->bias && d < head_dim; d++) row[d] += p->bias[first + d];
@@ -73,7 +73,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const LayerWeights *w = &layer->weights;
-    if (kv_layer_check(kv, cpu->shape->head_dim, error) != STATUS_OK) return error_prefix(error, "qkv: ");
+    if (kv_layer_check(kv, cpu->shape->head_dim, error)) return error_prefix(error, "qkv: ");
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
     Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
     c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->attn_norm, matrices, 3);

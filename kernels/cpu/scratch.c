@@ -37,7 +37,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->up = arena_take(&arena, n * s->intermediate_size, sizeof *cpu->up);
 
     int64_t attend = attend_thread_bytes(cpu->loops, s->n_heads, s->n_kv_heads, s->head_dim);
-    cpu->thread_bytes = (larger(cpu->loops->product_scratch(widest), attend) + 63) & ~INT64_C(63);
+    cpu->thread_bytes = (larger(cpu->loops->gemm_scratch(widest), attend) + 63) & ~INT64_C(63);
     cpu->thread_scratch = arena_take(&arena, n_threads, cpu->thread_bytes);
     return arena.overflow ? -1 : arena.used;
 }

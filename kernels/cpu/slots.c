@@ -1,16 +1,16 @@
 // copy_slots() and shift_keys(): slots of all layers, a layer a part of the work.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/loops/rope.h"
 
 #include <string.h>
 
-static Status check_slots(const CpuBackend *cpu, const char *op, const KvLayer *layers, int n_layers,
-                          const int32_t *slots, int n, Error *error) {
-    for (int l = 0; l < n_layers; l++)
-        if (kv_layer_check(&layers[l], cpu->shape->head_dim, error) != STATUS_OK)
+static Status check_slots(const CpuBackend *cpu, const char *op, const CacheSlots *s, const int32_t *slots,
+                          Error *error) {
+    for (int l = 0; l < s->n_layers; l++)
+        if (kv_layer_check(&s->layers[l], cpu->shape->head_dim, error))
             return error_prefix(error, "%s: ", op);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < s->n; i++)
         if (slots[i] < 0) return error_set(error, STATUS_DEVICE, "%s: slot %d", op, slots[i]);
     return STATUS_OK;
 }
@@ -19,9 +19,8 @@ static Status check_slots(const CpuBackend *cpu, const char *op, const KvLayer *
 
 typedef struct Copy {
     const DecoderShape *shape;
-    const KvLayer *layers;
-    const int32_t *from, *to;
-    int n;
+    const CacheSlots *from;
+    const int32_t *to; // [from->n]
 } Copy;
 
 // n elements of `type`, from one to another.
@@ -33,12 +32,12 @@ static void copy_elements(DType type, void *values, int64_t from, int64_t to, in
 
 static void copy_layer(void *context, int64_t layer, int thread) {
     const Copy *c = context;
-    const KvLayer *kv = &c->layers[layer];
+    const KvLayer *kv = &c->from->layers[layer];
     int head_dim = c->shape->head_dim;
     (void)thread;
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; i < c->from->n; i++)
         for (int h = 0; h < c->shape->n_kv_heads; h++) {
-            int64_t from = c->from[i] * kv->slot_stride + h * kv->head_stride;
+            int64_t from = c->from->slots[i] * kv->slot_stride + h * kv->head_stride;
             int64_t to = c->to[i] * kv->slot_stride + h * kv->head_stride;
             copy_elements(kv->type, kv->k, from, to, head_dim);
             copy_elements(kv->type, kv->v, from, to, head_dim);
@@ -50,15 +49,14 @@ static void copy_layer(void *context, int64_t layer, int thread) {
         }
 }
 
-Status cpu_copy_slots(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
-                      const int32_t *to, int n, int32_t *slot_positions, Error *error) {
+Status cpu_copy_slots(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
-    Status status = check_slots(cpu, "copy_slots", layers, n_layers, from, n, error);
-    if (!status) status = check_slots(cpu, "copy_slots", layers, n_layers, to, n, error);
+    Status status = check_slots(cpu, "copy_slots", from, from->slots, error);
+    if (!status) status = check_slots(cpu, "copy_slots", from, to, error);
     if (status) return status;
-    Copy c = {cpu->shape, layers, from, to, n};
-    threads_run(cpu->threads, n_layers, copy_layer, &c);
-    for (int i = 0; i < n; i++) slot_positions[to[i]] = slot_positions[from[i]];
+    Copy c = {cpu->shape, from, to};
+    threads_run(cpu->threads, from->n_layers, copy_layer, &c);
+    for (int i = 0; i < from->n; i++) from->slot_positions[to[i]] = from->slot_positions[from->slots[i]];
     return STATUS_OK;
 }
 
@@ -66,37 +64,35 @@ Status cpu_copy_slots(Backend *backend, const KvLayer *layers, int n_layers, con
 
 typedef struct Shift {
     CpuBackend *cpu;
-    const KvLayer *layers;
-    const int32_t *slots, *slot_positions;
-    int n;
+    const CacheSlots *slots;
     float *cos, *sin; // of delta
 } Shift;
 
 static void shift_layer(void *context, int64_t layer, int thread) {
     const Shift *c = context;
+    const CacheSlots *s = c->slots;
     const DecoderShape *shape = c->cpu->shape;
-    const KvLayer *kv = &c->layers[layer];
+    const KvLayer *kv = &s->layers[layer];
     float *key = cpu_thread_scratch(c->cpu, thread);
-    for (int i = 0; i < c->n; i++) {
-        if (c->slot_positions[c->slots[i]] < 0) continue; // empty
+    for (int i = 0; i < s->n; i++) {
+        if (s->slot_positions[s->slots[i]] < 0) continue; // empty
         for (int h = 0; h < shape->n_kv_heads; h++) {
-            kv_load_key(kv, c->slots[i], h, shape->head_dim, key);
+            kv_load_key(kv, s->slots[i], h, shape->head_dim, key);
             rope_turn(&shape->rope, c->cos, c->sin, key);
-            kv_store(c->cpu->loops, kv, KV_KEYS, c->slots[i], h, shape->head_dim, key);
+            kv_store(c->cpu->loops, kv, KV_KEYS, s->slots[i], h, shape->head_dim, key);
         }
     }
 }
 
-Status cpu_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
-                      int32_t delta, int32_t *slot_positions, Error *error) {
+Status cpu_shift_keys(Backend *backend, const CacheSlots *s, int32_t delta, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
-    Status status = check_slots(cpu, "shift_keys", layers, n_layers, slots, n, error);
-    if (!status) status = kv_shift_check(slot_positions, slots, n, delta, error);
+    Status status = check_slots(cpu, "shift_keys", s, s->slots, error);
+    if (!status) status = kv_shift_check(s->slot_positions, s->slots, s->n, delta, error);
     if (status) return status;
-    Shift c = {cpu, layers, slots, slot_positions, n, cpu->shift_cos, cpu->shift_sin};
+    Shift c = {cpu, s, cpu->shift_cos, cpu->shift_sin};
     rope_angles(&cpu->shape->rope, 0, delta, 1, c.cos, c.sin);
-    if (cpu->shape->rope.rotary_dim > 0) threads_run(cpu->threads, n_layers, shift_layer, &c);
-    for (int i = 0; i < n; i++)
-        if (slot_positions[slots[i]] >= 0) slot_positions[slots[i]] += delta;
+    if (cpu->shape->rope.rotary_dim > 0) threads_run(cpu->threads, s->n_layers, shift_layer, &c);
+    for (int i = 0; i < s->n; i++)
+        if (s->slot_positions[s->slots[i]] >= 0) s->slot_positions[s->slots[i]] += delta;
     return STATUS_OK;
 }

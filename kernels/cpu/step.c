@@ -1,6 +1,6 @@
 // begin(): checks a step, copies it, computes its angles, and cuts it into tiles for attention.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/loops/rope.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -89,8 +89,8 @@ static Status check_sequences(const Step *step, int n_sets, Error *error) {
                              "begin: sequence %d has %d tokens from %d on, expected from %d", i, s->n_tokens,
                              s->first_token, next);
         Status status = check_view(s, i, step->page_size, n_sets, error);
-        if (status == STATUS_OK) status = check_slots(step, s, error);
-        if (status != STATUS_OK) return status;
+        if (!status) status = check_slots(step, s, error);
+        if (status) return status;
         next += s->n_tokens;
     }
     if (next != step->n_tokens)
@@ -155,13 +155,14 @@ static void take_sequences(CpuBackend *cpu, const Step *step) {
     }
 }
 
-Status cpu_begin(Backend *backend, const Step *step, Error *error) {
+Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
+    (void)kv; // tiles are cut the same for every cache
     CpuBackend *cpu = cpu_backend(backend);
     Status status = check_tokens(cpu, step, error);
-    if (status == STATUS_OK) status = check_sequences(step, cpu->shape->rope.n_sets, error);
-    if (status == STATUS_OK) status = grow_pages(cpu, step, error);
-    if (status == STATUS_OK) status = enter_positions(cpu, step, error);
-    if (status != STATUS_OK) return status;
+    if (!status) status = check_sequences(step, cpu->shape->rope.n_sets, error);
+    if (!status) status = grow_pages(cpu, step, error);
+    if (!status) status = enter_positions(cpu, step, error);
+    if (status) return status;
     size_t bytes = (size_t)step->n_tokens * sizeof(int32_t);
     memcpy(cpu->ids, step->ids, bytes);
     memcpy(cpu->positions, step->positions, bytes);

@@ -36,7 +36,7 @@ static Status take_over(const Expected *expected, int n, float **vectors, Error 
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
         Status status = check(&expected[i], error);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
         if (expected[i].vector && expected[i].matrix->data) total += expected[i].cols;
     }
     float *next = malloc((size_t)(total ? total : 1) * sizeof *next);
@@ -92,7 +92,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, &layer->b_down},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &layer->vectors, error);
-    if (status != STATUS_OK) {
+    if (status) {
         free(layer);
         return status;
     }
@@ -124,7 +124,7 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
         {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, &head->output_bias},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &head->vectors, error);
-    if (status != STATUS_OK) {
+    if (status) {
         free(head);
         return status;
     }

@@ -2,7 +2,28 @@
 #ifndef PALAVER_KERNELS_CUDA_CACHE_CUH
 #define PALAVER_KERNELS_CUDA_CACHE_CUH
 
-#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/formats.cuh"
+#include "kernels/kv_layout.h"
+#include "kernels/ops.h"
+
+// ---- tiles, pages ------------------------------------------------------------------------------------------
+
+// Tokens of one sequence that attend together, and what they look at: see StepSequence.
+struct AttendTile {
+    int first_token, n_tokens;
+    int first_page, n_slots; // its sequence's table begins at the step's page first_page
+    int n_keep, n_gone;
+    int first_split, n_splits; // of a tile of one token, split_slots indexes each: see attention/split.cuh
+    int split_slots;
+    int mask_column; // of index 0, where there is a mask
+};
+
+// A step's tables of pages, one after the other.
+struct Pages {
+    const int32_t *first; // slot of each page's first index
+    uint32_t size;
+    int shift; // log2 of size, -1 where size is no power of two. A sequence of one page: 31
+};
 
 // ---- indexes -----------------------------------------------------------------------------------------------
 
@@ -51,7 +72,7 @@ struct Units {
 
 // ---- elements ----------------------------------------------------------------------------------------------
 
-__device__ inline bool is_quantised(const KvLayer &kv) {
+__host__ __device__ inline bool is_quantised(const KvLayer &kv) {
     return kv.type == DTYPE_INT8 || kv.type == DTYPE_INT4;
 }
 

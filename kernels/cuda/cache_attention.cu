@@ -1,6 +1,6 @@
 // cache_attention: the operator of its own, on the store of qkv and the kernels of attend.
 #include "kernels/cache_attention.h"
-#include "kernels/cuda/cache.cuh"
+#include "kernels/cuda/attention/attend.cuh"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -87,13 +87,15 @@ static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv,
                   Error *error) {
     AttendHeads heads = {a->num_heads, a->num_kv_heads ? a->num_kv_heads : a->num_heads, a->head_dim};
     cuda_end_upload(cuda); // a cache that is brought to f16 lies where weights were on their way
-    cuda->cached = kv->type;
-    Status status = cuda_stage(cuda, &c->step, &heads, c->mask_columns, NULL, error);
+    SplitPlan plan;
+    Status status = cuda_split_plan(cuda, &c->step, &heads, kv, &plan, error);
+    Staging staging = {&c->step, &plan, c->mask_columns};
+    if (!status) status = cuda_stage(cuda, &staging, error);
     if (status) return status;
     dim3 grid((unsigned)c->step.n_tokens, (unsigned)(2 * heads.n_kv_heads + 3) / 4);
     size_t shared = 4 * (size_t)row_floats(a->head_dim) * sizeof(float);
-    WITH_TYPE(a->type, (store_kernel<T><<<grid, 128, shared, cuda->stream>>>(
-                           *kv, cuda->slots, heads.n_kv_heads, a->head_dim, (const T *)a->current_key,
+    WITH_TYPE(a->type, (store_kernel<T><<<grid, 128, shared, cuda->device.stream>>>(
+                           *kv, cuda->step.slots, heads.n_kv_heads, a->head_dim, (const T *)a->current_key,
                            (const T *)a->current_value)));
     status = CUDA_LAUNCHED(error, "storing %d tokens", c->step.n_tokens);
     if (status) return status;

@@ -1,5 +1,6 @@
 // copy_slots, shift_keys: what is done to a cache besides storing and attending.
-#include "kernels/cuda/cache.cuh"
+#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/rope.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,31 +11,32 @@ struct CacheCall {
     int32_t *from, *to; // [n]; to NULL: not wanted
 };
 
-static Status upload_call(CudaBackend *cuda, const KvLayer *layers, int n_layers, const int32_t *from,
-                          const int32_t *to, int n, CacheCall *call, Error *error) {
-    for (int l = 0; l < n_layers; l++) {
-        Status status = kv_layer_check(&layers[l], cuda->shape->head_dim, error);
+static Status upload_call(CudaBackend *cuda, const CacheSlots *s, const int32_t *to, CacheCall *call,
+                          Error *error) {
+    CudaScratch *scratch = &cuda->scratch;
+    for (int l = 0; l < s->n_layers; l++) {
+        Status status = kv_layer_check(&s->layers[l], cuda->shape->head_dim, error);
         if (status) return status;
     }
-    for (int i = 0; i < n; i++)
-        if (from[i] < 0 || (to && to[i] < 0))
-            return error_set(error, STATUS_USAGE, "slot %d", from[i] < 0 ? from[i] : to[i]);
-    size_t table = (size_t)n_layers * sizeof(KvLayer), slots = (size_t)n * sizeof(int32_t),
+    for (int i = 0; i < s->n; i++)
+        if (s->slots[i] < 0 || (to && to[i] < 0))
+            return error_set(error, STATUS_USAGE, "slot %d", s->slots[i] < 0 ? s->slots[i] : to[i]);
+    size_t table = (size_t)s->n_layers * sizeof(KvLayer), slots = (size_t)s->n * sizeof(int32_t),
            bytes = table + (to ? 2 : 1) * slots;
-    Status status = cuda_check(cudaEventSynchronize(cuda->staged), error, "slots of a cache");
-    if (!status) status = cuda_room(cuda, &cuda->staging, bytes, true, "slots of a cache", error);
-    if (!status) status = cuda_room(cuda, &cuda->step, bytes, false, "slots of a cache", error);
+    Status status = cuda_check(cudaEventSynchronize(scratch->staged), error, "slots of a cache");
+    if (!status) status = cuda_room(cuda, &scratch->staging, bytes, true, "slots of a cache", error);
+    if (!status) status = cuda_room(cuda, &scratch->step, bytes, false, "slots of a cache", error);
     if (status) return status;
-    memcpy(cuda->staging.memory, layers, table);
-    memcpy(cuda->staging.memory + table, from, slots);
-    if (to) memcpy(cuda->staging.memory + table + slots, to, slots);
-    cudaError_t code =
-        cudaMemcpyAsync(cuda->step.memory, cuda->staging.memory, bytes, cudaMemcpyHostToDevice, cuda->stream);
-    if (code == cudaSuccess) code = cudaEventRecord(cuda->staged, cuda->stream);
-    call->layers = (KvLayer *)cuda->step.memory;
-    call->from = (int32_t *)(cuda->step.memory + table);
-    call->to = to ? call->from + n : NULL;
-    return cuda_check(code, error, "uploading %d slots", n);
+    memcpy(scratch->staging.memory, s->layers, table);
+    memcpy(scratch->staging.memory + table, s->slots, slots);
+    if (to) memcpy(scratch->staging.memory + table + slots, to, slots);
+    cudaError_t code = cudaMemcpyAsync(scratch->step.memory, scratch->staging.memory, bytes,
+                                       cudaMemcpyHostToDevice, cuda->device.stream);
+    if (code == cudaSuccess) code = cudaEventRecord(scratch->staged, cuda->device.stream);
+    call->layers = (KvLayer *)scratch->step.memory;
+    call->from = (int32_t *)(scratch->step.memory + table);
+    call->to = to ? call->from + s->n : NULL;
+    return cuda_check(code, error, "uploading %d slots", s->n);
 }
 
 // ---- copy_slots ----------------------------------------------------------------------------------------------
@@ -60,16 +62,16 @@ __global__ void copy_slots_kernel(CacheCall call, int head_dim, int32_t *slot_po
         slot_positions[call.to[blockIdx.x]] = slot_positions[call.from[blockIdx.x]];
 }
 
-Status cuda_copy_slots(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
-                       const int32_t *to, int n, int32_t *slot_positions, Error *error) {
+Status cuda_copy_slots(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     CacheCall call;
-    if (n < 1 || n_layers < 1) return STATUS_OK;
-    Status status = upload_call(cuda, layers, n_layers, from, to, n, &call, error);
+    if (from->n < 1 || from->n_layers < 1) return STATUS_OK;
+    Status status = upload_call(cuda, from, to, &call, error);
     if (status) return error_prefix(error, "copy_slots: ");
-    dim3 grid((unsigned)n, (unsigned)cuda->shape->n_kv_heads, (unsigned)n_layers);
-    copy_slots_kernel<<<grid, 64, 0, cuda->stream>>>(call, cuda->shape->head_dim, slot_positions);
-    return CUDA_LAUNCHED(error, "copy_slots: %d slots of %d layers", n, n_layers);
+    dim3 grid((unsigned)from->n, (unsigned)cuda->shape->n_kv_heads, (unsigned)from->n_layers);
+    copy_slots_kernel<<<grid, 64, 0, cuda->device.stream>>>(call, cuda->shape->head_dim,
+                                                            from->slot_positions);
+    return CUDA_LAUNCHED(error, "copy_slots: %d slots of %d layers", from->n, from->n_layers);
 }
 
 // ---- shift_keys ----------------------------------------------------------------------------------------------
@@ -105,12 +107,7 @@ __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
         if (kv.key_balance)
             for (int i = lane; i < a.head_dim; i += 32) v[i] *= kv.key_balance[head * a.head_dim + i];
         __syncwarp();
-        for (int i = lane; i < a.n_pairs; i += 32) {
-            int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + a.n_pairs;
-            float x = v[first], y = v[second];
-            v[first] = x * turns[i].x - y * turns[i].y;
-            v[second] = x * turns[i].y + y * turns[i].x;
-        }
+        rope_head(turns, 2 * a.n_pairs, a.interleaved, 1, v, v);
         __syncwarp();
         store_row(kv, true, slot, head, feedback_of(kv, head, a.head_dim), v, a.head_dim);
         __syncwarp();
@@ -124,46 +121,44 @@ __global__ void shift_positions_kernel(const int32_t *slots, int n, int delta, i
 }
 
 // The positions lie on the device: they are read back, which the discarding that asks for this can afford.
-static Status check_positions(CudaBackend *cuda, const int32_t *slots, int n, int32_t delta,
-                              const int32_t *slot_positions, Error *error) {
+static Status check_positions(CudaBackend *cuda, const CacheSlots *s, int32_t delta, Error *error) {
     int32_t last = 0;
-    for (int i = 0; i < n; i++) last = slots[i] > last ? slots[i] : last;
+    for (int i = 0; i < s->n; i++) last = s->slots[i] > last ? s->slots[i] : last;
     size_t bytes = ((size_t)last + 1) * sizeof(int32_t);
     int32_t *held = (int32_t *)malloc(bytes);
     if (!held) return error_set(error, STATUS_MEMORY, "shift_keys: no memory for %d positions", last + 1);
-    Status status =
-        cuda_check(cudaMemcpyAsync(held, slot_positions, bytes, cudaMemcpyDeviceToHost, cuda->stream), error,
-                   "shift_keys: reading positions");
-    if (!status)
-        status = cuda_check(cudaStreamSynchronize(cuda->stream), error, "shift_keys: reading positions");
-    if (!status) status = kv_shift_check(held, slots, n, delta, error);
+    cudaStream_t stream = cuda->device.stream;
+    cudaError_t code = cudaMemcpyAsync(held, s->slot_positions, bytes, cudaMemcpyDeviceToHost, stream);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(stream);
+    Status status = cuda_check(code, error, "shift_keys: reading positions");
+    if (!status) status = kv_shift_check(held, s->slots, s->n, delta, error);
     free(held);
     return status;
 }
 
-Status cuda_shift_keys(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
-                       int32_t delta, int32_t *slot_positions, Error *error) {
+Status cuda_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
+    const int n = slots->n, n_layers = slots->n_layers;
     ShiftArguments a = {{},
-                        cuda->inv_freq,
+                        cuda->device.inv_freq,
                         s->head_dim,
                         s->rope.rotary_dim / 2,
                         s->n_kv_heads,
                         delta,
                         s->rope.kind == ROPE_INTERLEAVED,
-                        slot_positions};
+                        slots->slot_positions};
     if (n < 1 || n_layers < 1) return STATUS_OK;
-    Status status = upload_call(cuda, layers, n_layers, slots, NULL, n, &a.call, error);
+    Status status = upload_call(cuda, slots, NULL, &a.call, error);
     if (status) return error_prefix(error, "shift_keys: ");
-    status = check_positions(cuda, slots, n, delta, slot_positions, error);
+    status = check_positions(cuda, slots, delta, error);
     if (status) return status;
     size_t shared = ((size_t)a.n_pairs + 1) / 2 * 2 * sizeof(float2) +
                     4 * (size_t)row_floats(s->head_dim) * sizeof(float);
-    shift_keys_kernel<<<dim3((unsigned)n, (unsigned)n_layers), 128, shared, cuda->stream>>>(a);
+    shift_keys_kernel<<<dim3((unsigned)n, (unsigned)n_layers), 128, shared, cuda->device.stream>>>(a);
     status = CUDA_LAUNCHED(error, "shift_keys: %d slots of %d layers by %d", n, n_layers, delta);
     if (status) return status;
-    shift_positions_kernel<<<(unsigned)(n + 127) / 128, 128, 0, cuda->stream>>>(a.call.from, n, delta,
-                                                                                slot_positions);
+    shift_positions_kernel<<<(unsigned)(n + 127) / 128, 128, 0, cuda->device.stream>>>(a.call.from, n, delta,
+                                                                                       slots->slot_positions);
     return CUDA_LAUNCHED(error, "shift_keys: %d slots of %d layers by %d", n, n_layers, delta);
 }

@@ -15,10 +15,11 @@ __global__ void embed_kernel(Weight w, const int32_t *ids, float scale, Weight l
 
 Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    embed_kernel<<<cuda->n_tokens, 256, 0, cuda->stream>>>(head->embedding, cuda->ids,
-                                                           cuda->shape->embedding_scale, head->positions,
-                                                           cuda->positions, (float *)x);
-    Status status = CUDA_LAUNCHED(error, "embed: %d tokens", cuda->n_tokens);
+    embed_kernel<<<cuda->step.n_tokens, 256, 0, cuda->device.stream>>>(
+        head->embedding, cuda->step.ids, cuda->shape->embedding_scale, head->positions, cuda->step.positions,
+        (float *)x);
+    Status status = CUDA_LAUNCHED(error, "embed: %d tokens", cuda->step.n_tokens);
     if (status || !head->embedding_norm.weight) return status;
-    return cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, head->embedding_norm, DTYPE_F32, x, error);
+    return cuda_norm(cuda, (const float *)x, NULL, cuda->step.n_tokens, head->embedding_norm, DTYPE_F32, x,
+                     error);
 }

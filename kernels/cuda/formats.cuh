@@ -11,13 +11,12 @@
 #ifndef PALAVER_KERNELS_CUDA_FORMATS_CUH
 #define PALAVER_KERNELS_CUDA_FORMATS_CUH
 
+#include "kernels/cuda/format.h"
 #include "kernels/dtype.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <stdint.h>
-
-enum Format { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8, FORMAT_Q8S, FORMAT_Q8M, FORMAT_Q4, FORMAT_Q4M };
 
 enum { MAX_CHUNK_BYTES = 2560 }; // of Q4M, the largest
 

@@ -1,7 +1,6 @@
 // gate_up: g = activation(w_gate·h + b_gate) · (w_up·h + b_up), or activation(w_up·h + b_up), h = norm(x).
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/gemm/flat.cuh"
-#include "kernels/cuda/gemm/tile.cuh"
+#include "kernels/cuda/gemm/gemm.cuh"
 
 // One thread four elements; cols, the intermediate size, is a multiple of 4. Biases may be NULL.
 template <class T>
@@ -42,40 +41,34 @@ __global__ void __launch_bounds__(256)
 
 template <class T> static void launch_activate(const CudaBackend *cuda, const Layer *layer, T *g) {
     const DecoderShape *s = cuda->shape;
-    int64_t n = (int64_t)cuda->n_tokens * s->intermediate_size;
+    int64_t n = (int64_t)cuda->step.n_tokens * s->intermediate_size;
     unsigned blocks = (unsigned)((n / 4 + 255) / 256);
-    const T *wide = (const T *)cuda->wide;
+    const T *wide = (const T *)cuda->scratch.wide;
     if (layer->gated)
-        activate_pairs_kernel<T><<<blocks, 256, 0, cuda->stream>>>(s->activation, wide, layer->b_gate,
-                                                                   layer->b_up, s->intermediate_size, n, g);
+        activate_pairs_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(
+            s->activation, wide, layer->b_gate, layer->b_up, s->intermediate_size, n, g);
     else
-        activate_kernel<T>
-            <<<blocks, 256, 0, cuda->stream>>>(s->activation, wide, layer->b_up, s->intermediate_size, n, g);
+        activate_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(s->activation, wide, layer->b_up,
+                                                                    s->intermediate_size, n, g);
 }
 
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Status status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->ffn_norm, cuda->operand,
-                              cuda->normed, error);
-    if (cuda->kind == STEP_DECODING) {
-        FlatProduct flat = {&layer->gate_up,
-                            cuda->normed,
-                            cuda->n_tokens,
-                            layer->gated ? FLAT_GATED : FLAT_ALONE,
-                            g,
-                            layer->gated ? layer->b_gate : layer->b_up,
-                            layer->b_up,
-                            NULL};
-        if (!status) status = cuda_flat(cuda, &flat, error);
-        return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
+    const int n = cuda->step.n_tokens;
+    Status status = cuda_norm(cuda, (const float *)x, NULL, n, layer->ffn_norm, cuda->operand,
+                              cuda->scratch.normed, error);
+    Gemm gemm = {&layer->gate_up, cuda->scratch.normed, n, layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE,
+                 g};
+    gemm.bias = layer->gated ? layer->b_gate : layer->b_up, gemm.other = layer->b_up;
+    gemm.chosen = &cuda->step.chosen.gate_up;
+    if (!status) status = cuda_gemm(cuda, &gemm, error);
+    if (status == STATUS_UNSUPPORTED) {
+        gemm.epilogue = EPILOGUE_STORE, gemm.y = cuda->scratch.wide, gemm.bias = gemm.other = NULL;
+        status = cuda_gemm(cuda, &gemm, error);
+        if (!status) {
+            WITH_OPERAND(cuda, (launch_activate<T>(cuda, layer, (T *)g)));
+            status = CUDA_LAUNCHED(error, "[%d, %d]", n, cuda->shape->intermediate_size);
+        }
     }
-    if (!status && tiles_suit_gates(cuda, layer)) {
-        status = product_of_gates(cuda, layer, cuda->normed, g, error);
-        return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
-    }
-    Product product = {&layer->gate_up, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
-    if (!status) status = cuda_product(cuda, &product, error);
-    if (status) return error_prefix(error, "gate_up: ");
-    WITH_OPERAND(cuda, (launch_activate<T>(cuda, layer, (T *)g)));
-    return CUDA_LAUNCHED(error, "gate_up: [%d, %d]", cuda->n_tokens, cuda->shape->intermediate_size);
+    return status ? error_prefix(error, "gate_up: ") : STATUS_OK;
 }

@@ -15,6 +15,12 @@ struct HeadArguments {
     KvLayer kv;
 };
 
+// Heads that kernels finish in registers: RoPE over the whole head, pairs half a head apart, no norms, and a cache in f16.
+static inline bool plain_heads(const HeadArguments &a) {
+    return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16 &&
+           !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
+}
+
 template <class T> struct alignas(sizeof(T) * 2) Pair { T v[2]; };
 
 #endif

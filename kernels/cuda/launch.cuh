@@ -15,9 +15,9 @@ static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*ker
     cudaLaunchConfig_t config = {};
     config.gridDim = grid, config.blockDim = block;
     config.dynamicSmemBytes = shared;
-    config.stream = cuda->stream;
+    config.stream = cuda->device.stream;
     // Before Hopper there is no such thing; later cards run code for compute_80, in which kernels_before() is empty.
-    config.attrs = &attribute, config.numAttrs = cuda->compute == 90;
+    config.attrs = &attribute, config.numAttrs = cuda->device.card.compute == 90;
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 

@@ -1,26 +1,33 @@
 // logits: output·norm(x) + output_bias for chosen tokens.
-#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/gemm/gemm.cuh"
 
-Status cuda_logits(Backend *backend, const Head *head, const void *x, const int32_t *tokens, int n_rows,
-                   float *logits, Error *error) {
-    CudaBackend *cuda = cuda_backend(backend);
-    if (n_rows < 1 || n_rows > cuda->max_logits)
-        return error_set(error, STATUS_USAGE, "logits: %d rows, at most %d at once", n_rows,
-                         cuda->max_logits);
-    for (int i = 0; i < n_rows; i++)
-        if (tokens[i] < 0 || tokens[i] >= cuda->n_tokens)
-            return error_set(error, STATUS_USAGE, "logits: row %d of a step of %d tokens", tokens[i],
-                             cuda->n_tokens);
+// Checks the tokens and brings them to the device.
+static Status upload_rows(CudaBackend *cuda, const LogitRows *rows, Error *error) {
+    for (int i = 0; i < rows->n; i++)
+        if (rows->tokens[i] < 0 || rows->tokens[i] >= cuda->step.n_tokens)
+            return error_set(error, STATUS_USAGE, "row %d of a step of %d tokens", rows->tokens[i],
+                             cuda->step.n_tokens);
     // From pageable memory: the copy is staged before the call returns.
-    Status status = cuda_check(cudaMemcpyAsync(cuda->rows, tokens, (size_t)n_rows * sizeof *tokens,
-                                               cudaMemcpyHostToDevice, cuda->stream),
-                               error, "logits: %d rows", n_rows);
+    return cuda_check(cudaMemcpyAsync(cuda->scratch.rows, rows->tokens, (size_t)rows->n * sizeof(int32_t),
+                                      cudaMemcpyHostToDevice, cuda->device.stream),
+                      error, "%d rows", rows->n);
+}
+
+Status cuda_logits(Backend *backend, const Head *head, const void *x, const LogitRows *rows, float *logits,
+                   Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    const int most = rows->tokens ? cuda->max_logits : cuda->step.n_tokens;
+    if (rows->n < 1 || rows->n > most)
+        return error_set(error, STATUS_USAGE, "logits: %d rows, at most %d at once", rows->n, most);
+    Status status = rows->tokens ? upload_rows(cuda, rows, error) : STATUS_OK;
+    const int32_t *tokens = rows->tokens ? cuda->scratch.rows : NULL;
+    Gemm gemm = {&head->output, cuda->scratch.normed, rows->n, EPILOGUE_FLOAT, logits, head->output_bias};
+    gemm.chosen = &cuda->step.chosen.logits;
+    // A padded step has tokens to spare, which there are no rows of logits for.
+    if (!tokens && cuda->step.padded) gemm.n = cuda->step.n_tokens, gemm.count = cuda->step.count;
     if (!status)
-        status = cuda_norm(cuda, (const float *)x, cuda->rows, n_rows, head->norm, cuda->operand,
-                           cuda->normed, error);
-    Product product = {&head->output, cuda->normed, logits, DTYPE_F32, n_rows, false};
-    if (!status) status = cuda_product(cuda, &product, error);
-    if (!status)
-        status = cuda_add_bias(cuda, head->output_bias, n_rows, cuda->shape->vocab_size, logits, error);
+        status = cuda_norm(cuda, (const float *)x, tokens, gemm.n, head->norm, cuda->operand,
+                           cuda->scratch.normed, error);
+    if (!status) status = cuda_gemm(cuda, &gemm, error);
     return status ? error_prefix(error, "logits: ") : STATUS_OK;
 }

@@ -1,4 +1,4 @@
-// Norms, before matrix products of many rows.
+// Norms, before GEMMs.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 

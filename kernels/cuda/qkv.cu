@@ -1,13 +1,8 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
-#include "kernels/cuda/gemm/flat.cuh"
-#include "kernels/cuda/gemm/tile.cuh"
+#include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/ptx.cuh"
-
-__device__ inline float warp_sum(float v) {
-    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
-    return v;
-}
 
 // A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
 template <class T>
@@ -24,20 +19,11 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
         sum += f.x * f.x + f.y * f.y;
         *(float2 *)(v + i) = f;
     }
-    if (norm) {
-        float scale = rsqrtf(warp_sum(sum) / dim + a.eps);
-        __syncwarp();
-        for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
-    }
+    __syncwarp();
+    if (norm) norm_head(norm, sum, a.eps, v, dim);
     __syncwarp();
     if (is_value) return;
-    const float2 *rope = a.rope + (int64_t)token * (a.rotary_dim / 2);
-    for (int i = lane; i < a.rotary_dim / 2; i += 32) {
-        int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + a.rotary_dim / 2;
-        float x = v[first], y = v[second];
-        v[first] = x * rope[i].x - y * rope[i].y;
-        v[second] = x * rope[i].y + y * rope[i].x;
-    }
+    rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
 }
 
@@ -133,9 +119,9 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
             y = make_float2(y.x + v.x, y.y + v.y);
         }
         if (head < a.n_heads + a.n_kv_heads) {
-            float2 u = x;
-            x = make_float2(u.x * turn.x - y.x * turn.y, u.y * turn.z - y.y * turn.w);
-            y = make_float2(u.x * turn.y + y.x * turn.x, u.y * turn.w + y.y * turn.z);
+            float2 u = x, v = y;
+            rope_pair(u.x, v.x, make_float2(turn.x, turn.y), x.x, y.x);
+            rope_pair(u.y, v.y, make_float2(turn.z, turn.w), x.y, y.y);
         }
         if (head < a.n_heads) {
             T *out = q + ((int64_t)token * a.n_heads + head) * DIM + i;
@@ -154,14 +140,9 @@ __global__ void __launch_bounds__(128) whole_heads_kernel(HeadArguments a, const
 template <class T, int DIM>
 static cudaError_t launch_whole_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
     int each = HEADS_AT_ONCE * 128 / (DIM / 4), all = a.n_heads + 2 * a.n_kv_heads;
-    dim3 grid(cuda->n_tokens, (all + each - 1) / each);
-    return launch_dependent(cuda, whole_heads_kernel<T, DIM>, grid, 128, 0, a, (const T *)cuda->wide, q);
-}
-
-// Whether heads are the common case.
-static bool plain_heads(const HeadArguments &a) {
-    return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16 &&
-           !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
+    dim3 grid(cuda->step.n_tokens, (all + each - 1) / each);
+    return launch_dependent(cuda, whole_heads_kernel<T, DIM>, grid, 128, 0, a, (const T *)cuda->scratch.wide,
+                            q);
 }
 
 template <class T, int TOKENS, int DIM>
@@ -173,31 +154,43 @@ static cudaError_t launch_any_heads(const CudaBackend *cuda, const HeadArguments
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             (int)(floats * sizeof(float)));
     if (code != cudaSuccess) return code;
-    return launch_dependent(cuda, kernel, grid, 128, floats * sizeof(float), a, (const T *)cuda->wide, q);
+    return launch_dependent(cuda, kernel, grid, 128, floats * sizeof(float), a, (const T *)cuda->scratch.wide,
+                            q);
 }
 
-template <class T> static cudaError_t launch_heads(const CudaBackend *cuda, const HeadArguments &a, T *q) {
-    enum { TOGETHER = 4 }; // tokens: a row of feedback is read once for all of them
-    bool plain = plain_heads(a);
-    if (plain && a.head_dim == 128) return launch_whole_heads<T, 128>(cuda, a, q);
-    if (plain && a.head_dim == 64) return launch_whole_heads<T, 64>(cuda, a, q);
-    bool together = a.kv.key_feedback && cuda->kind != STEP_DECODING && a.n_tokens >= 64 &&
-                    (a.head_dim & -a.head_dim) >= 8 * TOGETHER && feeds_back_in_quads(a.kv, a.head_dim);
-    if (a.head_dim == 128)
-        return together ? launch_any_heads<T, TOGETHER, 128>(cuda, a, q)
-                        : launch_any_heads<T, 1, 128>(cuda, a, q);
-    return together ? launch_any_heads<T, TOGETHER, 0>(cuda, a, q) : launch_any_heads<T, 1, 0>(cuda, a, q);
+template <class T>
+static cudaError_t launch_heads(const CudaBackend *cuda, HeadsKernel kernel, const HeadArguments &a, T *q) {
+    switch (kernel) {
+    case HEADS_WHOLE:
+        return a.head_dim == 128 ? launch_whole_heads<T, 128>(cuda, a, q)
+                                 : launch_whole_heads<T, 64>(cuda, a, q);
+    case HEADS_TOGETHER: // a row of feedback is read once for several tokens
+        return a.head_dim == 128 ? launch_any_heads<T, HEADS_TOGETHER_TOKENS, 128>(cuda, a, q)
+                                 : launch_any_heads<T, HEADS_TOGETHER_TOKENS, 0>(cuda, a, q);
+    default:
+        return a.head_dim == 128 ? launch_any_heads<T, 1, 128>(cuda, a, q)
+                                 : launch_any_heads<T, 1, 0>(cuda, a, q);
+    }
+}
+
+// From what the GEMM has stored in cuda->scratch.wide.
+static Status finish_heads(CudaBackend *cuda, const HeadArguments &a, void *q, Error *error) {
+    HeadsCase c = {cuda->step.kind, a.n_tokens, a.head_dim, plain_heads(a),
+                   a.kv.key_feedback && feeds_back_in_quads(a.kv, a.head_dim)};
+    HeadsKernel kernel = dispatch_heads(&c);
+    cudaError_t code;
+    cuda->step.chosen.heads = heads_kernel_name(kernel);
+    WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, kernel, a, (T *)q)));
+    return cuda_check(code, error, "[%d, %d heads of %d]", a.n_tokens, a.n_heads + 2 * a.n_kv_heads,
+                      a.head_dim);
 }
 
 Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                 Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
-    Status status = kv_layer_check(kv, s->head_dim, error);
-    if (status) return error_prefix(error, "qkv: ");
-    status = cuda_norm(cuda, (const float *)x, NULL, cuda->n_tokens, layer->attn_norm, cuda->operand,
-                       cuda->normed, error);
-    HeadArguments a = {cuda->n_tokens,
+    const int n = cuda->step.n_tokens;
+    HeadArguments a = {n,
                        layer->b_qkv,
                        layer->q_norm,
                        layer->k_norm,
@@ -207,22 +200,20 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        s->head_dim,
                        s->rope.rotary_dim,
                        s->rope.kind == ROPE_INTERLEAVED,
-                       cuda->rope,
-                       cuda->slots,
+                       cuda->scratch.rope,
+                       cuda->step.slots,
                        *kv};
-    if (!status && cuda->kind != STEP_DECODING && plain_heads(a) && tiles_suit_heads(cuda, &layer->qkv, a)) {
-        status = product_of_heads(cuda, &layer->qkv, cuda->normed, a, q, error);
-        return status ? error_prefix(error, "qkv: ") : STATUS_OK;
+    Status status = kv_layer_check(kv, s->head_dim, error);
+    if (!status)
+        status = cuda_norm(cuda, (const float *)x, NULL, n, layer->attn_norm, cuda->operand,
+                           cuda->scratch.normed, error);
+    Gemm gemm = {&layer->qkv, cuda->scratch.normed, n, EPILOGUE_HEADS, q};
+    gemm.heads = &a, gemm.chosen = &cuda->step.chosen.qkv;
+    if (!status) status = cuda_gemm(cuda, &gemm, error);
+    if (status == STATUS_UNSUPPORTED) {
+        gemm.epilogue = EPILOGUE_STORE, gemm.y = cuda->scratch.wide, gemm.heads = NULL;
+        status = cuda_gemm(cuda, &gemm, error);
+        if (!status) status = finish_heads(cuda, a, q, error);
     }
-    if (!status && cuda->kind == STEP_DECODING && plain_heads(a)) {
-        status = cuda_flat_heads(cuda, &layer->qkv, cuda->normed, cuda->n_tokens, &a, q, error);
-        if (status != STATUS_UNSUPPORTED) return status ? error_prefix(error, "qkv: ") : STATUS_OK;
-        status = STATUS_OK;
-    }
-    Product product = {&layer->qkv, cuda->normed, cuda->wide, cuda->operand, cuda->n_tokens, false};
-    if (!status) status = cuda_product(cuda, &product, error);
-    if (status) return error_prefix(error, "qkv: ");
-    cudaError_t code;
-    WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, a, (T *)q)));
-    return cuda_check(code, error, "qkv: [%d, %d]", cuda->n_tokens, layer->qkv.rows);
+    return status ? error_prefix(error, "qkv: ") : STATUS_OK;
 }

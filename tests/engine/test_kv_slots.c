@@ -228,7 +228,8 @@ static void slots_are_copied_and_no_others(void **state) {
         float *before = all_rows(&cache);
         int32_t held[SLOTS];
         memcpy(held, cache.held, sizeof held);
-        assert_ok(b->ops->copy_slots(b, cache.layers, LAYERS, FROM, TO, 5, cache.held, &error), &error);
+        assert_ok(b->ops->copy_slots(b, &(CacheSlots){cache.layers, LAYERS, cache.held, FROM, 5}, TO, &error),
+                  &error);
         float *after = all_rows(&cache);
         for (int s = 0; s < SLOTS; s++) {
             int from = s;
@@ -237,7 +238,8 @@ static void slots_are_copied_and_no_others(void **state) {
                                 SLOT_FLOATS * sizeof *after);
             assert_int_equal(cache.held[s], held[from]);
         }
-        assert_ok(b->ops->copy_slots(b, cache.layers, LAYERS, FROM, TO, 0, cache.held, &error), &error);
+        assert_ok(b->ops->copy_slots(b, &(CacheSlots){cache.layers, LAYERS, cache.held, FROM, 0}, TO, &error),
+                  &error);
         free(before), free(after);
         free_cache(&cache);
     }
@@ -264,7 +266,7 @@ static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t positi
     StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_keep, n_gone, 0};
     Step step = {1, 1, &zero, &position, &slot, &sequence, SLOTS, held, STEP_ANY};
     Error error = {0};
-    assert_ok(b->ops->begin(b, &step, &error), &error);
+    assert_ok(b->ops->begin(b, &step, NULL, &error), &error);
     assert_ok(b->ops->attend(b, q, &cache->layers[1], 0, y, &error), &error);
 }
 
@@ -296,7 +298,9 @@ static void a_shift_in_place_equals_the_view(void **state) {
         attend(b, &cache, cache.held, SLOTS - 1 + GONE, KEEP, GONE, q, seen);
         Error error = {0};
         float *rows = all_rows(&cache);
-        assert_ok(b->ops->shift_keys(b, cache.layers, LAYERS, slots, n, -GONE, cache.held, &error), &error);
+        assert_ok(
+            b->ops->shift_keys(b, &(CacheSlots){cache.layers, LAYERS, cache.held, slots, n}, -GONE, &error),
+            &error);
         float *moved = all_rows(&cache);
         for (int s = 0; s < SLOTS; s++) {
             bool stays = s < KEEP || before[s] < 0;
@@ -324,21 +328,27 @@ static void refuses_impossible_slots(void **state) {
     float *before = all_rows(&cache);
     static const int32_t GOOD[] = {3, 5}, BAD[] = {3, -1};
     Error error;
-    assert_int_equal(b->ops->copy_slots(b, cache.layers, LAYERS, BAD, GOOD, 2, cache.held, &error),
-                     STATUS_DEVICE);
+    assert_int_equal(
+        b->ops->copy_slots(b, &(CacheSlots){cache.layers, LAYERS, cache.held, BAD, 2}, GOOD, &error),
+        STATUS_DEVICE);
     assert_string_equal(error.message, "copy_slots: slot -1");
-    assert_int_equal(b->ops->copy_slots(b, cache.layers, LAYERS, GOOD, BAD, 2, cache.held, &error),
-                     STATUS_DEVICE);
-    assert_int_equal(b->ops->shift_keys(b, cache.layers, LAYERS, BAD, 2, 1, cache.held, &error),
-                     STATUS_DEVICE);
-    assert_int_equal(b->ops->shift_keys(b, cache.layers, LAYERS, GOOD, 2, -105, cache.held, &error),
-                     STATUS_DEVICE);
+    assert_int_equal(
+        b->ops->copy_slots(b, &(CacheSlots){cache.layers, LAYERS, cache.held, GOOD, 2}, BAD, &error),
+        STATUS_DEVICE);
+    assert_int_equal(
+        b->ops->shift_keys(b, &(CacheSlots){cache.layers, LAYERS, cache.held, BAD, 2}, 1, &error),
+        STATUS_DEVICE);
+    assert_int_equal(
+        b->ops->shift_keys(b, &(CacheSlots){cache.layers, LAYERS, cache.held, GOOD, 2}, -105, &error),
+        STATUS_DEVICE);
     assert_string_equal(error.message, "shift_keys: slot 3 holds position 103, which cannot move by -105");
-    assert_int_equal(b->ops->shift_keys(b, cache.layers, LAYERS, GOOD, 2, INT32_MAX, cache.held, &error),
-                     STATUS_DEVICE);
+    assert_int_equal(
+        b->ops->shift_keys(b, &(CacheSlots){cache.layers, LAYERS, cache.held, GOOD, 2}, INT32_MAX, &error),
+        STATUS_DEVICE);
     cache.layers[1].type = DTYPE_Q8_0;
-    assert_int_equal(b->ops->shift_keys(b, cache.layers, LAYERS, GOOD, 2, 1, cache.held, &error),
-                     STATUS_UNSUPPORTED);
+    assert_int_equal(
+        b->ops->shift_keys(b, &(CacheSlots){cache.layers, LAYERS, cache.held, GOOD, 2}, 1, &error),
+        STATUS_UNSUPPORTED);
     cache.layers[1].type = DTYPE_F32;
     float *after = all_rows(&cache);
     assert_memory_equal(after, before, (size_t)SLOTS * SLOT_FLOATS * sizeof *after);

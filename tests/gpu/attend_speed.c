@@ -47,10 +47,8 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
         ids[r] = 0, slots[r] = r * each + c->length - 1, last[r] = c->length - 1 + c->n_gone;
     }
     Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions, STEP_ANY};
-    must(ops->begin(backend, &step, &error), &error);
     KvLayer first = kv_layout_layer(&l, cache, scale, 0);
-    must(ops->attend(backend, q, &first, 0, y, &error), &error);
-    must(ops->begin(backend, &step, &error), &error); // now cut for this type
+    must(ops->begin(backend, &step, &first, &error), &error);
     double start = 0;
     int n = 0, rounds = 10 + (int)(2e10 / *bytes / l.n_layers);
     for (int round = -2; round < rounds; round++) {

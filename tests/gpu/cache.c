@@ -273,17 +273,19 @@ static void test_slots(const Ops *cuda, const Case *c) {
     fill_caches(&a, &b, positions, 8);
     for (int i = 0; i < 2; i++) {
         Side *s = i ? &b : &a;
-        must(s->ops->copy_slots(s->backend, s->kv, TEST_LAYERS, from, to, N, s->slot_positions, &error),
+        must(s->ops->copy_slots(s->backend, &(CacheSlots){s->kv, TEST_LAYERS, s->slot_positions, from, N}, to,
+                                &error),
              &error);
     }
     report(c->name, "copy_slots", !same_caches(&a, &b), 0);
     for (int i = 0; i < 2; i++) {
         Side *s = i ? &b : &a;
-        must(s->ops->shift_keys(s->backend, s->kv, TEST_LAYERS, from, N, -1000, s->slot_positions, &error),
+        must(s->ops->shift_keys(s->backend, &(CacheSlots){s->kv, TEST_LAYERS, s->slot_positions, from, N},
+                                -1000, &error),
              &error);
     }
-    Status refused =
-        b.ops->shift_keys(b.backend, b.kv, TEST_LAYERS, from, N, -1000000, b.slot_positions, &error);
+    Status refused = b.ops->shift_keys(b.backend, &(CacheSlots){b.kv, TEST_LAYERS, b.slot_positions, from, N},
+                                       -1000000, &error);
     report(c->name, "shift_keys beyond the beginning", refused == STATUS_DEVICE ? 0 : NAN, 0);
     double bound = c->kv == DTYPE_F32 ? 1e-5 : c->kv == DTYPE_INT4 ? 3e-2 : c->kv == DTYPE_BF16 ? 3e-3 : 1e-3;
     for (int l = 0; l < TEST_LAYERS; l++) {

@@ -50,7 +50,7 @@ int fault_child(const Ops *cuda) {
                  .sequences = &sequence,
                  .page_size = 1,
                  .slot_positions = positions};
-    Status status = cuda->begin(backend, &step, &error);
+    Status status = cuda->begin(backend, &step, NULL, &error);
     if (!status) status = cuda->embed(backend, head, (void *)4096, &error);
     if (!status) status = cuda->read(backend, values, x, sizeof values, &error); // waits for it
     bool ok = is_fatal("the op", status, &error);

@@ -1,6 +1,6 @@
 // Results that do not depend on their neighbours: rows of decoding steps alone, together and in another order, as one graph
 // and op by op; a prompt in one piece and in several. Bit by bit; and against the CPU.
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 #include "tests/gpu/side.h"
 
 #include <stdio.h>
@@ -71,20 +71,14 @@ static void run_ops(Rows *r, const Step *step) {
     const Ops *ops = s->ops;
     Error error;
     int32_t tokens[MOST_ROWS];
-    must(ops->begin(s->backend, step, &error), &error);
-    must(ops->embed(s->backend, s->head, s->x, &error), &error);
-    for (int l = 0; l < TEST_LAYERS; l++) {
-        must(ops->qkv(s->backend, s->layers[l], s->x, &s->kv[l], s->q, &error), &error);
-        must(ops->attend(s->backend, s->q, &s->kv[l], l ? 0 : r->c->window, s->q, &error), &error);
-        if (r->c->parallel) must(ops->gate_up(s->backend, s->layers[l], s->x, s->g, &error), &error);
-        must(ops->out(s->backend, s->layers[l], s->q, s->x, &error), &error);
-        if (!r->c->parallel) must(ops->gate_up(s->backend, s->layers[l], s->x, s->g, &error), &error);
-        must(ops->down(s->backend, s->layers[l], s->g, s->x, &error), &error);
-    }
+    const int windows[TEST_LAYERS] = {r->c->window, 0};
+    const Pass pass = side_pass(s, step, windows);
+    must(ops->begin(s->backend, step, s->kv, &error), &error);
+    must(forward_pass(&pass, &error), &error);
     int n = step->kind == STEP_READING ? 1 : step->n_tokens, most = 4; // rows of logits at once
     for (int i = 0; i < n; i++) tokens[i] = step->kind == STEP_READING ? step->n_tokens - 1 : i;
     for (int i = 0; i < n; i += most)
-        must(ops->logits(s->backend, s->head, s->x, tokens + i, n - i < most ? n - i : most,
+        must(ops->logits(s->backend, s->head, s->x, &(LogitRows){tokens + i, n - i < most ? n - i : most},
                          r->logits + (int64_t)i * r->c->vocab, &error),
              &error);
 }
@@ -106,7 +100,9 @@ static float *run_rows(Rows *r, const int *which, int n, bool by_ops) {
     Error error;
     must(s->ops->write(s->backend, r->logits, poison, size * MOST_ROWS, &error), &error);
     int windows[TEST_LAYERS] = {r->c->window, 0};
-    DecodeStep decode = {&step, s->head, (const Layer *const *)s->layers, s->kv, windows, r->logits};
+    const Pass pass = side_pass(s, &step, windows);
+    DecodeStep decode = side_decode(s, &step, &pass);
+    decode.logits = r->logits;
     if (by_ops)
         run_ops(r, &step);
     else

@@ -6,7 +6,7 @@
 // NAME: cases whose name has it, or one of caches, sample, golden, text, memory, fault. Inputs are the CPU's at every op, so that
 // errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N failed.
 #include "engine/backend.h"
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 #include "tests/support/golden_model.h"
 #include "tests/gpu/engine_tests.h"
 #include "tests/gpu/side.h"
@@ -124,8 +124,8 @@ static void test_ops(Run *r, const Step *steps[2]) {
     Side *a = &r->cpu, *b = &r->cuda;
     Error error;
     int64_t n = c->n_tokens;
-    must(a->ops->begin(a->backend, steps[0], &error), &error);
-    must(b->ops->begin(b->backend, steps[1], &error), &error);
+    must(a->ops->begin(a->backend, steps[0], a->kv, &error), &error);
+    must(b->ops->begin(b->backend, steps[1], b->kv, &error), &error);
     must(a->ops->embed(a->backend, a->head, a->x, &error), &error);
     must(b->ops->embed(b->backend, b->head, b->x, &error), &error);
     compare(r, "embed", a->x, b->x, DTYPE_F32, n * c->hidden, 1e-3);
@@ -147,8 +147,8 @@ static void test_ops(Run *r, const Step *steps[2]) {
         compare(r, "down", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound);
     }
     int32_t rows[] = {c->n_tokens - 1, 0, c->n_tokens / 2};
-    must(a->ops->logits(a->backend, a->head, a->x, rows, 3, a->logits, &error), &error);
-    must(b->ops->logits(b->backend, b->head, b->x, rows, 3, b->logits, &error), &error);
+    must(a->ops->logits(a->backend, a->head, a->x, &(LogitRows){rows, 3}, a->logits, &error), &error);
+    must(b->ops->logits(b->backend, b->head, b->x, &(LogitRows){rows, 3}, b->logits, &error), &error);
     compare(r, "logits", a->logits, b->logits, DTYPE_F32, 3 * (int64_t)c->vocab, r->bound);
     check_sentinel(c->name, b->ops, b->backend, b->x, b->sizes[0]);
     check_sentinel(c->name, b->ops, b->backend, b->q, b->sizes[1]);
@@ -166,22 +166,14 @@ static void test_decode(Run *r, int index, int position) {
         int32_t id = (i * 37 + 11) % c->vocab, slots = slot_of(r, index), positions = position;
         StepSequence sequence = {0, 1, r->n_indexes, r->pages, c->n_keep, c->n_gone, 0};
         Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions, STEP_ANY};
-        must(a->ops->begin(a->backend, &step, &error), &error);
-        must(a->ops->embed(a->backend, a->head, a->x, &error), &error);
-        for (int l = 0; l < TEST_LAYERS; l++) {
-            must(a->ops->qkv(a->backend, a->layers[l], a->x, &a->kv[l], a->q, &error), &error);
-            must(a->ops->attend(a->backend, a->q, &a->kv[l], l ? 0 : c->window, a->q, &error), &error);
-            if (c->parallel) must(a->ops->gate_up(a->backend, a->layers[l], a->x, a->g, &error), &error);
-            must(a->ops->out(a->backend, a->layers[l], a->q, a->x, &error), &error);
-            if (!c->parallel) must(a->ops->gate_up(a->backend, a->layers[l], a->x, a->g, &error), &error);
-            must(a->ops->down(a->backend, a->layers[l], a->g, a->x, &error), &error);
-        }
-        int32_t row = 0;
-        must(a->ops->logits(a->backend, a->head, a->x, &row, 1, a->logits, &error), &error);
-
         int windows[TEST_LAYERS] = {c->window, 0};
+        Pass pass = side_pass(a, &step, windows);
+        must(a->ops->begin(a->backend, &step, a->kv, &error), &error);
+        must(forward_pass_in(&pass, &pass.buffers, &error), &error);
+
+        pass = side_pass(b, &step, windows);
         step.slot_positions = b->slot_positions;
-        DecodeStep decode = {&step, b->head, (const Layer *const *)b->layers, b->kv, windows, b->logits};
+        DecodeStep decode = side_decode(b, &step, &pass);
         Status status = b->ops->decode(b->backend, &decode, &error);
         bool paged = c->page_size > 0 || c->n_gone > 0; // what the kernel must take
         bool kernel = c->kv == DTYPE_F16 || c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4;

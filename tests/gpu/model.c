@@ -1,6 +1,6 @@
 #include "tests/gpu/model.h"
 
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "tests/gpu/sampling.h"
 
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/sample/sample.h"
 #include "tests/gpu/model.h"
 
 #include <math.h>

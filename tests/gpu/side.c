@@ -1,7 +1,7 @@
 #include "tests/gpu/side.h"
 
 #include "kernels/cpu/kv.h"
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,6 +88,7 @@ static void enter_rounding(Side *s, const Case *c, const Rope *rope) {
 void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
     Error error;
     s->ops = ops;
+    s->shape = &m->shape;
     s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
                  : c->type == DTYPE_BF16                               ? DTYPE_BF16
                                                                        : DTYPE_F16;
@@ -119,6 +120,28 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
     }
     if (c->feed_back) enter_rounding(s, c, &m->shape.rope);
     s->slot_positions = room(ops, s->backend, (size_t)n_slots * 4);
+}
+
+Pass side_pass(const Side *s, const Step *step, const int *windows) {
+    return (Pass){.backend = s->backend,
+                  .shape = s->shape,
+                  .head = s->head,
+                  .layers = s->layers,
+                  .kv = s->kv,
+                  .windows = windows,
+                  .buffers = {s->x, s->q, s->g, s->logits},
+                  .n_tokens = step->n_tokens};
+}
+
+DecodeStep side_decode(const Side *s, const Step *step, const Pass *pass) {
+    return (DecodeStep){.step = step,
+                        .head = s->head,
+                        .layers = s->layers,
+                        .kv = s->kv,
+                        .windows = pass->windows,
+                        .logits = s->logits,
+                        .pass = forward_pass_in,
+                        .context = pass};
 }
 
 void side_close(Side *s) {

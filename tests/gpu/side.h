@@ -2,6 +2,7 @@
 #ifndef PALAVER_TESTS_GPU_SIDE_H
 #define PALAVER_TESTS_GPU_SIDE_H
 
+#include "engine/forward.h"
 #include "kernels/kv_layout.h"
 #include "tests/gpu/model.h"
 #include "tests/gpu/sampling.h"
@@ -26,6 +27,7 @@ typedef struct Side {
     const Ops *ops;
     Backend *backend;
     DType operand;
+    const DecoderShape *shape; // of TEST_LAYERS
     Layer *layers[TEST_LAYERS];
     Head *head;
     void *x, *q, *g;
@@ -40,6 +42,10 @@ typedef struct Side {
 
 void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots);
 void side_close(Side *s);
+
+// A step's way through the side's model by the engine's own loop, and the same in one go; windows [TEST_LAYERS].
+Pass side_pass(const Side *s, const Step *step, const int *windows);
+DecodeStep side_decode(const Side *s, const Step *step, const Pass *pass);
 
 // n activations of `type` as floats, and back.
 float *get(Side *s, const void *memory, DType type, int64_t n);

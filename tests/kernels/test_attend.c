@@ -1,6 +1,6 @@
 // Attention on the CPU against its formula in double precision: head sizes, groups, windows, ragged sequences,
 // scattered slots with holes that hold NaN, threads.
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 #include "tests/support/kernels_support.h"
 
 #include <math.h>
@@ -122,7 +122,7 @@ static void check_attend(const char *device, int n_threads, const AttendCase *c)
     float *q = random_floats(12, n), *y = malloc((size_t)(n + 16) * sizeof *y);
     double *expected = malloc((size_t)c->head_dim * sizeof *expected);
     for (int64_t i = 0; i < n + 16; i++) y[i] = GUARD;
-    assert_ok(backend->ops->begin(backend, &step, &error), &error);
+    assert_ok(backend->ops->begin(backend, &step, NULL, &error), &error);
     assert_ok(backend->ops->attend(backend, q, &d.kv, c->window, y + 8, &error), &error);
     for (int i = 0; i < 8; i++) assert_true(y[i] == GUARD && y[n + 8 + i] == GUARD);
     for (int t = 0; t < STEP_TOKENS; t++)
@@ -163,12 +163,12 @@ static void attend_does_not_depend_on_the_step(void **state) {
     float *q = random_floats(22, STEP_TOKENS * 576), all[STEP_TOKENS * 576], one[576];
     Backend *backend = open_cpu("cpu", 2, &shape, STEP_TOKENS);
     Step step = {STEP_TOKENS, 3, d.ids, d.positions, d.slots, SEQUENCES, 1 << 30, d.held, STEP_ANY};
-    assert_ok(backend->ops->begin(backend, &step, &error), &error);
+    assert_ok(backend->ops->begin(backend, &step, NULL, &error), &error);
     assert_ok(backend->ops->attend(backend, q, &d.kv, 0, all, &error), &error);
     for (int t = 0; t < SEQUENCES[0].n_tokens; t++) {
         StepSequence alone = {0, 1, SEQUENCES[0].n_slots, SEQUENCES[0].pages, 0, 0, 0};
         step = (Step){1, 1, d.ids + t, d.positions + t, d.slots + t, &alone, 1 << 30, d.held, STEP_ANY};
-        assert_ok(backend->ops->begin(backend, &step, &error), &error);
+        assert_ok(backend->ops->begin(backend, &step, NULL, &error), &error);
         assert_ok(backend->ops->attend(backend, q + t * 576, &d.kv, 0, one, &error), &error);
         assert_memory_equal(one, all + t * 576, sizeof one);
     }

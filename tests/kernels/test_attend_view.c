@@ -167,7 +167,7 @@ static void attend(Backend *b, const Content *content, Place *p, int first, int 
     Step step = {n,       1,       ids, content->at + begin, p->slots + begin, &sequence, p->page_size,
                  p->held, STEP_ANY};
     Error error = {0};
-    assert_ok(b->ops->begin(b, &step, &error), &error);
+    assert_ok(b->ops->begin(b, &step, NULL, &error), &error);
     memcpy(y, content->q + first * width, (size_t)(n * width) * sizeof *y);
     assert_ok(b->ops->attend(b, y, &p->kv, c->window, y, &error), &error);
 }
@@ -341,7 +341,7 @@ static void an_empty_view_gives_zeros(void **state) {
     Error error = {0};
     float y[32];
     for (int i = 0; i < 32; i++) y[i] = 1;
-    assert_ok(b->ops->begin(b, &step, &error), &error); // 350 is gone itself
+    assert_ok(b->ops->begin(b, &step, NULL, &error), &error); // 350 is gone itself
     memset(pages, 0x7f, sizeof p->pages);
     free(pages);
     assert_ok(b->ops->attend(b, content.q, &p->kv, 0, y, &error), &error);

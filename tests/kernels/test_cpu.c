@@ -1,5 +1,5 @@
 // The CPU backend around its ops: opening, memory, weights it refuses, steps it refuses; norms, activations.
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/loops/loops.h"
 #include "tests/support/kernels_support.h"
 
 #include <math.h>
@@ -230,15 +230,15 @@ static void refuses_other_kinds_of_steps(void **state) {
     int32_t held[8] = {0}, two[] = {0, 1};
     Error error = {0};
     Step step = {2, 1, two, two, two, &both, 1 << 30, held, STEP_DECODING};
-    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_DEVICE);
     assert_non_null(strstr(error.message, "decoding 2 tokens of 1 sequence"));
     step.kind = STEP_READING;
-    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_OK);
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_OK);
     step.n_sequences = 2, step.sequences = each;
-    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_DEVICE);
     assert_non_null(strstr(error.message, "reading 2 sequences"));
     step.kind = STEP_DECODING;
-    assert_int_equal(b->ops->begin(b, &step, &error), STATUS_OK);
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_OK);
     b->ops->close(b);
 }
 
@@ -254,7 +254,7 @@ static void refuses_bad_steps_and_changes_nothing(void **state) {
         Step step = {c->n_tokens,  c->n_sequences, c->ids, c->positions, c->slots,
                      c->sequences, 1 << 30,        held,   STEP_ANY};
         Error error = {0};
-        assert_int_equal(b->ops->begin(b, &step, &error), STATUS_DEVICE);
+        assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_DEVICE);
         if (strstr(error.message, c->why) == NULL)
             fail_msg("expected \"%s\" in \"%s\"", c->why, error.message);
         assert_memory_equal(held, before, sizeof held);
@@ -276,10 +276,10 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
     StepSequence sequence = {0, 1, 1, ONE_PAGE(0), 0, 0, 0};
     Step step = {1, 1, &zero, &zero, &zero, &sequence, 1 << 30, held, STEP_ANY};
     float x[8] = {0}, logits[50];
-    assert_ok(b->ops->begin(b, &step, &error), &error);
-    assert_ok(b->ops->logits(b, head, x, &zero, 1, logits, &error), &error);
-    assert_int_equal(b->ops->logits(b, head, x, &one, 1, logits, &error), STATUS_DEVICE);
-    assert_int_equal(b->ops->logits(b, head, x, &zero, 5, logits, &error), STATUS_DEVICE);
+    assert_ok(b->ops->begin(b, &step, NULL, &error), &error);
+    assert_ok(b->ops->logits(b, head, x, &(LogitRows){&zero, 1}, logits, &error), &error);
+    assert_int_equal(b->ops->logits(b, head, x, &(LogitRows){&one, 1}, logits, &error), STATUS_DEVICE);
+    assert_int_equal(b->ops->logits(b, head, x, &(LogitRows){&zero, 5}, logits, &error), STATUS_DEVICE);
     KvLayer kv = {.type = DTYPE_Q8_0, .k = zeros, .v = zeros, .slot_stride = 4, .head_stride = 4};
     assert_int_equal(b->ops->attend(b, x, &kv, 0, x, &error), STATUS_UNSUPPORTED);
     b->ops->close(b);

@@ -148,13 +148,13 @@ static void check_product(const Loops *loops, DType type, int64_t rows, int64_t 
     TestActivations x = quantized(loops, n, cols, 99 + (uint64_t)n);
     int64_t first = rows > 9 ? 1 : 0, end = rows > 9 ? rows - 2 : rows, stride = rows + 3;
     float *y = malloc((size_t)(n * stride) * sizeof *y);
-    void *scratch = aligned_alloc(64, (size_t)(loops->product_scratch(cols) + 63) / 64 * 64);
+    void *scratch = aligned_alloc(64, (size_t)(loops->gemm_scratch(cols) + 63) / 64 * 64);
     for (int add = 0; add < 2; add++) {
         for (int64_t i = 0; i < n * stride; i++) y[i] = GUARD;
         for (int64_t t = 0; add && t < n; t++)
             for (int64_t r = first; r < end; r++) y[t * stride + r] = 1;
-        Product product = {&w.matrix, &x.a, first, end, y, stride, add};
-        loops->product(&product, scratch);
+        Gemm product = {&w.matrix, &x.a, first, end, y, stride, add};
+        loops->gemm(&product, scratch);
         for (int64_t i = 0; i < n * stride; i++) {
             int64_t t = i / stride, r = i % stride;
             if (r < first || r >= end) {
@@ -199,16 +199,16 @@ static void float_products_do_not_depend_on_tokens(void **state) {
     for (DType type = DTYPE_F32; type <= DTYPE_BF16; type++) {
         TestMatrix w = random_matrix(type, 6, 75, 5);
         TestActivations x = quantized(loops, 8, 75, 6);
-        void *scratch = aligned_alloc(64, (size_t)(loops->product_scratch(75) + 63) / 64 * 64);
+        void *scratch = aligned_alloc(64, (size_t)(loops->gemm_scratch(75) + 63) / 64 * 64);
         float all[8 * 6], one[6];
-        Product product = {&w.matrix, &x.a, 0, 6, all, 6, false};
-        loops->product(&product, scratch);
+        Gemm product = {&w.matrix, &x.a, 0, 6, all, 6, false};
+        loops->gemm(&product, scratch);
         for (int t = 0; t < 8; t++) {
             Activations single = x.a;
             single.n = 1;
             single.x += t * 75;
-            product = (Product){&w.matrix, &single, 0, 6, one, 6, false};
-            loops->product(&product, scratch);
+            product = (Gemm){&w.matrix, &single, 0, 6, one, 6, false};
+            loops->gemm(&product, scratch);
             assert_memory_equal(one, all + t * 6, sizeof one);
         }
         free(scratch), free(w.memory);

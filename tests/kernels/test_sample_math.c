@@ -1,7 +1,7 @@
 // The numbers below sampling: Philox against known ones, weights, the order of tokens, weighted selection.
 #include "tests/support/test.h"
 #include "tests/support/sample_reference.h"
-#include "kernels/cpu/select.h"
+#include "kernels/cpu/sample/select.h"
 #include "kernels/sample_math.h"
 
 #include <float.h>

@@ -49,13 +49,13 @@ static int64_t faulty_scratch_bytes(const Backend *backend, int n_rows, int wind
 }
 
 // The first step of a position beyond the first turn's meets the fault.
-static Status faulty_begin(Backend *backend, const Step *step, Error *error) {
+static Status faulty_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
     static int n_prompts;
     if (step->n_tokens > 1) n_prompts++;
     if (wants("fatal") && n_prompts > 1)
         return error_set(error, STATUS_FATAL,
                          "cuda: begin: %d tokens: an illegal memory access was encountered", step->n_tokens);
-    return ops_cpu()->begin(backend, step, error);
+    return ops_cpu()->begin(backend, step, kv, error);
 }
 
 __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi);

@@ -1,5 +1,5 @@
 #include "tests/support/kernels_support.h"
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <stdlib.h>

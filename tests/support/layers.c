@@ -118,7 +118,7 @@ static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, i
     int64_t hidden = first * c->hidden_size, width = first * c->n_heads * c->head_dim;
     size_t hidden_bytes = (size_t)(n * c->hidden_size) * 4;
     int32_t rows[TOKENS] = {0, 1, 2, 3, 4, 5, 6};
-    assert_ok(ops->begin(b, &step, &e), &e);
+    assert_ok(ops->begin(b, &step, &r->kv, &e), &e);
     assert_ok(ops->embed(b, head, r->embedded + hidden, &e), &e);
     assert_ok(ops->qkv(b, layer, r->embedded + hidden, &r->kv, r->q + width, &e), &e);
     assert_ok(ops->attend(b, r->q + width, &r->kv, 0, r->attended + width, &e), &e);
@@ -127,7 +127,8 @@ static void run_step(const TestLayer *t, Backend *b, Layer *layer, Head *head, i
     assert_ok(ops->gate_up(b, layer, r->after_out + hidden, r->g + first * c->intermediate_size, &e), &e);
     memcpy(r->x + hidden, r->after_out + hidden, hidden_bytes);
     assert_ok(ops->down(b, layer, r->g + first * c->intermediate_size, r->x + hidden, &e), &e);
-    assert_ok(ops->logits(b, head, r->x + hidden, rows, n, r->logits + first * VOCABULARY, &e), &e);
+    assert_ok(ops->logits(b, head, r->x + hidden, &(LogitRows){rows, n}, r->logits + first * VOCABULARY, &e),
+              &e);
 }
 
 Results layer_run(const TestLayer *t, const char *device, int n_threads, bool whole) {

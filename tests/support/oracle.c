@@ -1,6 +1,6 @@
 #include "tests/support/oracle.h"
 #include "kernels/alibi.h"
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef PALAVER_TESTS_SAMPLE_REFERENCE_H
 #define PALAVER_TESTS_SAMPLE_REFERENCE_H
 
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/sample/sample.h"
 
 #include <stdint.h>
 

@@ -4,8 +4,38 @@
 #define PALAVER_KERNELS_CUDA_ATTENTION_ATTEND_CUH
 
 #include "kernels/alibi.h"
-#include "kernels/cuda/attention/queries.cuh"
+#include "kernels/cuda/backend.cuh"
 #include "kernels/cuda/ptx.cuh"
+
+// A mask of the caller's.
+struct AttendMask {
+    // Added to the scores of index i: the element at token·row + head·head + mask_column + i. NULL: none.
+    const void *values;
+    DType type;
+    int64_t row, head;
+};
+// Attention of the step that was staged.
+struct AttendCall {
+    AttendHeads heads;
+    DType type; // of q and y
+    const void *q;
+    void *y; // may be q
+    const KvLayer *kv;
+    const int32_t *slot_positions; // NULL: index i holds position i
+    int window;
+    float scale;
+    bool alibi;
+    AttendMask mask;
+};
+Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error); // attend.cu
+
+// What attention multiplies with keys: [n_tokens, n_heads*head_dim] of the call's type each, for the sinks of a sequence
+// that lost something after them, and for everything else. The call's own q, or in the backend's `wide`.
+struct Queries {
+    const void *recent, *kept;
+};
+// queries.cu. Launches nothing if the call's queries will do.
+cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *queries);
 
 struct AttendArguments {
     KvLayer kv;
@@ -27,7 +57,7 @@ __device__ inline int32_t tile_position(const AttendArguments &a, const AttendTi
     return i < tile.n_slots ? position_at(a.slot_positions, slot_of(a.pages, tile.first_page, i), i) : -1;
 }
 
-enum { ROWS = 128, KEYS = 64 };
+enum { ROWS = ATTEND_ROWS, KEYS = ATTEND_KEYS };
 
 constexpr float LOG2_E = 1.44269504f;
 
@@ -89,21 +119,27 @@ __device__ inline void classify_units(const AttendArguments &a, const AttendTile
     }
 }
 
-// What the launchers of attention/tile.cu want.
-struct TileLaunch {
+// Bytes of n elements of a cache, without scales.
+static inline int64_t cache_bytes(const KvLayer &kv, int64_t n) {
+    return kv.type == DTYPE_INT4 ? n / 2 : kv.type == DTYPE_INT8 ? n : kv.type == DTYPE_F32 ? n * 4 : n * 2;
+}
+
+// One kind of tiles, and what goes to their kernel.
+struct AttendLaunch {
     AttendArguments a;
-    DType type; // f16 or bf16
-    const void *q, *q_kept;
+    AttendHeads heads;
+    DType type; // of queries and y: f16 or bf16, but for the plain kernel
+    Queries queries;
     void *y;
     int n_tiles, most_slots;
 };
-// A launcher's answer to what it has no code for: cudaErrorNotSupported, and nothing was launched.
-cudaError_t attend_by_wgmma(const CudaBackend *cuda,
-                            const TileLaunch *launch);               // caches in f16, nothing gone, no ALiBi
-bool wgmma_suits(const CudaBackend *cuda, const TileLaunch *launch); // whether that has code for it
-// The same for caches of other types, of one sequence, as long as there is room to bring them to f16.
-cudaError_t attend_as_halves(CudaBackend *cuda, const TileLaunch *launch);
-enum TileCaches { TILES_OF_ANY, TILES_OF_F16 }; // the latter: caches in f16, no ALiBi
-template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const TileLaunch *launch);
+
+// The kernels' launchers, for what dispatch_attend() gives them.
+cudaError_t attend_plain(const CudaBackend *cuda, const AttendLaunch *launch);
+cudaError_t attend_by_wgmma(const CudaBackend *cuda, const AttendLaunch *launch);
+cudaError_t attend_as_halves(CudaBackend *cuda, const AttendLaunch *launch);
+size_t halves_bytes(const AttendLaunch *launch); // scratch for keys and values in f16
+enum TileCaches { TILES_OF_ANY, TILES_OF_F16 };  // the latter: caches in f16, no ALiBi
+template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const AttendLaunch *launch);
 
 #endif

@@ -5,7 +5,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 
-enum { HALVES_THREADS = 256, HALVES_EACH = 4, LEAST_TOKENS = 64 };
+enum { HALVES_THREADS = 256, HALVES_EACH = 4 };
 
 // What the cache becomes: one page, index i in slot i.
 struct Halves {
@@ -18,7 +18,7 @@ struct Halves {
 // values].
 __global__ void __launch_bounds__(HALVES_THREADS)
     halves_kernel(const __grid_constant__ AttendArguments a, int n_slots, Halves to) {
-    int log_octets = a.head_dim == 128 ? 4 : 3, kv_head = blockIdx.y; // the sizes that wgmma_suits()
+    int log_octets = a.head_dim == 128 ? 4 : 3, kv_head = blockIdx.y; // 128 or 64: dispatch_attend()
     bool is_key = blockIdx.z == 0;
     __half *target = (is_key ? to.k : to.v) + (int64_t)kv_head * n_slots * a.head_dim;
     let_next_begin();
@@ -36,16 +36,20 @@ __global__ void __launch_bounds__(HALVES_THREADS)
     }
 }
 
-cudaError_t attend_as_halves(CudaBackend *cuda, const TileLaunch *launch) {
-    TileLaunch l = *launch;
+static size_t halves_elements(const AttendLaunch *l) {
+    return (size_t)l->most_slots * (size_t)l->a.n_kv_heads * (size_t)l->a.head_dim;
+}
+
+size_t halves_bytes(const AttendLaunch *l) {
+    return 4 * halves_elements(l) + ((size_t)l->most_slots + 4) * sizeof(int32_t);
+}
+
+cudaError_t attend_as_halves(CudaBackend *cuda, const AttendLaunch *launch) {
+    AttendLaunch l = *launch;
     const AttendArguments a = launch->a;
-    size_t n = (size_t)l.most_slots, elements = n * (size_t)a.n_kv_heads * (size_t)a.head_dim,
-           bytes = 4 * elements + (n + 4) * sizeof(int32_t);
-    if (cuda->n_sequences != 1 || cuda->n_tokens < LEAST_TOKENS || bytes > cuda->weights_bytes ||
-        a.head_dim % 8 || a.kv.slot_stride % 8 || a.kv.head_stride % 8)
-        return cudaErrorNotSupported;
+    size_t n = (size_t)l.most_slots, elements = halves_elements(launch);
     Halves to;
-    to.k = (__half *)cuda->weights, to.v = to.k + elements;
+    to.k = (__half *)cuda->scratch.weights, to.v = to.k + elements;
     to.page = (int32_t *)(to.v + elements), to.positions = to.page + 4;
     l.a.kv = KvLayer{};
     l.a.kv.type = DTYPE_F16;
@@ -53,7 +57,6 @@ cudaError_t attend_as_halves(CudaBackend *cuda, const TileLaunch *launch) {
     l.a.kv.slot_stride = a.head_dim, l.a.kv.head_stride = (int64_t)n * a.head_dim;
     l.a.slot_positions = to.positions;
     l.a.pages = Pages{to.page, 1u << 31, 31};
-    if (!wgmma_suits(cuda, &l)) return cudaErrorNotSupported;
     dim3 grid((unsigned)((n * (size_t)a.head_dim / 8 + HALVES_THREADS * HALVES_EACH - 1) /
                          (HALVES_THREADS * HALVES_EACH)),
               (unsigned)a.n_kv_heads, 2);

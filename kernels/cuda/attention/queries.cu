@@ -1,7 +1,8 @@
-// Queries as the cache wants them: turned back for the kept prefix, and by the Hadamard matrix where keys are.
+// Queries as the cache wants them: turned back for the sinks, and by the Hadamard matrix where keys are.
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/attention/queries.cuh"
+#include "kernels/cuda/attention/attend.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/rope.cuh"
 
 struct QueryArguments {
     int n_heads, head_dim, rotary_dim;
@@ -36,11 +37,10 @@ __global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T 
         __syncwarp();
         int pairs = a.rotary_dim / 2;
         for (int i = lane; i < pairs; i += 32) {
-            int first = a.interleaved ? 2 * i : i, second = a.interleaved ? 2 * i + 1 : i + pairs;
-            float2 turn = a.kept_rope[(int64_t)token * pairs + i];
-            float x = v[first], y = v[second];
-            v[first] = x * turn.x + y * turn.y; // backwards
-            v[second] = y * turn.x - x * turn.y;
+            const RopePlace at(i, a.rotary_dim, a.interleaved);
+            const float2 turn = a.kept_rope[(int64_t)token * pairs + i];
+            float x = v[at.first], y = v[at.second];
+            rope_pair(x, y, make_float2(turn.x, -turn.y), v[at.first], v[at.second]); // backwards
         }
         __syncwarp();
         turn_query(a, head, v);
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(128) queries_kernel(QueryArguments a, const T 
 template <class T>
 static cudaError_t launch(CudaBackend *cuda, const AttendCall *call, const QueryArguments &a,
                           Queries *queries) {
-    int64_t n = (int64_t)cuda->n_tokens * a.n_heads * a.head_dim;
-    T *turned = (T *)cuda->wide, *kept = turned + n;
-    dim3 grid(cuda->n_tokens, (a.n_heads + 3) / 4);
+    int64_t n = (int64_t)cuda->step.n_tokens * a.n_heads * a.head_dim;
+    T *turned = (T *)cuda->scratch.wide, *kept = turned + n;
+    dim3 grid(cuda->step.n_tokens, (a.n_heads + 3) / 4);
     queries->recent = a.rotate ? turned : call->q;
     queries->kept = a.kept_rope ? kept : queries->recent;
     return launch_dependent(cuda, queries_kernel<T>, grid, 128, 4 * (size_t)a.head_dim * sizeof(float), a,
@@ -76,7 +76,7 @@ cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *que
                         call->kv->rotate_keys,
                         call->kv->key_balance,
                         h->n_heads / h->n_kv_heads,
-                        cuda->gone && rope->rotary_dim > 0 ? cuda->kept_rope : NULL};
+                        cuda->step.gone && rope->rotary_dim > 0 ? cuda->step.kept_rope : NULL};
     *queries = Queries{call->q, call->q};
     if (!a.rotate && !a.kept_rope) return cudaSuccess;
     cudaError_t code;

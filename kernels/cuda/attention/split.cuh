@@ -15,8 +15,8 @@ struct SplitLaunch {
 struct SplitArguments {
     SplitLaunch l;
     const int32_t *split_tiles;
-    const int32_t
-        *new_slots; // STEP_DECODING: of the step's tokens, all that the kernels before it write; else NULL
+    // STEP_DECODING: slots of the step's tokens, all of the cache that the kernels before it write; else NULL.
+    const int32_t *new_slots;
     int head_tiles;
     int group_shift; // int8, int4: log2 of their group
     bool scales_fit; // into the kernel's, by copies: float16, a group of its own, aligned
@@ -32,10 +32,15 @@ struct SplitArguments {
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error);
 size_t split_bytes(int n_splits, const AttendHeads *heads); // what it takes for so many
 
-// cudaErrorNotSupported for caches it has no code for, and nothing was launched: heads that are no multiple of 16, rows
-// and strides that are no multiples of 16 bytes, groups that are no power of two of at least 8, pages of sizes that are no
-// power of two.
-cudaError_t attend_splits(CudaBackend *cuda, const SplitLaunch *launch);
+cudaError_t attend_splits(CudaBackend *cuda, const AttendLaunch *launch);
+
+// What the kernel takes that goes through such a cache for such heads.
+struct SplitFit {
+    size_t shared;   // bytes of a block's shared memory; 0: there is no such kernel
+    int blocks_a_sm; // that a multiprocessor of this card holds, at most MOST_BLOCKS_A_SM; 0: none
+};
+enum { MOST_BLOCKS_A_SM = 4 };
+cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, SplitFit *fit);
 
 // Whether a cache's scales are those that a kernel of groups of `group`, `bytes` a row, has in shared memory, and may be
 // copied there.
@@ -43,5 +48,7 @@ bool scales_fit(const SplitArguments *a, int group, int bytes);
 
 // The kernels of one cache type each (split_cache.cu); head_tiles, scales_fit and together are theirs to say.
 template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArguments *a);
+template <DType TYPE>
+cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, SplitFit *fit);
 
 #endif

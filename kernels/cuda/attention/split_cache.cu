@@ -3,3 +3,5 @@
 #include "kernels/cuda/attention/split_kernel.cuh"
 
 template cudaError_t split_launch<INSTANCE>(CudaBackend *cuda, const SplitArguments *a);
+template cudaError_t split_fit_of<INSTANCE>(const Card *card, const KvLayer *kv, const AttendHeads *heads,
+                                            SplitFit *fit);

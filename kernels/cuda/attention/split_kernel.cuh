@@ -235,56 +235,64 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
 
 // ---- launchers -----------------------------------------------------------------------------------------------
 
-template <class C, int HEAD, int HEADS, int GROUP>
-static cudaError_t launch_shape(CudaBackend *cuda, const SplitArguments *arguments) {
+// A kernel, and what it asks for.
+template <class C, int HEAD_, int HEADS_, int GROUP_> struct SplitKernel {
+    static constexpr int HEAD = HEAD_, HEADS = HEADS_, GROUP = GROUP_;
     typedef SplitShape<C, HEAD, HEADS, GROUP> Shape;
-    typedef SplitWarp<C, Shape, HEAD> Warp;
-    SplitArguments a = *arguments;
+    static constexpr size_t RINGS = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
+                            RESULTS = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float),
+                            SHARED = sizeof(typename SplitWarp<C, Shape, HEAD>::Queries) +
+                                     (RINGS > RESULTS ? RINGS : RESULTS);
+    static auto function() { return split_kernel<C, Shape, HEAD>; }
+    static cudaError_t allow_shared() {
+        return cudaFuncSetAttribute(function(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED);
+    }
+};
+
+// Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.
+template <class C, int HEAD, int GROUP, class F> static cudaError_t with_groups(int group, F f) {
+    constexpr int MOST = 64 / (HEAD / GROUP); // heads, for eight sets
+    if constexpr (MOST >= 8)
+        if (group > 4) return f(SplitKernel<C, HEAD, 8, GROUP>());
+    if constexpr (MOST >= 4)
+        if (group > 1) return f(SplitKernel<C, HEAD, 4, GROUP>());
+    return f(SplitKernel<C, HEAD, 1, GROUP>());
+}
+
+template <class C, int HEAD, class F> static cudaError_t with_head(int group, int scale_group, F f) {
+    if constexpr (C::INTEGER) {
+        if (scale_group == 8) return with_groups<C, HEAD, 8>(group, f);
+        if (scale_group == 16) return with_groups<C, HEAD, 16>(group, f);
+        return with_groups<C, HEAD, 32>(group, f);
+    } else {
+        if constexpr (HEAD <= 128)
+            if (group > 8) return f(SplitKernel<C, HEAD, 16, HEAD>());
+        return f(SplitKernel<C, HEAD, 8, HEAD>());
+    }
+}
+
+// f(the kernel for heads of head_dim, `group` of them to a KV head); cudaErrorNotSupported: there is none.
+template <class C, class F> static cudaError_t with_kernel(int head_dim, int group, int scale_group, F f) {
+    if (head_dim <= 64) return with_head<C, 64>(group, scale_group, f);
+    if (head_dim <= 128) return with_head<C, 128>(group, scale_group, f);
+    if constexpr (C::BITS < 32) return with_head<C, 256>(group, scale_group, f);
+    return cudaErrorNotSupported; // too long for a ring
+}
+
+// What the kernel is told besides.
+template <class Kernel> static SplitArguments described(const SplitArguments &arguments) {
+    typedef typename Kernel::Shape Shape;
+    SplitArguments a = arguments;
     int group = a.l.a.n_heads / a.l.a.n_kv_heads;
-    a.head_tiles = (group + HEADS - 1) / HEADS;
-    a.together = a.slot_bytes == Shape::ROW && a.l.a.head_dim == HEAD; // behind shorter heads lie others
-    if (C::INTEGER) {
-        a.scales_fit = scales_fit(&a, GROUP, Shape::SCALES);
+    a.head_tiles = (group + Kernel::HEADS - 1) / Kernel::HEADS;
+    a.together =
+        a.slot_bytes == Shape::ROW && a.l.a.head_dim == Kernel::HEAD; // behind shorter heads lie others
+    if (Shape::SCALES > 0) {
+        a.scales_fit = scales_fit(&a, Kernel::GROUP, Shape::SCALES);
         a.together =
             a.together && a.scales_fit && a.scale_slot_bytes == Shape::SCALES && a.scale_head_bytes % 16 == 0;
     }
-    size_t rings = SPLIT_WARPS * Shape::STAGES * Shape::STAGE,
-           results = sizeof(SplitResults<HEAD, HEADS>) + MOST_SPLITS * HEADS * sizeof(float);
-    size_t shared = sizeof(typename Warp::Queries) + (rings > results ? rings : results);
-    if (shared + SPLIT_STATIC > cuda->shared_limit || cuda->n_splits > 65535) return cudaErrorNotSupported;
-    auto kernel = split_kernel<C, Shape, HEAD>;
-    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    if (code != cudaSuccess) return code;
-    code =
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&cuda->splits_a_sm, kernel, SPLIT_WARPS * 32, shared);
-    if (code != cudaSuccess) return code;
-    dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->n_splits);
-    if (a.new_slots) return launch_dependent(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
-    return launch_overlapping(cuda, kernel, grid, SPLIT_WARPS * 32, shared, a);
-}
-
-// Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.
-template <class C, int HEAD, int GROUP>
-static cudaError_t launch_groups(CudaBackend *cuda, const SplitArguments *a) {
-    constexpr int MOST = 64 / (HEAD / GROUP); // heads, for eight sets
-    int group = a->l.a.n_heads / a->l.a.n_kv_heads;
-    if constexpr (MOST >= 8)
-        if (group > 4) return launch_shape<C, HEAD, 8, GROUP>(cuda, a);
-    if constexpr (MOST >= 4)
-        if (group > 1) return launch_shape<C, HEAD, 4, GROUP>(cuda, a);
-    return launch_shape<C, HEAD, 1, GROUP>(cuda, a);
-}
-
-template <class C, int HEAD> static cudaError_t launch_head(CudaBackend *cuda, const SplitArguments *a) {
-    if constexpr (C::INTEGER) {
-        if (a->group_shift == 3) return launch_groups<C, HEAD, 8>(cuda, a);
-        if (a->group_shift == 4) return launch_groups<C, HEAD, 16>(cuda, a);
-        return launch_groups<C, HEAD, 32>(cuda, a);
-    } else {
-        if constexpr (HEAD <= 128)
-            if (a->l.a.n_heads / a->l.a.n_kv_heads > 8) return launch_shape<C, HEAD, 16, HEAD>(cuda, a);
-        return launch_shape<C, HEAD, 8, HEAD>(cuda, a);
-    }
+    return a;
 }
 
 template <DType TYPE> struct CacheOf;
@@ -294,12 +302,35 @@ template <> struct CacheOf<DTYPE_BF16> { typedef Bfloat Type; };
 template <> struct CacheOf<DTYPE_INT8> { typedef Int8 Type; };
 template <> struct CacheOf<DTYPE_INT4> { typedef Int4 Type; };
 
-template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArguments *a) {
-    typedef typename CacheOf<TYPE>::Type C;
-    if (a->l.a.head_dim <= 64) return launch_head<C, 64>(cuda, a);
-    if (a->l.a.head_dim <= 128) return launch_head<C, 128>(cuda, a);
-    if constexpr (C::BITS < 32) return launch_head<C, 256>(cuda, a);
-    return cudaErrorNotSupported; // too long for a ring
+template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArguments *arguments) {
+    const AttendArguments &t = arguments->l.a;
+    return with_kernel<typename CacheOf<TYPE>::Type>(
+        t.head_dim, t.n_heads / t.n_kv_heads, 1 << arguments->group_shift, [&](auto of) {
+            typedef decltype(of) Kernel;
+            SplitArguments a = described<Kernel>(*arguments);
+            dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->step.n_splits);
+            cudaError_t code = Kernel::allow_shared();
+            if (code != cudaSuccess) return code;
+            if (a.new_slots)
+                return launch_dependent(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, Kernel::SHARED, a);
+            return launch_overlapping(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, Kernel::SHARED, a);
+        });
+}
+
+template <DType TYPE>
+cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, SplitFit *fit) {
+    cudaError_t code = with_kernel<typename CacheOf<TYPE>::Type>(
+        heads->head_dim, heads->n_heads / heads->n_kv_heads, kv->group, [&](auto of) {
+            typedef decltype(of) Kernel;
+            fit->shared = Kernel::SHARED + SPLIT_STATIC;
+            if (fit->shared > card->shared_limit) return cudaSuccess;
+            cudaError_t allowed = Kernel::allow_shared();
+            if (allowed != cudaSuccess) return allowed;
+            return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit->blocks_a_sm, Kernel::function(),
+                                                                 SPLIT_WARPS * 32, Kernel::SHARED);
+        });
+    if (fit->blocks_a_sm > MOST_BLOCKS_A_SM) fit->blocks_a_sm = MOST_BLOCKS_A_SM;
+    return code == cudaErrorNotSupported ? cudaSuccess : code;
 }
 
 #endif

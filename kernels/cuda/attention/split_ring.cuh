@@ -41,7 +41,7 @@ template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
     static constexpr int BLOCKS = BY_REGISTERS < BY_SHARED ? BY_REGISTERS : BY_SHARED; // of a multiprocessor
 };
 
-// What every block keeps in shared memory besides the rings: queries, times the scale, for the recent and the kept, and
+// What every block keeps in shared memory besides the rings: queries, times the scale, for the recent slots and the sinks, and
 // what the integers' offset adds to the sums of each set's columns.
 template <int HEAD, int HEADS, int SETS> struct alignas(128) SplitQueries {
     __half q[2][HEADS][HEAD + 8];

@@ -2,4 +2,4 @@
 // INSTANCES: TILES_OF_F16 TILES_OF_ANY
 #include "kernels/cuda/attention/tile.cuh"
 
-template cudaError_t tile_launch<INSTANCE>(const CudaBackend *cuda, const TileLaunch *launch);
+template cudaError_t tile_launch<INSTANCE>(const CudaBackend *cuda, const AttendLaunch *launch);

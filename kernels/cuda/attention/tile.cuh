@@ -90,7 +90,133 @@ __device__ inline void load_queries(TileShared<HEAD> *s, const AttendArguments &
     }
 }
 
-// Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. Units are double-buffered.
+// Brings what the kernel knows of its rows: queries, positions, and which units of keys they see.
+template <class T, int HEAD>
+__device__ __forceinline__ void begin_tile(TileShared<HEAD> *s, const AttendArguments &a,
+                                           const AttendTile &tile, const Units &units, int kv_head,
+                                           const T *q) {
+    int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
+    int lowest = INT32_MAX, highest = -1;
+    for (int t = 0; t < tile.n_tokens; t++) {
+        int32_t p = a.positions[tile.first_token + t];
+        lowest = min(lowest, p);
+        highest = max(highest, p);
+    }
+    load_queries(s, a, tile, kv_head, q);
+    if (threadIdx.x < ROWS)
+        s->row_positions[threadIdx.x] =
+            (int)threadIdx.x < n_rows ? a.positions[tile.first_token + threadIdx.x / group] : -1;
+    classify_units(a, tile, units, lowest, highest, (uint8_t *)(s + 1));
+}
+
+// An empty slot may hold anything, which even 0 times may be no number: its values become 0.
+template <int HEAD> __device__ __forceinline__ void clear_empty(TileShared<HEAD> *s, int stage) {
+    for (int i = threadIdx.x; i < KEYS * HEAD / 8; i += blockDim.x) {
+        int key = i / (HEAD / 8);
+        if (s->slot_positions[stage][key] < 0)
+            *(uint4 *)&s->v[stage][key * s->STRIDE + i % (HEAD / 8) * 8] = make_uint4(0, 0, 0, 0);
+    }
+}
+
+// A warp's 16 rows on their way through the keys: lane l has of rows l / 4 and l / 4 + 8 columns 8n + 2(l % 4) and the next
+// in [n][0], [1] and [n][2], [3].
+template <int HEAD> struct TileRows {
+    float out[HEAD / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    float scores[KEYS / 8][4];
+
+    // Q·Kᵀ of a stage.
+    __device__ __forceinline__ void take_keys(const TileShared<HEAD> *s, int stage) {
+        int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) scores[n][i] = 0;
+#pragma unroll
+        for (int d = 0; d < HEAD; d += 16) {
+            uint32_t qa[4], kb[4];
+            load_matrices(qa, &s->q[(warp * 16 + lane % 16) * s->STRIDE + d + lane / 16 * 8]);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n += 2) {
+                load_matrices(
+                    kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * s->STRIDE + d + lane / 8 % 2 * 8]);
+                multiply_add(scores[n], qa, kb[0], kb[1]);
+                multiply_add(scores[n + 1], qa, kb[2], kb[3]);
+            }
+        }
+    }
+
+    // Hides what a row does not see; slopes: of ALiBi, unless PLAIN.
+    template <bool PLAIN>
+    __device__ __forceinline__ void mask(const int32_t *slot_positions, const Seen seen[2],
+                                         const float slopes[2]) {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int32_t p = slot_positions[n * 8 + lane % 4 * 2 + i % 2];
+                if (!PLAIN) scores[n][i] -= slopes[i / 2] * (float)(seen[i / 2].high - p);
+                if (!visible(p, seen[i / 2])) scores[n][i] = -INFINITY;
+            }
+    }
+
+    // Scores become weights; what was summed before shrinks where a larger one has come.
+    __device__ __forceinline__ void soften(float scale) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float largest = top[r];
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+                largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+            // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
+            float base = largest == -INFINITY ? 0 : largest * scale;
+            float shrink = exp2_approx((top[r] == -INFINITY ? largest : top[r]) * scale - base);
+            if (top[r] == -INFINITY)
+                shrink = 0;
+            else if (top[r] == largest)
+                shrink = 1; // exactly: keys that only other rows see do not show
+            top[r] = largest;
+            float added = 0;
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int i = 2 * r; i < 2 * r + 2; i++) {
+                    scores[n][i] = exp2_approx(scores[n][i] * scale - base);
+                    added += scores[n][i];
+                }
+            sum[r] = sum[r] * shrink + added;
+#pragma unroll
+            for (int n = 0; n < HEAD / 8; n++) {
+                out[n][2 * r] *= shrink;
+                out[n][2 * r + 1] *= shrink;
+            }
+        }
+    }
+
+    // out += P·V of a stage.
+    __device__ __forceinline__ void take_values(const TileShared<HEAD> *s, int stage) {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < KEYS / 16; k++) {
+            uint32_t p[4] = {pack_halves(scores[2 * k][0], scores[2 * k][1]),
+                             pack_halves(scores[2 * k][2], scores[2 * k][3]),
+                             pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]),
+                             pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3])};
+#pragma unroll
+            for (int n = 0; n < HEAD / 8; n += 2) {
+                uint32_t vb[4];
+                load_matrices_transposed(
+                    vb, &s->v[stage][(k * 16 + lane % 16) * s->STRIDE + n * 8 + lane / 16 * 8]);
+                multiply_add(out[n], p, vb[0], vb[1]);
+                multiply_add(out[n + 1], p, vb[2], vb[3]);
+            }
+        }
+    }
+};
+
+// Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. Units of keys are double-buffered.
 // Grid: [KV heads, tiles], the last tiles (which see most) first. HEAD is a multiple of 16.
 // PLAIN: the cache is float16, and there is no ALiBi.
 template <class T, int HEAD, bool PLAIN>
@@ -98,32 +224,21 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
     tile_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_kept, T *y) {
     extern __shared__ __align__(16) char memory[];
     TileShared<HEAD> *s = (TileShared<HEAD> *)memory;
-    uint8_t *kinds = (uint8_t *)(s + 1);
-    constexpr int STRIDE = TileShared<HEAD>::STRIDE;
+    const uint8_t *kinds = (uint8_t *)(s + 1);
     AttendTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
-    int kv_head = blockIdx.x, group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int lowest = INT32_MAX, highest = -1;
-    for (int t = 0; t < tile.n_tokens; t++) {
-        int32_t p = a.positions[tile.first_token + t];
-        lowest = min(lowest, p);
-        highest = max(highest, p);
-    }
+    int kv_head = blockIdx.x, group = a.n_heads / a.n_kv_heads, warp = threadIdx.x / 32,
+        lane = threadIdx.x % 32;
     const Units units(KEYS, 0, tile.n_slots, tile.n_keep, tile.n_gone);
-    load_queries(s, a, tile, kv_head, units.kept > 0 ? q_kept : q);
-    if (threadIdx.x < ROWS)
-        s->row_positions[threadIdx.x] =
-            (int)threadIdx.x < n_rows ? a.positions[tile.first_token + threadIdx.x / group] : -1;
-    classify_units(a, tile, units, lowest, highest, kinds);
+    begin_tile(s, a, tile, units, kv_head, units.kept > 0 ? q_kept : q);
     __syncthreads();
 
-    float out[HEAD / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-    int rows[2] = {warp * 16 + lane / 4, warp * 16 + lane / 4 + 8};
-    int32_t row_positions[2] = {s->row_positions[rows[0]], s->row_positions[rows[1]]};
+    TileRows<HEAD> rows;
+    int mine[2] = {warp * 16 + lane / 4, warp * 16 + lane / 4 + 8};
+    int32_t row_positions[2] = {s->row_positions[mine[0]], s->row_positions[mine[1]]};
     float slopes[2] = {0, 0}; // by the scale that scores are multiplied with afterwards
     if (!PLAIN && a.alibi)
         for (int r = 0; r < 2; r++)
-            slopes[r] = alibi_slope(kv_head * group + rows[r] % group, a.n_heads) * LOG2_E / a.scale;
+            slopes[r] = alibi_slope(kv_head * group + mine[r] % group, a.n_heads) * LOG2_E / a.scale;
     auto next_unit = [&](int u) {
         while (u < units.n && kinds[u] == TILE_HIDDEN) u++;
         return u;
@@ -144,111 +259,43 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
             await_copies<0>();
         }
         __syncthreads();
-        if (kinds[now] ==
-            TILE_MASKED) { // an empty slot may hold anything, which even 0 times may be no number
-            for (int i = threadIdx.x; i < KEYS * HEAD / 8; i += blockDim.x) {
-                int key = i / (HEAD / 8);
-                if (s->slot_positions[stage][key] < 0)
-                    *(uint4 *)&s->v[stage][key * STRIDE + i % (HEAD / 8) * 8] = make_uint4(0, 0, 0, 0);
-            }
+        if (kinds[now] == TILE_MASKED) {
+            clear_empty(s, stage);
             __syncthreads();
         }
-
-        float scores[KEYS / 8][4] = {};
-#pragma unroll
-        for (int d = 0; d < HEAD; d += 16) {
-            uint32_t qa[4], kb[4];
-            load_matrices(qa, &s->q[(warp * 16 + lane % 16) * STRIDE + d + lane / 16 * 8]);
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n += 2) {
-                load_matrices(
-                    kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * STRIDE + d + lane / 8 % 2 * 8]);
-                multiply_add(scores[n], qa, kb[0], kb[1]);
-                multiply_add(scores[n + 1], qa, kb[2], kb[3]);
-            }
-        }
+        rows.take_keys(s, stage);
         if (kinds[now] == TILE_MASKED || (!PLAIN && a.alibi)) {
             Seen seen[2];
 #pragma unroll
             for (int r = 0; r < 2; r++)
                 seen[r] = seen_from(row_positions[r], a.window, tile.n_keep, tile.n_gone, kept);
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    int32_t p = s->slot_positions[stage][n * 8 + lane % 4 * 2 + i % 2];
-                    if (!PLAIN) scores[n][i] -= slopes[i / 2] * (float)(seen[i / 2].high - p);
-                    if (!visible(p, seen[i / 2])) scores[n][i] = -INFINITY;
-                }
+            rows.template mask<PLAIN>(s->slot_positions[stage], seen, slopes);
         }
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float largest = top[r];
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-                largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
-            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-            // A row that has seen nothing yet keeps -inf: take 0 instead, so that no inf - inf arises.
-            float base = largest == -INFINITY ? 0 : largest * a.scale;
-            float shrink = exp2_approx((top[r] == -INFINITY ? largest : top[r]) * a.scale - base);
-            if (top[r] == -INFINITY)
-                shrink = 0;
-            else if (top[r] == largest)
-                shrink = 1; // exactly: keys that only other rows see do not show
-            top[r] = largest;
-            float added = 0;
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int i = 2 * r; i < 2 * r + 2; i++) {
-                    scores[n][i] = exp2_approx(scores[n][i] * a.scale - base);
-                    added += scores[n][i];
-                }
-            sum[r] = sum[r] * shrink + added;
-#pragma unroll
-            for (int n = 0; n < HEAD / 8; n++) {
-                out[n][2 * r] *= shrink;
-                out[n][2 * r + 1] *= shrink;
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < KEYS / 16; k++) {
-            uint32_t p[4] = {pack_halves(scores[2 * k][0], scores[2 * k][1]),
-                             pack_halves(scores[2 * k][2], scores[2 * k][3]),
-                             pack_halves(scores[2 * k + 1][0], scores[2 * k + 1][1]),
-                             pack_halves(scores[2 * k + 1][2], scores[2 * k + 1][3])};
-#pragma unroll
-            for (int n = 0; n < HEAD / 8; n += 2) {
-                uint32_t vb[4];
-                load_matrices_transposed(vb,
-                                         &s->v[stage][(k * 16 + lane % 16) * STRIDE + n * 8 + lane / 16 * 8]);
-                multiply_add(out[n], p, vb[0], vb[1]);
-                multiply_add(out[n + 1], p, vb[2], vb[3]);
-            }
-        }
+        rows.soften(a.scale);
+        rows.take_values(s, stage);
         __syncthreads(); // before the next but one tile overwrites this stage
         now = next;
         stage ^= 1;
     }
-    store_rows<T, HEAD>(a, tile, kv_head, rows, sum, out, y);
+    store_rows<T, HEAD>(a, tile, kv_head, mine, rows.sum, rows.out, y);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------------------
 
 template <class T, int HEAD, bool PLAIN>
-static cudaError_t launch_head(const CudaBackend *cuda, const TileLaunch *l) {
+static cudaError_t launch_head(const CudaBackend *cuda, const AttendLaunch *l) {
     size_t shared = sizeof(TileShared<HEAD>) + (size_t)l->most_slots / KEYS + 2;
-    if (shared > cuda->shared_limit) return cudaErrorNotSupported;
+    static_assert(sizeof(TileShared<HEAD>) == ATTEND_TILE_BYTES(HEAD), "what dispatch_attend() goes by");
     auto kernel = tile_kernel<T, HEAD, PLAIN>;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
-    kernel<<<dim3(l->a.n_kv_heads, l->n_tiles), TILE_THREADS, shared, cuda->stream>>>(
-        l->a, (const T *)l->q, (const T *)l->q_kept, (T *)l->y);
+    kernel<<<dim3(l->a.n_kv_heads, l->n_tiles), TILE_THREADS, shared, cuda->device.stream>>>(
+        l->a, (const T *)l->queries.recent, (const T *)l->queries.kept, (T *)l->y);
     return cudaGetLastError();
 }
 
-template <class T, bool PLAIN> static cudaError_t launch_type(const CudaBackend *cuda, const TileLaunch *l) {
+template <class T, bool PLAIN>
+static cudaError_t launch_type(const CudaBackend *cuda, const AttendLaunch *l) {
     switch (l->a.head_dim) {
     case 64:
         return launch_head<T, 64, PLAIN>(cuda, l);
@@ -261,15 +308,12 @@ template <class T, bool PLAIN> static cudaError_t launch_type(const CudaBackend 
     case 256:
         return launch_head<T, 256, PLAIN>(cuda, l);
     default:
-        return cudaErrorNotSupported;
+        return cudaErrorInvalidValue; // dispatch_attend() gives no other
     }
 }
 
-template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const TileLaunch *l) {
+template <TileCaches CACHES> cudaError_t tile_launch(const CudaBackend *cuda, const AttendLaunch *l) {
     constexpr bool PLAIN = CACHES == TILES_OF_F16;
-    const KvLayer *kv = &l->a.kv;
-    if (kv->slot_stride % 8 || kv->head_stride % 8 || l->a.n_heads / l->a.n_kv_heads > ROWS)
-        return cudaErrorNotSupported;
     return l->type == DTYPE_F16 ? launch_type<__half, PLAIN>(cuda, l)
                                 : launch_type<__nv_bfloat16, PLAIN>(cuda, l);
 }

@@ -212,33 +212,24 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 #endif
 }
 
-template <int HEAD> static size_t shared_bytes(const TileLaunch *l) {
+template <int HEAD> static size_t shared_bytes(const AttendLaunch *l) {
+    static_assert(sizeof(WgmmaShared<HEAD>) == ATTEND_WGMMA_BYTES(HEAD), "what dispatch_attend() goes by");
     size_t n_tiles = ((size_t)l->most_slots + KEYS - 1) / KEYS;
     return sizeof(WgmmaShared<HEAD>) + n_tiles * (sizeof(int) + 1);
 }
 
-template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, const TileLaunch *l) {
+template <class T, int HEAD> static cudaError_t launch(const CudaBackend *cuda, const AttendLaunch *l) {
     size_t shared = shared_bytes<HEAD>(l);
     cudaError_t code =
         cudaFuncSetAttribute(wgmma_kernel<T, HEAD>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
     dim3 grid(l->a.n_kv_heads, l->n_tiles);
-    return launch_dependent(cuda, wgmma_kernel<T, HEAD>, grid, WGMMA_THREADS, shared, l->a, (const T *)l->q,
-                            (T *)l->y);
+    return launch_dependent(cuda, wgmma_kernel<T, HEAD>, grid, WGMMA_THREADS, shared, l->a,
+                            (const T *)l->queries.recent, (T *)l->y);
 }
 
-bool wgmma_suits(const CudaBackend *cuda, const TileLaunch *l) {
+cudaError_t attend_by_wgmma(const CudaBackend *cuda, const AttendLaunch *l) {
     int head = l->a.head_dim;
-    const KvLayer &kv = l->a.kv;
-    if (cuda->compute != 90 || (head != 64 && head != 128) || kv.slot_stride % 8 || kv.head_stride % 8 ||
-        l->a.n_heads / l->a.n_kv_heads > ROWS || l->a.pages.size % KEYS)
-        return false;
-    return (head == 64 ? shared_bytes<64>(l) : shared_bytes<128>(l)) <= cuda->shared_limit;
-}
-
-cudaError_t attend_by_wgmma(const CudaBackend *cuda, const TileLaunch *l) {
-    int head = l->a.head_dim;
-    if (!wgmma_suits(cuda, l)) return cudaErrorNotSupported;
     bool bf16 = l->type == DTYPE_BF16;
     if (head == 64) return bf16 ? launch<__nv_bfloat16, 64>(cuda, l) : launch<__half, 64>(cuda, l);
     return bf16 ? launch<__nv_bfloat16, 128>(cuda, l) : launch<__half, 128>(cuda, l);

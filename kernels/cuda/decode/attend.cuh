@@ -13,7 +13,7 @@
 // Shared memory of the phase, in the place of its input.
 struct AttendShared {
     float *vectors; // [group + 2, head_dim] the group's queries, then the token's own key and value
-    float *kept;    // [group, head_dim] the queries for the kept prefix, where something is gone
+    float *kept;    // [group, head_dim] the queries for the sinks, where something is gone
     float2
         *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
     float *sums;  // [streams, group, head_dim]
@@ -34,29 +34,16 @@ __device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer
     if (norm) {
         float squares = 0;
         for (int d = lane; d < dim; d += 32) squares += v[d] * v[d];
-        float scale = rsqrtf(warp_total(squares) / dim + a.eps);
-        for (int d = lane; d < dim; d += 32) v[d] *= scale * norm[d];
+        norm_head(norm, squares, a.eps, v, dim);
         __syncwarp();
     }
     if (is_query && c.kept > 0) {
         float *other = kept + i * dim;
         for (int d = lane + a.rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
-        const float2 *turn = rope + a.rotary_dim / 2;
-        for (int p = lane; p < a.rotary_dim / 2; p += 32) {
-            int first = a.interleaved ? 2 * p : p, second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
-            float x = v[first] * a.score_scale, y = v[second] * a.score_scale;
-            other[first] = x * turn[p].x - y * turn[p].y;
-            other[second] = x * turn[p].y + y * turn[p].x;
-        }
+        rope_head(rope + a.rotary_dim / 2, a.rotary_dim, a.interleaved, a.score_scale, v, other);
         __syncwarp();
     }
-    if (!is_value)
-        for (int p = lane; p < a.rotary_dim / 2; p += 32) {
-            int first = a.interleaved ? 2 * p : p, second = a.interleaved ? 2 * p + 1 : p + a.rotary_dim / 2;
-            float x = v[first], y = v[second];
-            v[first] = x * rope[p].x - y * rope[p].y;
-            v[second] = x * rope[p].y + y * rope[p].x;
-        }
+    if (!is_value) rope_head(rope, a.rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
     if (is_query)
         for (int d = lane; d < dim; d += 32) v[d] *= a.score_scale;
@@ -351,7 +338,7 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayer 
             float dot = 0;
 #pragma unroll 2
             for (int d = lane; d < dim; d += 32) dot += s.vectors[h * dim + d] * s.vectors[n_elements + d];
-            dot = warp_total(dot);
+            dot = warp_sum(dot);
             if (lane == 0) s.weights[used * a.group + h] = make_float2(dot, 1);
         }
     sync_warps();

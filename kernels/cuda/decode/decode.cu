@@ -1,4 +1,5 @@
 // decode: a step of one token by the persistent kernel, where model, cache and device are made for it.
+#include "kernels/cuda/backend.cuh"
 #include "kernels/cuda/decode/decode.cuh"
 
 #include <stdlib.h>
@@ -56,8 +57,8 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
 
 size_t decoder_bytes(const CudaBackend *cuda) {
     Decoder d = {};
-    d.max_splits = cuda->n_sms / cuda->shape->n_kv_heads;
-    return cuda->compute < 90 ? 0 : lay_out(cuda->shape, &d, NULL);
+    d.max_splits = cuda->device.card.n_sms / cuda->shape->n_kv_heads;
+    return cuda->device.card.compute < 90 ? 0 : lay_out(cuda->shape, &d, NULL);
 }
 
 static Status decoder_open(CudaBackend *cuda, Error *error) {
@@ -65,7 +66,7 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     Decoder *d = (Decoder *)calloc(1, sizeof *d);
     if (!d) return error_set(error, STATUS_MEMORY, "no memory for decoding");
     d->n_layers = s->n_layers;
-    d->max_splits = cuda->n_sms / s->n_kv_heads;
+    d->max_splits = cuda->device.card.n_sms / s->n_kv_heads;
     d->host_table = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
     d->wanted = (DecodeLayer *)calloc((size_t)s->n_layers, sizeof(DecodeLayer));
     d->host_scales = (DecodeScales *)calloc((size_t)s->n_layers, sizeof(DecodeScales));
@@ -75,7 +76,8 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     if (!d->host_table || !d->wanted || !d->host_scales || !d->wanted_scales)
         status = error_set(error, STATUS_MEMORY, "no memory for decoding");
     if (!status) status = cuda_check(cudaMalloc(&d->memory, bytes), error, "%zu bytes for decoding", bytes);
-    if (!status) status = cuda_check(cudaMemsetAsync(d->memory, 0, bytes, cuda->stream), error, "decoding");
+    if (!status)
+        status = cuda_check(cudaMemsetAsync(d->memory, 0, bytes, cuda->device.stream), error, "decoding");
     if (status) {
         decoder_close(d);
         return status;
@@ -172,8 +174,8 @@ enum {
 
 // Slots of a chunk.
 static int chunk_slots(const DecodeArguments *a) {
-    int lanes = decode_lanes(a->head_dim);
-    return decode_passes(a->kind, decode_heads(a->group, lanes, a->n_slots)) * (32 / lanes);
+    int lanes = dispatch_decode_lanes(a->head_dim);
+    return decode_passes(a->kind, dispatch_decode_heads(a->group, lanes, a->n_slots)) * (32 / lanes);
 }
 
 static void choose_splits(const Decoder *d, DecodeArguments *a) {
@@ -220,7 +222,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
         return at;
     };
     DecodeShared *s = &a->shared;
-    int lanes = decode_lanes(a->head_dim), chunk = chunk_slots(a);
+    int lanes = dispatch_decode_lanes(a->head_dim), chunk = chunk_slots(a);
     s->layers = take(a->n_layers * (int)sizeof(DecodeLayer));
     s->scales = take(a->kind == DECODE_F16 ? 0 : a->n_layers * (int)sizeof(DecodeScales));
     s->rope = take((a->n_gone > 0 ? 2 : 1) * a->rotary_dim * 4);
@@ -235,7 +237,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->quant_plane = round_up(cols / 2, 128) + 64;
     s->quant_sums = s->quants + 2 * s->quant_plane + round_up(cols / 32 * 4 + 4, 16);
     if (quants) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
-    int heads = decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
+    int heads = dispatch_decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
     int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
     int attend =
         ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
@@ -245,7 +247,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
     s->slot_bytes = slot;
-    s->n_stages = ((int)cuda->shared_limit - STATIC_SHARED - used) / (DECODE_WARPS * slot);
+    s->n_stages = ((int)cuda->device.card.shared_limit - STATIC_SHARED - used) / (DECODE_WARPS * slot);
     if (s->n_stages > DECODE_MAX_STAGES) s->n_stages = DECODE_MAX_STAGES;
     s->total = used + DECODE_WARPS * s->n_stages * slot;
     // A warp for each part of the group's heads, besides one that rounds.
@@ -293,7 +295,7 @@ static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments 
     memcpy(d->host_pages + same, pages + same, bytes);
     d->n_pages = n;
     return cuda_check(cudaMemcpyAsync(d->pages.memory + same * sizeof(int32_t), d->host_pages + same, bytes,
-                                      cudaMemcpyHostToDevice, cuda->stream),
+                                      cudaMemcpyHostToDevice, cuda->device.stream),
                       error, "a table of %d pages", n);
 }
 
@@ -326,7 +328,7 @@ static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeA
     a->interleaved = s->rope.kind == ROPE_INTERLEAVED, a->activation = s->activation;
     a->eps = s->norm_eps, a->embedding_scale = s->embedding_scale, a->magnitude = (float)s->rope.magnitude;
     a->score_scale = s->attention_scale * 1.44269504f;
-    a->inv_freq = cuda->inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
+    a->inv_freq = cuda->device.inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
     a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->n_keep = q->n_keep, a->n_gone = q->n_gone;
@@ -365,16 +367,12 @@ static cudaError_t renew(const CudaBackend *cuda, void *table, void *there, cons
                          size_t bytes) {
     if (memcmp(there, wanted, bytes) == 0) return cudaSuccess;
     memcpy(there, wanted, bytes);
-    cudaError_t code = cudaMemcpyAsync(table, there, bytes, cudaMemcpyHostToDevice, cuda->stream);
-    return code == cudaSuccess ? cudaStreamSynchronize(cuda->stream) : code;
+    cudaError_t code = cudaMemcpyAsync(table, there, bytes, cudaMemcpyHostToDevice, cuda->device.stream);
+    return code == cudaSuccess ? cudaStreamSynchronize(cuda->device.stream) : code;
 }
 
 static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     const DecoderShape *s = cuda->shape;
-    if (cuda->compute < 90 || !decode_lanes(s->head_dim) || s->n_kv_heads > cuda->n_sms ||
-        s->hidden_size % 4 || s->n_heads / s->n_kv_heads * s->head_dim >= 4096)
-        return STATUS_UNSUPPORTED;
-    if (!decodable(s, t)) return STATUS_UNSUPPORTED;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->decoder) status = decoder_open(cuda, error);
     if (status) return status;
@@ -390,8 +388,8 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
         code = renew(cuda, d->scales, d->host_scales, d->wanted_scales, s->n_layers * sizeof(DecodeScales));
     if (code == cudaSuccess &&
         a.n_splits != d->n_splits) // no bits of a later round may be left where it will look
-        code = cudaMemsetAsync(d->parts, (int)(d->round & ROUND_BITS), d->parts_bytes, cuda->stream);
-    if (code == cudaSuccess) code = decode_launch(&a, cuda->n_sms, cuda->stream);
+        code = cudaMemsetAsync(d->parts, (int)(d->round & ROUND_BITS), d->parts_bytes, cuda->device.stream);
+    if (code == cudaSuccess) code = decode_launch(&a, cuda->device.card.n_sms, cuda->device.stream);
     status = cuda_check(code, error, "decode: position %d, %d slots in %d splits, %d bytes of shared memory",
                         a.position, a.n_slots, a.n_splits, a.shared.total);
     if (status) return status;
@@ -404,8 +402,13 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
 
 Status cuda_decode(Backend *backend, const DecodeStep *t, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    if (t->step->n_tokens != t->step->n_sequences || t->step->kind == STEP_READING) return STATUS_UNSUPPORTED;
-    Status status = STATUS_UNSUPPORTED;
-    if (t->step->n_sequences == 1 && t->step->kind == STEP_ANY) status = decode_one(cuda, t, error);
-    return status == STATUS_UNSUPPORTED ? cuda_decode_graph(cuda, t, error) : status;
+    StepCase c = {t->step->kind,           t->step->n_tokens, t->step->n_sequences,
+                  decode_graph_rows(cuda), cuda->shape,       decodable(cuda->shape, t)};
+    if (dispatch_step(&cuda->device.card, &c) == STEP_PATH_PERSISTENT) {
+        Status status = decode_one(cuda, t, error);
+        if (status != STATUS_UNSUPPORTED) return status;
+        c.has_code = false; // not for this cache
+    }
+    return dispatch_step(&cuda->device.card, &c) == STEP_PATH_GRAPH ? cuda_decode_graph(cuda, t, error)
+                                                                    : STATUS_UNSUPPORTED;
 }

@@ -13,7 +13,9 @@
 #ifndef PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 
-#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/formats.cuh"
+#include "kernels/kv_layout.h"
 
 enum {
     DECODE_WARPS = 12,
@@ -125,23 +127,9 @@ __device__ inline int units_left(int unit, int stride, int units) {
            (unit + 3 * stride < units);
 }
 
-// The same by the kernel for a kind of cache, LANES = decode_lanes() and HEADS = decode_heads(): kernel.cu.
+// The same by the kernel for a kind of cache, LANES = dispatch_decode_lanes() and HEADS = dispatch_decode_heads(): kernel.cu.
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 template <DecodeCacheKind KIND, int LANES, int HEADS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
-
-// Lanes that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head size.
-static inline int decode_lanes(int head_dim) {
-    if (head_dim % 8 || head_dim > 256) return 0;
-    return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32;
-}
-
-// Query heads of a KV head that one warp takes together. Few, and many warps share the work of a short context; many,
-// and each key of a long one is brought to fewer warps.
-static inline int decode_heads(int group, int lanes, int n_slots) {
-    if (group == 1) return 1;
-    if (lanes == 32) return 2;
-    return n_slots > 4096 ? 4 : lanes == 16 || group > 4 ? 2 : 1;
-}
 
 #endif

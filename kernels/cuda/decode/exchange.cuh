@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/decode/dot.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/rope.cuh"
 
 __device__ inline void publish(uint32_t *to, float value, unsigned round) {
     uint32_t bits = (__float_as_uint(value) & ~(uint32_t)ROUND_BITS) | (round & ROUND_BITS);
@@ -43,11 +44,6 @@ __device__ inline void await(const unsigned *counter, unsigned target) {
         while ((int)(load_relaxed(counter) - target) < 0) {
         }
     sync_warps();
-}
-
-__device__ inline float warp_total(float v) {
-    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
-    return v;
 }
 
 // ---- a phase's input -------------------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
         }
     }
     if (s.norm) {
-        squares = warp_total(squares);
+        squares = warp_sum(squares);
         if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
     }
     sync_warps();

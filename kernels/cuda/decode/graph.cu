@@ -27,7 +27,7 @@ struct DecodeGraphs {
     void *x, *q, *g;
     // The model and the cache of all graphs.
     const Head *head;
-    const Layer **layers;
+    Layer **layers;
     KvLayer *kv;
     int *windows;
     DecodeGraph graphs[MOST_GRAPHS];
@@ -51,13 +51,13 @@ void decode_graphs_close(DecodeGraphs *b) {
 }
 
 // Rows of the largest graph.
-static int most_rows(const CudaBackend *cuda) {
+int decode_graph_rows(const CudaBackend *cuda) {
     return cuda->max_tokens < FLAT_MOST ? cuda->max_tokens : FLAT_MOST;
 }
 
 static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
     const DecoderShape *s = cuda->shape;
-    size_t rows = (size_t)most_rows(cuda), used = 0;
+    size_t rows = (size_t)decode_graph_rows(cuda), used = 0;
     auto take = [&](size_t elements) {
         char *at = base + used;
         used += (rows * elements * 4 + 255) / 256 * 256;
@@ -78,14 +78,15 @@ static Status graphs_open(CudaBackend *cuda, Error *error) {
     DecodeGraphs *b = (DecodeGraphs *)calloc(1, sizeof *b);
     if (!b) return error_set(error, STATUS_MEMORY, "no memory for decoding");
     size_t n = (size_t)cuda->shape->n_layers, bytes = lay_out(cuda, b, NULL);
-    b->layers = (const Layer **)calloc(n, sizeof *b->layers);
+    b->layers = (Layer **)calloc(n, sizeof *b->layers);
     b->kv = (KvLayer *)calloc(n, sizeof *b->kv);
     b->windows = (int *)calloc(n, sizeof *b->windows);
     Status status = STATUS_OK;
     if (!b->layers || !b->kv || !b->windows)
         status = error_set(error, STATUS_MEMORY, "no memory for decoding");
     if (!status) status = cuda_check(cudaMalloc(&b->memory, bytes), error, "%zu bytes for decoding", bytes);
-    if (!status) status = cuda_check(cudaMemsetAsync(b->memory, 0, bytes, cuda->stream), error, "decoding");
+    if (!status)
+        status = cuda_check(cudaMemsetAsync(b->memory, 0, bytes, cuda->device.stream), error, "decoding");
     if (status) {
         decode_graphs_close(b);
         return status;
@@ -111,41 +112,21 @@ static void take_model(const CudaBackend *cuda, const DecodeStep *t) {
 
 // ---- the step ------------------------------------------------------------------------------------------------
 
-static Status decode_layer(CudaBackend *cuda, int l, Error *error) {
+// Everything from the step that was staged to its logits, to the stream: the engine's own loop, in this step's memory.
+static Status decode_staged(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     const DecodeGraphs *b = cuda->graphs;
-    const Layer *layer = b->layers[l];
-    Backend *backend = &cuda->base;
-    bool parallel = cuda->shape->parallel_residual;
-    Status status = cuda_qkv(backend, layer, b->x, &b->kv[l], b->q, error);
-    if (!status) status = cuda_attend(backend, b->q, &b->kv[l], b->windows[l], b->q, error);
-    if (!status && parallel) status = cuda_gate_up(backend, layer, b->x, b->g, error);
-    if (!status) status = cuda_out(backend, layer, b->q, b->x, error);
-    if (!status && !parallel) status = cuda_gate_up(backend, layer, b->x, b->g, error);
-    if (!status) status = cuda_down(backend, layer, b->g, b->x, error);
-    return status;
-}
-
-// Everything from the step that was staged to its logits, to the stream.
-static Status decode_staged(CudaBackend *cuda, float *logits, Error *error) {
-    DecodeGraphs *b = cuda->graphs;
+    const PassBuffers buffers = {b->x, b->q, b->g, t->logits};
     Status status = cuda_begin_staged(cuda, error);
-    if (!status) status = cuda_embed(&cuda->base, b->head, b->x, error);
-    for (int l = 0; l < cuda->shape->n_layers && !status; l++) status = decode_layer(cuda, l, error);
-    if (!status)
-        status = cuda_norm(cuda, (const float *)b->x, NULL, cuda->n_tokens, b->head->norm, cuda->operand,
-                           cuda->normed, error);
-    FlatProduct product = {&b->head->output, cuda->normed,         cuda->n_tokens, FLAT_FLOAT,
-                           logits,           b->head->output_bias, NULL,           cuda->count};
-    return status ? status : cuda_flat(cuda, &product, error);
+    return status ? status : t->pass(t->context, &buffers, error);
 }
 
-static Status capture(CudaBackend *cuda, float *logits, cudaGraphExec_t *exec, Error *error) {
+static Status capture(CudaBackend *cuda, const DecodeStep *t, cudaGraphExec_t *exec, Error *error) {
     cudaGraph_t graph = NULL;
-    Status status = cuda_check(cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal), error,
-                               "capturing a step");
+    Status status = cuda_check(cudaStreamBeginCapture(cuda->device.stream, cudaStreamCaptureModeThreadLocal),
+                               error, "capturing a step");
     if (status) return status;
-    status = decode_staged(cuda, logits, error);
-    cudaError_t code = cudaStreamEndCapture(cuda->stream, &graph);
+    status = decode_staged(cuda, t, error);
+    cudaError_t code = cudaStreamEndCapture(cuda->device.stream, &graph);
     if (!status) status = cuda_check(code, error, "capturing a step");
     if (!status) status = cuda_check(cudaGraphInstantiate(exec, graph, 0), error, "a graph of a step");
     if (graph) cudaGraphDestroy(graph);
@@ -154,7 +135,7 @@ static Status capture(CudaBackend *cuda, float *logits, cudaGraphExec_t *exec, E
 }
 
 // The graph for a key, captured if there is none; in the place of the one that was used longest ago if there is no room.
-static Status find_graph(CudaBackend *cuda, const GraphKey *key, float *logits, DecodeGraph **found,
+static Status find_graph(CudaBackend *cuda, const DecodeStep *t, const GraphKey *key, DecodeGraph **found,
                          Error *error) {
     DecodeGraphs *b = cuda->graphs;
     DecodeGraph *oldest = b->graphs;
@@ -164,7 +145,7 @@ static Status find_graph(CudaBackend *cuda, const GraphKey *key, float *logits, 
         if (b->graphs[i].used < oldest->used) oldest = *found;
     }
     cudaGraphExec_t graph;
-    Status status = capture(cuda, logits, &graph, error);
+    Status status = capture(cuda, t, &graph, error);
     if (status) return status;
     if (b->n_graphs < MOST_GRAPHS)
         oldest = &b->graphs[b->n_graphs++];
@@ -186,38 +167,41 @@ static int with_room(int n, int least) {
 static int rows_of_graph(const CudaBackend *cuda, int n) {
     int rows = 1;
     while (rows < n) rows *= 2;
-    return rows < most_rows(cuda) ? rows : most_rows(cuda);
+    return rows < decode_graph_rows(cuda) ? rows : decode_graph_rows(cuda);
 }
 
 Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     const DecoderShape *s = cuda->shape;
     AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
-    if (t->step->n_tokens > most_rows(cuda)) return STATUS_UNSUPPORTED;
+    SplitPlan plan;
     Status status = cuda_check_step(cuda, t->step, error);
     if (!status && !cuda->graphs) status = graphs_open(cuda, error);
     if (!status) status = flat_reserve(cuda, error);
+    if (!status) status = cuda_split_plan(cuda, t->step, &heads, t->kv, &plan, error);
     if (status) return status;
-    StageRoom room = cuda_stage_room(cuda, t->step, &heads);
+    StageRoom room = cuda_stage_room(cuda, t->step, &plan);
     room.tokens = rows_of_graph(cuda, room.tokens);
     room.splits = with_room(room.splits, 8);
     room.pages = with_room(room.pages, 64);
-    status = cuda_stage(cuda, t->step, &heads, NULL, &room, error);
+    Staging staging = {t->step, &plan, NULL, &room};
+    status = cuda_stage(cuda, &staging, error);
     if (!status) status = split_reserve(cuda, &heads, error);
     if (status) return status;
     cuda_end_upload(cuda);
-    cuda->kind = STEP_DECODING;
-    cuda->slot_positions = t->step->slot_positions;
+    cuda->step.kind = STEP_DECODING; // also of a step of any kind: its ops are those of rows that decode
     take_model(cuda, t);
 
     GraphKey key;
     memset(&key, 0, sizeof key); // padding too: keys are compared byte by byte
-    key.room = room, key.gone = cuda->gone, key.page_size = cuda->pages.size;
-    key.step = cuda->step.memory, key.parts = cuda->parts.memory, key.arrived = cuda->arrived.memory;
-    key.flat = cuda->flat.memory, key.slot_positions = cuda->slot_positions, key.logits = t->logits;
+    key.room = room, key.gone = cuda->step.gone, key.page_size = cuda->step.pages.size;
+    key.step = cuda->scratch.step.memory, key.parts = cuda->scratch.parts.memory,
+    key.arrived = cuda->scratch.arrived.memory;
+    key.flat = cuda->scratch.flat.memory, key.slot_positions = cuda->step.slot_positions,
+    key.logits = t->logits;
     DecodeGraph *graph;
-    status = find_graph(cuda, &key, t->logits, &graph, error);
+    status = find_graph(cuda, t, &key, &graph, error);
     if (status) return status;
     graph->used = ++cuda->graphs->n_steps;
-    return cuda_check(cudaGraphLaunch(graph->graph, cuda->stream), error, "decode: %d sequences",
+    return cuda_check(cudaGraphLaunch(graph->graph, cuda->device.stream), error, "decode: %d sequences",
                       t->step->n_sequences);
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/decode/attend.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 // A chunk of each of the ring's next n rows (at most ROWS_AT_ONCE), `elements` from column `first` on: this lane's
 // shares of the products.
@@ -189,6 +190,39 @@ template <int HEADS> __device__ inline void share_registers(bool computes) {
 #endif
 }
 
+// ---- the prologue: what a block has in shared memory ------------------------------------------------------------
+
+// For each ring `full` barriers, then `empty` ones.
+__device__ __forceinline__ void start_barriers(uint32_t barriers) {
+    static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
+    if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) {
+        bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
+        barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
+    }
+    show_barriers();
+}
+
+// cos and sin of the position; behind them those of a query that looks at the sinks.
+__device__ __forceinline__ void fill_turns(const DecodeArguments &a, float2 *rope) {
+    int pairs = a.rotary_dim / 2;
+    for (int i = threadIdx.x; i < (a.n_gone > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
+        double sine, cosine; // of multiples of pi: no table for huge angles, no stack
+        int position = a.position - (i < pairs ? 0 : a.n_gone);
+        sincospi(position * a.inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
+        rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
+    }
+}
+
+__device__ __forceinline__ void fill_residual(const DecodeArguments &a, float *residual) {
+    const char *embedding = a.embedding.data + (int64_t)a.id * a.embedding.row_bytes;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
+        residual[i] = a.embedding_scale * row_element(a.embedding.format, embedding, a.hidden, i);
+}
+
+// ---- the kernel -------------------------------------------------------------------------------------------------
+
+// Grid: a block a multiprocessor, all at once. Block: DECODE_WARPS warps that compute, DECODE_FILLERS that fill rings.
 template <int LANES, int HEADS, class Cache>
 __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
@@ -209,12 +243,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     };
     bring(layers, a.layers, sizeof *layers);
     if (SCALED) bring(scales, a.scales, sizeof *scales);
-    static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
-    if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) {
-        bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
-        barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
-    }
-    show_barriers();
+    start_barriers(barriers);
     if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS, Cache>(a, masks, pages);
     __syncthreads();
     if (warp >= DECODE_WARPS) {
@@ -245,20 +274,10 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     else
         named_barrier_arrive<3, DECODE_ALL_THREADS>();
     if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
-    // Behind the turns of the position those of a query that looks at the kept prefix.
-    int pairs = a.rotary_dim / 2;
-    for (int i = threadIdx.x; i < (a.n_gone > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
-        double sine, cosine; // of multiples of pi: no table for huge angles, no stack
-        int position = a.position - (i < pairs ? 0 : a.n_gone);
-        sincospi(position * a.inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
-        rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
-    }
+    fill_turns(a, rope);
 
     if (threadIdx.x < 16) sums[threadIdx.x] = 0;
-    const char *embedding = a.embedding.data + (int64_t)a.id * a.embedding.row_bytes;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
-        residual[i] = a.embedding_scale * row_element(a.embedding.format, embedding, a.hidden, i);
+    fill_residual(a, residual);
 
     constexpr int TURNS = LANES == 16 && HEADS < 4 ? 8 : 6; // as many as leave enough registers
     // One loop over phases rather than five calls a layer: the code is there once, and stays in its cache.

@@ -15,7 +15,8 @@ template <DecodeCacheKind KIND> static DecodeLaunch *kernel_for(int lanes, int h
 }
 
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
-    int lanes = decode_lanes(a->head_dim), heads = decode_heads(a->group, lanes, a->n_slots);
+    int lanes = dispatch_decode_lanes(a->head_dim),
+        heads = dispatch_decode_heads(a->group, lanes, a->n_slots);
     DecodeLaunch *launch = a->kind == DECODE_INT8   ? kernel_for<DECODE_INT8>(lanes, heads)
                            : a->kind == DECODE_INT4 ? kernel_for<DECODE_INT4>(lanes, heads)
                                                     : kernel_for<DECODE_F16>(lanes, heads);

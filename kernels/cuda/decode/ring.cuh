@@ -1,6 +1,10 @@
 // The rings through which weights and cache reach the warps of the decoding kernel.
 //
-// Warps that compute consume, each from a ring of its own; others fill the rings, a lane a ring. A slot's `full` barrier completes when its bytes have come, its `empty` barrier when the warp is done with them.
+// Warps that compute consume, each from a ring of its own; others fill the rings, a lane a ring:
+//
+//   filling lane ── bulk copy ──→ slot 0 │ slot 1 │ … │ slot n_stages-1 ──→ the computing warp
+//                  `full` of a slot completes when its bytes have come,
+//                  `empty` when the warp is done with them and the lane may copy again
 #ifndef PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 
@@ -13,11 +17,16 @@ __device__ inline void ring_copy(uint32_t to, const void *from, uint32_t bytes, 
     copy_bulk(to, from, bytes, barrier);
 }
 
-// The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Where
-// something is gone, the first `kept` chunks are seen as the kept prefix is, and one that holds both kinds of indexes
-// comes twice. Its warps form `streams` streams of `parts` warps, which share a stream's chunks and divide the query heads: warp w belongs
-// to stream w / parts and takes chunks w / parts, w / parts + streams, … Where the token itself goes into a quantised cache,
-// its block's last warp belongs to no stream: it rounds, by `pieces` of feedback that come through its ring.
+// The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Its computing
+// warps form streams of `parts` warps, which go through the stream's chunks together and divide the query heads:
+//
+//   parts = 2       warps 0, 1      warps 2, 3      warps 4, 5      …
+//   stream          0               1               2               …  streams-1
+//   chunks          0, streams, …   1, streams+1, … 2, streams+2, …
+//
+// Where something is gone, the first `kept` chunks are seen as the sinks are (the kept prefix of StepSequence), and one
+// that holds both kinds of indexes comes twice. Where the token itself goes into a quantised cache, its block's last
+// warp belongs to no stream: it rounds, by `pieces` of feedback that come through its ring.
 struct CacheShare {
     bool any, owner; // owner: the token's own index is in the range
     int pieces;
@@ -169,7 +178,8 @@ template <class Cache> struct Filler {
     }
 };
 
-// A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing of the cache does.
+// A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing of
+// the cache does.
 template <class Cache>
 __device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *layers,
                                   const DecodeScales *scales, const CacheShare &cache, uint32_t slots,
@@ -190,8 +200,8 @@ __device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *l
         bool more = filling && f.phase != PHASE_END && (f.masked || f.phase != PHASE_ATTEND);
         bool ready = false;
         for (int turn = 0; turn < (CHECKED ? EACH : 1); turn++) {
-            if (CHECKED && lane != turn)
-                continue; // one lane after the other: racecheck looks at one barrier a warp
+            // One lane after the other: racecheck looks at one barrier a warp.
+            if (CHECKED && lane != turn) continue;
             ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
             if (ready) {
                 f.issue();

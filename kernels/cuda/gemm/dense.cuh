@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_DENSE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_DENSE_CUH
 
-#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/gemm/gemm.cuh"
 
 // Rows: whole tiles of gemm/tile.cu, whole heads, and an address in y as cuBLASLt's heuristic supposes (256 bytes).
 enum { DENSE_UNIT = 256 };
@@ -15,13 +15,16 @@ template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, Error *e
     for (int i = 0; i < w->n_parts && !status; i++) {
         const Weight *part = &w->part[i];
         bool direct = part->format == format_of(cuda->operand);
-        int most = direct ? part->rows
-                          : (int)(cuda->weights_bytes / ((size_t)part->cols * operand_bytes(cuda->operand)));
+        int most =
+            direct ? part->rows
+                   : (int)(cuda->scratch.weights_bytes / ((size_t)part->cols * operand_bytes(cuda->operand)));
         if (!direct && most > DENSE_UNIT) most -= most % DENSE_UNIT;
         for (int first = 0; first < part->rows && !status; first += most) {
             int n = part->rows - first < most ? part->rows - first : most;
-            if (!direct) status = cuda_expand(cuda, part, first, n, cuda->operand, cuda->weights, error);
-            if (!status) status = multiply(direct ? part->data : cuda->weights, !direct, row + first, n);
+            if (!direct)
+                status = cuda_expand(cuda, part, first, n, cuda->operand, cuda->scratch.weights, error);
+            if (!status)
+                status = multiply(direct ? part->data : cuda->scratch.weights, !direct, row + first, n);
         }
         row += part->rows;
     }

@@ -1,5 +1,5 @@
 // Weights of any format as a dense matrix of the operand type, for products of many rows.
-#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/gemm/gemm.cuh"
 
 // Eight elements of a row from `col` on, a multiple of 8.
 __device__ inline void row_octet(int format, const char *row, int cols, int col, float v[8]) {
@@ -54,6 +54,6 @@ Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType t
                    Error *error) {
     int each = EXPAND_THREADS * OCTETS * 8;
     dim3 grid(n, (w->cols + each - 1) / each);
-    WITH_TYPE(type, (expand_kernel<<<grid, EXPAND_THREADS, 0, cuda->stream>>>(*w, first, (T *)dense)));
+    WITH_TYPE(type, (expand_kernel<<<grid, EXPAND_THREADS, 0, cuda->device.stream>>>(*w, first, (T *)dense)));
     return CUDA_LAUNCHED(error, "expanding %d rows of [%d, %d]", n, w->rows, w->cols);
 }

@@ -1,12 +1,15 @@
-// Which kernel takes a flat product, and a plain one for what has no other: float32, and weights of 16 bits that are not of
-// the operand type.
-#include "kernels/cuda/gemm/flat_mma.cuh"
+// Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of the
+// operand type.
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 // One warp a row of W, or a pair of gate and up, and a row of x. Grid: [units / 8, n], block: 256.
 template <class T>
 __global__ void __launch_bounds__(256) flat_plain_kernel(const __grid_constant__ FlatArguments a) {
     int lane = threadIdx.x % 32, unit = blockIdx.x * 8 + threadIdx.x / 32, token = blockIdx.y;
-    bool gated = a.end == FLAT_GATED;
+    bool gated = a.epilogue == EPILOGUE_GATED;
     let_next_begin();
     kernels_before();
     if (unit >= (gated ? a.w.rows / 2 : a.w.rows) || (a.count && token >= *a.count)) return;
@@ -26,46 +29,46 @@ __global__ void __launch_bounds__(256) flat_plain_kernel(const __grid_constant__
     if (gated) {
         if (a.other) up += a.other[unit];
         ((T *)a.y)[at] = from_float<T>(activate_any(a.activation, sum) * up);
-    } else if (a.end == FLAT_ADD) {
+    } else if (a.epilogue == EPILOGUE_ADD) {
         ((float *)a.y)[at] += sum;
-    } else if (a.end == FLAT_FLOAT) {
+    } else if (a.epilogue == EPILOGUE_FLOAT) {
         ((float *)a.y)[at] = sum;
     } else {
-        ((T *)a.y)[at] = from_float<T>(a.end == FLAT_ALONE ? activate_any(a.activation, sum) : sum);
+        ((T *)a.y)[at] =
+            from_float<T>(a.epilogue == EPILOGUE_ACTIVATE ? activate_any(a.activation, sum) : sum);
     }
 }
 
 template <class T> static cudaError_t launch_plain(const CudaBackend *cuda, const FlatArguments *a) {
-    int units = a->end == FLAT_GATED ? a->w.rows / 2 : a->w.rows;
+    int units = a->epilogue == EPILOGUE_GATED ? a->w.rows / 2 : a->w.rows;
     return launch_dependent(cuda, flat_plain_kernel<T>, dim3((units + 7) / 8, a->n), 256, 0, *a);
 }
 
-static FlatKernels *kernels_for(const CudaBackend *cuda, int format) {
-    if (cuda->operand == DTYPE_BF16) return format == FORMAT_BF16 ? flat_launch<FORMAT_BF16> : NULL;
-    if (cuda->operand != DTYPE_F16) return NULL;
-    FlatKernels *const all[] = {NULL,
-                                flat_launch<FORMAT_F16>,
-                                NULL,
-                                flat_launch<FORMAT_Q8>,
-                                flat_launch<FORMAT_Q8S>,
-                                flat_launch<FORMAT_Q8M>,
-                                flat_launch<FORMAT_Q4>,
-                                flat_launch<FORMAT_Q4M>};
-    return all[format];
+// Of weights of one format each.
+static FlatLaunch *kernels_for(int format) {
+    static FlatLaunch *const ALL[] = {NULL,
+                                      flat_launch<FORMAT_F16>,
+                                      flat_launch<FORMAT_BF16>,
+                                      flat_launch<FORMAT_Q8>,
+                                      flat_launch<FORMAT_Q8S>,
+                                      flat_launch<FORMAT_Q8M>,
+                                      flat_launch<FORMAT_Q4>,
+                                      flat_launch<FORMAT_Q4M>};
+    return ALL[format];
 }
 
 static cudaError_t launch(CudaBackend *cuda, FlatArguments *a) {
-    FlatKernels *kernels = kernels_for(cuda, a->w.format);
-    cudaError_t code = kernels ? kernels(cuda, a) : cudaErrorNotSupported;
-    if (code == cudaErrorNotSupported && a->end != FLAT_HEADS)
-        WITH_OPERAND(cuda, code = launch_plain<T>(cuda, a));
+    cudaError_t code = cudaSuccess;
+    FlatKernel kernel = dispatch_flat(&cuda->device.card, cuda->operand, (Format)a->w.format);
+    if (kernel != FLAT_PLAIN) return kernels_for(a->w.format)(cuda, kernel, a);
+    WITH_OPERAND(cuda, code = launch_plain<T>(cuda, a));
     return code;
 }
 
 // ---- scratch -------------------------------------------------------------------------------------------------
 
 static size_t parts_bytes(const CudaBackend *cuda) {
-    return (size_t)FLAT_BLOCKS_A_SM * (size_t)cuda->n_sms * FLAT_WARPS * (FLAT_MOST / 8) * 32 *
+    return (size_t)FLAT_BLOCKS_A_SM * (size_t)cuda->device.card.n_sms * FLAT_WARPS * (FLAT_MOST / 8) * 32 *
            sizeof(float4);
 }
 
@@ -79,68 +82,46 @@ size_t flat_bytes(const CudaBackend *cuda) {
 }
 
 Status flat_reserve(CudaBackend *cuda, Error *error) {
-    return cuda_room(cuda, &cuda->flat, flat_bytes(cuda), false, "products of few rows", error);
+    return cuda_room(cuda, &cuda->scratch.flat, flat_bytes(cuda), false, "flat GEMMs", error);
 }
 
 static void set_scratch(const CudaBackend *cuda, FlatArguments *a) {
-    a->parts = (float4 *)cuda->flat.memory;
-    a->arrived = (unsigned *)(cuda->flat.memory + parts_bytes(cuda));
+    a->parts = (float4 *)cuda->scratch.flat.memory;
+    a->arrived = (unsigned *)(cuda->scratch.flat.memory + parts_bytes(cuda));
 }
 
-// ---- the product ---------------------------------------------------------------------------------------------
+// ---- the GEMM -------------------------------------------------------------------------------------------------
 
-static cudaError_t multiply_piece(CudaBackend *cuda, const FlatProduct *p, int first, int n) {
-    cudaError_t code = cudaSuccess;
-    int stride = p->end == FLAT_GATED ? p->w->rows / 2 : p->w->rows;
-    size_t in = operand_bytes(cuda->operand), out = p->end == FLAT_FLOAT || p->end == FLAT_ADD ? 4 : in;
-    for (int i = 0, row = 0; i < p->w->n_parts && code == cudaSuccess; i++) {
-        FlatArguments a = {};
-        a.w = p->w->part[i];
-        a.x = (const char *)p->x + (size_t)first * (size_t)p->w->cols * in;
-        a.n = n, a.end = p->end, a.count = p->count;
-        a.y = (char *)p->y + ((size_t)first * (size_t)stride + (size_t)row) * out;
-        a.y_stride = stride;
-        a.bias = p->bias ? p->bias + row : NULL, a.other = p->other;
-        a.activation = cuda->shape->activation;
-        set_scratch(cuda, &a);
-        code = launch(cuda, &a);
-        row += a.w.rows;
+// Rows first, first + 1, … of x by one of W's matrices, whose outputs begin at `row`.
+static FlatArguments arguments_of(const CudaBackend *cuda, const Gemm *g, int part, int first, int row) {
+    size_t in = operand_bytes(cuda->operand), out = operand_bytes(gemm_output(cuda, g));
+    FlatArguments a = {};
+    a.w = g->w->part[part];
+    a.x = (const char *)g->x + (size_t)first * (size_t)g->w->cols * in;
+    a.n = g->n - first < FLAT_MOST ? g->n - first : FLAT_MOST;
+    a.epilogue = g->epilogue, a.count = g->count;
+    a.y_stride = g->epilogue == EPILOGUE_GATED ? g->w->rows / 2 : g->w->rows;
+    if (g->heads) {
+        a.heads = *g->heads;
+        a.y_stride = a.heads.n_heads * a.heads.head_dim;
+        a.heads.rope += (size_t)first * (size_t)(a.heads.head_dim / 2), a.heads.slots += first;
     }
-    return code;
+    a.y = (char *)g->y + ((size_t)first * (size_t)a.y_stride + (size_t)row) * out;
+    a.bias = g->bias ? g->bias + row : NULL, a.other = g->other;
+    a.activation = cuda->shape->activation;
+    set_scratch(cuda, &a);
+    return a;
 }
 
-Status cuda_flat_heads(CudaBackend *cuda, const Linear *w, const void *x, int n, const HeadArguments *heads,
-                       void *q, Error *error) {
-    Status status = flat_reserve(cuda, error);
-    size_t in = operand_bytes(cuda->operand);
-    int dim = heads->head_dim;
-    if (status) return status;
-    if (cuda->compute != 90 || cuda->operand == DTYPE_F32 || w->n_parts != 1 ||
-        w->part[0].format != format_of(cuda->operand) || heads->bias || (dim != 64 && dim != 128))
-        return STATUS_UNSUPPORTED;
-    for (int first = 0; first < n; first += FLAT_MOST) {
-        FlatArguments a = {};
-        a.w = w->part[0];
-        a.x = (const char *)x + (size_t)first * (size_t)w->cols * in;
-        a.n = n - first < FLAT_MOST ? n - first : FLAT_MOST, a.end = FLAT_HEADS;
-        a.y_stride = heads->n_heads * dim;
-        a.y = (char *)q + (size_t)first * (size_t)a.y_stride * in;
-        a.heads = *heads;
-        a.heads.rope += (size_t)first * (size_t)(dim / 2), a.heads.slots += first;
-        set_scratch(cuda, &a);
-        cudaError_t code = launch(cuda, &a);
-        if (code == cudaErrorNotSupported && first == 0) return STATUS_UNSUPPORTED;
-        if (code != cudaSuccess) return cuda_check(code, error, "the heads of %d rows", n);
-    }
-    return STATUS_OK;
-}
-
-Status cuda_flat(CudaBackend *cuda, const FlatProduct *p, Error *error) {
+Status flat_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
     Status status = flat_reserve(cuda, error);
     cudaError_t code = cudaSuccess;
-    for (int first = 0; first < p->n && !status && code == cudaSuccess; first += FLAT_MOST)
-        code = multiply_piece(cuda, p, first, p->n - first < FLAT_MOST ? p->n - first : FLAT_MOST);
-    return status
-               ? status
-               : cuda_check(code, error, "the product of %d rows by [%d, %d]", p->n, p->w->rows, p->w->cols);
+    for (int first = 0; first < g->n && !status && code == cudaSuccess; first += FLAT_MOST)
+        for (int i = 0, row = 0; i < g->w->n_parts && code == cudaSuccess; row += g->w->part[i++].rows) {
+            FlatArguments a = arguments_of(cuda, g, i, first, row);
+            code = launch(cuda, &a);
+        }
+    return status ? status
+                  : cuda_check(code, error, "the flat GEMM of %d rows by [%d, %d]", g->n, g->w->rows,
+                               g->w->cols);
 }

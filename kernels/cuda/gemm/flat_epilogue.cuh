@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 // Steps of all row tiles, one tile after the other, n_steps each; block b has [begin(b), begin(b + 1)).
@@ -121,9 +122,8 @@ __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 int token = FlatPlace(tile, first + i, j).token;
-                float2 turn = turns[i][j];
-                float x = c[first + i][j] * turn.x - c[first + i][j + 2] * turn.y,
-                      y = c[first + i][j] * turn.y + c[first + i][j + 2] * turn.x;
+                float x, y;
+                rope_pair(c[first + i][j], c[first + i][j + 2], turns[i][j], x, y);
                 if (token >= a.n || slots[i][j] < 0) continue;
                 if (kv_head < 0) {
                     T *to = (T *)a.y + (int64_t)token * a.y_stride + head * h.head_dim + d;
@@ -140,8 +140,8 @@ __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES
 
 template <class T, int TILES>
 __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES][4]) {
-    if (a.end == FLAT_GATED) return end_gated<T, TILES>(a, tile, c);
-    if (a.end == FLAT_HEADS) return end_heads<T, TILES>(a, tile, c);
+    if (a.epilogue == EPILOGUE_GATED) return end_gated<T, TILES>(a, tile, c);
+    if (a.epilogue == EPILOGUE_HEADS) return end_heads<T, TILES>(a, tile, c);
     if (a.bias)
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
@@ -150,7 +150,7 @@ __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES]
 #pragma unroll
             for (int i = 0; i < TILES; i++) c[i][j] += bias, c[i][j + 1] += bias;
         }
-    if (a.end == FLAT_ADD) { // all are read before the first is written
+    if (a.epilogue == EPILOGUE_ADD) { // all are read before the first is written
 #pragma unroll
         for (int i = 0; i < TILES; i++)
 #pragma unroll
@@ -159,7 +159,7 @@ __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES]
                 if (at.there(a)) c[i][j] += ((const float *)a.y)[(int64_t)at.token * a.y_stride + at.row];
             }
     }
-    if (a.end == FLAT_ALONE)
+    if (a.epilogue == EPILOGUE_ACTIVATE)
 #pragma unroll
         for (int i = 0; i < TILES; i++)
 #pragma unroll
@@ -171,7 +171,7 @@ __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES]
             FlatPlace at(tile, i, j);
             int64_t to = (int64_t)at.token * a.y_stride + at.row;
             if (!at.there(a)) continue;
-            if (a.end == FLAT_ADD || a.end == FLAT_FLOAT)
+            if (a.epilogue == EPILOGUE_ADD || a.epilogue == EPILOGUE_FLOAT)
                 ((float *)a.y)[to] = c[i][j];
             else
                 ((T *)a.y)[to] = from_float<T>(c[i][j]);

@@ -3,16 +3,15 @@
 #include "kernels/cuda/gemm/flat_mma.cuh"
 #include "kernels/cuda/gemm/flat_wgmma.cuh"
 
-template <Format FORMAT> cudaError_t flat_launch(CudaBackend *cuda, FlatArguments *a) {
-    if constexpr (FORMAT == FORMAT_F16) {
-        if (cuda->compute == 90) return launch_flat<__half>(cuda, a);
-        return launch_flat_mma<__half, FORMAT>(cuda, a);
-    } else if constexpr (FORMAT == FORMAT_BF16) {
-        if (cuda->compute == 90) return launch_flat<__nv_bfloat16>(cuda, a);
-        return launch_flat_mma<__nv_bfloat16, FORMAT>(cuda, a);
-    } else {
-        return launch_flat_mma<__half, FORMAT>(cuda, a);
-    }
+// The operand type of a format's weights.
+template <Format FORMAT> struct OperandOf { typedef __half T; };
+template <> struct OperandOf<FORMAT_BF16> { typedef __nv_bfloat16 T; };
+
+template <Format FORMAT> cudaError_t flat_launch(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a) {
+    typedef typename OperandOf<FORMAT>::T T;
+    if constexpr (!format_quantized(FORMAT))
+        if (kernel == FLAT_WGMMA) return launch_flat<T>(cuda, a);
+    return launch_flat_mma<T, FORMAT>(cuda, a);
 }
 
-template cudaError_t flat_launch<INSTANCE>(CudaBackend *cuda, FlatArguments *a);
+template cudaError_t flat_launch<INSTANCE>(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a);

@@ -13,7 +13,7 @@
 
 #include <type_traits>
 
-enum { FLAT_STEP = 128, FLAT_BLOCKS_A_SM = 2 };
+enum { FLAT_STEP = 128 };
 
 // What a lane holds of one row's step.
 template <int FORMAT> struct FlatRow {
@@ -223,7 +223,7 @@ static cudaError_t launch_flat_mma_tiles(const CudaBackend *cuda, const FlatArgu
     int shared = Shape::STAGES * Shape::STAGE;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (code != cudaSuccess) return code;
-    int blocks = min(FLAT_BLOCKS_A_SM * cuda->n_sms, FlatShare(a->w, FLAT_STEP).total);
+    int blocks = min(FLAT_BLOCKS_A_SM * cuda->device.card.n_sms, FlatShare(a->w, FLAT_STEP).total);
     return launch_dependent(cuda, kernel, blocks, Shape::THREADS, shared, *a);
 }
 

@@ -58,7 +58,7 @@ __device__ inline void copy_flat(const FlatRing<TILES> &ring, const CUtensorMap 
         uint32_t to = ring.w + stage * Ring::W_BYTES;
         int col = u % share.n_steps * FLAT_DEPTH, row = u / share.n_steps * FLAT_ROWS;
         barrier_expect(ring.full(stage), Ring::STAGE);
-        if (a.end == FLAT_HEADS)
+        if (a.epilogue == EPILOGUE_HEADS)
             copy_tile_of_five(to, w_map, col, row / a.heads.head_dim, ring.full(stage), once);
         else
             copy_tile(to, w_map, col, row, ring.full(stage), once);
@@ -149,7 +149,7 @@ template <class T, int TILES> static cudaError_t launch_flat_tiles(CudaBackend *
     CUtensorMap w, x;
     int dim = a->heads.head_dim;
     cudaError_t code = cudaSuccess;
-    if (a->end != FLAT_HEADS)
+    if (a->epilogue != EPILOGUE_HEADS)
         code = make_tile_map(&w, a->w.data, a->w.rows, a->w.cols, FLAT_ROWS);
     else if (make_heads_map(&w, a->w.data, a->w.rows / dim, dim, a->w.cols) != cudaSuccess)
         code = cudaErrorNotSupported;
@@ -157,8 +157,8 @@ template <class T, int TILES> static cudaError_t launch_flat_tiles(CudaBackend *
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::bytes(true));
     if (code != cudaSuccess) return code;
-    a->large = cuda->flat_large = !cuda->flat_large;
-    int blocks = min(cuda->n_sms, FlatShare(a->w, FLAT_DEPTH).total);
+    a->large = cuda->step.flat_large = !cuda->step.flat_large;
+    int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, FLAT_DEPTH).total);
     return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->large), w, x, *a);
 }
 

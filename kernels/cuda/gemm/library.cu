@@ -1,10 +1,7 @@
-// Matrix products of many rows by cuBLASLt, which is loaded when a device is opened. On Hopper qkv and gate_up of a prompt go
-// elsewhere, and all of one whose pieces are not to show: gemm/tile.cu.
+// GEMMs of many rows by cuBLASLt, which is loaded when a device is opened.
 //
 // In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
 #include "kernels/cuda/gemm/dense.cuh"
-#include "kernels/cuda/gemm/flat.cuh"
-#include "kernels/cuda/gemm/tile.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -23,7 +20,7 @@ struct Plan {
     cublasLtMatmulAlgo_t algorithm;
 };
 
-struct Gemm {
+struct Library {
     void *library;
     cublasLtHandle_t handle;
     void *workspace;
@@ -45,7 +42,7 @@ struct Gemm {
     decltype(&cublasLtGetStatusString) status_string;
 };
 
-static Status load_library(Gemm *g, Error *error) {
+static Status load_library(Library *g, Error *error) {
     static const char *const NAMES[] = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
                                         "/usr/local/cuda/targets/x86_64-linux/lib/libcublasLt.so.13",
                                         "/opt/cuda/lib64/libcublasLt.so.13"};
@@ -83,15 +80,15 @@ static Status load_library(Gemm *g, Error *error) {
     return STATUS_OK;
 }
 
-static Status check(const Gemm *g, cublasStatus_t code, const Plan *p, Error *error) {
+static Status check(const Library *g, cublasStatus_t code, const Plan *p, Error *error) {
     if (code == CUBLAS_STATUS_SUCCESS) return STATUS_OK;
     Status status = code == CUBLAS_STATUS_ALLOC_FAILED ? STATUS_MEMORY : STATUS_DEVICE;
     return error_set(error, status, "cuBLAS: [%d, %d]·[%d, %d]ᵀ in %s: %s", p->n, p->cols, p->rows, p->cols,
                      dtype_name(p->operand), g->status_string(code));
 }
 
-Status gemm_open(CudaBackend *cuda, Error *error) {
-    Gemm *g = (Gemm *)calloc(1, sizeof *g);
+Status library_open(CudaBackend *cuda, Error *error) {
+    Library *g = (Library *)calloc(1, sizeof *g);
     if (!g) return error_set(error, STATUS_MEMORY, "no memory for matrix products");
     Status status = load_library(g, error);
     if (!status && g->create(&g->handle) != CUBLAS_STATUS_SUCCESS)
@@ -100,20 +97,20 @@ Status gemm_open(CudaBackend *cuda, Error *error) {
         status =
             cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for matrix products");
     if (status)
-        gemm_close(g);
+        library_close(g);
     else
-        cuda->gemm = g;
+        cuda->library = g;
     return status;
 }
 
-static void plan_free(const Gemm *g, Plan *p) {
+static void plan_free(const Library *g, Plan *p) {
     if (p->operation) g->operation_destroy(p->operation);
     if (p->w) g->layout_destroy(p->w);
     if (p->x) g->layout_destroy(p->x);
     if (p->y) g->layout_destroy(p->y);
 }
 
-void gemm_close(Gemm *g) {
+void library_close(Library *g) {
     if (!g) return;
     for (int i = 0; i < g->n_plans; i++) plan_free(g, &g->plans[i]);
     if (g->workspace) cudaFree(g->workspace);
@@ -137,7 +134,7 @@ enum {
 //
 // Where rows are not to show in each other, it is the one for SAME_ROWS of them, which adds up a row's products in one order
 // however many there are: no splits of the sum.
-static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
+static Status choose_algorithm(const Library *g, Plan *p, Error *error) {
     cublasLtMatmulPreference_t preference = NULL;
     size_t workspace = WORKSPACE_BYTES;
     uint32_t no_splits = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -175,7 +172,7 @@ static Status choose_algorithm(const Gemm *g, Plan *p, Error *error) {
     return check(g, code, p, error);
 }
 
-static Status plan_open(const Gemm *g, Plan *p, Error *error) {
+static Status plan_open(const Library *g, Plan *p, Error *error) {
     cublasOperation_t transpose = CUBLAS_OP_T;
     cudaDataType_t operand = data_type(p->operand);
     cublasStatus_t code = g->operation_create(&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -191,7 +188,7 @@ static Status plan_open(const Gemm *g, Plan *p, Error *error) {
     return status ? status : choose_algorithm(g, p, error);
 }
 
-static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *error) {
+static Status find_plan(Library *g, const Plan *wanted, const Plan **plan, Error *error) {
     for (int i = 0; i < g->n_plans; i++) {
         const Plan *p = &g->plans[i];
         if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n &&
@@ -218,35 +215,24 @@ static Status find_plan(Gemm *g, const Plan *wanted, const Plan **plan, Error *e
 }
 
 // Rows of y for a dense matrix of the operand type; y points at the first of them.
-static Status multiply(CudaBackend *cuda, const Product *a, int rows, const void *dense, void *y,
-                       Error *error) {
-    Plan wanted = {rows,          a->w->cols, a->n,   a->w->rows,
-                   cuda->operand, a->y_type,  a->add, cuda->kind == STEP_READING};
+static Status multiply(CudaBackend *cuda, const Gemm *a, int rows, const void *dense, void *y, Error *error) {
+    bool add = a->epilogue == EPILOGUE_ADD;
+    Plan wanted = {rows,          a->w->cols,           a->n, a->w->rows,
+                   cuda->operand, gemm_output(cuda, a), add,  cuda->step.kind == STEP_READING};
     const Plan *p;
-    Status status = find_plan(cuda->gemm, &wanted, &p, error);
+    Status status = find_plan(cuda->library, &wanted, &p, error);
     if (status) return status;
-    float one = 1, beta = a->add ? 1 : 0;
-    const Gemm *g = cuda->gemm;
+    float one = 1, beta = add ? 1 : 0;
+    const Library *g = cuda->library;
     return check(g,
                  g->matmul(g->handle, p->operation, &one, dense, p->w, a->x, p->x, &beta, y, p->y, y, p->y,
-                           &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->stream),
+                           &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->device.stream),
                  p, error);
 }
 
-// Whether a product's rows are not to show in each other, few as they are: those of decoding, and logits.
-static bool is_flat(const CudaBackend *cuda, const Product *a) {
-    return cuda->kind == STEP_DECODING || (cuda->kind == STEP_READING && !a->add && a->y_type == DTYPE_F32);
-}
-
-Status cuda_product(CudaBackend *cuda, const Product *a, Error *error) {
-    if (is_flat(cuda, a)) {
-        FlatEnd end = a->add ? FLAT_ADD : a->y_type == DTYPE_F32 ? FLAT_FLOAT : FLAT_STORE;
-        FlatProduct flat = {a->w, a->x, a->n, end, a->y, NULL, NULL, NULL};
-        return cuda_flat(cuda, &flat, error);
-    }
-    if (tiles_suit_sums(cuda, *a)) return product_of_sums(cuda, *a, error);
+Status library_gemm(CudaBackend *cuda, const Gemm *a, Error *error) {
     char *y = (char *)a->y;
     return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
-        return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(a->y_type), error);
+        return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(gemm_output(cuda, a)), error);
     });
 }

@@ -26,7 +26,7 @@ __device__ void unpack_fifth_bits(const uint8_t *bytes, Group *g) {
     for (int i = 0; i < 32; i++) g->q[i] |= (bytes[i / 8] >> i % 8 & 1) << 4;
 }
 
-// Six-bit scales and minimums of Q4_K and Q5_K: see kernels/cpu/quant.c.
+// Six-bit scales and minimums of Q4_K and Q5_K: see kernels/cpu/loops/quant.c.
 __device__ void unpack_k_scales(const uint8_t *block, int group, Group *g) {
     const uint8_t *s = block + 4;
     int scale = group < 4 ? s[group] & 63 : (s[group + 4] & 15) | s[group - 4] >> 6 << 4;

@@ -1,13 +1,14 @@
-// What is done with the sums of a product's tile, in the registers of the warpgroups that multiplied.
+// Epilogues of tile.cu: what is done with the sums of a tile, in the registers of the warpgroups that multiplied.
 //
 // A thread has `sums[i]`: columns 8i + 2l and the next of tokens `token` (sums[i][0], [1]) and token + 8 ([2], [3]), l its
 // lane of four; columns count from `column`, and those from `rows` on are not there, nor tokens from n on. A multiple of 8
-// columns is there. What an end needs from memory it asks for while the last products run: `Ahead`.
+// columns is there. What an epilogue needs from memory it asks for while the last products run: `Ahead`.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_EPILOGUE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_EPILOGUE_CUH
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/heads.cuh"
+#include "kernels/cuda/rope.cuh"
 
 // v[j] of lane l becomes v[l] of lane j, in every four lanes.
 __device__ inline void transpose_quad(uint32_t v[4]) {
@@ -47,12 +48,12 @@ template <class T> __device__ inline uint32_t pack_pair(float low, float high) {
 }
 
 // g [n, stride] = activation(gate) · up; gate and up are neighbouring columns.
-template <class T, Activation ACTIVATION> struct GatedEnd {
+template <class T, Activation ACTIVATION> struct GatedEpilogue {
     T *g;
     int stride;
 
     template <int N> struct Ahead {
-        __device__ Ahead(const GatedEnd &, int, int, int, int) {}
+        __device__ Ahead(const GatedEpilogue &, int, int, int, int) {}
     };
     template <int N>
     __device__ void operator()(float (&sums)[N][4], const Ahead<N> &, int token, int column, int n,
@@ -77,20 +78,20 @@ template <class T, Activation ACTIVATION> struct GatedEnd {
 };
 
 // y [n, stride] += sum, in float32. What is added to is asked for ahead where there are registers for it.
-struct AddEnd {
+struct AddEpilogue {
     float *y; // of column 0
     int stride;
 
     template <int N> struct Ahead {
         static constexpr int KEPT = N <= 16 ? N : 0;
         float2 kept[KEPT + 1][2];
-        __device__ Ahead(const AddEnd &end, int token, int column, int n, int rows) {
+        __device__ Ahead(const AddEpilogue &epilogue, int token, int column, int n, int rows) {
 #pragma unroll
             for (int i = 0; i < KEPT; i++)
 #pragma unroll
                 for (int r = 0; r < 2; r++)
                     if (column + 8 * i < rows && token + 8 * r < n)
-                        kept[i][r] = *end.at(token + 8 * r, column + 8 * i);
+                        kept[i][r] = *epilogue.at(token + 8 * r, column + 8 * i);
         }
     };
     template <int N>
@@ -124,7 +125,7 @@ struct AddEnd {
 
 // Heads of q, k and v as whole_heads_kernel() takes them: RoPE over pairs (i, i + DIM/2), q to memory, k and v to the
 // cache. Tiles are whole heads.
-template <class T, int DIM> struct HeadsEnd {
+template <class T, int DIM> struct HeadsEpilogue {
     HeadArguments a;
     T *q;
     int first; // head of column 0
@@ -132,12 +133,13 @@ template <class T, int DIM> struct HeadsEnd {
     template <int N> struct Ahead {
         float4 turns[2][DIM / 16];
         int32_t slots[2];
-        __device__ Ahead(const HeadsEnd &end, int token, int, int n, int) {
+        __device__ Ahead(const HeadsEpilogue &epilogue, int token, int, int n, int) {
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 int t = min(token + 8 * r, n - 1);
-                const float4 *from = (const float4 *)(end.a.rope + (int64_t)t * (DIM / 2)) + threadIdx.x % 4;
-                slots[r] = end.a.slots[t];
+                const float4 *from =
+                    (const float4 *)(epilogue.a.rope + (int64_t)t * (DIM / 2)) + threadIdx.x % 4;
+                slots[r] = epilogue.a.slots[t];
 #pragma unroll
                 for (int i = 0; i < DIM / 16; i++) turns[r][i] = from[4 * i];
             }
@@ -176,11 +178,8 @@ template <class T, int DIM> struct HeadsEnd {
 #pragma unroll
         for (int i = 0; i < DIM / 16; i++) {
             float *low = &sums[first + i][half], *high = &sums[first + i + DIM / 16][half];
-            float x = low[0], y = low[1];
-            low[0] = x * turns[i].x - high[0] * turns[i].y;
-            low[1] = y * turns[i].z - high[1] * turns[i].w;
-            high[0] = x * turns[i].y + high[0] * turns[i].x;
-            high[1] = y * turns[i].w + high[1] * turns[i].z;
+            rope_pair(low[0], high[0], make_float2(turns[i].x, turns[i].y), low[0], high[0]);
+            rope_pair(low[1], high[1], make_float2(turns[i].z, turns[i].w), low[1], high[1]);
         }
     }
     template <int N, class U>

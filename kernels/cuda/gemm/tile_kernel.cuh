@@ -1,4 +1,4 @@
-// Matrix products of many rows on Hopper, with what follows them done to the sums in registers: see gemm/tile_epilogue.cuh.
+// The kernel of tile.cu: GEMMs of many rows on Hopper, with an epilogue in registers (tile_epilogue.cuh).
 //
 // Two blocks of a cluster take 256 tokens and the same COLUMNS of y, that is rows of W: each brings its own tokens and
 // half of W's rows into shared memory, the latter for both. In a block one warp copies, STAGES steps of 64 along the
@@ -6,14 +6,14 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 
+#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_wgmma.cuh"
 
 enum {
-    TILE_TOKENS = 128, // of a block
-    TILE_DEPTH = 64,   // elements of a row: 128 bytes
-    PRODUCT_WARPS = 8, // that multiply; a warpgroup besides, for the registers that it leaves them
-    PRODUCT_THREADS = PRODUCT_WARPS * 32 + 128,
+    TILE_DEPTH = 64,     // elements of a row: 128 bytes
+    TILE_GEMM_WARPS = 8, // that multiply; a warpgroup besides, for the registers that it leaves them
+    TILE_GEMM_THREADS = TILE_GEMM_WARPS * 32 + 128,
 };
 
 struct TileShape {
@@ -21,7 +21,7 @@ struct TileShape {
     bool ready;        // W does not come from the kernel before
 };
 
-template <class T, int COLUMNS> struct alignas(1024) ProductShared {
+template <class T, int COLUMNS> struct alignas(1024) TileGemmShared {
     static constexpr int STAGES = COLUMNS > 192 ? 4 : COLUMNS > 128 ? 5 : 6;
     T x[STAGES][TILE_TOKENS * TILE_DEPTH], w[STAGES][COLUMNS * TILE_DEPTH];
     uint64_t full[STAGES], empty[STAGES];
@@ -44,9 +44,9 @@ struct TileWalk {
 
 // The copying thread.
 template <class T, int COLUMNS>
-__device__ inline void copy_tiles(ProductShared<T, COLUMNS> *s, const CUtensorMap *x_map,
+__device__ inline void copy_tiles(TileGemmShared<T, COLUMNS> *s, const CUtensorMap *x_map,
                                   const CUtensorMap *w_map, const TileShape &shape) {
-    constexpr int STAGES = ProductShared<T, COLUMNS>::STAGES, HALF = COLUMNS / 2;
+    constexpr int STAGES = TileGemmShared<T, COLUMNS>::STAGES, HALF = COLUMNS / 2;
     constexpr uint32_t BYTES = (TILE_TOKENS + COLUMNS) * TILE_DEPTH * sizeof(T);
     uint64_t once = read_once(), often = read_often();
     int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, rank = (int)cluster_rank();
@@ -81,9 +81,10 @@ __device__ inline void copy_tiles(ProductShared<T, COLUMNS> *s, const CUtensorMa
 }
 
 // A multiplying warpgroup.
-template <class T, int COLUMNS, class End>
-__device__ inline void multiply_tiles(ProductShared<T, COLUMNS> *s, const TileShape &shape, const End &end) {
-    constexpr int STAGES = ProductShared<T, COLUMNS>::STAGES;
+template <class T, int COLUMNS, class Epilogue>
+__device__ inline void multiply_tiles(TileGemmShared<T, COLUMNS> *s, const TileShape &shape,
+                                      const Epilogue &epilogue) {
+    constexpr int STAGES = TileGemmShared<T, COLUMNS>::STAGES;
     int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, lane = threadIdx.x % 32;
     int stage = 0, phase = 0;
     uint64_t first_x = matrix_at(shared_at(s->x[0] + threadIdx.x / 128 * 64 * TILE_DEPTH), 16),
@@ -111,12 +112,12 @@ __device__ inline void multiply_tiles(ProductShared<T, COLUMNS> *s, const TileSh
         int step = 0;
 #pragma unroll 1
         for (; step < steps - 3; step++) multiply(step);
-        typename End::template Ahead<COLUMNS / 8> ahead(end, token, column, shape.n, shape.rows);
+        typename Epilogue::template Ahead<COLUMNS / 8> ahead(epilogue, token, column, shape.n, shape.rows);
 #pragma unroll 1
         for (; step < steps; step++) multiply(step);
         wgmma_wait<0>(sums);
         release(last);
-        end(sums, ahead, token, column, shape.n, shape.rows);
+        epilogue(sums, ahead, token, column, shape.n, shape.rows);
     }
 }
 
@@ -129,27 +130,27 @@ __device__ inline void multiply_tiles(ProductShared<T, COLUMNS> *s, const TileSh
 #endif
 
 // Grid: clusters of two blocks, as many as fit at once or are needed.
-template <class T, int COLUMNS, class End>
-__global__ void IN_CLUSTERS_OF(2) __launch_bounds__(PRODUCT_THREADS, 1)
-    product_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
-                   const __grid_constant__ TileShape shape, const __grid_constant__ End end) {
+template <class T, int COLUMNS, class Epilogue>
+__global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)
+    tile_gemm_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
+                     const __grid_constant__ TileShape shape, const __grid_constant__ Epilogue epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    ProductShared<T, COLUMNS> *s = (ProductShared<T, COLUMNS> *)memory;
+    TileGemmShared<T, COLUMNS> *s = (TileGemmShared<T, COLUMNS> *)memory;
     if (threadIdx.x == 0) {
         for (int i = 0; i < s->STAGES; i++) {
             barrier_init(shared_at(&s->full[i]), 1);
-            barrier_init(shared_at(&s->empty[i]), 2 * PRODUCT_WARPS);
+            barrier_init(shared_at(&s->empty[i]), 2 * TILE_GEMM_WARPS);
         }
         show_barriers();
     }
     cluster_sync();
-    if (threadIdx.x < PRODUCT_WARPS * 32) {
+    if (threadIdx.x < TILE_GEMM_WARPS * 32) {
         take_registers<232>();
-        multiply_tiles<T, COLUMNS>(s, shape, end);
+        multiply_tiles<T, COLUMNS>(s, shape, epilogue);
     } else {
         give_registers<40>();
-        if (threadIdx.x == PRODUCT_WARPS * 32) copy_tiles<T, COLUMNS>(s, &x_map, &w_map, shape);
+        if (threadIdx.x == TILE_GEMM_WARPS * 32) copy_tiles<T, COLUMNS>(s, &x_map, &w_map, shape);
         __syncwarp();
     }
     cluster_sync(); // the other block may still arrive here

@@ -39,16 +39,16 @@ void cuda_end_upload(CudaBackend *cuda) {
 
 Status upload_begin(CudaBackend *cuda, Error *error) {
     if (cuda->upload) return STATUS_OK;
-    if (cuda->weights_bytes < (size_t)STAGES * STAGE_BYTES)
+    if (cuda->scratch.weights_bytes < (size_t)STAGES * STAGE_BYTES)
         return error_set(error, STATUS_MEMORY, "cuda: scratch of %zu bytes has no room for loading",
-                         cuda->weights_bytes);
+                         cuda->scratch.weights_bytes);
     Upload *u = cuda->upload = (Upload *)calloc(1, sizeof *u);
     if (!u) return error_set(error, STATUS_MEMORY, "no memory for loading");
-    u->device = (char *)cuda->weights;
+    u->device = (char *)cuda->scratch.weights;
     int cores = threads_available();
     Status status = threads_open(cores < MOST_THREADS ? cores : MOST_THREADS, &u->threads, error);
     cudaError_t code = cudaSuccess;
-    if (!status) code = cudaStreamSynchronize(cuda->stream); // steps before may still use the scratch
+    if (!status) code = cudaStreamSynchronize(cuda->device.stream); // steps before may still use the scratch
     if (!status && code == cudaSuccess) code = cudaMallocHost(&u->pinned, (size_t)STAGES * STAGE_BYTES);
     for (int i = 0; i < STAGES && !status && code == cudaSuccess; i++)
         code = cudaStreamCreateWithFlags(&u->streams[i], cudaStreamNonBlocking);
@@ -94,8 +94,8 @@ Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t 
     int64_t row = dtype_row_bytes(m->type, m->cols), at_once = STAGE_BYTES / row;
     if (at_once < 1) return error_set(error, STATUS_UNSUPPORTED, "rows of %lld elements", (long long)m->cols);
     if (cuda->random_weights) {
-        random_kernel<<<(unsigned)m->rows, 256, 0, cuda->stream>>>(*w, first, stride,
-                                                                   (uint32_t)(uintptr_t)w->data);
+        random_kernel<<<(unsigned)m->rows, 256, 0, cuda->device.stream>>>(*w, first, stride,
+                                                                          (uint32_t)(uintptr_t)w->data);
         return CUDA_LAUNCHED(error, "making up [%lld, %lld]", (long long)m->rows, (long long)m->cols);
     }
     for (int64_t r = 0; r < m->rows; r += at_once) {

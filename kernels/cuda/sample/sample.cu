@@ -1,7 +1,7 @@
 // sample: a token from each row of logits, by the kernel of sample_kernel.cuh; by the CPU's sampler what does not fit.
 #include "kernels/cuda/sample/sample_kernel.cuh"
 extern "C" {
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/sample/sample.h"
 }
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static Status sample_open(CudaBackend *cuda, Error *error) {
     CudaSample *s = (CudaSample *)calloc(1, sizeof *s);
     if (!s) return error_set(error, STATUS_MEMORY, "no memory for sampling");
     cudaError_t code = cudaMalloc(&s->ticket, sizeof *s->ticket);
-    if (code == cudaSuccess) code = cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->stream);
+    if (code == cudaSuccess) code = cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->device.stream);
     size_t shared = shared_bytes(cuda->shape->vocab_size);
     int blocks = 0; // of a multiprocessor
     if (code == cudaSuccess)
@@ -67,7 +67,7 @@ static Status sample_open(CudaBackend *cuda, Error *error) {
                                     (int)shared);
     if (code == cudaSuccess)
         code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, sample_kernel, SAMPLE_THREADS, shared);
-    s->fits = blocks * cuda->n_sms >= SAMPLE_BLOCKS;
+    s->fits = blocks * cuda->device.card.n_sms >= SAMPLE_BLOCKS;
     Status status = cuda_check(code, error, "sample: room for candidates");
     if (status)
         cuda_sample_close(s);
@@ -105,7 +105,7 @@ static Status make_room(CudaBackend *cuda, CudaSample *s, int n_rows, int n_adju
         free_rows(s);
         code = cudaMalloc(&s->words, (size_t)n_rows * sizeof *s->words);
         if (code == cudaSuccess)
-            code = cudaMemsetAsync(s->words, 0, (size_t)n_rows * sizeof *s->words, cuda->stream);
+            code = cudaMemsetAsync(s->words, 0, (size_t)n_rows * sizeof *s->words, cuda->device.stream);
         if (code == cudaSuccess) code = cudaMalloc(&s->rows, (size_t)n_rows * sizeof *s->rows);
         if (code == cudaSuccess)
             code = cudaMallocHost(&s->staged_rows, (size_t)n_rows * sizeof *s->staged_rows);
@@ -193,22 +193,22 @@ static Status launch_rows(CudaBackend *cuda, const float *logits, int n_rows, co
     cudaError_t code = cudaSuccess;
     if (n_adjustments)
         code = cudaMemcpyAsync(s->adjustments, s->staged, (size_t)n_adjustments * sizeof *s->staged,
-                               cudaMemcpyHostToDevice, cuda->stream);
+                               cudaMemcpyHostToDevice, cuda->device.stream);
     if (n > 1 && code == cudaSuccess)
         code = cudaMemcpyAsync(s->rows, s->staged_rows, (size_t)n * sizeof *s->rows, cudaMemcpyHostToDevice,
-                               cuda->stream);
+                               cuda->device.stream);
     size_t shared = shared_bytes(n_vocab);
     if (n == 1 && code == cudaSuccess) {
-        sample_kernel<<<SAMPLE_BLOCKS, SAMPLE_THREADS, shared, cuda->stream>>>(s->staged_rows[0]);
+        sample_kernel<<<SAMPLE_BLOCKS, SAMPLE_THREADS, shared, cuda->device.stream>>>(s->staged_rows[0]);
     } else if (code == cudaSuccess) {
-        sample_rows_kernel<<<n * SAMPLE_BLOCKS, SAMPLE_THREADS, shared, cuda->stream>>>(s->rows, s->ticket,
-                                                                                        s->tickets);
+        sample_rows_kernel<<<n * SAMPLE_BLOCKS, SAMPLE_THREADS, shared, cuda->device.stream>>>(
+            s->rows, s->ticket, s->tickets);
         s->tickets += (unsigned)(n * SAMPLE_BLOCKS);
     }
     if (code == cudaSuccess) code = cudaGetLastError();
     if (code != cudaSuccess) { // whether blocks took tickets is not known
         s->tickets = 0;
-        cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->stream);
+        cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->device.stream);
     }
     return cuda_check(code, error, "sample: %d rows of %d logits", n, n_vocab);
 }
@@ -218,7 +218,7 @@ static Status await(CudaBackend *cuda, const volatile Drawn *drawn, Error *error
     cudaError_t code = cudaSuccess;
     for (unsigned i = 1; code == cudaSuccess && drawn->outcome == OUTCOME_PENDING; i++) {
         if (i % 65536 != 0) continue;
-        code = cudaStreamQuery(cuda->stream);
+        code = cudaStreamQuery(cuda->device.stream);
         if (code == cudaSuccess) break;
         if (code == cudaErrorNotReady) code = cudaSuccess;
     }

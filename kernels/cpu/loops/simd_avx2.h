@@ -1,8 +1,8 @@
 // What the AVX2 loops share: sums across lanes, exp, conversions; and each other's entry points.
-#ifndef PALAVER_KERNELS_CPU_SIMD_AVX2_H
-#define PALAVER_KERNELS_CPU_SIMD_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_LOOPS_SIMD_AVX2_H
+#define PALAVER_KERNELS_CPU_LOOPS_SIMD_AVX2_H
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/loops/loops.h"
 
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -64,13 +64,13 @@ INLINE __m256 exp_lanes(__m256 x) {
 
 // ---- product_avx2.c: the product loop of every type ---------------------------------------------------
 
-void avx2_product(const Product *product, void *scratch);
-int64_t avx2_product_scratch(int64_t cols);
+void avx2_gemm(const Gemm *gemm, void *scratch);
+int64_t avx2_gemm_scratch(int64_t cols);
 
 // ---- float_avx2.c: f32, f16 and bf16 weights with float activations -----------------------------------
 
 // Rows of a matrix, first to end, with the activations [first_token, end_token).
-void avx2_product_float(const Product *product, int64_t first_token, int64_t end_token, float *scratch);
+void avx2_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, float *scratch);
 
 // ---- attend_avx2.c ------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 // Block formats for the AVX2 products: a group's integers and scales, of eight rows at a time. The layouts are
 // told in quant.c.
-#ifndef PALAVER_KERNELS_CPU_GROUPS_AVX2_H
-#define PALAVER_KERNELS_CPU_GROUPS_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
+#define PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
 
-#include "kernels/cpu/simd_avx2.h"
+#include "kernels/cpu/loops/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <string.h>

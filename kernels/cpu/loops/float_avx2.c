@@ -2,7 +2,7 @@
 //
 // Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
 // three activations keep twelve of them in registers; the order of additions is the same in every tile.
-#include "kernels/cpu/simd_avx2.h"
+#include "kernels/cpu/loops/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <string.h>
@@ -56,8 +56,8 @@ INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, in
     for (int t = 0; t < n; t++) sums[t] = sum_lanes4(acc[t][0], acc[t][1], acc[t][2], acc[t][3]);
 }
 
-INLINE void four_rows(DType type, const Product *p, const uint8_t *const rows[ROWS], int64_t first,
-                      int n_rows, int64_t token, int64_t end_token) {
+INLINE void four_rows(DType type, const Gemm *p, const uint8_t *const rows[ROWS], int64_t first, int n_rows,
+                      int64_t token, int64_t end_token) {
     while (token < end_token) {
         __m128 sums[TOKENS];
         int64_t left = end_token - token, cols = p->x->cols;
@@ -88,7 +88,7 @@ INLINE void unpack_rows(DType type, const uint8_t *rows[ROWS], int64_t cols, flo
     }
 }
 
-INLINE void product_float(DType type, const Product *p, int64_t token, int64_t end_token, float *scratch) {
+INLINE void gemm_float(DType type, const Gemm *p, int64_t token, int64_t end_token, float *scratch) {
     const uint8_t *data = p->w->data;
     int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(type, cols);
     for (int64_t first = p->first; first < p->end; first += ROWS) {
@@ -104,16 +104,16 @@ INLINE void product_float(DType type, const Product *p, int64_t token, int64_t e
     }
 }
 
-void avx2_product_float(const Product *p, int64_t first_token, int64_t end_token, float *scratch) {
+void avx2_gemm_float(const Gemm *p, int64_t first_token, int64_t end_token, float *scratch) {
     switch (p->w->type) {
     case DTYPE_F16:
-        product_float(DTYPE_F16, p, first_token, end_token, scratch);
+        gemm_float(DTYPE_F16, p, first_token, end_token, scratch);
         break;
     case DTYPE_BF16:
-        product_float(DTYPE_BF16, p, first_token, end_token, scratch);
+        gemm_float(DTYPE_BF16, p, first_token, end_token, scratch);
         break;
     default:
-        product_float(DTYPE_F32, p, first_token, end_token, scratch);
+        gemm_float(DTYPE_F32, p, first_token, end_token, scratch);
     }
 }
 

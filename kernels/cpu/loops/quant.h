@@ -4,8 +4,8 @@
 // the formats with one scale per 32 elements repeat it, those without a minimum have min = 0, and the
 // 256-element blocks are eight groups. All that follows knows nothing else about a format. The layouts
 // are those of GGUF (ggml's quantisation types); rows need no alignment.
-#ifndef PALAVER_KERNELS_CPU_QUANT_H
-#define PALAVER_KERNELS_CPU_QUANT_H
+#ifndef PALAVER_KERNELS_CPU_LOOPS_QUANT_H
+#define PALAVER_KERNELS_CPU_LOOPS_QUANT_H
 
 #include "kernels/dtype.h"
 

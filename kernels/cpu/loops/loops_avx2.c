@@ -1,5 +1,5 @@
 // The fast loops for x86-64 with AVX2, FMA and F16C: the table, and the loops over single rows.
-#include "kernels/cpu/simd_avx2.h"
+#include "kernels/cpu/loops/simd_avx2.h"
 
 #ifdef __AVX2__
 #include <math.h>
@@ -172,8 +172,8 @@ const Loops *loops_avx2(void) {
         .quantize = quantize,
         .activate = activate,
         .to_half = to_half,
-        .product = avx2_product,
-        .product_scratch = avx2_product_scratch,
+        .gemm = avx2_gemm,
+        .gemm_scratch = avx2_gemm_scratch,
         .attend_rows = 48,
         .attend = avx2_attend,
         .attend_scratch = avx2_attend_scratch,

@@ -1,6 +1,6 @@
 // Weighted selection: where a running sum over tokens, in their order, passes a target. Nothing is sorted.
-#ifndef PALAVER_KERNELS_CPU_SELECT_H
-#define PALAVER_KERNELS_CPU_SELECT_H
+#ifndef PALAVER_KERNELS_CPU_SAMPLE_SELECT_H
+#define PALAVER_KERNELS_CPU_SAMPLE_SELECT_H
 
 #include <stdint.h>
 

@@ -7,8 +7,8 @@
 //    transposing sum;
 //  - for more, the eight rows are unpacked once into a panel where four columns of each row lie together, and
 //    four rows of activations at a time pass over it: a broadcast of four activations meets all eight rows.
-#include "kernels/cpu/groups_avx2.h"
-#include "kernels/cpu/simd_avx2.h"
+#include "kernels/cpu/loops/groups_avx2.h"
+#include "kernels/cpu/loops/simd_avx2.h"
 
 #ifdef __AVX2__
 #define TOKENS 4                // rows of activations that pass over a panel together
@@ -218,7 +218,7 @@ INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *
 // ---- rows of a matrix ---------------------------------------------------------------------------------
 
 // Stores the first n_rows lanes.
-INLINE void store_rows(const Product *p, int64_t token, int64_t first, int n_rows, __m256 lanes) {
+INLINE void store_rows(const Gemm *p, int64_t token, int64_t first, int n_rows, __m256 lanes) {
     float *y = p->y + token * p->y_stride + first, values[ROWS];
     if (n_rows == ROWS) {
         if (p->add) lanes = _mm256_add_ps(_mm256_loadu_ps(y), lanes);
@@ -229,8 +229,8 @@ INLINE void store_rows(const Product *p, int64_t token, int64_t first, int n_row
     for (int r = 0; r < n_rows; r++) y[r] = p->add ? y[r] + values[r] : values[r];
 }
 
-INLINE void eight_rows(DType type, const Product *p, const uint8_t *const rows[ROWS], int64_t first,
-                       int n_rows, int64_t token, int64_t end_token, PanelGroup *panel) {
+INLINE void eight_rows(DType type, const Gemm *p, const uint8_t *const rows[ROWS], int64_t first, int n_rows,
+                       int64_t token, int64_t end_token, PanelGroup *panel) {
     __m256 y[TOKENS];
     if (end_token - token == 1) {
         store_rows(p, token, first, n_rows, rows_times_one(type, rows, p->x, token));
@@ -245,8 +245,7 @@ INLINE void eight_rows(DType type, const Product *p, const uint8_t *const rows[R
     }
 }
 
-INLINE void product_quantized(DType type, const Product *p, int64_t token, int64_t end_token,
-                              PanelGroup *panel) {
+INLINE void gemm_quantized(DType type, const Gemm *p, int64_t token, int64_t end_token, PanelGroup *panel) {
     const uint8_t *data = p->w->data;
     int64_t row_bytes = dtype_row_bytes(type, p->w->cols);
     for (int64_t first = p->first; first < p->end; first += ROWS) {
@@ -257,13 +256,13 @@ INLINE void product_quantized(DType type, const Product *p, int64_t token, int64
     }
 }
 
-int64_t avx2_product_scratch(int64_t cols) {
+int64_t avx2_gemm_scratch(int64_t cols) {
     int64_t floats = (cols + 7) / 8 * 8 * 4 * (int64_t)sizeof(float); // four rows for float_avx2.c
     int64_t panel = (cols / QUANT_GROUP + 1) * (int64_t)sizeof(PanelGroup);
     return floats > panel ? floats : panel;
 }
 
-void avx2_product(const Product *p, void *scratch) {
+void avx2_gemm(const Gemm *p, void *scratch) {
     int64_t n = p->x->n, row = p->x->cols * (p->x->quantized ? 1 : 4),
             block = BLOCK_BYTES / row / TOKENS * TOKENS;
     if (block < 4 * TOKENS) block = 4 * TOKENS;
@@ -271,31 +270,31 @@ void avx2_product(const Product *p, void *scratch) {
         int64_t end = t + block < n ? t + block : n;
         switch (p->w->type) {
         case DTYPE_Q8_0:
-            product_quantized(DTYPE_Q8_0, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q8_0, p, t, end, scratch);
             break;
         case DTYPE_Q4_0:
-            product_quantized(DTYPE_Q4_0, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q4_0, p, t, end, scratch);
             break;
         case DTYPE_Q4_1:
-            product_quantized(DTYPE_Q4_1, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q4_1, p, t, end, scratch);
             break;
         case DTYPE_Q5_0:
-            product_quantized(DTYPE_Q5_0, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q5_0, p, t, end, scratch);
             break;
         case DTYPE_Q5_1:
-            product_quantized(DTYPE_Q5_1, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q5_1, p, t, end, scratch);
             break;
         case DTYPE_Q4_K:
-            product_quantized(DTYPE_Q4_K, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q4_K, p, t, end, scratch);
             break;
         case DTYPE_Q5_K:
-            product_quantized(DTYPE_Q5_K, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q5_K, p, t, end, scratch);
             break;
         case DTYPE_Q6_K:
-            product_quantized(DTYPE_Q6_K, p, t, end, scratch);
+            gemm_quantized(DTYPE_Q6_K, p, t, end, scratch);
             break;
         default:
-            avx2_product_float(p, t, end, scratch);
+            avx2_gemm_float(p, t, end, scratch);
         }
     }
 }

@@ -1,4 +1,4 @@
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/loops/rope.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <string.h>

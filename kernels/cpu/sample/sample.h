@@ -5,8 +5,8 @@
 // for the place where a running sum of weights passes a target: a quickselect that follows the weights,
 // expected O(n). The arithmetic is that of kernels/sample_math.h: the token does not depend on how sums are
 // ordered.
-#ifndef PALAVER_KERNELS_CPU_SAMPLE_H
-#define PALAVER_KERNELS_CPU_SAMPLE_H
+#ifndef PALAVER_KERNELS_CPU_SAMPLE_SAMPLE_H
+#define PALAVER_KERNELS_CPU_SAMPLE_SAMPLE_H
 
 #include "kernels/ops.h"
 #include "kernels/base/status.h"

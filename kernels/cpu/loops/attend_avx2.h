@@ -1,9 +1,9 @@
 // The blocks of attend_avx2.c: what a tile works with, where the indexes of a block lie, what is seen of them, and
 // how they are read.
-#ifndef PALAVER_KERNELS_CPU_ATTEND_AVX2_H
-#define PALAVER_KERNELS_CPU_ATTEND_AVX2_H
+#ifndef PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
+#define PALAVER_KERNELS_CPU_LOOPS_ATTEND_AVX2_H
 
-#include "kernels/cpu/kv_avx2.h"
+#include "kernels/cpu/loops/kv_avx2.h"
 
 #ifdef __AVX2__
 #include <math.h>

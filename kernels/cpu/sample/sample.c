@@ -1,5 +1,5 @@
-#include "kernels/cpu/sample.h"
-#include "kernels/cpu/select.h"
+#include "kernels/cpu/sample/sample.h"
+#include "kernels/cpu/sample/select.h"
 #include "kernels/sample_math.h"
 
 #include <stdbool.h>
@@ -156,13 +156,15 @@ static void resolve_infinite(Chain *chain) {
 static Status begin(Chain *chain, const float *logits, int n_vocab, SampleScratch *scratch,
                     const SampleParams *params, int32_t *id, Error *error) {
     Status status = check(params, n_vocab, scratch, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     *chain = (Chain){.scratch = scratch, .n_vocab = n_vocab, .n_blocks = blocks_of(n_vocab), .n = -1};
-    if ((status = load_row(chain, logits, error)) != STATUS_OK) {
+    status = load_row(chain, logits, error);
+    if (status) {
         *id = SAMPLE_NAN;
         return status;
     }
-    if ((status = adjust(chain, logits, params, error)) != STATUS_OK) return status;
+    status = adjust(chain, logits, params, error);
+    if (status) return status;
     chain->max_key = INT32_MIN;
     for (int b = 0; b < chain->n_blocks; b++)
         if (scratch->block_max[b] > chain->max_key) chain->max_key = scratch->block_max[b];
@@ -324,7 +326,7 @@ Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, c
                      int32_t *id, Error *error) {
     Chain chain;
     Status status = begin(&chain, logits, n_vocab, scratch, params, id, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (params->temperature == 0) {
         *id = greedy(&chain);
         return STATUS_OK;
@@ -376,7 +378,7 @@ Status sample_candidates(const float *logits, int n_vocab, SampleScratch *scratc
     *count = 0;
     if (n < 1) return error_set(error, STATUS_USAGE, "sample: %d candidates asked for: must be 1 or more", n);
     Status status = begin(&chain, logits, n_vocab, scratch, params, &none, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
 
     Candidate *c = scratch->candidates;
     gather_top(&chain, n);

@@ -1,6 +1,6 @@
 // Rotary position embedding of single heads: see Rope in kernels/ops.h.
-#ifndef PALAVER_KERNELS_CPU_ROPE_H
-#define PALAVER_KERNELS_CPU_ROPE_H
+#ifndef PALAVER_KERNELS_CPU_LOOPS_ROPE_H
+#define PALAVER_KERNELS_CPU_LOOPS_ROPE_H
 
 #include "kernels/ops.h"
 

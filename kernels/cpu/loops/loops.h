@@ -1,9 +1,9 @@
 // The inner loops of the CPU backend, in two sets with one meaning: plain ones to read and to compare with,
 // and fast ones for what the machine has. Everything above them (threads, shapes, residuals) is shared.
-#ifndef PALAVER_KERNELS_CPU_LOOPS_H
-#define PALAVER_KERNELS_CPU_LOOPS_H
+#ifndef PALAVER_KERNELS_CPU_LOOPS_LOOPS_H
+#define PALAVER_KERNELS_CPU_LOOPS_LOOPS_H
 
-#include "kernels/cpu/quant.h"
+#include "kernels/cpu/loops/quant.h"
 #include "kernels/ops.h"
 
 // Rows of activations in every form that a product may want. The quantised form is there only if
@@ -19,14 +19,14 @@ typedef struct Activations {
 } Activations;
 
 // Rows [first, end) of y = W·x, or of y += W·x, for every row of activations: y[t*y_stride + r].
-typedef struct Product {
+typedef struct Gemm {
     const Matrix *w;
     const Activations *x;
     int64_t first, end;
     float *y;
     int64_t y_stride;
     bool add;
-} Product;
+} Gemm;
 
 // What is added to scores: the value for a token, a head and an index. values NULL: nothing.
 typedef struct AttendMask {
@@ -67,9 +67,9 @@ typedef struct Loops {
     // g [n] = activation(g) · u, or without u (NULL) activation(g)
     void (*activate)(Activation activation, float *g, const float *u, int64_t n);
     void (*to_half)(const float *x, int64_t n, uint16_t *half);
-    // scratch: product_scratch(cols) bytes of the thread's own, 64-byte aligned
-    void (*product)(const Product *product, void *scratch);
-    int64_t (*product_scratch)(int64_t cols);
+    // scratch: gemm_scratch(cols) bytes of the thread's own, 64-byte aligned
+    void (*gemm)(const Gemm *gemm, void *scratch);
+    int64_t (*gemm_scratch)(int64_t cols);
     int attend_rows; // rows of a tile to aim at: tokens times heads
     void (*attend)(const AttendTile *tile, void *scratch);
     int64_t (*attend_scratch)(int n_rows, int head_dim);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/select.h"
+#include "kernels/cpu/sample/select.h"
 
 #include <stdbool.h>
 

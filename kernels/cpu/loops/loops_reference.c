@@ -57,11 +57,11 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
 
 // ---- products -----------------------------------------------------------------------------------------
 
-static int64_t product_scratch(int64_t cols) {
+static int64_t gemm_scratch(int64_t cols) {
     return cols * (int64_t)sizeof(float);
 }
 
-static void product(const Product *p, void *scratch) {
+static void gemm(const Gemm *p, void *scratch) {
     const uint8_t *data = p->w->data;
     int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(p->w->type, cols);
     float *row = scratch;
@@ -150,8 +150,8 @@ const Loops *loops_reference(void) {
         .quantize = quantize_row,
         .activate = activate,
         .to_half = to_half,
-        .product = product,
-        .product_scratch = product_scratch,
+        .gemm = gemm,
+        .gemm_scratch = gemm_scratch,
         .attend_rows = 8,
         .attend = attend,
         .attend_scratch = attend_scratch,

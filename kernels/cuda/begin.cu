@@ -105,112 +105,98 @@ static int cut_sequence(const StepSequence *q, AttendTile tile, int most, StepKi
 }
 
 // The step's arrays in the order in which they are uploaded, from `base` on; returns the bytes.
-static size_t lay_out(CudaBackend *cuda, const StageRoom *room, char *base) {
+static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
     size_t used = 0, n = (size_t)room->tokens;
     auto take = [&](size_t ints) {
         char *at = base + used;
         used += (ints * 4 + 15) / 16 * 16;
         return (int32_t *)at;
     };
-    cuda->ids = take(n), cuda->positions = take(n), cuda->slots = take(n), cuda->n_gone = take(n);
-    cuda->rope_sets = take(n), cuda->count = take(1);
-    cuda->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
-    cuda->pages.first = take((size_t)room->pages);
-    cuda->split_tiles = take((size_t)room->splits);
+    step->ids = take(n), step->positions = take(n), step->slots = take(n), step->n_gone = take(n);
+    step->rope_sets = take(n), step->count = take(1);
+    step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
+    step->pages.first = take((size_t)room->pages);
+    step->split_tiles = take((size_t)room->splits);
     return used;
 }
 
-// Fills tiles and tables of pages, at `pages` and `tiles` in host memory.
-static void fill_tiles(CudaBackend *cuda, const Step *step, const AttendHeads *heads,
-                       const int64_t *mask_columns, AttendTile *tiles, int32_t *pages) {
-    const int most = tile_tokens(heads);
-    cuda->n_tiles = cuda->n_single_tiles = cuda->most_slots = 0;
-    cuda->gone = false;
+// Fills tiles and tables of pages, which `to` has in host memory.
+static void fill_tiles(const Staging *from, CudaStep *to) {
+    const Step *step = from->step;
+    const int most = tile_tokens(&from->plan->heads);
+    int32_t *pages = (int32_t *)to->pages.first;
     for (int singles = 0; singles < 2; singles++) {
-        int first_page = 0, n = cuda->n_tiles;
+        int first_page = 0, n = to->n_tiles;
         for (int s = 0; s < step->n_sequences; s++) {
             const StepSequence *q = &step->sequences[s];
             AttendTile tile = {0, 0, first_page, q->n_slots, q->n_keep, q->n_gone, 0, 0, 0, 0};
-            if (mask_columns) tile.mask_column = (int)mask_columns[s];
-            n += cut_sequence(q, tile, most, step->kind, singles, tiles + n);
+            if (from->mask_columns) tile.mask_column = (int)from->mask_columns[s];
+            n += cut_sequence(q, tile, most, step->kind, singles, to->tiles + n);
             if (!singles) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
             first_page += n_pages(step, q);
-            if (q->n_slots > cuda->most_slots) cuda->most_slots = q->n_slots;
-            cuda->gone = cuda->gone || q->n_gone > 0;
+            if (q->n_slots > to->most_slots) to->most_slots = q->n_slots;
+            to->gone = to->gone || q->n_gone > 0;
         }
         if (singles)
-            cuda->n_single_tiles = n - cuda->n_tiles;
+            to->n_single_tiles = n - to->n_tiles;
         else
-            cuda->n_tiles = n;
+            to->n_tiles = n;
     }
 }
 
 // ---- splits --------------------------------------------------------------------------------------------------
 
-enum {
-    SPLITS_A_SM = 4,   // that run side by side, until a kernel for the cache's type has been launched
-    LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
-    ROW_SPLIT = 1024,  // the most of a row among others; a split begins and ends in the time of 300 of f16
-    LEAST_SPLIT = 128,
-    SPLIT_UNIT = 64,
-};
+Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHeads *heads, const KvLayer *kv,
+                       SplitPlan *plan, Error *error) {
+    *plan = SplitPlan{*heads, kv->type, 0};
+    if (step->kind != STEP_ANY) return STATUS_OK; // of no account
+    SplitFit fit;
+    Status status = cuda_check(split_fit(&cuda->device.card, kv, heads, &fit), error, "splits of a cache");
+    plan->blocks_a_sm = fit.blocks_a_sm;
+    return status;
+}
 
-// Indexes of a split: as many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences
-// do not show in each other, as many as bring one sequence onto a quarter of them, the others being for others. So there are
-// at most two rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a
-// grid can have would take 256 such rows, tens of millions of tokens.
-static int choose_split(const CudaBackend *cuda, const Step *step, const StepSequence *q,
-                        const AttendHeads *heads) {
-    int64_t indexes = 0, longest = 0, blocks = (int64_t)heads->n_kv_heads * split_head_tiles(heads), slots;
-    if (step->kind == STEP_DECODING) {
-        longest = q->n_slots;
-        int64_t n = cuda->n_sms / (4 * blocks), more = (longest + ROW_SPLIT - 1) / ROW_SPLIT;
-        if (n < more) n = more;
-        slots = (longest + n - 1) / n;
-    } else {
-        const int most = tile_tokens(heads);
-        for (int s = 0; s < step->n_sequences; s++) {
-            const StepSequence *other = &step->sequences[s];
-            indexes += (int64_t)other->n_slots * single_tiles(other, step->kind, most);
-            if (other->n_slots > longest) longest = other->n_slots;
-        }
-        // Whole rounds: the few blocks of one that is begun take as long as the others.
-        int64_t round = cuda->n_sms * (cuda->splits_a_sm > 0 ? cuda->splits_a_sm : SPLITS_A_SM);
-        bool once = cuda->cached == DTYPE_INT4 || cuda->cached == DTYPE_F32; // as measured: NOTES.md
-        if (indexes * blocks / round > LONG_SPLIT && !once) round *= 2;
-        int64_t n = round / blocks > 0 ? round / blocks : 1;
-        slots = (indexes + n - 1) / n;
+// Indexes of a split of a sequence.
+static int split_slots(const CudaBackend *cuda, const Step *step, const StepSequence *q,
+                       const SplitPlan *plan) {
+    SplitCase c = {step->kind, plan->cache, plan->heads.n_kv_heads, split_head_tiles(&plan->heads),
+                   plan->blocks_a_sm};
+    const int most = tile_tokens(&plan->heads);
+    c.slots = q->n_slots;
+    for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {
+        const StepSequence *other = &step->sequences[s];
+        c.indexes += (int64_t)other->n_slots * single_tiles(other, step->kind, most);
+        if (other->n_slots > c.slots) c.slots = other->n_slots;
     }
-    if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
-    if (slots < longest / MOST_SPLITS + 1) slots = longest / MOST_SPLITS + 1;
-    return (int)((slots + SPLIT_UNIT - 1) / SPLIT_UNIT * SPLIT_UNIT);
+    return dispatch_split_slots(&cuda->device.card, &c);
 }
 
 static int splits_of(int n_slots, int split_slots) {
     return (n_slots + split_slots - 1) / split_slots;
 }
 
-static void fill_splits(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const StageRoom *room,
-                        AttendTile *tiles, int32_t *split_tiles) {
-    int n = 0, s = 0;
-    for (int t = cuda->n_tiles; t < cuda->n_tiles + cuda->n_single_tiles; t++) {
-        while (step->sequences[s].first_token + step->sequences[s].n_tokens <= tiles[t].first_token) s++;
-        tiles[t].split_slots = choose_split(cuda, step, &step->sequences[s], heads);
-        tiles[t].first_split = n;
-        tiles[t].n_splits = splits_of(tiles[t].n_slots, tiles[t].split_slots);
-        for (int i = 0; i < tiles[t].n_splits; i++) split_tiles[n++] = t;
+static void fill_splits(const CudaBackend *cuda, const Staging *from, const StageRoom *room, CudaStep *to) {
+    const StepSequence *q = from->step->sequences;
+    int n = 0;
+    for (int t = to->n_tiles; t < to->n_tiles + to->n_single_tiles; t++) {
+        AttendTile *tile = &to->tiles[t];
+        while (q->first_token + q->n_tokens <= tile->first_token) q++;
+        tile->split_slots = split_slots(cuda, from->step, q, from->plan);
+        tile->first_split = n;
+        tile->n_splits = splits_of(tile->n_slots, tile->split_slots);
+        for (int i = 0; i < tile->n_splits; i++) to->split_tiles[n++] = t;
     }
-    while (n < room->splits) split_tiles[n++] = -1;
-    cuda->n_splits = room->splits;
+    while (n < room->splits) to->split_tiles[n++] = -1;
+    to->n_splits = room->splits;
 }
 
-StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const AttendHeads *heads) {
+StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const SplitPlan *plan) {
     StageRoom room = {step->n_tokens, 0, 0};
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
-        int singles = single_tiles(q, step->kind, tile_tokens(heads));
+        int singles = single_tiles(q, step->kind, tile_tokens(&plan->heads));
         room.pages += n_pages(step, q);
-        if (singles > 0) room.splits += splits_of(q->n_slots, choose_split(cuda, step, q, heads)) * singles;
+        if (singles > 0) room.splits += splits_of(q->n_slots, split_slots(cuda, step, q, plan)) * singles;
     }
     return room;
 }
@@ -219,25 +205,26 @@ StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const Atten
 static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const AttendHeads *heads) {
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
                       needed->pages + needed->pages / 4 + 64};
-    CudaBackend any = *cuda;
+    CudaStep any;
     size_t kept = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
     return cuda_room_bytes(lay_out(&any, &room, NULL) + kept) + split_bytes(room.splits, heads);
 }
 
 size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window) {
     const DecoderShape *s = cuda->shape;
-    const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
-    const int most = tile_tokens(&heads);
+    // Of all caches those that are cut most: two rounds of as many splits as there may be.
+    const SplitPlan plan = {{s->n_heads, s->n_kv_heads, s->head_dim}, DTYPE_F16, MOST_BLOCKS_A_SM};
+    const int most = tile_tokens(&plan.heads);
     StepSequence sequence = {};
     Step step = {};
     step.n_sequences = 1, step.sequences = &sequence, step.page_size = 16;
     step.n_tokens = sequence.n_tokens = (cuda->max_tokens - 1) / most * most + 1; // the last one by itself
     sequence.n_slots = window;
-    StageRoom prompt = cuda_stage_room(cuda, &step, &heads);
+    StageRoom prompt = cuda_stage_room(cuda, &step, &plan);
     step.n_tokens = sequence.n_tokens = 1, step.kind = STEP_DECODING;
-    StageRoom row = cuda_stage_room(cuda, &step, &heads),
+    StageRoom row = cuda_stage_room(cuda, &step, &plan),
               rows = {n_rows, n_rows * row.splits, n_rows * row.pages};
-    size_t reading = room_bytes(cuda, &prompt, &heads), decoding = room_bytes(cuda, &rows, &heads);
+    size_t reading = room_bytes(cuda, &prompt, &plan.heads), decoding = room_bytes(cuda, &rows, &plan.heads);
     return reading > decoding ? reading : decoding;
 }
 
@@ -258,68 +245,85 @@ static bool in_order(const Step *step) {
     return true;
 }
 
-Status cuda_stage(CudaBackend *cuda, const Step *step, const AttendHeads *heads, const int64_t *mask_columns,
-                  const StageRoom *given, Error *error) {
-    StageRoom room = given ? *given : cuda_stage_room(cuda, step, heads);
-    size_t n = (size_t)step->n_tokens, all = (size_t)room.tokens, bytes = lay_out(cuda, &room, NULL),
-           kept = all * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
-    Status status = cuda_check(cudaEventSynchronize(cuda->staged), error, "staging a step");
-    if (!status) status = cuda_room(cuda, &cuda->staging, bytes, true, "a step's arrays", error);
-    if (!status) status = cuda_room(cuda, &cuda->step, bytes + kept, false, "a step's arrays", error);
-    if (status) return status;
-
-    lay_out(cuda, &room, cuda->staging.memory);
-    for (size_t i = n; i < all; i++) {
-        cuda->ids[i] = cuda->positions[i] = cuda->n_gone[i] = cuda->rope_sets[i] = 0;
-        cuda->slots[i] = -1;
+// The step's tokens into `to`, whose arrays lie in host memory; those beyond them are empty.
+static void fill_tokens(const Step *step, int room, CudaStep *to) {
+    size_t n = (size_t)step->n_tokens;
+    for (size_t i = n; i < (size_t)room; i++) {
+        to->ids[i] = to->positions[i] = to->n_gone[i] = to->rope_sets[i] = 0;
+        to->slots[i] = -1;
     }
-    if (step->ids) memcpy(cuda->ids, step->ids, n * sizeof(int32_t));
-    memcpy(cuda->positions, step->positions, n * sizeof(int32_t));
-    memcpy(cuda->slots, step->slots, n * sizeof(int32_t));
+    if (step->ids) memcpy(to->ids, step->ids, n * sizeof(int32_t));
+    memcpy(to->positions, step->positions, n * sizeof(int32_t));
+    memcpy(to->slots, step->slots, n * sizeof(int32_t));
     for (int s = 0; s < step->n_sequences; s++)
         for (int t = 0; t < step->sequences[s].n_tokens; t++) {
-            cuda->n_gone[step->sequences[s].first_token + t] = step->sequences[s].n_gone;
-            cuda->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
+            to->n_gone[step->sequences[s].first_token + t] = step->sequences[s].n_gone;
+            to->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
         }
-    cuda->kind = step->kind;
-    cuda->in_order = step->kind == STEP_READING && in_order(step);
-    cuda->n_sequences = step->n_sequences;
-    fill_tiles(cuda, step, heads, mask_columns, cuda->tiles, (int32_t *)cuda->pages.first);
-    fill_splits(cuda, step, heads, &room, cuda->tiles, cuda->split_tiles);
-    for (; given && cuda->n_tiles + cuda->n_single_tiles < room.tokens; cuda->n_single_tiles++)
-        cuda->tiles[cuda->n_tiles + cuda->n_single_tiles] = AttendTile{};
-    *cuda->count = step->n_tokens;
-    lay_out(cuda, &room, cuda->step.memory);
-    cuda->kept_rope = cuda->gone ? (float2 *)(cuda->step.memory + bytes) : NULL;
-    cuda->n_tokens = room.tokens;
+    *to->count = step->n_tokens;
+}
+
+// Fills `to`, whose arrays lie in host memory.
+static void fill_step(const CudaBackend *cuda, const Staging *from, const StageRoom *room, CudaStep *to) {
+    const Step *step = from->step;
+    to->kind = step->kind;
+    to->n_sequences = step->n_sequences;
+    to->n_tokens = room->tokens, to->padded = from->room != NULL;
+    to->in_order = step->kind == STEP_READING && in_order(step);
+    to->slot_positions = step->slot_positions;
+    fill_tokens(step, room->tokens, to);
+    fill_tiles(from, to);
+    fill_splits(cuda, from, room, to);
+    for (; to->padded && to->n_tiles + to->n_single_tiles < room->tokens; to->n_single_tiles++)
+        to->tiles[to->n_tiles + to->n_single_tiles] = AttendTile{};
     // Which kernels attend goes by the size of pages: where sequences do not show in each other, not by their lengths.
-    bool one_page = step->kind == STEP_ANY && cuda->most_slots <= step->page_size;
-    cuda->pages.size = one_page ? 1u << 31 : (uint32_t)step->page_size;
-    cuda->pages.shift = cuda->pages.size & (cuda->pages.size - 1) ? -1 : __builtin_ctz(cuda->pages.size);
-    cudaError_t code =
-        cudaMemcpyAsync(cuda->step.memory, cuda->staging.memory, bytes, cudaMemcpyHostToDevice, cuda->stream);
-    if (code == cudaSuccess) code = cudaEventRecord(cuda->staged, cuda->stream);
-    return cuda_check(code, error, "staging %d tokens", step->n_tokens);
+    bool one_page = step->kind == STEP_ANY && to->most_slots <= step->page_size;
+    to->pages.size = one_page ? 1u << 31 : (uint32_t)step->page_size;
+    to->pages.shift = to->pages.size & (to->pages.size - 1) ? -1 : __builtin_ctz(to->pages.size);
+}
+
+Status cuda_stage(CudaBackend *cuda, const Staging *from, Error *error) {
+    CudaScratch *scratch = &cuda->scratch;
+    CudaStep step = {}; // nothing of the step before is left
+    StageRoom room = from->room ? *from->room : cuda_stage_room(cuda, from->step, from->plan);
+    size_t bytes = lay_out(&step, &room, NULL),
+           kept = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+    Status status = cuda_check(cudaEventSynchronize(scratch->staged), error, "staging a step");
+    if (!status) status = cuda_room(cuda, &scratch->staging, bytes, true, "a step's arrays", error);
+    if (!status) status = cuda_room(cuda, &scratch->step, bytes + kept, false, "a step's arrays", error);
+    if (status) return status;
+
+    lay_out(&step, &room, scratch->staging.memory);
+    fill_step(cuda, from, &room, &step);
+    lay_out(&step, &room, scratch->step.memory);
+    step.kept_rope = step.gone ? (float2 *)(scratch->step.memory + bytes) : NULL;
+    cuda->step = step;
+    cudaError_t code = cudaMemcpyAsync(scratch->step.memory, scratch->staging.memory, bytes,
+                                       cudaMemcpyHostToDevice, cuda->device.stream);
+    if (code == cudaSuccess) code = cudaEventRecord(scratch->staged, cuda->device.stream);
+    return cuda_check(code, error, "staging %d tokens", from->step->n_tokens);
 }
 
 Status cuda_begin_staged(CudaBackend *cuda, Error *error) {
     const DecoderShape *s = cuda->shape;
-    BeginArguments a = {cuda->positions,          cuda->slots,    cuda->n_gone,
-                        cuda->rope_sets,          cuda->inv_freq, s->rope.rotary_dim / 2,
-                        (float)s->rope.magnitude, cuda->rope,     cuda->kept_rope,
-                        cuda->slot_positions};
-    begin_kernel<<<cuda->n_tokens, 128, 0, cuda->stream>>>(a);
-    return CUDA_LAUNCHED(error, "begin: %d tokens", cuda->n_tokens);
+    BeginArguments a = {cuda->step.positions,     cuda->step.slots,      cuda->step.n_gone,
+                        cuda->step.rope_sets,     cuda->device.inv_freq, s->rope.rotary_dim / 2,
+                        (float)s->rope.magnitude, cuda->scratch.rope,    cuda->step.kept_rope,
+                        cuda->step.slot_positions};
+    begin_kernel<<<cuda->step.n_tokens, 128, 0, cuda->device.stream>>>(a);
+    return CUDA_LAUNCHED(error, "begin: %d tokens", cuda->step.n_tokens);
 }
 
-Status cuda_begin(Backend *backend, const Step *step, Error *error) {
+Status cuda_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
     AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
+    SplitPlan plan;
     Status status = cuda_check_step(cuda, step, error);
-    if (!status) status = cuda_stage(cuda, step, &heads, NULL, NULL, error);
+    if (!status) status = cuda_split_plan(cuda, step, &heads, kv, &plan, error);
+    Staging staging = {step, &plan};
+    if (!status) status = cuda_stage(cuda, &staging, error);
     if (status) return status;
     cuda_end_upload(cuda);
-    cuda->slot_positions = step->slot_positions;
     return cuda_begin_staged(cuda, error);
 }

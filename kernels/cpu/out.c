@@ -1,0 +1,20 @@
+// out, down: x += W·y + bias.
+#include "kernels/cpu/cpu.h"
+
+Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    (void)error;
+    const Matrix *wo = &layer->weights.wo;
+    Activations activations = cpu_activations(cpu, y, cpu->n_tokens, wo->cols, &wo, 1);
+    cpu_add_linear(cpu, wo, layer->bo, &activations, x);
+    return STATUS_OK;
+}
+
+Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
+    CpuBackend *cpu = cpu_backend(backend);
+    (void)error;
+    const Matrix *w = &layer->weights.w_down;
+    Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
+    cpu_add_linear(cpu, w, layer->b_down, &activations, x);
+    return STATUS_OK;
+}

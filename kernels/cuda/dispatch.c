@@ -1,0 +1,211 @@
+#include "kernels/cuda/dispatch.h"
+
+static bool is_16_bit(DType type) {
+    return type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+static bool is_power_of_two(int64_t n) {
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+// ---- steps -------------------------------------------------------------------------------------------------
+
+int dispatch_decode_lanes(int head_dim) {
+    if (head_dim % 8 || head_dim > 256) return 0;
+    return head_dim <= 64 ? 8 : head_dim <= 128 ? 16 : 32;
+}
+
+int dispatch_decode_heads(int group, int lanes, int n_slots) {
+    if (group == 1) return 1;
+    if (lanes == 32) return 2;
+    return n_slots > 4096 ? 4 : lanes == 16 || group > 4 ? 2 : 1;
+}
+
+StepPath dispatch_step(const Card *card, const StepCase *c) {
+    const DecoderShape *s = c->shape;
+    if (c->n_tokens != c->n_sequences || c->kind == STEP_READING) return STEP_PATH_OPS;
+    if (c->n_sequences == 1 && c->kind == STEP_ANY && c->has_code && card->compute >= 90 &&
+        dispatch_decode_lanes(s->head_dim) && s->n_kv_heads <= card->n_sms && s->hidden_size % 4 == 0 &&
+        s->n_heads / s->n_kv_heads * s->head_dim < 4096)
+        return STEP_PATH_PERSISTENT;
+    return c->n_tokens <= c->most_rows ? STEP_PATH_GRAPH : STEP_PATH_OPS;
+}
+
+// ---- tiles -------------------------------------------------------------------------------------------------
+
+// What a GEMM takes by tiles of `columns`, in columns that every cluster of two blocks multiplies with.
+static int64_t tile_cost(const Card *card, int n, int rows, int columns) {
+    int64_t clusters = card->n_sms / 2, pairs = (n + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS);
+    int64_t tiles = pairs * ((rows + columns - 1) / columns);
+    return (tiles + clusters - 1) / clusters * columns;
+}
+
+int dispatch_tile_columns(const Card *card, GemmEpilogue epilogue, int n, int rows) {
+    int64_t wide = tile_cost(card, n, rows, 256);
+    if (epilogue == EPILOGUE_GATED) return tile_cost(card, n, rows, 192) < wide ? 192 : 256;
+    // Tiles of 128 read shared memory more for a product: a quarter slower.
+    return tile_cost(card, n, rows, 128) * 5 < wide * 4 ? 128 : 256;
+}
+
+// Whether three quarters of what the tensor cores could do meanwhile are of use: of less cuBLASLt makes more, by smaller
+// tiles and sums cut in parts. Where those may not be cut, it does not.
+static bool tiles_keep_busy(const Card *card, const GemmCase *g) {
+    int columns =
+        g->epilogue == EPILOGUE_GATED ? dispatch_tile_columns(card, EPILOGUE_GATED, g->n, g->rows) : 256;
+    int64_t could = tile_cost(card, g->n, g->rows, columns) * (card->n_sms / 2) * 2 * TILE_TOKENS;
+    return g->kind == STEP_READING || (int64_t)g->n * g->rows * 4 >= 3 * could;
+}
+
+// ---- GEMMs -------------------------------------------------------------------------------------------------
+
+static Format format_of_operand(DType operand) {
+    return operand == DTYPE_F16 ? FORMAT_F16 : operand == DTYPE_BF16 ? FORMAT_BF16 : FORMAT_F32;
+}
+
+FlatKernel dispatch_flat(const Card *card, DType operand, Format format) {
+    bool same = format == format_of_operand(operand), quantised = format >= FORMAT_Q8;
+    if (!is_16_bit(operand)) return FLAT_PLAIN;
+    if (same) return card->compute == 90 ? FLAT_WGMMA : FLAT_MMA;
+    return operand == DTYPE_F16 && quantised ? FLAT_MMA : FLAT_PLAIN;
+}
+
+// Heads that a GEMM's own epilogue can finish.
+static bool heads_in_registers(const GemmCase *g) {
+    return g->plain_heads && !g->biased && (g->head_dim == 64 || g->head_dim == 128);
+}
+
+static GemmKernel gemm_of_decoding(const Card *card, const GemmCase *g) {
+    if (g->epilogue != EPILOGUE_HEADS) return GEMM_FLAT;
+    return heads_in_registers(g) && g->n_parts == 1 &&
+                   dispatch_flat(card, g->operand, g->format) == FLAT_WGMMA
+               ? GEMM_FLAT
+               : GEMM_SEPARATE;
+}
+
+GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
+    if (g->kind == STEP_DECODING) return gemm_of_decoding(card, g);
+    bool tiles = card->compute == 90 && is_16_bit(g->operand);
+    switch (g->epilogue) {
+    case EPILOGUE_HEADS:
+        return tiles && heads_in_registers(g) && g->octets && tiles_keep_busy(card, g) ? GEMM_TILE
+                                                                                       : GEMM_SEPARATE;
+    case EPILOGUE_GATED:
+        return tiles && !g->biased &&
+                       (g->activation == ACTIVATION_SILU || g->activation == ACTIVATION_GELU_TANH) &&
+                       tiles_keep_busy(card, g)
+                   ? GEMM_TILE
+                   : GEMM_SEPARATE;
+    case EPILOGUE_ACTIVATE:
+        return GEMM_SEPARATE;
+    case EPILOGUE_FLOAT:
+        return g->kind == STEP_READING ? GEMM_FLAT : GEMM_LIBRARY;
+    case EPILOGUE_ADD:
+        return tiles && g->kind == STEP_READING && g->cols % 8 == 0 && g->rows % 8 == 0 ? GEMM_TILE
+                                                                                        : GEMM_LIBRARY;
+    default:
+        return GEMM_LIBRARY;
+    }
+}
+
+HeadsKernel dispatch_heads(const HeadsCase *h) {
+    if (h->plain && (h->head_dim == 64 || h->head_dim == 128)) return HEADS_WHOLE;
+    return h->feedback_in_quads && h->kind != STEP_DECODING && h->n >= 64 &&
+                   (h->head_dim & -h->head_dim) >= 8 * HEADS_TOGETHER_TOKENS
+               ? HEADS_TOGETHER
+               : HEADS_ANY;
+}
+
+// ---- attention ---------------------------------------------------------------------------------------------
+
+// A tile of 64 slots lies in one page; behind the kernel's own memory lies a list of the tiles.
+static bool wgmma_fits(const Card *card, const AttendCase *a, bool octets, uint32_t page_size) {
+    size_t tiles = (a->n_slots + ATTEND_KEYS - 1) / ATTEND_KEYS;
+    return card->compute == 90 && (a->head_dim == 64 || a->head_dim == 128) && octets &&
+           a->group <= ATTEND_ROWS && page_size % ATTEND_KEYS == 0 &&
+           ATTEND_WGMMA_BYTES(a->head_dim) + tiles * (sizeof(int) + 1) <= card->shared_limit;
+}
+
+static bool tile_fits(const Card *card, const AttendCase *a) {
+    int d = a->head_dim;
+    return (d == 64 || d == 80 || d == 96 || d == 128 || d == 256) && a->octets && a->group <= ATTEND_ROWS &&
+           ATTEND_TILE_BYTES(d) + a->n_slots / ATTEND_KEYS + 2 <= card->shared_limit;
+}
+
+static bool split_fits(const Card *card, const AttendCase *a) {
+    bool integers = a->cache == DTYPE_INT8 || a->cache == DTYPE_INT4;
+    if (integers && (a->scale_group < 8 || !is_power_of_two(a->scale_group))) return false;
+    return is_power_of_two(a->page_size) && a->whole_pieces && a->head_dim % 16 == 0 &&
+           a->head_dim <= (a->cache == DTYPE_F32 ? 128 : 256) && card->compute >= 80 &&
+           a->split_shared <= card->shared_limit && a->n_splits <= 65535;
+}
+
+AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
+    if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
+    if (a->single) return split_fits(card, a) ? ATTEND_SPLIT : ATTEND_PLAIN;
+    bool half = a->cache == DTYPE_F16, plain = half && !a->alibi;
+    // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has gone
+    // round, which these are shows where a prompt was cut.
+    bool pairs = a->kind != STEP_READING || (a->window <= 0 && a->in_order);
+    if (plain && !a->gone && pairs && wgmma_fits(card, a, a->octets, a->page_size)) return ATTEND_WGMMA;
+    // Not for pieces of prompts: how long a cache may be must not show where one was cut.
+    if (!half && !a->alibi && !a->gone && a->kind == STEP_ANY && a->n_sequences == 1 && a->n_tokens >= 64 &&
+        a->octets && a->halves_want <= a->halves_bytes && wgmma_fits(card, a, true, 1u << 31))
+        return ATTEND_HALVES;
+    if (!tile_fits(card, a)) return ATTEND_PLAIN;
+    return plain ? ATTEND_TILE_F16 : ATTEND_TILE_ANY;
+}
+
+// ---- splits ------------------------------------------------------------------------------------------------
+
+enum {
+    SPLITS_A_SM = 4,   // where it is not the kernel of splits that attends
+    LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
+    ROW_SPLIT = 1024,  // the most of a row among others; a split begins and ends in the time of 300 of f16
+    LEAST_SPLIT = 128,
+    SPLIT_UNIT = 64,
+};
+
+// As many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences do not show in each
+// other, as many as bring one sequence onto a quarter of them, the others being for others. So there are at most two
+// rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can have
+// would take 256 such rows, tens of millions of tokens.
+int dispatch_split_slots(const Card *card, const SplitCase *c) {
+    int64_t blocks = (int64_t)c->n_kv_heads * c->head_tiles, slots;
+    if (c->kind == STEP_DECODING) {
+        int64_t n = card->n_sms / (4 * blocks), more = (c->slots + ROW_SPLIT - 1) / ROW_SPLIT;
+        if (n < more) n = more;
+        slots = (c->slots + n - 1) / n;
+    } else {
+        // Whole rounds: the few blocks of one that is begun take as long as the others.
+        int64_t round = (int64_t)card->n_sms * (c->blocks_a_sm > 0 ? c->blocks_a_sm : SPLITS_A_SM);
+        bool once = c->cache == DTYPE_INT4 || c->cache == DTYPE_F32; // as measured: NOTES.md
+        if (c->indexes * blocks / round > LONG_SPLIT && !once) round *= 2;
+        int64_t n = round / blocks > 0 ? round / blocks : 1;
+        slots = (c->indexes + n - 1) / n;
+    }
+    if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
+    if (slots < c->slots / MOST_SPLITS + 1) slots = c->slots / MOST_SPLITS + 1;
+    return (int)((slots + SPLIT_UNIT - 1) / SPLIT_UNIT * SPLIT_UNIT);
+}
+
+// ---- names -------------------------------------------------------------------------------------------------
+
+const char *gemm_kernel_name(GemmKernel kernel) {
+    static const char *const NAMES[] = {"separate", "flat", "tile", "library"};
+    return NAMES[kernel];
+}
+
+const char *flat_kernel_name(FlatKernel kernel) {
+    static const char *const NAMES[] = {"flat plain", "flat mma", "flat wgmma"};
+    return NAMES[kernel];
+}
+
+const char *heads_kernel_name(HeadsKernel kernel) {
+    static const char *const NAMES[] = {"any heads", "heads together", "whole heads"};
+    return NAMES[kernel];
+}
+
+const char *attend_kernel_name(AttendKernel kernel) {
+    static const char *const NAMES[] = {"plain", "tile any", "tile f16", "halves + wgmma", "wgmma", "split"};
+    return NAMES[kernel];
+}

@@ -1,0 +1,209 @@
+// Which kernel runs: pure functions of the step's kind, its rows, the weights' format, the shapes and the card. No other
+// file decides, so that what a step computes, and in which order it adds, cannot depend on what ran before it. Plain C,
+// tested as a table without a GPU (tests/kernels/test_dispatch.c); `palaver bench --profile` prints what was chosen.
+//
+// A step (dispatch_step):
+//   persistent   one token of one sequence of kind ANY, on sm_90 and later: model and cache as decode/decode.cuh wants them
+//   graph        else one token of each of at most 64 sequences, of kind ANY or DECODING
+//   ops          everything else
+//
+// A GEMM (dispatch_gemm). "16 bit" is f16 or bf16, "gates" what can be activated in a tile's registers (GATE_TILES):
+//   kind      epilogue        operand, weights, card                      kernel
+//   DECODING  heads           plain heads of 64 or 128, 16 bit, sm_90,
+//                             one matrix of the operand type              flat
+//   DECODING  heads           else                                        separate: store, then the kernel of dispatch_heads
+//   DECODING  any other                                                   flat
+//   ANY       heads           plain heads of 64 or 128, 16 bit, sm_90,
+//   ANY       gated           gates, 16 bit, sm_90,
+//                             three quarters of the tiles' time of use    tile
+//   ANY       heads, gated, activated: else                               separate
+//   ANY       store, float, add                                           library (cuBLASLt)
+//   READING   heads, gated    as ANY, of use or not                       tile, else separate
+//   READING   add             16 bit, sm_90, multiples of 8               tile, else library
+//   READING   float           (logits)                                    flat
+//   READING   store                                                       library, the algorithm of 1,024 rows
+//
+// A flat GEMM (dispatch_flat), by the format of each matrix:
+//   sm_90 and weights of the operand type, 16 bit: wgmma; other cards, and quantised weights with operands in f16: mma;
+//   everything else: plain
+//
+// A tile's columns (dispatch_tile_columns): heads, add: 128 where that takes less than four fifths of the time of 256, else
+// 256; gated: 192 where that takes less time than 256.
+//
+// Attention (dispatch_attend), tiles of several tokens; the first that fits:
+//   plain        operands in float32, or a mask
+//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, nothing gone; READING only without a window and in order
+//   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16 beside each other, then wgmma
+//   tile f16     f16 cache without ALiBi, heads of 64, 80, 96, 128 or 256
+//   tile any     the same for other caches, and ALiBi
+//   plain
+// and tiles of one token:
+//   split        operands in 16 bit, no mask, rows of multiples of 16 bytes, pages of powers of two
+//   plain
+//
+// Heads that follow a stored qkv (dispatch_heads):
+//   whole        plain heads of 64 or 128
+//   together     64 tokens or more whose keys are rounded with feedback, not DECODING: four tokens a warp
+//   any          everything else
+#ifndef PALAVER_KERNELS_CUDA_DISPATCH_H
+#define PALAVER_KERNELS_CUDA_DISPATCH_H
+
+#include "kernels/cuda/format.h"
+#include "kernels/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What of a card decides.
+typedef struct Card {
+    int compute;         // compute capability times ten; 80 where a card runs code for that
+    int n_sms;           // multiprocessors
+    size_t shared_limit; // bytes of shared memory that a block may ask for
+} Card;
+
+// ---- steps -------------------------------------------------------------------------------------------------
+
+typedef enum StepPath { STEP_PATH_OPS, STEP_PATH_GRAPH, STEP_PATH_PERSISTENT } StepPath;
+
+typedef struct StepCase {
+    StepKind kind;
+    int n_tokens, n_sequences;
+    int most_rows; // of a graph
+    const DecoderShape *shape;
+    bool has_code; // the persistent kernel has code for the model's layers and the cache
+} StepCase;
+
+StepPath dispatch_step(const Card *card, const StepCase *step);
+
+// Lanes of the persistent kernel that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head size.
+int dispatch_decode_lanes(int head_dim);
+// Query heads of a KV head that one warp of it takes together. Few, and many warps share the work of a short context; many,
+// and each key of a long one is brought to fewer warps.
+int dispatch_decode_heads(int group, int lanes, int n_slots);
+
+// ---- GEMMs: y [n, rows] = x [n, cols] · Wᵀ -------------------------------------------------------------------
+
+typedef enum GemmKernel {
+    GEMM_SEPARATE, // none has this epilogue: store, then a kernel of the op's own
+    GEMM_FLAT,     // gemm/flat.cu: W is the tall side of the tensor cores' products, rows of x the flat one
+    GEMM_TILE,     // gemm/tile.cu: 256 rows of x by some columns, by clusters of two blocks
+    GEMM_LIBRARY,  // gemm/library.cu: cuBLASLt
+} GemmKernel;
+
+// What becomes of the sums.
+typedef enum GemmEpilogue {
+    EPILOGUE_STORE, // y = sum + bias, in the operand type
+    EPILOGUE_FLOAT, // the same in float32
+    EPILOGUE_ADD,   // y += sum + bias, in float32
+    EPILOGUE_GATED, // y [n, rows / 2] = activation(gate) · up, rows gate 0, up 0, gate 1, …, in the operand type
+    EPILOGUE_ACTIVATE, // y = activation(sum + bias), in the operand type
+    EPILOGUE_HEADS, // y [n, n_heads·head_dim] = queries, in the operand type; keys and values to their slots
+} GemmEpilogue;
+
+typedef struct GemmCase {
+    StepKind kind;
+    DType operand; // of x
+    int n, rows, cols;
+    int n_parts;   // matrices that W is made of
+    Format format; // of the first
+    GemmEpilogue epilogue;
+    bool biased; // something is added besides
+    Activation activation;
+    int head_dim; // EPILOGUE_HEADS, as the following
+    bool
+        plain_heads; // RoPE over whole heads, pairs half a head apart, no norms; a cache in f16, keys not rotated
+    bool octets;     // the cache's strides are multiples of 8 elements
+} GemmCase;
+
+GemmKernel dispatch_gemm(const Card *card, const GemmCase *gemm);
+
+typedef enum FlatKernel { FLAT_PLAIN, FLAT_MMA, FLAT_WGMMA } FlatKernel;
+FlatKernel dispatch_flat(const Card *card, DType operand, Format format);
+
+enum { TILE_TOKENS = 128 }; // rows of x of a block of gemm/tile.cu; two blocks share W's
+
+// Columns of y, that is rows of W, of a tile: 128, 192 or 256.
+int dispatch_tile_columns(const Card *card, GemmEpilogue epilogue, int n, int rows);
+
+typedef enum HeadsKernel { HEADS_ANY, HEADS_TOGETHER, HEADS_WHOLE } HeadsKernel;
+enum { HEADS_TOGETHER_TOKENS = 4 };
+typedef struct HeadsCase {
+    StepKind kind;
+    int n, head_dim;
+    bool plain;             // GemmCase.plain_heads
+    bool feedback_in_quads; // keys are rounded with feedback, four elements a lane at a time
+} HeadsCase;
+HeadsKernel dispatch_heads(const HeadsCase *heads);
+
+// ---- attention ---------------------------------------------------------------------------------------------
+
+typedef enum AttendKernel {
+    ATTEND_PLAIN,    // attention/plain.cu: float32
+    ATTEND_TILE_ANY, // attention/tile.cuh
+    ATTEND_TILE_F16,
+    ATTEND_HALVES, // attention/halves.cu, then ATTEND_WGMMA
+    ATTEND_WGMMA,  // attention/wgmma.cu
+    ATTEND_SPLIT,  // attention/split.cuh
+} AttendKernel;
+
+enum {
+    ATTEND_ROWS = 128, // tokens × the heads that share a KV head, of a tile
+    ATTEND_KEYS = 64,  // that a tile kernel takes at a time
+};
+// Bytes of shared memory that the kernels declare, without what grows with the slots.
+#define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
+#define ATTEND_TILE_BYTES(head_dim)                                                                          \
+    ((ATTEND_ROWS + 4 * ATTEND_KEYS) * ((size_t)(head_dim) + 8) * 2 + 2 * ATTEND_KEYS * 4 + ATTEND_ROWS * 4)
+
+typedef struct AttendCase {
+    StepKind kind;
+    bool single;          // tiles of one token, else of several
+    DType operand, cache; // types of the queries and of keys and values
+    int n_sequences, n_tokens;
+    int head_dim, group; // group: query heads that share a KV head
+    bool alibi, masked;  // masked: a mask of the caller's is added
+    bool gone;           // a sequence has lost something behind its sinks
+    bool in_order;       // tokens lie at the indexes of their positions
+    int window;          // of attention; 0: none
+    size_t n_slots;      // the most of a sequence
+    uint32_t page_size;
+    bool octets;         // the cache's strides are multiples of 8 elements
+    bool whole_pieces;   // its rows, strides and beginnings are multiples of 16 bytes
+    int scale_group;     // elements of a scale, where the cache has scales
+    size_t halves_bytes; // scratch for a cache in f16 that there is
+    size_t halves_want;  // and that this one takes
+    size_t split_shared; // bytes of shared memory that the kernel of splits asks for
+    int n_splits;
+} AttendCase;
+
+AttendKernel dispatch_attend(const Card *card, const AttendCase *attend);
+
+// ---- splits of tiles of one token ----------------------------------------------------------------------------
+
+enum { MOST_SPLITS = 256 }; // of a tile
+
+typedef struct SplitCase {
+    StepKind kind;
+    DType cache;
+    int n_kv_heads;
+    int head_tiles;  // blocks that share the query heads of a KV head
+    int blocks_a_sm; // of the kernel, that a multiprocessor holds; 0: not the kernel of splits
+    int64_t slots;   // of the sequence; not DECODING: the most of any
+    int64_t indexes; // not DECODING: that all tiles of one token look at, one after the other
+} SplitCase;
+
+// Indexes of a split.
+int dispatch_split_slots(const Card *card, const SplitCase *split);
+
+// ---- names, for bench --profile --------------------------------------------------------------------------------
+
+const char *gemm_kernel_name(GemmKernel kernel);
+const char *flat_kernel_name(FlatKernel kernel);
+const char *heads_kernel_name(HeadsKernel kernel);
+const char *attend_kernel_name(AttendKernel kernel);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,40 @@
+// GEMMs of the ops, each to the kernel that dispatch.h names.
+#include "kernels/cuda/gemm/gemm.cuh"
+
+static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
+    GemmCase c = {};
+    const HeadArguments *h = g->heads;
+    c.kind = cuda->step.kind;
+    c.operand = cuda->operand;
+    c.n = g->n, c.rows = g->w->rows, c.cols = g->w->cols;
+    c.n_parts = g->w->n_parts, c.format = (Format)g->w->part[0].format;
+    c.epilogue = g->epilogue;
+    c.activation = cuda->shape->activation;
+    c.biased = g->bias || g->other || (h && h->bias);
+    if (!h) return c;
+    c.head_dim = h->head_dim;
+    c.plain_heads = plain_heads(*h);
+    c.octets = h->kv.slot_stride % 8 == 0 && h->kv.head_stride % 8 == 0;
+    return c;
+}
+
+Status cuda_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
+    const Card *card = &cuda->device.card;
+    GemmCase c = case_of(cuda, g);
+    GemmKernel kernel = dispatch_gemm(card, &c);
+    if (g->chosen)
+        *g->chosen = kernel == GEMM_FLAT ? flat_kernel_name(dispatch_flat(card, c.operand, c.format))
+                                         : gemm_kernel_name(kernel);
+    Status status;
+    switch (kernel) {
+    case GEMM_FLAT:
+        return flat_gemm(cuda, g, error);
+    case GEMM_TILE:
+        return tile_gemm(cuda, g, error);
+    case GEMM_LIBRARY:
+        status = library_gemm(cuda, g, error);
+        return status ? status : cuda_add_bias(cuda, g->bias, g->n, c.rows, (float *)g->y, error);
+    default:
+        return STATUS_UNSUPPORTED;
+    }
+}

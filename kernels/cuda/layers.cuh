@@ -1,0 +1,41 @@
+// Layers and heads on the device, as gemm/weights.cu loads them.
+#ifndef PALAVER_KERNELS_CUDA_LAYERS_CUH
+#define PALAVER_KERNELS_CUDA_LAYERS_CUH
+
+#include "kernels/cuda/formats.cuh"
+#include "kernels/ops.h"
+
+// Several matrices over the same input, rows one below the other; one of them unless their formats differ.
+struct Linear {
+    Weight part[3];
+    int n_parts, rows, cols;
+};
+
+// A norm over the hidden size, of the shape's kind.
+struct Norm {
+    float *weight; // norm_offset added; NULL: there is no norm
+    float *bias;   // NULL: none
+};
+
+struct Layer {
+    Layer *next;
+    char *memory; // of everything below
+    Norm attn_norm, ffn_norm;
+    float *q_norm, *k_norm;                     // norm_offset added; NULL: none
+    float *b_qkv, *bo, *b_gate, *b_up, *b_down; // NULL: none
+    Linear qkv, out, down;
+    bool gated;
+    Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
+};
+
+struct Head {
+    Head *next;
+    char *memory;
+    Norm norm, embedding_norm;
+    float *output_bias; // NULL: none
+    Weight embedding;
+    Weight positions; // data NULL: not learned
+    Linear output;    // its data is the embedding's where the head is tied
+};
+
+#endif

@@ -1,0 +1,82 @@
+// The step: what begin() makes of the engine's, anew each time, so that nothing of an earlier step is left in it.
+#ifndef PALAVER_KERNELS_CUDA_STEP_CUH
+#define PALAVER_KERNELS_CUDA_STEP_CUH
+
+#include "kernels/cuda/cache.cuh"
+#include "kernels/cuda/device.cuh"
+
+// What attends: heads of the backend's shape or of cache_attention().
+struct AttendHeads {
+    int n_heads, n_kv_heads, head_dim;
+};
+
+// Query heads of a KV head that a split takes together, and how often the group has so many.
+static inline int split_rows(const AttendHeads *h) {
+    return h->n_heads / h->n_kv_heads > 8 && h->head_dim <= 128 ? 16 : 8;
+}
+static inline int split_head_tiles(const AttendHeads *h) {
+    return (h->n_heads / h->n_kv_heads + split_rows(h) - 1) / split_rows(h);
+}
+
+// Names of kernels, for profiles (profile.cu); NULL: the op was not called.
+struct Chosen {
+    const char *qkv, *heads, *tiles, *singles, *out, *gate_up, *down, *logits;
+};
+
+// Arrays lie in the backend's scratch on the device. Tiles of several tokens come first, then those of one; the latter are
+// cut into splits.
+struct CudaStep {
+    StepKind kind;
+    int n_tokens, n_sequences, n_tiles, n_single_tiles, n_splits;
+    int most_slots;                            // of a sequence
+    bool gone;                                 // a sequence has n_gone > 0
+    bool in_order;                             // STEP_READING: tokens lie at the indexes of their positions
+    int32_t *ids, *positions, *slots, *n_gone; // [n_tokens]
+    int32_t *rope_sets;                        // [n_tokens]
+    bool padded;                               // n_tokens are more than the step has
+    int32_t *count;                            // so many it has, on the device
+    AttendTile *tiles;                         // [n_tiles + n_single_tiles]
+    int32_t *split_tiles;                      // [n_splits] the tile of each split; -1: none
+    Pages pages;
+    float2 *kept_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_gone, if `gone`
+    int32_t *slot_positions; // the caller's
+    bool flat_large;         // the ring of the flat GEMM that was launched last: gemm/flat_wgmma.cuh
+    Chosen chosen;           // what its ops have taken so far
+};
+
+// How a step's tiles of one token are cut: for these heads over such a cache.
+struct SplitPlan {
+    AttendHeads heads;
+    DType cache;
+    int blocks_a_sm; // see SplitCase
+};
+
+// Room that a step's arrays have on the device, so that steps of about the same size lie at the same places. Tokens beyond
+// the step's have id and position 0 and slot -1: nothing is stored for them.
+struct StageRoom {
+    int tokens, splits, pages;
+};
+
+// A step as it is taken over.
+struct Staging {
+    const Step *step;            // its ids may be NULL
+    const SplitPlan *plan;       // for whose heads it is cut into tiles
+    const int64_t *mask_columns; // [n_sequences]; NULL: no mask
+    const StageRoom *room;       // NULL: what it needs
+};
+
+struct CudaBackend;
+Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error);
+// The plan for a step that attends over caches as `kv`. It depends on these and the card alone.
+Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHeads *heads, const KvLayer *kv,
+                       SplitPlan *plan, Error *error);
+StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const SplitPlan *plan); // what it needs
+// Makes cuda->step anew.
+Status cuda_stage(CudaBackend *cuda, const Staging *staging, Error *error);
+// What begin() does once a step is staged: cos and sin, and positions into the cache's slots.
+Status cuda_begin_staged(CudaBackend *cuda, Error *error);
+// Of the device, for the arrays and the splits of any step of at most n_rows sequences that see `window` slots each, in
+// pages of 16 slots or more.
+size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window);
+
+#endif

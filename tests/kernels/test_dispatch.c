@@ -1,0 +1,353 @@
+// Which CUDA kernel runs, as a table: kernels/cuda/dispatch.h. Expectations are written by hand from what each kernel can
+// do and what was measured (kernels/cuda/NOTES.md); no GPU is asked.
+#include "tests/support/test.h"
+#include "kernels/cuda/dispatch.h"
+
+// H200; the same by a plug-in without code for sm_90a; A100; RTX 4090.
+static const Card HOPPER = {90, 132, 232448}, PORTABLE = {80, 132, 232448}, AMPERE = {80, 108, 166912},
+                  ADA = {89, 128, 101376};
+
+// ---- steps -------------------------------------------------------------------------------------------------
+
+static const DecoderShape SEVEN_B = {.n_layers = 32,
+                                     .hidden_size = 4096,
+                                     .n_heads = 32,
+                                     .n_kv_heads = 8,
+                                     .head_dim = 128,
+                                     .intermediate_size = 14336};
+
+static void steps_take_the_path_of_their_kind(void **state) {
+    (void)state;
+    static const struct {
+        StepKind kind;
+        int n_tokens, n_sequences;
+        bool has_code;
+        const Card *card;
+        StepPath path;
+    } CASES[] = {
+        {STEP_ANY, 1, 1, true, &HOPPER, STEP_PATH_PERSISTENT},
+        {STEP_ANY, 1, 1, false, &HOPPER, STEP_PATH_GRAPH},
+        {STEP_ANY, 1, 1, true, &AMPERE, STEP_PATH_GRAPH},
+        {STEP_ANY, 1, 1, true, &PORTABLE, STEP_PATH_GRAPH},
+        {STEP_DECODING, 1, 1, true, &HOPPER, STEP_PATH_GRAPH},
+        {STEP_DECODING, 64, 64, true, &HOPPER, STEP_PATH_GRAPH},
+        {STEP_DECODING, 65, 65, true, &HOPPER, STEP_PATH_OPS},
+        {STEP_ANY, 8, 8, true, &HOPPER, STEP_PATH_GRAPH},
+        {STEP_ANY, 8, 1, true, &HOPPER, STEP_PATH_OPS},
+        {STEP_READING, 1, 1, true, &HOPPER, STEP_PATH_OPS},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        StepCase c = {CASES[i].kind, CASES[i].n_tokens, CASES[i].n_sequences, 64,
+                      &SEVEN_B,      CASES[i].has_code};
+        assert_int_equal(dispatch_step(CASES[i].card, &c), CASES[i].path);
+    }
+    DecoderShape odd = SEVEN_B; // what the persistent kernel cannot lay out
+    StepCase c = {STEP_ANY, 1, 1, 64, &odd, true};
+    odd.head_dim = 20;
+    assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
+    odd.head_dim = 128, odd.n_kv_heads = 1; // 32 heads of 128 share a key: 4,096 elements
+    assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
+    odd = SEVEN_B, odd.hidden_size = 4098;
+    assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
+}
+
+static void decoding_kernels_go_by_head_and_length(void **state) {
+    (void)state;
+    static const int LANES[][2] = {{4, 0},    {8, 8},    {64, 8},   {72, 16},
+                                   {128, 16}, {136, 32}, {256, 32}, {264, 0}};
+    for (size_t i = 0; i < sizeof LANES / sizeof *LANES; i++)
+        assert_int_equal(dispatch_decode_lanes(LANES[i][0]), LANES[i][1]);
+    static const int HEADS[][4] = {{1, 8, 100000, 1}, {2, 32, 10, 2}, {4, 8, 4096, 1}, {4, 8, 4097, 4},
+                                   {8, 8, 10, 2},     {4, 16, 10, 2}, {4, 16, 5000, 4}};
+    for (size_t i = 0; i < sizeof HEADS / sizeof *HEADS; i++)
+        assert_int_equal(dispatch_decode_heads(HEADS[i][0], HEADS[i][1], HEADS[i][2]), HEADS[i][3]);
+}
+
+// ---- GEMMs -------------------------------------------------------------------------------------------------
+
+static GemmCase gemm(StepKind kind, GemmEpilogue epilogue, int n) {
+    return (GemmCase){.kind = kind,
+                      .operand = DTYPE_BF16,
+                      .n = n,
+                      .rows = 6144,
+                      .cols = 4096,
+                      .n_parts = 1,
+                      .format = FORMAT_BF16,
+                      .epilogue = epilogue,
+                      .head_dim = 128,
+                      .plain_heads = true,
+                      .octets = true};
+}
+
+static void gemms_take_the_kernel_of_their_kind(void **state) {
+    (void)state;
+    static const struct {
+        StepKind kind;
+        GemmEpilogue epilogue;
+        int n;
+        const Card *card;
+        GemmKernel kernel;
+    } CASES[] = {
+        {STEP_DECODING, EPILOGUE_HEADS, 8, &HOPPER, GEMM_FLAT},
+        {STEP_DECODING, EPILOGUE_HEADS, 8, &AMPERE, GEMM_SEPARATE},
+        {STEP_DECODING, EPILOGUE_HEADS, 8, &PORTABLE, GEMM_SEPARATE},
+        {STEP_DECODING, EPILOGUE_STORE, 8, &AMPERE, GEMM_FLAT},
+        {STEP_DECODING, EPILOGUE_GATED, 200, &ADA, GEMM_FLAT},
+        {STEP_DECODING, EPILOGUE_ACTIVATE, 1, &HOPPER, GEMM_FLAT},
+        {STEP_DECODING, EPILOGUE_ADD, 64, &HOPPER, GEMM_FLAT},
+        {STEP_DECODING, EPILOGUE_FLOAT, 64, &HOPPER, GEMM_FLAT},
+        {STEP_ANY, EPILOGUE_HEADS, 4096, &HOPPER, GEMM_TILE},
+        {STEP_ANY, EPILOGUE_HEADS, 4096, &AMPERE, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_HEADS, 16, &HOPPER, GEMM_SEPARATE}, // tiles would be nearly empty
+        {STEP_READING, EPILOGUE_HEADS, 16, &HOPPER,
+         GEMM_TILE}, // but of a piece of a prompt nobody may see how long it is
+        {STEP_ANY, EPILOGUE_GATED, 4096, &HOPPER, GEMM_TILE},
+        {STEP_ANY, EPILOGUE_GATED, 16, &HOPPER, GEMM_SEPARATE},
+        {STEP_READING, EPILOGUE_GATED, 16, &HOPPER, GEMM_TILE},
+        {STEP_READING, EPILOGUE_GATED, 16, &ADA, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_ACTIVATE, 4096, &HOPPER, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_STORE, 4096, &HOPPER, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_ADD, 4096, &HOPPER, GEMM_LIBRARY},
+        {STEP_READING, EPILOGUE_ADD, 16, &HOPPER, GEMM_TILE},
+        {STEP_READING, EPILOGUE_ADD, 16, &AMPERE, GEMM_LIBRARY},
+        {STEP_READING, EPILOGUE_STORE, 16, &HOPPER, GEMM_LIBRARY},
+        {STEP_READING, EPILOGUE_FLOAT, 1, &HOPPER, GEMM_FLAT},
+        {STEP_ANY, EPILOGUE_FLOAT, 1, &HOPPER, GEMM_LIBRARY},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
+        if (dispatch_gemm(CASES[i].card, &c) != CASES[i].kernel)
+            fail_msg("case %zu: %s, expected %s", i, gemm_kernel_name(dispatch_gemm(CASES[i].card, &c)),
+                     gemm_kernel_name(CASES[i].kernel));
+    }
+}
+
+static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
+    (void)state;
+    for (int decoding = 0; decoding < 2; decoding++) {
+        StepKind kind = decoding ? STEP_DECODING : STEP_ANY;
+        const GemmCase plain = gemm(kind, EPILOGUE_HEADS, 4096);
+        GemmCase c[] = {plain, plain, plain, plain, plain};
+        c[0].plain_heads = false, c[1].biased = true, c[2].head_dim = 96, c[3].operand = DTYPE_F32;
+        c[4].format = FORMAT_Q8, c[4].operand = DTYPE_F16;
+        for (int i = 0; i < 4; i++) assert_int_equal(dispatch_gemm(&HOPPER, &c[i]), GEMM_SEPARATE);
+        // Tiles take quantised weights expanded; the flat kernel by wgmma has no code for them.
+        assert_int_equal(dispatch_gemm(&HOPPER, &c[4]), decoding ? GEMM_SEPARATE : GEMM_TILE);
+    }
+    GemmCase c = gemm(STEP_DECODING, EPILOGUE_HEADS, 8);
+    c.n_parts = 3;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+    c = gemm(STEP_ANY, EPILOGUE_HEADS, 4096), c.octets = false;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+    c = gemm(STEP_READING, EPILOGUE_ADD, 16), c.rows = 6148;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
+    c = gemm(STEP_ANY, EPILOGUE_GATED, 4096), c.biased = true;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+    c = gemm(STEP_ANY, EPILOGUE_GATED, 4096), c.activation = ACTIVATION_GELU_TANH;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_TILE);
+    c.activation = ACTIVATION_GELU;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+}
+
+static void flat_kernels_go_by_format(void **state) {
+    (void)state;
+    static const struct {
+        DType operand;
+        Format format;
+        FlatKernel hopper, other;
+    } CASES[] = {
+        {DTYPE_F16, FORMAT_F16, FLAT_WGMMA, FLAT_MMA},    {DTYPE_BF16, FORMAT_BF16, FLAT_WGMMA, FLAT_MMA},
+        {DTYPE_F16, FORMAT_BF16, FLAT_PLAIN, FLAT_PLAIN}, {DTYPE_BF16, FORMAT_F16, FLAT_PLAIN, FLAT_PLAIN},
+        {DTYPE_F16, FORMAT_F32, FLAT_PLAIN, FLAT_PLAIN},  {DTYPE_F32, FORMAT_F32, FLAT_PLAIN, FLAT_PLAIN},
+        {DTYPE_F16, FORMAT_Q8, FLAT_MMA, FLAT_MMA},       {DTYPE_F16, FORMAT_Q8S, FLAT_MMA, FLAT_MMA},
+        {DTYPE_F16, FORMAT_Q8M, FLAT_MMA, FLAT_MMA},      {DTYPE_F16, FORMAT_Q4, FLAT_MMA, FLAT_MMA},
+        {DTYPE_F16, FORMAT_Q4M, FLAT_MMA, FLAT_MMA},      {DTYPE_BF16, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},
+        {DTYPE_F32, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        assert_int_equal(dispatch_flat(&HOPPER, CASES[i].operand, CASES[i].format), CASES[i].hopper);
+        assert_int_equal(dispatch_flat(&AMPERE, CASES[i].operand, CASES[i].format), CASES[i].other);
+        assert_int_equal(dispatch_flat(&PORTABLE, CASES[i].operand, CASES[i].format), CASES[i].other);
+    }
+}
+
+// On 66 clusters, rows of x in pairs of 128: 4096 are 16. In brackets: rounds of tiles times their columns.
+static void tiles_are_as_wide_as_leaves_fewest_clusters_idle(void **state) {
+    (void)state;
+    // 24 tiles of 256 times 16 are 384, [6 · 256 = 1536]; 32 of 192: 512, [8 · 192 = 1536]: not less.
+    assert_int_equal(dispatch_tile_columns(&HOPPER, EPILOGUE_GATED, 4096, 6144), 256);
+    // 16 tiles of 256 times 4: [256]; 22 of 192: 88, [2 · 192]. One pair: 16 [256] against 22 [192].
+    assert_int_equal(dispatch_tile_columns(&HOPPER, EPILOGUE_GATED, 1024, 4096), 256);
+    assert_int_equal(dispatch_tile_columns(&HOPPER, EPILOGUE_GATED, 256, 4096), 192);
+    // 128 where it takes less than four fifths: [128] against [256], and not [2 · 128] against [256].
+    assert_int_equal(dispatch_tile_columns(&HOPPER, EPILOGUE_ADD, 256, 4096), 128);
+    assert_int_equal(dispatch_tile_columns(&HOPPER, EPILOGUE_ADD, 1024, 4096), 256);
+    assert_int_equal(dispatch_tile_columns(&HOPPER, EPILOGUE_HEADS, 256, 4096), 128);
+}
+
+static void heads_go_by_what_follows_the_product(void **state) {
+    (void)state;
+    static const struct {
+        HeadsCase c;
+        HeadsKernel kernel;
+    } CASES[] = {
+        {{STEP_ANY, 1, 64, true, false}, HEADS_WHOLE},
+        {{STEP_DECODING, 1, 128, true, false}, HEADS_WHOLE},
+        {{STEP_ANY, 1, 96, true, false}, HEADS_ANY},
+        {{STEP_ANY, 64, 128, false, true}, HEADS_TOGETHER},
+        {{STEP_ANY, 63, 128, false, true}, HEADS_ANY},
+        {{STEP_ANY, 64, 128, false, false}, HEADS_ANY},
+        {{STEP_DECODING, 64, 128, false, true}, HEADS_ANY},
+        {{STEP_READING, 64, 32, false, true}, HEADS_TOGETHER},
+        {{STEP_READING, 64, 80, false, true}, HEADS_ANY}, // blocks of 16 elements: too few for four tokens
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        assert_int_equal(dispatch_heads(&CASES[i].c), CASES[i].kernel);
+}
+
+// ---- attention ---------------------------------------------------------------------------------------------
+
+static AttendCase attend(DType cache, bool single) {
+    return (AttendCase){.single = single,
+                        .operand = DTYPE_BF16,
+                        .cache = cache,
+                        .n_sequences = 1,
+                        .n_tokens = 512,
+                        .head_dim = 128,
+                        .group = 4,
+                        .in_order = true,
+                        .n_slots = 8192,
+                        .page_size = 1024,
+                        .octets = true,
+                        .whole_pieces = true,
+                        .scale_group = cache == DTYPE_INT8 || cache == DTYPE_INT4 ? 32 : 0,
+                        .halves_bytes = 128 << 20,
+                        .halves_want = 16 << 20,
+                        .split_shared = 80000,
+                        .n_splits = 66};
+}
+
+static void check_attend(const Card *card, AttendCase c, AttendKernel kernel, int line) {
+    if (dispatch_attend(card, &c) != kernel)
+        fail_msg("line %d: %s, expected %s", line, attend_kernel_name(dispatch_attend(card, &c)),
+                 attend_kernel_name(kernel));
+}
+// A case but for one thing.
+#define CHECK_ATTEND(card, base, change, kernel)                                                             \
+    do {                                                                                                     \
+        AttendCase c = base;                                                                                 \
+        change;                                                                                              \
+        check_attend(card, c, kernel, __LINE__);                                                             \
+    } while (0)
+
+static void tiles_of_an_f16_cache(void **state) {
+    (void)state;
+    const AttendCase half = attend(DTYPE_F16, false);
+    CHECK_ATTEND(&HOPPER, half, , ATTEND_WGMMA);
+    CHECK_ATTEND(&AMPERE, half, , ATTEND_TILE_F16);
+    CHECK_ATTEND(&PORTABLE, half, , ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.operand = DTYPE_F32, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.masked = true, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.alibi = true, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, half, c.gone = true, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.head_dim = 96, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.head_dim = 72, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.page_size = 16, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.group = 129, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.octets = false, ATTEND_PLAIN);
+    // No room for the list of tiles, and then not for the units either.
+    CHECK_ATTEND(&HOPPER, half, c.n_slots = 1000000, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.n_slots = 9000000, ATTEND_PLAIN);
+    // A piece of a prompt whose cut must not show.
+    CHECK_ATTEND(&HOPPER, half, c.kind = STEP_READING, ATTEND_WGMMA);
+    CHECK_ATTEND(&HOPPER, half, (c.kind = STEP_READING, c.window = 4096), ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, (c.kind = STEP_READING, c.in_order = false), ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.window = 4096, ATTEND_WGMMA);
+    CHECK_ATTEND(&ADA, half, , ATTEND_PLAIN); // 105 KB of shared memory for heads of 128
+    CHECK_ATTEND(&ADA, half, c.head_dim = 64, ATTEND_TILE_F16);
+}
+
+static void tiles_of_other_caches(void **state) {
+    (void)state;
+    const AttendCase other = attend(DTYPE_INT8, false);
+    CHECK_ATTEND(&HOPPER, other, , ATTEND_HALVES);
+    CHECK_ATTEND(&AMPERE, other, , ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.kind = STEP_READING, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.n_tokens = 63, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.n_sequences = 2, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.gone = true, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.alibi = true, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.halves_want = c.halves_bytes + 1, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.page_size = 16, ATTEND_HALVES); // what it becomes is one page
+    CHECK_ATTEND(&HOPPER, attend(DTYPE_BF16, false), , ATTEND_HALVES);
+}
+
+static void tiles_of_one_token(void **state) {
+    (void)state;
+    static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
+    for (int i = 0; i < 5; i++) {
+        const AttendCase one = attend(TYPES[i], true);
+        CHECK_ATTEND(&HOPPER, one, , ATTEND_SPLIT);
+        CHECK_ATTEND(&AMPERE, one, , ATTEND_SPLIT);
+        CHECK_ATTEND(&HOPPER, one, c.gone = c.alibi = true, ATTEND_SPLIT);
+        CHECK_ATTEND(&HOPPER, one, c.masked = true, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.operand = DTYPE_F32, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.page_size = 48, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.page_size = 1u << 31, ATTEND_SPLIT);
+        CHECK_ATTEND(&HOPPER, one, c.whole_pieces = false, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.head_dim = 72, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.head_dim = 256, TYPES[i] == DTYPE_F32 ? ATTEND_PLAIN : ATTEND_SPLIT);
+        CHECK_ATTEND(&HOPPER, one, c.head_dim = 272, ATTEND_PLAIN);
+        CHECK_ATTEND(&ADA, one, c.split_shared = 120000, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.n_splits = 65536, ATTEND_PLAIN);
+        bool integers = TYPES[i] == DTYPE_INT8 || TYPES[i] == DTYPE_INT4;
+        CHECK_ATTEND(&HOPPER, one, c.scale_group = 24, integers ? ATTEND_PLAIN : ATTEND_SPLIT);
+        CHECK_ATTEND(&HOPPER, one, c.scale_group = 4, integers ? ATTEND_PLAIN : ATTEND_SPLIT);
+    }
+}
+
+// 8 KV heads on 132 multiprocessors.
+static void splits_are_of_the_step_alone(void **state) {
+    (void)state;
+    static const struct {
+        SplitCase c;
+        int slots;
+    } CASES[] = {
+        // One token among nobody: four blocks a multiprocessor are 528, 66 for each KV head.
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, 8192, 8192}, 128},       // 8192 / 66 = 125
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, 65536, 65536}, 1024},    // 993
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, 262144, 262144}, 2048},  // two rounds: 262144 / 132 = 1986
+        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, 262144, 262144}, 4032}, // but not of int4: 3972
+        {{STEP_ANY, DTYPE_F16, 8, 1, 2, 65536, 65536}, 2048},    // two blocks each: 65536 / 33 = 1986
+        {{STEP_ANY, DTYPE_F16, 8, 1, 0, 65536, 65536}, 1024},    // plain kernel: as if there were four
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, 100, 100}, 128},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, 8192, 64 * 8192}, 4032}, // 64 rows: 524288 / 132 = 3972
+        // A row among others: a quarter of the multiprocessors, four splits, or as many as 1,024 indexes each make.
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, 2048, 0}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, 2048, 0}, 512},
+        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, 2048, 777}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, 65536, 0}, 1024},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, 1 << 20, 0}, 4160}, // at most 256 of a tile
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        if (dispatch_split_slots(&HOPPER, &CASES[i].c) != CASES[i].slots)
+            fail_msg("case %zu: %d, expected %d", i, dispatch_split_slots(&HOPPER, &CASES[i].c),
+                     CASES[i].slots);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_take_the_path_of_their_kind),
+        cmocka_unit_test(decoding_kernels_go_by_head_and_length),
+        cmocka_unit_test(gemms_take_the_kernel_of_their_kind),
+        cmocka_unit_test(epilogues_in_registers_want_plain_heads_and_gates),
+        cmocka_unit_test(flat_kernels_go_by_format),
+        cmocka_unit_test(tiles_are_as_wide_as_leaves_fewest_clusters_idle),
+        cmocka_unit_test(heads_go_by_what_follows_the_product),
+        cmocka_unit_test(tiles_of_an_f16_cache),
+        cmocka_unit_test(tiles_of_other_caches),
+        cmocka_unit_test(tiles_of_one_token),
+        cmocka_unit_test(splits_are_of_the_step_alone),
+    };
+    return test_main("dispatch", argc, argv, tests);
+}
