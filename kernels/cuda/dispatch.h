@@ -111,9 +111,9 @@ typedef struct GemmCase {
     bool biased; // something is added besides
     Activation activation;
     int head_dim; // EPILOGUE_HEADS, as the following
-    bool
-        plain_heads; // RoPE over whole heads, pairs half a head apart, no norms; a cache in f16, keys not rotated
-    bool octets;     // the cache's strides are multiples of 8 elements
+    // RoPE over whole heads, pairs half a head apart, no norms; a cache in f16, keys not rotated.
+    bool plain_heads;
+    bool octets; // the cache's strides are multiples of 8 elements
 } GemmCase;
 
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *gemm);

@@ -286,8 +286,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     for (;;) {
         const DecodeLayer &l = layers[layer];
         if (phase == PHASE_ATTEND) {
-            attend_phase<LANES, HEADS, Cache>(a, l, scales[layer], layer, memory + at.input, rope, share,
-                                              ring);
+            attend_phase<LANES, HEADS, Cache>(a, DecodeLayerView{l, scales[layer], layer}, memory + at.input,
+                                              rope, share, ring);
         } else {
             float scale = load_input<TURNS>(a, input_of(a, l, phase, layer), x, residual, sums);
             multiply_rows(a, l, phase, a.round + layer + 1, scale, residual, x, ring);

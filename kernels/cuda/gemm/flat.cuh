@@ -33,8 +33,8 @@ struct FlatArguments {
     const float *bias, *other;
     const int32_t *count;
     Activation activation;
-    HeadArguments
-        heads; // EPILOGUE_HEADS: without biases and norms, rotary_dim = head_dim, 64 or 128, a cache in f16
+    // EPILOGUE_HEADS: without biases and norms, rotary_dim = head_dim, 64 or 128, a cache in f16.
+    HeadArguments heads;
     float4 *parts;     // [blocks, FLAT_WARPS, FLAT_MOST / 8, 32] sums of a tile that another block ends
     unsigned *arrived; // [row tiles] blocks that have left theirs; zero between launches
     bool large;        // the ring of the kernels by wgmma: see there

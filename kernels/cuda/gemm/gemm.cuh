@@ -14,8 +14,8 @@ struct Gemm {
     // [w->rows], NULL: none. FLOAT: of the outputs; ACTIVATE: of what is activated; GATED: of gates, and `other` of ups.
     const float *bias, *other;
     const HeadArguments *heads; // HEADS, else NULL
-    const int32_t
-        *count; // on the device, where not all rows' results are wanted: how many; n <= FLAT_MOST. NULL: all
+    // On the device, where not all rows' results are wanted: how many; n <= FLAT_MOST. NULL: all.
+    const int32_t *count;
     const char **chosen; // gets the kernel's name; NULL: nobody asks
 };
 
