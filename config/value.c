@@ -2,6 +2,8 @@
 // and /set share one set of checks.
 #include "config/value.h"
 
+#include "kernels/base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@ enum { MAX_STRINGS = 32, MAX_STRING = 256, MAX_BIASES = 1024, MAX_TEXT = 4096, S
 static void describe_node(const TomlNode *node, char *buffer, size_t size) {
     if (node->type == TOML_STRING) {
         size_t shown = node->length < SHOWN ? node->length : SHOWN;
-        while (shown && shown < node->length && (node->string[shown] & 0xC0) == 0x80)
+        while (shown && shown < node->length && utf8_continues(node->string[shown]))
             shown--; // whole characters
         snprintf(buffer, size, "\"%.*s\"", (int)shown, node->string);
         for (char *c = buffer; *c; c++)
@@ -233,24 +235,9 @@ static Status value_from_words(const ConfigKey *key, const char *text, ConfigVal
     return status;
 }
 
-// Whether the text is valid UTF-8, without surrogates and overlong forms.
-static bool is_utf8(const char *text) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    for (const unsigned char *u = (const unsigned char *)text; *u;) {
-        size_t length = *u < 0x80 ? 1 : *u < 0xC2 ? 0 : *u < 0xE0 ? 2 : *u < 0xF0 ? 3 : *u < 0xF5 ? 4 : 0;
-        uint32_t c = length == 1 ? *u : *u & (0xFFu >> (length + 1));
-        for (size_t i = 1; i < length; i++) {
-            if ((u[i] & 0xC0) != 0x80) return false;
-            c = c << 6 | (u[i] & 0x3F);
-        }
-        if (!length || c < least[length] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return false;
-        u += length;
-    }
-    return true;
-}
-
 Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *value, Error *error) {
-    if (!is_utf8(text))
+    size_t size = strlen(text);
+    if (utf8_valid_run(text, size) != size)
         return error_set(error, STATUS_USAGE, "%s.%s: the text is not valid UTF-8", key->section, key->name);
     text += strspn(text, " \t");
     bool numeric = key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER || key->type == CONFIG_AMOUNT;

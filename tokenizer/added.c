@@ -115,7 +115,7 @@ static bool inside_word(const char *text, size_t size, size_t start, size_t stop
 static size_t strip_left(const char *text, size_t from, size_t start) {
     for (size_t at = start; at > from;) {
         size_t before = at - 1;
-        while (before > from && at - before < 4 && ((unsigned char)text[before] & 0xC0) == 0x80) before--;
+        while (before > from && at - before < 4 && utf8_continues(text[before])) before--;
         uint32_t code;
         if (utf8_next(text + before, at - before, &code) != (int)(at - before) || !character_is_space(code))
             break;

@@ -155,7 +155,7 @@ Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans,
                               bool continues, Tokens *tokens, Error *error);
 
 // ---- decoding -------------------------------------------------------------------------------------------------
-// The bytes of token `id` in the text; they may end in the middle of a character (see utf8_stream.h). `previous`
+// The bytes of token `id` in the text; they may end in the middle of a character (see utf8.h). `previous`
 // is the token before it, -1 at the beginning of a text: there, and after special tokens where the model does so,
 // the dummy space is left out. Control tokens have no bytes unless with_special. *size gets the count; the pointer
 // is never NULL, not NUL-terminated, and lives as long as the tokenizer.

@@ -1,7 +1,7 @@
 // /view and /tokens: what the model really sees.
 #include "app/chat/chat.h"
 #include "app/terminal/page.h"
-#include "kernels/base/utf8_stream.h"
+#include "kernels/base/utf8.h"
 #include "engine/cache/kv_cache.h"
 
 #include <stdio.h>
@@ -94,7 +94,7 @@ static int64_t character_begin(Chat *chat, const ConversationView *view, int64_t
         size_t size;
         const char *bytes =
             tokenizer_bytes(tokenizer, view->tokens.ids[i - 1], view->tokens.ids[i], false, &size);
-        if (size == 0 || ((unsigned char)*bytes & 0xc0) != 0x80) return i;
+        if (size == 0 || !utf8_continues(*bytes)) return i;
     }
     return index;
 }

@@ -1,5 +1,6 @@
 // Earlier turns: the arrows and Ctrl-R.
 #include "app/terminal/editor_internal.h"
+#include "kernels/base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static void change_pattern(Search *search, wchar_t character) {
         memcpy(search->pattern + n, out, size);
         search->pattern[n + size] = 0;
     } else {
-        while (n && ((unsigned char)search->pattern[n - 1] & 0xC0) == 0x80) n--;
+        while (n && utf8_continues(search->pattern[n - 1])) n--;
         search->pattern[n ? n - 1 : 0] = 0;
     }
 }

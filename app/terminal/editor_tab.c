@@ -1,5 +1,6 @@
 // Tab: what the caller offers, put in or listed.
 #include "app/terminal/editor_internal.h"
+#include "kernels/base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static size_t common_size(const EditorCompletion *completion) {
         while (same < n && first[same] == completion->candidates[i].text[same]) same++;
         n = same;
     }
-    while (n && ((unsigned char)first[n] & 0xC0) == 0x80) n--;
+    while (n && utf8_continues(first[n])) n--;
     return n;
 }
 
@@ -88,7 +89,7 @@ static void list(Editor *editor, const EditorCompletion *completion) {
 static bool put_in(Editor *editor, const EditorCompletion *completion, const char *typed, size_t n,
                    char final) {
     int characters = 0;
-    for (const char *c = typed; *c; c++) characters += ((unsigned char)*c & 0xC0) != 0x80;
+    for (const char *c = typed; *c; c++) characters += !utf8_continues(*c);
     char *text = malloc(n + 2);
     if (!text) return false;
     memcpy(text, completion->candidates[0].text, n);

@@ -2,6 +2,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/format.h"
+#include "kernels/base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total
     // One column stays free: a full line would wrap.
     int room = screen_width(screen) - 1 - (int)strlen(tail), name = (int)strlen(what);
     if (name + 2 > room) name = room > 2 ? room - 2 : 0;
-    while (name && ((unsigned char)what[name] & 0xC0) == 0x80) name--; // whole characters
+    while (name && utf8_continues(what[name])) name--; // whole characters
     text_add(out, what, (size_t)name);
     int bar = total ? room - name - 1 : 0;
     if (bar > 40) bar = 40;

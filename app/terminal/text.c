@@ -34,38 +34,14 @@ void text_free(Text *text) {
 }
 
 size_t text_decode(const char *bytes, size_t n, uint32_t *code) {
-    const unsigned char *b = (const unsigned char *)bytes;
     *code = TEXT_REPLACEMENT;
-    if (!n) return 0;
-    if (b[0] < 0x80) {
-        *code = b[0];
-        return 1;
-    }
-    if (b[0] < 0xC2 || b[0] > 0xF4) return 1;
-    size_t length = b[0] < 0xE0 ? 2 : b[0] < 0xF0 ? 3 : 4;
-    // The second byte's range shuts out overlong forms, surrogates and what lies beyond U+10FFFF.
-    unsigned low = b[0] == 0xE0 ? 0xA0 : b[0] == 0xF0 ? 0x90 : 0x80;
-    unsigned high = b[0] == 0xED ? 0x9F : b[0] == 0xF4 ? 0x8F : 0xBF;
-    uint32_t value = b[0] & (0x7Fu >> length);
-    for (size_t i = 1; i < length; i++) {
-        if (i == n) return 0;
-        if (b[i] < (i == 1 ? low : 0x80u) || b[i] > (i == 1 ? high : 0xBFu)) return 1;
-        value = value << 6 | (b[i] & 0x3Fu);
-    }
-    *code = value;
-    return length;
+    int length = n ? utf8_next(bytes, n, code) : 0;
+    return length < 0 ? 1 : (size_t)length;
 }
 
 size_t text_encode(uint32_t code, char out[4]) {
-    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) code = TEXT_REPLACEMENT;
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = length; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3F));
-    out[0] = (char)((0xF00u >> length) | code);
-    return length;
+    bool none = code > 0x10FFFF || (code >= 0xD800 && code < 0xE000);
+    return (size_t)utf8_write(none ? TEXT_REPLACEMENT : code, out);
 }
 
 bool text_is_control(uint32_t code) {

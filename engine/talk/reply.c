@@ -5,7 +5,7 @@
 #include "engine/session_step.h"
 #include "engine/talk/stop.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/utf8_stream.h"
+#include "kernels/base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

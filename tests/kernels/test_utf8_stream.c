@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernels/base/utf8.h"
-#include "kernels/base/utf8_stream.h"
 
 // Pushes `text` in chunks of the sizes that `next` gives, flushes, and compares.
 typedef size_t (*NextSize)(void *state);

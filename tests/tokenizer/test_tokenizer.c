@@ -9,7 +9,6 @@
 
 #include "tests/support/tokenizer_golden.h"
 #include "kernels/base/utf8.h"
-#include "kernels/base/utf8_stream.h"
 
 // ---- several threads --------------------------------------------------------------------------------------------
 
