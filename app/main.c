@@ -5,7 +5,7 @@
 #include "app/chat/load.h"
 #include "app/memory.h"
 #include "app/modes/modes.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 #include "app/tools/perplexity.h"
 #include "app/signals.h"
 #include "app/terminal/text.h"

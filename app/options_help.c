@@ -1,6 +1,6 @@
 // What --help and --version print: one screen, grouped by use, the keys out of the configuration's own table.
 #include "app/options.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 
 #include "engine/backend.h"
 #include "kernels/ops.h"

@@ -234,7 +234,7 @@ static Status check_stranger(const ConfigTable *table, const char *variable, Err
         char ours[160];
         const ConfigKey *key = &table->keys[i];
         config_key_environment(key, ours, sizeof ours);
-        if (name_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), key->name))
+        if (nearest_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), key->name))
             return error_set(error, STATUS_USAGE, "%.100s: unknown variable; did you mean %s?", variable,
                              ours);
     }

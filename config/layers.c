@@ -1,4 +1,5 @@
 #include "config/layers.h"
+#include "kernels/base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,7 @@ static bool same_place(const Assignment *a, const Assignment *b) {
 }
 
 bool layers_reserve(ConfigLayers *layers, size_t more) {
-    if (layers->capacity - layers->count >= more) return true;
-    size_t capacity = layers->count + more + layers->capacity / 2 + 16;
-    Assignment *items = realloc(layers->items, capacity * sizeof *items);
-    if (!items) return false;
-    layers->items = items;
-    layers->capacity = capacity;
-    return true;
+    return array_reserve(&layers->items, sizeof *layers->items, layers->count, more, &layers->capacity);
 }
 
 void layers_put(ConfigLayers *layers, Assignment assignment) {

@@ -1,7 +1,7 @@
 #include "app/chat/load.h"
 
 #include "app/chat/chat.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 #include "app/signals.h"
 
 #include <math.h>

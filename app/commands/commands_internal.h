@@ -3,7 +3,7 @@
 #define PALAVER_APP_COMMANDS_INTERNAL_H
 
 #include "app/commands/commands.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 
 // commands_conversations.c
 Status command_clear(Chat *chat, const char *argument, Error *error);

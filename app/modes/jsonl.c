@@ -9,6 +9,7 @@
 #include "app/modes/modes.h"
 #include "app/signals.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ typedef struct Jsonl {
     JsonlLine **given; // [n_given] in rows
     int n_given;
     JsonlLine **held; // [n_held] finished, but earlier ones are not (--ordered); by number
-    int n_held, held_room;
+    int n_held;
+    size_t held_room;
     long long next; // the number that is written next (--ordered)
     long long n_written, n_failed, n_refused,
         n_wrong;         // lines of output; of these without a whole answer, and why
@@ -70,13 +72,8 @@ static Status write_answer(Jsonl *j, JsonlLine *line, Error *error) {
 }
 
 static Status hold(Jsonl *j, JsonlLine *line, Error *error) {
-    if (j->n_held == j->held_room) {
-        int room = 2 * j->held_room + 64;
-        JsonlLine **longer = realloc(j->held, (size_t)room * sizeof(JsonlLine *));
-        if (!longer) return error_set(error, STATUS_MEMORY, "out of memory");
-        j->held = longer;
-        j->held_room = room;
-    }
+    if (!array_reserve(&j->held, sizeof *j->held, (size_t)j->n_held, 1, &j->held_room))
+        return error_set(error, STATUS_MEMORY, "out of memory");
     int at = j->n_held++;
     for (; at > 0 && j->held[at - 1]->number > line->number; at--) j->held[at] = j->held[at - 1];
     j->held[at] = line;

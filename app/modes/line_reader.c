@@ -1,4 +1,5 @@
 #include "app/modes/line_reader.h"
+#include "kernels/base/array.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,16 +41,10 @@ static bool add_bytes(LineReader *r, const char *bytes, size_t n) {
     Line *line = &r->line;
     line->too_long = line->too_long || line->size + n > LINE_LIMIT;
     if (line->too_long || n == 0) return true;
-    if (line->size + n > r->capacity) {
-        size_t capacity = 2 * (line->size + n);
-        char *longer = realloc(r->text, capacity);
-        if (!longer) {
-            r->status =
-                error_set(&r->error, STATUS_MEMORY, "%s:%lld: out of memory", r->to.name, line->number + 1);
-            return false;
-        }
-        r->text = longer;
-        r->capacity = capacity;
+    if (!array_reserve(&r->text, 1, line->size, n, &r->capacity)) {
+        r->status =
+            error_set(&r->error, STATUS_MEMORY, "%s:%lld: out of memory", r->to.name, line->number + 1);
+        return false;
     }
     memcpy(r->text + line->size, bytes, n);
     line->size += n;

@@ -1,7 +1,7 @@
 // The prompt. A turn reads like the way of the data: a line is edited, asked, answered, kept.
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 #include "app/signals.h"
 #include "app/terminal/text.h"
 

@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_JOURNAL_LIST_H
 #define PALAVER_APP_JOURNAL_LIST_H
 
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 #include "kernels/base/status.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 #include "app/record/transcript_internal.h"
+#include "kernels/base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,17 +8,11 @@
 // ---- the log ----------------------------------------------------------------------------------------------
 
 static Status log_append(Transcript *transcript, const char *line, size_t size, Error *error) {
-    size_t need = transcript->log_size + size + 1;
-    if (need > transcript->log_capacity) {
-        size_t capacity = 2 * need;
-        char *log = realloc(transcript->log, capacity);
-        if (!log) return error_set(error, STATUS_MEMORY, "out of memory for the journal");
-        transcript->log = log;
-        transcript->log_capacity = capacity;
-    }
+    if (!array_reserve(&transcript->log, 1, transcript->log_size, size + 1, &transcript->log_capacity))
+        return error_set(error, STATUS_MEMORY, "out of memory for the journal");
     memcpy(transcript->log + transcript->log_size, line, size);
-    transcript->log[need - 1] = '\n';
-    transcript->log_size = need;
+    transcript->log_size += size;
+    transcript->log[transcript->log_size++] = '\n';
     return STATUS_OK;
 }
 

@@ -15,7 +15,7 @@ struct Transcript {
     char *system; // NULL: none yet
     Tree tree;
     TranscriptNode *nodes; // [n_capacity], tree.n of them; texts and ids are owned
-    int n_capacity;
+    size_t n_capacity;
     TranscriptSetting *settings; // [n_settings]; keys and texts are owned
     int n_settings;
 };

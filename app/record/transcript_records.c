@@ -1,5 +1,6 @@
 // Reading records: every field of a journal is checked before it is used.
 #include "app/record/transcript_internal.h"
+#include "kernels/base/array.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -181,13 +182,8 @@ static Status take_overflow(const json_t *record, TreeLoss **losses, int *n, Err
 }
 
 static bool grow_nodes(Transcript *transcript) {
-    if (transcript->tree.n < transcript->n_capacity) return true;
-    size_t capacity = transcript->n_capacity ? 2 * (size_t)transcript->n_capacity : 16;
-    TranscriptNode *nodes = realloc(transcript->nodes, capacity * sizeof *nodes);
-    if (!nodes) return false;
-    transcript->nodes = nodes;
-    transcript->n_capacity = (int)capacity;
-    return true;
+    return array_reserve(&transcript->nodes, sizeof *transcript->nodes, (size_t)transcript->tree.n, 1,
+                         &transcript->n_capacity);
 }
 
 static void node_free(TranscriptNode *node) {

@@ -3,6 +3,7 @@
 
 #include "app/record/transcript_internal.h"
 #include "app/terminal/text.h"
+#include "kernels/base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ typedef struct Salvage {
     Transcript *transcript;
     TranscriptLoss *loss;
     Renamed *renamed; // [n]
-    int n, capacity;
+    int n;
+    size_t capacity;
 } Salvage;
 
 static int find(const Salvage *s, const char *name) {
@@ -28,13 +30,7 @@ static int find(const Salvage *s, const char *name) {
 }
 
 static bool remember(Salvage *s, const char *name, int index) {
-    if (s->n == s->capacity) {
-        int capacity = 2 * s->capacity + 16;
-        Renamed *longer = realloc(s->renamed, (size_t)capacity * sizeof *longer);
-        if (!longer) return false;
-        s->renamed = longer;
-        s->capacity = capacity;
-    }
+    if (!array_reserve(&s->renamed, sizeof *s->renamed, (size_t)s->n, 1, &s->capacity)) return false;
     Renamed *new = &s->renamed[s->n++];
     snprintf(new->name, sizeof new->name, "%s", name);
     new->index = index;

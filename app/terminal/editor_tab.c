@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/terminal/tty.h"
+#include "kernels/base/array.h"
 
 #define MAX_LISTED 200
 
@@ -21,13 +22,9 @@ struct EditorCompletion {
 };
 
 void editor_candidate(EditorCompletion *completion, size_t start, const char *text, char final) {
-    if (completion->count == completion->capacity) {
-        size_t capacity = completion->capacity ? 2 * completion->capacity : 16;
-        Candidate *grown = realloc(completion->candidates, capacity * sizeof *grown);
-        if (!grown) return; // one candidate less
-        completion->candidates = grown;
-        completion->capacity = capacity;
-    }
+    if (!array_reserve(&completion->candidates, sizeof *completion->candidates, completion->count, 1,
+                       &completion->capacity))
+        return; // one candidate less
     char *copy = text_clean(text, strlen(text), NULL);
     if (!copy) return;
     completion->start = start;

@@ -6,33 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool text_add(Text *text, const char *bytes, size_t n) {
-    if (n > SIZE_MAX / 2 - text->size - 1) return false;
-    size_t need = text->size + n + 1;
-    if (need > text->capacity) {
-        size_t capacity = text->capacity < 64 ? 64 : text->capacity;
-        while (capacity < need) capacity *= 2;
-        char *grown = realloc(text->bytes, capacity);
-        if (!grown) return false;
-        text->bytes = grown;
-        text->capacity = capacity;
-    }
-    if (n) memcpy(text->bytes + text->size, bytes, n);
-    text->size += n;
-    text->bytes[text->size] = 0;
-    return true;
-}
-
-bool text_add_code(Text *text, uint32_t code) {
-    char out[4];
-    return text_add(text, out, text_encode(code, out));
-}
-
-void text_free(Text *text) {
-    free(text->bytes);
-    *text = (Text){0};
-}
-
 size_t text_decode(const char *bytes, size_t n, uint32_t *code) {
     *code = TEXT_REPLACEMENT;
     int length = n ? utf8_next(bytes, n, code) : 0;

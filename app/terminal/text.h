@@ -1,7 +1,7 @@
 // UTF-8 as the terminal side needs it: decoding that survives any bytes, wide characters for libedit, and
 // the forms of a text that are safe to send and safe to show.
-#ifndef PALAVER_APP_TEXT_H
-#define PALAVER_APP_TEXT_H
+#ifndef PALAVER_TERMINAL_TEXT_H
+#define PALAVER_TERMINAL_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,19 +10,9 @@
 #include <wchar.h>
 
 #include "kernels/base/status.h"
+#include "kernels/base/text.h"
 
 #define TEXT_REPLACEMENT 0xFFFDu
-
-// A growing byte string. All zero is an empty one; after text_add it is NUL-terminated.
-typedef struct Text {
-    char *bytes; // to free()
-    size_t size; // without the NUL
-    size_t capacity;
-} Text;
-
-bool text_add(Text *text, const char *bytes, size_t n); // false: no memory, text unchanged
-bool text_add_code(Text *text, uint32_t code);          // one character as UTF-8
-void text_free(Text *text);                             // and makes it an empty one
 
 // Decodes the character at the beginning of n bytes. Returns how many bytes it takes: 1 and
 // TEXT_REPLACEMENT for a byte that begins no valid character, 0 where n bytes are the beginning of one

@@ -1,6 +1,7 @@
 // The table of tensors behind both formats: opening by content, finding by name, and the checks that do not
 // depend on a format (duplicate names, overlapping data, alignment).
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/array.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,14 +22,9 @@ int64_t tensor_elements(const CheckpointTensor *tensor) {
 
 Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const CheckpointTensor *tensor,
                              Error *error) {
-    if (checkpoint->n_tensors == checkpoint->capacity) {
-        int64_t capacity = checkpoint->capacity * 2 + 16;
-        CheckpointTensor *grown = realloc(checkpoint->tensors, (size_t)capacity * sizeof *grown);
-        if (grown == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
-        checkpoint->tensors = grown;
-        checkpoint->capacity = capacity;
-    }
-    char *copy = strdup(name);
+    bool room = array_reserve(&checkpoint->tensors, sizeof *checkpoint->tensors,
+                              (size_t)checkpoint->n_tensors, 1, &checkpoint->capacity);
+    char *copy = room ? strdup(name) : NULL;
     if (copy == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     CheckpointTensor *added = &checkpoint->tensors[checkpoint->n_tensors++];
     *added = *tensor;

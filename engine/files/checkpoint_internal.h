@@ -4,7 +4,8 @@
 #define PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
 
 #include "engine/files/checkpoint.h"
-#include "kernels/base/json_text.h"
+#include "kernels/base/json.h"
+#include "kernels/base/text.h"
 
 typedef struct CheckpointFile {
     char *path;
@@ -15,7 +16,8 @@ typedef struct CheckpointFile {
 
 typedef struct MetaTable {
     MetaValue *values; // keys are malloc'ed
-    int64_t count, capacity;
+    int64_t count;
+    size_t capacity;
     const MetaValue **by_key; // sorted
 } MetaTable;
 
@@ -26,7 +28,8 @@ struct Checkpoint {
     CheckpointFile *files;
     int n_files;
     CheckpointTensor *tensors; // names are malloc'ed
-    int64_t n_tensors, capacity;
+    int64_t n_tensors;
+    size_t capacity;
     const CheckpointTensor **by_name; // sorted
     void **copies;                    // of tensors that a file stores unaligned
     int64_t n_copies;

@@ -6,6 +6,7 @@
 // compared with what is left, and nothing is allocated for what has not been read.
 #include "engine/files/checkpoint_internal.h"
 #include "engine/files/gguf_types.h"
+#include "kernels/base/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static Status take_name(Reader *reader, size_t most, char **name) {
     }
     const uint8_t *bytes = take(reader, length);
     if (bytes == NULL) return STATUS_FILE;
-    if (!is_printable((const char *)bytes, (size_t)length))
+    if (!text_is_printable((const char *)bytes, (size_t)length))
         return damaged(reader, "a name that is not printable ASCII");
     *name = strndup((const char *)bytes, (size_t)length);
     if (*name != NULL) return STATUS_OK;
@@ -155,15 +156,10 @@ static Status read_meta(Reader *reader, uint64_t count, MetaTable *table) {
         char *key;
         Status status = take_name(reader, MAX_KEY_BYTES, &key);
         if (status != STATUS_OK) return status;
-        if (table->count == table->capacity) {
-            int64_t capacity = table->capacity * 2 + 16;
-            MetaValue *grown = realloc(table->values, (size_t)capacity * sizeof *grown);
-            if (grown == NULL) {
-                free(key);
-                return error_set(reader->error, STATUS_MEMORY, "%s: out of memory", reader->path);
-            }
-            table->values = grown;
-            table->capacity = capacity;
+        if (!array_reserve(&table->values, sizeof *table->values, (size_t)table->count, 1,
+                           &table->capacity)) {
+            free(key);
+            return error_set(reader->error, STATUS_MEMORY, "%s: out of memory", reader->path);
         }
         snprintf(reader->what, sizeof reader->what, "metadata %.120s", key);
         MetaValue *value = &table->values[table->count++];

@@ -49,7 +49,7 @@ static Status read_type(const File *file, const json_t *entry, CheckpointTensor 
     tensor->supported = false;
     tensor->type = DTYPE_F32;
     snprintf(tensor->type_name, sizeof tensor->type_name, "%s",
-             is_printable(name, strlen(name)) ? name : "?");
+             text_is_printable(name, strlen(name)) ? name : "?");
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
         if (strcmp(TYPES[i].name, name) != 0) continue;
         *element_bytes = TYPES[i].bytes;
@@ -172,7 +172,7 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
     json_object_foreach(header, name, entry) {
         if (strcmp(name, "__metadata__") == 0 || !is_wanted(weight_map, name, mapped->path)) continue;
         CheckpointTensor tensor = {.file = index};
-        bool printable = is_printable(name, strlen(name));
+        bool printable = text_is_printable(name, strlen(name));
         file.tensor = printable ? name : "?";
         status = !printable               ? damaged(&file, "a name that is not printable ASCII")
                  : !json_is_object(entry) ? damaged(&file, "no description")
@@ -202,8 +202,8 @@ static Status open_in_folder(Checkpoint *checkpoint, const char *name, const jso
 static Status check_file_name(const Checkpoint *checkpoint, const char *tensor, const json_t *value,
                               Error *error) {
     const char *name = json_string_value(value);
-    bool tensor_ok = is_printable(tensor, strlen(tensor));
-    if (name == NULL || !is_printable(name, strlen(name))) {
+    bool tensor_ok = text_is_printable(tensor, strlen(tensor));
+    if (name == NULL || !text_is_printable(name, strlen(name))) {
         return error_set(error, STATUS_FILE, "%s/%s: weight_map gives no file name for tensor %s",
                          checkpoint->path, INDEX_NAME, tensor_ok ? tensor : "?");
     }

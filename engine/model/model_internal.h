@@ -2,7 +2,8 @@
 #ifndef PALAVER_ENGINE_MODEL_INTERNAL_H
 #define PALAVER_ENGINE_MODEL_INTERNAL_H
 
-#include "kernels/base/json_text.h"
+#include "kernels/base/json.h"
+#include "kernels/base/text.h"
 #include "engine/model/model.h"
 
 // Which layers of an architecture look through a sliding window, where its files announce one.

@@ -86,7 +86,7 @@ Status param_string(const ParamSource *source, Key key, char *value, size_t size
                               error);
     Status status =
         checkpoint_get_string(source->checkpoint, take_gguf_key(source, key.gguf, text), &found, error);
-    if (status == STATUS_OK && found.data != NULL) copy_printable(value, size, found.data, found.length);
+    if (status == STATUS_OK && found.data != NULL) text_copy_printable(value, size, found.data, found.length);
     return status;
 }
 
@@ -126,6 +126,6 @@ Status json_string_at(const json_t *object, const char *what, const char *key, c
     const json_t *found = json_object_get(object, key);
     if (found == NULL || json_is_null(found)) return STATUS_OK;
     if (!json_is_string(found)) return wrong_type(what, key, "a string", error);
-    copy_printable(value, size, json_string_value(found), json_string_length(found));
+    text_copy_printable(value, size, json_string_value(found), json_string_length(found));
     return STATUS_OK;
 }

@@ -111,7 +111,7 @@ void unread_take_tensor(const ParamSource *source, const CheckpointTensor *tenso
 
 static Status refuse_key(const ParamSource *source, const char *object, const char *key, Error *error) {
     char shown[96];
-    copy_printable(shown, sizeof shown, key, strlen(key));
+    text_copy_printable(shown, sizeof shown, key, strlen(key));
     return error_set(
         error, STATUS_UNSUPPORTED,
         "%s: palaver does not know what %s%s%s means for a %s model, and would leave it out; if it "
@@ -193,7 +193,7 @@ Status unread_check_tensors(const ParamSource *source, Error *error) {
         if (source->unread->tensors[i] || (source->config != NULL && is_buffer(source, tensor->name)))
             continue;
         char shown[96];
-        copy_printable(shown, sizeof shown, tensor->name, strlen(tensor->name));
+        text_copy_printable(shown, sizeof shown, tensor->name, strlen(tensor->name));
         return error_set(
             error, STATUS_UNSUPPORTED,
             "%s: tensor %s has no place in a %s model as palaver knows it, and would be left out",

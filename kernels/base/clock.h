@@ -1,6 +1,6 @@
 // Time for measuring: seconds from an arbitrary beginning that never go back.
-#ifndef PALAVER_KERNELS_CLOCK_H
-#define PALAVER_KERNELS_CLOCK_H
+#ifndef PALAVER_BASE_CLOCK_H
+#define PALAVER_BASE_CLOCK_H
 
 #include <time.h>
 

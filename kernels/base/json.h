@@ -1,10 +1,16 @@
-// Small helpers over jansson: a member that is missing and one that is null read the same.
-#ifndef PALAVER_TOKENIZER_JSON_H
-#define PALAVER_TOKENIZER_JSON_H
+// JSON out of files, by jansson: messages that can be shown; a member that is missing and one that is null read the same.
+#ifndef PALAVER_BASE_JSON_H
+#define PALAVER_BASE_JSON_H
+
+#include "kernels/base/status.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
+
+// Parses `size` bytes of JSON, an object or array, no key twice. The caller owns *value, which is NULL after a failure:
+// STATUS_FILE with `name`, the line and what is wrong there.
+Status json_parse(const char *name, const char *text, size_t size, json_t **value, Error *error);
 
 // Member `key`, or NULL where it is missing, null, or `object` is no object.
 static inline json_t *json_member(const json_t *object, const char *key) {

@@ -13,7 +13,7 @@ static size_t smallest(size_t a, size_t b, size_t c) {
     return least < c ? least : c;
 }
 
-size_t name_distance(const char *a, const char *b) {
+size_t nearest_distance(const char *a, const char *b) {
     size_t a_length = strnlen(a, NEAREST_NAME_MAX), b_length = strnlen(b, NEAREST_NAME_MAX);
     size_t rows[3][NEAREST_NAME_MAX + 1] = {{0}}; // rows[i % 3][j]: distance of the first i of a and j of b
     for (size_t j = 0; j <= b_length; j++) rows[0][j] = j;
@@ -42,7 +42,7 @@ int nearest_name(const char *wrong, const char *const *names, size_t count) {
     size_t allowed = length / 3 < 1 ? 1 : length / 3 > 3 ? 3 : length / 3;
     int nearest = -1;
     for (size_t i = 0; i < count; i++) {
-        size_t distance = name_distance(wrong, names[i]);
+        size_t distance = nearest_distance(wrong, names[i]);
         if (distance > allowed || distance >= length) continue;
         nearest = (int)i, allowed = distance ? distance - 1 : 0;
         if (!distance) return nearest;

@@ -4,8 +4,8 @@
 // An Error's message says what went wrong, where, and what to do about it, in one line without a
 // final newline; the caller that knows more (the file, the key, the turn) puts it in front with
 // error_prefix(). Control characters in what is formatted become spaces.
-#ifndef PALAVER_KERNELS_STATUS_H
-#define PALAVER_KERNELS_STATUS_H
+#ifndef PALAVER_BASE_STATUS_H
+#define PALAVER_BASE_STATUS_H
 
 #ifdef __cplusplus
 extern "C" {

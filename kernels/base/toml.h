@@ -2,8 +2,8 @@
 //
 // Every value and every key knows its line and column (from 1). Tables keep their pairs in the order of the
 // text. Hostile input costs no more than its size: text beyond TOML_MAX_BYTES or nested too deep is refused.
-#ifndef PALAVER_CONFIG_TOML_H
-#define PALAVER_CONFIG_TOML_H
+#ifndef PALAVER_BASE_TOML_H
+#define PALAVER_BASE_TOML_H
 
 #include "kernels/base/status.h"
 

@@ -50,7 +50,7 @@ typedef struct CpuBackend {
     StepSequence *sequences;                   // [max_tokens], their pages in `pages`
     int page_size;
     int32_t *pages; // the tables of all sequences, an allocation that grows
-    int64_t pages_capacity;
+    size_t pages_capacity;
     TokenTile *tiles;           // [max_tokens]
     int32_t *slot_positions;    // the caller's
     float *cos, *sin;           // [max_tokens, rotary_dim/2], times the rope's magnitude

@@ -1,9 +1,9 @@
 // begin(): checks a step, copies it, computes its angles, and cuts it into tiles for attention.
 #include "kernels/cpu/cpu.h"
+#include "kernels/base/array.h"
 #include "kernels/cpu/loops/rope.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TAKEN INT32_MIN // marks a slot that a token of this step has claimed, while begin() checks
@@ -103,12 +103,8 @@ static Status check_sequences(const Step *step, int n_sets, Error *error) {
 static Status grow_pages(CpuBackend *cpu, const Step *step, Error *error) {
     int64_t n = 0;
     for (int i = 0; i < step->n_sequences; i++) n += count_pages(&step->sequences[i], step->page_size);
-    if (n <= cpu->pages_capacity) return STATUS_OK;
-    int32_t *pages = realloc(cpu->pages, (size_t)n * sizeof *pages);
-    if (!pages) return error_set(error, STATUS_MEMORY, "begin: no memory for %lld pages", (long long)n);
-    cpu->pages = pages;
-    cpu->pages_capacity = n;
-    return STATUS_OK;
+    if (array_reserve(&cpu->pages, sizeof *cpu->pages, 0, (size_t)n, &cpu->pages_capacity)) return STATUS_OK;
+    return error_set(error, STATUS_MEMORY, "begin: no memory for %lld pages", (long long)n);
 }
 
 // Enters the positions; a slot that comes twice is found by its mark, and everything is put back.

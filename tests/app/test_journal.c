@@ -2,7 +2,7 @@
 #include "tests/support/test.h"
 #include "tests/support/transcripts.h"
 #include "app/record/journal.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -1,7 +1,7 @@
 // Which model is found for a name, and for none.
 #include "tests/support/files.h"
 #include "tests/support/test.h"
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -176,8 +176,8 @@ static void distances(void **state) {
                  {"ab", "ba", 1},       {"abcd", "acbd", 1},   {"ca", "abc", 3},
                  {"top_p", "top-p", 0}, {"TOP_K", "top_k", 0}, {"kitten", "sitting", 3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(name_distance(cases[i].a, cases[i].b), cases[i].distance);
-        assert_int_equal(name_distance(cases[i].b, cases[i].a), cases[i].distance);
+        assert_int_equal(nearest_distance(cases[i].a, cases[i].b), cases[i].distance);
+        assert_int_equal(nearest_distance(cases[i].b, cases[i].a), cases[i].distance);
     }
     const char *names[] = {"help", "quit", "clear", "system", "continue"};
     assert_int_equal(nearest_name("hlep", names, 5), 0);

@@ -1,6 +1,6 @@
 // Where palaver keeps things (XDG base directories), and files that are written whole or not at all.
-#ifndef PALAVER_APP_PATHS_H
-#define PALAVER_APP_PATHS_H
+#ifndef PALAVER_BASE_PATH_H
+#define PALAVER_BASE_PATH_H
 
 #include "kernels/base/status.h"
 

@@ -1,6 +1,7 @@
-#include "kernels/base/paths.h"
+#include "kernels/base/path.h"
 
 #include "kernels/base/nearest.h"
+#include "kernels/base/array.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -70,14 +71,13 @@ static bool is_model_name(const char *name) {
 // The names in the models folder, [*count], malloc'ed each; an unreadable folder is empty.
 static char **models_list(const char *folder, size_t *count) {
     char **names = NULL;
+    size_t capacity = 0;
     *count = 0;
     DIR *directory = opendir(folder);
     if (!directory) return NULL;
     for (struct dirent *entry; (entry = readdir(directory));) {
         if (!is_model_name(entry->d_name)) continue;
-        char **longer = realloc(names, (*count + 1) * sizeof *names);
-        if (!longer) break;
-        names = longer;
+        if (!array_reserve(&names, sizeof *names, *count, 1, &capacity)) break;
         if (!(names[*count] = strdup(entry->d_name))) break;
         ++*count;
     }

@@ -1,0 +1,35 @@
+// A growing text.
+#ifndef PALAVER_BASE_TEXT_H
+#define PALAVER_BASE_TEXT_H
+
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// All zero is an empty one; what was added is followed by a NUL, and may hold further ones.
+typedef struct Text {
+    char *bytes; // to free()
+    size_t size; // without the NUL
+    size_t capacity;
+} Text;
+
+// Make room for `more` further bytes and a NUL; add `n` bytes; add one character as UTF-8 (U+FFFD for none). False: no
+// memory, and the text is as it was.
+bool text_reserve(Text *text, size_t more);
+bool text_add(Text *text, const char *bytes, size_t n);
+bool text_add_code(Text *text, uint32_t code);
+
+// text_add() where an Error is at hand: STATUS_MEMORY.
+Status text_append(Text *text, const char *bytes, size_t n, Error *error);
+
+void text_free(Text *text); // and makes it an empty one
+
+// Names from files stand in messages: printable ASCII is all that is taken for one.
+bool text_is_printable(const char *text, size_t length);
+
+// Text that will stand in messages: cut to fit, and what a terminal could act on becomes '?'. NUL-terminated.
+void text_copy_printable(char *to, size_t size, const char *from, size_t length);
+
+#endif
