@@ -1,5 +1,7 @@
 // A model described by values: opening, memory arithmetic.
 #include "engine/model/model_internal.h"
+#include "engine/model/param.h"
+#include "engine/model/unread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,8 @@ static Status check_quantization(const ParamSource *source, Error *error) {
     const json_t *quantization = json_object_get(source->config, "quantization_config");
     char method[32] = "an unnamed method";
     if (!json_is_object(quantization)) return STATUS_OK;
-    Status status = json_string_at(quantization, source->path, "quant_method", method, sizeof method, error);
+    Status status =
+        json_read_string(quantization, source->path, "quant_method", method, sizeof method, error);
     if (status != STATUS_OK) return status;
     return error_set(error, STATUS_UNSUPPORTED,
                      "%s: the weights are quantised by %s, which palaver cannot read; take "

@@ -1,5 +1,6 @@
 // The table of architectures. What differs between them is said here, in values; nowhere else is there a name.
 #include "engine/model/model_internal.h"
+#include "engine/model/param.h"
 
 #include <stdio.h>
 #include <string.h>

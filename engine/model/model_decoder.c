@@ -1,5 +1,7 @@
 // The decoder's shape: sizes, norms, activation, biases, and what an architecture's files must not ask for.
 #include "engine/model/model_internal.h"
+#include "engine/model/param.h"
+#include "engine/model/unread.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,8 +37,8 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     Status status = param_integer(source, size->key, &value, error);
     if (status != STATUS_OK) return status;
     const char *name = source->config != NULL || size->key.gguf == NULL
-                           ? config_param_key(source, size->key.hf)
-                           : gguf_param_key(source, size->key.gguf, text);
+                           ? source_config_key(source, size->key.hf)
+                           : source_gguf_key(source, size->key.gguf, text);
     if (value == INT64_MIN) {
         if (!size->required || *member > 0) return STATUS_OK;
         return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
@@ -136,7 +138,7 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
     return error_set(
         error, STATUS_UNSUPPORTED,
         "%s: %s \"%s\"; palaver knows silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast and relu",
-        source->path, config_param_key(source, "hidden_act"), name);
+        source->path, source_config_key(source, "hidden_act"), name);
 }
 
 static unsigned biases_of_gguf(const Checkpoint *checkpoint) {
@@ -214,7 +216,7 @@ static Status refuse_fixed(const ParamSource *source, const Fixed *fixed, const 
 
 static Status check_fixed_meta(const ParamSource *source, const Fixed *fixed, Error *error) {
     char text[KEY_SIZE];
-    const char *name = gguf_param_key(source, fixed->key.gguf, text);
+    const char *name = source_gguf_key(source, fixed->key.gguf, text);
     const MetaValue *value = checkpoint_meta(source->checkpoint, name);
     unread_take_meta(source, name);
     if (value == NULL || (value->type == META_BOOL && value->flag == (fixed->value != 0)) ||

@@ -1,5 +1,6 @@
 // What the files say about generating: special ids, and sampling settings their makers recommend.
 #include "engine/model/model_internal.h"
+#include "engine/model/param.h"
 
 #include <limits.h>
 #include <math.h>
@@ -79,8 +80,8 @@ Status model_read_generation(Model *model, const ParamSource *source, Error *err
         double value = NAN;
         if (status == STATUS_OK)
             status = source->config == NULL ? param_number(source, *key, &value, error)
-                                            : json_number_at(source->generation, "generation_config.json",
-                                                             key->hf, &value, error);
+                                            : json_read_number(source->generation, "generation_config.json",
+                                                               key->hf, &value, error);
         if (!(value >= RECOMMENDED[i].least && value <= RECOMMENDED[i].most)) value = NAN;
         if (json_is_false(sample) && strcmp(RECOMMENDED[i].setting, "temperature") == 0) value = 0;
         model->generation[i] = (GenerationDefault){RECOMMENDED[i].setting, value};

@@ -1,6 +1,9 @@
 // Rotary frequencies: base, part of the head, and scaling schemes. Those that go by the length of the whole text give a
 // set of frequencies for each length beyond the trained context (dynamic NTK), or one for all of them (LongRoPE).
-#include "engine/model/model_rope.h"
+#include "engine/model/rope_spec.h"
+
+#include "engine/model/model_internal.h"
+#include "engine/model/param.h"
 
 #include <limits.h>
 #include <math.h>
@@ -224,8 +227,8 @@ static Status scale_set(Model *model, const RopeSpec *spec, const ParamSource *s
         scale_yarn(inv_freq, n, spec, &rope->magnitude);
         break;
     case ROPE_SCALING_LONGROPE:
-        return rope_factors_apply(set == 0 ? &spec->short_factors : &spec->long_factors, source, inv_freq, n,
-                                  error);
+        return rope_spec_divide(set == 0 ? &spec->short_factors : &spec->long_factors, source, inv_freq, n,
+                                error);
     case ROPE_SCALING_NONE:
     case ROPE_SCALING_FACTORS:
     case ROPE_SCALING_DYNAMIC: // the first set; model_reach_context() makes the others
@@ -252,7 +255,7 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
         for (int i = 0; i < n; i++) model->inv_freq[set * n + i] = pow(spec->base, -(double)i / n);
         status = scale_set(model, spec, source, set, error);
         if (status == STATUS_OK && spec->divisors.tensor != NULL)
-            status = rope_factors_apply(&spec->divisors, source, model->inv_freq + set * n, n, error);
+            status = rope_spec_divide(&spec->divisors, source, model->inv_freq + set * n, n, error);
     }
     return status;
 }

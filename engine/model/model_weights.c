@@ -1,5 +1,6 @@
 // Where each weight lies: one table of modules and shapes for both kinds of files.
 #include "engine/model/model_internal.h"
+#include "engine/model/unread.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 // Which layers look through a sliding window, and how far.
 #include "engine/model/model_internal.h"
+#include "engine/model/param.h"
+#include "engine/model/unread.h"
 
 #include <stdio.h>
 #include <stdlib.h>

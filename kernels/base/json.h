@@ -33,4 +33,16 @@ static inline bool json_text_is(const json_t *object, const char *key, const cha
     return !strcmp(json_text(object, key), text);
 }
 
+// The value of member `key` of an object, which `what` names in messages; missing or null leaves *value as it is. STATUS_FILE
+// says what it should be.
+Status json_read_integer(const json_t *object, const char *what, const char *key, int64_t *value,
+                         Error *error);
+Status json_read_number(const json_t *object, const char *what, const char *key, double *value, Error *error);
+Status json_read_bool(const json_t *object, const char *what, const char *key, bool *value, Error *error);
+Status json_read_string(const json_t *object, const char *what, const char *key, char *value, size_t size,
+                        Error *error); // cut to fit, printable
+
+// Whether two values are equal, as 1 and 1.0 are.
+bool json_same(const json_t *a, const json_t *b);
+
 #endif

@@ -1,8 +1,8 @@
-// What files say about rotary frequencies: model_rope_files.c reads it, model_rope.c computes with it.
-#ifndef PALAVER_ENGINE_MODEL_ROPE_H
-#define PALAVER_ENGINE_MODEL_ROPE_H
+// What files say about rotary frequencies: rope_spec.c reads it, model_rope.c computes with it.
+#ifndef PALAVER_ENGINE_ROPE_SPEC_H
+#define PALAVER_ENGINE_ROPE_SPEC_H
 
-#include "engine/model/model_internal.h"
+#include "engine/model/source.h"
 
 // Numbers by which the frequencies are divided one by one: of config.json or of a GGUF file.
 typedef struct RopeFactors {
@@ -32,7 +32,7 @@ Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error);
 void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t context);
 
 // Divides inv_freq [n] by `factors`: STATUS_FILE unless they are n positive numbers.
-Status rope_factors_apply(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,
-                          Error *error);
+Status rope_spec_divide(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,
+                        Error *error);
 
 #endif

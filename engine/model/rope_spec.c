@@ -1,5 +1,7 @@
 // Rotary frequencies as config.json and GGUF metadata tell them.
-#include "engine/model/model_rope.h"
+#include "engine/model/rope_spec.h"
+#include "engine/model/param.h"
+#include "engine/model/unread.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +40,7 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
     if (status == STATUS_OK)
         status = param_number(source, (Key){"partial_rotary_factor", NULL}, &spec->rotary_part, error);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++)
-        status = json_number_at(object, what, numbers[i].key, numbers[i].value, error);
+        status = json_read_number(object, what, numbers[i].key, numbers[i].value, error);
     if (status == STATUS_OK && !source->architecture->partial_rotary && spec->rotary_part != 1) {
         // transformers would turn the whole head, other programs this part of it
         return error_set(error, STATUS_UNSUPPORTED,
@@ -68,9 +70,9 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     spec->short_factors =
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};
     spec->long_factors = (RopeFactors){.name = "long_factor", .list = json_object_get(object, "long_factor")};
-    Status status = json_string_at(object, what, "type", spec->type, sizeof spec->type, error);
+    Status status = json_read_string(object, what, "type", spec->type, sizeof spec->type, error);
     if (status == STATUS_OK)
-        status = json_string_at(object, what, "rope_type", spec->type, sizeof spec->type, error);
+        status = json_read_string(object, what, "rope_type", spec->type, sizeof spec->type, error);
     if (source->architecture->longrope_alone) {
         if (strcmp(spec->type, "yarn") == 0) snprintf(spec->type, sizeof spec->type, "su");
         if (strcmp(spec->type, "default") != 0 && strcmp(spec->type, "su") != 0 &&
@@ -79,10 +81,11 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
                              spec->type, source->architecture->name);
     }
     if (status == STATUS_OK) status = numbers_from_config(spec, source, object, what, error);
-    if (status == STATUS_OK) status = json_bool_at(object, what, "truncate", &spec->truncate, error);
-    if (status == STATUS_OK) status = json_integer_at(object, what, ORIGINAL, &spec->original_context, error);
+    if (status == STATUS_OK) status = json_read_bool(object, what, "truncate", &spec->truncate, error);
+    if (status == STATUS_OK)
+        status = json_read_integer(object, what, ORIGINAL, &spec->original_context, error);
     if (status != STATUS_OK) return status;
-    return json_integer_at(config, source->path, ORIGINAL, &spec->original_context, error);
+    return json_read_integer(config, source->path, ORIGINAL, &spec->original_context, error);
 }
 
 void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t context) {
@@ -116,7 +119,7 @@ void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t
         const json_t *same = json_object_get(object, key);
         if (same == NULL && strcmp(key, "rope_type") == 0) same = json_object_get(object, "type");
         if (same == NULL && strcmp(key, "rope_theta") == 0)
-            same = json_object_get(source->config, config_param_key(source, key));
+            same = json_object_get(source->config, source_config_key(source, key));
         if (same != NULL && json_same(same, value)) unread_take_key(source, "rope_parameters", key);
     }
 }
@@ -187,8 +190,8 @@ static bool is_list_of(const RopeFactors *factors, int n) {
     return json_is_array(factors->list) && json_array_size(factors->list) == (size_t)n;
 }
 
-Status rope_factors_apply(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,
-                          Error *error) {
+Status rope_spec_divide(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,
+                        Error *error) {
     const CheckpointTensor *t = factors->tensor;
     if (t == NULL && factors->list == NULL)
         return error_set(error, STATUS_FILE, "%s: rope: %s is missing", source->path, factors->name);

@@ -1,0 +1,100 @@
+// What an architecture adds to the numbers in a model's files.
+#ifndef PALAVER_ENGINE_ARCHITECTURE_H
+#define PALAVER_ENGINE_ARCHITECTURE_H
+
+#include "engine/model/model.h"
+
+// Which layers of an architecture look through a sliding window, where its files announce one.
+typedef enum WindowRule {
+    WINDOW_NEVER,
+    WINDOW_EVERY_LAYER,
+    WINDOW_UPPER_LAYERS, // only with use_sliding_window; those of layer_types, else from max_window_layers on
+} WindowRule;
+
+// The parts of a model that have a weight, and perhaps a bias.
+typedef enum Module {
+    MODULE_ATTN_NORM,
+    MODULE_Q,
+    MODULE_K,
+    MODULE_V,
+    MODULE_QKV, // all three in one
+    MODULE_Q_NORM,
+    MODULE_K_NORM,
+    MODULE_O,
+    MODULE_FFN_NORM,
+    MODULE_GATE,
+    MODULE_UP,
+    MODULE_GATE_UP, // both in one, the gate first
+    MODULE_DOWN,
+    MODULE_EMBEDDING, // from here on of the model, not of a layer
+    MODULE_POSITIONS,
+    MODULE_EMBEDDING_NORM,
+    MODULE_NORM,
+    MODULE_OUTPUT,
+    N_MODULES
+} Module;
+
+// Which modules have biases.
+enum { BIAS_QKV = 1, BIAS_O = 2, BIAS_FFN = 4, BIAS_NORM = 8, BIAS_OUTPUT = 16 };
+
+// How a model knows where a token stands.
+typedef enum PositionKind { POSITIONS_ROPE, POSITIONS_LEARNED, POSITIONS_ALIBI } PositionKind;
+
+typedef struct Key {
+    const char *hf;   // of config.json, NULL: none
+    const char *gguf; // without "llama.", NULL: none; with a leading dot it is a whole key (".general.name")
+} Key;
+
+// A number, switch or word of which palaver has code for one value only; absent and null mean that value.
+typedef struct Fixed {
+    const char *object; // of config.json that holds the key; NULL: the outermost
+    Key key;            // no name: the end of a list
+    double value;       // of switches 0 or 1
+    const char *other;  // what other values mean
+    const char *word;   // instead of a number; NULL: none
+} Fixed;
+
+// What a file's numbers leave unsaid. The defaults are those of transformers' configuration classes.
+typedef struct Architecture {
+    const char *name; // model_type of config.json
+    const char *gguf; // general.architecture of GGUF; NULL: palaver reads it from Hugging Face folders only
+    // Names of weights in a Hugging Face folder: base, which files saved without the head leave out; layer, behind
+    // it; and modules, NULL where there are none. The head's own matrix stands outside of the base.
+    const char *base, *layer;
+    const char *modules[N_MODULES];
+    struct {
+        const char *usual, *own; // key of config.json: as LLaMA has it, as this architecture has it
+        bool both;               // the class takes either, or shapes of weights prove it; else its own alone
+    } aliases[8];                // those that differ; NULL ends them
+    Fixed fixed[16];
+    const char *ignored[6]; // keys of config.json that its class takes and that weights or nothing decide
+    // How names of tensors end that are no weights: masks that old files were saved with.
+    const char *buffers[3];
+    // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; else all q, all k, all v.
+    bool qkv_by_head;
+
+    unsigned biases; // BIAS_…
+    // Those that config.json decides: BIAS_QKV (and O) by attention_bias, BIAS_FFN by mlp_bias.
+    unsigned bias_keys;
+    bool parallel_key;   // use_parallel_residual means something
+    bool fixed_act;      // the class has one activation, and no key for it
+    bool fixed_eps;      // the same of the norm's epsilon
+    bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
+    bool partial_rotary; // partial_rotary_factor means something
+    bool qk_norm, parallel_residual, default_tied;
+    NormKind norm;
+    double norm_eps;
+    Activation activation;
+    PositionKind positions;
+    int position_offset;         // rows of learned positions before the first
+    RopeKind hf_rope, gguf_rope; // GGUF's converter permutes LLaMA's Q and K to interleaved pairs
+    WindowRule window_rule;
+    bool windows_alike; // layer_types does not decide about them
+    int64_t default_context, default_window;
+    int64_t default_head_dim;   // of config.json; 0, as in GGUF: hidden_size / n_heads
+    int64_t default_rotary_dim; // 0: the rotary part decides
+    double default_rotary_part; // 0: the whole head
+    int ffn_ratio;              // intermediate size to hidden size where files need not say; 0: they do
+} Architecture;
+
+#endif
