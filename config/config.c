@@ -96,7 +96,7 @@ static void remove_assignments(Config *config, ConfigLayer layer, const ConfigKe
     for (size_t i = 0; i < layers->count; i++) {
         Assignment *item = &layers->items[i];
         if (item->layer == layer && !item->profile && (!key || item->key == key))
-            assignment_free(item);
+            layers_free_assignment(item);
         else
             layers->items[kept++] = *item;
     }

@@ -15,7 +15,7 @@
 #ifndef PALAVER_CONFIG_CONFIG_H
 #define PALAVER_CONFIG_CONFIG_H
 
-#include "config/key.h"
+#include "config/config_key.h"
 #include "kernels/base/status.h"
 
 typedef struct ConfigLayers ConfigLayers; // every assignment so far, with its origin
@@ -40,11 +40,7 @@ Status config_copy(Config *copy, const Config *from, Error *error);
 // ---- layers ---------------------------------------------------------------------------------------------
 // Each of these either succeeds or leaves `config` as it was.
 
-// Where the user's file is looked for, written like snprintf; 0 when there is neither XDG_CONFIG_HOME nor
-// HOME.
-int config_user_path(char *buffer, size_t size);
-
-// The user's file and ./palaver.toml, those that exist.
+// The user's file ($XDG_CONFIG_HOME/palaver/palaver.toml, or below $HOME/.config) and ./palaver.toml, those that exist.
 Status config_apply_user_files(Config *config, Error *error);
 
 // One TOML file; its [profile.NAME] sections are only remembered. `layer` is CONFIG_FILES, or CONFIG_SESSION

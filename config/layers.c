@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void assignment_free(Assignment *assignment) {
+void layers_free_assignment(Assignment *assignment) {
     value_free(assignment->key, &assignment->value);
     free(assignment->profile);
     free(assignment->origin);
 }
 
 void layers_free(ConfigLayers *layers) {
-    for (size_t i = 0; i < layers->count; i++) assignment_free(&layers->items[i]);
+    for (size_t i = 0; i < layers->count; i++) layers_free_assignment(&layers->items[i]);
     free(layers->items);
     *layers = (ConfigLayers){0};
 }
@@ -31,7 +31,7 @@ bool layers_reserve(ConfigLayers *layers, size_t more) {
 void layers_put(ConfigLayers *layers, Assignment assignment) {
     for (size_t i = 0; i < layers->count; i++)
         if (same_place(&layers->items[i], &assignment)) {
-            assignment_free(&layers->items[i]);
+            layers_free_assignment(&layers->items[i]);
             layers->items[i] = assignment;
             return;
         }
@@ -42,7 +42,7 @@ Status layers_add(ConfigLayers *layers, const ConfigKey *key, ConfigLayer layer,
                   const char *origin, ConfigValue value, Error *error) {
     Assignment assignment = {key, layer, profile ? strdup(profile) : NULL, strdup(origin), value};
     if ((profile && !assignment.profile) || !assignment.origin || !layers_reserve(layers, 1)) {
-        assignment_free(&assignment);
+        layers_free_assignment(&assignment);
         return error_set(error, STATUS_MEMORY, "%s.%s: not enough memory to keep it", key->section,
                          key->name);
     }

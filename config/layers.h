@@ -18,7 +18,7 @@ typedef struct ConfigLayers {
     size_t count, capacity;
 } ConfigLayers;
 
-void assignment_free(Assignment *assignment);
+void layers_free_assignment(Assignment *assignment);
 void layers_free(ConfigLayers *layers); // the contents, not `layers`
 
 // Adds one, with `value` taken over (also on failure) and the texts copied; replaces an older one of the same

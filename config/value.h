@@ -2,7 +2,7 @@
 #ifndef PALAVER_CONFIG_VALUE_H
 #define PALAVER_CONFIG_VALUE_H
 
-#include "config/key.h"
+#include "config/config_key.h"
 #include "kernels/base/toml.h"
 
 // Which member is meant follows from the key's type.
@@ -23,9 +23,6 @@ Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *valu
 
 Status value_copy(const ConfigKey *key, const ConfigValue *from, ConfigValue *copy, Error *error);
 void value_free(const ConfigKey *key, ConfigValue *value);
-
-// TOML text, written like snprintf; value_from_text() reads it back to the same value.
-int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size);
 
 // Stores into the key's field of `settings`, the struct that its table is about; strings and lists are shared, not copied.
 void value_store(const ConfigKey *key, const ConfigValue *value, void *settings);

@@ -6,13 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 // ---- filling -----------------------------------------------------------------------------------------
 
-int64_t tensor_elements(const CheckpointTensor *tensor) {
+int64_t checkpoint_tensor_elements(const CheckpointTensor *tensor) {
     int64_t elements = 1;
     for (int i = 0; i < tensor->n_dims; i++) {
         if (tensor->shape[i] < 0 || __builtin_mul_overflow(elements, tensor->shape[i], &elements)) return -1;
@@ -79,7 +78,8 @@ static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Err
     return STATUS_OK;
 }
 
-Status checkpoint_finish(Checkpoint *checkpoint, Error *error) {
+// Once all tensors are there: sorts names, refuses duplicates and overlaps, copies what lies unaligned.
+static Status finish(Checkpoint *checkpoint, Error *error) {
     size_t n = (size_t)checkpoint->n_tensors;
     checkpoint->by_name = malloc((n + 1) * sizeof(const CheckpointTensor *));
     if (checkpoint->by_name == NULL)
@@ -125,11 +125,11 @@ static Status checkpoint_new(const char *path, Checkpoint **checkpoint, Error *e
 static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) {
     CheckpointFile file;
     int index;
-    Status status = file_map(path, &file, error);
+    Status status = checkpoint_file_map(path, &file, error);
     if (status != STATUS_OK) return status;
     if (!gguf_recognise(&file)) {
         status =
-            has_suffix(path, ".safetensors")
+            path_has_suffix(path, ".safetensors")
                 ? error_set(error, STATUS_UNSUPPORTED,
                             "%s: a safetensors file alone is no model; give the folder that also holds "
                             "its config.json",
@@ -138,7 +138,7 @@ static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) 
                             "%s: not a GGUF file (it does not begin with \"GGUF\"); give a GGUF file or a "
                             "Hugging Face folder",
                             path);
-        file_unmap(&file);
+        checkpoint_file_unmap(&file);
         return status;
     }
     checkpoint->format = CHECKPOINT_GGUF;
@@ -147,11 +147,11 @@ static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) 
 }
 
 static Status open_folder(Checkpoint *checkpoint, Error *error) {
-    Status status = folder_json(checkpoint, "config.json", &checkpoint->config, error);
+    Status status = checkpoint_folder_json(checkpoint, "config.json", &checkpoint->config, error);
     if (status != STATUS_OK) return status;
     if (checkpoint->config == NULL) {
         int count;
-        char *path = folder_only_file(checkpoint->path, ".gguf", &count);
+        char *path = checkpoint_only_file(checkpoint->path, ".gguf", &count);
         if (path != NULL) {
             status = open_file(checkpoint, path, error);
             free(path);
@@ -167,12 +167,12 @@ static Status open_folder(Checkpoint *checkpoint, Error *error) {
     }
     checkpoint->format = CHECKPOINT_SAFETENSORS;
     checkpoint->is_folder = true;
-    status = folder_json(checkpoint, "generation_config.json", &checkpoint->generation, error);
+    status = checkpoint_folder_json(checkpoint, "generation_config.json", &checkpoint->generation, error);
     return status == STATUS_OK ? safetensors_read_folder(checkpoint, error) : status;
 }
 
 static Status finish_open(Checkpoint *created, Status status, Checkpoint **checkpoint, Error *error) {
-    if (status == STATUS_OK) status = checkpoint_finish(created, error);
+    if (status == STATUS_OK) status = finish(created, error);
     if (status != STATUS_OK) {
         checkpoint_close(created);
         return status;
@@ -235,8 +235,8 @@ void checkpoint_close(Checkpoint *checkpoint) {
     if (checkpoint == NULL) return;
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) free((void *)checkpoint->tensors[i].name);
     for (int64_t i = 0; i < checkpoint->n_copies; i++) free(checkpoint->copies[i]);
-    for (int i = 0; i < checkpoint->n_files; i++) file_unmap(&checkpoint->files[i]);
-    meta_free(&checkpoint->meta);
+    for (int i = 0; i < checkpoint->n_files; i++) checkpoint_file_unmap(&checkpoint->files[i]);
+    checkpoint_meta_free(&checkpoint->meta);
     json_decref(checkpoint->config);
     json_decref(checkpoint->generation);
     free(checkpoint->tensors);
@@ -287,11 +287,4 @@ const char *checkpoint_file(const Checkpoint *checkpoint, int index, int64_t *by
     if (index < 0 || index >= checkpoint->n_files) return NULL;
     if (bytes != NULL) *bytes = (int64_t)checkpoint->files[index].size;
     return checkpoint->files[index].path;
-}
-
-void checkpoint_prefetch(const CheckpointTensor *tensor) {
-    if (tensor->bytes == 0) return;
-    size_t before = (uintptr_t)tensor->data % (uintptr_t)sysconf(_SC_PAGESIZE); // madvise wants whole pages
-    // Advice only: what the kernel does not take changes nothing.
-    (void)madvise((uint8_t *)tensor->data - before, before + tensor->bytes, MADV_WILLNEED);
 }

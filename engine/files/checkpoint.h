@@ -66,9 +66,6 @@ int checkpoint_n_files(const Checkpoint *checkpoint);
 const char *checkpoint_file(const Checkpoint *checkpoint, int index,
                             int64_t *bytes); // path; bytes may be NULL
 
-// Asks the kernel to read a tensor's pages ahead of use, so that loading shows progress tensor by tensor.
-void checkpoint_prefetch(const CheckpointTensor *tensor);
-
 // ---- metadata of a GGUF file -------------------------------------------------------------------------
 
 // Text in the file: UTF-8 is not promised, and there is no final NUL.
@@ -108,13 +105,13 @@ Status checkpoint_get_bool(const Checkpoint *checkpoint, const char *key, bool *
 Status checkpoint_get_array(const Checkpoint *checkpoint, const char *key, MetaType element,
                             const MetaValue **array, Error *error);
 
-// Walks an array from its beginning: `MetaCursor c = {0}; while (meta_next(array, &c, &element)) …`.
+// Walks an array from its beginning: `MetaCursor c = {0}; while (checkpoint_meta_next(array, &c, &element)) …`.
 // `element` is filled as a MetaValue without a key. Nothing is allocated.
 typedef struct MetaCursor {
     int64_t index;
     size_t offset; // bytes into the array's data
 } MetaCursor;
-bool meta_next(const MetaValue *array, MetaCursor *cursor, MetaValue *element);
+bool checkpoint_meta_next(const MetaValue *array, MetaCursor *cursor, MetaValue *element);
 
 // ---- metadata of a Hugging Face folder ------------------------------------------------------------------
 

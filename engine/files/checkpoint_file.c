@@ -12,7 +12,7 @@
 
 enum { MAX_JSON_BYTES = 64 << 20 }; // parsed JSON takes many times its text
 
-Status file_map(const char *path, CheckpointFile *file, Error *error) {
+Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error) {
     *file = (CheckpointFile){0};
     int fd;
     int64_t size;
@@ -33,13 +33,13 @@ Status file_map(const char *path, CheckpointFile *file, Error *error) {
     if (status != STATUS_OK) return status;
     file->path = strdup(path);
     if (file->path == NULL) {
-        file_unmap(file);
+        checkpoint_file_unmap(file);
         return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
     }
     return STATUS_OK;
 }
 
-void file_unmap(CheckpointFile *file) {
+void checkpoint_file_unmap(CheckpointFile *file) {
     if (file->mapped) munmap((void *)file->data, file->size);
     free(file->path);
     *file = (CheckpointFile){0};
@@ -50,7 +50,7 @@ Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *in
         realloc(checkpoint->files, ((size_t)checkpoint->n_files + 1) * sizeof *checkpoint->files);
     if (grown == NULL) {
         error_set(error, STATUS_MEMORY, "%s: out of memory", file->path);
-        file_unmap(file);
+        checkpoint_file_unmap(file);
         return STATUS_MEMORY;
     }
     checkpoint->files = grown;
@@ -60,44 +60,34 @@ Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *in
     return STATUS_OK;
 }
 
-char *path_join(const char *folder, const char *name) {
-    char *path = NULL;
-    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
-}
-
-Status folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error) {
+Status checkpoint_folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error) {
     *value = NULL;
     char *path = path_join(checkpoint->path, name);
     if (path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", name);
     Status status = STATUS_OK;
     if (access(path, F_OK) == 0) {
         CheckpointFile file;
-        status = file_map(path, &file, error);
+        status = checkpoint_file_map(path, &file, error);
         if (status == STATUS_OK && file.size > MAX_JSON_BYTES) {
             status = error_set(error, STATUS_FILE, "%s: %zu bytes of JSON; palaver reads up to %d", path,
                                file.size, MAX_JSON_BYTES);
-            file_unmap(&file);
+            checkpoint_file_unmap(&file);
         } else if (status == STATUS_OK) {
             status = json_parse(path, (const char *)file.data, file.size, value, error);
-            file_unmap(&file);
+            checkpoint_file_unmap(&file);
         }
     }
     free(path);
     return status;
 }
 
-bool has_suffix(const char *text, const char *suffix) {
-    size_t n = strlen(text), m = strlen(suffix);
-    return n >= m && strcmp(text + n - m, suffix) == 0;
-}
-
-char *folder_only_file(const char *folder, const char *suffix, int *count) {
+char *checkpoint_only_file(const char *folder, const char *suffix, int *count) {
     *count = 0;
     DIR *directory = opendir(folder);
     if (directory == NULL) return NULL;
     char *found = NULL;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] == '.' || !has_suffix(entry->d_name, suffix)) continue;
+        if (entry->d_name[0] == '.' || !path_has_suffix(entry->d_name, suffix)) continue;
         if (++*count == 1) found = path_join(folder, entry->d_name);
     }
     closedir(directory);

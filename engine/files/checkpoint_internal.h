@@ -5,6 +5,7 @@
 
 #include "engine/files/checkpoint.h"
 #include "kernels/base/json.h"
+#include "kernels/base/path.h"
 #include "kernels/base/text.h"
 
 typedef struct CheckpointFile {
@@ -38,8 +39,8 @@ struct Checkpoint {
 };
 
 // Maps the regular file at `path`. An empty file has data NULL. STATUS_FILE if it is not there or no file.
-Status file_map(const char *path, CheckpointFile *file, Error *error);
-void file_unmap(CheckpointFile *file);
+Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error);
+void checkpoint_file_unmap(CheckpointFile *file);
 
 // Takes `file` over (on failure it is unmapped) and says its index.
 Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *index, Error *error);
@@ -48,11 +49,8 @@ Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *in
 Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const CheckpointTensor *tensor,
                              Error *error);
 
-// Once all tensors are there: sorts names, refuses duplicates and overlaps, copies what lies unaligned.
-Status checkpoint_finish(Checkpoint *checkpoint, Error *error);
-
 // Elements of tensor->shape; -1 if a dimension is negative or the product exceeds int64_t.
-int64_t tensor_elements(const CheckpointTensor *tensor);
+int64_t checkpoint_tensor_elements(const CheckpointTensor *tensor);
 
 // Reads the GGUF file in checkpoint->files[0], and the other parts if it is one of a split model.
 Status gguf_read(Checkpoint *checkpoint, Error *error);
@@ -71,18 +69,15 @@ Status safetensors_read_folder(Checkpoint *checkpoint, Error *error);
 bool gguf_recognise(const CheckpointFile *file);
 
 // Parses the JSON file NAME of the folder; *value is NULL if there is no such file. Ownership to the caller.
-Status folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error);
+Status checkpoint_folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error);
 
 // The path of the only file of the folder whose name ends in `suffix`, malloc'ed; NULL if there are none or
 // several. *count says how many.
-char *folder_only_file(const char *folder, const char *suffix, int *count);
-bool has_suffix(const char *text, const char *suffix);
+char *checkpoint_only_file(const char *folder, const char *suffix, int *count);
 
-// "FOLDER/NAME", malloc'ed; NULL without memory.
-char *path_join(const char *folder, const char *name);
-
-void meta_free(MetaTable *table);
-const MetaValue *meta_find_integer(const MetaTable *table, const char *key); // NULL: absent, or no integer
-Status meta_finish(MetaTable *table, const char *path, Error *error);        // sorts keys, refuses duplicates
+void checkpoint_meta_free(MetaTable *table);
+const MetaValue *gguf_find_integer(const MetaTable *table, const char *key); // NULL: absent, or no integer
+Status checkpoint_meta_finish(MetaTable *table, const char *path,
+                              Error *error); // sorts keys, refuses duplicates
 
 #endif

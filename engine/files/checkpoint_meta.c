@@ -9,14 +9,14 @@ static int compare_keys(const void *a, const void *b) {
     return strcmp((*(const MetaValue *const *)a)->key, (*(const MetaValue *const *)b)->key);
 }
 
-void meta_free(MetaTable *table) {
+void checkpoint_meta_free(MetaTable *table) {
     for (int64_t i = 0; i < table->count; i++) free((void *)table->values[i].key);
     free(table->values);
     free(table->by_key);
     *table = (MetaTable){0};
 }
 
-Status meta_finish(MetaTable *table, const char *path, Error *error) {
+Status checkpoint_meta_finish(MetaTable *table, const char *path, Error *error) {
     size_t n = (size_t)table->count;
     table->by_key = malloc((n + 1) * sizeof(const MetaValue *));
     if (table->by_key == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
@@ -107,7 +107,7 @@ Status checkpoint_get_array(const Checkpoint *checkpoint, const char *key, MetaT
     return STATUS_OK;
 }
 
-bool meta_next(const MetaValue *array, MetaCursor *cursor, MetaValue *element) {
+bool checkpoint_meta_next(const MetaValue *array, MetaCursor *cursor, MetaValue *element) {
     if (array->type != META_ARRAY || cursor->index >= array->count) return false;
     cursor->offset += gguf_decode(array->gguf_element, array->data + cursor->offset, element);
     cursor->index++;

@@ -28,10 +28,10 @@ static Status template_from_file(const Checkpoint *checkpoint, char **text, Erro
     Status status = STATUS_OK;
     if (access(path, F_OK) == 0) {
         CheckpointFile file;
-        status = file_map(path, &file, error);
+        status = checkpoint_file_map(path, &file, error);
         if (status == STATUS_OK) {
             status = copy_text(checkpoint, (const char *)file.data, file.size, text, error);
-            file_unmap(&file);
+            checkpoint_file_unmap(&file);
         }
     }
     free(path);
@@ -54,7 +54,7 @@ static const json_t *pick_template(const json_t *value) {
 
 static Status template_from_json(const Checkpoint *checkpoint, const char *name, char **text, Error *error) {
     json_t *config;
-    Status status = folder_json(checkpoint, name, &config, error);
+    Status status = checkpoint_folder_json(checkpoint, name, &config, error);
     if (status != STATUS_OK) return status;
     const json_t *found = pick_template(json_object_get(config, "chat_template"));
     if (found != NULL) {

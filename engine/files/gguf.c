@@ -168,7 +168,7 @@ static Status read_meta(Reader *reader, uint64_t count, MetaTable *table) {
         value->key = key;
         if (status != STATUS_OK) return status;
     }
-    return meta_finish(table, reader->path, reader->error);
+    return checkpoint_meta_finish(table, reader->path, reader->error);
 }
 
 // ---- tensors -------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ static Status take_shape(Reader *reader, CheckpointTensor *tensor) {
 
 // Bytes of the tensor's data; 0 where the type is one nobody knows the size of.
 static Status measure(Reader *reader, CheckpointTensor *tensor, int64_t block_size, int64_t block_bytes) {
-    int64_t elements = tensor_elements(tensor), bytes;
+    int64_t elements = checkpoint_tensor_elements(tensor), bytes;
     int64_t row = tensor->n_dims > 0 ? tensor->shape[tensor->n_dims - 1] : 1;
     if (elements < 0) return damaged(reader, "more than 2^63 elements");
     if (row % block_size != 0) {
@@ -290,7 +290,7 @@ static Status read_header(Reader *reader, uint64_t *n_tensors, uint64_t *n_meta)
     return STATUS_OK;
 }
 
-const MetaValue *meta_find_integer(const MetaTable *table, const char *key) {
+const MetaValue *gguf_find_integer(const MetaTable *table, const char *key) {
     for (int64_t i = 0; i < table->count; i++) {
         const MetaValue *value = &table->values[i];
         if (value->type == META_INTEGER && strcmp(value->key, key) == 0) return value;
@@ -306,7 +306,7 @@ Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error 
     Status status = read_header(&reader, &n_tensors, &n_meta);
     if (status == STATUS_OK) status = read_meta(&reader, n_meta, meta);
     if (status != STATUS_OK) return status;
-    const MetaValue *wanted = meta_find_integer(meta, "general.alignment");
+    const MetaValue *wanted = gguf_find_integer(meta, "general.alignment");
     if (wanted != NULL) {
         if (wanted->integer <= 0 || wanted->integer > 1 << 30 ||
             (wanted->integer & (wanted->integer - 1)) != 0) {

@@ -9,7 +9,7 @@
 enum { MAX_PARTS = 99999 }; // five digits
 
 static int64_t integer_or(const MetaTable *table, const char *key, int64_t otherwise) {
-    const MetaValue *value = meta_find_integer(table, key);
+    const MetaValue *value = gguf_find_integer(table, key);
     return value == NULL ? otherwise : value->integer;
 }
 
@@ -27,14 +27,14 @@ static Status open_part(Checkpoint *checkpoint, const char *stem, int stem_lengt
     if (asprintf(&path, "%.*s-%05d-of-%05d.gguf", stem_length, stem, (int)number + 1, (int)count) < 0) {
         return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     }
-    Status status = file_map(path, file, error);
+    Status status = checkpoint_file_map(path, file, error);
     if (status != STATUS_OK) {
         error_prefix(error, "part %d of %d of the model: ", (int)number + 1, (int)count);
     } else if (!gguf_recognise(file)) {
         status =
             error_set(error, STATUS_FILE, "%s: not a GGUF file, but part %d of %d of the model should be",
                       path, (int)number + 1, (int)count);
-        file_unmap(file);
+        checkpoint_file_unmap(file);
     }
     free(path);
     return status;
@@ -74,7 +74,7 @@ static Status read_parts(Checkpoint *checkpoint, int64_t number, int64_t count, 
             checkpoint->meta = meta;
             meta = other;
         }
-        meta_free(&meta);
+        checkpoint_meta_free(&meta);
     }
     free(first_path);
     return status;

@@ -42,7 +42,7 @@ static Status read_texts(const Checkpoint *checkpoint, const char *key, const To
     TokenText *filled = table;
     MetaCursor cursor = {0};
     MetaValue element;
-    while (meta_next(array, &cursor, &element)) {
+    while (checkpoint_meta_next(array, &cursor, &element)) {
         filled[cursor.index - 1] = (TokenText){element.string.data, element.string.length};
     }
     *texts = filled;
@@ -84,7 +84,7 @@ static Status read_scores(const Checkpoint *checkpoint, TokenizerVocab *vocab, E
     vocab->scores = scores;
     MetaCursor cursor = {0};
     MetaValue element;
-    while (meta_next(array, &cursor, &element)) scores[cursor.index - 1] = (float)element.number;
+    while (checkpoint_meta_next(array, &cursor, &element)) scores[cursor.index - 1] = (float)element.number;
     return status;
 }
 
@@ -99,7 +99,7 @@ static Status read_types(const Checkpoint *checkpoint, TokenizerVocab *vocab, Er
     vocab->types = types;
     MetaCursor cursor = {0};
     MetaValue element;
-    while (meta_next(array, &cursor, &element)) {
+    while (checkpoint_meta_next(array, &cursor, &element)) {
         bool known = element.integer >= 1 && element.integer <= 6;
         types[cursor.index - 1] = known ? (int32_t)element.integer : 1; // what nobody has defined is normal
     }
@@ -150,7 +150,7 @@ static Status read_charsmap(const Checkpoint *checkpoint, TokenizerVocab *vocab,
     if (status != STATUS_OK || array == NULL || array->count == 0) return status;
     MetaCursor cursor = {0};
     MetaValue first;
-    meta_next(array, &cursor, &first);
+    checkpoint_meta_next(array, &cursor, &first);
     if (cursor.offset != 1) {
         return error_set(error, STATUS_FILE,
                          "%s: tokenizer.ggml.precompiled_charsmap should be an array of bytes",

@@ -108,7 +108,7 @@ static Status read_tensor(const File *file, const json_t *entry, CheckpointTenso
     if (status == STATUS_OK) status = read_shape(file, entry, tensor);
     if (status == STATUS_OK) status = read_place(file, entry, tensor);
     if (status != STATUS_OK || !tensor->supported) return status;
-    int64_t elements = tensor_elements(tensor);
+    int64_t elements = checkpoint_tensor_elements(tensor);
     if (elements < 0 || __builtin_mul_overflow(elements, element_bytes, &bytes) ||
         (size_t)bytes != tensor->bytes) {
         char problem[128];
@@ -192,7 +192,7 @@ static Status open_in_folder(Checkpoint *checkpoint, const char *name, const jso
     if (path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     CheckpointFile file;
     int index;
-    Status status = file_map(path, &file, error);
+    Status status = checkpoint_file_map(path, &file, error);
     free(path);
     if (status == STATUS_OK) status = checkpoint_add_file(checkpoint, &file, &index, error);
     return status == STATUS_OK ? safetensors_read_file(checkpoint, index, weight_map, error) : status;
@@ -207,7 +207,7 @@ static Status check_file_name(const Checkpoint *checkpoint, const char *tensor, 
         return error_set(error, STATUS_FILE, "%s/%s: weight_map gives no file name for tensor %s",
                          checkpoint->path, INDEX_NAME, tensor_ok ? tensor : "?");
     }
-    if (!tensor_ok || strchr(name, '/') != NULL || name[0] == '.' || !has_suffix(name, ".safetensors")) {
+    if (!tensor_ok || strchr(name, '/') != NULL || name[0] == '.' || !path_has_suffix(name, ".safetensors")) {
         return error_set(error, STATUS_FILE,
                          "%s/%s: weight_map sends tensor %s to \"%.200s\"; it must be a "
                          ".safetensors file in the same folder",
@@ -257,7 +257,7 @@ Status safetensors_read_folder(Checkpoint *checkpoint, Error *error) {
         return open_in_folder(checkpoint, "model.safetensors", NULL, error);
     }
     json_t *index;
-    Status status = folder_json(checkpoint, INDEX_NAME, &index, error);
+    Status status = checkpoint_folder_json(checkpoint, INDEX_NAME, &index, error);
     if (status != STATUS_OK) return status;
     if (index != NULL) {
         status = read_indexed(checkpoint, index, error);
@@ -265,7 +265,7 @@ Status safetensors_read_folder(Checkpoint *checkpoint, Error *error) {
         return status;
     }
     int count;
-    char *path = folder_only_file(checkpoint->path, ".safetensors", &count);
+    char *path = checkpoint_only_file(checkpoint->path, ".safetensors", &count);
     if (path != NULL) {
         status = open_in_folder(checkpoint, base_name(path), NULL, error);
         free(path);

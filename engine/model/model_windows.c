@@ -97,7 +97,7 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
     MetaCursor cursor = {0};
     for (int i = 0; i < model->shape.n_layers; i++) {
         MetaValue sliding = {.flag = true};
-        if (pattern != NULL && !meta_next(pattern, &cursor, &sliding)) {
+        if (pattern != NULL && !checkpoint_meta_next(pattern, &cursor, &sliding)) {
             return error_set(error, STATUS_FILE, "%s: %s has %lld elements for %d layers", source->path, key,
                              (long long)pattern->count, model->shape.n_layers);
         }

@@ -38,7 +38,7 @@ static Status path_of(const char *variable, const char *fallback, const char *ta
     return length < 0 || length >= PATH_ROOM ? path_too_long(path, error) : STATUS_OK;
 }
 
-Status path_data(const char *tail, char *path, Error *error) {
+static Status path_data(const char *tail, char *path, Error *error) {
     return path_of("XDG_DATA_HOME", ".local/share", tail, path, error);
 }
 
@@ -58,6 +58,16 @@ Status path_make_folder(const char *path, mode_t mode, Error *error) {
             return error_set(error, STATUS_FILE, "%s: the folder cannot be made: %s", part, strerror(errno));
     }
     return STATUS_OK;
+}
+
+char *path_join(const char *folder, const char *name) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+bool path_has_suffix(const char *text, const char *suffix) {
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
 // ---- models -----------------------------------------------------------------------------------------------

@@ -16,10 +16,13 @@ enum { PATH_ROOM = 4096 };
 // The folder of the small model that comes with palaver, for talks before any other model is there.
 #define BUNDLED_MODEL "parley-9m"
 
-// Write a path with `tail` below palaver's data or state folder ("models", "conversations") into path
-// [PATH_ROOM]. A relative XDG variable is ignored, as the specification asks. STATUS_FILE: no home folder is
-// known.
-Status path_data(const char *tail, char *path, Error *error);
+// "FOLDER/NAME", malloc'ed; NULL without memory.
+char *path_join(const char *folder, const char *name);
+
+bool path_has_suffix(const char *path, const char *suffix);
+
+// Writes the path of `tail` ("conversations") below palaver's state folder into path [PATH_ROOM]. A relative XDG variable is
+// ignored, as the specification asks. STATUS_FILE: no home folder is known.
 Status path_state(const char *tail, char *path, Error *error);
 
 // Makes a folder and those above it, each with `mode`; one that exists is fine.

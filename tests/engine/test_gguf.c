@@ -76,7 +76,6 @@ static void reads_a_model(void **state) {
     for (int64_t i = 0; i < checkpoint_n_tensors(checkpoint); i++) {
         const CheckpointTensor *each = checkpoint_tensor(checkpoint, i);
         assert_ptr_equal(checkpoint_find(checkpoint, each->name), each);
-        checkpoint_prefetch(each);
         sum += (int64_t)each->bytes;
     }
     assert_int_equal(sum, checkpoint_tensor_bytes(checkpoint));
@@ -124,7 +123,7 @@ static void reads_metadata(void **state) {
     MetaCursor cursor = {0};
     MetaValue element;
     int64_t n = 0;
-    while (meta_next(array, &cursor, &element)) {
+    while (checkpoint_meta_next(array, &cursor, &element)) {
         if (n++ == 2) assert_memory_equal(element.string.data, "<|im_end|>", 10);
     }
     assert_int_equal(n, 320);
@@ -259,8 +258,8 @@ static void decodes_every_value_type(void **state) {
                 MetaCursor cursor = {0};
                 MetaValue array = value;
                 assert_int_equal(array.count, 2);
-                assert_true(meta_next(&array, &cursor, &value) && meta_next(&array, &cursor, &value));
-                assert_false(meta_next(&array, &cursor, &(MetaValue){0}));
+                assert_true(checkpoint_meta_next(&array, &cursor, &value) && checkpoint_meta_next(&array, &cursor, &value));
+                assert_false(checkpoint_meta_next(&array, &cursor, &(MetaValue){0}));
             }
             assert_int_equal(value.type, CASES[i].meta);
             assert_true((value.type == META_BOOL ? value.flag : value.number) == CASES[i].number);

@@ -32,7 +32,7 @@ static void walk_metadata(const Checkpoint *checkpoint) {
         MetaValue element;
         int64_t n = 0;
         touch(value->string.data, value->string.length);
-        while (meta_next(value, &cursor, &element)) {
+        while (checkpoint_meta_next(value, &cursor, &element)) {
             touch(element.string.data, element.string.length);
             n++;
         }

@@ -1,5 +1,5 @@
 // Keys by name, and what they allow in words.
-#include "config/key.h"
+#include "config/config_key.h"
 #include "kernels/base/nearest.h"
 
 #include <stdio.h>

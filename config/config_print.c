@@ -81,7 +81,7 @@ static void put_strings(Writer *writer, const ConfigStrings *strings) {
     put(writer, "]");
 }
 
-int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size) {
+static int print_value(const ConfigKey *key, const ConfigValue *value, char *buffer, size_t size) {
     Writer writer = {buffer, size, 0};
     switch (key->type) {
     case CONFIG_BOOL:
@@ -120,5 +120,5 @@ int value_print(const ConfigKey *key, const ConfigValue *value, char *buffer, si
 }
 
 int config_print_value(const Config *config, const ConfigKey *key, char *buffer, size_t size) {
-    return value_print(key, &layers_effective(config->layers, key)->value, buffer, size);
+    return print_value(key, &layers_effective(config->layers, key)->value, buffer, size);
 }

@@ -143,7 +143,8 @@ Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Er
     return status ? status : apply_tree(config, layer, path, root, error);
 }
 
-int config_user_path(char *buffer, size_t size) {
+// Written like snprintf; 0 when there is neither XDG_CONFIG_HOME nor HOME.
+static int user_path(char *buffer, size_t size) {
     const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     if (folder && *folder == '/') return snprintf(buffer, size, "%s/palaver/palaver.toml", folder);
     if (home && *home) return snprintf(buffer, size, "%s/.config/palaver/palaver.toml", home);
@@ -153,7 +154,7 @@ int config_user_path(char *buffer, size_t size) {
 
 Status config_apply_user_files(Config *config, Error *error) {
     char path[4096];
-    int length = config_user_path(path, sizeof path);
+    int length = user_path(path, sizeof path);
     Status status = STATUS_OK;
     if (length > 0 && (size_t)length < sizeof path && !access(path, F_OK))
         status = config_apply_file(config, CONFIG_FILES, path, error);
