@@ -5,6 +5,7 @@
 #include "app/chat/load.h"
 #include "app/memory.h"
 #include "app/modes/modes.h"
+#include "kernels/base/file.h"
 #include "kernels/base/path.h"
 #include "app/tools/perplexity.h"
 #include "app/signals.h"
@@ -245,7 +246,7 @@ static int run_tokenize(Program *program) {
     const char *text = program->options.argument;
     char *piped = NULL;
     size_t size = text ? strlen(text) : 0;
-    if (!text && path_read_file("/dev/stdin", TEXT_LIMIT, &piped, &size, &error))
+    if (!text && file_read("/dev/stdin", TEXT_LIMIT, &piped, &size, &error))
         return fail(program, &error, EXIT_RUNTIME);
     Status status = inspect_tokens(program->model, text ? text : piped, size, stdout, &error);
     free(piped);
@@ -268,7 +269,7 @@ static Status measure_perplexity(Program *program, const PerplexitySettings *set
     char *text;
     size_t size;
     PerplexityReport report;
-    Status status = path_read_file(program->options.argument, TEXT_LIMIT, &text, &size, error);
+    Status status = file_read(program->options.argument, TEXT_LIMIT, &text, &size, error);
     if (status) return status;
     status = perplexity_measure(program->engine, text, size, settings, &report, error);
     screen_progress_end(program->screen);

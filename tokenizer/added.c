@@ -3,24 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/characters.h"
+#include "tokenizer/character.h"
+#include "kernels/base/array.h"
 #include "kernels/base/utf8.h"
 
-// Doubles an array when it is full. `size` is that of one item.
-static Status grow(void **items, int64_t n, int64_t *capacity, size_t size, Error *error) {
-    if (n < *capacity) return STATUS_OK;
-    int64_t wanted = *capacity ? 2 * *capacity : 64;
-    void *bigger = wanted < INT32_MAX ? realloc(*items, (size_t)wanted * size) : NULL;
-    if (!bigger) return error_set(error, STATUS_MEMORY, "no memory for %lld added tokens", (long long)n);
-    *items = bigger;
-    *capacity = wanted;
-    return STATUS_OK;
+// Indices are int32_t.
+static bool has_room(int64_t n) {
+    return n < INT32_MAX / 2;
+}
+
+static Status no_room(int64_t n, Error *error) {
+    return error_set(error, STATUS_MEMORY, "no memory for %lld added tokens", (long long)n);
 }
 
 static Status node_new(AddedTokens *added, unsigned char byte, int32_t sibling, int32_t *out, Error *error) {
-    Status status =
-        grow((void **)&added->nodes, added->n_nodes, &added->nodes_capacity, sizeof(TrieNode), error);
-    if (status) return status;
+    if (!has_room(added->n_nodes) || !array_reserve(&added->nodes, sizeof *added->nodes,
+                                                    (size_t)added->n_nodes, 1, &added->nodes_capacity))
+        return no_room(added->n_nodes, error);
     *out = (int32_t)added->n_nodes++;
     added->nodes[*out] = (TrieNode){.child = -1, .sibling = sibling, .token = -1, .byte = byte};
     return STATUS_OK;
@@ -38,8 +37,10 @@ Status added_tokens_add(AddedTokens *added, const char *text, size_t size, Added
                          token.id, size, MAX_ADDED_TOKEN_SIZE);
     }
     if (added->n_nodes == 0) memset(added->roots, 0xFF, sizeof added->roots);
-    Status status = grow((void **)&added->tokens, added->n, &added->capacity, sizeof(AddedToken), error);
-    if (status) return status;
+    if (!has_room(added->n) ||
+        !array_reserve(&added->tokens, sizeof *added->tokens, (size_t)added->n, 1, &added->capacity))
+        return no_room(added->n, error);
+    Status status;
     int32_t node = added->roots[(unsigned char)text[0]];
     if (node < 0) {
         status = node_new(added, (unsigned char)text[0], -1, &node, error);

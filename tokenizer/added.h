@@ -2,7 +2,9 @@
 #ifndef PALAVER_TOKENIZER_ADDED_H
 #define PALAVER_TOKENIZER_ADDED_H
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokens.h"
+
+#include <stdbool.h>
 
 typedef struct AddedToken {
     int32_t id;
@@ -21,7 +23,8 @@ typedef struct TrieNode {
 typedef struct AddedTokens {
     AddedToken *tokens; // [n]
     TrieNode *nodes;    // [n_nodes]
-    int64_t n, n_nodes, capacity, nodes_capacity;
+    int64_t n, n_nodes;
+    size_t capacity, nodes_capacity;
     int32_t roots[256]; // -1: none; not yet meaningful while n is 0
 } AddedTokens;          // {0} is empty
 

@@ -21,7 +21,7 @@ struct Bpe {
     size_t merges_size;
     int64_t n_merges, max_merges;
     int32_t byte_ids[256]; // of a byte's own piece (byte_level: its stand-in; else <0xHH>), -1: none
-    TextBuffer joined;     // scratch of bpe_add_merge
+    Text joined;           // scratch of bpe_add_merge
 };
 
 // A symbol of the word being merged: a list linked by index.
@@ -88,7 +88,7 @@ Status bpe_open(const Vocabulary *vocabulary, const BpeOptions *options, int64_t
 void bpe_close(Bpe *bpe) {
     if (!bpe) return;
     free(bpe->merges);
-    text_buffer_free(&bpe->joined);
+    text_free(&bpe->joined);
     free(bpe);
 }
 
@@ -96,16 +96,16 @@ Status bpe_add_merge(Bpe *bpe, const char *left, size_t left_size, const char *r
                      Error *error) {
     if (bpe->n_merges >= bpe->max_merges) return error_set(error, STATUS_FILE, "more merges than announced");
     int64_t rank = bpe->n_merges++;
-    bpe->joined.n = 0;
-    Status status = text_buffer_append(&bpe->joined, left, left_size, error);
-    if (!status) status = text_buffer_append(&bpe->joined, right, right_size, error);
+    bpe->joined.size = 0;
+    Status status = text_append(&bpe->joined, left, left_size, error);
+    if (!status) status = text_append(&bpe->joined, right, right_size, error);
     if (status) return status;
     int32_t left_id = vocabulary_find(bpe->vocabulary, left, left_size);
     int32_t right_id = vocabulary_find(bpe->vocabulary, right, right_size);
-    int32_t id = vocabulary_find(bpe->vocabulary, bpe->joined.data, bpe->joined.n);
+    int32_t id = vocabulary_find(bpe->vocabulary, bpe->joined.bytes, bpe->joined.size);
     if (left_id < 0 || right_id < 0 || id < 0) {
-        const char *missing = left_id < 0 ? left : right_id < 0 ? right : bpe->joined.data;
-        size_t size = left_id < 0 ? left_size : right_id < 0 ? right_size : bpe->joined.n;
+        const char *missing = left_id < 0 ? left : right_id < 0 ? right : bpe->joined.bytes;
+        size_t size = left_id < 0 ? left_size : right_id < 0 ? right_size : bpe->joined.size;
         return error_set(error, STATUS_FILE, "merge %lld needs the piece '%.*s', which the vocabulary lacks",
                          (long long)rank, (int)(size < 80 ? size : 80), missing ? missing : "");
     }

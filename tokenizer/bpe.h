@@ -2,8 +2,9 @@
 #ifndef PALAVER_TOKENIZER_BPE_H
 #define PALAVER_TOKENIZER_BPE_H
 
-#include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
+
+#include <stdbool.h>
 
 typedef struct Bpe Bpe;
 

@@ -176,7 +176,7 @@ static Status piece_read(Wire wire, int32_t id, Vocabulary *vocabulary, Error *e
     }
     const char *name = (const char *)text.at;
     size_t name_size = (size_t)(text.end - text.at);
-    if (type == PIECE_USER_DEFINED && piece_is_control_name(name, name_size))
+    if (type == PIECE_USER_DEFINED && vocabulary_is_control_name(name, name_size))
         *type_byte = type = PIECE_CONTROL;
     return vocabulary_set(vocabulary, id, name, name_size, kinds[type], error);
 }
@@ -221,45 +221,44 @@ Status model_proto_read(void *data, size_t size, ModelProto *model, Vocabulary *
 
 // ---- writing ----------------------------------------------------------------------------------------------------
 
-static Status write_varint(TextBuffer *out, uint64_t value, Error *error) {
+static Status write_varint(Text *out, uint64_t value, Error *error) {
     char bytes[10];
     size_t n = 0;
     for (; value >= 0x80; value >>= 7) bytes[n++] = (char)(value | 0x80);
     bytes[n++] = (char)value;
-    return text_buffer_append(out, bytes, n, error);
+    return text_append(out, bytes, n, error);
 }
 
-static Status write_number(TextBuffer *out, uint32_t field, uint64_t value, Error *error) {
+static Status write_number(Text *out, uint32_t field, uint64_t value, Error *error) {
     Status status = write_varint(out, field << 3 | WIRE_VARINT, error);
     return status ? status : write_varint(out, value, error);
 }
 
-static Status write_bytes(TextBuffer *out, uint32_t field, const void *data, size_t size, Error *error) {
+static Status write_bytes(Text *out, uint32_t field, const void *data, size_t size, Error *error) {
     Status status = write_varint(out, field << 3 | WIRE_BYTES, error);
     if (!status) status = write_varint(out, size, error);
-    return status ? status : text_buffer_append(out, data, size, error);
+    return status ? status : text_append(out, data, size, error);
 }
 
-static Status write_piece(TextBuffer *out, TextBuffer *message, TokenText text, float score, int32_t type,
-                          Error *error) {
+static Status write_piece(Text *out, Text *message, TokenText text, float score, int32_t type, Error *error) {
     uint32_t bits;
     memcpy(&bits, &score, sizeof bits);
     char fixed[4] = {(char)bits, (char)(bits >> 8), (char)(bits >> 16), (char)(bits >> 24)};
-    message->n = 0;
+    message->size = 0;
     Status status = write_bytes(message, PIECE_TEXT, text.text, text.size, error);
     if (!status) status = write_varint(message, PIECE_SCORE << 3 | WIRE_32, error);
-    if (!status) status = text_buffer_append(message, fixed, sizeof fixed, error);
+    if (!status) status = text_append(message, fixed, sizeof fixed, error);
     if (!status) status = write_number(message, PIECE_TYPE, (uint64_t)type, error);
-    return status ? status : write_bytes(out, MODEL_PIECES, message->data, message->n, error);
+    return status ? status : write_bytes(out, MODEL_PIECES, message->bytes, message->size, error);
 }
 
 // U+0020 to U+2581: GGUF files spell spaces in user-defined pieces as they are, the library matches the other.
-static Status escape_spaces(TokenText text, TextBuffer *out, Error *error) {
+static Status escape_spaces(TokenText text, Text *out, Error *error) {
     Status status = STATUS_OK;
-    out->n = 0;
+    out->size = 0;
     for (size_t i = 0; i < text.size && !status; i++) {
         bool space = text.text[i] == ' ';
-        status = text_buffer_append(out, space ? "\u2581" : text.text + i, space ? 3 : 1, error);
+        status = text_append(out, space ? "\u2581" : text.text + i, space ? 3 : 1, error);
     }
     return status;
 }
@@ -267,11 +266,11 @@ static Status escape_spaces(TokenText text, TextBuffer *out, Error *error) {
 typedef struct PieceWriter {
     const TokenizerVocab *vocab;
     Vocabulary seen;
-    TextBuffer message, spelled;
+    Text message, spelled;
     int64_t n_bytes; // pieces of type byte
 } PieceWriter;
 
-static Status write_vocab_piece(PieceWriter *writer, int32_t id, TextBuffer *out, Error *error) {
+static Status write_vocab_piece(PieceWriter *writer, int32_t id, Text *out, Error *error) {
     const TokenizerVocab *vocab = writer->vocab;
     int32_t type = vocab->types ? vocab->types[id] : PIECE_NORMAL;
     float score = vocab->scores ? vocab->scores[id] : 0;
@@ -283,7 +282,7 @@ static Status write_vocab_piece(PieceWriter *writer, int32_t id, TextBuffer *out
     if (type == PIECE_USER_DEFINED) {
         Status status = escape_spaces(text, &writer->spelled, error);
         if (status) return status;
-        text = (TokenText){writer->spelled.data, writer->spelled.n};
+        text = (TokenText){writer->spelled.bytes, writer->spelled.size};
     }
     if (text.size == 0 || vocabulary_find(&writer->seen, text.text, text.size) >= 0) {
         text = (TokenText){name, (size_t)snprintf(name, sizeof name, "\uFDD0unusable %d\uFDD0", id)};
@@ -294,15 +293,15 @@ static Status write_vocab_piece(PieceWriter *writer, int32_t id, TextBuffer *out
     return status ? status : write_piece(out, &writer->message, text, score, type, error);
 }
 
-static Status write_settings(const PieceWriter *writer, TextBuffer *out, Error *error) {
+static Status write_settings(const PieceWriter *writer, Text *out, Error *error) {
     const TokenizerVocab *vocab = writer->vocab;
     bool unigram = !strcmp(vocab->model, "t5");
-    TextBuffer message = {0};
+    Text message = {0};
     Status status = write_number(&message, TRAINER_MODEL_TYPE, unigram ? TYPE_UNIGRAM : TYPE_BPE, error);
     if (!status) status = write_number(&message, TRAINER_BYTE_FALLBACK, writer->n_bytes > 0, error);
     if (!status) status = write_number(&message, TRAINER_UNK, (uint64_t)(int64_t)vocab->unk, error);
-    if (!status) status = write_bytes(out, MODEL_TRAINER, message.data, message.n, error);
-    message.n = 0;
+    if (!status) status = write_bytes(out, MODEL_TRAINER, message.bytes, message.size, error);
+    message.size = 0;
     bool squeeze = vocab->remove_extra_whitespaces < 0 ? unigram : vocab->remove_extra_whitespaces;
     if (!status)
         status = write_number(&message, NORMALIZER_DUMMY_PREFIX, vocab->add_space_prefix != 0, error);
@@ -310,12 +309,12 @@ static Status write_settings(const PieceWriter *writer, TextBuffer *out, Error *
     if (!status && vocab->charsmap_size) {
         status = write_bytes(&message, NORMALIZER_CHARSMAP, vocab->charsmap, vocab->charsmap_size, error);
     }
-    if (!status) status = write_bytes(out, MODEL_NORMALIZER, message.data, message.n, error);
-    text_buffer_free(&message);
+    if (!status) status = write_bytes(out, MODEL_NORMALIZER, message.bytes, message.size, error);
+    text_free(&message);
     return status;
 }
 
-Status model_proto_write(const TokenizerVocab *vocab, TextBuffer *out, Error *error) {
+Status model_proto_write(const TokenizerVocab *vocab, Text *out, Error *error) {
     PieceWriter writer = {.vocab = vocab};
     Status status = vocabulary_init(&writer.seen, vocab->n_pieces, error);
     for (int64_t id = 0; id < vocab->n_pieces && !status; id++) {
@@ -323,15 +322,15 @@ Status model_proto_write(const TokenizerVocab *vocab, TextBuffer *out, Error *er
     }
     if (!status) status = write_settings(&writer, out, error);
     vocabulary_free(&writer.seen);
-    text_buffer_free(&writer.message);
-    text_buffer_free(&writer.spelled);
+    text_free(&writer.message);
+    text_free(&writer.spelled);
     return status;
 }
 
-Status model_proto_set_dummy_prefix(TextBuffer *proto, bool on, Error *error) {
-    TextBuffer message = {0};
+Status model_proto_set_dummy_prefix(Text *proto, bool on, Error *error) {
+    Text message = {0};
     Status status = write_number(&message, NORMALIZER_DUMMY_PREFIX, on, error);
-    if (!status) status = write_bytes(proto, MODEL_NORMALIZER, message.data, message.n, error);
-    text_buffer_free(&message);
+    if (!status) status = write_bytes(proto, MODEL_NORMALIZER, message.bytes, message.size, error);
+    text_free(&message);
     return status;
 }

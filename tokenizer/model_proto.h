@@ -3,7 +3,7 @@
 #ifndef PALAVER_TOKENIZER_MODEL_PROTO_H
 #define PALAVER_TOKENIZER_MODEL_PROTO_H
 
-#include "kernels/base/text_buffer.h"
+#include "kernels/base/text.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
@@ -22,9 +22,9 @@ Status model_proto_read(void *data, size_t size, ModelProto *model, Vocabulary *
 
 // Appends to `out` the ModelProto of a GGUF vocabulary (model "llama" or "t5"). Pieces that the library refuses
 // (empty, or the second with its text) become control pieces under a made-up name: their ids stay free.
-Status model_proto_write(const TokenizerVocab *vocab, TextBuffer *out, Error *error);
+Status model_proto_write(const TokenizerVocab *vocab, Text *out, Error *error);
 
 // Appends a setting that overrides the model's own add_dummy_prefix: a repeated message field is merged.
-Status model_proto_set_dummy_prefix(TextBuffer *proto, bool on, Error *error);
+Status model_proto_set_dummy_prefix(Text *proto, bool on, Error *error);
 
 #endif

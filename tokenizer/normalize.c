@@ -5,33 +5,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/characters.h"
+#include "kernels/base/array.h"
 #include "kernels/base/utf8.h"
-
-bool character_is_space(uint32_t code) {
-    return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
-           code == 0x205F || code == 0x3000;
-}
-
-bool character_is_word(uint32_t code) {
-    switch (utf8proc_category((utf8proc_int32_t)code)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        return code == 0x200C || code == 0x200D;
-    }
-}
 
 static char *copy_of(const char *text, size_t size) {
     char *copy = malloc(size + 1);
@@ -84,17 +59,17 @@ bool normalizer_prepends(const Normalizer *normalizer) {
 }
 
 // Replaces; stops with an error once `out` is longer than `limit`.
-static Status replace_all(const NormalizeStep *step, const char *text, size_t size, size_t limit,
-                          TextBuffer *out, Error *error) {
+static Status replace_all(const NormalizeStep *step, const char *text, size_t size, size_t limit, Text *out,
+                          Error *error) {
     size_t done = 0;
     Status status = STATUS_OK;
     while (!status && done < size) {
-        status = check_growth(out->n, limit, error);
+        status = check_growth(out->size, limit, error);
         if (status) break;
         const char *hit = memmem(text + done, size - done, step->what, step->what_size);
         size_t stop = hit ? (size_t)(hit - text) : size;
-        status = text_buffer_append(out, text + done, stop - done, error);
-        if (hit && !status) status = text_buffer_append(out, step->with, step->with_size, error);
+        status = text_append(out, text + done, stop - done, error);
+        if (hit && !status) status = text_append(out, step->with, step->with_size, error);
         done = hit ? stop + step->what_size : size;
     }
     return status;
@@ -108,17 +83,8 @@ typedef struct Codes {
 } Codes;
 
 static Status codes_reserve(Codes *codes, size_t more, Error *error) {
-    if (more <= codes->capacity - codes->n) return STATUS_OK;
-    size_t capacity = 2 * codes->capacity + more + 64;
-    utf8proc_int32_t *data =
-        capacity < SIZE_MAX / 2 / sizeof *data ? realloc(codes->data, capacity * sizeof *data) : NULL;
-    if (!data) {
-        error_set(error, STATUS_MEMORY, "no memory to normalize a text");
-        return STATUS_MEMORY;
-    }
-    codes->data = data;
-    codes->capacity = capacity;
-    return STATUS_OK;
+    if (array_reserve(&codes->data, sizeof *codes->data, codes->n, more, &codes->capacity)) return STATUS_OK;
+    return error_set(error, STATUS_MEMORY, "no memory to normalize a text");
 }
 
 // Whether a combining mark came after Unicode 9. The tokenizers package's normalizer is of that age: to it these are
@@ -219,7 +185,7 @@ static Status compose_codes(Codes *codes, Error *error) {
     return STATUS_OK;
 }
 
-static Status normal_form(NormalizeKind kind, const char *text, size_t size, TextBuffer *out, Error *error) {
+static Status normal_form(NormalizeKind kind, const char *text, size_t size, Text *out, Error *error) {
     bool compose = kind == NORMALIZE_NFC || kind == NORMALIZE_NFKC;
     bool compatible = kind == NORMALIZE_NFKC || kind == NORMALIZE_NFKD;
     Codes codes = {0};
@@ -230,9 +196,9 @@ static Status normal_form(NormalizeKind kind, const char *text, size_t size, Tex
     }
     if (!status) status = order_marks(codes.data, codes.n, error);
     if (!status && compose) status = compose_codes(&codes, error);
-    if (!status) status = text_buffer_reserve(out, 4 * codes.n, error);
+    if (!status) status = text_grow(out, 4 * codes.n, error);
     for (size_t i = 0; i < codes.n && !status; i++) {
-        out->n += (size_t)utf8_write((uint32_t)codes.data[i], out->data + out->n);
+        out->size += (size_t)utf8_write((uint32_t)codes.data[i], out->bytes + out->size);
     }
     free(codes.data);
     return status;
@@ -245,16 +211,16 @@ static bool is_ascii(const char *text, size_t size) {
     return true;
 }
 
-static Status step_run(const NormalizeStep *step, const char *text, size_t size, size_t limit,
-                       TextBuffer *out, Error *error) {
+static Status step_run(const NormalizeStep *step, const char *text, size_t size, size_t limit, Text *out,
+                       Error *error) {
     if (step->kind == NORMALIZE_REPLACE) return replace_all(step, text, size, limit, out, error);
     if (step->kind != NORMALIZE_PREPEND) return normal_form(step->kind, text, size, out, error);
-    Status status = text_buffer_append(out, step->with, step->with_size, error);
-    return status ? status : text_buffer_append(out, text, size, error);
+    Status status = text_append(out, step->with, step->with_size, error);
+    return status ? status : text_append(out, text, size, error);
 }
 
-Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside,
-                      TextBuffer *buffer, const char **result, size_t *result_size, Error *error) {
+Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside, Text *buffer,
+                      const char **result, size_t *result_size, Error *error) {
     *result = text;
     *result_size = size;
     Status status = STATUS_OK;
@@ -263,13 +229,13 @@ Status normalizer_run(const Normalizer *normalizer, const char *text, size_t siz
         const NormalizeStep *step = &normalizer->steps[i];
         if (step->kind <= NORMALIZE_NFKD && is_ascii(*result, *result_size)) continue;
         if (step->kind == NORMALIZE_PREPEND && inside) continue;
-        TextBuffer next = {0};
+        Text next = {0};
         status = step_run(step, *result, *result_size, limit, &next, error);
-        if (!status) status = check_growth(next.n, limit, error);
-        text_buffer_free(buffer);
+        if (!status) status = check_growth(next.size, limit, error);
+        text_free(buffer);
         *buffer = next;
-        *result = next.data;
-        *result_size = next.n;
+        *result = next.bytes;
+        *result_size = next.size;
     }
     return status;
 }

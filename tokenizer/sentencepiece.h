@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_SENTENCEPIECE_H
 #define PALAVER_TOKENIZER_SENTENCEPIECE_H
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokens.h"
 
 #ifdef __cplusplus
 extern "C" {

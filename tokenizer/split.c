@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/text_buffer.h"
+#include "kernels/base/text.h"
 #include "kernels/base/utf8.h"
 #include "tokenizer/byte_level.h"
 
@@ -95,7 +95,7 @@ Status split_rules_add_regex(SplitRules *rules, const char *pattern, size_t size
 
 Status split_rules_add_literal(SplitRules *rules, const char *text, size_t size, SplitBehavior behavior,
                                bool invert, Error *error) {
-    TextBuffer pattern = {0};
+    Text pattern = {0};
     Status status = step_room(rules, error);
     if (!status && (size == 0 || size > 1000)) {
         status =
@@ -104,12 +104,12 @@ Status split_rules_add_literal(SplitRules *rules, const char *text, size_t size,
     for (size_t i = 0; i < size && !status; i++) {
         unsigned char c = (unsigned char)text[i];
         bool plain = c >= 0x80 || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-        if (!plain) status = text_buffer_append(&pattern, "\\", 1, error);
-        if (!status) status = text_buffer_append(&pattern, text + i, 1, error);
+        if (!plain) status = text_append(&pattern, "\\", 1, error);
+        if (!status) status = text_append(&pattern, text + i, 1, error);
     }
     SplitStep step = {.behavior = behavior, .invert = invert};
-    if (!status) status = add_compiled(rules, pattern.data, pattern.n, step, error);
-    text_buffer_free(&pattern);
+    if (!status) status = add_compiled(rules, pattern.bytes, pattern.size, step, error);
+    text_free(&pattern);
     return status;
 }
 
@@ -284,49 +284,50 @@ static Status run_prefix(SplitRun *run, int index, const Stretch *stretch, Error
     const SplitStep *step = &run->rules->steps[index];
     const char *text = stretch->text;
     size_t size = stretch->size;
-    TextBuffer out = {0};
+    Text out = {0};
     bool wanted = (step->prefix == SPLIT_PREFIX_ALWAYS && stretch->place != SPLIT_INSIDE_TEXT) ||
                   (step->prefix == SPLIT_PREFIX_FIRST && stretch->place == SPLIT_AT_START);
     bool there = text[0] == ' ' || (size >= step->space_size && !memcmp(text, step->space, step->space_size));
     Status status = STATUS_OK;
-    if (wanted && !there) status = text_buffer_append(&out, step->space, step->space_size, error);
+    if (wanted && !there) status = text_append(&out, step->space, step->space_size, error);
     for (size_t i = 0; i < size && !status;) {
         const char *space = memchr(text + i, ' ', size - i);
         size_t stop = space ? (size_t)(space - text) : size;
-        status = text_buffer_append(&out, text + i, stop - i, error);
-        if (space && !status) status = text_buffer_append(&out, step->space, step->space_size, error);
+        status = text_append(&out, text + i, stop - i, error);
+        if (space && !status) status = text_append(&out, step->space, step->space_size, error);
         i = stop + 1;
     }
-    const Stretch spaced = {out.data, out.n, stretch->place};
+    const Stretch spaced = {out.bytes, out.size, stretch->place};
     if (!status) status = run_step(run, index + 1, &spaced, error);
-    text_buffer_free(&out);
+    text_free(&out);
     return status;
 }
 
 // A stand-in for each byte: two bytes at most.
 static Status run_byte_level(SplitRun *run, int index, const Stretch *stretch, Error *error) {
-    TextBuffer out = {0};
-    Status status = text_buffer_reserve(&out, 2 * stretch->size, error);
+    Text out = {0};
+    Status status = text_grow(&out, 2 * stretch->size, error);
     for (size_t i = 0; i < stretch->size && !status; i++) {
-        out.n += (size_t)utf8_write(byte_level_char((unsigned char)stretch->text[i]), out.data + out.n);
+        out.size +=
+            (size_t)utf8_write(byte_level_char((unsigned char)stretch->text[i]), out.bytes + out.size);
     }
-    const Stretch spelled = {out.data, out.n, stretch->place};
+    const Stretch spelled = {out.bytes, out.size, stretch->place};
     if (!status) status = run_step(run, index + 1, &spelled, error);
-    text_buffer_free(&out);
+    text_free(&out);
     return status;
 }
 
 // A word of stand-ins back to its bytes.
 static Status give_bytes(SplitRun *run, const Stretch *stretch, Error *error) {
-    TextBuffer out = {0};
-    Status status = text_buffer_reserve(&out, stretch->size, error);
+    Text out = {0};
+    Status status = text_grow(&out, stretch->size, error);
     for (size_t i = 0; i < stretch->size && !status;) {
         uint32_t code;
         i += (size_t)utf8_next(stretch->text + i, stretch->size - i, &code);
-        out.data[out.n++] = (char)byte_level_byte(code);
+        out.bytes[out.size++] = (char)byte_level_byte(code);
     }
-    if (!status) status = run->word(run->context, out.data, out.n, error);
-    text_buffer_free(&out);
+    if (!status) status = run->word(run->context, out.bytes, out.size, error);
+    text_free(&out);
     return status;
 }
 

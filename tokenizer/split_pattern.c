@@ -5,14 +5,14 @@
 
 #include "tokenizer/late_characters.h"
 #include "tokenizer/split.h"
-#include "kernels/base/text_buffer.h"
+#include "kernels/base/text.h"
 
 // Longer patterns are not split rules.
 enum { MAX_PATTERN = 1 << 14 };
 
 typedef struct Translation {
     const char *at, *end;
-    TextBuffer out;
+    Text out;
     bool in_class, nested; // nested: in a class within it
     size_t class_start;    // where the class, or an intersection's second one, begins in `out`
     size_t intersected;    // where the first class of an intersection begins, plus 1; 0: no intersection
@@ -20,7 +20,7 @@ typedef struct Translation {
 } Translation;
 
 static Status put(Translation *t, const char *text, Error *error) {
-    return text_buffer_append(&t->out, text, strlen(text), error);
+    return text_append(&t->out, text, strlen(text), error);
 }
 
 static Status refuse(const char *what, Error *error) {
@@ -41,16 +41,16 @@ static Status put_late(Translation *t, const char *name, size_t size, Error *err
 }
 
 // A property as an item of a class, or as a class of its own where there is none. `escape` is its PCRE2 name, "\\p{" and all.
-static Status put_item(Translation *t, const TextBuffer *escape, const char *name, size_t size, bool negated,
+static Status put_item(Translation *t, const Text *escape, const char *name, size_t size, bool negated,
                        Error *error) {
     Status status = STATUS_OK;
     if (t->in_class && negated) {
         status = put(t, "\\P", error);
-        return status ? status : text_buffer_append(&t->out, escape->data, escape->n, error);
+        return status ? status : text_append(&t->out, escape->bytes, escape->size, error);
     }
     if (!t->in_class) status = put(t, negated ? "[^" : "[", error);
     if (!status) status = put(t, "\\p", error);
-    if (!status) status = text_buffer_append(&t->out, escape->data, escape->n, error);
+    if (!status) status = text_append(&t->out, escape->bytes, escape->size, error);
     if (!status) status = put_late(t, name, size, error);
     return status || t->in_class ? status : put(t, "]", error);
 }
@@ -71,11 +71,11 @@ static Status put_property(Translation *t, Error *error) {
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) {
         plain |= strlen(binary[i]) == size && !memcmp(binary[i], name, size);
     }
-    TextBuffer escape = {0};
-    Status status = text_buffer_append(&escape, plain ? "{" : "{sc:", plain ? 1 : 4, error);
-    if (!status) status = text_buffer_append(&escape, name, size + 1, error);
+    Text escape = {0};
+    Status status = text_append(&escape, plain ? "{" : "{sc:", plain ? 1 : 4, error);
+    if (!status) status = text_append(&escape, name, size + 1, error);
     if (!status) status = put_item(t, &escape, name, size, (t->at[1] == 'P') != negated, error);
-    text_buffer_free(&escape);
+    text_free(&escape);
     t->at = close + 1;
     return status;
 }
@@ -84,7 +84,7 @@ static Status put_property(Translation *t, Error *error) {
 static Status put_digit(Translation *t, bool negated, Error *error) {
     char escape[] = "{Nd}";
     t->at += 2;
-    return put_item(t, &(TextBuffer){escape, 4, 4}, "Nd", 2, negated, error);
+    return put_item(t, &(Text){escape, 4, 4}, "Nd", 2, negated, error);
 }
 
 // The items of \w. Outside of classes Oniguruma asks its own table for Latin-1, which holds six numbers more.
@@ -142,7 +142,7 @@ static Status put_escape(Translation *t, Error *error) {
     case 'u': {
         if (t->end - t->at < 6) return refuse("a cut-off \\u", error);
         Status status = put(t, "\\x{", error);
-        if (!status) status = text_buffer_append(&t->out, t->at + 2, 4, error);
+        if (!status) status = text_append(&t->out, t->at + 2, 4, error);
         t->at += 6;
         return status ? status : put(t, "}", error);
     }
@@ -152,7 +152,7 @@ static Status put_escape(Translation *t, Error *error) {
     if (strchr("nrtfxAzZaeR", c) ||
         !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) {
         t->at += 2;
-        return text_buffer_append(&t->out, t->at - 2, 2, error);
+        return text_append(&t->out, t->at - 2, 2, error);
     }
     char name[] = {'\\', c, 0};
     return refuse(name, error);
@@ -181,13 +181,13 @@ static Status put_nested(Translation *t, bool opens, Error *error) {
 
 // "[first&&[second]]" as "(?:(?=[second])[first])". At the &&: the first class is closed, the second one opened.
 static Status put_intersection(Translation *t, Error *error) {
-    bool plain = !t->nested && !t->intersected && t->out.data[t->class_start + 1] != '^' &&
+    bool plain = !t->nested && !t->intersected && t->out.bytes[t->class_start + 1] != '^' &&
                  t->end - t->at > 3 && t->at[2] == '[' && t->at[3] != ']';
     if (!plain) return refuse("an unusual intersection of classes", error);
     t->intersected = t->class_start + 1;
     t->at += 3;
     Status status = put(t, "]", error);
-    t->class_start = t->out.n;
+    t->class_start = t->out.size;
     if (!status && *t->at == '^')
         status = put(t, "[^", error), t->at++;
     else if (!status)
@@ -198,16 +198,16 @@ static Status put_intersection(Translation *t, Error *error) {
 // At the ] of its second class, which the whole one's must follow.
 static Status end_intersection(Translation *t, Error *error) {
     if (t->end - t->at < 2 || t->at[1] != ']') return refuse("an unusual intersection of classes", error);
-    size_t first = t->intersected - 1, second = t->class_start, stop = t->out.n;
-    TextBuffer both = {0};
-    Status status = text_buffer_append(&both, "(?:(?=", 6, error);
-    if (!status) status = text_buffer_append(&both, t->out.data + second, stop - second, error);
-    if (!status) status = text_buffer_append(&both, "])", 2, error);
-    if (!status) status = text_buffer_append(&both, t->out.data + first, second - first, error);
-    if (!status) status = text_buffer_append(&both, ")", 1, error);
-    t->out.n = first;
-    if (!status) status = text_buffer_append(&t->out, both.data, both.n, error);
-    text_buffer_free(&both);
+    size_t first = t->intersected - 1, second = t->class_start, stop = t->out.size;
+    Text both = {0};
+    Status status = text_append(&both, "(?:(?=", 6, error);
+    if (!status) status = text_append(&both, t->out.bytes + second, stop - second, error);
+    if (!status) status = text_append(&both, "])", 2, error);
+    if (!status) status = text_append(&both, t->out.bytes + first, second - first, error);
+    if (!status) status = text_append(&both, ")", 1, error);
+    t->out.size = first;
+    if (!status) status = text_append(&t->out, both.bytes, both.size, error);
+    text_free(&both);
     t->in_class = false;
     t->intersected = 0;
     t->at += 2;
@@ -231,7 +231,7 @@ static Status put_plain(Translation *t, Error *error) {
     }
     t->after_repeat = !t->in_class && c == '}';
     t->at++;
-    return text_buffer_append(&t->out, &c, 1, error);
+    return text_append(&t->out, &c, 1, error);
 }
 
 // Opens a class: a ] right at its beginning is a character of it, and [:posix:] names within are copied whole.
@@ -239,9 +239,9 @@ static Status put_class_start(Translation *t, Error *error) {
     size_t n = 1 + (t->end - t->at > 1 && t->at[1] == '^');
     if (t->end - t->at > (ptrdiff_t)n && t->at[n] == ']') return refuse("a class that begins with ]", error);
     t->in_class = true;
-    t->class_start = t->out.n;
+    t->class_start = t->out.size;
     t->after_repeat = false;
-    Status status = text_buffer_append(&t->out, t->at, n, error);
+    Status status = text_append(&t->out, t->at, n, error);
     t->at += n;
     return status;
 }
@@ -298,10 +298,10 @@ Status split_pattern_translate(const char *pattern, size_t size, char **out, siz
         }
     }
     if (status) {
-        text_buffer_free(&t.out);
+        text_free(&t.out);
         return status;
     }
-    *out = t.out.data;
-    *out_size = t.out.n;
+    *out = t.out.bytes;
+    *out_size = t.out.size;
     return STATUS_OK;
 }

@@ -110,7 +110,7 @@ void tokenizer_set_interrupt(Tokenizer *tokenizer, const atomic_int *flag) {
 typedef struct Encoding {
     const Tokenizer *tokenizer;
     Tokens *tokens;
-    TextBuffer normalized;
+    Text normalized;
     SplitBudget budget; // of the whole text
 } Encoding;
 
@@ -188,7 +188,7 @@ static Status encode_text(const Tokenizer *tokenizer, const char *text, size_t s
         if (found && !status) status = tokens_push(tokens, match.id, error);
         done = match.stop;
     }
-    text_buffer_free(&encoding.normalized);
+    text_free(&encoding.normalized);
     if (status) tokens->n = before;
     return status;
 }
@@ -202,26 +202,26 @@ Status tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t siz
 
 Status tokenizer_encode_spans(const Tokenizer *tokenizer, const TextSpan *spans, int64_t n_spans,
                               bool continues, Tokens *tokens, Error *error) {
-    TextBuffer text = {0};
+    Text text = {0};
     size_t *from = calloc((size_t)n_spans + 1, 2 * sizeof *from);
     if (!from) return error_set(error, STATUS_MEMORY, "no memory for the text's spans");
     size_t *to = from + n_spans + 1;
     int64_t n = 0;
     Status status = STATUS_OK;
     for (int64_t i = 0; i < n_spans && !status; i++) {
-        size_t start = text.n;
-        status = text_buffer_append(&text, spans[i].text, spans[i].size, error);
+        size_t start = text.size;
+        status = text_append(&text, spans[i].text, spans[i].size, error);
         if (!spans[i].special || spans[i].size == 0) continue;
         bool joins = n > 0 && to[n - 1] == start; // a literal goes on in the next span
         if (!joins) from[n++] = start;
-        to[n - 1] = text.n;
+        to[n - 1] = text.size;
     }
     if (!status) {
         const SpecialRanges ranges = {from, to, n};
-        status = encode_text(tokenizer, text.data, text.n, &ranges, continues, tokens, error);
+        status = encode_text(tokenizer, text.bytes, text.size, &ranges, continues, tokens, error);
     }
     free(from);
-    text_buffer_free(&text);
+    text_free(&text);
     return status;
 }
 
@@ -244,7 +244,7 @@ const char *tokenizer_bytes(const Tokenizer *tokenizer, int32_t previous, int32_
 
 Status tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, bool with_special,
                         char **text, size_t *size, Error *error) {
-    TextBuffer out = {0};
+    Text out = {0};
     Status status = STATUS_OK;
     *text = NULL;
     *size = 0;
@@ -256,14 +256,14 @@ Status tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t 
         }
         size_t count;
         const char *bytes = tokenizer_bytes(tokenizer, i ? ids[i - 1] : -1, ids[i], with_special, &count);
-        status = text_buffer_append(&out, bytes, count, error);
+        status = text_append(&out, bytes, count, error);
     }
-    if (!status) status = text_buffer_append(&out, "", 1, error);
+    if (!status) status = text_append(&out, "", 1, error);
     if (status) {
-        text_buffer_free(&out);
+        text_free(&out);
         return status;
     }
-    *text = out.data;
-    *size = out.n - 1;
+    *text = out.bytes;
+    *size = out.size - 1;
     return STATUS_OK;
 }

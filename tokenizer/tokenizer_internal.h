@@ -38,8 +38,7 @@ Status tokenizer_new(Tokenizer **out, Error *error);
 
 // Reads the ModelProto in `proto` (whose content may change) into an empty tokenizer. `dummy_space` other than
 // NONE is dropped to NONE where the model itself wants no dummy space.
-Status tokenizer_load_model_proto(Tokenizer *tokenizer, TextBuffer *proto, DummySpace dummy_space,
-                                  Error *error);
+Status tokenizer_load_model_proto(Tokenizer *tokenizer, Text *proto, DummySpace dummy_space, Error *error);
 
 // Reads a tokenizer.json of `size` bytes into an empty tokenizer.
 Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, Error *error);

@@ -27,14 +27,14 @@ static PieceText *table_new(size_t size) {
 Status vocabulary_init(Vocabulary *vocabulary, int64_t n, Error *error) {
     *vocabulary = (Vocabulary){0};
     if (n <= 0) return error_set(error, STATUS_FILE, "a vocabulary of %lld pieces", (long long)n);
-    Status status = text_buffer_append(&vocabulary->chars, "", 1, error); // offset 0: the empty text
+    Status status = text_append(&vocabulary->chars, "", 1, error); // offset 0: the empty text
     return status ? status : vocabulary_extend(vocabulary, n, error);
 }
 
 void vocabulary_free(Vocabulary *vocabulary) {
     free(vocabulary->pieces);
     free(vocabulary->table);
-    text_buffer_free(&vocabulary->chars);
+    text_free(&vocabulary->chars);
     *vocabulary = (Vocabulary){0};
 }
 
@@ -43,7 +43,7 @@ static size_t table_slot(const Vocabulary *vocabulary, const char *text, size_t 
     size_t mask = vocabulary->table_size - 1, slot = text_hash(text, size) & mask;
     for (; vocabulary->table[slot].id >= 0; slot = (slot + 1) & mask) {
         const PieceText *entry = &vocabulary->table[slot];
-        if (entry->size == size && !memcmp(vocabulary->chars.data + entry->text, text, size)) break;
+        if (entry->size == size && !memcmp(vocabulary->chars.bytes + entry->text, text, size)) break;
     }
     return slot;
 }
@@ -70,7 +70,8 @@ Status vocabulary_extend(Vocabulary *vocabulary, int64_t n, Error *error) {
     vocabulary->table_size = table_size;
     for (size_t i = 0; i < old.table_size; i++) {
         const PieceText *entry = &old.table[i];
-        if (entry->id >= 0) table[table_slot(vocabulary, old.chars.data + entry->text, entry->size)] = *entry;
+        if (entry->id >= 0)
+            table[table_slot(vocabulary, old.chars.bytes + entry->text, entry->size)] = *entry;
     }
     free(old.table);
     return STATUS_OK;
@@ -83,10 +84,10 @@ int32_t vocabulary_find(const Vocabulary *vocabulary, const char *text, size_t s
 // Stores size bytes and a NUL, gives their offset.
 static Status chars_add(Vocabulary *vocabulary, const char *text, size_t size, size_t *offset, Error *error) {
     if (size >= UINT32_MAX / 2) return error_set(error, STATUS_FILE, "a piece of %zu bytes", size);
-    *offset = vocabulary->chars.n;
-    Status status = text_buffer_reserve(&vocabulary->chars, size + 1, error);
-    if (!status) status = text_buffer_append(&vocabulary->chars, text, size, error);
-    return status ? status : text_buffer_append(&vocabulary->chars, "", 1, error);
+    *offset = vocabulary->chars.size;
+    Status status = text_grow(&vocabulary->chars, size + 1, error);
+    if (!status) status = text_append(&vocabulary->chars, text, size, error);
+    return status ? status : text_append(&vocabulary->chars, "", 1, error);
 }
 
 Status vocabulary_set(Vocabulary *vocabulary, int32_t id, const char *text, size_t size, TokenKind kind,
@@ -111,8 +112,7 @@ Status vocabulary_set(Vocabulary *vocabulary, int32_t id, const char *text, size
     return STATUS_OK;
 }
 
-Status vocabulary_set_bytes(Vocabulary *vocabulary, int32_t id, const char *bytes, size_t size,
-                            Error *error) {
+static Status set_bytes(Vocabulary *vocabulary, int32_t id, const char *bytes, size_t size, Error *error) {
     size_t offset = 0;
     Status status = chars_add(vocabulary, bytes, size, &offset, error);
     if (status) return status;
@@ -147,37 +147,36 @@ static size_t spaces_decode(const char *text, size_t n, char *out) {
 }
 
 // Gives piece `id` the bytes that its kind and spelling stand for; `scratch` is reused.
-static Status piece_spell(Vocabulary *vocabulary, int32_t id, bool byte_level, TextBuffer *scratch,
-                          Error *error) {
+static Status piece_spell(Vocabulary *vocabulary, int32_t id, bool byte_level, Text *scratch, Error *error) {
     const Piece *piece = &vocabulary->pieces[id];
     size_t size = piece->text_size, written = 0;
-    scratch->n = 0;
-    Status status = text_buffer_reserve(scratch, size + 8, error);
+    scratch->size = 0;
+    Status status = text_grow(scratch, size + 8, error);
     if (status) return status;
     const char *text = vocabulary_text(vocabulary, id);
     if (piece->kind == TOKEN_BYTE) {
         int byte = byte_piece_value(text, size);
-        if (byte >= 0) scratch->data[written++] = (char)byte;
+        if (byte >= 0) scratch->bytes[written++] = (char)byte;
     } else if (piece->kind == TOKEN_UNKNOWN && !byte_level) {
-        memcpy(scratch->data, " \u2047 ", written = 5);
+        memcpy(scratch->bytes, " \u2047 ", written = 5);
     } else if (byte_level && piece->kind == TOKEN_NORMAL) {
-        if (!byte_level_decode(text, size, scratch->data, &written)) return STATUS_OK;
+        if (!byte_level_decode(text, size, scratch->bytes, &written)) return STATUS_OK;
     } else if (!byte_level && (piece->kind == TOKEN_NORMAL || piece->kind == TOKEN_USER_DEFINED)) {
-        written = spaces_decode(text, size, scratch->data);
+        written = spaces_decode(text, size, scratch->bytes);
         if (written == size) return STATUS_OK;
     } else {
         return STATUS_OK;
     }
-    return vocabulary_set_bytes(vocabulary, id, scratch->data, written, error);
+    return set_bytes(vocabulary, id, scratch->bytes, written, error);
 }
 
 static Status vocabulary_spell(Vocabulary *vocabulary, bool byte_level, Error *error) {
-    TextBuffer scratch = {0};
+    Text scratch = {0};
     Status status = STATUS_OK;
     for (int64_t id = 0; id < vocabulary->n && !status; id++) {
         status = piece_spell(vocabulary, (int32_t)id, byte_level, &scratch, error);
     }
-    text_buffer_free(&scratch);
+    text_free(&scratch);
     return status;
 }
 
@@ -220,7 +219,7 @@ static bool is_one_of(const char *const *names, size_t n, const char *text, size
     return false;
 }
 
-bool piece_is_control_name(const char *text, size_t size) {
+bool vocabulary_is_control_name(const char *text, size_t size) {
     static const char *const others[] = {"<s>",     "<bos>",   "<start_of_turn>", "[INST]",
                                          "[/INST]", "<<SYS>>", "<</SYS>>"};
     static const char bar[] = "\uFF5C"; // DeepSeek's |

@@ -2,8 +2,10 @@
 #ifndef PALAVER_TOKENIZER_VOCABULARY_H
 #define PALAVER_TOKENIZER_VOCABULARY_H
 
-#include "kernels/base/text_buffer.h"
-#include "tokenizer/tokenizer.h"
+#include "kernels/base/text.h"
+#include "tokenizer/tokens.h"
+
+#include <stdbool.h>
 
 typedef struct Piece {
     size_t text, bytes;             // offsets into chars
@@ -24,7 +26,7 @@ typedef struct PieceText {
 typedef struct Vocabulary {
     Piece *pieces; // [n]
     int64_t n;
-    TextBuffer chars;
+    Text chars;
     PieceText *table; // [table_size], a power of two: open addressing by hash of the text
     size_t table_size, n_texts;
 } Vocabulary; // {0}, then vocabulary_init
@@ -35,20 +37,19 @@ Status vocabulary_init(Vocabulary *vocabulary, int64_t n, Error *error);
 Status vocabulary_extend(Vocabulary *vocabulary, int64_t n, Error *error);
 void vocabulary_free(Vocabulary *vocabulary);
 
-// Sets the text of piece `id` (0 <= id < n); its bytes are the same until vocabulary_set_bytes. Where two pieces
+// Sets the text of piece `id` (0 <= id < n); its bytes are the same until the pieces are spelled. Where two pieces
 // have one text, vocabulary_find gives the first that was set. Setting a piece again leaves its old text findable.
 Status vocabulary_set(Vocabulary *vocabulary, int32_t id, const char *text, size_t size, TokenKind kind,
                       Error *error);
-Status vocabulary_set_bytes(Vocabulary *vocabulary, int32_t id, const char *bytes, size_t size, Error *error);
 
 // The id of a text, or -1.
 int32_t vocabulary_find(const Vocabulary *vocabulary, const char *text, size_t size);
 
 static inline const char *vocabulary_text(const Vocabulary *vocabulary, int32_t id) {
-    return vocabulary->chars.data + vocabulary->pieces[id].text;
+    return vocabulary->chars.bytes + vocabulary->pieces[id].text;
 }
 static inline const char *vocabulary_bytes(const Vocabulary *vocabulary, int32_t id) {
-    return vocabulary->chars.data + vocabulary->pieces[id].bytes;
+    return vocabulary->chars.bytes + vocabulary->pieces[id].bytes;
 }
 
 // Sets the raw bytes of every piece of kind normal from its text. Byte-level: GPT-2's characters back to bytes;
@@ -59,7 +60,7 @@ Status vocabulary_spell_sentencepiece(Vocabulary *vocabulary, Error *error);
 
 // Whether a text is spelled like a control piece: <|…|>, <｜…｜>, or one of the well-known names. Added tokens of
 // such names are control pieces whatever their file says, for some files say that <|im_end|> is plain text.
-bool piece_is_control_name(const char *text, size_t size);
+bool vocabulary_is_control_name(const char *text, size_t size);
 
 // Marks `id` as an end of replies, if it is in range.
 void vocabulary_mark_end(Vocabulary *vocabulary, int32_t id);

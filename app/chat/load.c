@@ -1,6 +1,7 @@
 #include "app/chat/load.h"
 
 #include "app/chat/chat.h"
+#include "kernels/base/file.h"
 #include "kernels/base/path.h"
 #include "app/signals.h"
 
@@ -85,7 +86,7 @@ static Status open_executed(const char *path, const Engine *engine, ChatTemplate
     const char *jinja = engine_jinja_template(engine);
     char *text = NULL;
     size_t size;
-    Status status = path ? path_read_file(path, MAX_TEMPLATE, &text, &size, error) : STATUS_OK;
+    Status status = path ? file_read(path, MAX_TEMPLATE, &text, &size, error) : STATUS_OK;
     if (!status && !path && !jinja)
         status = error_set(error, STATUS_USAGE, "the model has no chat template to execute");
     if (!status)

@@ -3,6 +3,7 @@
 #include "app/terminal/text.h"
 
 #include "kernels/base/nearest.h"
+#include "kernels/base/file.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -171,7 +172,7 @@ Status commands_run(Chat *chat, const char *line, Error *error) {
 }
 
 Status commands_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error) {
-    Status status = path_read_file(path, limit, text, size, error);
+    Status status = file_read(path, limit, text, size, error);
     if (status == STATUS_OK && (status = text_check(path, *text, *size, error))) {
         free(*text);
         *text = NULL;

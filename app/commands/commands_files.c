@@ -4,6 +4,7 @@
 #include "app/record/import.h"
 #include "app/record/transcript_salvage.h"
 #include "app/terminal/text.h"
+#include "kernels/base/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ Status command_save(Chat *chat, const char *argument, Error *error) {
     size_t size;
     if (argument_path(argument, path, error) || check_target(path, error)) return error->status;
     const char *log = transcript_log(chat->transcript, &size);
-    if (path_write_file(path, log, size, 0600, error)) return error->status;
+    if (file_write(path, log, size, 0600, error)) return error->status;
     chat->saved = size;
     screen_notice(chat->screen, "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
                   text_plural(tree_depth(chat_tree(chat))), path);
@@ -47,7 +48,7 @@ Status command_load(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM], note[TRANSCRIPT_NOTE_ROOM] = "", *text;
     size_t size;
     Transcript *transcript;
-    if (argument_path(argument, path, error) || path_read_file(path, CONVERSATION_LIMIT, &text, &size, error))
+    if (argument_path(argument, path, error) || file_read(path, CONVERSATION_LIMIT, &text, &size, error))
         return error->status;
     TranscriptHeader header = transcript_header(chat->transcript);
     header.stream = ++chat->newest_stream;
@@ -85,7 +86,7 @@ Status command_export(Chat *chat, const char *argument, Error *error) {
                        : error_set(error, STATUS_MEMORY, "out of memory");
     free(id);
     if (status) return status;
-    status = path_write_file(path, text, size, 0600, error);
+    status = file_write(path, text, size, 0600, error);
     free(text);
     if (status) return status;
     tree_name(tree, tree->head, branch);

@@ -2,6 +2,7 @@
 
 #include "app/record/journal_list.h"
 #include "app/record/transcript_salvage.h"
+#include "kernels/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +73,7 @@ static Status journal_make(Journal *journal, Error *error) {
         if (journal->file >= 0 || errno != EEXIST) break;
     }
     if (journal->file < 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
-    path_sync_name(path);
+    file_sync_name(path);
     (void)flock(journal->file,
                 LOCK_EX | LOCK_NB); // nobody else can have it; a file system without locks is fine
     return STATUS_OK;
@@ -160,7 +161,7 @@ static Status journal_read(Journal *journal, const char *path, Transcript **tran
         return error_set(error, STATUS_FILE, "%s: another palaver has this conversation open", path);
     char *text, note[TRANSCRIPT_NOTE_ROOM];
     size_t size, taken;
-    if (path_read_file(path, READ_LIMIT, &text, &size, error)) return error->status;
+    if (file_read(path, READ_LIMIT, &text, &size, error)) return error->status;
     Status status = transcript_recover(path, text, size, transcript, note, error);
     if (status == STATUS_OK && *note) {
         leave_damaged(journal, note);

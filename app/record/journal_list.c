@@ -2,6 +2,7 @@
 
 #include "kernels/base/nearest.h"
 #include "kernels/base/utf8.h"
+#include "kernels/base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -210,7 +211,7 @@ Status journal_delete(const char *name, Error *error) {
     else if (unlink(path))
         status = error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     else
-        path_sync_name(path);
+        file_sync_name(path);
     close(file);
     return status;
 }

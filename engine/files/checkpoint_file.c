@@ -1,6 +1,6 @@
 // Files and folders under a Checkpoint: mapping, JSON, paths.
 #include "engine/files/checkpoint_internal.h"
-#include "kernels/base/regular_file.h"
+#include "kernels/base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@ Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error)
     *file = (CheckpointFile){0};
     int fd;
     int64_t size;
-    Status status = regular_file_open(path, &fd, &size, NULL, error);
+    Status status = file_open_regular(path, &fd, &size, NULL, error);
     if (status != STATUS_OK) return status;
     if (size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -2,7 +2,7 @@
 #ifndef PALAVER_ENGINE_ARCHITECTURE_H
 #define PALAVER_ENGINE_ARCHITECTURE_H
 
-#include "engine/model/model.h"
+#include "kernels/ops.h"
 
 // Which layers of an architecture look through a sliding window, where its files announce one.
 typedef enum WindowRule {

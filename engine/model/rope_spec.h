@@ -2,6 +2,7 @@
 #ifndef PALAVER_ENGINE_ROPE_SPEC_H
 #define PALAVER_ENGINE_ROPE_SPEC_H
 
+#include "engine/model/model.h"
 #include "engine/model/source.h"
 
 // Numbers by which the frequencies are divided one by one: of config.json or of a GGUF file.

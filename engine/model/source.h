@@ -2,6 +2,7 @@
 #ifndef PALAVER_ENGINE_SOURCE_H
 #define PALAVER_ENGINE_SOURCE_H
 
+#include "engine/files/checkpoint.h"
 #include "engine/model/architecture.h"
 #include "kernels/base/json.h"
 

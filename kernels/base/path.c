@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static Status path_too_long(const char *path, Error *error) {
+Status path_too_long(const char *path, Error *error) {
     return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", path);
 }
 
@@ -187,91 +187,4 @@ void path_make_absolute(char *path) {
     if (path[0] == '/' || !getcwd(folder, sizeof folder)) return;
     int n = snprintf(whole, sizeof whole, "%s/%s", folder, path);
     if (n > 0 && n < PATH_ROOM) strcpy(path, whole);
-}
-
-// ---- files ------------------------------------------------------------------------------------------------
-
-Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error) {
-    *text = NULL;
-    *size = 0;
-    FILE *file = fopen(path, "rbe");
-    if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
-    Status status = STATUS_OK;
-    size_t capacity = 0;
-    for (;;) {
-        if (*size + 1 >= capacity) {
-            capacity = capacity ? 2 * capacity : 4096;
-            char *larger = realloc(*text, capacity);
-            if (!larger) {
-                status = error_set(error, STATUS_MEMORY, "%s: out of memory", path);
-                break;
-            }
-            *text = larger;
-        }
-        size_t n = fread(*text + *size, 1, capacity - 1 - *size, file);
-        *size += n;
-        if (*size > limit) {
-            status = error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", path,
-                               limit);
-            break;
-        }
-        if (n) continue;
-        if (ferror(file)) {
-            status = error_set(error, errno == EINTR ? STATUS_INTERRUPTED : STATUS_FILE,
-                               "%s: cannot be read: %s", path, strerror(errno));
-        }
-        break;
-    }
-    fclose(file);
-    if (status) {
-        free(*text);
-        *text = NULL;
-        *size = 0;
-    } else {
-        (*text)[*size] = 0;
-    }
-    return status;
-}
-
-// Writes all of `data`; errno tells what went wrong.
-static bool write_all(int file, const char *data, size_t size) {
-    while (size) {
-        ssize_t n = write(file, data, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        data += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
-void path_sync_name(const char *path) {
-    char folder[PATH_ROOM];
-    const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    (void)fsync(fd);
-    close(fd);
-}
-
-Status path_write_file(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
-    char temporary[PATH_ROOM];
-    struct stat there;
-    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    if (length < 0 || length >= PATH_ROOM) return path_too_long(path, error);
-    if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
-        return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
-    int file = mkostemp(temporary, O_CLOEXEC);
-    if (file < 0) return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno));
-    bool ok = !fchmod(file, mode) && write_all(file, data, size) && !fsync(file);
-    int reason = errno;
-    if (close(file) && ok) ok = false, reason = errno;
-    if (ok && rename(temporary, path)) ok = false, reason = errno;
-    if (!ok) {
-        unlink(temporary);
-        return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
-    }
-    path_sync_name(path);
-    return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-// Where palaver keeps things (XDG base directories), and files that are written whole or not at all.
+// Where palaver keeps things (XDG base directories), and what a name of a model means.
 #ifndef PALAVER_BASE_PATH_H
 #define PALAVER_BASE_PATH_H
 
@@ -15,6 +15,9 @@ enum { PATH_ROOM = 4096 };
 
 // The folder of the small model that comes with palaver, for talks before any other model is there.
 #define BUNDLED_MODEL "parley-9m"
+
+// STATUS_USAGE: one that does not fit PATH_ROOM.
+Status path_too_long(const char *path, Error *error);
 
 // "FOLDER/NAME", malloc'ed; NULL without memory.
 char *path_join(const char *folder, const char *name);
@@ -44,18 +47,7 @@ bool path_is_bundled(const char *model);
 // file.
 bool path_model_settings(const char *model, char *path);
 
-// Waits until a new name is on disk in its folder; a file system that cannot do that is not an error.
-void path_sync_name(const char *path);
-
 // Puts the working folder before a relative path [PATH_ROOM], so that it can be kept; links stay links.
 void path_make_absolute(char *path);
-
-// Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
-// NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
-Status path_read_file(const char *path, size_t limit, char **text, size_t *size, Error *error);
-
-// Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
-// was.
-Status path_write_file(const char *path, const char *data, size_t size, mode_t mode, Error *error);
 
 #endif

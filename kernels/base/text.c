@@ -3,12 +3,12 @@
 #include "kernels/base/array.h"
 #include "kernels/base/utf8.h"
 
-bool text_reserve(Text *text, size_t more) {
+static bool reserve(Text *text, size_t more) {
     return more < SIZE_MAX && array_reserve(&text->bytes, 1, text->size, more + 1, &text->capacity);
 }
 
 bool text_add(Text *text, const char *bytes, size_t n) {
-    if (!text_reserve(text, n)) return false;
+    if (!reserve(text, n)) return false;
     if (n) memcpy(text->bytes + text->size, bytes, n);
     text->size += n;
     text->bytes[text->size] = 0;
@@ -19,6 +19,11 @@ bool text_add_code(Text *text, uint32_t code) {
     char out[4];
     bool none = code > 0x10FFFF || (code >= 0xD800 && code < 0xE000);
     return text_add(text, out, (size_t)utf8_write(none ? UTF8_REPLACEMENT : code, out));
+}
+
+Status text_grow(Text *text, size_t more, Error *error) {
+    if (reserve(text, more)) return STATUS_OK;
+    return error_set(error, STATUS_MEMORY, "no memory for a text of %zu bytes", text->size + more);
 }
 
 Status text_append(Text *text, const char *bytes, size_t n, Error *error) {

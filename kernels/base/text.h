@@ -15,13 +15,13 @@ typedef struct Text {
     size_t capacity;
 } Text;
 
-// Make room for `more` further bytes and a NUL; add `n` bytes; add one character as UTF-8 (U+FFFD for none). False: no
-// memory, and the text is as it was.
-bool text_reserve(Text *text, size_t more);
+// Add `n` bytes; one character as UTF-8 (U+FFFD for none). False: no memory, and the text is as it was.
 bool text_add(Text *text, const char *bytes, size_t n);
 bool text_add_code(Text *text, uint32_t code);
 
-// text_add() where an Error is at hand: STATUS_MEMORY.
+// Where an Error is at hand: make room for `more` further bytes and a NUL; add `n` bytes. STATUS_MEMORY leaves the text as it
+// was.
+Status text_grow(Text *text, size_t more, Error *error);
 Status text_append(Text *text, const char *bytes, size_t n, Error *error);
 
 void text_free(Text *text); // and makes it an empty one

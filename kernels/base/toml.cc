@@ -13,7 +13,7 @@ namespace {
 #define TOML_ASSERT(expression) ((expression) ? (void)0 : assertion_failed(#expression))
 #include <toml++/toml.h>
 
-#include "kernels/base/regular_file.h"
+#include "kernels/base/file.h"
 #include "kernels/base/room.h"
 
 #include <algorithm>
@@ -204,7 +204,7 @@ Status parse(const char *name, std::string_view text, TomlNode **root, Error *er
 Status read_file(const char *path, std::string &text, Error *error) {
     int fd;
     int64_t size;
-    Status status = regular_file_open(path, &fd, &size, nullptr, error);
+    Status status = file_open_regular(path, &fd, &size, nullptr, error);
     if (status) return status;
     std::unique_ptr<FILE, int (*)(FILE *)> file(fdopen(fd, "rb"), std::fclose);
     if (!file) {

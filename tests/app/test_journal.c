@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 #include "tests/support/transcripts.h"
 #include "app/record/journal.h"
+#include "kernels/base/file.h"
 #include "kernels/base/path.h"
 
 #include <dirent.h>
@@ -141,7 +142,7 @@ static void test_resume_by_name(void **state) {
     static const char *const names[] = {"garden", "gardens", "travel"};
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/%s.jsonl", folder, names[i]);
-        ok(path_write_file(path, HEADER_LINE, strlen(HEADER_LINE), 0600, error));
+        ok(file_write(path, HEADER_LINE, strlen(HEADER_LINE), 0600, error));
     }
     ok(journal_resume("garden", &journal, &t, error));
     assert_string_equal(journal_name(journal), "garden");
@@ -199,7 +200,7 @@ static void test_files_are_replaced_whole_or_not_at_all(void **state) {
     size_t size;
     Error error;
     snprintf(path, sizeof path, "%s/file", home->path);
-    ok(path_write_file(path, "old", 3, 0600, error));
+    ok(file_write(path, "old", 3, 0600, error));
     assert_int_equal(mode_of(path), 0600);
     struct rlimit before, full;
     signal(SIGXFSZ, SIG_IGN);
@@ -207,10 +208,10 @@ static void test_files_are_replaced_whole_or_not_at_all(void **state) {
     full = before;
     full.rlim_cur = 2;
     setrlimit(RLIMIT_FSIZE, &full);
-    Status status = path_write_file(path, "newer", 5, 0600, &error);
+    Status status = file_write(path, "newer", 5, 0600, &error);
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(status, STATUS_FILE);
-    ok(path_read_file(path, 100, &text, &size, error));
+    ok(file_read(path, 100, &text, &size, error));
     assert_string_equal(text, "old");
     free(text);
     int entries = 0;
@@ -218,12 +219,12 @@ static void test_files_are_replaced_whole_or_not_at_all(void **state) {
     while (readdir(folder)) entries++;
     closedir(folder);
     assert_int_equal(entries, 3); // ., .., file: no temporary file is left
-    assert_int_equal(path_read_file(path, 2, &text, &size, &error), STATUS_FILE);
+    assert_int_equal(file_read(path, 2, &text, &size, &error), STATUS_FILE);
     struct stat facts; // what is no file stays what it is
     assert_int_equal(unlink(path) || mkfifo(path, 0600), 0);
-    assert_int_equal(path_write_file(path, "newer", 5, 0600, &error), STATUS_FILE);
+    assert_int_equal(file_write(path, "newer", 5, 0600, &error), STATUS_FILE);
     assert_true(!stat(path, &facts) && S_ISFIFO(facts.st_mode));
-    assert_int_equal(path_read_file(home->path, 2, &text, &size, &error), STATUS_FILE);
+    assert_int_equal(file_read(home->path, 2, &text, &size, &error), STATUS_FILE);
 }
 
 int main(int argc, char **argv) {

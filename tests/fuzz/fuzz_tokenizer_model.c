@@ -9,9 +9,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char text[] = "a<s>\xff the  wat\u00e9r\u2581 12<keep> \xe2\x82'LL\n\n \uff21\ufb01 ab\0b";
     Tokenizer *tokenizer;
-    TextBuffer proto = {0};
+    Text proto = {0};
     Error error = {0};
-    if (tokenizer_new(&tokenizer, NULL) || text_buffer_append(&proto, (const char *)data, size, NULL))
+    if (tokenizer_new(&tokenizer, NULL) || text_append(&proto, (const char *)data, size, NULL))
         abort();
     DummySpace space = size % 2 ? DUMMY_SPACE_EACH : DUMMY_SPACE_FIRST;
     if (tokenizer_load_model_proto(tokenizer, &proto, space, &error)) {
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         fuzz_encode(tokenizer, text, sizeof text - 1, true);
         fuzz_encode(tokenizer, (const char *)data, size < 4096 ? size : 4096, true);
     }
-    text_buffer_free(&proto);
+    text_free(&proto);
     tokenizer_close(tokenizer);
     return 0;
 }

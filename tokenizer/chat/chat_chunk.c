@@ -1,6 +1,8 @@
 // Encoding a chunk, and finding its marks among the ids.
 #include "tokenizer/chat/chat_chunk.h"
 
+#include "kernels/base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,22 +10,10 @@ static Status no_memory(Error *error) {
     return error_set(error, STATUS_MEMORY, "not enough memory for the conversation's text");
 }
 
-// Makes room for `more` elements behind `count`.
-static bool grow(void **items, size_t *capacity, size_t count, size_t more, size_t element) {
-    if (*capacity - count >= more) return true;
-    if (more > SIZE_MAX / 2 / element - count - 64) return false;
-    size_t wanted = count + more + *capacity / 2 + 64;
-    void *grown = realloc(*items, wanted * element);
-    if (!grown) return false;
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
-Status chunk_add(Chunk *chunk, const char *text, size_t size, bool special, Error *error) {
+Status chat_chunk_add(Chunk *chunk, const char *text, size_t size, bool special, Error *error) {
     if (!size) return STATUS_OK;
-    if (!grow((void **)&chunk->text, &chunk->capacity, chunk->size, size, 1) ||
-        !grow((void **)&chunk->spans, &chunk->spans_capacity, chunk->n_spans, 1, sizeof(ChunkSpan)))
+    if (!array_reserve(&chunk->text, sizeof *chunk->text, chunk->size, size, &chunk->capacity) ||
+        !array_reserve(&chunk->spans, sizeof *chunk->spans, chunk->n_spans, 1, &chunk->spans_capacity))
         return no_memory(error);
     memcpy(chunk->text + chunk->size, text, size);
     chunk->spans[chunk->n_spans++] = (ChunkSpan){chunk->size, size, special};
@@ -31,8 +21,8 @@ Status chunk_add(Chunk *chunk, const char *text, size_t size, bool special, Erro
     return STATUS_OK;
 }
 
-Status chunk_mark(Chunk *chunk, int64_t *target, Error *error) {
-    if (!grow((void **)&chunk->marks, &chunk->marks_capacity, chunk->n_marks, 1, sizeof(ChunkMark)))
+Status chat_chunk_mark(Chunk *chunk, int64_t *target, Error *error) {
+    if (!array_reserve(&chunk->marks, sizeof *chunk->marks, chunk->n_marks, 1, &chunk->marks_capacity))
         return no_memory(error);
     chunk->marks[chunk->n_marks++] = (ChunkMark){chunk->size, target};
     return STATUS_OK;
@@ -121,7 +111,7 @@ static void serve_marks(const Chunk *chunk, const Tokenizer *tokenizer, const To
     serve(&walk, chunk->size, tokens->n);
 }
 
-Status chunk_encode(Chunk *chunk, const Tokenizer *tokenizer, Tokens *tokens, Error *error) {
+Status chat_chunk_encode(Chunk *chunk, const Tokenizer *tokenizer, Tokens *tokens, Error *error) {
     int64_t first = tokens->n;
     TextSpan *spans = calloc(chunk->n_spans + 1, sizeof *spans);
     if (!spans) return no_memory(error);
@@ -140,7 +130,7 @@ Status chunk_encode(Chunk *chunk, const Tokenizer *tokenizer, Tokens *tokens, Er
     return STATUS_OK;
 }
 
-void chunk_free(Chunk *chunk) {
+void chat_chunk_free(Chunk *chunk) {
     free(chunk->text);
     free(chunk->spans);
     free(chunk->marks);

@@ -28,12 +28,12 @@ typedef struct Chunk {
     bool at_start; // encoded as the beginning of a text, although ids (BOS) come before
 } Chunk;           // {0} is empty
 
-Status chunk_add(Chunk *chunk, const char *text, size_t size, bool special, Error *error);
-Status chunk_mark(Chunk *chunk, int64_t *target, Error *error);
+Status chat_chunk_add(Chunk *chunk, const char *text, size_t size, bool special, Error *error);
+Status chat_chunk_mark(Chunk *chunk, int64_t *target, Error *error);
 
 // Appends the chunk's ids, serves its marks and empties it.
-Status chunk_encode(Chunk *chunk, const Tokenizer *tokenizer, Tokens *tokens, Error *error);
+Status chat_chunk_encode(Chunk *chunk, const Tokenizer *tokenizer, Tokens *tokens, Error *error);
 
-void chunk_free(Chunk *chunk);
+void chat_chunk_free(Chunk *chunk);
 
 #endif

@@ -189,14 +189,14 @@ static Status add_run(Walk *w, size_t from, size_t end, int message, Error *erro
     TextSpan part = {w->text->data + from, end - from, false};
     bool ids = m->ids && place->runs == 1 && find_ids(w, m, part, &kept);
     Status status = STATUS_OK;
-    if (from == place->begin) status = chunk_mark(&w->chunk, &span->text_begin, error);
-    if (!status && ids) status = chunk_encode(&w->chunk, w->tokenizer, w->tokens, error);
+    if (from == place->begin) status = chat_chunk_mark(&w->chunk, &span->text_begin, error);
+    if (!status && ids) status = chat_chunk_encode(&w->chunk, w->tokenizer, w->tokens, error);
     if (!status && ids)
         status = tokens_append(w->tokens, m->ids + kept.from, kept.to - kept.from, error);
     else if (!status)
-        status = chunk_add(&w->chunk, w->text->data + from, end - from, false, error);
+        status = chat_chunk_add(&w->chunk, w->text->data + from, end - from, false, error);
     if (!status && end >= place->end && place->begin != SIZE_MAX && from < place->end)
-        status = chunk_mark(&w->chunk, &span->text_end, error);
+        status = chat_chunk_mark(&w->chunk, &span->text_end, error);
     return status;
 }
 
@@ -209,7 +209,7 @@ static Status add_template(Walk *w, size_t r, size_t from, Error *error) {
     if (next >= 0 && next < w->n && w->messages[next].ids && w->to->reply_space <= end - from &&
         all_space(w->text->data + end - w->to->reply_space, w->to->reply_space))
         end -= w->to->reply_space;
-    return chunk_add(&w->chunk, w->text->data + from, end - from, run->origin == JINJA_TEMPLATE, error);
+    return chat_chunk_add(&w->chunk, w->text->data + from, end - from, run->origin == JINJA_TEMPLATE, error);
 }
 
 // Behind the token that ends what was said before `from`, and the ends of lines after it; `from` if none does.
@@ -268,7 +268,7 @@ static Status walk(Walk *w, bool prompt, Error *error) {
         else
             status = add_template(w, r, from, error);
     }
-    if (!status) status = chunk_encode(&w->chunk, w->tokenizer, w->tokens, error);
+    if (!status) status = chat_chunk_encode(&w->chunk, w->tokenizer, w->tokens, error);
     if (!status) close_spans(w, before, prompt);
     return status;
 }
@@ -317,7 +317,7 @@ Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, con
         memcpy(spans, w.spans, (size_t)n * sizeof *spans);
     free(w.places);
     free(w.spans);
-    chunk_free(&w.chunk);
+    chat_chunk_free(&w.chunk);
     jinja_text_free(&text);
     return status;
 }

@@ -32,11 +32,11 @@ typedef struct Piece {
 // ---- small steps -------------------------------------------------------------------------------------
 
 static void add(Renderer *r, const char *text, size_t size, bool special) {
-    if (!r->status) r->status = chunk_add(&r->chunk, text, size, special, r->error);
+    if (!r->status) r->status = chat_chunk_add(&r->chunk, text, size, special, r->error);
 }
 
 static void mark(Renderer *r, int64_t *target) {
-    if (!r->status) r->status = chunk_mark(&r->chunk, target, r->error);
+    if (!r->status) r->status = chat_chunk_mark(&r->chunk, target, r->error);
 }
 
 static void add_id_piece(Renderer *r, int32_t id) {
@@ -64,7 +64,7 @@ static void add_string(Renderer *r, const char *literal) {
 }
 
 static void flush(Renderer *r) {
-    if (!r->status && r->tokens) r->status = chunk_encode(&r->chunk, r->tokenizer, r->tokens, r->error);
+    if (!r->status && r->tokens) r->status = chat_chunk_encode(&r->chunk, r->tokenizer, r->tokens, r->error);
 }
 
 static void trim_piece(Piece *piece, bool begin, bool end) {
@@ -324,7 +324,7 @@ Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *
         spans[0].begin = before;
     }
     free(r.spans);
-    chunk_free(&r.chunk);
+    chat_chunk_free(&r.chunk);
     return r.status;
 }
 
@@ -350,6 +350,6 @@ Status chat_template_render_text(const ChatTemplate *chat_template, const Tokeni
         r.chunk.text = NULL;
     }
     free(r.spans);
-    chunk_free(&r.chunk);
+    chat_chunk_free(&r.chunk);
     return r.status;
 }

@@ -30,7 +30,7 @@ static Value item(Interp *in, Value object, Value key) {
     if (key.type != VALUE_INT && key.type != VALUE_BOOL) return jinja_absent();
     int64_t at = key.type == VALUE_INT ? key.as.integer : key.as.truth;
     if (object.type == VALUE_TEXT) {
-        const Text *text = object.as.text;
+        const OriginText *text = object.as.text;
         int64_t n = (int64_t)jinja_length(text);
         if (at < 0) at += n;
         if (at < 0 || at >= n) return jinja_absent();
@@ -44,7 +44,7 @@ static Value item(Interp *in, Value object, Value key) {
     return at < 0 || at >= (int64_t)list->n ? jinja_absent() : list->items[at];
 }
 
-static char *c_string(Interp *in, const Text *text) {
+static char *c_string(Interp *in, const OriginText *text) {
     char *copy = jinja_alloc(in->arena, text->size + 1);
     if (text->size) memcpy(copy, text->data, text->size);
     return copy;
@@ -89,7 +89,7 @@ static Value slice(Interp *in, const Node *node) {
         if (object.type == VALUE_UNDEFINED) return jinja_get(in, object, jinja_none(), false);
         jinja_fail(in->arena, STATUS_UNSUPPORTED, "a slice of a %s", jinja_type_name(object));
     }
-    const Text *text = object.type == VALUE_TEXT ? object.as.text : NULL;
+    const OriginText *text = object.type == VALUE_TEXT ? object.as.text : NULL;
     int64_t n = text ? (int64_t)jinja_length(text) : (int64_t)object.as.list->n;
     int64_t from = bound(in, node->items.items[0], n, step, step < 0 ? n - 1 : 0);
     int64_t to = bound(in, node->items.items[1], n, step, step < 0 ? -1 : n);

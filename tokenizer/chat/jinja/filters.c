@@ -28,7 +28,7 @@ static Value filter_capitalize(Interp *in, Value self, const Args *args) {
 
 // Words begin behind white space and the characters below, unlike those of Python's title().
 static Value filter_title(Interp *in, Value self, const Args *args) {
-    const Text *text = jinja_to_text(in, self).as.text;
+    const OriginText *text = jinja_to_text(in, self).as.text;
     Buffer buffer = {0};
     for (size_t from = 0, end; from < text->size; from = end) {
         uint32_t code;
@@ -46,9 +46,9 @@ static Value filter_title(Interp *in, Value self, const Args *args) {
 }
 
 static Value filter_replace(Interp *in, Value self, const Args *args) {
-    const Text *text = jinja_to_text(in, self).as.text,
-               *old = jinja_text_of(in, args->items[0], "what is replaced");
-    const Text *new = jinja_text_of(in, args->items[1], "the replacement");
+    const OriginText *text = jinja_to_text(in, self).as.text,
+                     *old = jinja_text_of(in, args->items[0], "what is replaced");
+    const OriginText *new = jinja_text_of(in, args->items[1], "the replacement");
     int64_t most = args->items[2].type <= VALUE_NONE ? -1 : jinja_int_of(in, args->items[2], -1);
     Buffer buffer = {0};
     size_t done = 0, at;
@@ -56,15 +56,15 @@ static Value filter_replace(Interp *in, Value self, const Args *args) {
         uint32_t code;
         size_t end = at + old->size;
         if (!old->size) end = at < text->size ? at + jinja_character(text, at, &code) : at;
-        Text part = jinja_part(in->arena, text, done, at),
-             kept = jinja_part(in->arena, text, at, old->size ? at : end);
+        OriginText part = jinja_part(in->arena, text, done, at),
+                   kept = jinja_part(in->arena, text, at, old->size ? at : end);
         jinja_add_text(in->arena, &buffer, &part);
         jinja_add_text(in->arena, &buffer, new);
         jinja_add_text(in->arena, &buffer, &kept);
         if (!old->size && at == text->size) return jinja_take(in->arena, &buffer);
         done = end;
     }
-    Text part = jinja_part(in->arena, text, done, text->size);
+    OriginText part = jinja_part(in->arena, text, done, text->size);
     jinja_add_text(in->arena, &buffer, &part);
     return jinja_take(in->arena, &buffer);
 }
@@ -79,7 +79,7 @@ static Value filter_indent(Interp *in, Value self, const Args *args) {
     Buffer buffer = {0};
     if (jinja_truth_of(in, args->items[1], false)) jinja_add_text(in->arena, &buffer, width.as.text);
     for (size_t i = 0; i < lines->n; i++) {
-        const Text *line = lines->items[i].as.text;
+        const OriginText *line = lines->items[i].as.text;
         if (i) jinja_add_string(in->arena, &buffer, "\n");
         if (i && (blank || line->size)) jinja_add_text(in->arena, &buffer, width.as.text);
         jinja_add_text(in->arena, &buffer, line);
@@ -93,7 +93,7 @@ static Value filter_string(Interp *in, Value self, const Args *args) {
 }
 
 static Value marked(Interp *in, Value value) {
-    Text *text = jinja_alloc(in->arena, sizeof *text);
+    OriginText *text = jinja_alloc(in->arena, sizeof *text);
     *text = *jinja_to_text(in, value).as.text;
     text->markup = true;
     return (Value){VALUE_TEXT, {.text = text}};
@@ -117,13 +117,13 @@ static Value filter_escape(Interp *in, Value self, const Args *args) {
 
 // Python's % for texts: %s, %r, %d, %i and %%, without widths.
 static Value filter_format(Interp *in, Value self, const Args *args) {
-    const Text *text = jinja_to_text(in, self).as.text;
+    const OriginText *text = jinja_to_text(in, self).as.text;
     Buffer buffer = {0};
     size_t done = 0, used = 0;
     for (size_t at = 0; at + 1 < text->size; at++) {
         if (text->data[at] != '%') continue;
         char kind = text->data[at + 1];
-        Text part = jinja_part(in->arena, text, done, at + (kind == '%'));
+        OriginText part = jinja_part(in->arena, text, done, at + (kind == '%'));
         jinja_add_text(in->arena, &buffer, &part);
         done = at++ + 2;
         if (kind == '%') continue;
@@ -135,7 +135,7 @@ static Value filter_format(Interp *in, Value self, const Args *args) {
     }
     if (used < args->n || args->named.n || (text->size > done && text->data[text->size - 1] == '%'))
         jinja_fail(in->arena, STATUS_UNSUPPORTED, "formatting with these values is not supported");
-    Text part = jinja_part(in->arena, text, done, text->size);
+    OriginText part = jinja_part(in->arena, text, done, text->size);
     jinja_add_text(in->arena, &buffer, &part);
     return jinja_take(in->arena, &buffer);
 }
@@ -143,7 +143,7 @@ static Value filter_format(Interp *in, Value self, const Args *args) {
 // ---- numbers -----------------------------------------------------------------------------------------------------
 
 // The number that the whole text is, without white space around it; false: it is none.
-static bool read_number(Interp *in, const Text *text, bool whole, Value *number) {
+static bool read_number(Interp *in, const OriginText *text, bool whole, Value *number) {
     char digits[64];
     size_t before = space_before(text->data, text->size), size = text->size - before;
     size -= space_after(text->data + before, size);
@@ -220,7 +220,7 @@ static Value filter_default(Interp *in, Value self, const Args *args) {
 static Value filter_attr(Interp *in, Value self, const Args *args) {
     bool forbidden = false;
     char name[64] = "";
-    const Text *text = jinja_text_of(in, args->items[0], "the name of an attribute");
+    const OriginText *text = jinja_text_of(in, args->items[0], "the name of an attribute");
     if (text->size < sizeof name) memcpy(name, text->data, text->size);
     if (self.type == VALUE_NAMESPACE || jinja_method(self, name, &forbidden))
         return jinja_get(in, self, args->items[0], true);

@@ -44,13 +44,13 @@ static Value call_namespace(Interp *in, Value self, const Args *args) {
 
 static Value call_raise(Interp *in, Value self, const Args *args) {
     (void)self;
-    const Text *text = jinja_to_text(in, args->items[0]).as.text;
+    const OriginText *text = jinja_to_text(in, args->items[0]).as.text;
     jinja_fail(in->arena, STATUS_USAGE, "%.*s", text->size < 500 ? (int)text->size : 500, text->data);
 }
 
 static Value call_strftime_now(Interp *in, Value self, const Args *args) {
     (void)self;
-    const Text *text = jinja_text_of(in, args->items[0], "the form of a date");
+    const OriginText *text = jinja_text_of(in, args->items[0], "the form of a date");
     char format[200] = "", date[500];
     time_t now = (time_t)in->now;
     struct tm tm;

@@ -32,13 +32,13 @@ __attribute__((noreturn, format(printf, 3, 4))) void jinja_fail(Arena *arena, St
 void *jinja_grow(Arena *arena, void *items, size_t n, size_t item_size);
 
 // ---- values --------------------------------------------------------------------------------------------------------
-typedef struct Text {
+typedef struct OriginText {
     const char *data; // [size] UTF-8, not NUL-terminated
     size_t size;
     const JinjaRun *runs; // [n_runs], at least one unless the text is empty
     size_t n_runs;
     bool markup; // came through `safe`: Python's Markup, whose + escapes
-} Text;
+} OriginText;
 
 typedef enum ValueType {
     VALUE_ABSENT, // of a parameter that was not given
@@ -75,7 +75,7 @@ struct Value {
         bool truth;
         int64_t integer;
         double real;
-        const Text *text;
+        const OriginText *text;
         List *list;
         Dict *dict; // of namespaces, too
         Loop *loop;
@@ -254,17 +254,18 @@ bool jinja_is_sequence(Value value); // a list, tuple or view
 
 // text.c
 Value jinja_text(Arena *arena, const char *data, size_t size, int origin);
-Value jinja_string(Arena *arena, const char *string);                    // the template's
-Text jinja_part(Arena *arena, const Text *text, size_t from, size_t to); // in bytes
-Value jinja_part_value(Arena *arena, const Text *text, size_t from, size_t to);
+Value jinja_string(Arena *arena, const char *string);                                // the template's
+OriginText jinja_part(Arena *arena, const OriginText *text, size_t from, size_t to); // in bytes
+Value jinja_part_value(Arena *arena, const OriginText *text, size_t from, size_t to);
 void jinja_add(Arena *arena, Buffer *buffer, const char *data, size_t size, int origin);
-void jinja_add_text(Arena *arena, Buffer *buffer, const Text *text);
+void jinja_add_text(Arena *arena, Buffer *buffer, const OriginText *text);
 void jinja_add_string(Arena *arena, Buffer *buffer, const char *string);
-Value jinja_take(Arena *arena, Buffer *buffer);                                  // the buffer as a value
-size_t jinja_character(const Text *text, size_t at, uint32_t *code);             // its length in bytes
-size_t jinja_length(const Text *text);                                           // in characters
-size_t jinja_offset(const Text *text, size_t characters);                        // in bytes
-size_t jinja_search(const Text *text, const Text *part, size_t from, bool last); // SIZE_MAX: not there
+Value jinja_take(Arena *arena, Buffer *buffer);                            // the buffer as a value
+size_t jinja_character(const OriginText *text, size_t at, uint32_t *code); // its length in bytes
+size_t jinja_length(const OriginText *text);                               // in characters
+size_t jinja_offset(const OriginText *text, size_t characters);            // in bytes
+size_t jinja_search(const OriginText *text, const OriginText *part, size_t from,
+                    bool last); // SIZE_MAX: not there
 bool jinja_is(Value value, const char *string);
 
 // print.c
@@ -301,7 +302,7 @@ Value jinja_loop_member(const Loop *loop, const char *name); // absent: there is
 
 // Arguments: an integer, a text or a truth with what stands for an absent one.
 int64_t jinja_int_of(Interp *in, Value value, int64_t absent);
-const Text *jinja_text_of(Interp *in, Value value, const char *what);
+const OriginText *jinja_text_of(Interp *in, Value value, const char *what);
 bool jinja_truth_of(Interp *in, Value value, bool absent);
 
 #endif

@@ -36,7 +36,7 @@ static Value filter_last(Interp *in, Value self, const Args *args) {
 static Value attribute_of(Interp *in, Value item, Value path) {
     if (path.type <= VALUE_NONE) return item;
     if (path.type == VALUE_INT) return jinja_get(in, item, path, false);
-    const Text *text = jinja_text_of(in, path, "the name of an attribute");
+    const OriginText *text = jinja_text_of(in, path, "the name of an attribute");
     for (size_t from = 0; from <= text->size;) {
         const char *dot = memchr(text->data + from, '.', text->size - from);
         size_t end = dot ? (size_t)(dot - text->data) : text->size;
@@ -62,7 +62,7 @@ static Value filter_join(Interp *in, Value self, const Args *args) {
 // A name among the arguments: that of a filter or a test.
 static const Function *named(Interp *in, const Args *args, size_t at, bool test) {
     char name[64] = "";
-    const Text *text =
+    const OriginText *text =
         jinja_text_of(in, args->items[at], test ? "the name of a test" : "the name of a filter");
     if (text->size < sizeof name) memcpy(name, text->data, text->size);
     const Function *function = test ? jinja_test(name) : jinja_filter(name);

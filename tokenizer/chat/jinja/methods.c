@@ -11,7 +11,7 @@ int64_t jinja_int_of(Interp *in, Value value, int64_t absent) {
     return value.as.integer;
 }
 
-const Text *jinja_text_of(Interp *in, Value value, const char *what) {
+const OriginText *jinja_text_of(Interp *in, Value value, const char *what) {
     if (value.type != VALUE_TEXT)
         jinja_fail(in->arena, STATUS_UNSUPPORTED, "%s is a %s, not text", what, jinja_type_name(value));
     return value.as.text;

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <utf8proc.h>
 
-static void add_part(Interp *in, Buffer *to, const Text *text, size_t from, size_t end) {
+static void add_part(Interp *in, Buffer *to, const OriginText *text, size_t from, size_t end) {
     if (from >= end) return;
-    Text part = jinja_part(in->arena, text, from, end);
+    OriginText part = jinja_part(in->arena, text, from, end);
     jinja_add_text(in->arena, to, &part);
 }
 
@@ -48,7 +48,7 @@ static bool is_printable(uint32_t code) {
     }
 }
 
-static void represent_text(Interp *in, Buffer *to, const Text *text) {
+static void represent_text(Interp *in, Buffer *to, const OriginText *text) {
     bool single = text->size && memchr(text->data, '\'', text->size);
     char quote = single && !memchr(text->data, '"', text->size) ? '"' : '\'';
     size_t done = 0, length;
@@ -157,11 +157,11 @@ Value jinja_to_text(Interp *in, Value value) {
 
 typedef struct JsonStyle {
     Value indent; // a text, or none: all in one line
-    const Text *between, *colon;
+    const OriginText *between, *colon;
     bool ascii, sorted;
 } JsonStyle;
 
-static void json_text(Interp *in, Buffer *to, const Text *text, const JsonStyle *style) {
+static void json_text(Interp *in, Buffer *to, const OriginText *text, const JsonStyle *style) {
     size_t done = 0, length;
     jinja_add_string(in->arena, to, "\"");
     for (size_t at = 0; at < text->size; at += length) {

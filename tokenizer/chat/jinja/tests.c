@@ -97,7 +97,7 @@ static Value is_at_least(Interp *in, Value v, const Args *a) {
 
 // Whether the text has letters, all of them of one case: they are those that the other case would change.
 static Value of_one_case(Interp *in, Value v, const char *other) {
-    const Text *text = jinja_text_of(in, jinja_to_text(in, v), "a text");
+    const OriginText *text = jinja_text_of(in, jinja_to_text(in, v), "a text");
     Value whole = {VALUE_TEXT, {.text = text}};
     Args none = {0};
     Value upper = jinja_apply(in, jinja_filter("upper"), whole, &none);

@@ -2,18 +2,19 @@
 #include "tokenizer/chat/jinja/jinja_internal.h"
 
 #include "tokenizer/chat/jinja/space.h"
+#include "kernels/base/utf8.h"
 
 #include <utf8proc.h>
 
 // ---- both ends ---------------------------------------------------------------------------------------------------
 
-static bool is_one_of(const Text *characters, const char *character, size_t size) {
-    Text one = {.data = character, .size = size};
+static bool is_one_of(const OriginText *characters, const char *character, size_t size) {
+    OriginText one = {.data = character, .size = size};
     return jinja_search(characters, &one, 0, false) != SIZE_MAX;
 }
 
 static Value strip(Interp *in, Value self, const Args *args, bool left, bool right) {
-    const Text *text = self.as.text;
+    const OriginText *text = self.as.text;
     size_t from = 0, to = text->size, length;
     uint32_t code;
     if (args->items[0].type <= VALUE_NONE) {
@@ -21,13 +22,13 @@ static Value strip(Interp *in, Value self, const Args *args, bool left, bool rig
         if (right) to -= space_after(text->data + from, to - from);
         return jinja_part_value(in->arena, text, from, to);
     }
-    const Text *characters = jinja_text_of(in, args->items[0], "what is stripped");
+    const OriginText *characters = jinja_text_of(in, args->items[0], "what is stripped");
     while (left && from < to &&
            is_one_of(characters, text->data + from, length = jinja_character(text, from, &code)))
         from += length;
     while (right && to > from) {
         size_t at = to - 1;
-        while (at > from && ((unsigned char)text->data[at] & 0xC0) == 0x80 && to - at < 4) at--;
+        while (at > from && utf8_continues(text->data[at]) && to - at < 4) at--;
         if (jinja_character(text, at, &code) != to - at) at = to - 1;
         if (!is_one_of(characters, text->data + at, to - at)) break;
         to = at;
@@ -45,13 +46,13 @@ static Value text_rstrip(Interp *in, Value self, const Args *args) {
     return strip(in, self, args, false, true);
 }
 
-static bool has_end(Interp *in, const Text *text, Value part, bool last) {
+static bool has_end(Interp *in, const OriginText *text, Value part, bool last) {
     if (part.type == VALUE_TUPLE) {
         for (size_t i = 0; i < part.as.list->n; i++)
             if (has_end(in, text, part.as.list->items[i], last)) return true;
         return false;
     }
-    const Text *end = jinja_text_of(in, part, "what a text begins or ends with");
+    const OriginText *end = jinja_text_of(in, part, "what a text begins or ends with");
     return end->size <= text->size &&
            (!end->size || !memcmp(text->data + (last ? text->size - end->size : 0), end->data, end->size));
 }
@@ -73,7 +74,7 @@ static Value text_removesuffix(Interp *in, Value self, const Args *args) {
 
 // ---- parts -------------------------------------------------------------------------------------------------------
 
-static void split_space(Interp *in, List *list, const Text *text, int64_t most, bool last) {
+static void split_space(Interp *in, List *list, const OriginText *text, int64_t most, bool last) {
     size_t from = space_before(text->data, text->size), to = text->size;
     to -= space_after(text->data + from, to - from);
     if (last) jinja_fail(in->arena, STATUS_UNSUPPORTED, "rsplit() by white space is not supported");
@@ -89,21 +90,22 @@ static void split_space(Interp *in, List *list, const Text *text, int64_t most, 
 }
 
 static Value split(Interp *in, Value self, const Args *args, bool last) {
-    const Text *text = self.as.text;
+    const OriginText *text = self.as.text;
     Value list = jinja_list(in->arena, VALUE_LIST);
     int64_t most = jinja_int_of(in, args->items[1], -1);
     if (args->items[0].type <= VALUE_NONE) {
         split_space(in, list.as.list, text, most, last && most >= 0);
         return list;
     }
-    const Text *separator = jinja_text_of(in, args->items[0], "what a text is split at");
+    const OriginText *separator = jinja_text_of(in, args->items[0], "what a text is split at");
     if (!separator->size) jinja_fail(in->arena, STATUS_UNSUPPORTED, "a text is split at nothing");
     size_t from = 0, to = text->size, at;
     for (; !last && most-- != 0 && (at = jinja_search(text, separator, from, false)) != SIZE_MAX;
          from = at + separator->size)
         jinja_append(in->arena, list.as.list, jinja_part_value(in->arena, text, from, at));
     List back = {0};
-    for (Text head = *text; last && most-- != 0 && (at = jinja_search(&head, separator, 0, true)) != SIZE_MAX;
+    for (OriginText head = *text;
+         last && most-- != 0 && (at = jinja_search(&head, separator, 0, true)) != SIZE_MAX;
          head.size = to = at)
         jinja_append(in->arena, &back, jinja_part_value(in->arena, text, at + separator->size, to));
     jinja_append(in->arena, list.as.list, jinja_part_value(in->arena, text, from, to));
@@ -124,7 +126,7 @@ static bool ends_line(uint32_t code) {
 }
 
 static Value text_splitlines(Interp *in, Value self, const Args *args) {
-    const Text *text = self.as.text;
+    const OriginText *text = self.as.text;
     Value list = jinja_list(in->arena, VALUE_LIST);
     bool keep = jinja_truth_of(in, args->items[0], false);
     for (size_t from = 0; from < text->size;) {
@@ -142,8 +144,8 @@ static Value text_splitlines(Interp *in, Value self, const Args *args) {
 }
 
 static Value part_around(Interp *in, Value self, const Args *args, bool last) {
-    const Text *text = self.as.text,
-               *separator = jinja_text_of(in, args->items[0], "what a text is parted at");
+    const OriginText *text = self.as.text,
+                     *separator = jinja_text_of(in, args->items[0], "what a text is parted at");
     Value tuple = jinja_list(in->arena, VALUE_TUPLE);
     size_t at = jinja_search(text, separator, 0, last), end = at + separator->size;
     if (at == SIZE_MAX) at = end = last ? 0 : text->size;
@@ -161,12 +163,12 @@ static Value text_rpartition(Interp *in, Value self, const Args *args) {
 
 // Where something stands, in characters; -1: nowhere.
 static int64_t position(Interp *in, Value self, const Args *args, bool last) {
-    const Text *text = self.as.text,
-               *part = jinja_text_of(in, args->items[0], "what is looked for in a text");
+    const OriginText *text = self.as.text,
+                     *part = jinja_text_of(in, args->items[0], "what is looked for in a text");
     int64_t from = jinja_int_of(in, args->items[1], 0);
     if (from < 0) jinja_fail(in->arena, STATUS_UNSUPPORTED, "find() from the end is not supported");
     size_t at = jinja_search(text, part, jinja_offset(text, (size_t)from), last);
-    Text head = {.data = text->data, .size = at};
+    OriginText head = {.data = text->data, .size = at};
     return at == SIZE_MAX ? -1 : (int64_t)jinja_length(&head);
 }
 static Value text_find(Interp *in, Value self, const Args *args) {
@@ -181,7 +183,8 @@ static Value text_index(Interp *in, Value self, const Args *args) {
     return jinja_int(at);
 }
 static Value text_count(Interp *in, Value self, const Args *args) {
-    const Text *text = self.as.text, *part = jinja_text_of(in, args->items[0], "what is counted in a text");
+    const OriginText *text = self.as.text,
+                     *part = jinja_text_of(in, args->items[0], "what is counted in a text");
     int64_t n = 0;
     if (!part->size) return jinja_int((int64_t)jinja_length(text) + 1);
     for (size_t at = 0; (at = jinja_search(text, part, at, false)) != SIZE_MAX; at += part->size) n++;
@@ -211,7 +214,7 @@ static bool is_letter(uint32_t code) {
 // Every character of a text, in the case that `how` says: 'u'pper, 'l'ower, 'c'apitalize, 't'itle (words begin where
 // the one before is no letter).
 static Value cased(Interp *in, Value self, char how) {
-    const Text *text = self.as.text;
+    const OriginText *text = self.as.text;
     Buffer buffer = {0};
     bool inside = false; // of a word
     for (size_t at = 0, length, run = 0; at < text->size; at += length) {
@@ -251,7 +254,7 @@ static Value text_title(Interp *in, Value self, const Args *args) {
     return cased(in, self, 't');
 }
 
-static Value all_are(const Text *text, bool (*is)(uint32_t)) {
+static Value all_are(const OriginText *text, bool (*is)(uint32_t)) {
     uint32_t code;
     for (size_t at = 0; at < text->size;) {
         at += jinja_character(text, at, &code);
@@ -272,20 +275,20 @@ static Value text_isalpha(Interp *in, Value self, const Args *args) {
 }
 static Value text_isspace(Interp *in, Value self, const Args *args) {
     (void)in, (void)args;
-    const Text *text = self.as.text;
+    const OriginText *text = self.as.text;
     return jinja_bool(text->size && space_before(text->data, text->size) == text->size);
 }
 
 // "{}", "{0}" and "{name}" stand for arguments; {{ and }} for braces.
 static Value text_format(Interp *in, Value self, const Args *args) {
-    const Text *text = self.as.text;
+    const OriginText *text = self.as.text;
     Buffer buffer = {0};
     size_t done = 0, next = 0;
     for (size_t at = 0; at < text->size; at++) {
         char c = text->data[at];
         if (c != '{' && c != '}') continue;
         bool twice = at + 1 < text->size && text->data[at + 1] == c;
-        Text part = jinja_part(in->arena, text, done, at + twice);
+        OriginText part = jinja_part(in->arena, text, done, at + twice);
         jinja_add_text(in->arena, &buffer, &part);
         done = at + 1 + twice;
         at += twice;
@@ -305,7 +308,7 @@ static Value text_format(Interp *in, Value self, const Args *args) {
         at = (size_t)(end - text->data);
         done = at + 1;
     }
-    Text part = jinja_part(in->arena, text, done, text->size);
+    OriginText part = jinja_part(in->arena, text, done, text->size);
     jinja_add_text(in->arena, &buffer, &part);
     return jinja_take(in->arena, &buffer);
 }

@@ -144,7 +144,7 @@ bool jinja_equal(Value a, Value b) {
 }
 
 // UTF-8 sorts as its code points do.
-static int compare_texts(const Text *a, const Text *b) {
+static int compare_texts(const OriginText *a, const OriginText *b) {
     size_t n = a->size < b->size ? a->size : b->size;
     int difference = n ? memcmp(a->data, b->data, n) : 0;
     if (difference) return difference;
@@ -203,7 +203,7 @@ List *jinja_iterate(Interp *in, Value value) {
 
 bool jinja_contains(Interp *in, Value item, Value container) {
     if (container.type == VALUE_TEXT) {
-        const Text *part = jinja_text_of(in, item, "what is looked for in a text");
+        const OriginText *part = jinja_text_of(in, item, "what is looked for in a text");
         return jinja_search(container.as.text, part, 0, false) != SIZE_MAX;
     }
     if (container.type == VALUE_DICT) return jinja_find_key(container.as.dict, item) != NULL;

@@ -1,4 +1,4 @@
-#include "tokenizer/json_rules.h"
+#include "tokenizer/tokenizer_rules.h"
 
 // Sequences may lie in sequences, but no file does that more than once.
 enum { MAX_DEPTH = 4 };
@@ -47,7 +47,7 @@ static Status read_normalizer(Tokenizer *tokenizer, const json_t *step, int dept
     return error_set(error, STATUS_UNSUPPORTED, "the normalizer '%.60s' is not known", type);
 }
 
-Status json_read_normalizer(Tokenizer *tokenizer, const json_t *normalizer, Error *error) {
+Status tokenizer_read_normalizer(Tokenizer *tokenizer, const json_t *normalizer, Error *error) {
     return normalizer ? read_normalizer(tokenizer, normalizer, 0, error) : STATUS_OK;
 }
 
@@ -154,8 +154,8 @@ static Status read_pre_tokenizer(Tokenizer *tokenizer, const json_t *step, int d
     return error_set(error, STATUS_UNSUPPORTED, "the pre-tokenizer '%.60s' is not known", type);
 }
 
-Status json_read_pre_tokenizer(Tokenizer *tokenizer, const json_t *pre_tokenizer, bool *byte_level,
-                               Error *error) {
+Status tokenizer_read_pre_tokenizer(Tokenizer *tokenizer, const json_t *pre_tokenizer, bool *byte_level,
+                                    Error *error) {
     *byte_level = false;
     Status status = split_rules_open(&tokenizer->split, error);
     if (status || !pre_tokenizer) return status;

@@ -2,7 +2,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/json.h"
-#include "tokenizer/json_rules.h"
+#include "tokenizer/tokenizer_rules.h"
 
 typedef struct JsonFile {
     Tokenizer *tokenizer;
@@ -69,7 +69,7 @@ static Status add_token(Tokenizer *tokenizer, const char *text, size_t size, Add
     if (!normalized || token.special || tokenizer->normalizer.n == 0) {
         return tokenizer_add_token(tokenizer, text, size, token, error);
     }
-    TextBuffer buffer = {0};
+    Text buffer = {0};
     const char *result;
     size_t result_size;
     Status status =
@@ -77,7 +77,7 @@ static Status add_token(Tokenizer *tokenizer, const char *text, size_t size, Add
     // Looked for when what the normalizer prepends is there already: nothing comes before what follows it.
     tokenizer->vocabulary.pieces[token.id].cuts = !normalizer_prepends(&tokenizer->normalizer);
     if (!status) status = added_tokens_add(&tokenizer->added_normalized, result, result_size, token, error);
-    text_buffer_free(&buffer);
+    text_free(&buffer);
     return status;
 }
 
@@ -86,7 +86,7 @@ static Status read_added_token(const JsonFile *file, const json_t *entry, Error 
     const char *text = json_text(entry, "content");
     size_t size = strlen(text);
     AddedToken token = {
-        .special = json_flag(entry, "special", false) || piece_is_control_name(text, size),
+        .special = json_flag(entry, "special", false) || vocabulary_is_control_name(text, size),
         .single_word = json_flag(entry, "single_word", false),
         .lstrip = json_flag(entry, "lstrip", false),
         .rstrip = json_flag(entry, "rstrip", false),
@@ -209,10 +209,10 @@ static Status json_file_load(JsonFile *file, Error *error) {
     file->merges = json_member(file->model, "merges");
     file->added = json_member(file->root, "added_tokens");
     Status status = model_check(file, error);
-    if (!status) status = json_read_normalizer(tokenizer, json_member(file->root, "normalizer"), error);
+    if (!status) status = tokenizer_read_normalizer(tokenizer, json_member(file->root, "normalizer"), error);
     if (!status) {
-        status = json_read_pre_tokenizer(tokenizer, json_member(file->root, "pre_tokenizer"),
-                                         &file->byte_level, error);
+        status = tokenizer_read_pre_tokenizer(tokenizer, json_member(file->root, "pre_tokenizer"),
+                                              &file->byte_level, error);
     }
     if (!status) status = read_pieces(file, error);
     if (!status) status = read_added(file, error);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kernels/base/regular_file.h"
+#include "kernels/base/file.h"
 #include "tokenizer/tokenizer_internal.h"
 #include "kernels/base/json.h"
 #include "tokenizer/model_proto.h"
@@ -13,29 +13,29 @@
 static const int64_t MAX_FILE_SIZE = (int64_t)1 << 30;
 
 // Reads `size` bytes, the whole file, and closes it.
-static Status read_whole(int fd, size_t size, const char *path, TextBuffer *out, Error *error) {
-    Status status = text_buffer_reserve(out, size + 1, error);
-    while (!status && out->n < size) {
-        ssize_t n = read(fd, out->data + out->n, size - out->n);
+static Status read_whole(int fd, size_t size, const char *path, Text *out, Error *error) {
+    Status status = text_grow(out, size + 1, error);
+    while (!status && out->size < size) {
+        ssize_t n = read(fd, out->bytes + out->size, size - out->size);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) status = error_set(error, STATUS_FILE, "%s: cannot be read whole", path);
-        out->n += n > 0 ? (size_t)n : 0;
+        out->size += n > 0 ? (size_t)n : 0;
     }
     close(fd);
     return status;
 }
 
 // Reads a whole file. A missing one is STATUS_OK with *found false.
-static Status file_read(const char *folder, const char *name, TextBuffer *out, bool *found, Error *error) {
+static Status read_file(const char *folder, const char *name, Text *out, bool *found, Error *error) {
     char path[4096];
     *found = false;
-    out->n = 0;
+    out->size = 0;
     int n = snprintf(path, sizeof path, "%s/%s", folder, name), fd;
     if (n < 0 || (size_t)n >= sizeof path)
         return error_set(error, STATUS_FILE, "%.200s…: the path is too long", folder);
     int64_t size;
     bool missing;
-    Status status = regular_file_open(path, &fd, &size, &missing, error);
+    Status status = file_open_regular(path, &fd, &size, &missing, error);
     if (status || missing) return status;
     if (size > MAX_FILE_SIZE) {
         close(fd);
@@ -48,21 +48,21 @@ static Status file_read(const char *folder, const char *name, TextBuffer *out, b
 }
 
 // Parses a JSON file that may be missing: then *out is NULL. *size (may be NULL) gets its bytes.
-static Status file_read_json(const char *folder, const char *name, json_t **out, size_t *size, Error *error) {
-    TextBuffer text = {0};
+static Status read_json(const char *folder, const char *name, json_t **out, size_t *size, Error *error) {
+    Text text = {0};
     bool found;
     *out = NULL;
-    Status status = file_read(folder, name, &text, &found, error);
+    Status status = read_file(folder, name, &text, &found, error);
     if (found) {
         json_error_t at;
-        *out = json_loadb(text.data, text.n, 0, &at);
+        *out = json_loadb(text.bytes, text.size, 0, &at);
         if (!*out) {
             status = error_set(error, STATUS_FILE, "%s/%s: line %d, column %d: %s", folder, name, at.line,
                                at.column, at.text);
         }
     }
-    if (size) *size = text.n;
-    text_buffer_free(&text);
+    if (size) *size = text.size;
+    text_free(&text);
     return status;
 }
 
@@ -89,7 +89,7 @@ static Status add_token(Tokenizer *tokenizer, int64_t limit, json_int_t id, cons
     Status status = vocabulary_extend(vocabulary, (int64_t)id + 1, error);
     if (status) return status;
     TokenKind kind = vocabulary->pieces[id].kind;
-    token.special |= piece_is_control_name(text, size);
+    token.special |= vocabulary_is_control_name(text, size);
     if (kind == TOKEN_UNUSED || kind == TOKEN_NORMAL)
         kind = token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
     token.special |= kind == TOKEN_CONTROL;
@@ -132,7 +132,7 @@ static Status add_file_tokens(Tokenizer *tokenizer, const json_t *added, const j
     return status;
 }
 
-static Status load_model(Tokenizer *tokenizer, const char *folder, TextBuffer *proto, const json_t *config,
+static Status load_model(Tokenizer *tokenizer, const char *folder, Text *proto, const json_t *config,
                          Error *error) {
     Status status = STATUS_OK;
     if (!json_flag(config, "add_prefix_space", true))
@@ -144,8 +144,8 @@ static Status load_model(Tokenizer *tokenizer, const char *folder, TextBuffer *p
     if (status) return error_prefix(error, "%s/tokenizer.model: ", folder);
     json_t *added = NULL, *special_map = NULL;
     size_t size = 0;
-    status = file_read_json(folder, "added_tokens.json", &added, &size, error);
-    if (!status) status = file_read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
+    status = read_json(folder, "added_tokens.json", &added, &size, error);
+    if (!status) status = read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
     // Each further id costs its file some bytes; a far one would only cost us memory.
     int64_t limit = tokenizer_size(tokenizer) + (int64_t)size + 1000 +
                     20 * (int64_t)json_object_size(json_member(config, "added_tokens_decoder"));
@@ -190,13 +190,13 @@ static void read_ends(Tokenizer *tokenizer, const json_t *config) {
 static Status read_special(Tokenizer *tokenizer, const char *folder, const json_t *config, Error *error) {
     static const char *const files[] = {"generation_config.json", "config.json"};
     json_t *special_map = NULL;
-    Status status = file_read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
+    Status status = read_json(folder, "special_tokens_map.json", &special_map, NULL, error);
     read_names(tokenizer, special_map);
     read_names(tokenizer, config);
     json_decref(special_map);
     for (int i = 0; i < 2 && !status; i++) {
         json_t *other = NULL;
-        status = file_read_json(folder, files[i], &other, NULL, error);
+        status = read_json(folder, files[i], &other, NULL, error);
         read_ends(tokenizer, other);
         json_decref(other);
     }
@@ -211,15 +211,15 @@ static Status read_special(Tokenizer *tokenizer, const char *folder, const json_
 
 // Loads tokenizer.json if there is one, else, or if it has something that palaver cannot follow, tokenizer.model.
 static Status folder_load(Tokenizer **tokenizer, const char *folder, const json_t *config, Error *error) {
-    TextBuffer json = {0}, model = {0};
+    Text json = {0}, model = {0};
     bool has_json = false, has_model = false;
-    Status status = file_read(folder, "tokenizer.json", &json, &has_json, error);
-    if (!status) status = file_read(folder, "tokenizer.model", &model, &has_model, error);
+    Status status = read_file(folder, "tokenizer.json", &json, &has_json, error);
+    if (!status) status = read_file(folder, "tokenizer.model", &model, &has_model, error);
     if (!status && !has_json && !has_model) {
         status = error_set(error, STATUS_FILE, "%s has neither tokenizer.json nor tokenizer.model", folder);
     }
     if (!status && has_json) {
-        status = tokenizer_load_json(*tokenizer, json.data, json.n, error);
+        status = tokenizer_load_json(*tokenizer, json.bytes, json.size, error);
         if (status) error_prefix(error, "%s/tokenizer.json: ", folder);
     }
     if (has_model && (!has_json || status == STATUS_UNSUPPORTED)) {
@@ -227,8 +227,8 @@ static Status folder_load(Tokenizer **tokenizer, const char *folder, const json_
         status = tokenizer_new(tokenizer, error);
         if (!status) status = load_model(*tokenizer, folder, &model, config, error);
     }
-    text_buffer_free(&json);
-    text_buffer_free(&model);
+    text_free(&json);
+    text_free(&model);
     return status;
 }
 
@@ -236,7 +236,7 @@ Status tokenizer_open_folder(const char *folder, Tokenizer **out, Error *error) 
     *out = NULL;
     Tokenizer *tokenizer = NULL;
     json_t *config = NULL;
-    Status status = file_read_json(folder, "tokenizer_config.json", &config, NULL, error);
+    Status status = read_json(folder, "tokenizer_config.json", &config, NULL, error);
     if (!status) status = tokenizer_new(&tokenizer, error);
     if (!status) status = folder_load(&tokenizer, folder, config, error);
     if (!status) status = read_special(tokenizer, folder, config, error);

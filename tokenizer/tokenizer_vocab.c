@@ -15,7 +15,7 @@ static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {
         return TOKEN_CONTROL;
     case 4: {
         const TokenText *piece = &vocab->pieces[id];
-        return piece_is_control_name(piece->text, piece->size) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+        return vocabulary_is_control_name(piece->text, piece->size) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
     }
     case 5:
         return TOKEN_UNUSED;
@@ -26,20 +26,19 @@ static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {
     }
 }
 
-Status tokenizer_load_model_proto(Tokenizer *tokenizer, TextBuffer *proto, DummySpace dummy_space,
-                                  Error *error) {
+Status tokenizer_load_model_proto(Tokenizer *tokenizer, Text *proto, DummySpace dummy_space, Error *error) {
     ModelProto model;
-    Status status = model_proto_read(proto->data, proto->n, &model, &tokenizer->vocabulary, error);
+    Status status = model_proto_read(proto->bytes, proto->size, &model, &tokenizer->vocabulary, error);
     if (status) return status;
     tokenizer->dummy_space = model.add_dummy_prefix ? dummy_space : DUMMY_SPACE_NONE;
     tokenizer->bos = model.bos, tokenizer->eos = model.eos, tokenizer->unk = model.unk,
     tokenizer->pad = model.pad;
     if (tokenizer->dummy_space != DUMMY_SPACE_NONE) {
-        status = sentencepiece_open(proto->data, proto->n, &tokenizer->spaced, error);
+        status = sentencepiece_open(proto->bytes, proto->size, &tokenizer->spaced, error);
     }
     if (!status && tokenizer->dummy_space != DUMMY_SPACE_EACH) {
         status = model_proto_set_dummy_prefix(proto, false, error);
-        if (!status) status = sentencepiece_open(proto->data, proto->n, &tokenizer->unspaced, error);
+        if (!status) status = sentencepiece_open(proto->bytes, proto->size, &tokenizer->unspaced, error);
     }
     if (status) return status;
     const SentencePiece *opened = tokenizer->spaced ? tokenizer->spaced : tokenizer->unspaced;
@@ -61,10 +60,10 @@ static Status load_sentencepiece(Tokenizer *tokenizer, const TokenizerVocab *voc
         if (vocab_kind(vocab, i) == TOKEN_UNKNOWN) whole.unk = (int32_t)i;
     }
     if (whole.unk < 0) whole.unk = 0; // the library wants one; 0 is its own default
-    TextBuffer proto = {0};
+    Text proto = {0};
     Status status = model_proto_write(&whole, &proto, error);
     if (!status) status = tokenizer_load_model_proto(tokenizer, &proto, DUMMY_SPACE_EACH, error);
-    text_buffer_free(&proto);
+    text_free(&proto);
     tokenizer->bos = tokenizer->eos = tokenizer->pad = -1; // the made-up model's defaults
     tokenizer->unk = whole.unk;
     return status ? status : tokenizer_add_pieces(tokenizer, false, error);

@@ -1,6 +1,6 @@
 // Classes of characters, by Unicode's data.
-#ifndef PALAVER_TOKENIZER_CHARACTERS_H
-#define PALAVER_TOKENIZER_CHARACTERS_H
+#ifndef PALAVER_TOKENIZER_CHARACTER_H
+#define PALAVER_TOKENIZER_CHARACTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

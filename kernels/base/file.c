@@ -1,0 +1,116 @@
+#include "kernels/base/file.h"
+
+#include "kernels/base/array.h"
+#include "kernels/base/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK = 4096 };
+
+Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing, Error *error) {
+    if (missing) *missing = false;
+    *size = 0;
+    // O_NONBLOCK: opening a FIFO must not wait for a writer. Reading a regular file is the same with it.
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0) {
+        if (missing && (errno == ENOENT || errno == ENOTDIR)) {
+            *missing = true;
+            return STATUS_OK;
+        }
+        return error_set(error, STATUS_FILE, "%s: cannot be read: %s; check the name", path, strerror(errno));
+    }
+    struct stat info;
+    if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        *size = info.st_size;
+        return STATUS_OK;
+    }
+    close(*fd);
+    *fd = -1;
+    return error_set(error, STATUS_FILE, "%s: not a regular file", path);
+}
+
+Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error) {
+    *text = NULL;
+    *size = 0;
+    FILE *file = fopen(path, "rbe");
+    if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    Status status = STATUS_OK;
+    size_t capacity = 0;
+    for (;;) {
+        if (!array_reserve(text, 1, *size, BLOCK, &capacity)) {
+            status = error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+            break;
+        }
+        size_t n = fread(*text + *size, 1, capacity - 1 - *size, file);
+        *size += n;
+        if (*size > limit) {
+            status = error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", path,
+                               limit);
+            break;
+        }
+        if (n) continue;
+        if (ferror(file)) {
+            status = error_set(error, errno == EINTR ? STATUS_INTERRUPTED : STATUS_FILE,
+                               "%s: cannot be read: %s", path, strerror(errno));
+        }
+        break;
+    }
+    fclose(file);
+    if (status) {
+        free(*text);
+        *text = NULL;
+        *size = 0;
+    } else {
+        (*text)[*size] = 0;
+    }
+    return status;
+}
+
+// Writes all of `data`; errno tells what went wrong.
+static bool write_all(int file, const char *data, size_t size) {
+    while (size) {
+        ssize_t n = write(file, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+void file_sync_name(const char *path) {
+    char folder[PATH_ROOM];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
+    char temporary[PATH_ROOM];
+    struct stat there;
+    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    if (length < 0 || length >= PATH_ROOM) return path_too_long(path, error);
+    if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
+        return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
+    int file = mkostemp(temporary, O_CLOEXEC);
+    if (file < 0) return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno));
+    bool ok = !fchmod(file, mode) && write_all(file, data, size) && !fsync(file);
+    int reason = errno;
+    if (close(file) && ok) ok = false, reason = errno;
+    if (ok && rename(temporary, path)) ok = false, reason = errno;
+    if (!ok) {
+        unlink(temporary);
+        return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(reason));
+    }
+    file_sync_name(path);
+    return STATUS_OK;
+}

@@ -1,0 +1,35 @@
+// Files that are read whole, and written whole or not at all.
+#ifndef PALAVER_BASE_FILE_H
+#define PALAVER_BASE_FILE_H
+
+#include "kernels/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Files that are data: a model's, its tokenizer's, settings. A FIFO or a device in the place of one is an error, not a wait.
+// Opens a regular file for reading: *fd is the caller's to close, *size its bytes. STATUS_FILE names the path and why;
+// with `missing` (may be NULL), a file that does not exist is STATUS_OK, *missing true and *fd -1.
+Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing, Error *error);
+
+// Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
+// NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
+Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error);
+
+// Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
+// was.
+Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error);
+
+// Waits until a new name is on disk in its folder; a file system that cannot do that is not an error.
+void file_sync_name(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
