@@ -49,7 +49,7 @@ static void print_statistics(Chat *chat) {
                   " reply | first token %.0f ms | %.1f tok/s | context %.0f%% | %s]",
                   tree_depth(chat_tree(chat)), r->cached, r->read, r->n_reply, 1e3 * r->first_token_seconds,
                   tokens_per_second(r), 100 * chat_share(chat),
-                  r->finish == FINISH_END ? "eos" : finish_reason_name(r->finish));
+                  r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
 }
 
 // Says once what the next turn would cost.
@@ -161,7 +161,7 @@ void report_stats(Chat *chat) {
                    r->cached, r->read, reading, r->n_reply, tokens_per_second(r),
                    tokens_per_second(r) * bench_token_bytes(chat->engine, depth_read) / 1e9,
                    1e3 * r->first_token_seconds,
-                   r->finish == FINISH_END ? "eos" : finish_reason_name(r->finish));
+                   r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
     }
     if (chat->journal && *journal_name(chat->journal))
         screen_say(chat->screen, "journal       %s (palaver --resume=%s)", journal_name(chat->journal),

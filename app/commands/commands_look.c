@@ -81,7 +81,7 @@ Status command_top(Chat *chat, const char *argument, Error *error) {
     if (!places) return error_set(error, STATUS_MEMORY, "out of memory");
     Status status = chat_apply_settings(chat, error);
     if (status == STATUS_OK)
-        status = conversation_alternatives(chat->conversation, (int)n, places, &count, error);
+        status = alternatives_find(chat->conversation, (int)n, places, &count, error);
     if (status == STATUS_OK) status = page_open(&page, error);
     if (status == STATUS_OK) {
         fputs("       raw   final\n", page.stream);

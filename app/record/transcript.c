@@ -219,7 +219,7 @@ bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record) {
                  json_pack("[I, I]", (json_int_t)reply->cut_from, (json_int_t)reply->cut_to)) &&
              ok;
     if (reply->interrupted) ok = !json_object_set_new(record, "interrupted", json_true()) && ok;
-    ok = !json_object_set_new(record, "finish", json_string(finish_reason_name(report->finish))) && ok;
+    ok = !json_object_set_new(record, "finish", json_string(conversation_finish_name(report->finish))) && ok;
     ok = !json_object_set_new(record, "seed", json_integer((json_int_t)reply->seed)) && ok;
     ok = !json_object_set_new(record, "position", json_integer((json_int_t)reply->position)) && ok;
     ok = !json_object_set_new(record, "next", json_integer((json_int_t)reply->next)) && ok;

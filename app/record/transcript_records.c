@@ -87,7 +87,7 @@ static void reply_free(TranscriptReply *reply) {
 
 static FinishReason finish_of(const char *name) {
     for (FinishReason reason = FINISH_END; name && reason <= FINISH_INTERRUPTED; reason++)
-        if (!strcmp(finish_reason_name(reason), name)) return reason;
+        if (!strcmp(conversation_finish_name(reason), name)) return reason;
     return FINISH_END;
 }
 

@@ -41,7 +41,7 @@ static Status fill_places(Conversation *c, const int32_t *ids, int64_t n_ids, Al
     return status;
 }
 
-Status conversation_alternatives(Conversation *c, int n, Alternatives *places, int *count, Error *error) {
+Status alternatives_find(Conversation *c, int n, Alternatives *places, int *count, Error *error) {
     ConversationView view;
     *count = 0;
     if (c->n == 0 || c->messages[c->n - 1].role != CHAT_ASSISTANT || c->messages[c->n - 1].discarded)

@@ -24,7 +24,6 @@ typedef struct Alternatives {
 // For the last `n` tokens (at most ALTERNATIVES_TOKENS; *count, if the reply is shorter) of the last message, which has to
 // be the assistant's and in the window; the oldest comes first in `places` [n]. Evaluates them again. STATUS_USAGE: there
 // is no such message.
-Status conversation_alternatives(Conversation *conversation, int n, Alternatives *places, int *count,
-                                 Error *error);
+Status alternatives_find(Conversation *conversation, int n, Alternatives *places, int *count, Error *error);
 
 #endif

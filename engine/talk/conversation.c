@@ -6,26 +6,6 @@
 
 // ---- the list ----------------------------------------------------------------------------------------------
 
-void message_free(Message *m) {
-    free(m->text);
-    free(m->ids);
-    *m = (Message){0};
-}
-
-Status message_copy(const Message *from, Message *to, Error *error) {
-    *to = *from;
-    to->text = malloc(from->size + 1);
-    to->ids = from->ids ? malloc((size_t)(from->n_ids + 1) * sizeof *from->ids) : NULL;
-    if (!to->text || (from->ids && !to->ids)) {
-        message_free(to);
-        return error_set(error, STATUS_MEMORY, "no memory for a message of %zu bytes", from->size);
-    }
-    if (from->size) memcpy(to->text, from->text, from->size);
-    to->text[from->size] = 0;
-    if (from->ids) memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *from->ids);
-    return STATUS_OK;
-}
-
 // End tokens, and what DRY takes for the end of a phrase: line ends, quotes, colons, asterisks, control tokens.
 static void mark_tokens(Conversation *c) {
     const Tokenizer *tokenizer = engine_tokenizer(c->engine);
@@ -79,40 +59,6 @@ const Message *conversation_message(const Conversation *c, int index) {
     return &c->messages[index];
 }
 
-int conversation_turns(const Conversation *c) {
-    int turns = 0;
-    for (int i = 0; i < c->n; i++) turns += c->messages[i].role == CHAT_USER;
-    return turns;
-}
-
-static Status insert(MessageList *list, int index, const Message *message, Error *error) {
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 16;
-        Message *messages = realloc(list->messages, (size_t)capacity * sizeof *messages);
-        if (!messages) return error_set(error, STATUS_MEMORY, "no memory for %d messages", capacity);
-        list->messages = messages;
-        list->capacity = capacity;
-    }
-    Message copy;
-    Status status = message_copy(message, &copy, error);
-    if (status) return status;
-    memmove(list->messages + index + 1, list->messages + index,
-            (size_t)(list->n - index) * sizeof *list->messages);
-    list->messages[index] = copy;
-    list->n++;
-    return STATUS_OK;
-}
-
-Status message_list_add(MessageList *list, const Message *message, Error *error) {
-    return insert(list, list->n, message, error);
-}
-
-void message_list_free(MessageList *list) {
-    while (list->n > 0) message_free(&list->messages[--list->n]);
-    free(list->messages);
-    *list = (MessageList){0};
-}
-
 void conversation_take(Conversation *c, MessageList *list) {
     message_list_free(&c->list);
     c->list = *list;
@@ -120,7 +66,7 @@ void conversation_take(Conversation *c, MessageList *list) {
 }
 
 Status conversation_append(Conversation *c, const Message *message, Error *error) {
-    return insert(&c->list, c->n, message, error);
+    return message_list_insert(&c->list, c->n, message, error);
 }
 
 Status conversation_replace(Conversation *c, int index, const char *text, Error *error) {
@@ -137,8 +83,8 @@ Status conversation_set_system(Conversation *c, const char *text, Error *error) 
     bool has = c->n > 0 && c->messages[0].role == CHAT_SYSTEM;
     if (text && *text) {
         if (has) return conversation_replace(c, 0, text, error);
-        return insert(&c->list, 0,
-                      &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)}, error);
+        return message_list_insert(
+            &c->list, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)}, error);
     }
     if (!has) return STATUS_OK;
     message_free(&c->messages[0]);
@@ -235,7 +181,7 @@ Status conversation_forecast(Conversation *c, int64_t n_tokens, OverflowPlan *pl
     return status;
 }
 
-const char *finish_reason_name(FinishReason reason) {
+const char *conversation_finish_name(FinishReason reason) {
     static const char *const names[] = {"end", "stop", "length", "context", "interrupted"};
     return names[reason];
 }

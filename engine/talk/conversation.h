@@ -6,32 +6,18 @@
 
 #include "engine/engine.h"
 #include "engine/cache/overflow.h"
+#include "engine/talk/message.h"
 #include "engine/talk/sampler.h"
 #include "tokenizer/chat/chat_template.h"
 
 typedef struct Conversation Conversation;
 
-// One message. An assistant's message that was sampled here keeps its token ids, and they, not the text, are what
-// the model sees again.
-typedef struct Message {
-    ChatRole role;
-    char *text; // UTF-8, NUL-terminated; what a person saw
-    size_t size;
-    int32_t *ids; // sampled ids without the end token; NULL for messages that were typed, loaded or edited
-    int64_t n_ids;
-    int64_t cut_from,
-        cut_to;       // bytes of the text that were left out of a prompt too long for the context; 0, 0: none
-    int64_t n_gone;   // of ids: the oldest, which overflow discarded from this reply
-    bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
-    bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
-} Message;
-
 typedef struct ConversationSettings {
     SamplerSettings sampler;
     uint64_t seed;   // of the random numbers
     uint64_t stream; // Philox subsequence: the number of this conversation
-    uint64_t
-        position; // numbers drawn so far: replies advance it, a journal keeps it, so that a replay is exact
+    // Numbers drawn so far: replies advance it, a journal keeps it, so that a replay is exact.
+    uint64_t position;
     OverflowSettings overflow;
     int64_t max_tokens;      // of a reply; 0: until it ends
     const char *const *stop; // stop strings [n_stop], kept by reference
@@ -64,7 +50,8 @@ typedef enum FinishReason {
     FINISH_CONTEXT,
     FINISH_INTERRUPTED
 } FinishReason;
-const char *finish_reason_name(FinishReason reason); // "end", "stop", "length", "context", "interrupted"
+const char *
+conversation_finish_name(FinishReason reason); // "end", "stop", "length", "context", "interrupted"
 
 typedef struct ReplyReport {
     int64_t cached;             // tokens of the prompt that were in the cache
@@ -87,7 +74,6 @@ ConversationSettings *conversation_settings(Conversation *conversation); // may 
 // The list of messages. Pointers are valid until the list changes.
 int conversation_length(const Conversation *conversation);
 const Message *conversation_message(const Conversation *conversation, int index);
-int conversation_turns(const Conversation *conversation); // user messages, those discarded included
 // Appends a message (text is copied). Nothing is evaluated. With ids (may be NULL) as in Message.
 Status conversation_append(Conversation *conversation, const Message *message, Error *error);
 // Replaces the text of a message and forgets its ids.
@@ -97,14 +83,6 @@ Status conversation_set_system(Conversation *conversation, const char *text, Err
 // Drops every message from `length` on.
 void conversation_truncate(Conversation *conversation, int length);
 
-// Messages by themselves, that a conversation can take all at once.
-typedef struct MessageList {
-    Message *messages; // [n], owned
-    int n, capacity;
-} MessageList; // {0} is empty
-// Adds a copy of a message; after a failure the list is as it was.
-Status message_list_add(MessageList *list, const Message *message, Error *error);
-void message_list_free(MessageList *list); // and makes it an empty one
 // The list's messages take the place of the conversation's; the list is empty afterwards. This cannot fail.
 void conversation_take(Conversation *conversation, MessageList *list);
 

@@ -1,24 +1,8 @@
 // A prompt that is too long for the context by itself: what of it is read where the settings want it cut.
 #include "engine/talk/conversation_internal.h"
+#include "kernels/base/utf8.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-Status message_seen_text(const Message *m, const char **text, size_t *size, char **joined, Error *error) {
-    *text = m->text;
-    *size = m->size;
-    *joined = NULL;
-    if (m->cut_to <= m->cut_from) return STATUS_OK;
-    size_t head = (size_t)m->cut_from, tail = m->size - (size_t)m->cut_to;
-    if (!(*joined = malloc(head + tail + 1)))
-        return error_set(error, STATUS_MEMORY, "no memory for a message of %zu bytes", head + tail);
-    memcpy(*joined, m->text, head);
-    memcpy(*joined + head, m->text + m->cut_to, tail);
-    (*joined)[head + tail] = 0;
-    *text = *joined;
-    *size = head + tail;
-    return STATUS_OK;
-}
 
 // The conversation with the last question cut, as often as it takes.
 typedef struct Cut {
@@ -31,7 +15,7 @@ typedef struct Cut {
 } Cut;
 
 static bool begins_character(const Message *m, int64_t at) {
-    return at >= (int64_t)m->size || ((unsigned char)m->text[at] & 0xC0) != 0x80;
+    return at >= (int64_t)m->size || !utf8_continues(m->text[at]);
 }
 
 // The question without its bytes [from, to), widened to whole characters.

@@ -14,18 +14,11 @@ struct Conversation {
         MessageList list;
         struct {
             Message *messages; // [n], owned
-            int n, capacity;
+            int n;
+            size_t capacity;
         };
     };
 };
-
-// What the model sees of a message's text: *joined is malloc'ed where it is not the text itself, else NULL.
-Status message_seen_text(const Message *message, const char **text, size_t *size, char **joined,
-                         Error *error);
-
-// Deep copies, and their end.
-Status message_copy(const Message *from, Message *to, Error *error);
-void message_free(Message *message);
 
 // The ids of the messages that are not discarded. With `open_reply` the last message, the assistant's, stays open
 // at its end: the model goes on with it.

@@ -4,6 +4,7 @@
 #include "engine/talk/conversation_internal.h"
 #include "engine/session_step.h"
 #include "engine/talk/stop.h"
+#include "kernels/base/array.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/utf8.h"
 
@@ -20,8 +21,7 @@ struct Reply {
     ReplyReport unread; // where nobody wants one
     StopMatcher *stops;
     Utf8Stream utf8;
-    int64_t ids_capacity;
-    size_t text_capacity;
+    size_t ids_capacity, text_capacity;
     int32_t previous; // the token before, -1 at the reply's beginning
     Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
     int n_before;
@@ -68,15 +68,9 @@ static Status set_prompt(Reply *r, int64_t needed, Error *error) {
 
 static Status keep_id(Reply *r, int32_t id, Error *error) {
     Message *m = reply_message(r);
-    if (m->n_ids == r->ids_capacity) {
-        int64_t capacity = 2 * r->ids_capacity + 64;
-        int32_t *ids = realloc(m->ids, (size_t)capacity * sizeof *ids);
-        if (!ids)
-            return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens",
-                             (long long)capacity);
-        m->ids = ids;
-        r->ids_capacity = capacity;
-    }
+    if (!array_reserve(&m->ids, sizeof *m->ids, (size_t)m->n_ids, 1, &r->ids_capacity))
+        return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens",
+                         (long long)m->n_ids + 1);
     m->ids[m->n_ids++] = id;
     return STATUS_OK;
 }
@@ -84,13 +78,8 @@ static Status keep_id(Reply *r, int32_t id, Error *error) {
 static Status keep_text(Reply *r, const char *text, size_t size, Error *error) {
     Message *m = reply_message(r);
     if (size == 0) return STATUS_OK;
-    if (m->size + size + 1 > r->text_capacity) {
-        size_t capacity = 2 * (m->size + size + 1);
-        char *longer = realloc(m->text, capacity);
-        if (!longer) return error_set(error, STATUS_MEMORY, "no memory for a reply of %zu bytes", capacity);
-        m->text = longer;
-        r->text_capacity = capacity;
-    }
+    if (!array_reserve(&m->text, 1, m->size, size + 1, &r->text_capacity))
+        return error_set(error, STATUS_MEMORY, "no memory for a reply of %zu bytes", m->size + size + 1);
     memcpy(m->text + m->size, text, size);
     m->size += size;
     m->text[m->size] = 0;
@@ -128,6 +117,10 @@ static Status finish_text(Reply *r, Error *error) {
 
 bool reply_finished(const Reply *r) {
     return r->finished;
+}
+
+bool reply_was_read(const Reply *r) {
+    return r->was_read;
 }
 
 void reply_params(Reply *r, SampleParams *params) {
@@ -291,7 +284,7 @@ Status reply_begin(Conversation *c, bool resume, const ConversationEvents *event
         return status;
     }
     const Message *m = reply_message(r);
-    r->ids_capacity = m->n_ids;
+    r->ids_capacity = (size_t)m->n_ids;
     r->text_capacity = m->size + 1;
     if (m->n_ids > 0) r->previous = m->ids[m->n_ids - 1];
     r->n_before = resume ? c->n : c->n - 1;
@@ -314,23 +307,4 @@ Status reply_begin(Conversation *c, bool resume, const ConversationEvents *event
     }
     *out = r;
     return STATUS_OK;
-}
-
-Status conversation_reply(Conversation *c, bool resume, const ConversationEvents *events, ReplyReport *report,
-                          Error *error) {
-    Reply *r;
-    Status status = reply_begin(c, resume, events, report, &r, error);
-    if (status) return status;
-    while (!status && !reply_finished(r)) {
-        SampleParams params;
-        int32_t id;
-        bool decoding = r->was_read && session_pending(c->session) == 1;
-        if (!decoding) status = session_evaluate(c->session, error);
-        if (status) break;
-        reply_params(r, &params);
-        status = session_interrupted(c->session) ? STATUS_INTERRUPTED
-                                                 : session_draw(c->session, &params, &id, error);
-        if (!status) status = reply_token(r, id, NULL, error);
-    }
-    return reply_end(r, status, error);
 }

@@ -19,6 +19,7 @@ Status reply_begin(Conversation *conversation, bool resume, const ConversationEv
                    ReplyReport *report, Reply **reply, Error *error);
 
 bool reply_finished(const Reply *reply); // the report says why
+bool reply_was_read(const Reply *reply); // whether the prompt was, so that tokens have been drawn
 
 // What the next token is drawn with, good until the next call for this conversation. Nothing is pending: what it took to
 // make room is told to the events.

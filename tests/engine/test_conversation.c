@@ -30,7 +30,7 @@ static void a_follow_up_turn_reads_only_what_is_new(void **state) {
     assert_true(second.cached >= first.read + first.n_reply - 1);
     assert_true(second.read < 30);
     talk_check_log(t);
-    assert_int_equal(conversation_turns(t->c), 2);
+    assert_int_equal(talk_turns(t), 2);
 }
 
 static void the_same_seed_gives_the_same_talk(void **state) {
@@ -157,7 +157,7 @@ static void whole_turns_leave_and_the_system_prompt_stays(void **state) {
     }
     assert_true(t->n_overflows > 3);
     assert_true(most > CONTEXT / 2);
-    assert_int_equal(conversation_turns(t->c), 60); // still there for the person
+    assert_int_equal(talk_turns(t), 60); // still there for the person
     assert_true(conversation_message(t->c, 1)->discarded);
     assert_true(t->last.first_turn >= 1 && t->last.last_turn >= t->last.first_turn);
     assert_true(t->last.n_discarded > 0);

@@ -69,7 +69,7 @@ static Sum talk_for_long(const Endless *e) {
         assert_true(t->last.n_discarded > 0);
         assert_true(t->last.n_kept > 0);
     }
-    assert_int_equal(conversation_turns(t->c), TURNS); // all still there for the person
+    assert_int_equal(talk_turns(t), TURNS); // all still there for the person
     assert_false(conversation_message(t->c, 0)->discarded);
     assert_string_equal(conversation_message(t->c, 0)->text, SYSTEM);
     assert_true(conversation_message(t->c, 1)->discarded);

@@ -56,6 +56,13 @@ void talk_close(Talk *t) {
     free(t);
 }
 
+int talk_turns(const Talk *talk) {
+    int turns = 0;
+    for (int i = 0; i < conversation_length(talk->c); i++)
+        turns += conversation_message(talk->c, i)->role == CHAT_USER;
+    return turns;
+}
+
 const char *talk_remember(Talk *t) {
     return memcpy(t->kept, t->text, sizeof t->kept);
 }
