@@ -79,8 +79,8 @@ typedef struct ConfigTable {
     size_t n_keys;
     size_t size;      // of the struct that begins with a Config, in bytes
     const char *name; // of the file below, for messages
-    const char *built_in,
-        *built_in_end; // a TOML file that gives every key its built-in value, and documents it
+    // A TOML file that gives every key its built-in value, and documents it.
+    const char *built_in, *built_in_end;
 } ConfigTable;
 
 // The key called `name` ("top_p", "sampling.top_p", "top-p"); NULL when there is none.

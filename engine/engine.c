@@ -186,7 +186,7 @@ static Status choose_backend(Engine *engine, const EngineOptions *options, Error
     Error why = {0};
     status = backend_cuda_ops(&cuda, &why);
     if (!status) status = open_backend(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
-    if (status == STATUS_OK) return STATUS_OK;
+    if (!status) return STATUS_OK;
     if (kind == DEVICE_CUDA || status == STATUS_INTERRUPTED || status == STATUS_FATAL)
         return error_set(error, status, "%s", why.message);
     if (options->random_weights)

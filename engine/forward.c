@@ -58,7 +58,7 @@ static Status decode(Forward *f, const Step *step, const Pass *pass, Error *erro
         .context = pass,
     };
     Status status = ops->decode(f->backend, &all, error);
-    f->has_logits = status == STATUS_OK;
+    f->has_logits = !status;
     return status;
 }
 

@@ -45,8 +45,8 @@ typedef struct TokenizerVocab {
     int64_t n_pieces;
     const TokenText *pieces; // [n_pieces]
     const float *scores;     // [n_pieces] or NULL
-    const int32_t
-        *types; // [n_pieces] or NULL: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+    // [n_pieces] or NULL: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
+    const int32_t *types;
     int64_t n_merges;
     const TokenText *merges; // [n_merges] "left right", best first
     int32_t bos, eos, unk, pad;

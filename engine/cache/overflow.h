@@ -23,23 +23,23 @@ const char *overflow_policy_name(OverflowPolicy policy); // "reevaluate", "shift
 
 enum {
     OVERFLOW_KEEP_SYSTEM = -1, // BOS, what the template begins with, and the system prompt
-    OVERFLOW_SINKS =
-        4, // first tokens that a stream without messages keeps then (Xiao et al., arXiv:2309.17453)
+    // First tokens that a stream without messages keeps then (Xiao et al., arXiv:2309.17453).
+    OVERFLOW_SINKS = 4,
 };
 
 typedef struct OverflowSettings {
     OverflowPolicy policy;
-    int64_t
-        keep; // first tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps
-    // nothing, not even what the beginning of what is left has in common with that of before
+    // First tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps nothing, not
+    // even what the beginning of what is left has in common with that of before.
+    int64_t keep;
     bool by_token; // leave as few tokens as discard says; else whole turns down to low_water
-    bool
-        cut_prompt; // a prompt that is too long by itself is cut: its first `keep` tokens and its end are read; else refused
+    // A prompt that is too long by itself is cut: its first `keep` tokens and its end are read; else refused.
+    bool cut_prompt;
     int64_t reserve;  // tokens kept free for the reply before a turn begins
     double low_water; // share of the context to go down to once something has to leave, 0 … 1
-    double
-        discard; // leave at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest
-                 // end of a turn; 0: as the others say
+    // Leave at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest end of a turn; 0:
+    // as the others say.
+    double discard;
 } OverflowSettings;
 
 // One message as the template rendered it.

@@ -24,7 +24,7 @@ Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const Che
     bool room = array_reserve(&checkpoint->tensors, sizeof *checkpoint->tensors,
                               (size_t)checkpoint->n_tensors, 1, &checkpoint->capacity);
     char *copy = room ? strdup(name) : NULL;
-    if (copy == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    if (!copy) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     CheckpointTensor *added = &checkpoint->tensors[checkpoint->n_tensors++];
     *added = *tensor;
     added->name = copy;
@@ -47,7 +47,7 @@ static Status check_overlaps(const Checkpoint *checkpoint, const CheckpointTenso
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const CheckpointTensor *tensor = sorted[i];
         if (tensor->bytes == 0) continue;
-        if (last != NULL && last->file == tensor->file &&
+        if (last && last->file == tensor->file &&
             (uintptr_t)last->data + last->bytes > (uintptr_t)tensor->data) {
             return error_set(error, STATUS_FILE,
                              "%s: tensors %s and %s overlap: the file is damaged, fetch it again",
@@ -65,9 +65,9 @@ static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Err
         return STATUS_OK;
     }
     void **grown = realloc(checkpoint->copies, ((size_t)checkpoint->n_copies + 1) * sizeof *grown);
-    if (grown != NULL) checkpoint->copies = grown;
-    void *copy = grown == NULL ? NULL : malloc(tensor->bytes + 1);
-    if (copy == NULL) {
+    if (grown) checkpoint->copies = grown;
+    void *copy = !grown ? NULL : malloc(tensor->bytes + 1);
+    if (!copy) {
         return error_set(error, STATUS_MEMORY,
                          "%s: tensor %s lies unaligned, and there is no memory for a copy",
                          checkpoint->files[tensor->file].path, tensor->name);
@@ -82,16 +82,15 @@ static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Err
 static Status finish(Checkpoint *checkpoint, Error *error) {
     size_t n = (size_t)checkpoint->n_tensors;
     checkpoint->by_name = malloc((n + 1) * sizeof(const CheckpointTensor *));
-    if (checkpoint->by_name == NULL)
-        return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    if (!checkpoint->by_name) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     for (size_t i = 0; i < n; i++) checkpoint->by_name[i] = &checkpoint->tensors[i];
 
     qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_places);
     Status status = check_overlaps(checkpoint, checkpoint->by_name, error);
-    for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < n && !status; i++) {
         status = align_tensor(checkpoint, &checkpoint->tensors[i], error);
     }
-    if (status != STATUS_OK) return status;
+    if (status) return status;
 
     qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_names);
     for (size_t i = 1; i < n; i++) {
@@ -109,8 +108,8 @@ static Status finish(Checkpoint *checkpoint, Error *error) {
 
 static Status checkpoint_new(const char *path, Checkpoint **checkpoint, Error *error) {
     Checkpoint *created = calloc(1, sizeof *created);
-    if (created != NULL) created->path = strdup(path);
-    if (created == NULL || created->path == NULL) {
+    if (created) created->path = strdup(path);
+    if (!created || !created->path) {
         free(created);
         error_set(error, STATUS_MEMORY, "%s: out of memory", path);
         return STATUS_MEMORY;
@@ -126,7 +125,7 @@ static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) 
     CheckpointFile file;
     int index;
     Status status = checkpoint_file_map(path, &file, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (!gguf_recognise(&file)) {
         status =
             path_has_suffix(path, ".safetensors")
@@ -143,16 +142,16 @@ static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) 
     }
     checkpoint->format = CHECKPOINT_GGUF;
     status = checkpoint_add_file(checkpoint, &file, &index, error);
-    return status == STATUS_OK ? gguf_read(checkpoint, error) : status;
+    return status ? status : gguf_read(checkpoint, error);
 }
 
 static Status open_folder(Checkpoint *checkpoint, Error *error) {
     Status status = checkpoint_folder_json(checkpoint, "config.json", &checkpoint->config, error);
-    if (status != STATUS_OK) return status;
-    if (checkpoint->config == NULL) {
+    if (status) return status;
+    if (!checkpoint->config) {
         int count;
         char *path = checkpoint_only_file(checkpoint->path, ".gguf", &count);
-        if (path != NULL) {
+        if (path) {
             status = open_file(checkpoint, path, error);
             free(path);
             return status;
@@ -168,12 +167,12 @@ static Status open_folder(Checkpoint *checkpoint, Error *error) {
     checkpoint->format = CHECKPOINT_SAFETENSORS;
     checkpoint->is_folder = true;
     status = checkpoint_folder_json(checkpoint, "generation_config.json", &checkpoint->generation, error);
-    return status == STATUS_OK ? safetensors_read_folder(checkpoint, error) : status;
+    return status ? status : safetensors_read_folder(checkpoint, error);
 }
 
 static Status finish_open(Checkpoint *created, Status status, Checkpoint **checkpoint, Error *error) {
-    if (status == STATUS_OK) status = finish(created, error);
-    if (status != STATUS_OK) {
+    if (!status) status = finish(created, error);
+    if (status) {
         checkpoint_close(created);
         return status;
     }
@@ -187,7 +186,7 @@ Status checkpoint_open(const char *path, Checkpoint **checkpoint, Error *error) 
     if (stat(path, &info) != 0) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     Checkpoint *created = NULL;
     Status status = checkpoint_new(path, &created, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     status = S_ISDIR(info.st_mode) ? open_folder(created, error) : open_file(created, path, error);
     return finish_open(created, status, checkpoint, error);
 }
@@ -195,16 +194,16 @@ Status checkpoint_open(const char *path, Checkpoint **checkpoint, Error *error) 
 static Status open_memory(const char *name, const void *data, size_t size, Checkpoint **created,
                           Error *error) {
     Status status = checkpoint_new(name, created, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     CheckpointFile file = {.path = strdup(name), .data = data, .size = size};
     int index;
-    if (file.path == NULL) {
+    if (!file.path) {
         status = STATUS_MEMORY;
         error_set(error, status, "%s: out of memory", name);
     } else {
         status = checkpoint_add_file(*created, &file, &index, error);
     }
-    if (status != STATUS_OK) checkpoint_close(*created);
+    if (status) checkpoint_close(*created);
     return status;
 }
 
@@ -213,7 +212,7 @@ Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Che
     *checkpoint = NULL;
     Checkpoint *created = NULL;
     Status status = open_memory(name, data, size, &created, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     created->format = CHECKPOINT_GGUF;
     status = gguf_recognise(&created->files[0])
                  ? gguf_read(created, error)
@@ -226,13 +225,13 @@ Status checkpoint_from_safetensors(const char *name, const void *data, size_t si
     *checkpoint = NULL;
     Checkpoint *created = NULL;
     Status status = open_memory(name, data, size, &created, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     created->format = CHECKPOINT_SAFETENSORS;
     return finish_open(created, safetensors_read_file(created, 0, NULL, error), checkpoint, error);
 }
 
 void checkpoint_close(Checkpoint *checkpoint) {
-    if (checkpoint == NULL) return;
+    if (!checkpoint) return;
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) free((void *)checkpoint->tensors[i].name);
     for (int64_t i = 0; i < checkpoint->n_copies; i++) free(checkpoint->copies[i]);
     for (int i = 0; i < checkpoint->n_files; i++) checkpoint_file_unmap(&checkpoint->files[i]);
@@ -270,7 +269,7 @@ const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint, const char
     const CheckpointTensor *key = &wanted;
     const CheckpointTensor **found = bsearch(&key, checkpoint->by_name, (size_t)checkpoint->n_tensors,
                                              sizeof(const CheckpointTensor *), compare_names);
-    return found == NULL ? NULL : *found;
+    return !found ? NULL : *found;
 }
 
 int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint) {
@@ -285,6 +284,6 @@ int checkpoint_n_files(const Checkpoint *checkpoint) {
 
 const char *checkpoint_file(const Checkpoint *checkpoint, int index, int64_t *bytes) {
     if (index < 0 || index >= checkpoint->n_files) return NULL;
-    if (bytes != NULL) *bytes = (int64_t)checkpoint->files[index].size;
+    if (bytes) *bytes = (int64_t)checkpoint->files[index].size;
     return checkpoint->files[index].path;
 }

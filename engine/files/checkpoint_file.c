@@ -17,7 +17,7 @@ Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error)
     int fd;
     int64_t size;
     Status status = file_open_regular(path, &fd, &size, NULL, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) {
@@ -30,9 +30,9 @@ Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error)
         }
     }
     close(fd);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     file->path = strdup(path);
-    if (file->path == NULL) {
+    if (!file->path) {
         checkpoint_file_unmap(file);
         return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
     }
@@ -48,7 +48,7 @@ void checkpoint_file_unmap(CheckpointFile *file) {
 Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *index, Error *error) {
     CheckpointFile *grown =
         realloc(checkpoint->files, ((size_t)checkpoint->n_files + 1) * sizeof *checkpoint->files);
-    if (grown == NULL) {
+    if (!grown) {
         error_set(error, STATUS_MEMORY, "%s: out of memory", file->path);
         checkpoint_file_unmap(file);
         return STATUS_MEMORY;
@@ -63,16 +63,16 @@ Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *in
 Status checkpoint_folder_json(const Checkpoint *checkpoint, const char *name, json_t **value, Error *error) {
     *value = NULL;
     char *path = path_join(checkpoint->path, name);
-    if (path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", name);
+    if (!path) return error_set(error, STATUS_MEMORY, "%s: out of memory", name);
     Status status = STATUS_OK;
     if (access(path, F_OK) == 0) {
         CheckpointFile file;
         status = checkpoint_file_map(path, &file, error);
-        if (status == STATUS_OK && file.size > MAX_JSON_BYTES) {
+        if (!status && file.size > MAX_JSON_BYTES) {
             status = error_set(error, STATUS_FILE, "%s: %zu bytes of JSON; palaver reads up to %d", path,
                                file.size, MAX_JSON_BYTES);
             checkpoint_file_unmap(&file);
-        } else if (status == STATUS_OK) {
+        } else if (!status) {
             status = json_parse(path, (const char *)file.data, file.size, value, error);
             checkpoint_file_unmap(&file);
         }
@@ -84,7 +84,7 @@ Status checkpoint_folder_json(const Checkpoint *checkpoint, const char *name, js
 char *checkpoint_only_file(const char *folder, const char *suffix, int *count) {
     *count = 0;
     DIR *directory = opendir(folder);
-    if (directory == NULL) return NULL;
+    if (!directory) return NULL;
     char *found = NULL;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         if (entry->d_name[0] == '.' || !path_has_suffix(entry->d_name, suffix)) continue;

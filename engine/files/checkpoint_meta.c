@@ -19,7 +19,7 @@ void checkpoint_meta_free(MetaTable *table) {
 Status checkpoint_meta_finish(MetaTable *table, const char *path, Error *error) {
     size_t n = (size_t)table->count;
     table->by_key = malloc((n + 1) * sizeof(const MetaValue *));
-    if (table->by_key == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+    if (!table->by_key) return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
     for (size_t i = 0; i < n; i++) table->by_key[i] = &table->values[i];
     qsort(table->by_key, n, sizeof(const MetaValue *), compare_keys);
     for (size_t i = 1; i < n; i++) {
@@ -40,12 +40,12 @@ const MetaValue *checkpoint_meta_at(const Checkpoint *checkpoint, int64_t index)
 }
 
 const MetaValue *checkpoint_meta(const Checkpoint *checkpoint, const char *key) {
-    if (checkpoint->meta.by_key == NULL) return NULL;
+    if (!checkpoint->meta.by_key) return NULL;
     MetaValue wanted = {.key = key};
     const MetaValue *address = &wanted;
     const MetaValue **found = bsearch(&address, checkpoint->meta.by_key, (size_t)checkpoint->meta.count,
                                       sizeof(const MetaValue *), compare_keys);
-    return found == NULL ? NULL : *found;
+    return !found ? NULL : *found;
 }
 
 static const char *type_text(MetaType type) {
@@ -61,7 +61,7 @@ static Status wrong_type(const Checkpoint *checkpoint, const MetaValue *value, M
 
 Status checkpoint_get_string(const Checkpoint *checkpoint, const char *key, MetaString *value, Error *error) {
     const MetaValue *found = checkpoint_meta(checkpoint, key);
-    if (found == NULL) return STATUS_OK;
+    if (!found) return STATUS_OK;
     if (found->type != META_STRING) return wrong_type(checkpoint, found, META_STRING, error);
     *value = found->string;
     return STATUS_OK;
@@ -69,7 +69,7 @@ Status checkpoint_get_string(const Checkpoint *checkpoint, const char *key, Meta
 
 Status checkpoint_get_integer(const Checkpoint *checkpoint, const char *key, int64_t *value, Error *error) {
     const MetaValue *found = checkpoint_meta(checkpoint, key);
-    if (found == NULL) return STATUS_OK;
+    if (!found) return STATUS_OK;
     if (found->type != META_INTEGER) return wrong_type(checkpoint, found, META_INTEGER, error);
     *value = found->integer;
     return STATUS_OK;
@@ -77,7 +77,7 @@ Status checkpoint_get_integer(const Checkpoint *checkpoint, const char *key, int
 
 Status checkpoint_get_number(const Checkpoint *checkpoint, const char *key, double *value, Error *error) {
     const MetaValue *found = checkpoint_meta(checkpoint, key);
-    if (found == NULL) return STATUS_OK;
+    if (!found) return STATUS_OK;
     if (found->type != META_INTEGER && found->type != META_NUMBER) {
         return wrong_type(checkpoint, found, META_NUMBER, error);
     }
@@ -87,7 +87,7 @@ Status checkpoint_get_number(const Checkpoint *checkpoint, const char *key, doub
 
 Status checkpoint_get_bool(const Checkpoint *checkpoint, const char *key, bool *value, Error *error) {
     const MetaValue *found = checkpoint_meta(checkpoint, key);
-    if (found == NULL) return STATUS_OK;
+    if (!found) return STATUS_OK;
     if (found->type != META_BOOL) return wrong_type(checkpoint, found, META_BOOL, error);
     *value = found->flag;
     return STATUS_OK;
@@ -97,7 +97,7 @@ Status checkpoint_get_array(const Checkpoint *checkpoint, const char *key, MetaT
                             const MetaValue **array, Error *error) {
     *array = NULL;
     const MetaValue *found = checkpoint_meta(checkpoint, key);
-    if (found == NULL) return STATUS_OK;
+    if (!found) return STATUS_OK;
     if (found->type != META_ARRAY) return wrong_type(checkpoint, found, META_ARRAY, error);
     if (found->element != element && !(element == META_NUMBER && found->element == META_INTEGER)) {
         return error_set(error, STATUS_FILE, "%s: the elements of %s should each be %s, the file has %s",

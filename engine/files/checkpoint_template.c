@@ -16,7 +16,7 @@ const struct json_t *checkpoint_generation_config(const Checkpoint *checkpoint) 
 static Status copy_text(const Checkpoint *checkpoint, const char *data, size_t length, char **text,
                         Error *error) {
     *text = malloc(length + 1);
-    if (*text == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    if (!*text) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     if (length > 0) memcpy(*text, data, length);
     (*text)[length] = '\0';
     return STATUS_OK;
@@ -24,12 +24,12 @@ static Status copy_text(const Checkpoint *checkpoint, const char *data, size_t l
 
 static Status template_from_file(const Checkpoint *checkpoint, char **text, Error *error) {
     char *path = path_join(checkpoint->path, "chat_template.jinja");
-    if (path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    if (!path) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     Status status = STATUS_OK;
     if (access(path, F_OK) == 0) {
         CheckpointFile file;
         status = checkpoint_file_map(path, &file, error);
-        if (status == STATUS_OK) {
+        if (!status) {
             status = copy_text(checkpoint, (const char *)file.data, file.size, text, error);
             checkpoint_file_unmap(&file);
         }
@@ -46,8 +46,8 @@ static const json_t *pick_template(const json_t *value) {
         const json_t *entry = json_array_get(value, i), *text = json_object_get(entry, "template");
         const char *name = json_string_value(json_object_get(entry, "name"));
         if (!json_is_string(text)) continue;
-        if (first == NULL) first = text;
-        if (name != NULL && strcmp(name, "default") == 0) return text;
+        if (!first) first = text;
+        if (name && strcmp(name, "default") == 0) return text;
     }
     return first;
 }
@@ -55,9 +55,9 @@ static const json_t *pick_template(const json_t *value) {
 static Status template_from_json(const Checkpoint *checkpoint, const char *name, char **text, Error *error) {
     json_t *config;
     Status status = checkpoint_folder_json(checkpoint, name, &config, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     const json_t *found = pick_template(json_object_get(config, "chat_template"));
-    if (found != NULL) {
+    if (found) {
         status = copy_text(checkpoint, json_string_value(found), json_string_length(found), text, error);
     }
     json_decref(config);
@@ -69,15 +69,14 @@ Status checkpoint_chat_template(const Checkpoint *checkpoint, char **text, Error
     if (!checkpoint->is_folder) {
         MetaString found = {NULL, 0};
         Status status = checkpoint_get_string(checkpoint, "tokenizer.chat_template", &found, error);
-        if (status != STATUS_OK || found.data == NULL) return status;
+        if (status || !found.data) return status;
         return copy_text(checkpoint, found.data, found.length, text, error);
     }
     Status status = template_from_file(checkpoint, text, error);
-    if (status == STATUS_OK && *text == NULL) {
+    if (!status && !*text) {
         status = template_from_json(checkpoint, "tokenizer_config.json", text, error);
     }
     // Processors keep it in a file of its own.
-    if (status == STATUS_OK && *text == NULL)
-        status = template_from_json(checkpoint, "chat_template.json", text, error);
+    if (!status && !*text) status = template_from_json(checkpoint, "chat_template.json", text, error);
     return status;
 }

@@ -49,14 +49,14 @@ static const uint8_t *take(Reader *reader, uint64_t count) {
 
 static Status take_u32(Reader *reader, uint32_t *value) {
     const uint8_t *bytes = take(reader, sizeof *value);
-    if (bytes == NULL) return STATUS_FILE;
+    if (!bytes) return STATUS_FILE;
     memcpy(value, bytes, sizeof *value);
     return STATUS_OK;
 }
 
 static Status take_u64(Reader *reader, uint64_t *value) {
     const uint8_t *bytes = take(reader, sizeof *value);
-    if (bytes == NULL) return STATUS_FILE;
+    if (!bytes) return STATUS_FILE;
     memcpy(value, bytes, sizeof *value);
     return STATUS_OK;
 }
@@ -66,7 +66,7 @@ static Status take_u64(Reader *reader, uint64_t *value) {
 static Status take_name(Reader *reader, size_t most, char **name) {
     uint64_t length;
     Status status = take_u64(reader, &length);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (length == 0 || length > most) {
         char problem[96];
         snprintf(problem, sizeof problem, "a name of %llu bytes (1 to %zu are allowed)",
@@ -74,11 +74,11 @@ static Status take_name(Reader *reader, size_t most, char **name) {
         return damaged(reader, problem);
     }
     const uint8_t *bytes = take(reader, length);
-    if (bytes == NULL) return STATUS_FILE;
+    if (!bytes) return STATUS_FILE;
     if (!text_is_printable((const char *)bytes, (size_t)length))
         return damaged(reader, "a name that is not printable ASCII");
     *name = strndup((const char *)bytes, (size_t)length);
-    if (*name != NULL) return STATUS_OK;
+    if (*name) return STATUS_OK;
     error_set(reader->error, STATUS_MEMORY, "%s: out of memory", reader->path);
     return STATUS_MEMORY;
 }
@@ -88,7 +88,7 @@ static Status take_name(Reader *reader, size_t most, char **name) {
 static Status skip_string(Reader *reader) {
     uint64_t length;
     Status status = take_u64(reader, &length);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     return take(reader, length) != NULL ? STATUS_OK : STATUS_FILE;
 }
 
@@ -103,8 +103,8 @@ static Status take_array(Reader *reader, MetaValue *value) {
     uint32_t type;
     uint64_t count;
     Status status = take_u32(reader, &type);
-    if (status == STATUS_OK) status = take_u64(reader, &count);
-    if (status != STATUS_OK) return status;
+    if (!status) status = take_u64(reader, &count);
+    if (status) return status;
     if (type == GGUF_ARRAY) {
         return error_set(reader->error, STATUS_UNSUPPORTED,
                          "%s: %s: an array of arrays, which palaver cannot read", reader->path, reader->what);
@@ -116,7 +116,7 @@ static Status take_array(Reader *reader, MetaValue *value) {
         // Each string takes 8 bytes or more, so the loop ends with the file.
         for (uint64_t i = 0; i < count; i++) {
             status = skip_string(reader);
-            if (status != STATUS_OK) return status;
+            if (status) return status;
         }
     } else {
         uint64_t bytes;
@@ -124,7 +124,7 @@ static Status take_array(Reader *reader, MetaValue *value) {
             return damaged(reader, "an array longer than any file");
         }
         const uint8_t *elements = take(reader, bytes);
-        if (elements == NULL) return STATUS_FILE;
+        if (!elements) return STATUS_FILE;
         if (type == GGUF_BOOL) status = check_bools(reader, elements, count);
     }
     value->count = (int64_t)count; // each element took a byte of the file, so it fits
@@ -134,7 +134,7 @@ static Status take_array(Reader *reader, MetaValue *value) {
 static Status take_value(Reader *reader, MetaValue *value) {
     uint32_t type;
     Status status = take_u32(reader, &type);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (type == GGUF_ARRAY) return take_array(reader, value);
     if (type >= GGUF_TYPE_COUNT) return damaged(reader, "a value of an unknown type");
     size_t begin = reader->at;
@@ -142,10 +142,10 @@ static Status take_value(Reader *reader, MetaValue *value) {
         status = skip_string(reader);
     } else {
         const uint8_t *bytes = take(reader, gguf_type_bytes(type));
-        if (bytes == NULL) return STATUS_FILE;
+        if (!bytes) return STATUS_FILE;
         if (type == GGUF_BOOL) status = check_bools(reader, bytes, 1);
     }
-    if (status == STATUS_OK) gguf_decode((int)type, reader->data + begin, value);
+    if (!status) gguf_decode((int)type, reader->data + begin, value);
     return status;
 }
 
@@ -155,7 +155,7 @@ static Status read_meta(Reader *reader, uint64_t count, MetaTable *table) {
                  (unsigned long long)count);
         char *key;
         Status status = take_name(reader, MAX_KEY_BYTES, &key);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
         if (!array_reserve(&table->values, sizeof *table->values, (size_t)table->count, 1,
                            &table->capacity)) {
             free(key);
@@ -166,7 +166,7 @@ static Status read_meta(Reader *reader, uint64_t count, MetaTable *table) {
         *value = (MetaValue){.key = key}; // owned by the table from here on, also if its value is damaged
         status = take_value(reader, value);
         value->key = key;
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     return checkpoint_meta_finish(table, reader->path, reader->error);
 }
@@ -176,14 +176,14 @@ static Status read_meta(Reader *reader, uint64_t count, MetaTable *table) {
 static Status take_shape(Reader *reader, CheckpointTensor *tensor) {
     uint32_t n_dims;
     Status status = take_u32(reader, &n_dims);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (n_dims > CHECKPOINT_MAX_DIMS) return damaged(reader, "more than 4 dimensions");
     tensor->n_dims = (int)n_dims;
     for (int i = 0; i < CHECKPOINT_MAX_DIMS; i++) tensor->shape[i] = 1;
     for (int i = tensor->n_dims - 1; i >= 0; i--) { // the file has the contiguous dimension first
         uint64_t size;
         status = take_u64(reader, &size);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
         if (size == 0 || size > INT64_MAX) return damaged(reader, "a dimension of 0 or beyond 2^63");
         tensor->shape[i] = (int64_t)size;
     }
@@ -216,7 +216,7 @@ static Status read_table(Reader *reader, Checkpoint *checkpoint, int file, uint6
                  (unsigned long long)count);
         char *name;
         Status status = take_name(reader, MAX_NAME_BYTES, &name);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
         snprintf(reader->what, sizeof reader->what, "tensor %.120s", name);
 
         CheckpointTensor tensor = {.file = file};
@@ -224,19 +224,18 @@ static Status read_table(Reader *reader, Checkpoint *checkpoint, int file, uint6
         uint64_t offset = 0;
         int64_t block_size, block_bytes;
         status = take_shape(reader, &tensor);
-        if (status == STATUS_OK) status = take_u32(reader, &type);
-        if (status == STATUS_OK) status = take_u64(reader, &offset);
-        if (status == STATUS_OK && offset % alignment != 0) status = damaged(reader, "unaligned data");
-        if (status == STATUS_OK && offset > reader->size)
-            status = damaged(reader, "data beyond the end of the file");
-        if (status == STATUS_OK) {
+        if (!status) status = take_u32(reader, &type);
+        if (!status) status = take_u64(reader, &offset);
+        if (!status && offset % alignment != 0) status = damaged(reader, "unaligned data");
+        if (!status && offset > reader->size) status = damaged(reader, "data beyond the end of the file");
+        if (!status) {
             tensor.data = reader->data + offset;
             gguf_tensor_type(type, &tensor, &block_size, &block_bytes);
             status = measure(reader, &tensor, block_size, block_bytes);
         }
-        if (status == STATUS_OK) status = checkpoint_add_tensor(checkpoint, name, &tensor, reader->error);
+        if (!status) status = checkpoint_add_tensor(checkpoint, name, &tensor, reader->error);
         free(name);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     return STATUS_OK;
 }
@@ -247,7 +246,7 @@ static Status place_tensors(Reader *reader, Checkpoint *checkpoint, int64_t firs
     uint64_t padding = (alignment - reader->at % alignment) % alignment;
     snprintf(reader->what, sizeof reader->what, "padding before the tensors");
     const uint8_t *base = take(reader, padding);
-    if (base == NULL) return STATUS_FILE;
+    if (!base) return STATUS_FILE;
     size_t begin = reader->at;
     for (int64_t i = first; i < checkpoint->n_tensors; i++) {
         CheckpointTensor *tensor = &checkpoint->tensors[i];
@@ -271,7 +270,7 @@ static Status read_header(Reader *reader, uint64_t *n_tensors, uint64_t *n_meta)
     snprintf(reader->what, sizeof reader->what, "the header");
     reader->at = 4; // gguf_recognise() has seen the magic
     Status status = take_u32(reader, &version);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (version != 2 && version != 3) {
         bool swapped = version == 0x02000000 || version == 0x03000000;
         return error_set(reader->error, STATUS_UNSUPPORTED,
@@ -280,8 +279,8 @@ static Status read_header(Reader *reader, uint64_t *n_tensors, uint64_t *n_meta)
                          reader->path, version, swapped ? " (big-endian)" : "");
     }
     status = take_u64(reader, n_tensors);
-    if (status == STATUS_OK) status = take_u64(reader, n_meta);
-    if (status != STATUS_OK) return status;
+    if (!status) status = take_u64(reader, n_meta);
+    if (status) return status;
     // The smallest entries: a key of one byte with a value of one; a scalar with a name of one byte.
     if (*n_meta > left(reader) / (8 + 1 + 4 + 1))
         return damaged(reader, "more metadata than the file can hold");
@@ -304,10 +303,10 @@ Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error 
     uint64_t n_tensors = 0, n_meta = 0, alignment = 32;
     int64_t first = checkpoint->n_tensors;
     Status status = read_header(&reader, &n_tensors, &n_meta);
-    if (status == STATUS_OK) status = read_meta(&reader, n_meta, meta);
-    if (status != STATUS_OK) return status;
+    if (!status) status = read_meta(&reader, n_meta, meta);
+    if (status) return status;
     const MetaValue *wanted = gguf_find_integer(meta, "general.alignment");
-    if (wanted != NULL) {
+    if (wanted) {
         if (wanted->integer <= 0 || wanted->integer > 1 << 30 ||
             (wanted->integer & (wanted->integer - 1)) != 0) {
             return error_set(error, STATUS_FILE, "%s: general.alignment is %lld, which is no power of two",
@@ -316,5 +315,5 @@ Status gguf_read_file(Checkpoint *checkpoint, int index, MetaTable *meta, Error 
         alignment = (uint64_t)wanted->integer;
     }
     status = read_table(&reader, checkpoint, index, n_tensors, alignment);
-    return status == STATUS_OK ? place_tensors(&reader, checkpoint, first, alignment) : status;
+    return status ? status : place_tensors(&reader, checkpoint, first, alignment);
 }

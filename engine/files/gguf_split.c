@@ -10,7 +10,7 @@ enum { MAX_PARTS = 99999 }; // five digits
 
 static int64_t integer_or(const MetaTable *table, const char *key, int64_t otherwise) {
     const MetaValue *value = gguf_find_integer(table, key);
-    return value == NULL ? otherwise : value->integer;
+    return !value ? otherwise : value->integer;
 }
 
 // Length of PATH without "-00001-of-00003.gguf"; 0 if it does not end like that.
@@ -28,7 +28,7 @@ static Status open_part(Checkpoint *checkpoint, const char *stem, int stem_lengt
         return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     }
     Status status = checkpoint_file_map(path, file, error);
-    if (status != STATUS_OK) {
+    if (status) {
         error_prefix(error, "part %d of %d of the model: ", (int)number + 1, (int)count);
     } else if (!gguf_recognise(file)) {
         status =
@@ -54,22 +54,22 @@ static Status read_parts(Checkpoint *checkpoint, int64_t number, int64_t count, 
                          checkpoint->path, (int)number + 1, (int)count, (int)number + 1, (int)count);
     }
     char *first_path = strdup(checkpoint->files[0].path); // files[] moves when it grows
-    if (first_path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    if (!first_path) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     Status status = STATUS_OK;
-    for (int64_t part = 0; part < count && status == STATUS_OK; part++) {
+    for (int64_t part = 0; part < count && !status; part++) {
         if (part == number) continue;
         CheckpointFile file;
         MetaTable meta = {0};
         int index;
         status = open_part(checkpoint, first_path, (int)stem, part, count, &file, error);
-        if (status == STATUS_OK) status = checkpoint_add_file(checkpoint, &file, &index, error);
-        if (status == STATUS_OK) status = gguf_read_file(checkpoint, index, &meta, error);
-        if (status == STATUS_OK &&
+        if (!status) status = checkpoint_add_file(checkpoint, &file, &index, error);
+        if (!status) status = gguf_read_file(checkpoint, index, &meta, error);
+        if (!status &&
             (integer_or(&meta, "split.no", -1) != part || integer_or(&meta, "split.count", -1) != count)) {
             status = error_set(error, STATUS_FILE, "%s: does not say that it is part %d of %d of the model",
                                checkpoint->files[index].path, (int)part + 1, (int)count);
         }
-        if (status == STATUS_OK && part == 0) {
+        if (!status && part == 0) {
             MetaTable other = checkpoint->meta;
             checkpoint->meta = meta;
             meta = other;
@@ -82,11 +82,11 @@ static Status read_parts(Checkpoint *checkpoint, int64_t number, int64_t count, 
 
 Status gguf_read(Checkpoint *checkpoint, Error *error) {
     Status status = gguf_read_file(checkpoint, 0, &checkpoint->meta, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     int64_t count = integer_or(&checkpoint->meta, "split.count", 1);
     int64_t number = integer_or(&checkpoint->meta, "split.no", 0);
     if (count > 1) status = read_parts(checkpoint, number, count, error);
-    if (status != STATUS_OK || count <= 1) return status;
+    if (status || count <= 1) return status;
     int64_t expected = integer_or(&checkpoint->meta, "split.tensors.count", checkpoint->n_tensors);
     if (expected == checkpoint->n_tensors) return STATUS_OK;
     return error_set(error, STATUS_FILE, "%s: the parts hold %lld tensors, the first announces %lld",

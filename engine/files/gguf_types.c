@@ -123,7 +123,7 @@ static const TensorType TENSOR_TYPES[] = {
 
 void gguf_tensor_type(uint32_t type, CheckpointTensor *tensor, int64_t *block_size, int64_t *block_bytes) {
     static const TensorType UNKNOWN = {NULL, -1, 1, 0};
-    bool known = type < sizeof TENSOR_TYPES / sizeof *TENSOR_TYPES && TENSOR_TYPES[type].name != NULL;
+    bool known = type < sizeof TENSOR_TYPES / sizeof *TENSOR_TYPES && TENSOR_TYPES[type].name;
     const TensorType *found = known ? &TENSOR_TYPES[type] : &UNKNOWN;
     tensor->supported = found->dtype >= 0;
     tensor->type = tensor->supported ? (DType)found->dtype : DTYPE_F32;

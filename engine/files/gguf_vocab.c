@@ -9,7 +9,7 @@ enum { MAX_ENDS = 8 };
 static Status read_name(const Checkpoint *checkpoint, const char *key, const char **name, Error *error) {
     MetaString found = {NULL, 0};
     Status status = checkpoint_get_string(checkpoint, key, &found, error);
-    if (status != STATUS_OK || found.data == NULL) return status;
+    if (status || !found.data) return status;
     *name = strndup(found.data, found.length);
     return *name != NULL ? STATUS_OK
                          : error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
@@ -21,14 +21,14 @@ static Status read_name(const Checkpoint *checkpoint, const char *key, const cha
 static Status read_array(const Checkpoint *checkpoint, const char *key, MetaType element, int64_t expected,
                          size_t size, const MetaValue **array, void **table, Error *error) {
     Status status = checkpoint_get_array(checkpoint, key, element, array, error);
-    if (status != STATUS_OK || *array == NULL) return status;
+    if (status || !*array) return status;
     if (expected >= 0 && (*array)->count != expected) {
         error_set(error, STATUS_FILE, "%s: %s has %lld elements for %lld tokens", checkpoint_path(checkpoint),
                   key, (long long)(*array)->count, (long long)expected);
         return STATUS_FILE;
     }
     *table = calloc((size_t)(*array)->count + 1, size);
-    if (*table != NULL) return STATUS_OK;
+    if (*table) return STATUS_OK;
     error_set(error, STATUS_MEMORY, "%s: no memory for %s", checkpoint_path(checkpoint), key);
     return STATUS_MEMORY;
 }
@@ -38,7 +38,7 @@ static Status read_texts(const Checkpoint *checkpoint, const char *key, const To
     const MetaValue *array;
     void *table = NULL;
     Status status = read_array(checkpoint, key, META_STRING, -1, sizeof(TokenText), &array, &table, error);
-    if (status != STATUS_OK || array == NULL) return status;
+    if (status || !array) return status;
     TokenText *filled = table;
     MetaCursor cursor = {0};
     MetaValue element;
@@ -62,12 +62,12 @@ static Status infer_pre(const Checkpoint *checkpoint, TokenizerVocab *vocab, Err
                                            {"dbrx", "dbrx"},           {"command-r", "command-r"}};
     MetaString found = {NULL, 0};
     Status status = checkpoint_get_string(checkpoint, "general.architecture", &found, error);
-    if (status != STATUS_OK || found.data == NULL) return status;
+    if (status || !found.data) return status;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (strlen(rules[i][0]) != found.length || memcmp(rules[i][0], found.data, found.length) != 0)
             continue;
         vocab->pre = strdup(rules[i][1]);
-        if (vocab->pre == NULL)
+        if (!vocab->pre)
             return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
     }
     return STATUS_OK;
@@ -79,7 +79,7 @@ static Status read_scores(const Checkpoint *checkpoint, TokenizerVocab *vocab, E
     void *table = NULL;
     Status status =
         read_array(checkpoint, KEY, META_NUMBER, vocab->n_pieces, sizeof(float), &array, &table, error);
-    if (status != STATUS_OK || array == NULL) return status;
+    if (status || !array) return status;
     float *scores = table;
     vocab->scores = scores;
     MetaCursor cursor = {0};
@@ -94,7 +94,7 @@ static Status read_types(const Checkpoint *checkpoint, TokenizerVocab *vocab, Er
     void *table = NULL;
     Status status =
         read_array(checkpoint, KEY, META_INTEGER, vocab->n_pieces, sizeof(int32_t), &array, &table, error);
-    if (status != STATUS_OK || array == NULL) return status;
+    if (status || !array) return status;
     int32_t *types = table;
     vocab->types = types;
     MetaCursor cursor = {0};
@@ -120,15 +120,13 @@ static Status read_ids(const Checkpoint *checkpoint, TokenizerVocab *vocab, Erro
     static const char UNKNOWN[] = "tokenizer.ggml.unknown_token_id",
                       PAD[] = "tokenizer.ggml.padding_token_id";
     Status status = read_id(checkpoint, "tokenizer.ggml.bos_token_id", vocab, &vocab->bos, error);
-    if (status == STATUS_OK)
-        status = read_id(checkpoint, "tokenizer.ggml.eos_token_id", vocab, &vocab->eos, error);
-    if (status == STATUS_OK) status = read_id(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
-    if (status == STATUS_OK) status = read_id(checkpoint, PAD, vocab, &vocab->pad, error);
+    if (!status) status = read_id(checkpoint, "tokenizer.ggml.eos_token_id", vocab, &vocab->eos, error);
+    if (!status) status = read_id(checkpoint, UNKNOWN, vocab, &vocab->unk, error);
+    if (!status) status = read_id(checkpoint, PAD, vocab, &vocab->pad, error);
     int32_t *ends = calloc(MAX_ENDS, sizeof *ends);
-    if (ends == NULL)
-        return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
+    if (!ends) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
     vocab->ends = ends;
-    for (size_t i = 0; i < sizeof END_KEYS / sizeof *END_KEYS && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < sizeof END_KEYS / sizeof *END_KEYS && !status; i++) {
         int32_t id = -1;
         status = read_id(checkpoint, END_KEYS[i], vocab, &id, error);
         if (id >= 0) ends[vocab->n_ends++] = id;
@@ -139,7 +137,7 @@ static Status read_ids(const Checkpoint *checkpoint, TokenizerVocab *vocab, Erro
 static Status read_switch(const Checkpoint *checkpoint, const char *key, int *value, Error *error) {
     bool flag = false;
     Status status = checkpoint_get_bool(checkpoint, key, &flag, error);
-    if (status == STATUS_OK) *value = checkpoint_meta(checkpoint, key) == NULL ? -1 : flag;
+    if (!status) *value = checkpoint_meta(checkpoint, key) == NULL ? -1 : flag;
     return status;
 }
 
@@ -147,7 +145,7 @@ static Status read_charsmap(const Checkpoint *checkpoint, TokenizerVocab *vocab,
     const MetaValue *array;
     Status status =
         checkpoint_get_array(checkpoint, "tokenizer.ggml.precompiled_charsmap", META_INTEGER, &array, error);
-    if (status != STATUS_OK || array == NULL || array->count == 0) return status;
+    if (status || !array || array->count == 0) return status;
     MetaCursor cursor = {0};
     MetaValue first;
     checkpoint_meta_next(array, &cursor, &first);
@@ -181,27 +179,26 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
                     {"tokenizer.ggml.add_space_prefix", &vocab->add_space_prefix},
                     {"tokenizer.ggml.remove_extra_whitespaces", &vocab->remove_extra_whitespaces}};
     Status status = read_name(checkpoint, "tokenizer.ggml.model", &vocab->model, error);
-    if (status == STATUS_OK) status = read_name(checkpoint, "tokenizer.ggml.pre", &vocab->pre, error);
-    if (status == STATUS_OK && vocab->pre == NULL) status = infer_pre(checkpoint, vocab, error);
-    if (status == STATUS_OK) {
+    if (!status) status = read_name(checkpoint, "tokenizer.ggml.pre", &vocab->pre, error);
+    if (!status && !vocab->pre) status = infer_pre(checkpoint, vocab, error);
+    if (!status) {
         status = read_texts(checkpoint, "tokenizer.ggml.tokens", &vocab->pieces, &vocab->n_pieces, error);
     }
-    if (status == STATUS_OK &&
-        (vocab->model == NULL || vocab->n_pieces == 0 || vocab->n_pieces > INT32_MAX)) {
+    if (!status && (!vocab->model || vocab->n_pieces == 0 || vocab->n_pieces > INT32_MAX)) {
         status =
             error_set(error, STATUS_FILE, "%s: no vocabulary in this file (tokenizer.ggml.model and tokens)",
                       checkpoint_path(checkpoint));
     }
-    if (status == STATUS_OK) status = read_scores(checkpoint, vocab, error);
-    if (status == STATUS_OK) status = read_types(checkpoint, vocab, error);
-    if (status == STATUS_OK) {
+    if (!status) status = read_scores(checkpoint, vocab, error);
+    if (!status) status = read_types(checkpoint, vocab, error);
+    if (!status) {
         status = read_texts(checkpoint, "tokenizer.ggml.merges", &vocab->merges, &vocab->n_merges, error);
     }
-    if (status == STATUS_OK) status = read_ids(checkpoint, vocab, error);
-    for (size_t i = 0; i < sizeof switches / sizeof *switches && status == STATUS_OK; i++) {
+    if (!status) status = read_ids(checkpoint, vocab, error);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches && !status; i++) {
         status = read_switch(checkpoint, switches[i].key, switches[i].value, error);
     }
-    return status == STATUS_OK ? read_charsmap(checkpoint, vocab, error) : status;
+    return status ? status : read_charsmap(checkpoint, vocab, error);
 }
 
 void gguf_vocab_free(TokenizerVocab *vocab) {

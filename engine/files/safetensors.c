@@ -44,7 +44,7 @@ static Status damaged(const File *file, const char *problem) {
 static Status read_type(const File *file, const json_t *entry, CheckpointTensor *tensor,
                         int64_t *element_bytes) {
     const char *name = json_string_value(json_object_get(entry, "dtype"));
-    if (name == NULL) return damaged(file, "no dtype");
+    if (!name) return damaged(file, "no dtype");
     *element_bytes = 0; // of a type nobody knows: only its place is checked
     tensor->supported = false;
     tensor->type = DTYPE_F32;
@@ -105,9 +105,9 @@ static Status read_place(const File *file, const json_t *entry, CheckpointTensor
 static Status read_tensor(const File *file, const json_t *entry, CheckpointTensor *tensor) {
     int64_t element_bytes = 0, bytes;
     Status status = read_type(file, entry, tensor, &element_bytes);
-    if (status == STATUS_OK) status = read_shape(file, entry, tensor);
-    if (status == STATUS_OK) status = read_place(file, entry, tensor);
-    if (status != STATUS_OK || !tensor->supported) return status;
+    if (!status) status = read_shape(file, entry, tensor);
+    if (!status) status = read_place(file, entry, tensor);
+    if (status || !tensor->supported) return status;
     int64_t elements = checkpoint_tensor_elements(tensor);
     if (elements < 0 || __builtin_mul_overflow(elements, element_bytes, &bytes) ||
         (size_t)bytes != tensor->bytes) {
@@ -136,7 +136,7 @@ static Status read_header(const CheckpointFile *file, json_t **header, size_t *h
     }
     Status status =
         json_parse(file->path, (const char *)file->data + sizeof size, (size_t)size, header, error);
-    if (status != STATUS_OK) return error_prefix(error, "the header cannot be read, fetch the file again: ");
+    if (status) return error_prefix(error, "the header cannot be read, fetch the file again: ");
     if (!json_is_object(*header)) {
         json_decref(*header);
         return error_set(error, STATUS_FILE, "%s: the header is not a JSON object", file->path);
@@ -147,14 +147,14 @@ static Status read_header(const CheckpointFile *file, json_t **header, size_t *h
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
+    return !slash ? path : slash + 1;
 }
 
 // Is this tensor to be taken from this file?
 static bool is_wanted(const json_t *weight_map, const char *name, const char *path) {
-    if (weight_map == NULL) return true;
+    if (!weight_map) return true;
     const char *file = json_string_value(json_object_get(weight_map, name));
-    return file != NULL && strcmp(file, base_name(path)) == 0;
+    return file && strcmp(file, base_name(path)) == 0;
 }
 
 Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *weight_map, Error *error) {
@@ -162,7 +162,7 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
     json_t *header = NULL;
     size_t header_size = 0;
     Status status = read_header(mapped, &header, &header_size, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     File file = {.path = mapped->path,
                  .data = mapped->data + header_size,
                  .size = mapped->size - header_size,
@@ -177,8 +177,8 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
         status = !printable               ? damaged(&file, "a name that is not printable ASCII")
                  : !json_is_object(entry) ? damaged(&file, "no description")
                                           : read_tensor(&file, entry, &tensor);
-        if (status == STATUS_OK) status = checkpoint_add_tensor(checkpoint, name, &tensor, error);
-        if (status != STATUS_OK) break;
+        if (!status) status = checkpoint_add_tensor(checkpoint, name, &tensor, error);
+        if (status) break;
     }
     json_decref(header);
     return status;
@@ -189,13 +189,13 @@ Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *we
 static Status open_in_folder(Checkpoint *checkpoint, const char *name, const json_t *weight_map,
                              Error *error) {
     char *path = path_join(checkpoint->path, name);
-    if (path == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    if (!path) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     CheckpointFile file;
     int index;
     Status status = checkpoint_file_map(path, &file, error);
     free(path);
-    if (status == STATUS_OK) status = checkpoint_add_file(checkpoint, &file, &index, error);
-    return status == STATUS_OK ? safetensors_read_file(checkpoint, index, weight_map, error) : status;
+    if (!status) status = checkpoint_add_file(checkpoint, &file, &index, error);
+    return status ? status : safetensors_read_file(checkpoint, index, weight_map, error);
 }
 
 // Files lie beside their index. A name with a path in it could reach anything on the disk.
@@ -203,7 +203,7 @@ static Status check_file_name(const Checkpoint *checkpoint, const char *tensor, 
                               Error *error) {
     const char *name = json_string_value(value);
     bool tensor_ok = text_is_printable(tensor, strlen(tensor));
-    if (name == NULL || !text_is_printable(name, strlen(name))) {
+    if (!name || !text_is_printable(name, strlen(name))) {
         return error_set(error, STATUS_FILE, "%s/%s: weight_map gives no file name for tensor %s",
                          checkpoint->path, INDEX_NAME, tensor_ok ? tensor : "?");
     }
@@ -233,11 +233,11 @@ static Status read_indexed(Checkpoint *checkpoint, const json_t *index, Error *e
     json_t *file;
     json_object_foreach((json_t *)weight_map, tensor, file) {
         Status status = check_file_name(checkpoint, tensor, file, error);
-        if (status == STATUS_OK && !is_open(checkpoint, json_string_value(file))) {
+        if (!status && !is_open(checkpoint, json_string_value(file))) {
             status = open_in_folder(checkpoint, json_string_value(file), weight_map, error);
-            if (status != STATUS_OK) error_prefix(error, "listed in %s: ", INDEX_NAME);
+            if (status) error_prefix(error, "listed in %s: ", INDEX_NAME);
         }
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     if (checkpoint->n_tensors == (int64_t)json_object_size(weight_map)) return STATUS_OK;
     return error_set(
@@ -247,7 +247,7 @@ static Status read_indexed(Checkpoint *checkpoint, const json_t *index, Error *e
 
 static bool folder_has(const Checkpoint *checkpoint, const char *name) {
     char *path = path_join(checkpoint->path, name);
-    bool there = path != NULL && access(path, F_OK) == 0;
+    bool there = path && access(path, F_OK) == 0;
     free(path);
     return there;
 }
@@ -258,15 +258,15 @@ Status safetensors_read_folder(Checkpoint *checkpoint, Error *error) {
     }
     json_t *index;
     Status status = checkpoint_folder_json(checkpoint, INDEX_NAME, &index, error);
-    if (status != STATUS_OK) return status;
-    if (index != NULL) {
+    if (status) return status;
+    if (index) {
         status = read_indexed(checkpoint, index, error);
         json_decref(index);
         return status;
     }
     int count;
     char *path = checkpoint_only_file(checkpoint->path, ".safetensors", &count);
-    if (path != NULL) {
+    if (path) {
         status = open_in_folder(checkpoint, base_name(path), NULL, error);
         free(path);
         return status;

@@ -15,7 +15,7 @@ static Status check_quantization(const ParamSource *source, Error *error) {
     if (!json_is_object(quantization)) return STATUS_OK;
     Status status =
         json_read_string(quantization, source->path, "quant_method", method, sizeof method, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     return error_set(error, STATUS_UNSUPPORTED,
                      "%s: the weights are quantised by %s, which palaver cannot read; take "
                      "the original model or a GGUF file of it",
@@ -25,25 +25,25 @@ static Status check_quantization(const ParamSource *source, Error *error) {
 // Everything but the weights.
 static Status read_params(Model *model, ParamSource *source, Error *error) {
     Status status = model_find_architecture(source, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     snprintf(model->architecture, sizeof model->architecture, "%s", source->architecture->name);
     status = check_quantization(source, error);
-    if (status == STATUS_OK) {
+    if (!status) {
         status = param_string(source, (Key){"_name_or_path", ".general.name"}, model->name,
                               sizeof model->name, error);
     }
-    if (status == STATUS_OK) status = model_read_shape(model, source, error);
-    if (status == STATUS_OK) status = model_read_positions(model, source, error);
-    if (status == STATUS_OK) status = model_read_windows(model, source, error);
-    if (status == STATUS_OK) status = model_read_generation(model, source, error);
-    return status == STATUS_OK ? unread_check_keys(source, error) : status;
+    if (!status) status = model_read_shape(model, source, error);
+    if (!status) status = model_read_positions(model, source, error);
+    if (!status) status = model_read_windows(model, source, error);
+    if (!status) status = model_read_generation(model, source, error);
+    return status ? status : unread_check_keys(source, error);
 }
 
 Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error) {
     *model = NULL;
     Model *created = calloc(1, sizeof *created);
     char path[512];
-    if (created == NULL) {
+    if (!created) {
         checkpoint_close(checkpoint);
         return error_set(error, STATUS_MEMORY, "out of memory");
     }
@@ -52,14 +52,14 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
                           .generation = checkpoint_generation_config(checkpoint),
                           .checkpoint = checkpoint,
                           .path = path};
-    snprintf(path, sizeof path, source.config != NULL ? "%s/config.json" : "%s", checkpoint_path(checkpoint));
+    snprintf(path, sizeof path, source.config ? "%s/config.json" : "%s", checkpoint_path(checkpoint));
     Unread unread;
     Status status = unread_open(&source, &unread, error);
-    if (status == STATUS_OK) status = read_params(created, &source, error);
-    if (status == STATUS_OK) status = model_read_weights(created, &source, error);
-    if (status == STATUS_OK) status = unread_check_tensors(&source, error);
+    if (!status) status = read_params(created, &source, error);
+    if (!status) status = model_read_weights(created, &source, error);
+    if (!status) status = unread_check_tensors(&source, error);
     unread_close(&unread);
-    if (status != STATUS_OK) {
+    if (status) {
         model_close(created);
         return status;
     }
@@ -71,7 +71,7 @@ Status model_open(const char *path, Model **model, Error *error) {
     *model = NULL;
     Checkpoint *checkpoint;
     Status status = checkpoint_open(path, &checkpoint, error);
-    return status == STATUS_OK ? model_from_checkpoint(checkpoint, model, error) : status;
+    return status ? status : model_from_checkpoint(checkpoint, model, error);
 }
 
 Status model_from_config(const char *config, size_t config_size, const char *generation,
@@ -79,26 +79,26 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
     *model = NULL;
     json_t *parsed = NULL, *parsed_generation = NULL;
     Status status = json_parse("config.json", config, config_size, &parsed, error);
-    if (status == STATUS_OK && generation != NULL) {
+    if (!status && generation) {
         status = json_parse("generation_config.json", generation, generation_size, &parsed_generation, error);
     }
     Model *created = NULL;
-    if (status == STATUS_OK) {
+    if (!status) {
         created = calloc(1, sizeof *created);
-        if (created == NULL) {
+        if (!created) {
             status = STATUS_MEMORY;
             error_set(error, status, "out of memory");
         } else {
             ParamSource source = {.config = parsed, .generation = parsed_generation, .path = "config.json"};
             Unread unread;
             status = unread_open(&source, &unread, error);
-            if (status == STATUS_OK) status = read_params(created, &source, error);
+            if (!status) status = read_params(created, &source, error);
             unread_close(&unread);
         }
     }
     json_decref(parsed);
     json_decref(parsed_generation);
-    if (status != STATUS_OK) {
+    if (status) {
         model_close(created);
         return status;
     }
@@ -107,9 +107,9 @@ Status model_from_config(const char *config, size_t config_size, const char *gen
 }
 
 void model_close(Model *model) {
-    if (model == NULL) return;
+    if (!model) return;
     checkpoint_close(model->checkpoint);
-    for (int i = 0; model->gathered != NULL && i < model->shape.n_layers; i++) free(model->gathered[i]);
+    for (int i = 0; model->gathered && i < model->shape.n_layers; i++) free(model->gathered[i]);
     free(model->gathered);
     free(model->layers);
     free(model->windows);
@@ -132,7 +132,7 @@ int64_t model_weight_bytes(const Model *model) {
 
 DType model_main_type(const Model *model) {
     int64_t bytes[DTYPE_COUNT] = {0};
-    for (int i = 0; i < model->shape.n_layers && model->layers != NULL; i++) {
+    for (int i = 0; i < model->shape.n_layers && model->layers; i++) {
         const LayerWeights *layer = &model->layers[i];
         const Matrix *matrices[] = {&layer->wq,     &layer->wk,   &layer->wv,     &layer->wo,
                                     &layer->w_gate, &layer->w_up, &layer->w_down, NULL};

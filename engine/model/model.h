@@ -42,15 +42,15 @@ typedef struct Model {
     char name[128];        // what the files call the model, "" if they do not
 
     DecoderShape shape; // its rope.inv_freq is the array below
-    LayerWeights
-        *layers; // [shape.n_layers], pointing into the mapped files, or where rows had to be put in another
-    void **gathered; // order, into these [shape.n_layers]; NULL: nothing had to
+    // [shape.n_layers], pointing into the mapped files, or where rows had to be put in another order, into `gathered`
+    // [shape.n_layers]; that is NULL where nothing had to.
+    LayerWeights *layers;
+    void **gathered;
     HeadWeights head;
     int *windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
     bool tied_head; // the output matrix is the embedding
     bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;
-    double attention_softcap, logit_softcap; // 0: none (every architecture palaver has now)
 
     int64_t context_length; // positions the model is made for, scaling included
     double rope_base;

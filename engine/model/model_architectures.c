@@ -295,11 +295,11 @@ static const Architecture ARCHITECTURES[] = {
 enum { N_ARCHITECTURES = sizeof ARCHITECTURES / sizeof *ARCHITECTURES };
 
 Status model_find_architecture(ParamSource *source, Error *error) {
-    bool is_gguf = source->config == NULL;
+    bool is_gguf = !source->config;
     char name[64] = "", known[256] = "";
     Status status =
         param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (name[0] == '\0') {
         return error_set(error, STATUS_FILE, "%s: does not name its architecture (%s)", source->path,
                          is_gguf ? "general.architecture" : "model_type");
@@ -307,18 +307,18 @@ Status model_find_architecture(ParamSource *source, Error *error) {
     for (size_t i = 0; i < N_ARCHITECTURES; i++) {
         const Architecture *a = &ARCHITECTURES[i];
         const char *called = is_gguf ? a->gguf : a->name;
-        if (called != NULL && strcmp(called, name) == 0) {
+        if (called && strcmp(called, name) == 0) {
             source->architecture = a;
             return STATUS_OK;
         }
-        if (is_gguf && a->gguf == NULL && strcmp(a->name, name) == 0) {
+        if (is_gguf && !a->gguf && strcmp(a->name, name) == 0) {
             return error_set(error, STATUS_UNSUPPORTED,
                              "%s: palaver reads %s models only as Hugging Face folders (config.json and "
                              "*.safetensors), not as GGUF files",
                              source->path, name);
         }
         size_t n = strlen(known);
-        if (called != NULL) snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
+        if (called) snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
     }
     return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
                      source->path, name, known);

@@ -35,10 +35,9 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
     int *member = (int *)(void *)((char *)shape + size->offset);
     char text[KEY_SIZE];
     Status status = param_integer(source, size->key, &value, error);
-    if (status != STATUS_OK) return status;
-    const char *name = source->config != NULL || size->key.gguf == NULL
-                           ? source_config_key(source, size->key.hf)
-                           : source_gguf_key(source, size->key.gguf, text);
+    if (status) return status;
+    const char *name = source->config || !size->key.gguf ? source_config_key(source, size->key.hf)
+                                                         : source_gguf_key(source, size->key.gguf, text);
     if (value == INT64_MIN) {
         if (!size->required || *member > 0) return STATUS_OK;
         return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
@@ -55,11 +54,11 @@ static Status read_size(DecoderShape *shape, const ParamSource *source, const Si
 static Status read_gguf_vocab_size(DecoderShape *shape, const ParamSource *source, Error *error) {
     const CheckpointTensor *embedding = checkpoint_find(source->checkpoint, "token_embd.weight");
     const MetaValue *tokens = checkpoint_meta(source->checkpoint, "tokenizer.ggml.tokens");
-    if (embedding == NULL || embedding->n_dims != 2 || embedding->shape[0] > 1 << 24) {
+    if (!embedding || embedding->n_dims != 2 || embedding->shape[0] > 1 << 24) {
         return error_set(error, STATUS_FILE, "%s: tensor token_embd.weight is missing or no matrix",
                          source->path);
     }
-    if (tokens != NULL && tokens->type == META_ARRAY && tokens->count > embedding->shape[0]) {
+    if (tokens && tokens->type == META_ARRAY && tokens->count > embedding->shape[0]) {
         return error_set(error, STATUS_FILE, "%s: %lld tokens, but token_embd.weight has only %lld rows",
                          source->path, (long long)tokens->count, (long long)embedding->shape[0]);
     }
@@ -69,8 +68,7 @@ static Status read_gguf_vocab_size(DecoderShape *shape, const ParamSource *sourc
 
 static Status check_heads(DecoderShape *shape, const ParamSource *source, Error *error) {
     if (shape->n_kv_heads == 0) shape->n_kv_heads = shape->n_heads;
-    if (shape->head_dim == 0 && source->config != NULL)
-        shape->head_dim = (int)source->architecture->default_head_dim;
+    if (shape->head_dim == 0 && source->config) shape->head_dim = (int)source->architecture->default_head_dim;
     if (shape->head_dim == 0) {
         if (shape->hidden_size % shape->n_heads != 0) {
             return error_set(error, STATUS_FILE,
@@ -103,9 +101,9 @@ static Status read_norm(DecoderShape *shape, const ParamSource *source, Error *e
                                [NORM_LAYER] = {"layer_norm_eps", "attention.layer_norm_epsilon"}};
     double eps = source->architecture->norm_eps;
     Status status = STATUS_OK;
-    if (source->config == NULL || !source->architecture->fixed_eps)
+    if (!source->config || !source->architecture->fixed_eps)
         status = param_number(source, KEYS[source->architecture->norm], &eps, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (!(eps >= 0 && eps < 1)) {
         return error_set(error, STATUS_FILE, "%s: the norm's epsilon is %g; it must be small and positive",
                          source->path, eps);
@@ -128,7 +126,7 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
     shape->activation = source->architecture->activation;
     if (source->architecture->fixed_act) return STATUS_OK;
     Status status = param_string(source, (Key){"hidden_act", NULL}, name, sizeof name, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (name[0] == '\0') return STATUS_OK;
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         if (strcmp(NAMES[i].name, name) != 0) continue;
@@ -159,7 +157,7 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
     const Architecture *a = source->architecture;
     unsigned biases = a->biases;
     model->qk_norm = a->qk_norm;
-    if (source->config == NULL) {
+    if (!source->config) {
         model->tied_head = checkpoint_find(source->checkpoint, "output.weight") == NULL;
         biases |= biases_of_gguf(source->checkpoint);
     } else {
@@ -167,14 +165,14 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
         const unsigned of_key[] = {a->bias_keys & (BIAS_QKV | BIAS_O), a->bias_keys & BIAS_FFN};
         Status status = STATUS_OK;
         model->tied_head = a->default_tied;
-        for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        for (int i = 0; i < 2 && !status; i++) {
             bool there = biases & of_key[i];
             if (of_key[i] != 0) status = param_bool(source, keys[i], &there, error);
             biases = there ? biases | of_key[i] : biases & ~of_key[i];
         }
-        if (status == STATUS_OK)
+        if (!status)
             status = param_bool(source, (Key){"tie_word_embeddings", NULL}, &model->tied_head, error);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     model->qkv_bias = biases & BIAS_QKV;
     model->o_bias = biases & BIAS_O;
@@ -210,8 +208,8 @@ static const Fixed FIXED[] = {
 
 static Status refuse_fixed(const ParamSource *source, const Fixed *fixed, const char *name, Error *error) {
     return error_set(error, STATUS_UNSUPPORTED, "%s: %s%s%s asks for %s, which palaver cannot run",
-                     source->path, fixed->object != NULL ? fixed->object : "",
-                     fixed->object != NULL ? "." : "", name, fixed->other);
+                     source->path, fixed->object ? fixed->object : "", fixed->object ? "." : "", name,
+                     fixed->other);
 }
 
 static Status check_fixed_meta(const ParamSource *source, const Fixed *fixed, Error *error) {
@@ -219,24 +217,24 @@ static Status check_fixed_meta(const ParamSource *source, const Fixed *fixed, Er
     const char *name = source_gguf_key(source, fixed->key.gguf, text);
     const MetaValue *value = checkpoint_meta(source->checkpoint, name);
     unread_take_meta(source, name);
-    if (value == NULL || (value->type == META_BOOL && value->flag == (fixed->value != 0)) ||
+    if (!value || (value->type == META_BOOL && value->flag == (fixed->value != 0)) ||
         ((value->type == META_INTEGER || value->type == META_NUMBER) && value->number == fixed->value))
         return STATUS_OK;
     return refuse_fixed(source, fixed, name, error);
 }
 
 static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *error) {
-    if ((source->config != NULL ? fixed->key.hf : fixed->key.gguf) == NULL) return STATUS_OK;
-    if (source->config == NULL) return check_fixed_meta(source, fixed, error);
+    if ((source->config ? fixed->key.hf : fixed->key.gguf) == NULL) return STATUS_OK;
+    if (!source->config) return check_fixed_meta(source, fixed, error);
     const json_t *object = source->config, *found;
-    if (fixed->object != NULL) object = json_object_get(object, fixed->object);
+    if (fixed->object) object = json_object_get(object, fixed->object);
     found = json_object_get(object, fixed->key.hf);
     unread_take_key(source, fixed->object, fixed->key.hf);
-    if (found == NULL || json_is_null(found)) return STATUS_OK;
-    if (fixed->word != NULL && json_is_string(found) && strcmp(json_string_value(found), fixed->word) == 0)
+    if (!found || json_is_null(found)) return STATUS_OK;
+    if (fixed->word && json_is_string(found) && strcmp(json_string_value(found), fixed->word) == 0)
         return STATUS_OK;
     double value = json_is_boolean(found) ? json_is_true(found) : json_number_value(found);
-    if (fixed->word == NULL && (json_is_number(found) || json_is_boolean(found)) && value == fixed->value)
+    if (!fixed->word && (json_is_number(found) || json_is_boolean(found)) && value == fixed->value)
         return STATUS_OK;
     return refuse_fixed(source, fixed, fixed->key.hf, error);
 }
@@ -244,9 +242,9 @@ static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *
 static Status check_all_fixed(const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     Status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && status == STATUS_OK; i++)
+    for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && !status; i++)
         status = check_fixed(source, &a->fixed[i], error);
-    for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED && status == STATUS_OK; i++)
+    for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED && !status; i++)
         status = check_fixed(source, &FIXED[i], error);
     return status;
 }
@@ -254,10 +252,9 @@ static Status check_all_fixed(const ParamSource *source, Error *error) {
 static Status check_refusals(const DecoderShape *shape, const ParamSource *source, Error *error) {
     int64_t experts = 0, embedded = shape->hidden_size;
     Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &experts, error);
-    if (status == STATUS_OK) status = check_all_fixed(source, error);
-    if (status == STATUS_OK)
-        status = param_integer(source, (Key){"word_embed_proj_dim", NULL}, &embedded, error);
-    if (status != STATUS_OK) return status;
+    if (!status) status = check_all_fixed(source, error);
+    if (!status) status = param_integer(source, (Key){"word_embed_proj_dim", NULL}, &embedded, error);
+    if (status) return status;
     if (experts > 0) {
         return error_set(error, STATUS_UNSUPPORTED, "%s: a mixture of %lld experts, which palaver cannot run",
                          source->path, (long long)experts);
@@ -275,24 +272,24 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     const Architecture *a = source->architecture;
     Status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && !status; i++) {
         bool is_intermediate = SIZES[i].offset == SHAPE(intermediate_size); // the last: hidden_size is known
         if (is_intermediate && a->ffn_ratio * (int64_t)shape->hidden_size <= MAX_INTERMEDIATE)
             shape->intermediate_size = a->ffn_ratio * shape->hidden_size;
         status = read_size(shape, source, &SIZES[i], error);
     }
-    if (status == STATUS_OK && source->config == NULL) status = read_gguf_vocab_size(shape, source, error);
-    if (status == STATUS_OK) status = check_heads(shape, source, error);
-    if (status == STATUS_OK) status = read_activation(shape, source, error);
-    if (status == STATUS_OK) status = read_biases(model, source, error);
-    if (status == STATUS_OK) status = read_norm(shape, source, error);
-    if (status == STATUS_OK) status = check_refusals(shape, source, error);
+    if (!status && !source->config) status = read_gguf_vocab_size(shape, source, error);
+    if (!status) status = check_heads(shape, source, error);
+    if (!status) status = read_activation(shape, source, error);
+    if (!status) status = read_biases(model, source, error);
+    if (!status) status = read_norm(shape, source, error);
+    if (!status) status = check_refusals(shape, source, error);
     shape->parallel_residual = a->parallel_residual;
-    if (status == STATUS_OK && a->parallel_key) {
+    if (!status && a->parallel_key) {
         status = param_bool(source, (Key){"use_parallel_residual", "use_parallel_residual"},
                             &shape->parallel_residual, error);
     }
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (shape->vocab_size == 0)
         return error_set(error, STATUS_FILE, "%s: vocab_size is missing", source->path);
     shape->embedding_scale = 1;

@@ -22,7 +22,7 @@ static void add_eos(Model *model, int64_t id) {
 static Status add_json_eos(Model *model, const json_t *object, const char *path, Error *error) {
     const json_t *found = json_object_get(object, "eos_token_id");
     if (json_is_integer(found)) add_eos(model, json_integer_value(found));
-    bool ok = found == NULL || json_is_null(found) || json_is_integer(found) || json_is_array(found);
+    bool ok = !found || json_is_null(found) || json_is_integer(found) || json_is_array(found);
     for (size_t i = 0; i < json_array_size(found) && ok; i++) {
         const json_t *id = json_array_get(found, i);
         ok = json_is_integer(id);
@@ -38,13 +38,12 @@ static Status read_ids(Model *model, const ParamSource *source, Error *error) {
     int64_t bos = -1;
     Status status = param_integer(source, (Key){"bos_token_id", ".tokenizer.ggml.bos_token_id"}, &bos, error);
     model->bos_id = valid_id(model, bos);
-    if (source->config != NULL) {
-        if (status == STATUS_OK) status = add_json_eos(model, source->config, source->path, error);
-        if (status == STATUS_OK)
-            status = add_json_eos(model, source->generation, "generation_config.json", error);
+    if (source->config) {
+        if (!status) status = add_json_eos(model, source->config, source->path, error);
+        if (!status) status = add_json_eos(model, source->generation, "generation_config.json", error);
         return status;
     }
-    for (size_t i = 0; i < sizeof GGUF_ENDS / sizeof *GGUF_ENDS && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < sizeof GGUF_ENDS / sizeof *GGUF_ENDS && !status; i++) {
         int64_t id = -1;
         status = param_integer(source, (Key){NULL, GGUF_ENDS[i]}, &id, error);
         add_eos(model, id);
@@ -78,10 +77,10 @@ Status model_read_generation(Model *model, const ParamSource *source, Error *err
     for (size_t i = 0; i < MODEL_N_GENERATION; i++) {
         const Key *key = &RECOMMENDED[i].key;
         double value = NAN;
-        if (status == STATUS_OK)
-            status = source->config == NULL ? param_number(source, *key, &value, error)
-                                            : json_read_number(source->generation, "generation_config.json",
-                                                               key->hf, &value, error);
+        if (!status)
+            status = !source->config ? param_number(source, *key, &value, error)
+                                     : json_read_number(source->generation, "generation_config.json", key->hf,
+                                                        &value, error);
         if (!(value >= RECOMMENDED[i].least && value <= RECOMMENDED[i].most)) value = NAN;
         if (json_is_false(sample) && strcmp(RECOMMENDED[i].setting, "temperature") == 0) value = 0;
         model->generation[i] = (GenerationDefault){RECOMMENDED[i].setting, value};

@@ -97,7 +97,7 @@ Status model_reach_context(Model *model, int64_t context, Error *error) {
                          (long long)context, (long long)(model->rope_trained + dynamic_reach(model)));
     }
     double *grown = realloc(model->inv_freq, (size_t)((beyond + 1) * n) * sizeof *grown);
-    if (grown == NULL) return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
+    if (!grown) return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
     rope->inv_freq = model->inv_freq = grown;
     rope->n_sets = (int)beyond + 1;
     for (int set = 1; set < rope->n_sets; set++) scale_dynamic(model, set);
@@ -161,7 +161,7 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
     }
     if (spec->original_context < 0 || spec->original_context > INT32_MAX)
         wrong = "the original context is no length";
-    if (wrong == NULL) return STATUS_OK;
+    if (!wrong) return STATUS_OK;
     return error_set(error, STATUS_FILE, "%s: rope: %s", source->path, wrong);
 }
 
@@ -185,7 +185,7 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
     int64_t context = source->architecture->default_context;
     Status status =
         param_integer(source, (Key){"max_position_embeddings", "context_length"}, &context, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (context < 1 || context > INT32_MAX) {
         return error_set(error, STATUS_FILE, "%s: a context of %lld tokens", source->path,
                          (long long)context);
@@ -249,12 +249,12 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
         rope->magnitude = longrope_magnitude(spec);
     }
     model->inv_freq = malloc((size_t)(rope->n_sets * n) * sizeof *model->inv_freq);
-    if (model->inv_freq == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    if (!model->inv_freq) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     rope->inv_freq = model->inv_freq;
-    for (int set = 0; set < rope->n_sets && status == STATUS_OK; set++) {
+    for (int set = 0; set < rope->n_sets && !status; set++) {
         for (int i = 0; i < n; i++) model->inv_freq[set * n + i] = pow(spec->base, -(double)i / n);
         status = scale_set(model, spec, source, set, error);
-        if (status == STATUS_OK && spec->divisors.tensor != NULL)
+        if (!status && spec->divisors.tensor)
             status = rope_spec_divide(&spec->divisors, source, model->inv_freq + set * n, n, error);
     }
     return status;
@@ -262,19 +262,19 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
 
 static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
     Status status = rope_spec_read(spec, source, error);
-    if (status == STATUS_OK) status = find_scheme(model, spec, source, error);
-    if (status == STATUS_OK) status = read_rotary_dim(model, spec, source, error);
-    if (status == STATUS_OK) status = read_context(model, spec, source, error);
-    if (status == STATUS_OK) status = check_spec(spec, model, source, error);
+    if (!status) status = find_scheme(model, spec, source, error);
+    if (!status) status = read_rotary_dim(model, spec, source, error);
+    if (!status) status = read_context(model, spec, source, error);
+    if (!status) status = check_spec(spec, model, source, error);
     rope_spec_take_keys(source, model->rope_scaling, spec->original_context);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
 
-    bool is_gguf = source->config == NULL;
+    bool is_gguf = !source->config;
     model->shape.rope.kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
     model->rope_base = spec->base;
     model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
     status = make_sets(model, spec, source, error);
-    if (spec->divisors.tensor != NULL && model->rope_scaling == ROPE_SCALING_NONE)
+    if (spec->divisors.tensor && model->rope_scaling == ROPE_SCALING_NONE)
         model->rope_scaling = ROPE_SCALING_FACTORS;
     return status;
 }
@@ -296,7 +296,6 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
     if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);
     model->shape.alibi = a->positions == POSITIONS_ALIBI;
     Status status = read_context(model, &spec, source, error);
-    if (status == STATUS_OK && a->positions == POSITIONS_LEARNED)
-        model->shape.n_positions = (int)model->context_length;
+    if (!status && a->positions == POSITIONS_LEARNED) model->shape.n_positions = (int)model->context_length;
     return status;
 }

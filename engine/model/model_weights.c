@@ -163,7 +163,7 @@ static const CheckpointTensor *find_tensor(const Reader *r, Module module, int l
     tensor_name(r, module, layer, kind, true, name);
     tensor_name(r, module, layer, kind, false, bare);
     const CheckpointTensor *tensor = checkpoint_find(r->model->checkpoint, name);
-    return tensor != NULL ? tensor : checkpoint_find(r->model->checkpoint, bare);
+    return tensor ? tensor : checkpoint_find(r->model->checkpoint, bare);
 }
 
 static Status missing_tensor(const Reader *r, Module module, int layer, const char *kind, Error *error) {
@@ -177,7 +177,7 @@ static Status missing_tensor(const Reader *r, Module module, int layer, const ch
 static Status take_tensor(const Reader *r, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
                           Matrix *matrix, Error *error) {
     Status status = check_tensor(r->model, tensor, rows, cols, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
     unread_take_tensor(r->source, tensor);
     r->model->n_parameters += matrix->rows * matrix->cols;
@@ -195,16 +195,16 @@ static Status take_module(const Reader *r, const WeightInfo *info, int layer, vo
     bool tied = r->model->tied_head;
     Module module = info->module == MODULE_OUTPUT && tied ? MODULE_EMBEDDING : info->module;
     const CheckpointTensor *tensor = find_tensor(r, module, layer, "weight");
-    if (tensor == NULL && module == MODULE_EMBEDDING && tied) // saved under the other name
+    if (!tensor && module == MODULE_EMBEDDING && tied) // saved under the other name
         tensor = find_tensor(r, MODULE_OUTPUT, layer, "weight");
-    if (tensor == NULL) return missing_tensor(r, module, layer, "weight", error);
+    if (!tensor) return missing_tensor(r, module, layer, "weight", error);
     if (info->module != MODULE_OUTPUT || !tied) {
         Status status = take_tensor(r, tensor, rows, cols, weight, error);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     if (!has_bias(r->model, info->biases)) return STATUS_OK;
     tensor = find_tensor(r, info->module, layer, "bias");
-    if (tensor == NULL) return missing_tensor(r, info->module, layer, "bias", error);
+    if (!tensor) return missing_tensor(r, info->module, layer, "bias", error);
     return take_tensor(r, tensor, 0, rows > 0 ? rows : cols, bias, error);
 }
 
@@ -226,7 +226,7 @@ static void settle_tie(const Reader *r) {
     if (!model->tied_head || r->is_gguf) return; // in GGUF a head that is there is no tied one
     const CheckpointTensor *head = find_tensor(r, MODULE_OUTPUT, -1, "weight");
     const CheckpointTensor *embedding = find_tensor(r, MODULE_EMBEDDING, -1, "weight");
-    if (head == NULL || embedding == NULL) return;
+    if (!head || !embedding) return;
     model->tied_head = same_tensor(head, embedding);
     if (model->tied_head) unread_take_tensor(r->source, head);
 }
@@ -245,10 +245,10 @@ static char *gather_heads(const char *from, int n_heads, int64_t run, char *to) 
 static Status order_heads(Model *model, int index, LayerWeights *layer, Error *error) {
     const DecoderShape *s = &model->shape;
     int64_t row = dtype_row_bytes(layer->wq.type, layer->wq.cols);
-    int64_t element = layer->bq.data != NULL ? dtype_block_bytes(layer->bq.type) : 0;
-    if (model->gathered == NULL) model->gathered = calloc((size_t)s->n_layers, sizeof *model->gathered);
+    int64_t element = layer->bq.data ? dtype_block_bytes(layer->bq.type) : 0;
+    if (!model->gathered) model->gathered = calloc((size_t)s->n_layers, sizeof *model->gathered);
     char *memory = malloc((size_t)(layer->wq.rows * (row + element)));
-    if (model->gathered == NULL || memory == NULL) {
+    if (!model->gathered || !memory) {
         free(memory);
         return error_set(error, STATUS_MEMORY, "%s: no memory to put a layer's q, k and v in order",
                          checkpoint_path(model->checkpoint));
@@ -265,7 +265,7 @@ static Status order_heads(Model *model, int index, LayerWeights *layer, Error *e
 // The first `n` of what `all` holds; `all` keeps the rest.
 static Matrix take_first(Matrix *all, int64_t n) {
     Matrix first = *all;
-    if (all->data == NULL) return first;
+    if (!all->data) return first;
     int64_t *size = all->rows > 1 ? &all->rows : &all->cols;
     int64_t bytes = all->rows > 1 ? n * dtype_row_bytes(all->type, all->cols) : dtype_row_bytes(all->type, n);
     *(all->rows > 1 ? &first.rows : &first.cols) = n;
@@ -296,10 +296,10 @@ static void split_gate_up(const Reader *r, LayerWeights *layer) {
 static Status read_layer(const Reader *r, int index, Error *error) {
     LayerWeights *layer = &r->model->layers[index];
     Status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && status == STATUS_OK; i++)
+    for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && !status; i++)
         status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
-    if (status == STATUS_OK && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
-    if (status == STATUS_OK && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
+    if (!status && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
+    if (!status && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
     if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
         layer->ffn_norm = layer->attn_norm;
         layer->ffn_norm_bias = layer->attn_norm_bias;
@@ -308,18 +308,17 @@ static Status read_layer(const Reader *r, int index, Error *error) {
 }
 
 Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
-    const Reader r = {model, source, source->architecture, source->config == NULL};
+    const Reader r = {model, source, source->architecture, !source->config};
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
-    if (model->layers == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    if (!model->layers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     Status status = STATUS_OK;
     settle_tie(&r);
-    for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && status == STATUS_OK; i++)
+    for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && !status; i++)
         status = take_module(&r, &HEAD_WEIGHTS[i], -1, head, error);
-    for (int layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
+    for (int layer = 0; layer < model->shape.n_layers && !status; layer++)
         status = read_layer(&r, layer, error);
     if (model->tied_head) head->output = head->embedding;
-    if (status == STATUS_OK && head->positions.data != NULL)
-        take_first(&head->positions, source->architecture->position_offset);
+    if (!status && head->positions.data) take_first(&head->positions, source->architecture->position_offset);
     return status;
 }

@@ -20,8 +20,8 @@ static Status read_layer_types(const Model *model, const ParamSource *source, co
     }
     for (int i = 0; i < model->shape.n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, (size_t)i));
-        slides[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
-        if (!slides[i] && (type == NULL || strcmp(type, "full_attention") != 0)) {
+        slides[i] = type && strcmp(type, "sliding_attention") == 0;
+        if (!slides[i] && (!type || strcmp(type, "full_attention") != 0)) {
             return error_set(error, STATUS_UNSUPPORTED,
                              "%s: layer_types[%d] is neither \"full_attention\" nor "
                              "\"sliding_attention\"",
@@ -41,11 +41,11 @@ static Status apply_layer_types(Model *model, const ParamSource *source, int win
     const json_t *types = json_object_get(source->config, "layer_types");
     bool decide = source->architecture->window_rule != WINDOW_NEVER && !source->architecture->windows_alike;
     unread_take_key(source, NULL, "layer_types");
-    if (types == NULL || json_is_null(types)) return STATUS_OK;
+    if (!types || json_is_null(types)) return STATUS_OK;
     int *slides = malloc((size_t)model->shape.n_layers * sizeof *slides);
-    if (slides == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    if (!slides) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     Status status = read_layer_types(model, source, types, slides, error);
-    for (int i = 0; i < model->shape.n_layers && status == STATUS_OK; i++) {
+    for (int i = 0; i < model->shape.n_layers && !status; i++) {
         if (slides[i] && window == 0 && decide) {
             status = error_set(error, STATUS_FILE,
                                "%s: layer_types[%d] slides, but there is no sliding_window", source->path, i);
@@ -71,8 +71,8 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
     bool asked = upper ? false : is_window(model, window);
     int64_t first = DEFAULT_MAX_WINDOW_LAYERS;
     Status status = param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
-    if (status == STATUS_OK) status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
-    if (status != STATUS_OK) return status;
+    if (!status) status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
+    if (status) return status;
     if (upper) used = asked;
     if (!upper && is_window(model, window) && asked != used) {
         return error_set(error, STATUS_UNSUPPORTED,
@@ -93,11 +93,11 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
     unread_take_meta(source, key);
     const MetaValue *pattern;
     Status status = checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     MetaCursor cursor = {0};
     for (int i = 0; i < model->shape.n_layers; i++) {
         MetaValue sliding = {.flag = true};
-        if (pattern != NULL && !checkpoint_meta_next(pattern, &cursor, &sliding)) {
+        if (pattern && !checkpoint_meta_next(pattern, &cursor, &sliding)) {
             return error_set(error, STATUS_FILE, "%s: %s has %lld elements for %d layers", source->path, key,
                              (long long)pattern->count, model->shape.n_layers);
         }
@@ -108,17 +108,17 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
 
 Status model_read_windows(Model *model, const ParamSource *source, Error *error) {
     model->windows = calloc((size_t)model->shape.n_layers, sizeof *model->windows);
-    if (model->windows == NULL) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    if (!model->windows) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     // null in config.json means none; an absent key means the configuration class's default.
-    bool said = source->config == NULL || json_object_get(source->config, "sliding_window") != NULL;
+    bool said = !source->config || json_object_get(source->config, "sliding_window") != NULL;
     int64_t window = said ? 0 : source->architecture->default_window;
     Status status =
         param_integer(source, (Key){"sliding_window", "attention.sliding_window"}, &window, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     if (window < 0 || window > INT32_MAX) {
         return error_set(error, STATUS_FILE, "%s: a sliding window of %lld tokens", source->path,
                          (long long)window);
     }
-    return source->config == NULL ? windows_from_gguf(model, source, (int)window, error)
-                                  : windows_from_config(model, source, (int)window, error);
+    return !source->config ? windows_from_gguf(model, source, (int)window, error)
+                           : windows_from_config(model, source, (int)window, error);
 }

@@ -25,27 +25,26 @@ static const char *take_gguf_key(const ParamSource *source, const char *key, cha
 
 Status param_integer(const ParamSource *source, Key key, int64_t *value, Error *error) {
     char text[KEY_SIZE];
-    if ((source->config == NULL ? key.gguf : key.hf) == NULL) return STATUS_OK;
-    return source->config == NULL
-               ? checkpoint_get_integer(source->checkpoint, take_gguf_key(source, key.gguf, text), value,
-                                        error)
-               : json_read_integer(source->config, source->path, take_config_key(source, key.hf), value,
-                                   error);
+    if ((!source->config ? key.gguf : key.hf) == NULL) return STATUS_OK;
+    return !source->config ? checkpoint_get_integer(source->checkpoint, take_gguf_key(source, key.gguf, text),
+                                                    value, error)
+                           : json_read_integer(source->config, source->path, take_config_key(source, key.hf),
+                                               value, error);
 }
 
 Status param_number(const ParamSource *source, Key key, double *value, Error *error) {
     char text[KEY_SIZE];
-    if ((source->config == NULL ? key.gguf : key.hf) == NULL) return STATUS_OK;
-    return source->config == NULL ? checkpoint_get_number(source->checkpoint,
-                                                          take_gguf_key(source, key.gguf, text), value, error)
-                                  : json_read_number(source->config, source->path,
-                                                     take_config_key(source, key.hf), value, error);
+    if ((!source->config ? key.gguf : key.hf) == NULL) return STATUS_OK;
+    return !source->config ? checkpoint_get_number(source->checkpoint, take_gguf_key(source, key.gguf, text),
+                                                   value, error)
+                           : json_read_number(source->config, source->path, take_config_key(source, key.hf),
+                                              value, error);
 }
 
 Status param_bool(const ParamSource *source, Key key, bool *value, Error *error) {
     char text[KEY_SIZE];
-    if ((source->config == NULL ? key.gguf : key.hf) == NULL) return STATUS_OK;
-    return source->config == NULL
+    if ((!source->config ? key.gguf : key.hf) == NULL) return STATUS_OK;
+    return !source->config
                ? checkpoint_get_bool(source->checkpoint, take_gguf_key(source, key.gguf, text), value, error)
                : json_read_bool(source->config, source->path, take_config_key(source, key.hf), value, error);
 }
@@ -53,12 +52,12 @@ Status param_bool(const ParamSource *source, Key key, bool *value, Error *error)
 Status param_string(const ParamSource *source, Key key, char *value, size_t size, Error *error) {
     char text[KEY_SIZE];
     MetaString found = {NULL, 0};
-    if ((source->config == NULL ? key.gguf : key.hf) == NULL) return STATUS_OK;
-    if (source->config != NULL)
+    if ((!source->config ? key.gguf : key.hf) == NULL) return STATUS_OK;
+    if (source->config)
         return json_read_string(source->config, source->path, take_config_key(source, key.hf), value, size,
                                 error);
     Status status =
         checkpoint_get_string(source->checkpoint, take_gguf_key(source, key.gguf, text), &found, error);
-    if (status == STATUS_OK && found.data != NULL) text_copy_printable(value, size, found.data, found.length);
+    if (!status && found.data) text_copy_printable(value, size, found.data, found.length);
     return status;
 }

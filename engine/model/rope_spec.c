@@ -37,11 +37,11 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
         {"mscale_all_dim", &spec->mscale_all_dim},
     };
     Status status = param_number(source, (Key){"rope_theta", NULL}, &spec->base, error);
-    if (status == STATUS_OK)
+    if (!status)
         status = param_number(source, (Key){"partial_rotary_factor", NULL}, &spec->rotary_part, error);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
         status = json_read_number(object, what, numbers[i].key, numbers[i].value, error);
-    if (status == STATUS_OK && !source->architecture->partial_rotary && spec->rotary_part != 1) {
+    if (!status && !source->architecture->partial_rotary && spec->rotary_part != 1) {
         // transformers would turn the whole head, other programs this part of it
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: partial_rotary_factor is %g: a %s model's heads are turned as a whole",
@@ -71,8 +71,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};
     spec->long_factors = (RopeFactors){.name = "long_factor", .list = json_object_get(object, "long_factor")};
     Status status = json_read_string(object, what, "type", spec->type, sizeof spec->type, error);
-    if (status == STATUS_OK)
-        status = json_read_string(object, what, "rope_type", spec->type, sizeof spec->type, error);
+    if (!status) status = json_read_string(object, what, "rope_type", spec->type, sizeof spec->type, error);
     if (source->architecture->longrope_alone) {
         if (strcmp(spec->type, "yarn") == 0) snprintf(spec->type, sizeof spec->type, "su");
         if (strcmp(spec->type, "default") != 0 && strcmp(spec->type, "su") != 0 &&
@@ -80,11 +79,10 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
             return error_set(error, STATUS_UNSUPPORTED, "%s is \"%s\": a %s model has longrope or none", what,
                              spec->type, source->architecture->name);
     }
-    if (status == STATUS_OK) status = numbers_from_config(spec, source, object, what, error);
-    if (status == STATUS_OK) status = json_read_bool(object, what, "truncate", &spec->truncate, error);
-    if (status == STATUS_OK)
-        status = json_read_integer(object, what, ORIGINAL, &spec->original_context, error);
-    if (status != STATUS_OK) return status;
+    if (!status) status = numbers_from_config(spec, source, object, what, error);
+    if (!status) status = json_read_bool(object, what, "truncate", &spec->truncate, error);
+    if (!status) status = json_read_integer(object, what, ORIGINAL, &spec->original_context, error);
+    if (status) return status;
     return json_read_integer(config, source->path, ORIGINAL, &spec->original_context, error);
 }
 
@@ -102,7 +100,7 @@ void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t
     };
     const char *name, *key;
     json_t *value;
-    if (source->config == NULL || source->architecture->default_rotary_dim > 0) return;
+    if (!source->config || source->architecture->default_rotary_dim > 0) return;
     const json_t *object = config_object(source, &name);
     for (int i = 0; ALL[i] != NULL; i++) unread_take_key(source, name, ALL[i]);
     for (int i = 0; OF_SCHEME[scaling][i] != NULL; i++) unread_take_key(source, name, OF_SCHEME[scaling][i]);
@@ -117,10 +115,10 @@ void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t
     const json_t *other = json_object_get(source->config, "rope_parameters");
     json_object_foreach((json_t *)other, key, value) {
         const json_t *same = json_object_get(object, key);
-        if (same == NULL && strcmp(key, "rope_type") == 0) same = json_object_get(object, "type");
-        if (same == NULL && strcmp(key, "rope_theta") == 0)
+        if (!same && strcmp(key, "rope_type") == 0) same = json_object_get(object, "type");
+        if (!same && strcmp(key, "rope_theta") == 0)
             same = json_object_get(source->config, source_config_key(source, key));
-        if (same != NULL && json_same(same, value)) unread_take_key(source, "rope_parameters", key);
+        if (same && json_same(same, value)) unread_take_key(source, "rope_parameters", key);
     }
 }
 
@@ -146,23 +144,22 @@ static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *e
     };
     char type[sizeof spec->type] = "";
     Status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
         status = param_number(source, (Key){NULL, numbers[i].key}, numbers[i].value, error);
     if (spec->factor == 0) spec->factor = NAN; // how older files say "none"
-    if (status == STATUS_OK)
-        status = param_string(source, (Key){NULL, "rope.scaling.type"}, type, sizeof type, error);
-    if (status == STATUS_OK)
+    if (!status) status = param_string(source, (Key){NULL, "rope.scaling.type"}, type, sizeof type, error);
+    if (!status)
         status = param_integer(source, (Key){NULL, "rope.dimension_count"}, &spec->rotary_dim, error);
-    if (status == STATUS_OK) {
+    if (!status) {
         status = param_integer(source, (Key){NULL, "rope.scaling.original_context_length"},
                                &spec->original_context, error);
     }
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     spec->divisors = factors_from_gguf(source, "rope_freqs.weight");
     spec->short_factors = factors_from_gguf(source, "rope_factors_short.weight");
     spec->long_factors = factors_from_gguf(source, "rope_factors_long.weight");
     if (type[0] == '\0') snprintf(type, sizeof type, isnan(spec->factor) ? "none" : "linear");
-    if (spec->long_factors.tensor != NULL) snprintf(type, sizeof type, "longrope");
+    if (spec->long_factors.tensor) snprintf(type, sizeof type, "longrope");
     bool known = false;
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) known = known || strcmp(TYPES[i], type) == 0;
     if (!known)
@@ -178,35 +175,33 @@ static Status spec_from_gguf(RopeSpec *spec, const ParamSource *source, Error *e
 }
 
 Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error) {
-    return source->config == NULL ? spec_from_gguf(spec, source, error)
-                                  : spec_from_config(spec, source, error);
+    return !source->config ? spec_from_gguf(spec, source, error) : spec_from_config(spec, source, error);
 }
 
 // ---- factors -------------------------------------------------------------------------------------------
 
 static bool is_list_of(const RopeFactors *factors, int n) {
     const CheckpointTensor *t = factors->tensor;
-    if (t != NULL) return t->supported && t->type == DTYPE_F32 && t->n_dims == 1 && t->shape[0] == n;
+    if (t) return t->supported && t->type == DTYPE_F32 && t->n_dims == 1 && t->shape[0] == n;
     return json_is_array(factors->list) && json_array_size(factors->list) == (size_t)n;
 }
 
 Status rope_spec_divide(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,
                         Error *error) {
     const CheckpointTensor *t = factors->tensor;
-    if (t == NULL && factors->list == NULL)
+    if (!t && !factors->list)
         return error_set(error, STATUS_FILE, "%s: rope: %s is missing", source->path, factors->name);
     if (!is_list_of(factors, n)) {
-        return t == NULL
-                   ? error_set(error, STATUS_FILE, "%s: rope: %s should be a list of %d numbers",
-                               source->path, factors->name, n)
-                   : error_set(error, STATUS_FILE,
-                               "%s: %s: expected [%d] f32, file has %d dimensions, [%lld] %s", source->path,
-                               factors->name, n, t->n_dims, (long long)t->shape[0], t->type_name);
+        return !t ? error_set(error, STATUS_FILE, "%s: rope: %s should be a list of %d numbers", source->path,
+                              factors->name, n)
+                  : error_set(error, STATUS_FILE,
+                              "%s: %s: expected [%d] f32, file has %d dimensions, [%lld] %s", source->path,
+                              factors->name, n, t->n_dims, (long long)t->shape[0], t->type_name);
     }
-    if (t != NULL) unread_take_tensor(source, t);
+    if (t) unread_take_tensor(source, t);
     for (int i = 0; i < n; i++) {
-        double divisor = t != NULL ? (double)((const float *)t->data)[i]
-                                   : json_number_value(json_array_get(factors->list, (size_t)i));
+        double divisor = t ? (double)((const float *)t->data)[i]
+                           : json_number_value(json_array_get(factors->list, (size_t)i));
         if (!(divisor > 1e-9 && divisor < 1e9)) {
             return error_set(error, STATUS_FILE, "%s: %s[%d] is %g; it must be between 1e-9 and 1e9",
                              source->path, factors->name, i, divisor);

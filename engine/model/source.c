@@ -11,8 +11,8 @@ const char *source_gguf_key(const ParamSource *source, const char *key, char tex
 
 const char *source_config_key(const ParamSource *source, const char *key) {
     const Architecture *a = source->architecture;
-    for (size_t i = 0; a != NULL && i < sizeof a->aliases / sizeof *a->aliases; i++) {
-        if (a->aliases[i].usual == NULL) break;
+    for (size_t i = 0; a && i < sizeof a->aliases / sizeof *a->aliases; i++) {
+        if (!a->aliases[i].usual) break;
         if (strcmp(a->aliases[i].usual, key) != 0) continue;
         bool other = a->aliases[i].both && json_member(source->config, a->aliases[i].own) == NULL &&
                      json_member(source->config, key) != NULL;

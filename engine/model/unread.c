@@ -68,7 +68,7 @@ static bool is_among(const char *name, const char *names) {
 
 static bool is_ignored(const Architecture *a, const char *key) {
     for (size_t i = 0; i < COUNT(a->ignored); i++)
-        if (a->ignored[i] != NULL && strcmp(a->ignored[i], key) == 0) return true;
+        if (a->ignored[i] && strcmp(a->ignored[i], key) == 0) return true;
     return is_among(key, HARMLESS_KEYS);
 }
 
@@ -78,13 +78,12 @@ Status unread_open(ParamSource *source, Unread *unread, Error *error) {
     const Checkpoint *checkpoint = source->checkpoint;
     *unread = (Unread){0};
     source->unread = unread;
-    if (source->config != NULL) unread->config = json_deep_copy(source->config);
-    if (checkpoint != NULL) {
+    if (source->config) unread->config = json_deep_copy(source->config);
+    if (checkpoint) {
         unread->meta = calloc((size_t)checkpoint_n_meta(checkpoint) + 1, sizeof *unread->meta);
         unread->tensors = calloc((size_t)checkpoint_n_tensors(checkpoint) + 1, sizeof *unread->tensors);
     }
-    bool whole = (source->config == NULL || unread->config != NULL) &&
-                 (checkpoint == NULL || (unread->meta != NULL && unread->tensors != NULL));
+    bool whole = (!source->config || unread->config) && (!checkpoint || (unread->meta && unread->tensors));
     return whole ? STATUS_OK : error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
 }
 
@@ -96,12 +95,12 @@ void unread_close(Unread *unread) {
 
 void unread_take_key(const ParamSource *source, const char *object, const char *key) {
     json_t *all = source->unread->config;
-    json_object_del(object != NULL ? json_object_get(all, object) : all, key);
+    json_object_del(object ? json_object_get(all, object) : all, key);
 }
 
 void unread_take_meta(const ParamSource *source, const char *key) {
     const MetaValue *value = checkpoint_meta(source->checkpoint, key);
-    if (value != NULL) source->unread->meta[value - checkpoint_meta_at(source->checkpoint, 0)] = true;
+    if (value) source->unread->meta[value - checkpoint_meta_at(source->checkpoint, 0)] = true;
 }
 
 void unread_take_tensor(const ParamSource *source, const CheckpointTensor *tensor) {
@@ -117,8 +116,7 @@ static Status refuse_key(const ParamSource *source, const char *object, const ch
         error, STATUS_UNSUPPORTED,
         "%s: palaver does not know what %s%s%s means for a %s model, and would leave it out; if it "
         "means nothing, take it out of the file",
-        source->path, object != NULL ? object : "", object != NULL ? "." : "", shown,
-        source->architecture->name);
+        source->path, object ? object : "", object ? "." : "", shown, source->architecture->name);
 }
 
 // Keys of rope_scaling that another scheme than the file's has are left unread; 1 means nothing in any of them.
@@ -140,7 +138,7 @@ static Status check_object(const ParamSource *source, const char *name, const js
 // Whether keys of the object `name` are read one by one.
 static bool is_opened(const Architecture *a, const char *name) {
     for (size_t i = 0; i < COUNT(a->fixed); i++)
-        if (a->fixed[i].object != NULL && strcmp(a->fixed[i].object, name) == 0) return true;
+        if (a->fixed[i].object && strcmp(a->fixed[i].object, name) == 0) return true;
     return a->positions == POSITIONS_ROPE && a->default_rotary_dim == 0 &&
            (strcmp(name, "rope_scaling") == 0 || strcmp(name, "rope_parameters") == 0);
 }
@@ -155,7 +153,7 @@ static Status check_config(const ParamSource *source, Error *error) {
         if (nothing || is_ignored(a, key)) continue;
         if (!json_is_object(value) || !is_opened(a, key)) return refuse_key(source, NULL, key, error);
         Status status = check_object(source, key, value, error);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     return STATUS_OK;
 }
@@ -172,7 +170,7 @@ static Status check_meta(const ParamSource *source, Error *error) {
 }
 
 Status unread_check_keys(const ParamSource *source, Error *error) {
-    return source->config != NULL ? check_config(source, error) : check_meta(source, error);
+    return source->config ? check_config(source, error) : check_meta(source, error);
 }
 
 static bool ends_with(const char *name, const char *end) {
@@ -183,7 +181,7 @@ static bool ends_with(const char *name, const char *end) {
 static bool is_buffer(const ParamSource *source, const char *name) {
     const Architecture *a = source->architecture;
     for (size_t i = 0; i < COUNT(a->buffers); i++)
-        if (a->buffers[i] != NULL && ends_with(name, a->buffers[i])) return true;
+        if (a->buffers[i] && ends_with(name, a->buffers[i])) return true;
     return ends_with(name, BUFFER);
 }
 
@@ -191,8 +189,7 @@ Status unread_check_tensors(const ParamSource *source, Error *error) {
     const Checkpoint *checkpoint = source->checkpoint;
     for (int64_t i = 0; i < checkpoint_n_tensors(checkpoint); i++) {
         const CheckpointTensor *tensor = checkpoint_tensor(checkpoint, i);
-        if (source->unread->tensors[i] || (source->config != NULL && is_buffer(source, tensor->name)))
-            continue;
+        if (source->unread->tensors[i] || (source->config && is_buffer(source, tensor->name))) continue;
         char shown[96];
         text_copy_printable(shown, sizeof shown, tensor->name, strlen(tensor->name));
         return error_set(

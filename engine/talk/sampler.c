@@ -121,10 +121,10 @@ Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         Status status = check_range(ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, error);
-        if (status != STATUS_OK) return status;
+        if (status) return status;
     }
     Status status = check_biases(sampler, s, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     sampler->settings = *s;
     sampler->seed = seed;
     sampler->conversation = conversation;

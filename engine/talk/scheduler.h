@@ -25,8 +25,8 @@
 typedef struct SchedulerItem {
     const Message *messages; // [n_messages] what has been said; read when the item is given
     int n_messages;
-    const char *const
-        *turns; // [n_turns] the user's, answered one after the other; none: the messages are answered
+    // [n_turns] the user's, answered one after the other; none: the messages are answered.
+    const char *const *turns;
     int n_turns;
     ConversationSettings settings;
 

@@ -45,12 +45,12 @@ Status stop_open(const char *const *strings, int n, StopMatcher **matcher, Error
     if (!m || (n > 0 && !m->patterns)) {
         status = error_set(error, STATUS_MEMORY, "no memory for %d stop strings", n);
     } else {
-        while (m->n < n && status == STATUS_OK) { // counted first, so that a failed one is freed
+        while (m->n < n && !status) { // counted first, so that a failed one is freed
             m->n++;
             status = pattern_init(&m->patterns[m->n - 1], strings[m->n - 1], error);
         }
     }
-    if (status != STATUS_OK) {
+    if (status) {
         stop_close(m);
         return status;
     }

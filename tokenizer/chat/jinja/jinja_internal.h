@@ -218,7 +218,7 @@ typedef struct Buffer { // a text that grows
     char *data;
     size_t size, capacity;
     JinjaRun *runs;
-    size_t n_runs, runs_capacity;
+    size_t n_runs;
 } Buffer;
 struct Interp {
     Arena *arena;
