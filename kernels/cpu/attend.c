@@ -1,124 +1,32 @@
-// Attention: a part of the work is a tile of tokens and the query heads of one KV head, so that each key and
-// value is read once for all of them.
-#include "kernels/cpu/attend.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/kv.h"
-#include "kernels/cpu/loops/rope.h"
-
-int attend_tile_tokens(const Loops *loops, int n_heads, int n_kv_heads) {
-    int tokens = loops->attend_rows / (n_heads / n_kv_heads);
-    return tokens > 0 ? tokens : 1;
-}
-
-int64_t attend_thread_bytes(const Loops *loops, int n_heads, int n_kv_heads, int head_dim) {
-    int rows = attend_tile_tokens(loops, n_heads, n_kv_heads) * (n_heads / n_kv_heads);
-    return (loops->attend_scratch(rows, head_dim) + 63) & ~INT64_C(63);
-}
-
-int attend_cut_tiles(const StepSequence *sequences, int n_sequences, int tile_tokens, TokenTile *tiles) {
-    int n_tiles = 0;
-    for (int i = 0; i < n_sequences; i++)
-        for (int t = 0; t < sequences[i].n_tokens; t += tile_tokens) {
-            int n = sequences[i].n_tokens - t < tile_tokens ? sequences[i].n_tokens - t : tile_tokens;
-            tiles[n_tiles++] = (TokenTile){sequences[i].first_token + t, n, i};
-        }
-    return n_tiles;
-}
-
-void attend_query(const AttendTile *tile, int row, bool kept, float *q) {
-    const float *from = tile->q + attend_row_offset(tile, row);
-    for (int d = 0; d < tile->head_dim; d++) q[d] = from[d] * tile->scale;
-    if (kept) rope_turn(tile->rope, tile->kept_cos, tile->kept_sin, q);
-    const float *balance = tile->kv->key_balance;
-    for (int d = 0; balance && d < tile->head_dim; d++) q[d] *= balance[tile->kv_head * tile->head_dim + d];
-    if (tile->kv->rotate_keys) hadamard_turn(q, tile->head_dim);
-}
-
-// ---- the parts ------------------------------------------------------------------------------------------
-
-typedef struct Parts {
-    const AttendJob *job;
-    int of_a_group; // parts into which the heads of a KV head are cut, where there are too few for the threads
-} Parts;
-
-static AttendMask mask_of_tile(const AttendJob *job, const TokenTile *tokens, int head) {
-    AttendMask mask = job->mask;
-    if (!mask.values) return mask;
-    int64_t first = tokens->first_token * mask.token_stride + head * mask.head_stride +
-                    job->mask_columns[tokens->sequence];
-    mask.values = (const char *)mask.values + first * dtype_block_bytes(mask.type);
-    return mask;
-}
-
-static void attend_part(void *context, int64_t part, int thread) {
-    const Parts *c = context;
-    const AttendJob *job = c->job;
-    int units = job->n_kv_heads * c->of_a_group, unit = (int)(part % units);
-    const TokenTile *tokens = &job->tiles[job->n_tiles - 1 - part / units]; // the longest first
-    int group = job->n_heads / job->n_kv_heads, kv_head = unit / c->of_a_group, piece = unit % c->of_a_group;
-    int first = group * piece / c->of_a_group, end = group * (piece + 1) / c->of_a_group;
-    int head = kv_head * group + first;
-    int64_t width = (int64_t)job->n_heads * job->head_dim;
-    int64_t offset = tokens->first_token * width + (int64_t)head * job->head_dim;
-    int64_t angles = job->rope ? tokens->sequence * (int64_t)(job->rope->rotary_dim / 2) : 0;
-    AttendTile tile = {.q = job->q + offset,
-                       .y = job->y + offset,
-                       .q_stride = width,
-                       .n_tokens = tokens->n_tokens,
-                       .n_heads = end - first,
-                       .head_dim = job->head_dim,
-                       .positions = job->positions + tokens->first_token,
-                       .scale = job->scale,
-                       .slopes = job->slopes ? job->slopes + head : NULL,
-                       .mask = mask_of_tile(job, tokens, head),
-                       .kv = job->kv,
-                       .kv_head = kv_head,
-                       .window = job->window,
-                       .sequence = &job->sequences[tokens->sequence],
-                       .page_size = job->page_size,
-                       .slot_positions = job->slot_positions,
-                       .rope = job->rope,
-                       .kept_cos = job->kept_cos + angles,
-                       .kept_sin = job->kept_sin + angles};
-    job->loops->attend(&tile, job->scratch + thread * job->thread_bytes);
-}
-
-void attend_run(const AttendJob *job) {
-    Parts c = {.job = job, .of_a_group = 1};
-    int64_t units = (int64_t)job->n_tiles * job->n_kv_heads;
-    int group = job->n_heads / job->n_kv_heads, wanted = 2 * threads_count(job->threads);
-    while (c.of_a_group < group && units * c.of_a_group < wanted) c.of_a_group++;
-    threads_run(job->threads, units * c.of_a_group, attend_part, &c);
-}
-
-// ---- the op ---------------------------------------------------------------------------------------------
+#include "kernels/kv_layout.h"
 
 Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     const CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
     if (kv_layer_check(kv, shape->head_dim, error)) return error_prefix(error, "attend: ");
-    AttendJob job = {.loops = cpu->loops,
-                     .threads = cpu->threads,
-                     .scratch = cpu->thread_scratch,
-                     .thread_bytes = cpu->thread_bytes,
-                     .q = q,
-                     .y = y,
-                     .n_heads = shape->n_heads,
-                     .n_kv_heads = shape->n_kv_heads,
-                     .head_dim = shape->head_dim,
-                     .window = window,
-                     .scale = shape->attention_scale,
-                     .slopes = shape->alibi ? cpu->slopes : NULL,
-                     .positions = cpu->positions,
-                     .tiles = cpu->tiles,
-                     .n_tiles = cpu->n_tiles,
-                     .sequences = cpu->sequences,
-                     .page_size = cpu->page_size,
-                     .kv = kv,
-                     .slot_positions = cpu->slot_positions,
-                     .rope = &shape->rope,
-                     .kept_cos = cpu->kept_cos,
-                     .kept_sin = cpu->kept_sin};
-    attend_run(&job);
+    AttentionJob job = {.loops = cpu->loops,
+                        .threads = cpu->threads,
+                        .scratch = cpu->thread_scratch,
+                        .thread_bytes = cpu->thread_bytes,
+                        .q = q,
+                        .y = y,
+                        .n_heads = shape->n_heads,
+                        .n_kv_heads = shape->n_kv_heads,
+                        .head_dim = shape->head_dim,
+                        .window = window,
+                        .scale = shape->attention_scale,
+                        .slopes = shape->alibi ? cpu->slopes : NULL,
+                        .positions = cpu->positions,
+                        .tiles = cpu->tiles,
+                        .n_tiles = cpu->n_tiles,
+                        .sequences = cpu->sequences,
+                        .page_size = cpu->page_size,
+                        .kv = kv,
+                        .slot_positions = cpu->slot_positions,
+                        .rope = &shape->rope,
+                        .kept_cos = cpu->kept_cos,
+                        .kept_sin = cpu->kept_sin};
+    attention_run(&job);
     return STATUS_OK;
 }

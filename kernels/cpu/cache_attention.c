@@ -52,7 +52,7 @@ static int64_t lay_out(Run *r, int n_threads, char *base) {
     r->sequences = arena_take(&arena, a->batches, sizeof *r->sequences);
     r->tiles = arena_take(&arena, r->n_tokens, sizeof *r->tiles);
     r->slopes = arena_take(&arena, a->num_heads, sizeof *r->slopes);
-    r->thread_bytes = attend_thread_bytes(r->loops, a->num_heads, r->n_kv_heads, a->head_dim);
+    r->thread_bytes = attention_thread_bytes(r->loops, a->num_heads, r->n_kv_heads, a->head_dim);
     r->scratch = arena_take(&arena, n_threads, r->thread_bytes);
     return arena.overflow ? -1 : arena.used;
 }
@@ -108,31 +108,31 @@ static void give_token(void *context, int64_t token, int thread) {
 
 static void attend_all(const Run *r, Threads *threads) {
     const CacheAttention *a = r->a;
-    AttendJob job = {.loops = r->loops,
-                     .threads = threads,
-                     .scratch = r->scratch,
-                     .thread_bytes = r->thread_bytes,
-                     .q = r->q,
-                     .y = r->q,
-                     .n_heads = a->num_heads,
-                     .n_kv_heads = r->n_kv_heads,
-                     .head_dim = a->head_dim,
-                     .scale = (float)(1 / sqrt(a->head_dim)),
-                     .slopes = a->is_alibi ? r->slopes : NULL,
-                     .mask_columns = a->kvstarts,
-                     .positions = r->positions,
-                     .tiles = r->tiles,
-                     .sequences = r->sequences,
-                     .page_size = a->cache_mode == 0 ? INT32_MAX : a->page_size,
-                     .kv = &r->kv};
+    AttentionJob job = {.loops = r->loops,
+                        .threads = threads,
+                        .scratch = r->scratch,
+                        .thread_bytes = r->thread_bytes,
+                        .q = r->q,
+                        .y = r->q,
+                        .n_heads = a->num_heads,
+                        .n_kv_heads = r->n_kv_heads,
+                        .head_dim = a->head_dim,
+                        .scale = (float)(1 / sqrt(a->head_dim)),
+                        .slopes = a->is_alibi ? r->slopes : NULL,
+                        .mask_columns = a->kvstarts,
+                        .positions = r->positions,
+                        .tiles = r->tiles,
+                        .sequences = r->sequences,
+                        .page_size = a->cache_mode == 0 ? INT32_MAX : a->page_size,
+                        .kv = &r->kv};
     if (a->attn_mask)
         job.mask = (AttendMask){.type = a->type,
                                 .values = a->attn_mask,
                                 .token_stride = a->mask_columns,
                                 .head_stride = a->mask_dims == 3 ? r->n_tokens * a->mask_columns : 0};
-    int tile_tokens = attend_tile_tokens(r->loops, a->num_heads, r->n_kv_heads);
-    job.n_tiles = attend_cut_tiles(r->sequences, (int)a->batches, tile_tokens, r->tiles);
-    attend_run(&job);
+    int tile_tokens = attention_tile_tokens(r->loops, a->num_heads, r->n_kv_heads);
+    job.n_tiles = attention_cut_tiles(r->sequences, (int)a->batches, tile_tokens, r->tiles);
+    attention_run(&job);
 }
 
 Status cpu_cache_attention(Backend *backend, const CacheAttention *a, Error *error) {

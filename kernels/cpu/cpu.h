@@ -7,7 +7,7 @@
 #ifndef PALAVER_KERNELS_CPU_CPU_H
 #define PALAVER_KERNELS_CPU_CPU_H
 
-#include "kernels/cpu/attend.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/sample/sample.h"
 #include "kernels/ops.h"
 

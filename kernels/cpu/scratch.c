@@ -36,7 +36,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->v = arena_take(&arena, n * kv_width, sizeof *cpu->v);
     cpu->up = arena_take(&arena, n * s->intermediate_size, sizeof *cpu->up);
 
-    int64_t attend = attend_thread_bytes(cpu->loops, s->n_heads, s->n_kv_heads, s->head_dim);
+    int64_t attend = attention_thread_bytes(cpu->loops, s->n_heads, s->n_kv_heads, s->head_dim);
     cpu->thread_bytes = (larger(cpu->loops->gemm_scratch(widest), attend) + 63) & ~INT64_C(63);
     cpu->thread_scratch = arena_take(&arena, n_threads, cpu->thread_bytes);
     return arena.overflow ? -1 : arena.used;

@@ -167,7 +167,7 @@ Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *e
     cpu->slot_positions = step->slot_positions;
     take_sequences(cpu, step);
     compute_angles(cpu);
-    int tile_tokens = attend_tile_tokens(cpu->loops, cpu->shape->n_heads, cpu->shape->n_kv_heads);
-    cpu->n_tiles = attend_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
+    int tile_tokens = attention_tile_tokens(cpu->loops, cpu->shape->n_heads, cpu->shape->n_kv_heads);
+    cpu->n_tiles = attention_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
     return STATUS_OK;
 }

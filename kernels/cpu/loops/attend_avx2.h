@@ -85,7 +85,7 @@ static void start_rows(Work *w) {
     for (int row = 0; row < w->n_rows; row++) {
         for (int kept = 0; kept <= (tile->sequence->n_gone > 0); kept++) {
             float *q = (kept ? w->kept : w->q) + (int64_t)row * w->width;
-            attend_query(tile, row, kept, q);
+            attention_query(tile, row, kept, q);
             for (int d = tile->head_dim; d < w->width; d++) q[d] = 0;
         }
         w->largest[row] = -INFINITY;

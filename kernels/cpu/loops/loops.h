@@ -108,6 +108,6 @@ static inline SeenPositions attend_seen(const AttendTile *tile, int token, bool 
 
 // q [head_dim] = a row's query times the scale, in the form that it is multiplied with keys: turned for the kept
 // prefix where `kept`, and as keys are where they are stored turned.
-void attend_query(const AttendTile *tile, int row, bool kept, float *q);
+void attention_query(const AttendTile *tile, int row, bool kept, float *q);
 
 #endif

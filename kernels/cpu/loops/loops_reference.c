@@ -135,8 +135,8 @@ static void attend(const AttendTile *tile, void *scratch) {
     int n_kept = tile->sequence->n_gone > 0 ? tile->sequence->n_keep : 0;
     for (int r = 0; r < tile->n_tokens * tile->n_heads; r++) {
         Query c = {tile, r / tile->n_heads, r % tile->n_heads, n_kept, q, kept, row};
-        attend_query(tile, r, false, q);
-        if (n_kept > 0) attend_query(tile, r, true, kept);
+        attention_query(tile, r, false, q);
+        if (n_kept > 0) attention_query(tile, r, true, kept);
         attend_one(&c, sums, tile->y + attend_row_offset(tile, r));
     }
 }

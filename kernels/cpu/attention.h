@@ -1,6 +1,6 @@
 // Attention of any queries over any cache: what attend() and cache_attention() share.
-#ifndef PALAVER_KERNELS_CPU_ATTEND_H
-#define PALAVER_KERNELS_CPU_ATTEND_H
+#ifndef PALAVER_KERNELS_CPU_ATTENTION_H
+#define PALAVER_KERNELS_CPU_ATTENTION_H
 
 #include "kernels/cpu/loops/loops.h"
 #include "kernels/cpu/threads.h"
@@ -10,10 +10,10 @@ typedef struct TokenTile {
     int first_token, n_tokens, sequence;
 } TokenTile;
 
-typedef struct AttendJob {
+typedef struct AttentionJob {
     const Loops *loops;
     Threads *threads;
-    char *scratch; // [n_threads, thread_bytes], thread_bytes >= attend_thread_bytes()
+    char *scratch; // [n_threads, thread_bytes], thread_bytes >= attention_thread_bytes()
     int64_t thread_bytes;
 
     const float *q; // [n_tokens, n_heads*head_dim]
@@ -36,17 +36,17 @@ typedef struct AttendJob {
     // Where a sequence has gone positions: cos and sin [n_sequences, rotary_dim/2] of its n_gone.
     const Rope *rope;
     const float *kept_cos, *kept_sin;
-} AttendJob;
+} AttentionJob;
 
 // Most tokens that attend together: with the heads that share a KV head they make about attend_rows rows.
-int attend_tile_tokens(const Loops *loops, int n_heads, int n_kv_heads);
+int attention_tile_tokens(const Loops *loops, int n_heads, int n_kv_heads);
 
 // Bytes that a thread needs.
-int64_t attend_thread_bytes(const Loops *loops, int n_heads, int n_kv_heads, int head_dim);
+int64_t attention_thread_bytes(const Loops *loops, int n_heads, int n_kv_heads, int head_dim);
 
 // Cuts sequences into tiles [at most as many as there are tokens] and returns how many there are.
-int attend_cut_tiles(const StepSequence *sequences, int n_sequences, int tile_tokens, TokenTile *tiles);
+int attention_cut_tiles(const StepSequence *sequences, int n_sequences, int tile_tokens, TokenTile *tiles);
 
-void attend_run(const AttendJob *job);
+void attention_run(const AttentionJob *job);
 
 #endif
