@@ -1,10 +1,10 @@
 # Tests, fuzzers, the GPU's tests, lint: part of the Makefile.
 
-.PHONY: test check fuzz run-fuzzers test-gpu lint lint-format lint-cppcheck lint-tidy format
+.PHONY: test check fuzz run-fuzzers test-gpu lint lint-format lint-includes lint-cppcheck lint-tidy format
 TESTS    := $(patsubst %.c,%,$(call in_rooms,tests,test_*.c))
 FUZZERS  := $(patsubst %.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-THREADED := tests/engine/test_item_queue tests/app/test_line_reader
-SUPPORT  := $(wildcard tests/support/*.c)
+THREADED := tests/engine/talk/test_item_queue tests/app/modes/test_line_reader
+SUPPORT  := $(call in_rooms,tests/support,*.c)
 test: deps ## run every test, with sanitizers
 	$(AGAIN) $(JOBS) check
 TEST_PROGRAMS := $(TESTS:%=$(BUILD)/san/%) $(THREADED:%=$(BUILD)/tsan/%)
@@ -18,7 +18,7 @@ check: $(TEST_PROGRAMS) $(FUZZERS:%=$(BUILD)/san/%) $(BUILD)/san/palaver $(BUILD
 $(TESTS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(SUPPORT:%=$(BUILD)/san/%.o) $(BUILD)/san/libpalaver.a
 	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS) -lcmocka)
 # What threads share, once more with the thread sanitizer.
-$(BUILD)/tsan/tests/app/test_line_reader: $(BUILD)/tsan/app/modes/line_reader.c.o
+$(BUILD)/tsan/tests/app/modes/test_line_reader: $(BUILD)/tsan/app/modes/line_reader.c.o
 $(THREADED:%=$(BUILD)/tsan/%): $(BUILD)/tsan/%: $(patsubst %,$(BUILD)/tsan/%.o,%.c engine/talk/item_queue.c kernels/base/status.c)
 	$(call link,$(CC) -fsanitize=thread,-lcmocka -lpthread)
 # A palaver with a GPU that is none, which fails as a test wants: see tests/plugin/faulty.c.
@@ -40,7 +40,7 @@ $(FUZZERS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(BUILD)/san/tes
 
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
-GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/golden_model.c) $(BUILD)/obj/libpalaver.a
+GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/model/golden_model.c) $(BUILD)/obj/libpalaver.a
 test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compare the CUDA ops with the CPU's on this machine's GPU
 	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')
 	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
@@ -54,13 +54,15 @@ $(BUILD)/sanitizer-probe: tests/gpu/sanitizer_probe.cu
 # ---- lint, format: the files that git knows or will be asked to take, without those that are gone -----------------------
 CODE   = $(wildcard $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh' 2>/dev/null))
 LINTED = $(filter %.c %.cc,$(CODE))
-lint: ## clang-format, clang-tidy, cppcheck: what they find is an error
+lint: ## clang-format, clang-tidy, cppcheck, who includes whom: what they find is an error
 	@for t in clang-format clang-tidy cppcheck; do command -v $$t >/dev/null || \
 	    { echo "lint: $$t is missing: apt-get install clang-format clang-tidy cppcheck"; exit 1; }; done
 	@[ -n "$(LINTED)" ] || { echo "lint: no list of files; it needs git, and a clone"; exit 1; }
-	$(AGAIN) -j2 -k -Otarget lint-format lint-cppcheck lint-tidy
+	$(AGAIN) -j2 -k -Otarget lint-format lint-includes lint-cppcheck lint-tidy
 lint-format:
 	@echo "  clang-format"; clang-format --dry-run -Werror $(CODE)
+lint-includes:
+	@echo "  includes"; $(PYTHON) tests/includes.py
 # Left out: varFuncNullUB, for POSIX wants NULL to be (void *)0, which may end a list of pointers; legacyUninitvar, which
 # takes the rows of an array for values, where uninitvar is left.
 lint-cppcheck:

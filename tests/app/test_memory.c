@@ -1,13 +1,13 @@
 // No line of a journal and no answer is ever not JSON, whichever allocation fails: it is written as always, or the program
 // ends and says so.
 #include "tests/support/test.h"
-#include "tests/support/transcripts.h"
+#include "tests/support/talk/transcripts.h"
 
 #include "app/memory.h"
 #include "app/modes/jsonl_line.h"
 #include "app/modes/modes.h"
 #include "app/record/export.h"
-#include "tests/support/settings.h"
+#include "tests/support/talk/settings.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Settings: the documented file, precedence and origins, environment and files, the table of keys.
-#include "tests/support/settings.h"
+#include "tests/support/talk/settings.h"
 #include "tests/support/test.h"
 
 #include "engine/talk/sampler.h"

@@ -1,5 +1,5 @@
 // What is wrong with a setting, and where: messages, ranges, spellings that are taken, nearest names.
-#include "tests/support/settings.h"
+#include "tests/support/talk/settings.h"
 #include "tests/support/test.h"
 
 #include "kernels/base/nearest.h"

@@ -1,9 +1,9 @@
 // The model that comes with palaver: as Hugging Face transformers and sentencepiece read it, and what a trained model
 // makes of text in every type of cache and under every overflow policy.
-#include "tests/support/chat_golden.h"
-#include "tests/support/golden_model.h"
-#include "tests/support/parley.h"
-#include "tests/support/stream.h"
+#include "tests/support/model/chat_golden.h"
+#include "tests/support/model/golden_model.h"
+#include "tests/support/model/parley.h"
+#include "tests/support/model/stream.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 // A backend that takes a token in one go (Ops.decode) may call the engine's own loop in memory of its own, as the CUDA
 // backend does to capture it: the logits are those of the ops one by one.
-#include "tests/support/kernels_support.h"
+#include "tests/support/kernels/random.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 #include "engine/engine.h"

@@ -11,8 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer *tokenizer;
     Text proto = {0};
     Error error = {0};
-    if (tokenizer_new(&tokenizer, NULL) || text_append(&proto, (const char *)data, size, NULL))
-        abort();
+    if (tokenizer_new(&tokenizer, NULL) || text_append(&proto, (const char *)data, size, NULL)) abort();
     DummySpace space = size % 2 ? DUMMY_SPACE_EACH : DUMMY_SPACE_FIRST;
     if (tokenizer_load_model_proto(tokenizer, &proto, space, &error)) {
         if (!*error.message || strchr(error.message, '\n')) abort();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden data of tests/kernels/test_cache_attention.c: cache_attention.bin, MultiHeadCacheAttention in numpy, from its definition
+"""Golden data of tests/kernels/cpu/test_cache_attention.c: cache_attention.bin, MultiHeadCacheAttention in numpy, from its definition
 (OpenPPL's ppl.pmx, dynamic_batching.MultiHeadCacheAttention), in double precision over what the cache holds.
 
 A sequence of records of 4-byte numbers: the attributes named in FIELDS, then seqlens and kvlens [batches], then query

@@ -25,7 +25,7 @@ ROOT = os.path.join(HERE, "..", "..")
 OUT = os.path.join(HERE, "scribe")
 CONTEXT, VOCAB, BATCH, RATE = 96, 512, 16, 4e-3
 STREAM = 11 * CONTEXT
-HELD_OUT = "tests/engine/test_shift.c"
+HELD_OUT = "tests/engine/cache/test_shift.c"
 CONFIG = dict(vocab_size=VOCAB, hidden_size=80, intermediate_size=216, num_hidden_layers=4, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, tie_word_embeddings=True,
               bos_token_id=0, eos_token_id=None, rope_theta=1000.0)

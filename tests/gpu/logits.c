@@ -1,5 +1,5 @@
 #include "tests/gpu/engine_tests.h"
-#include "tests/support/golden_model.h"
+#include "tests/support/model/golden_model.h"
 #include "engine/model/model.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 // errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N failed.
 #include "engine/backend.h"
 #include "kernels/cpu/loops/quant.h"
-#include "tests/support/golden_model.h"
+#include "tests/support/model/golden_model.h"
 #include "tests/gpu/engine_tests.h"
 #include "tests/gpu/side.h"
 #include "engine/cache/kv_cache.h"

@@ -1,7 +1,7 @@
 // Element types against golden data; the CPU's loops against formulas and against each other.
 #include "tests/support/test.h"
 #include "kernels/cpu/cpu.h"
-#include "tests/support/kernels_support.h"
+#include "tests/support/kernels/random.h"
 
 #include <math.h>
 #include <stdio.h>

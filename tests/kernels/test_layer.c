@@ -1,7 +1,7 @@
 // The ops of a decoder layer on the CPU: each against its formula in double precision, and all of them against
 // themselves: results do not depend on threads, nor on how tokens are cut into steps.
 #include "kernels/cpu/loops/quant.h"
-#include "tests/support/layers.h"
+#include "tests/support/kernels/layers.h"
 
 #include <math.h>
 #include <stdlib.h>

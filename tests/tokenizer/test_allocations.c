@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/toml.h"
-#include "tests/support/tokenizer_golden.h"
+#include "tests/support/model/tokenizer_golden.h"
 
 // operator new and delete for the whole program, libraries included.
 void *plain_new(size_t size) __asm__("_Znwm");

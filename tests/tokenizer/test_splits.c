@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/support/files.h"
-#include "tests/support/tokenizer_golden.h"
+#include "tests/support/model/tokenizer_golden.h"
 #include "tokenizer/split_presets.h"
 
 #define GOLDEN_SPLITS "tests/golden/splits"

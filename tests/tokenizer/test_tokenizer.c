@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/support/tokenizer_golden.h"
+#include "tests/support/model/tokenizer_golden.h"
 #include "kernels/base/utf8.h"
 
 // ---- several threads --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/files.h"
-#include "tests/support/tokenizer_golden.h"
+#include "tests/support/model/tokenizer_golden.h"
 #include "tokenizer/chat/chat_template.h"
 
 static Tokenizer *open_good(const char *folder) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/tokenizer_golden.h"
+#include "tests/support/model/tokenizer_golden.h"
 
 // Encodes every text that the recording has and compares. Texts with any of the words in `skip` (NULL-terminated)
 // are left out.

@@ -1,0 +1,188 @@
+// Reasoning between think tokens: told apart by token id, shown, dimmed or hidden.
+#include "tests/support/model/prompt.h"
+#include "tests/support/test.h"
+#include "app/chat/thoughts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BEGIN = 7, END = 8, WORD = 20 };
+
+// Which of the tokens [n] are thoughts, as '#', after a reply began.
+static const char *marks(Thoughts *thoughts, const int32_t *ids, int n) {
+    static char text[32];
+    for (int i = 0; i < n; i++) {
+        thoughts_token(thoughts, ids[i]);
+        text[i] = thoughts->thinking ? '#' : '.';
+    }
+    text[n] = 0;
+    return text;
+}
+
+static void test_tokens_between_the_two(void **state) {
+    (void)state;
+    Thoughts t = {.begin = BEGIN, .end = END};
+    thoughts_begin(&t, NULL, 0);
+    assert_string_equal(marks(&t, (int32_t[]){WORD, BEGIN, WORD, END, WORD, WORD}, 6), ".###..");
+    assert_int_equal(t.n_tokens, 3);
+    thoughts_begin(&t, (int32_t[]){WORD, WORD}, 2);
+    assert_string_equal(marks(&t, (int32_t[]){WORD, END, WORD}, 3), "..."); // an end alone is none
+    assert_string_equal(marks(&t, (int32_t[]){BEGIN, BEGIN, END, BEGIN, END, WORD}, 6), "#####.");
+    assert_string_equal(marks(&t, (int32_t[]){BEGIN, WORD}, 2), "##"); // cut short
+    thoughts_begin(&t, NULL, 0);
+    assert_string_equal(marks(&t, (int32_t[]){WORD}, 1), "."); // a reply of its own
+}
+
+static void test_a_thought_that_has_begun(void **state) {
+    (void)state;
+    Thoughts t = {.begin = BEGIN, .end = END};
+    thoughts_begin(&t, (int32_t[]){BEGIN, WORD}, 2); // the template opened it
+    assert_string_equal(marks(&t, (int32_t[]){WORD, END, WORD}, 3), "##.");
+    thoughts_begin(&t, (int32_t[]){WORD, BEGIN, WORD, END, WORD}, 5); // a reply that goes on after it
+    assert_string_equal(marks(&t, (int32_t[]){WORD}, 1), ".");
+    thoughts_begin(&t, (int32_t[]){WORD, BEGIN, END, BEGIN, WORD}, 5); // or within the second
+    assert_string_equal(marks(&t, (int32_t[]){WORD, END, WORD}, 3), "##.");
+}
+
+static void test_a_model_without_think_tokens(void **state) {
+    (void)state;
+    Thoughts t = {.begin = -1, .end = -1};
+    thoughts_begin(&t, (int32_t[]){BEGIN}, 1);
+    assert_string_equal(marks(&t, (int32_t[]){BEGIN, WORD, END, -1}, 4), "....");
+}
+
+static void test_modes(void **state) {
+    (void)state;
+    for (int i = THINK_SHOW; i <= THINK_HIDE; i++)
+        assert_int_equal(think_mode_find(think_mode_name((ThinkMode)i)), i);
+    assert_int_equal(think_mode_find("loud"), -1);
+    assert_int_equal(think_mode_find(""), -1);
+}
+
+// The babbler with two of its tokens made into think tokens, in the test's own folder.
+static const char MAKE_THINKER[] =
+    "b=" BABBLER "; t=$HOME/thinker; mkdir $t && cp $b/* $t && "
+    "{ head -n -11 $b/tokenizer.json | sed -e '$s/,$//' -e 's/\"Ġcat\": 382/\"<think>\": 382/' "
+    "-e 's,\"Ġcap\": 383,\"</think>\": 383,' -e '/\"added_tokens\": /a "
+    "{\"id\":382,\"content\":\"<think>\",\"special\":false},{\"id\":383,\"content\":\"</"
+    "think>\",\"special\":false},'; "
+    "printf '    ]\\n  }\\n}\\n'; } >$t/tokenizer.json";
+
+static void run_thinker(Run *run, const char *flags, const char *script) {
+    char *command;
+    assert_true(asprintf(&command, "%s && printf '%s' | $PALAVER $t --seed=1 --no-save --threads=1 %s",
+                         MAKE_THINKER, script, flags) > 0);
+    program_shell(run, command);
+    free(command);
+}
+
+static void test_shown_in_scripts_unless_hidden(void **state) {
+    (void)state;
+    Run run;
+    // The bias makes the model think and do nothing else; then the end of the thought; then whatever it likes.
+    run_thinker(&run, "--max-tokens=2",
+                "/think\\n/set logit_bias <think>=100\\nOne\\n/set logit_bias </think>=100\\n/continue\\n"
+                "/think hide\\n/set logit_bias <think>=100\\nTwo\\n/view\\n");
+    expect_status(&run, 0);
+    expect_err(&run, "think show\n");
+    expect_err(&run, "think hide\n");
+    assert_string_equal(run.out,
+                        "<think><think>\n</think></think>\n\n"); // hidden, but every turn has its line
+    expect_err(&run, "[user] Two\n");
+    expect_err(&run, "[assistant] <think><think>"); // hidden from the person only
+    program_free(&run);
+}
+
+static void test_what_follows_a_hidden_thought_is_shown(void **state) {
+    (void)state;
+    Run run;
+    run_thinker(
+        &run, "--max-tokens=1 --ignore-eos",
+        "/think hide\\n/set logit_bias <think>=100\\nOne\\n/set logit_bias </think>=100\\n/continue\\n"
+        "/reset logit_bias\\n/set max_tokens 12\\n/continue\\n/replay\\n");
+    expect_status(&run, 0);
+    assert_null(strstr(run.out, "think>"));
+    assert_true(run.out_size > 8);
+    expect_err(&run, "<think></think>");
+    program_free(&run);
+}
+
+// A model with other tokens takes over: replies are read again as text, what is a thought is found anew.
+static void test_another_model_in_the_middle(void **state) {
+    (void)state;
+    Run run;
+    char *command;
+    assert_true(asprintf(&command,
+                         "%s && printf 'One\n/think\n/model %%s\n/think\n/set logit_bias <think>=100\nTwo\n"
+                         "/model %%s\n/tree\n' $t $b | $PALAVER $b --seed=1 --threads=1 --max-tokens=3",
+                         MAKE_THINKER) > 0);
+    program_shell(&run, command);
+    free(command);
+    expect_status(&run, 5); // the first model has no such token to be biased
+    expect_err(&run, "think show; this model has no think tokens\n");
+    expect_err(&run, "[this conversation was with ");
+    expect_err(&run, "\nthink show\n");
+    expect_err(&run, "a bias needs one");
+    expect_out(&run, "<think><think><think>\n");
+    program_free(&run);
+    program_run(&run, "--resume|--max-tokens=3|--threads=1", "/tree\n/replay verify\n");
+    expect_status(&run, 0);
+    expect_err(&run, "  1.1  One -> ");
+    expect_err(&run, "* 2.1  Two -> <think><think><think>");
+    expect_err(&run, "[1 reply sampled again, 3 tokens"); // the first one was the other model's
+    program_free(&run);
+}
+
+static void test_typed_tags_are_no_thoughts(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, BABBLER "|--seed=1|--max-tokens=6|--threads=1|--no-save",
+                "/think hide\n<think>One</think>\n/say assistant <think>no token\n/continue\n/think loud\n");
+    expect_status(&run, 5);
+    expect_err(&run, "think hide; this model has no think tokens");
+    expect_err(&run, "expected show, dim or hide");
+    assert_true(run.out_size > 8);
+    program_free(&run);
+}
+
+static void test_dim_at_a_terminal(void **state) {
+    Run run;
+    char arguments[300];
+    program_shell(&run, MAKE_THINKER);
+    expect_status(&run, 0);
+    program_free(&run);
+    snprintf(arguments, sizeof arguments, "%s/thinker|--seed=1|--max-tokens=3|--threads=1|--no-save|--stats",
+             (char *)*state);
+    Pty *pty = prompt_start(arguments, &(const PtyOptions){.rows = 40, .cols = 100}); // in colour
+    pty_expect(pty, "> ");
+    prompt_say(pty, "/set logit_bias <think>=100", "(/set)");
+    pty_send(pty, "One\r");
+    pty_expect(pty, "\033[2m<think>\033[0m");
+    prompt_expect_turn(pty, "[turn 1: ");
+    prompt_say(pty, "/think hide", "think hide\r\n");
+    pty_send(pty, "Two\r");
+    pty_expect(pty, "[thinking]");
+    prompt_expect_turn(pty, "[turn 2: ");
+    prompt_say(pty, "/think show", "think show\r\n");
+    pty_send(pty, "Three\r");
+    pty_expect(pty, "<think><think><think>");
+    prompt_expect_turn(pty, "[turn 3: ");
+    prompt_leave(pty);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens_between_the_two),
+        cmocka_unit_test(test_a_thought_that_has_begun),
+        cmocka_unit_test(test_a_model_without_think_tokens),
+        cmocka_unit_test(test_modes),
+        WITH_HOME(test_shown_in_scripts_unless_hidden),
+        WITH_HOME(test_what_follows_a_hidden_thought_is_shown),
+        WITH_HOME(test_another_model_in_the_middle),
+        WITH_HOME(test_dim_at_a_terminal),
+        WITH_HOME(test_typed_tags_are_no_thoughts),
+    };
+    return test_main("thoughts", argc, argv, tests);
+}

@@ -1,0 +1,241 @@
+// The journal's files: when they are made, their modes, torn ends, a full disk, and which one --resume means.
+#include "tests/support/test.h"
+#include "tests/support/talk/transcripts.h"
+#include "app/record/journal.h"
+#include "kernels/base/file.h"
+#include "kernels/base/path.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEADER_LINE "{\"record\":\"palaver\",\"format\":1,\"model\":{}}\n"
+
+typedef struct Home {
+    char path[64];
+} Home;
+
+static int remove_entry(const char *path, const struct stat *facts, int type, struct FTW *walk) {
+    (void)facts, (void)type, (void)walk;
+    return remove(path);
+}
+
+static int set_up(void **state) {
+    Home *home = calloc(1, sizeof *home);
+    strcpy(home->path, "/tmp/palaver-test-XXXXXX");
+    if (!mkdtemp(home->path)) {
+        free(home);
+        return 1;
+    }
+    setenv("XDG_STATE_HOME", home->path, 1);
+    *state = home;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    Home *home = *state;
+    nftw(home->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(home);
+    return 0;
+}
+
+static void journal_path(const Home *home, const Journal *journal, char *path) {
+    snprintf(path, PATH_ROOM, "%s/palaver/conversations/%s.jsonl", home->path, journal_name(journal));
+}
+
+static mode_t mode_of(const char *path) {
+    struct stat facts;
+    if (stat(path, &facts)) fail_msg("%s is missing", path);
+    return facts.st_mode & 0777;
+}
+
+static void test_a_journal_begins_with_the_first_turn(void **state) {
+    Home *home = *state;
+    Transcript *t = transcript_fresh();
+    Journal *journal;
+    char path[PATH_ROOM];
+    ok(journal_new(NULL, &journal, error));
+    ok(journal_sync(journal, t, error));
+    assert_string_equal(journal_name(journal), "");
+    transcript_say(t, TREE_START, "ask", "q", "r");
+    umask(0);
+    ok(journal_sync(journal, t, error));
+    journal_path(home, journal, path);
+    assert_int_equal(mode_of(path), 0600);
+    snprintf(path, sizeof path, "%s/palaver/conversations", home->path);
+    assert_int_equal(mode_of(path), 0700);
+    journal_close(journal);
+    transcript_free(t);
+}
+
+static void test_resume_goes_on_behind_the_log(void **state) {
+    (void)state;
+    Transcript *t = transcript_fresh(), *again;
+    Journal *journal;
+    char name[256];
+    ok(journal_new(NULL, &journal, error));
+    transcript_say(t, TREE_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    snprintf(name, sizeof name, "%s", journal_name(journal));
+    Error locked;
+    Journal *second;
+    assert_int_equal(journal_resume(NULL, &second, &again, &locked), STATUS_FILE);
+    assert_non_null(strstr(locked.message, "another palaver"));
+    journal_close(journal);
+    transcript_free(t);
+
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_string_equal(journal_name(journal), name);
+    assert_int_equal(tree_depth(transcript_tree(again)), 1);
+    transcript_say(again, 0, "ask", "q2", "r2");
+    ok(journal_sync(journal, again, error));
+    journal_close(journal);
+    transcript_free(again);
+
+    ok(journal_resume(name, &journal, &again, error));
+    assert_int_equal(tree_depth(transcript_tree(again)), 2);
+    journal_close(journal);
+    transcript_free(again);
+}
+
+static void test_a_torn_end_is_cut_off(void **state) {
+    Home *home = *state;
+    Transcript *t = transcript_fresh(), *again;
+    Journal *journal;
+    char path[PATH_ROOM];
+    ok(journal_new(NULL, &journal, error));
+    transcript_say(t, TREE_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    journal_path(home, journal, path);
+    journal_close(journal);
+    FILE *file = fopen(path, "ab");
+    fputs("{\"record\":\"turn\",\"no", file);
+    fclose(file);
+    ok(journal_resume(NULL, &journal, &again, error));
+    transcript_say(again, 0, "ask", "q2", "r2");
+    ok(journal_sync(journal, again, error));
+    journal_close(journal);
+    transcript_free(again);
+    ok(journal_resume(NULL, &journal, &again, error));
+    assert_int_equal(tree_depth(transcript_tree(again)), 2);
+    journal_close(journal);
+    transcript_free(again);
+    transcript_free(t);
+}
+
+static void test_resume_by_name(void **state) {
+    Home *home = *state;
+    char folder[PATH_ROOM], path[PATH_ROOM + 32];
+    Error error;
+    Journal *journal;
+    Transcript *t;
+    assert_int_equal(journal_resume(NULL, &journal, &t, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "no conversation to resume"));
+    snprintf(folder, sizeof folder, "%s/palaver/conversations", home->path);
+    ok(path_make_folder(folder, 0700, error));
+    static const char *const names[] = {"garden", "gardens", "travel"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s.jsonl", folder, names[i]);
+        ok(file_write(path, HEADER_LINE, strlen(HEADER_LINE), 0600, error));
+    }
+    ok(journal_resume("garden", &journal, &t, error));
+    assert_string_equal(journal_name(journal), "garden");
+    journal_close(journal);
+    transcript_free(t);
+    ok(journal_resume("tra", &journal, &t, error));
+    assert_string_equal(journal_name(journal), "travel");
+    journal_close(journal);
+    transcript_free(t);
+    assert_int_equal(journal_resume("gard", &journal, &t, &error), STATUS_USAGE);
+    assert_int_equal(journal_resume("travle", &journal, &t, &error), STATUS_FILE);
+    assert_non_null(strstr(error.message, "did you mean travel?"));
+    assert_int_equal(journal_resume("../../etc/passwd", &journal, &t, &error), STATUS_FILE);
+}
+
+// A disk that is full: told, nothing half written, and complete again as soon as there is room.
+static void test_a_full_disk_is_an_error_and_passes(void **state) {
+    Home *home = *state;
+    Transcript *t = transcript_fresh();
+    Journal *journal;
+    char path[PATH_ROOM];
+    struct stat facts;
+    signal(SIGXFSZ, SIG_IGN);
+    ok(journal_new(NULL, &journal, error));
+    transcript_say(t, TREE_START, "ask", "q", "r");
+    ok(journal_sync(journal, t, error));
+    journal_path(home, journal, path);
+    stat(path, &facts);
+    struct rlimit before, full;
+    getrlimit(RLIMIT_FSIZE, &before);
+    full = before;
+    full.rlim_cur = (rlim_t)facts.st_size + 10;
+    setrlimit(RLIMIT_FSIZE, &full);
+    transcript_say(t, 0, "ask", "q2", "r2");
+    Error error = {0};
+    Status status = journal_sync(journal, t, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, STATUS_FILE);
+    assert_non_null(strstr(error.message, "/save"));
+    struct stat after;
+    stat(path, &after);
+    assert_int_equal(after.st_size, facts.st_size);
+    ok(journal_sync(journal, t, error));
+    journal_close(journal);
+    transcript_free(t);
+    ok(journal_resume(NULL, &journal, &t, error));
+    assert_int_equal(tree_depth(transcript_tree(t)), 2);
+    journal_close(journal);
+    transcript_free(t);
+}
+
+static void test_files_are_replaced_whole_or_not_at_all(void **state) {
+    Home *home = *state;
+    char path[PATH_ROOM], *text;
+    size_t size;
+    Error error;
+    snprintf(path, sizeof path, "%s/file", home->path);
+    ok(file_write(path, "old", 3, 0600, error));
+    assert_int_equal(mode_of(path), 0600);
+    struct rlimit before, full;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    full = before;
+    full.rlim_cur = 2;
+    setrlimit(RLIMIT_FSIZE, &full);
+    Status status = file_write(path, "newer", 5, 0600, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, STATUS_FILE);
+    ok(file_read(path, 100, &text, &size, error));
+    assert_string_equal(text, "old");
+    free(text);
+    int entries = 0;
+    DIR *folder = opendir(home->path);
+    while (readdir(folder)) entries++;
+    closedir(folder);
+    assert_int_equal(entries, 3); // ., .., file: no temporary file is left
+    assert_int_equal(file_read(path, 2, &text, &size, &error), STATUS_FILE);
+    struct stat facts; // what is no file stays what it is
+    assert_int_equal(unlink(path) || mkfifo(path, 0600), 0);
+    assert_int_equal(file_write(path, "newer", 5, 0600, &error), STATUS_FILE);
+    assert_true(!stat(path, &facts) && S_ISFIFO(facts.st_mode));
+    assert_int_equal(file_read(home->path, 2, &text, &size, &error), STATUS_FILE);
+}
+
+int main(int argc, char **argv) {
+#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(test_a_journal_begins_with_the_first_turn),
+        WITH_FOLDER(test_resume_goes_on_behind_the_log),
+        WITH_FOLDER(test_a_torn_end_is_cut_off),
+        WITH_FOLDER(test_resume_by_name),
+        WITH_FOLDER(test_a_full_disk_is_an_error_and_passes),
+        WITH_FOLDER(test_files_are_replaced_whole_or_not_at_all),
+    };
+    return test_main("journal", argc, argv, tests);
+}

@@ -1,0 +1,399 @@
+// The CPU backend around its ops: opening, memory, weights it refuses, steps it refuses; norms, activations.
+#include "kernels/cpu/loops/loops.h"
+#include "tests/support/kernels/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double INV_FREQ[] = {1, 0.1};
+
+static DecoderShape small_shape(void) {
+    return (DecoderShape){.n_layers = 1,
+                          .hidden_size = 8,
+                          .n_heads = 2,
+                          .n_kv_heads = 1,
+                          .head_dim = 4,
+                          .intermediate_size = 16,
+                          .vocab_size = 10,
+                          .norm_eps = 1e-5f,
+                          .embedding_scale = 1,
+                          .attention_scale = 0.5f,
+                          .rope = {ROPE_HALF_SPLIT, 4, INV_FREQ, 1}};
+}
+
+// ---- opening and memory -------------------------------------------------------------------------------
+
+static void opens_and_describes_itself(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    char text[64];
+    int64_t total = 0, available = 0;
+    Backend *b = open_cpu("cpu:reference", 1, &shape, 4);
+    b->ops->describe(b, text, sizeof text);
+    assert_string_equal(text, "1 thread, reference loops");
+    b->ops->memory(b, &total, &available);
+    assert_true(available > 0 && available <= total);
+    b->ops->close(b);
+    b = open_cpu("cpu", 3, &shape, 4);
+    b->ops->describe(b, text, sizeof text);
+    assert_memory_equal(text, "3 threads, ", 11);
+    b->ops->close(b);
+    ops_cpu()->close(NULL);
+}
+
+static void refuses_impossible_options(void **state) {
+    (void)state;
+    DecoderShape good = small_shape(), bad[6];
+    for (int i = 0; i < 6; i++) bad[i] = good;
+    bad[0].n_kv_heads = 0;
+    bad[1].n_heads = 3, bad[1].n_kv_heads = 2;
+    bad[2].rope.rotary_dim = 6;
+    bad[3].rope.rotary_dim = 3;
+    bad[4].hidden_size = -1;
+    bad[5].intermediate_size = 0;
+    Backend *b = NULL;
+    Error error;
+    for (int i = 0; i < 6; i++) {
+        BackendOptions options = {
+            .device = "cpu", .n_threads = 1, .shape = &bad[i], .max_tokens = 4, .max_logits = 1};
+        assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_UNSUPPORTED);
+    }
+    BackendOptions options = {
+        .device = "cpu:fast", .n_threads = 1, .shape = &good, .max_tokens = 4, .max_logits = 1};
+    assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
+    options = (BackendOptions){
+        .device = "cpu", .n_threads = 100000, .shape = &good, .max_tokens = 4, .max_logits = 1};
+    assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
+    options =
+        (BackendOptions){.device = "cpu", .n_threads = 1, .shape = &good, .max_tokens = 0, .max_logits = 1};
+    assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_USAGE);
+    good.hidden_size = good.intermediate_size = good.head_dim = 1 << 30;
+    options = (BackendOptions){
+        .device = "cpu", .n_threads = 1, .shape = &good, .max_tokens = 1 << 30, .max_logits = 1};
+    assert_int_equal(ops_cpu()->open(&options, &b, &error), STATUS_MEMORY);
+}
+
+static void memory_is_aligned_and_zeroed(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    Backend *b = open_cpu("cpu", 1, &shape, 4);
+    Error error;
+    for (size_t bytes = 0; bytes < 300; bytes += 7) {
+        unsigned char *memory;
+        unsigned char copy[300];
+        assert_ok(b->ops->alloc(b, bytes, (void **)&memory, &error), &error);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(memory[i], 0);
+        memset(copy, 7, sizeof copy);
+        assert_ok(b->ops->write(b, memory, copy, bytes, &error), &error);
+        memset(copy, 0, sizeof copy);
+        assert_ok(b->ops->read(b, copy, memory, bytes, &error), &error);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(copy[i], 7);
+        b->ops->free(b, memory);
+    }
+    b->ops->free(b, NULL);
+    b->ops->close(b);
+}
+
+// ---- weights ------------------------------------------------------------------------------------------
+
+static void refuses_weights_of_another_shape(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    static const float ZEROS[160];
+    const Matrix square = {DTYPE_F32, 8, 8, ZEROS}, narrow = {DTYPE_F32, 4, 8, ZEROS},
+                 vector = {DTYPE_F32, 1, 8, ZEROS};
+    LayerWeights good = {.attn_norm = vector,
+                         .wq = square,
+                         .wk = narrow,
+                         .wv = narrow,
+                         .wo = square,
+                         .ffn_norm = vector,
+                         .w_gate = {DTYPE_F32, 16, 8, ZEROS},
+                         .w_up = {DTYPE_F32, 16, 8, ZEROS},
+                         .w_down = {DTYPE_F32, 8, 16, ZEROS}};
+    Backend *b = open_cpu("cpu", 1, &shape, 4);
+    Layer *layer;
+    Error error;
+    assert_ok(b->ops->load_layer(b, &good, &layer, &error), &error);
+
+    LayerWeights bad = good;
+    bad.wk.data = NULL;
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_FILE);
+    assert_string_equal(error.message, "wk is missing");
+    bad = good;
+    bad.w_down.cols = 8;
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_FILE);
+    assert_string_equal(error.message, "w_down: expected [8, 16], file has [8, 8]");
+    bad = good;
+    bad.wq.type = DTYPE_Q4_0; // rows of 8 are no blocks of 32
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "wq: the cpu backend has no code for rows of 8 q4_0");
+    bad = good;
+    bad.attn_norm.type = (DType)99;
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
+
+    // What the shape does not have is refused rather than left out.
+    bad = good;
+    bad.ffn_norm_bias = vector;
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "ffn_norm_bias: a decoder of this shape has none");
+    bad = good;
+    bad.w_gate.data = NULL;
+    bad.b_gate = (Matrix){DTYPE_F32, 1, 16, ZEROS};
+    assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "b_gate: a decoder of this shape has none");
+
+    Head *head;
+    HeadWeights weights = {
+        .embedding = {DTYPE_F32, 10, 8, ZEROS}, .norm = vector, .output = {DTYPE_F32, 11, 8, ZEROS}};
+    assert_int_equal(b->ops->load_head(b, &weights, &head, &error), STATUS_FILE);
+    assert_string_equal(error.message, "output: expected [10, 8], file has [11, 8]");
+    weights.output.rows = 10;
+    weights.positions = square;
+    assert_int_equal(b->ops->load_head(b, &weights, &head, &error), STATUS_UNSUPPORTED);
+    assert_string_equal(error.message, "positions: a decoder of this shape has none");
+    shape.n_positions = 9;
+    assert_int_equal(b->ops->load_head(b, &weights, &head, &error), STATUS_FILE);
+    assert_string_equal(error.message, "positions: expected [9, 8], file has [8, 8]");
+    b->ops->close(b);
+}
+
+// ---- steps --------------------------------------------------------------------------------------------
+
+#define TWO_PAGES(a, b) ((const int32_t[]){a, b})
+
+typedef struct StepCase {
+    const char *why;
+    int n_tokens, n_sequences;
+    int32_t ids[3], positions[3], slots[3];
+    StepSequence sequences[2];
+} StepCase;
+
+static const StepCase BAD_STEPS[] = {
+    {"0 tokens", 0, 1, {0}, {0}, {0}, {{0, 0, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"5 tokens", 5, 1, {0}, {0}, {0}, {{0, 5, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has id 10", 2, 1, {9, 10}, {0, 1}, {0, 1}, {{0, 2, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has id -1", 1, 1, {-1}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has position -1", 1, 1, {0}, {-1}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"position 50, the model has learned only 50", 1, 1, {0}, {50}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"0 sequences", 1, 0, {0}, {0}, {0}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"cover 1 of 2", 2, 1, {0}, {0, 1}, {0, 1}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"expected from 1",
+     2,
+     2,
+     {0},
+     {0, 1},
+     {0, 1},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {0, 1, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"has 2 tokens from 1",
+     2,
+     2,
+     {0},
+     {0, 1},
+     {0, 1},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {1, 2, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"slot 8 of token 1", 2, 1, {0}, {0, 1}, {0, 8}, {{0, 2, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"slot 1 of token 0", 1, 1, {0}, {0}, {1}, {{0, 1, 2, ONE_PAGE(2), 0, 0, 0}}},
+    {"sees 0 slots", 1, 1, {0}, {0}, {0}, {{0, 1, 0, ONE_PAGE(0), 0, 0, 0}}},
+    {"sees 1073741824 slots", 1, 1, {0}, {0}, {5}, {{0, 1, 1 << 30, ONE_PAGE(INT32_MAX - 5), 0, 0, 0}}},
+    {"of these 1 from slot -3 on", 1, 1, {0}, {0}, {5}, {{0, 1, (1 << 30) + 1, TWO_PAGES(5, -3), 0, 0, 0}}},
+    {"keeps 1 positions, the next -1 are gone", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), 1, -1, 0}}},
+    {"keeps -1 positions, the next 1 are", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), -1, 1, 0}}},
+    {"has set 1 of 0 sets of frequencies", 1, 1, {0}, {0}, {5}, {{0, 1, 8, ONE_PAGE(0), 0, 0, 1}}},
+    {"keeps 2 positions, the next 2147483646",
+     1,
+     1,
+     {0},
+     {0},
+     {5},
+     {{0, 1, 8, ONE_PAGE(0), 2, INT32_MAX - 1, 0}}},
+    {"two tokens go to slot 4", 3, 1, {0}, {0, 1, 2}, {4, 5, 4}, {{0, 3, 8, ONE_PAGE(0), 0, 0, 0}}},
+    {"two tokens go to slot 4",
+     2,
+     2,
+     {0},
+     {0, 1},
+     {4, 4},
+     {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {1, 1, 1, ONE_PAGE(4), 0, 0, 0}}},
+};
+
+// A step of the wrong kind for its tokens.
+static void refuses_other_kinds_of_steps(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    Backend *b = open_cpu("cpu", 1, &shape, 4);
+    StepSequence both = {0, 2, 8, ONE_PAGE(0), 0, 0, 0},
+                 each[] = {{0, 1, 8, ONE_PAGE(0), 0, 0, 0}, {1, 1, 8, ONE_PAGE(0), 0, 0, 0}};
+    int32_t held[8] = {0}, two[] = {0, 1};
+    Error error = {0};
+    Step step = {2, 1, two, two, two, &both, 1 << 30, held, STEP_DECODING};
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_DEVICE);
+    assert_non_null(strstr(error.message, "decoding 2 tokens of 1 sequence"));
+    step.kind = STEP_READING;
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_OK);
+    step.n_sequences = 2, step.sequences = each;
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_DEVICE);
+    assert_non_null(strstr(error.message, "reading 2 sequences"));
+    step.kind = STEP_DECODING;
+    assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_OK);
+    b->ops->close(b);
+}
+
+static void refuses_bad_steps_and_changes_nothing(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    shape.n_positions = 50;
+    Backend *b = open_cpu("cpu", 1, &shape, 4);
+    for (size_t i = 0; i < sizeof BAD_STEPS / sizeof *BAD_STEPS; i++) {
+        const StepCase *c = &BAD_STEPS[i];
+        int32_t held[8] = {-1, 3, -1, 5, 9, -1, 7, 8}, before[8];
+        memcpy(before, held, sizeof held);
+        Step step = {c->n_tokens,  c->n_sequences, c->ids, c->positions, c->slots,
+                     c->sequences, 1 << 30,        held,   STEP_ANY};
+        Error error = {0};
+        assert_int_equal(b->ops->begin(b, &step, NULL, &error), STATUS_DEVICE);
+        if (strstr(error.message, c->why) == NULL)
+            fail_msg("expected \"%s\" in \"%s\"", c->why, error.message);
+        assert_memory_equal(held, before, sizeof held);
+    }
+    b->ops->close(b);
+}
+
+static void refuses_rows_and_caches_it_cannot_serve(void **state) {
+    (void)state;
+    DecoderShape shape = small_shape();
+    Backend *b = open_cpu("cpu", 1, &shape, 4);
+    static float zeros[80];
+    const Matrix table = {DTYPE_F32, 10, 8, zeros};
+    HeadWeights weights = {.embedding = table, .norm = {DTYPE_F32, 1, 8, zeros}, .output = table};
+    Head *head;
+    Error error;
+    assert_ok(b->ops->load_head(b, &weights, &head, &error), &error);
+    int32_t held[1] = {-1}, zero = 0, one = 1;
+    StepSequence sequence = {0, 1, 1, ONE_PAGE(0), 0, 0, 0};
+    Step step = {1, 1, &zero, &zero, &zero, &sequence, 1 << 30, held, STEP_ANY};
+    float x[8] = {0}, logits[50];
+    assert_ok(b->ops->begin(b, &step, NULL, &error), &error);
+    assert_ok(b->ops->logits(b, head, x, &(LogitRows){&zero, 1}, logits, &error), &error);
+    assert_int_equal(b->ops->logits(b, head, x, &(LogitRows){&one, 1}, logits, &error), STATUS_DEVICE);
+    assert_int_equal(b->ops->logits(b, head, x, &(LogitRows){&zero, 5}, logits, &error), STATUS_DEVICE);
+    KvLayer kv = {.type = DTYPE_Q8_0, .k = zeros, .v = zeros, .slot_stride = 4, .head_stride = 4};
+    assert_int_equal(b->ops->attend(b, x, &kv, 0, x, &error), STATUS_UNSUPPORTED);
+    b->ops->close(b);
+}
+
+// ---- norm and activations -----------------------------------------------------------------------------
+
+static const Loops *loops_at(int i) {
+    return i == 0 ? loops_reference() : loops_avx2();
+}
+static int n_loops(void) {
+    return __builtin_cpu_supports("avx2") ? 2 : 1;
+}
+
+static void norms_of_all_sizes(void **state) {
+    (void)state;
+    static const int SIZES[] = {1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 576, 577, 4096};
+    for (int set = 0; set < n_loops(); set++)
+        for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
+            int n = SIZES[s];
+            float *x = random_floats(1, n), *w = random_floats(2, n), *b = random_floats(4, n),
+                  *y = random_floats(3, n + 1);
+            double sum = 0, squares = 0, variance = 0;
+            y[n] = GUARD;
+            for (int i = 0; i < n; i++) sum += x[i], squares += (double)x[i] * x[i];
+            for (int i = 0; i < n; i++) variance += (x[i] - sum / n) * (x[i] - sum / n) / n;
+            loops_at(set)->rms_norm(x, w, n, 1e-5f, y);
+            for (int i = 0; i < n; i++) {
+                double expected = x[i] / sqrt(squares / n + 1e-5f) * w[i];
+                assert_near("RMS norm", i, y[i], expected, 1e-6 * fabs(expected) + 1e-12);
+            }
+            for (int biased = 0; biased < 2; biased++) {
+                loops_at(set)->layer_norm(x, w, biased ? b : NULL, n, 1e-5f, y);
+                for (int i = 0; i < n; i++) {
+                    double expected = (x[i] - sum / n) / sqrt(variance + 1e-5f) * w[i] + (biased ? b[i] : 0);
+                    assert_near("layer norm", i, y[i], expected, 1e-6);
+                }
+            }
+            assert_true(y[n] == GUARD);
+            memcpy(y, x, (size_t)n * sizeof *x);
+            loops_at(set)->rms_norm(x, w, n, 1e-5f, b);
+            loops_at(set)->rms_norm(y, w, n, 1e-5f, y);
+            assert_memory_equal(b, y, (size_t)n * sizeof *x); // in place
+            memcpy(y, x, (size_t)n * sizeof *x);
+            loops_at(set)->layer_norm(x, w, NULL, n, 1e-5f, b);
+            loops_at(set)->layer_norm(y, w, NULL, n, 1e-5f, y);
+            assert_memory_equal(b, y, (size_t)n * sizeof *x);
+            free(x), free(w), free(b), free(y);
+        }
+}
+
+static double expected_activation(Activation activation, double x) {
+    if (activation == ACTIVATION_SILU) return x / (1 + exp(-x));
+    if (activation == ACTIVATION_GELU) return 0.5 * x * erfc(-x / sqrt(2));
+    if (activation == ACTIVATION_RELU) return fmax(x, 0);
+    double z = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + tanh(z));
+}
+
+// Over all that a float can be; relative to the result, and to x where the result all but vanishes.
+static void activations_everywhere(void **state) {
+    (void)state;
+    for (int set = 0; set < n_loops(); set++)
+        for (Activation a = ACTIVATION_SILU; a <= ACTIVATION_RELU; a++) {
+            const int n = 20001;
+            float *x = malloc((size_t)n * sizeof *x), *g = malloc((size_t)n * sizeof *g),
+                  *u = random_floats(5, n);
+            for (int i = 0; i < n; i++) x[i] = g[i] = (float)(i - 10000) * 0.01f;
+            loops_at(set)->activate(a, g, u, n);
+            for (int i = 0; i < n; i++) {
+                double expected = expected_activation(a, x[i]) * u[i], tolerance = 1e-6 * fabs(expected);
+                if (a == ACTIVATION_GELU_TANH || a == ACTIVATION_GELU || x[i] < -80)
+                    tolerance += 3e-7 * fabs((double)x[i] * u[i]);
+                assert_near("activation", i, g[i], expected, tolerance);
+            }
+            float special[] = {NAN, INFINITY, 1e30f, -1e30f, 0, -0.0f}, ones[] = {1, 1, 1, 1, 1, 1};
+            loops_at(set)->activate(a, special, ones, 6);
+            assert_true(isnan(special[0]));
+            assert_true(special[1] == INFINITY && special[2] == 1e30f);
+            assert_true(special[3] == 0 && special[4] == 0 && special[5] == 0);
+            for (int i = 0; i < n; i++) u[i] = 1, g[i] = x[i];
+            loops_at(set)->activate(a, g, u, n);
+            loops_at(set)->activate(a, x, NULL, n);
+            assert_memory_equal(g, x, (size_t)n * sizeof *x); // nothing to multiply with
+            free(x), free(g), free(u);
+        }
+}
+
+static void halves_are_rounded_alike(void **state) {
+    (void)state;
+    enum { N = 5003 };
+    static float x[N];
+    static uint16_t a[N], b[N];
+    uint64_t seed = 8;
+    for (int i = 0; i < N; i++) x[i] = random_float(&seed) * powf(2, (float)(i % 60 - 40));
+    x[0] = INFINITY, x[1] = 65520, x[2] = 0x1p-25f, x[3] = 0x1.002p-25f;
+    for (int set = 0; set < n_loops(); set++) {
+        loops_at(set)->to_half(x, N, set == 0 ? a : b);
+        assert_memory_equal(a, set == 0 ? a : b, sizeof a);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opens_and_describes_itself),
+        cmocka_unit_test(refuses_impossible_options),
+        cmocka_unit_test(memory_is_aligned_and_zeroed),
+        cmocka_unit_test(refuses_weights_of_another_shape),
+        cmocka_unit_test(refuses_bad_steps_and_changes_nothing),
+        cmocka_unit_test(refuses_other_kinds_of_steps),
+        cmocka_unit_test(refuses_rows_and_caches_it_cannot_serve),
+        cmocka_unit_test(norms_of_all_sizes),
+        cmocka_unit_test(activations_everywhere),
+        cmocka_unit_test(halves_are_rounded_alike),
+    };
+    return test_main("cpu", argc, argv, tests);
+}

@@ -1,0 +1,53 @@
+#include "tests/support/model/prompt.h"
+
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+Pty *prompt_start(const char *arguments, const PtyOptions *options) {
+    static const char *const no_color[] = {"NO_COLOR=1", NULL};
+    const PtyOptions usual = {.env = no_color, .rows = 40, .cols = 100};
+    PtyOptions own = options ? *options : usual;
+    char **argv = program_words(arguments);
+    own.argv = (const char *const *)argv;
+    Pty *pty = pty_start(&own);
+    free(argv);
+    return pty;
+}
+
+Pty *prompt_open(const char *arguments) {
+    Pty *pty = prompt_start(arguments, NULL);
+    pty_expect(pty, "> ");
+    return pty;
+}
+
+void prompt_say(Pty *pty, const char *line, const char *answer) {
+    pty_send(pty, line);
+    pty_send(pty, "\r");
+    pty_expect(pty, answer);
+    pty_expect(pty, "> ");
+}
+
+void prompt_expect_turn(Pty *pty, const char *turn) {
+    pty_expect(pty, turn);
+    pty_expect(pty, "]");
+    pty_expect(pty, "> ");
+}
+
+void prompt_ask(Pty *pty, const char *line, const char *turn) {
+    pty_send(pty, line);
+    pty_send(pty, "\r");
+    prompt_expect_turn(pty, turn);
+}
+
+void prompt_await_reply(Pty *pty) {
+    pty_expect(pty, "\n");
+    pty_expect(pty, " ");
+}
+
+void prompt_leave(Pty *pty) {
+    pty_send(pty, "\004");
+    pty_expect_exit(pty, 0);
+    assert_true(pty_is_cooked(pty));
+    pty_end(pty);
+}
