@@ -3,6 +3,7 @@
 #include "app/commands/commands.h"
 #include "app/tools/inspect.h"
 #include "app/chat/load.h"
+#include "app/last_words.h"
 #include "app/memory.h"
 #include "app/modes/modes.h"
 #include "kernels/base/file.h"
@@ -409,6 +410,7 @@ int main(int argc, char **argv) {
     Error error;
     int result = EXIT_USAGE;
     signals_install();
+    last_words_install();
     if (screen_open(&(const ScreenOptions){0}, &program.screen, &error)) {
         fprintf(stderr, "palaver: %s\n", error.message);
         return EXIT_RUNTIME;

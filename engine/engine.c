@@ -251,6 +251,11 @@ void engine_close(Engine *engine) {
     free(engine);
 }
 
+Status engine_check_files(const Engine *engine, Error *error) {
+    bool in_place = engine->backend->ops == ops_cpu() && engine->model->checkpoint;
+    return in_place ? checkpoint_check_files(engine->model->checkpoint, error) : STATUS_OK;
+}
+
 const Model *engine_model(const Engine *engine) {
     return engine->model;
 }

@@ -56,6 +56,8 @@ int64_t engine_token_bytes(const Engine *engine); // of the cache for one token
 int engine_chunk(const Engine *engine);
 int engine_rows(const Engine *engine);
 int engine_windows(const Engine *engine); // sessions of the full size that the cache has room for
+// STATUS_FILE: another program has written to the model's files since they were opened, and the weights are read from there.
+Status engine_check_files(const Engine *engine, Error *error);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
 void engine_describe_backend(const Engine *engine, char *text, size_t size);

@@ -87,6 +87,10 @@ static Status write_rest(Journal *journal, const char *log, size_t size, Error *
         if (n < 0) break;
         at += (size_t)n;
     }
+    struct stat facts;
+    if (at == size && !fstat(journal->file, &facts) && (size_t)facts.st_size > size &&
+        ftruncate(journal->file, (off_t)size)) // what an earlier failure left
+        at = journal->written;
     while (at == size && fdatasync(journal->file)) {
         if (errno == EINTR) continue;
         at = journal->written;
@@ -104,14 +108,30 @@ static Status write_rest(Journal *journal, const char *log, size_t size, Error *
                      journal->name, strerror(reason));
 }
 
+// What other programs did to the file: a journal that was removed, or replaced, is made again; what was cut off is written
+// again.
+static Status look_after(Journal *journal, Error *error) {
+    struct stat facts;
+    if (fstat(journal->file, &facts)) return STATUS_OK; // writing will tell
+    if ((size_t)facts.st_size < journal->written) journal->written = 0;
+    if (facts.st_nlink) return STATUS_OK;
+    int removed = journal->file;
+    Status status = journal_make(journal, error);
+    if (status) {
+        journal->file = removed;
+        return status;
+    }
+    close(removed);
+    journal->written = 0;
+    return STATUS_OK;
+}
+
 Status journal_sync(Journal *journal, const Transcript *transcript, Error *error) {
     size_t size;
     const char *log = transcript_log(transcript, &size);
-    if (journal->file < 0) {
-        if (!transcript_tree(transcript)->n) return STATUS_OK;
-        Status status = journal_make(journal, error);
-        if (status) return error_prefix(error, "no journal of this conversation (--no-save wants none): ");
-    }
+    if (journal->file < 0 && !transcript_tree(transcript)->n) return STATUS_OK;
+    if (journal->file < 0 ? journal_make(journal, error) : look_after(journal, error))
+        return error_prefix(error, "no journal of this conversation (--no-save wants none): ");
     return size == journal->written ? STATUS_OK : write_rest(journal, log, size, error);
 }
 

@@ -33,7 +33,7 @@ const char *journal_note(const Journal *journal);
 
 // Writes what the file lacks of the transcript's log, and waits until it is on disk. A transcript without
 // turns is not written unless its file is there already. After a failure the file ends with its last whole
-// record.
+// record. A file that another program removed or cut is made whole again.
 Status journal_sync(Journal *journal, const Transcript *transcript, Error *error);
 
 // "2026-11-21-071533", or "" before the file is made.

@@ -59,11 +59,22 @@ void tty_write(const char *bytes) {
     }
 }
 
+static bool in_foreground(void) {
+    return tcgetpgrp(STDIN_FILENO) == getpgrp(); // else asking the terminal would stop us
+}
+
+// Ends what silence() began.
+static void speak_up(void) {
+    if (!in_foreground()) return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
+    if (hush.raw && tty.paste) tty_write(PASTE_OFF);
+}
+
 void tty_restore(void) {
-    if (!tty.active) return;
     int saved_errno = errno;
-    if (tty.is_terminal) tcsetattr(STDIN_FILENO, TCSANOW, &tty.saved);
-    if (tty.paste) tty_write(PASTE_OFF);
+    if (tty.active && tty.is_terminal) tcsetattr(STDIN_FILENO, TCSANOW, &tty.saved);
+    if (tty.active && tty.paste) tty_write(PASTE_OFF);
+    if (hush.on) speak_up();
     errno = saved_errno;
 }
 
@@ -110,10 +121,6 @@ static void give_signals(void) {
 
 // ---- between two prompts ---------------------------------------------------------------------------------------
 
-static bool in_foreground(void) {
-    return tcgetpgrp(STDIN_FILENO) == getpgrp(); // else asking the terminal would stop us
-}
-
 // No echo, and a Ctrl-C throws nothing away that was typed before it.
 static void silence(void) {
     struct termios quiet = hush.loud;
@@ -128,12 +135,6 @@ static void silence(void) {
     if (!in_foreground()) return;
     tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
     if (hush.raw && tty.paste) tty_write(PASTE_ON);
-}
-
-static void speak_up(void) {
-    if (!in_foreground()) return;
-    tcsetattr(STDIN_FILENO, TCSANOW, &hush.loud);
-    if (hush.raw && tty.paste) tty_write(PASTE_OFF);
 }
 
 // Ctrl-Z and Ctrl-\ do what they do by default, to a terminal as it was.

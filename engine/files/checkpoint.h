@@ -3,7 +3,8 @@
 // Files are mapped read-only and never written. Everything that comes from a file is checked before it is
 // used: a damaged or hostile file gives one Error that names file and place. What cannot be guarded against
 // is a file that another program shortens while it is mapped: touching the lost part ends the process with
-// SIGBUS, as it does for every program that maps files.
+// SIGBUS, as it does for every program that maps files; mapped.h tells a handler which file it was, and
+// checkpoint_check_files() whether one has been written to.
 //
 // A Checkpoint is immutable once open, and may be read by several threads. Names, metadata and tensor data
 // belong to it and live until checkpoint_close().
@@ -65,6 +66,10 @@ int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint); // sum over all t
 int checkpoint_n_files(const Checkpoint *checkpoint);
 const char *checkpoint_file(const Checkpoint *checkpoint, int index,
                             int64_t *bytes); // path; bytes may be NULL
+
+// Whether the files are as they were when they were opened: what is read from a file that another program has written to
+// since is nobody's model. STATUS_FILE names the first that is not. One look at each file.
+Status checkpoint_check_files(const Checkpoint *checkpoint, Error *error);
 
 // ---- metadata of a GGUF file -------------------------------------------------------------------------
 

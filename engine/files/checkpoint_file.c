@@ -2,6 +2,8 @@
 #include "engine/files/checkpoint_internal.h"
 #include "kernels/base/file.h"
 
+#include "engine/files/mapped.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -27,20 +29,44 @@ Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error)
             file->data = data;
             file->size = (size_t)size;
             file->mapped = true;
+            if (fstat(fd, &file->facts)) file->facts = (struct stat){0}; // then nothing is known
         }
     }
     close(fd);
     if (status) return status;
     file->path = strdup(path);
-    if (!file->path) {
+    if (!file->path || (file->mapped && !mapped_enter(file->data, file->size, file->path))) {
         checkpoint_file_unmap(file);
         return error_set(error, STATUS_MEMORY, "%s: out of memory", path);
     }
     return STATUS_OK;
 }
 
+// A file that was replaced by another one is still there as it was, for as long as it is mapped.
+static bool was_changed(const CheckpointFile *file) {
+    struct stat now;
+    if (!file->mapped || stat(file->path, &now)) return false;
+    const struct stat *then = &file->facts;
+    return now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
+           (now.st_size != then->st_size || now.st_mtim.tv_sec != then->st_mtim.tv_sec ||
+            now.st_mtim.tv_nsec != then->st_mtim.tv_nsec);
+}
+
+Status checkpoint_check_files(const Checkpoint *checkpoint, Error *error) {
+    for (int i = 0; i < checkpoint->n_files; i++)
+        if (was_changed(&checkpoint->files[i]))
+            return error_set(error, STATUS_FILE,
+                             "%s: another program has changed this file while it was in use: the model has "
+                             "to be opened again",
+                             checkpoint->files[i].path);
+    return STATUS_OK;
+}
+
 void checkpoint_file_unmap(CheckpointFile *file) {
-    if (file->mapped) munmap((void *)file->data, file->size);
+    if (file->mapped) {
+        mapped_leave(file->data);
+        munmap((void *)file->data, file->size);
+    }
     free(file->path);
     *file = (CheckpointFile){0};
 }

@@ -8,11 +8,14 @@
 #include "kernels/base/path.h"
 #include "kernels/base/text.h"
 
+#include <sys/stat.h>
+
 typedef struct CheckpointFile {
     char *path;
     const uint8_t *data;
     size_t size;
-    bool mapped; // else the caller's memory
+    bool mapped;       // else the caller's memory
+    struct stat facts; // when it was mapped
 } CheckpointFile;
 
 typedef struct MetaTable {

@@ -260,6 +260,7 @@ Status reply_end(Reply *r, Status status, Error *error) {
         report->finish = FINISH_INTERRUPTED;
         status = STATUS_OK;
     }
+    if (!status) status = engine_check_files(r->conversation->engine, error); // while it was written, too
     reply_message(r)->interrupted = report->finish > FINISH_STOP;
     if (!status && report->finish != FINISH_STOP) status = finish_text(r, error);
     report->first_token_seconds = r->first > 0 ? r->first - r->start : 0;
@@ -296,7 +297,10 @@ Status reply_begin(Conversation *c, bool resume, const ConversationEvents *event
     }
     memcpy(r->before, c->messages, (size_t)r->n_before * sizeof *r->before);
 
-    status = sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
+    status = engine_check_files(c->engine, error);
+    if (!status)
+        status =
+            sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
     if (!status) status = open_stops(c, &r->stops, error);
     if (!status) status = set_prompt(r, conversation_reserve(c), error);
     if (status) {

@@ -1,0 +1,11 @@
+// What palaver says where it cannot go on, and nobody could be told otherwise.
+#ifndef PALAVER_APP_LAST_WORDS_H
+#define PALAVER_APP_LAST_WORDS_H
+
+// From here on these give the terminal back, say on stderr what happened, and end the process with status 1; journals are on
+// disk by then, each up to its last finished turn:
+// - a SIGBUS within a mapped file, in whatever thread: the file is named. Any other SIGBUS does what it did before;
+// - a want of memory in a C++ library, where it cannot be caught.
+void last_words_install(void);
+
+#endif
