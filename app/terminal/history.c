@@ -10,8 +10,14 @@
 
 #include "app/terminal/text.h"
 
+enum {
+    LINE_ROOM = 2 * HISTORY_MAX_ENTRY + 1, // bytes of a line: each of a turn's may be escaped
+    FILE_LIMIT = 64 << 20,                 // bytes of the file that are read, from its end
+};
+
 struct TurnHistory {
     char *path; // NULL: in memory only
+    bool torn;  // the file's last line has no end: its writer was stopped
     char *entries[HISTORY_MAX];
     size_t count;
 };
@@ -76,21 +82,40 @@ static bool make_folders(const char *path) {
     return ok;
 }
 
-static Status read_file(TurnHistory *history, FILE *file, size_t *lines, Error *error) {
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t n;
-    Status status = STATUS_OK;
-    while ((n = getline(&line, &capacity, file)) > 0) {
-        if (line[n - 1] == '\n') line[n - 1] = 0;
+// Takes a line [n] of the file, which is changed. False: out of memory.
+static bool take_line(TurnHistory *history, char *line, size_t n) {
+    line[n] = 0;
+    unescape(line);
+    char *turn = *line ? text_clean(line, strlen(line), NULL) : NULL;
+    if (turn) push(history, turn);
+    return turn || !*line;
+}
+
+// Lines that are longer than any that is written here are somebody else's and left out, as is all but the end of a file that
+// is larger than a history.
+static Status read_file(TurnHistory *history, FILE *file, off_t size, size_t *lines, Error *error) {
+    char *line = malloc(LINE_ROOM);
+    bool ok = line != NULL, skip = size > FILE_LIMIT; // the first line is not whole
+    size_t n = 0;
+    if (skip && fseeko(file, size - FILE_LIMIT, SEEK_SET)) skip = false;
+    for (int c; ok && (c = getc_unlocked(file)) != EOF;) {
+        history->torn = c != '\n';
+        if (history->torn) {
+            skip = skip || n == LINE_ROOM - 1;
+            if (!skip) line[n++] = (char)c;
+            continue;
+        }
+        ok = skip || take_line(history, line, n);
         ++*lines;
-        unescape(line);
-        char *turn = *line ? text_clean(line, strlen(line), NULL) : NULL;
-        if (turn) push(history, turn);
+        n = 0;
+        skip = false;
     }
-    if (ferror(file)) status = error_set(error, STATUS_FILE, "%s: %s", history->path, strerror(errno));
+    int reason = errno;
+    if (ok && n) ok = skip || take_line(history, line, n);
     free(line);
-    return status;
+    if (!ok) return error_set(error, STATUS_FILE, "%s: no memory to read it", history->path);
+    if (ferror(file)) return error_set(error, STATUS_FILE, "%s: %s", history->path, strerror(reason));
+    return STATUS_OK;
 }
 
 // Writes what is kept to a file of its own and puts it in the place of the old one.
@@ -103,7 +128,7 @@ static void shorten(const TurnHistory *history) {
     for (size_t i = 0; ok && i < history->count; i++)
         if (strlen(history->entries[i]) <= HISTORY_MAX_ENTRY) ok = add_escaped(&out, history->entries[i]);
     if (fd >= 0) {
-        ok = ok && write_all(fd, out.bytes ? out.bytes : "", out.size);
+        ok = ok && write_all(fd, out.bytes ? out.bytes : "", out.size) && !fsync(fd);
         ok = close(fd) == 0 && ok && rename(name, history->path) == 0;
         if (!ok) unlink(name); // the longer file stays: nothing is lost
     }
@@ -130,7 +155,7 @@ static Status load(TurnHistory *history, Error *error) {
         return error_set(error, STATUS_MEMORY, "%s: no memory to read it", history->path);
     }
     size_t lines = 0;
-    Status status = read_file(history, file, &lines, error);
+    Status status = read_file(history, file, info.st_size, &lines, error);
     fclose(file);
     if (status == STATUS_OK && lines > 2 * HISTORY_MAX) shorten(history);
     return status;
@@ -159,13 +184,14 @@ void turns_close(TurnHistory *history) {
     free(history);
 }
 
-static bool append(const TurnHistory *history, const char *turn) {
+static bool append(TurnHistory *history, const char *turn) {
     Text out = {0};
-    bool ok = add_escaped(&out, turn);
+    bool ok = (!history->torn || text_add(&out, "\n", 1)) && add_escaped(&out, turn);
     int fd = ok ? open(history->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600) : -1;
     if (fd >= 0) {
         ok = write_all(fd, out.bytes, out.size); // one write: whole lines, also beside another palaver
         ok = close(fd) == 0 && ok;
+        if (ok) history->torn = false;
     }
     text_free(&out);
     return ok && fd >= 0;
