@@ -204,6 +204,7 @@ Status chat_fork(Chat *chat, const char *name, Error *error) {
     Transcript *copy;
     Journal *journal;
     size_t size;
+    if (check_kept(chat, error)) return error->status;
     const char *log = transcript_log(chat->transcript, &size);
     Status status = transcript_parse("fork", log, size, &copy, error);
     if (status) return status;

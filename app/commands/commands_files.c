@@ -26,7 +26,10 @@ static Status check_target(const char *path, Error *error) {
         return errno == ENOENT ? STATUS_OK : error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     char begin[sizeof SIGN] = "";
     size_t n = fread(begin, 1, sizeof SIGN - 1, file);
+    bool unread = ferror(file);
+    int reason = errno;
     fclose(file);
+    if (unread) return error_set(error, STATUS_FILE, "%s: cannot be read: %s", path, strerror(reason));
     if (!n || !strcmp(begin, SIGN)) return STATUS_OK;
     return error_set(error, STATUS_FILE, "%s: is there already, and no conversation: choose another name",
                      path);

@@ -23,6 +23,12 @@ enum {
     HELD = 4096,       // answers that wait for an earlier one (--ordered): then no more lines are taken
 };
 
+// Lines that were read, but not answered. Their numbers have room from the beginning: at the end there may be no memory.
+typedef struct Rest {
+    long long *lines; // [n] NULL: not opened
+    int n;
+} Rest;
+
 typedef struct Jsonl {
     const Options *options;
     Settings *settings;
@@ -45,6 +51,7 @@ typedef struct Jsonl {
         n_wrong;         // lines of output; of these without a whole answer, and why
     long long n_drawn;   // tokens
     long long unwritten; // the line whose answer could not be written; 0: none
+    Rest rest;
     SettingsTold told;
     bool told_of_model;
     double start;
@@ -54,15 +61,17 @@ typedef struct Jsonl {
 
 static Status write_answer(Jsonl *j, JsonlLine *line, Error *error) {
     char *answer = jsonl_line_answer(line);
-    if (!answer) return error_set(error, STATUS_MEMORY, "out of memory");
-    Status status = screen_reply(j->screen, SCREEN_NORMAL, answer, strlen(answer), error);
+    Status status = answer ? screen_reply(j->screen, SCREEN_NORMAL, answer, strlen(answer), error)
+                           : error_set(error, STATUS_MEMORY, "out of memory");
     free(answer);
     if (status) {
         j->unwritten = line->line;
         return status;
     }
     j->n_written++;
-    if (line->error.status)
+    if (line->error.status == STATUS_MEMORY)
+        j->n_failed++;
+    else if (line->error.status)
         j->n_wrong++;
     else if (line->item.status == STATUS_CONTEXT)
         j->n_refused++;
@@ -72,8 +81,10 @@ static Status write_answer(Jsonl *j, JsonlLine *line, Error *error) {
 }
 
 static Status hold(Jsonl *j, JsonlLine *line, Error *error) {
-    if (!array_reserve(&j->held, sizeof *j->held, (size_t)j->n_held, 1, &j->held_room))
+    if (!array_reserve(&j->held, sizeof *j->held, (size_t)j->n_held, 1, &j->held_room)) {
+        j->unwritten = line->line;
         return error_set(error, STATUS_MEMORY, "out of memory");
+    }
     int at = j->n_held++;
     for (; at > 0 && j->held[at - 1]->number > line->number; at--) j->held[at] = j->held[at - 1];
     j->held[at] = line;
@@ -204,8 +215,11 @@ static Status open_all(Jsonl *j, Error *error) {
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
     if (!status && j->options->system)
         status = commands_read_system("--system", j->options->system, &j->system, error);
-    j->given = calloc((size_t)engine_rows(j->engine), sizeof(JsonlLine *));
-    if (!status && !j->given) status = error_set(error, STATUS_MEMORY, "out of memory");
+    const size_t rows = (size_t)engine_rows(j->engine);
+    j->given = calloc(rows, sizeof(JsonlLine *));
+    const size_t most = rows + HELD + rows + QUEUED + 1; // given, held, in the queue, unwritten
+    j->rest.lines = calloc(most, sizeof *j->rest.lines);
+    if (!status && (!j->given || !j->rest.lines)) status = error_set(error, STATUS_MEMORY, "out of memory");
     if (!status) status = item_queue_open(QUEUED, &j->queue, error);
     const char *system = j->system && *j->system ? j->system : NULL;
     if (!status) status = jsonl_reader_open(STDIN_FILENO, j->queue, j->settings, system, &j->reader, error);
@@ -236,12 +250,6 @@ static void name_lines(long long *lines, int n, char *text, size_t size) {
     }
 }
 
-// The numbers [n] of lines that were read, but not answered; NULL: no memory for them.
-typedef struct Rest {
-    long long *lines;
-    int n;
-} Rest;
-
 // Adds a line and frees it; NULL is fine.
 static void drop(Rest *rest, JsonlLine *line) {
     if (line && rest->lines) rest->lines[rest->n++] = line->line;
@@ -250,20 +258,20 @@ static void drop(Rest *rest, JsonlLine *line) {
 
 // What was taken and not answered is freed, and told.
 static void drop_rest(Jsonl *j) {
-    size_t most = (size_t)j->n_given + (size_t)j->n_held + QUEUED + 1;
-    Rest rest = {malloc(most * sizeof *rest.lines), 0};
-    if (rest.lines && j->unwritten) rest.lines[rest.n++] = j->unwritten;
-    for (int i = 0; i < j->n_held; i++) drop(&rest, j->held[i]);
-    for (int i = 0; i < j->n_given; i++) drop(&rest, j->given[i]);
+    Rest *rest = &j->rest;
+    if (rest->lines && j->unwritten) rest->lines[rest->n++] = j->unwritten;
+    for (int i = 0; i < j->n_held; i++) drop(rest, j->held[i]);
+    for (int i = 0; i < j->n_given; i++) drop(rest, j->given[i]);
     j->n_held = j->n_given = 0;
-    for (void *line; j->queue && item_queue_take(j->queue, 0, &line) == QUEUE_ITEM;) drop(&rest, line);
+    for (void *line; j->queue && item_queue_take(j->queue, 0, &line) == QUEUE_ITEM;) drop(rest, line);
     char text[400];
-    if (rest.n > 0) {
-        name_lines(rest.lines, rest.n, text, sizeof text);
-        screen_say(j->screen, "palaver: stdin: not answered: line%s %s%s", rest.n == 1 ? "" : "s", text,
+    if (rest->lines && rest->n > 0) {
+        name_lines(rest->lines, rest->n, text, sizeof text);
+        screen_say(j->screen, "palaver: stdin: not answered: line%s %s%s", rest->n == 1 ? "" : "s", text,
                    j->input_ended ? "" : ", and what follows");
     }
-    free(rest.lines);
+    free(rest->lines);
+    *rest = (Rest){0};
 }
 
 static void summarise(const Jsonl *j) {

@@ -41,8 +41,13 @@ Status file_read(const char *path, size_t limit, char **text, size_t *size, Erro
     FILE *file = fopen(path, "rbe");
     if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     Status status = STATUS_OK;
+    struct stat facts;
     size_t capacity = 0;
-    for (;;) {
+    // What is too large is not read first; a pipe tells no size.
+    if (!fstat(fileno(file), &facts) && S_ISREG(facts.st_mode) && (uintmax_t)facts.st_size > limit)
+        status =
+            error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", path, limit);
+    while (!status) {
         if (!array_reserve(text, 1, *size, BLOCK, &capacity)) {
             status = error_set(error, STATUS_MEMORY, "%s: out of memory", path);
             break;
