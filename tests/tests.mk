@@ -27,6 +27,12 @@ $(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a
 $(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/ops.h
 	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(C_FLAGS) $(SANITIZE) -fPIC -shared -o $@ $<
 $(BUILD)/san/tests/kernels/test_devices: | $(BUILD)/san/faulty/palaver
+# A palaver whose n-th allocation, write, … fails: see tests/faults/inject.c, which is called before sanitizers are ready.
+FAULTS := $(BUILD)/san/tests/faults/inject.c.o $(BUILD)/san/tests/faults/inject_new.cc.o
+$(FAULTS): SANITIZE := -O1 -fno-omit-frame-pointer
+$(BUILD)/san/faults/palaver: $(BUILD)/san/app/main.c.o $(FAULTS) $(BUILD)/san/libpalaver.a
+	$(call link,$(CC) -fsanitize=address$(,)undefined -rdynamic,$(ALL_LIBS))
+$(BUILD)/san/tests/app/test_faults: | $(BUILD)/san/faults/palaver
 
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.
