@@ -24,6 +24,7 @@ engine/cache
 engine
 engine/talk
 app/terminal
+app/terminal/editor
 app/record
 app
 app/tools

@@ -3,7 +3,7 @@
 #define PALAVER_APP_COMMANDS_H
 
 #include "app/chat/chat.h"
-#include "app/terminal/editor.h"
+#include "app/terminal/editor/completion.h"
 
 #include <stdbool.h>
 
@@ -28,7 +28,7 @@ const char *commands_literal(const char *text);
 Status commands_run(Chat *chat, const char *line, Error *error);
 
 // Tab: names of commands, keys, values, files. For EditorOptions, with the chat as context.
-void commands_complete(void *chat, const char *text, size_t cursor, EditorCompletion *completion);
+void commands_complete(void *chat, const char *text, size_t cursor, Completion *completion);
 
 // A file of at most `limit` bytes whose text is to be taken (text_check); *text [*size] is malloc'ed.
 Status commands_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error);

@@ -1,6 +1,7 @@
 // Commands that change the conversation: system, model, retry, edit, say, continue.
 #include "app/chat/chat_way.h"
 #include "app/commands/commands_internal.h"
+#include "app/terminal/editor/compose.h"
 #include "app/terminal/text.h"
 
 #include <stdlib.h>
@@ -100,7 +101,7 @@ static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *
 // What $EDITOR makes of `before`; *after is NULL if nothing is to be done.
 static Status compose(Chat *chat, const char *before, char **after, Error *error) {
     char *composed;
-    Status status = editor_compose(before, &composed, error);
+    Status status = compose_text(before, &composed, error);
     if (status) return status;
     if (*error->message) screen_notice(chat->screen, "%s", error->message);
     *after = composed;

@@ -3,6 +3,7 @@
 #include "app/modes/modes.h"
 #include "kernels/base/path.h"
 #include "app/signals.h"
+#include "app/terminal/editor/editor.h"
 #include "app/terminal/text.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static const char *prompt_text(void *context) {
     return repl->prompt;
 }
 
-static void complete(void *context, const char *text, size_t cursor, EditorCompletion *completion) {
+static void complete(void *context, const char *text, size_t cursor, Completion *completion) {
     commands_complete(((Repl *)context)->chat, text, cursor, completion);
 }
 

@@ -28,6 +28,8 @@ bool text_is_control(uint32_t code);
 // The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory. *dropped (may be
 // NULL) counts the control characters that are left out.
 char *text_clean(const char *bytes, size_t n, size_t *dropped);
+// How that is told: their count, and the plural of it.
+#define TEXT_DROPPED "(%zu control character%s left out)"
 
 // Whether text that enters, from wherever, can be taken: UTF-8 without zero bytes. It is taken as it is or not at all.
 // STATUS_FILE says where the first bad byte is: NAME:LINE and its number in that line; `name` NULL: the number alone, of a

@@ -58,8 +58,8 @@ void tty_hush_again(void);
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
 int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
 int tty_rows(void);                // its rows, 24 where it does not say
-
-// The terminal as it was before tty_begin() or tty_hush(), from a signal handler that ends the process.
+// Gives the terminal back as it was before tty_begin(). Async-signal-safe: for a handler of a deadly signal. Does nothing
+// where nobody has it.
 void tty_restore(void);
 
 #endif

@@ -1,5 +1,5 @@
 // The file of turns that were typed earlier, whatever others made of it.
-#include "app/terminal/history.h"
+#include "app/terminal/editor/history.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -28,24 +28,24 @@ static int tear_down(void **state) {
 static TurnHistory *open_history(void) {
     TurnHistory *history;
     Error error;
-    if (turns_open(path, &history, &error)) fail_msg("%s", error.message);
+    if (history_open(path, &history, &error)) fail_msg("%s", error.message);
     return history;
 }
 
 static void expect_entries(const TurnHistory *history, const char *const *entries, size_t n) {
-    assert_int_equal(turns_count(history), n);
-    for (size_t i = 0; i < n; i++) assert_string_equal(turns_get(history, i), entries[i]);
+    assert_int_equal(history_count(history), n);
+    for (size_t i = 0; i < n; i++) assert_string_equal(history_entry(history, i), entries[i]);
 }
 
 static void turns_come_back(void **state) {
     static const char *const turns[] = {"one", "two\nlines \\n", "  blanks  "};
     (void)state;
     TurnHistory *history = open_history();
-    for (int i = 0; i < 3; i++) assert_true(turns_add(history, turns[i]));
-    turns_close(history);
+    for (int i = 0; i < 3; i++) assert_true(history_add(history, turns[i]));
+    history_close(history);
     history = open_history();
     expect_entries(history, turns, 3);
-    turns_close(history);
+    history_close(history);
 }
 
 // Somebody was stopped while writing: what follows is a turn of its own.
@@ -55,11 +55,11 @@ static void a_torn_line_takes_no_other(void **state) {
     folder_write_text(folder, "history", "one\ntw");
     TurnHistory *history = open_history();
     expect_entries(history, turns, 2);
-    assert_true(turns_add(history, turns[2]) && turns_add(history, turns[3]));
-    turns_close(history);
+    assert_true(history_add(history, turns[2]) && history_add(history, turns[3]));
+    history_close(history);
     history = open_history();
     expect_entries(history, turns, 4);
-    turns_close(history);
+    history_close(history);
 }
 
 // Ten gigabytes of nothing, a line of a megabyte: neither is read into memory, and what is behind them is there.
@@ -72,14 +72,14 @@ static void what_is_no_history_is_left_out(void **state) {
     folder_write(folder, "history", bytes.data, bytes.size);
     TurnHistory *history = open_history();
     expect_entries(history, turns, 1);
-    turns_close(history);
+    history_close(history);
     int file = open(path, O_WRONLY | O_TRUNC);
     assert_int_equal(ftruncate(file, (off_t)10 << 30), 0);
     assert_int_equal(pwrite(file, "\nafter\n", 7, (off_t)10 << 30), 7);
     close(file);
     history = open_history();
     expect_entries(history, turns, 1);
-    turns_close(history);
+    history_close(history);
     bytes_free(&bytes);
 }
 

@@ -1,6 +1,6 @@
 // What a terminal may send: bytes become keys, pastes become clean text, lines become turns. No byte makes a control
 // character of a typed one, and the rules of turns hold for any text.
-#include "app/terminal/keys.h"
+#include "app/terminal/editor/keys.h"
 #include "app/terminal/text.h"
 #include "app/terminal/turn.h"
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/terminal/keys.h"
 #include "app/terminal/screen.h"
+#include "app/terminal/editor/keys.h"
 #include "app/terminal/text.h"
 #include "app/terminal/turn.h"
 #include "tests/support/terminal/terminal.h"

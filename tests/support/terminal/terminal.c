@@ -10,7 +10,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "app/terminal/editor.h"
+#include "app/terminal/editor/completion.h"
+#include "app/terminal/editor/editor.h"
 #include "app/terminal/screen.h"
 #include "app/terminal/text.h"
 #include "tests/support/test.h"
@@ -29,13 +30,13 @@ static const char *prompt(void *context) {
     return context;
 }
 
-static void complete(void *context, const char *text, size_t cursor, EditorCompletion *completion) {
+static void complete(void *context, const char *text, size_t cursor, Completion *completion) {
     static const char *const words[] = {"/clear", "/config", "/continue", "/context",
                                         "/help",  "/größe",  "/größer"};
     (void)context;
     if (!cursor || text[0] != '/') return;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strncmp(words[i], text, cursor)) editor_candidate(completion, 0, words[i], ' ');
+        if (!strncmp(words[i], text, cursor)) completion_add(completion, 0, words[i], ' ');
 }
 
 static void show_turn(const char *turn) {

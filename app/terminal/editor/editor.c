@@ -1,4 +1,4 @@
-#include "app/terminal/editor.h"
+#include "app/terminal/editor/editor.h"
 
 #include <langinfo.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "app/terminal/editor_internal.h"
+#include "app/terminal/editor/editor_internal.h"
 #include "app/terminal/text.h"
 #include "app/terminal/tty.h"
 
@@ -24,7 +24,7 @@ Status editor_open(const EditorOptions *options, Editor **out, Error *error) {
     Editor *editor = calloc(1, sizeof *editor);
     if (!editor) return error_set(error, STATUS_MEMORY, "no memory for the editor");
     editor->options = *options;
-    if (turns_open(options->history, &editor->history, error) == STATUS_MEMORY) {
+    if (history_open(options->history, &editor->history, error) == STATUS_MEMORY) {
         free(editor);
         return STATUS_MEMORY;
     }
@@ -37,7 +37,7 @@ void editor_close(Editor *editor) {
     if (!editor) return;
     tty_unhush();
     line_close(editor);
-    turns_close(editor->history);
+    history_close(editor->history);
     free(editor->prefill);
     free(editor);
 }
@@ -65,10 +65,6 @@ void editor_tell(const Editor *editor, const char *format, ...) {
 
 bool editor_wants_stop(const Editor *editor) {
     return editor->options.stop && editor->options.stop(editor->options.context);
-}
-
-void editor_restore_terminal(void) {
-    tty_restore();
 }
 
 // ---- lines without libedit -----------------------------------------------------------------------------
@@ -136,7 +132,7 @@ static char *plain_text(const Editor *editor, const TurnLines *lines, LineEnd *e
     size_t dropped;
     char *text = text_clean(lines->text, lines->size, &dropped);
     if (!text) *end = LINE_LOST;
-    if (dropped) editor_tell(editor, EDITOR_DROPPED, dropped, text_plural((int64_t)dropped));
+    if (dropped) editor_tell(editor, TEXT_DROPPED, dropped, text_plural((int64_t)dropped));
     return text;
 }
 
@@ -215,7 +211,7 @@ static EditorResult read_turn(Editor *editor, char **turn, Error *error) {
             free(text);
             continue;
         }
-        turns_add(editor->history, text);
+        history_add(editor->history, text);
         *turn = text;
         return EDITOR_TURN;
     }

@@ -2,8 +2,8 @@
 //
 // Keys are decoded here (keys.h), not by libedit's tables, for these know neither bracketed paste nor how to
 // swallow what is unknown. libedit gets one of the C1 codes for every key, all bound to one function of ours
-// (editor_keys.c); no text contains them.
-#include "app/terminal/editor_internal.h"
+// (binding.c); no text contains them.
+#include "app/terminal/editor/editor_internal.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ Editor *line_editor(EditLine *el) {
 
 char *line_text(Editor *editor) {
     View view;
-    char *text = window_view(editor, &view) ? text_from_wide(view.text, view.n) : NULL;
+    char *text = viewport_view(editor, &view) ? text_from_wide(view.text, view.n) : NULL;
     free(view.owned);
     return text;
 }
@@ -36,7 +36,7 @@ size_t line_cursor(Editor *editor) {
     View view;
     size_t bytes = 0;
     char out[4];
-    if (window_view(editor, &view))
+    if (viewport_view(editor, &view))
         for (size_t i = 0; i < view.cursor; i++) bytes += text_encode((uint32_t)view.text[i], out);
     free(view.owned);
     return bytes;
@@ -51,20 +51,20 @@ bool line_insert(Editor *editor, const char *text) {
 
 bool line_replace(Editor *editor, const char *text) {
     const LineInfoW *line = el_wline(editor->el);
-    window_reset(editor);
+    viewport_reset(editor);
     if (line->cursor != line->lastchar) el_cursor(editor->el, (int)(line->lastchar - line->cursor));
     el_wdeletestr(editor->el, (int)(line->lastchar - line->buffer));
     return line_insert(editor, text);
 }
 
 void line_suspend(Editor *editor, bool job) {
-    line_leave(editor);
+    paint_leave(editor);
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_suspend(job);
     el_wset(editor->el, EL_PREP_TERM, 1);
     tty_take_typed_ahead();
     editor->width = tty_width();
-    line_redraw(editor);
+    paint_redraw(editor);
 }
 
 // ---- reading ---------------------------------------------------------------------------------------------
@@ -99,10 +99,10 @@ static Key read_key(Editor *editor, wchar_t *character) {
         case TTY_CONTINUE:
             el_wset(editor->el, EL_PREP_TERM, 0);
             el_wset(editor->el, EL_PREP_TERM, 1);
-            line_redraw(editor);
+            paint_redraw(editor);
             break;
         case TTY_RESIZE:
-            line_resize(editor);
+            paint_resize(editor);
             break;
         case TTY_SIGNAL:
             if (!editor_wants_stop(editor)) break;
@@ -138,7 +138,7 @@ static int get_character(EditLine *el, wchar_t *out) {
     return 1;
 }
 
-// libedit has no prompt to draw: see editor_paint.c.
+// libedit has no prompt to draw: see paint.c.
 static wchar_t *no_prompt(EditLine *el) {
     static wchar_t empty[1] = L"";
     (void)el;
@@ -160,7 +160,7 @@ LineEnd line_read(Editor *editor, char **text) {
     *text = NULL;
     if (!editor->prompt) return LINE_LOST;
     recall_reset(editor);
-    window_reset(editor);
+    viewport_reset(editor);
     editor->end = LINE_LOST;
     if (editor->prefill) {
         editor->place = editor->prefill;
@@ -173,10 +173,10 @@ LineEnd line_read(Editor *editor, char **text) {
     line_replace(editor, ""); // what the last one left
     if (editor->hold && tty_make_draft() && editor->place) add_newline(&editor->place);
     editor->hold = false;
-    line_redraw(editor);
+    paint_redraw(editor);
     el_wgets(editor->el, NULL);
     if (!editor->typed) { // the terminal ended the line, not a key: its row is still open
-        line_leave(editor);
+        paint_leave(editor);
         return editor->end;
     }
     char *typed = editor->typed;
@@ -210,7 +210,7 @@ bool line_open(Editor *editor) {
     bool ok =
         el && el_wset(el, EL_CLIENTDATA, editor) == 0 && el_wset(el, EL_EDITOR, L"emacs") == 0 &&
         el_wset(el, EL_SIGNAL, 0) == 0 && el_wset(el, EL_GETCFN, get_character) == 0 &&
-        el_wset(el, EL_PROMPT, no_prompt) == 0 && line_bind_keys(el) &&
+        el_wset(el, EL_PROMPT, no_prompt) == 0 && binding_install(el) &&
         // Every key comes as a byte of its own: Enter is not Ctrl-J, Ctrl-C and Ctrl-Z are keys. Also when libedit
         // thinks that it gives the terminal back, between two lines; really back it is given by tty_end.
         el_wset(el, EL_SETTY, L"-d", L"-icrnl", L"-inlcr", L"-isig", L"-ixon", L"-istrip", NULL) == 0 &&
@@ -223,7 +223,7 @@ bool line_open(Editor *editor) {
 
 void line_close(Editor *editor) {
     recall_reset(editor);
-    window_reset(editor);
+    viewport_reset(editor);
     if (editor->el) {
         // Without this libedit would throw away what was typed ahead for the shell.
         el_wset(editor->el, EL_EDITMODE, 0);

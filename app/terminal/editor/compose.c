@@ -1,5 +1,4 @@
-// Ctrl-G and /edit: a text in the user's own editor.
-#include "app/terminal/editor.h"
+#include "app/terminal/editor/compose.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,12 +115,11 @@ static Status read_draft(const char *path, char **result, bool *keep, Error *err
     *result = bytes ? text_clean(bytes, got, &dropped) : NULL;
     free(bytes);
     if (dropped)
-        snprintf(error->message, sizeof error->message, EDITOR_DROPPED, dropped,
-                 text_plural((int64_t)dropped));
+        snprintf(error->message, sizeof error->message, TEXT_DROPPED, dropped, text_plural((int64_t)dropped));
     return *result ? STATUS_OK : error_set(error, STATUS_MEMORY, "no memory for what was edited");
 }
 
-Status editor_compose(const char *initial, char **result, Error *error) {
+Status compose_text(const char *initial, char **result, Error *error) {
     char *path;
     *result = NULL;
     *error = (Error){0};

@@ -1,15 +1,16 @@
-// What each key does to the line. Moving and deleting is in editor_move.c.
-#include "app/terminal/editor_internal.h"
+// What each key does to the line. Moving is in move.c, deleting in edit.c.
+#include "app/terminal/editor/editor_internal.h"
 
 #include <stdlib.h>
 
+#include "app/terminal/editor/compose.h"
 #include "app/terminal/tty.h"
 
 static KeyEffect finish(Editor *editor, LineEnd end) {
     free(editor->typed);
     editor->typed = line_text(editor);
     editor->end = editor->typed ? end : LINE_LOST;
-    line_leave(editor);
+    paint_leave(editor);
     return KEY_FINISHED;
 }
 
@@ -38,15 +39,15 @@ static KeyEffect interrupt(Editor *editor) {
 
 static KeyEffect end_of_input(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    if (line->lastchar == line->buffer && !window_is_partial(editor)) return finish(editor, LINE_EOF);
-    return delete_right(editor);
+    if (line->lastchar == line->buffer && !viewport_is_partial(editor)) return finish(editor, LINE_EOF);
+    return edit_delete_right(editor);
 }
 
 // A line above the prompt.
 void line_tell(Editor *editor, const char *text) {
-    line_leave(editor);
+    paint_leave(editor);
     editor_tell(editor, "%s", text);
-    line_redraw(editor);
+    paint_redraw(editor);
 }
 
 static KeyEffect paste(Editor *editor) {
@@ -58,7 +59,7 @@ static KeyEffect paste(Editor *editor) {
         snprintf(told, sizeof told, "(%.200s; nothing of it was taken)", error.message);
     else
         text = text_clean(bytes->size ? bytes->bytes : "", bytes->size, &dropped);
-    if (dropped) snprintf(told, sizeof told, EDITOR_DROPPED, dropped, text_plural((int64_t)dropped));
+    if (dropped) snprintf(told, sizeof told, TEXT_DROPPED, dropped, text_plural((int64_t)dropped));
     if (editor->keys.paste_lost) snprintf(told, sizeof told, "(the paste was too long: its end is lost)");
     bool ok = text && line_insert(editor, text) && !editor->keys.paste_lost;
     free(text);
@@ -78,14 +79,14 @@ static KeyEffect compose(Editor *editor) {
     char *text = line_text(editor), *result = NULL;
     Error error = {0};
     if (!text) return KEY_BELL;
-    line_leave(editor);
+    paint_leave(editor);
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_lend();
-    if (editor_compose(text, &result, &error) == STATUS_OK) line_replace(editor, result);
+    if (compose_text(text, &result, &error) == STATUS_OK) line_replace(editor, result);
     if (*error.message) editor_tell(editor, "%s", error.message);
     tty_take_back();
     el_wset(editor->el, EL_PREP_TERM, 1);
-    line_redraw(editor);
+    paint_redraw(editor);
     free(text);
     free(result);
     return KEY_DONE;
@@ -103,12 +104,12 @@ static KeyEffect redraw(Editor *editor) {
 
 static KeyEffect insert(Editor *editor) {
     if (el_winsertstr(editor->el, editor->typed_character) != 0) return KEY_BELL;
-    line_paint_typed(editor, editor->typed_character[0]);
+    paint_typed(editor, editor->typed_character[0]);
     return KEY_DONE;
 }
 
 static KeyEffect clear_screen(Editor *editor) {
-    line_clear_screen(editor);
+    paint_clear_screen(editor);
     return KEY_DONE;
 }
 
@@ -117,7 +118,7 @@ static KeyEffect (*const FUNCTIONS[KEY_COUNT])(Editor *) = {
     [KEY_NEWLINE] = insert_newline,
     [KEY_PASTE] = paste,
     [KEY_COMPOSE] = compose,
-    [KEY_TAB] = complete_word,
+    [KEY_TAB] = completion_tab,
     [KEY_INTERRUPT] = interrupt,
     [KEY_SUSPEND] = suspend,
     [KEY_EOF] = end_of_input,
@@ -129,14 +130,14 @@ static KeyEffect (*const FUNCTIONS[KEY_COUNT])(Editor *) = {
     [KEY_END] = move_line_end,
     [KEY_WORD_LEFT] = move_word_left,
     [KEY_WORD_RIGHT] = move_word_right,
-    [KEY_BACKSPACE] = delete_left,
-    [KEY_DELETE] = delete_right,
-    [KEY_KILL_END] = kill_line_end,
-    [KEY_KILL_ALL] = kill_all,
-    [KEY_KILL_WORD_LEFT] = kill_word_left,
-    [KEY_KILL_WORD_RIGHT] = kill_word_right,
-    [KEY_YANK] = yank,
-    [KEY_TRANSPOSE] = transpose,
+    [KEY_BACKSPACE] = edit_delete_left,
+    [KEY_DELETE] = edit_delete_right,
+    [KEY_KILL_END] = edit_kill_line_end,
+    [KEY_KILL_ALL] = edit_kill_all,
+    [KEY_KILL_WORD_LEFT] = edit_kill_word_left,
+    [KEY_KILL_WORD_RIGHT] = edit_kill_word_right,
+    [KEY_YANK] = edit_yank,
+    [KEY_TRANSPOSE] = edit_transpose,
     [KEY_CLEAR] = clear_screen,
     [KEY_SEARCH] = search_step,
     [KEY_PLACE] = place,
@@ -149,12 +150,12 @@ static unsigned char on_key(EditLine *el, wint_t code) {
     Editor *editor = line_editor(el);
     KeyEffect effect = FUNCTIONS[KEY_ENTER + (code - (wint_t)line_key_code(KEY_ENTER))](editor);
     if (effect & KEY_BELL) tty_write("\a");
-    if (effect & KEY_CHANGED) line_paint(editor);
-    if (effect & KEY_MOVED) line_paint_cursor(editor);
+    if (effect & KEY_CHANGED) paint_line(editor);
+    if (effect & KEY_MOVED) paint_cursor(editor);
     return effect & KEY_FINISHED ? CC_NEWLINE : CC_NORM;
 }
 
-bool line_bind_keys(EditLine *el) {
+bool binding_install(EditLine *el) {
     static const wchar_t NAME[] = L"palaver-key";
     if (el_wset(el, EL_ADDFN, NAME, NAME, on_key) != 0) return false;
     for (Key key = KEY_ENTER; key < KEY_COUNT; key++) {

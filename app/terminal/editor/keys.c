@@ -1,4 +1,4 @@
-#include "app/terminal/keys.h"
+#include "app/terminal/editor/keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,41 +1,9 @@
-// Earlier turns: the arrows and Ctrl-R.
-#include "app/terminal/editor_internal.h"
+// Ctrl-R: a search in earlier turns.
+#include "app/terminal/editor/editor_internal.h"
 #include "kernels/base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-void recall_reset(Editor *editor) {
-    free(editor->draft);
-    free(editor->search.original);
-    editor->draft = NULL;
-    editor->search = (Search){0};
-    editor->recalled = editor->history ? turns_count(editor->history) : 0;
-}
-
-static bool show_entry(Editor *editor, size_t i) {
-    size_t count = turns_count(editor->history);
-    if (editor->recalled == count && i != count) {
-        free(editor->draft);
-        editor->draft = line_text(editor);
-        if (!editor->draft) return false;
-    }
-    editor->recalled = i;
-    return line_replace(editor,
-                        i == count ? (editor->draft ? editor->draft : "") : turns_get(editor->history, i));
-}
-
-KeyEffect recall_older(Editor *editor) {
-    if (editor->recalled == 0) return KEY_BELL;
-    return show_entry(editor, editor->recalled - 1) ? KEY_CHANGED : KEY_BELL;
-}
-
-KeyEffect recall_newer(Editor *editor) {
-    if (editor->recalled >= turns_count(editor->history)) return KEY_BELL;
-    return show_entry(editor, editor->recalled + 1) ? KEY_CHANGED : KEY_BELL;
-}
-
-// ---- Ctrl-R ----------------------------------------------------------------------------------------------
 
 static void set_search_prompt(Search *search) {
     snprintf(search->prompt, sizeof search->prompt, "(%s: %s) ", search->failed ? "not found" : "search",
@@ -45,11 +13,11 @@ static void set_search_prompt(Search *search) {
 // Looks for the pattern in the entries before `before` and shows what it finds, the cursor on it.
 static void find(Editor *editor, size_t before) {
     Search *search = &editor->search;
-    size_t at = 0, count = turns_count(editor->history);
-    size_t found = *search->pattern ? turns_search(editor->history, search->pattern, before, &at) : count;
+    size_t at = 0, count = history_count(editor->history);
+    size_t found = *search->pattern ? history_find(editor->history, search->pattern, before, &at) : count;
     search->failed = found == count && *search->pattern;
     if (found != count) {
-        const char *entry = turns_get(editor->history, found);
+        const char *entry = history_entry(editor->history, found);
         wchar_t *head = NULL;
         char *bytes = strndup(entry, at);
         if (bytes) head = text_to_wide(bytes);
@@ -78,7 +46,7 @@ KeyEffect search_step(Editor *editor) {
     char *original = line_text(editor);
     if (!original) return KEY_BELL;
     free(search->original);
-    *search = (Search){.on = true, .original = original, .at = turns_count(editor->history)};
+    *search = (Search){.on = true, .original = original, .at = history_count(editor->history)};
     if (!editor->draft) editor->draft = strdup(original); // Down comes back to it
     set_search_prompt(search);
     return KEY_CHANGED;
@@ -101,7 +69,7 @@ static void change_pattern(Search *search, wchar_t character) {
 
 Key search_key(Editor *editor, Key key, wchar_t character) {
     Search *search = &editor->search;
-    size_t count = turns_count(editor->history);
+    size_t count = history_count(editor->history);
     switch (key) {
     case KEY_CHAR:
         change_pattern(search, character);

@@ -14,11 +14,7 @@
 #include "kernels/base/status.h"
 
 typedef struct Editor Editor;
-
-// What Tab may put at the cursor. The callback adds candidates with editor_candidate(); each replaces
-// the bytes from `start` to the cursor. One candidate is inserted, with several their common
-// beginning, and a second Tab lists them.
-typedef struct EditorCompletion EditorCompletion;
+typedef struct Completion Completion; // see completion.h
 
 typedef struct EditorOptions {
     void *context; // given to the callbacks
@@ -28,7 +24,7 @@ typedef struct EditorOptions {
     const char *(*prompt)(void *context);
 
     // Tab: `text` (UTF-8, NUL-terminated) up to byte `cursor` is before the cursor. NULL: no completion.
-    void (*complete)(void *context, const char *text, size_t cursor, EditorCompletion *completion);
+    void (*complete)(void *context, const char *text, size_t cursor, Completion *completion);
 
     // Asked after every signal; true ends editor_read with EDITOR_STOPPED (SIGTERM, SIGHUP: save and
     // leave). The handlers of these signals are the caller's: they set a flag and return. NULL: never.
@@ -40,9 +36,6 @@ typedef struct EditorOptions {
     // Between a turn and the next editor_read() keys are not echoed and wait as what they are; editor_close() ends that.
     bool hush;
 } EditorOptions;
-
-// How many control characters were left out of what came, and the plural of them.
-#define EDITOR_DROPPED "(%zu control character%s left out)"
 
 typedef enum EditorResult {
     EDITOR_TURN,    // *turn is a turn
@@ -72,20 +65,5 @@ void editor_hold(Editor *editor);
 // Text that the next editor_read starts with, to be edited (for instance a turn that was refused).
 // NULL takes it back.
 void editor_prefill(Editor *editor, const char *text);
-
-// Adds a candidate (UTF-8, copied). `final` is put behind it when it is the only one: ' ', '/' or 0.
-// `start` is the same in every call of one completion.
-void editor_candidate(EditorCompletion *completion, size_t start, const char *text, char final);
-
-// Opens `initial` (may be NULL) in $VISUAL, else $EDITOR, else vi, in a temporary file of mode 600
-// under XDG_RUNTIME_DIR or TMPDIR or /tmp, which is gone afterwards; waits for it, with SIGINT ignored
-// meanwhile. *result (to free()) is what was saved, without the final newline and control characters; it may be empty.
-// STATUS_FILE: the editor could not be started or ended with a failure, or left what is no text, which is then kept where the
-// message says; *result is NULL then. With STATUS_OK error's message is empty, or says what was left out.
-Status editor_compose(const char *initial, char **result, Error *error);
-
-// Gives the terminal back as it was before editor_read. Async-signal-safe: for a handler of a deadly
-// signal (SIGSEGV, SIGABRT) or atexit(). Does nothing when no editor_read is running.
-void editor_restore_terminal(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "app/terminal/history.h"
+#include "app/terminal/editor/history.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +161,7 @@ static Status load(TurnHistory *history, Error *error) {
     return status;
 }
 
-Status turns_open(const char *path, TurnHistory **out, Error *error) {
+Status history_open(const char *path, TurnHistory **out, Error *error) {
     *out = NULL;
     TurnHistory *history = calloc(1, sizeof *history);
     if (!history) return error_set(error, STATUS_MEMORY, "no memory for the history");
@@ -177,7 +177,7 @@ Status turns_open(const char *path, TurnHistory **out, Error *error) {
     return status;
 }
 
-void turns_close(TurnHistory *history) {
+void history_close(TurnHistory *history) {
     if (!history) return;
     for (size_t i = 0; i < history->count; i++) free(history->entries[i]);
     free(history->path);
@@ -197,7 +197,7 @@ static bool append(TurnHistory *history, const char *turn) {
     return ok && fd >= 0;
 }
 
-bool turns_add(TurnHistory *history, const char *turn) {
+bool history_add(TurnHistory *history, const char *turn) {
     if (history->count && !strcmp(history->entries[history->count - 1], turn)) return true;
     char *copy = strdup(turn);
     if (!copy) return false;
@@ -205,14 +205,14 @@ bool turns_add(TurnHistory *history, const char *turn) {
     return !history->path || strlen(turn) > HISTORY_MAX_ENTRY || append(history, turn);
 }
 
-size_t turns_count(const TurnHistory *history) {
+size_t history_count(const TurnHistory *history) {
     return history->count;
 }
-const char *turns_get(const TurnHistory *history, size_t i) {
+const char *history_entry(const TurnHistory *history, size_t i) {
     return history->entries[i];
 }
 
-size_t turns_search(const TurnHistory *history, const char *pattern, size_t before, size_t *at) {
+size_t history_find(const TurnHistory *history, const char *pattern, size_t before, size_t *at) {
     bool exact = pattern[strcspn(pattern, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] != 0;
     for (size_t i = before < history->count ? before : history->count; i-- > 0;) {
         const char *entry = history->entries[i];

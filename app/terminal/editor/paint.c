@@ -1,7 +1,7 @@
 // Drawing the line. libedit draws by changes and loses count where wide characters, marks without a width or texts
 // of many rows are among them; so it is told of no prompt and never draws. Each change is one write of the
 // whole line; a character typed at the end is written alone.
-#include "app/terminal/editor_internal.h"
+#include "app/terminal/editor/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 static const char CONTINUATION[] = "\xE2\x80\xA6 "; // "… "
 enum { CONTINUATION_WIDTH = 2, MIN_WIDTH_TO_INDENT = 20 };
 
-TextLayout line_layout(const Editor *editor) {
+TextLayout paint_layout(const Editor *editor) {
     return (TextLayout){editor->width, editor->width >= MIN_WIDTH_TO_INDENT ? CONTINUATION_WIDTH : 0};
 }
 
 static const char *current_prompt(const Editor *editor) {
     if (editor->search.on) return editor->search.prompt;
-    return window_is_partial(editor) ? editor->window_prompt : editor->prompt;
+    return viewport_is_partial(editor) ? editor->viewport_prompt : editor->prompt;
 }
 
 // The length of the SGR sequence that begins here; 0: none does.
@@ -49,10 +49,10 @@ static TextPlace put_prompt(const Editor *editor, Text *out, TextLayout layout) 
     return place;
 }
 
-TextPlace line_place(Editor *editor, size_t n) {
+TextPlace paint_place(Editor *editor, size_t n) {
     int width = editor->width;
     const LineInfoW *line = el_wline(editor->el);
-    TextLayout layout = line_layout(editor);
+    TextLayout layout = paint_layout(editor);
     TextPlace place = text_place(line->buffer, n, put_prompt(editor, NULL, layout), layout);
     size_t size = (size_t)(line->lastchar - line->buffer);
     bool line_ends = n < size && line->buffer[n] == L'\n';
@@ -124,10 +124,10 @@ static void show(Editor *editor, TextPlace cursor) {
     editor->drawn_row = cursor.row;
 }
 
-void line_paint(Editor *editor) {
-    window_adjust(editor);
+void paint_line(Editor *editor) {
+    viewport_adjust(editor);
     const LineInfoW *line = el_wline(editor->el);
-    TextLayout layout = line_layout(editor);
+    TextLayout layout = paint_layout(editor);
     Text *out = &editor->painted;
     out->size = 0;
     put_move(out, (TextPlace){editor->drawn_row, -1}, (TextPlace){0, 0});
@@ -138,31 +138,31 @@ void line_paint(Editor *editor) {
         place = (TextPlace){place.row + 1, 0};
     }
     text_add(out, "\033[J", 3);
-    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer));
+    TextPlace cursor = paint_place(editor, (size_t)(line->cursor - line->buffer));
     put_move(out, place, cursor);
     show(editor, cursor);
 }
 
-void line_paint_cursor(Editor *editor) {
-    if (window_adjust(editor)) {
-        line_paint(editor);
+void paint_cursor(Editor *editor) {
+    if (viewport_adjust(editor)) {
+        paint_line(editor);
         return;
     }
     const LineInfoW *line = el_wline(editor->el);
-    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer));
+    TextPlace cursor = paint_place(editor, (size_t)(line->cursor - line->buffer));
     editor->painted.size = 0;
     put_move(&editor->painted, (TextPlace){editor->drawn_row, -1}, cursor);
     show(editor, cursor);
 }
 
-void line_paint_typed(Editor *editor, wchar_t c) {
+void paint_typed(Editor *editor, wchar_t c) {
     const LineInfoW *line = el_wline(editor->el);
-    TextPlace cursor = line_place(editor, (size_t)(line->cursor - line->buffer));
-    bool alone = line->cursor == line->lastchar && !editor->search.on && !window_is_partial(editor) &&
+    TextPlace cursor = paint_place(editor, (size_t)(line->cursor - line->buffer));
+    bool alone = line->cursor == line->lastchar && !editor->search.on && !viewport_is_partial(editor) &&
                  c != L'\t' && wcwidth(c) > 0 && cursor.row == editor->drawn_row &&
                  cursor.column > wcwidth(c);
     if (!alone) {
-        line_paint(editor);
+        paint_line(editor);
         return;
     }
     editor->painted.size = 0;
@@ -170,31 +170,31 @@ void line_paint_typed(Editor *editor, wchar_t c) {
     show(editor, cursor);
 }
 
-void line_redraw(Editor *editor) {
+void paint_redraw(Editor *editor) {
     editor->drawn_row = 0;
-    line_paint(editor);
+    paint_line(editor);
 }
 
-void line_leave(Editor *editor) {
+void paint_leave(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    TextPlace end = line_place(editor, (size_t)(line->lastchar - line->buffer));
+    TextPlace end = paint_place(editor, (size_t)(line->lastchar - line->buffer));
     for (int row = editor->drawn_row; row <= end.row; row++) tty_write("\n");
     tty_write("\r");
     editor->drawn_row = 0;
 }
 
-void line_clear_screen(Editor *editor) {
+void paint_clear_screen(Editor *editor) {
     tty_write("\033[H\033[2J");
-    line_redraw(editor);
+    paint_redraw(editor);
 }
 
 // Terminals that wrap anew have moved the prompt's row, others not: up by the smaller of both counts, so that
 // nothing that was there before the prompt is ever wiped.
-void line_resize(Editor *editor) {
+void paint_resize(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
     size_t n = (size_t)(line->cursor - line->buffer);
     editor->width = tty_width();
-    int now = line_place(editor, n).row;
+    int now = paint_place(editor, n).row;
     if (now < editor->drawn_row) editor->drawn_row = now;
-    line_paint(editor);
+    paint_line(editor);
 }

@@ -15,17 +15,17 @@ typedef struct TurnHistory TurnHistory;
 
 // Reads the file, or makes it with mode 600 (folders 700); NULL: in memory only. On STATUS_FILE *history is
 // still there and works in memory only; on STATUS_MEMORY it is NULL.
-Status turns_open(const char *path, TurnHistory **history, Error *error);
-void turns_close(TurnHistory *history); // NULL is fine
+Status history_open(const char *path, TurnHistory **history, Error *error);
+void history_close(TurnHistory *history); // NULL is fine
 
 // Adds a turn, unless it equals the last one. False: it could not be kept, in memory or in the file.
-bool turns_add(TurnHistory *history, const char *turn);
+bool history_add(TurnHistory *history, const char *turn);
 
-size_t turns_count(const TurnHistory *history);
-const char *turns_get(const TurnHistory *history, size_t i); // valid until the next turns_add
+size_t history_count(const TurnHistory *history);
+const char *history_entry(const TurnHistory *history, size_t i); // valid until the next history_add
 
 // The newest entry before `before` that contains `pattern` (ignoring ASCII case unless the pattern has
-// capitals); turns_count() if there is none. *at is the byte where it was found.
-size_t turns_search(const TurnHistory *history, const char *pattern, size_t before, size_t *at);
+// capitals); history_count() if there is none. *at is the byte where it was found.
+size_t history_find(const TurnHistory *history, const char *pattern, size_t before, size_t *at);
 
 #endif

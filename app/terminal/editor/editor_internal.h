@@ -1,6 +1,6 @@
-// What the files of the editor share: editor.c (opening, whole turns, plain lines), editor_line.c (libedit),
-// editor_keys.c and editor_move.c (what keys do), editor_paint.c (drawing), editor_window.c (texts taller than
-// the terminal), editor_recall.c (history and Ctrl-R), editor_tab.c (completion).
+// What the files of the editor share: editor.c (opening, whole turns, plain lines), line.c (libedit), binding.c (what
+// each key does), place.c, move.c and edit.c (in the text), paint.c (drawing), viewport.c (texts taller than the
+// terminal), recall.c (earlier turns), search.c (Ctrl-R), completion.c (Tab).
 #ifndef PALAVER_APP_EDITOR_INTERNAL_H
 #define PALAVER_APP_EDITOR_INTERNAL_H
 
@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "app/terminal/editor.h"
-#include "app/terminal/history.h"
-#include "app/terminal/keys.h"
+#include "app/terminal/editor/editor.h"
+#include "app/terminal/editor/history.h"
+#include "app/terminal/editor/keys.h"
 #include "app/terminal/text.h"
 #include "app/terminal/turn.h"
 
@@ -33,7 +33,7 @@ typedef enum LineEnd { LINE_ENTER, LINE_INTERRUPT, LINE_EOF, LINE_LOST, LINE_STO
 typedef struct Search {
     bool on;
     char pattern[SEARCH_MAX * 4 + 1]; // UTF-8
-    size_t at;                        // the entry shown; turns_count(): none yet
+    size_t at;                        // the entry shown; history_count(): none yet
     bool failed;                      // nothing holds the pattern; the last find stays
     char *original;                   // the line before the search
     char prompt[SEARCH_MAX * 4 + 32];
@@ -63,23 +63,23 @@ struct Editor {
     char *place;  // a text that KEY_PLACE puts in
     Key next_key; // delivered before the next one is read
     wchar_t next_char;
-    size_t recalled; // the entry of the history in the line; turns_count(): the line's own text
+    size_t recalled; // the entry of the history in the line; history_count(): the line's own text
     char *draft;     // the line's own text while an entry is shown
     Search search;
-    int tabs;               // in a row
-    int width;              // of the terminal when the line was drawn last
-    int drawn_row;          // the cursor's row then, from the prompt's
-    Text painted;           // what the next drawing writes
-    char *killed;           // for Ctrl-Y
-    Part above, below;      // what libedit's buffer leaves out of a tall text
-    char window_prompt[64]; // in the prompt's place while a part is left out
+    int tabs;                 // in a row
+    int width;                // of the terminal when the line was drawn last
+    int drawn_row;            // the cursor's row then, from the prompt's
+    Text painted;             // what the next drawing writes
+    char *killed;             // for Ctrl-Y
+    Part above, below;        // what libedit's buffer leaves out of a tall text
+    char viewport_prompt[64]; // in the prompt's place while a part is left out
 };
 
 void editor_tell(const Editor *editor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));    // a line, dim
 bool editor_wants_stop(const Editor *editor); // the caller's answer: a signal asks to leave
 
-// ---- editor_line.c
+// ---- line.c
 // Sets libedit up on stdin and stderr; false: not possible here (editor->el stays NULL).
 bool line_open(Editor *editor);
 void line_close(Editor *editor);
@@ -95,34 +95,41 @@ wchar_t line_key_code(Key key);                   // the C1 code that stands for
 void line_tell(Editor *editor, const char *text); // a line above the prompt
 void line_suspend(Editor *editor, bool job);      // as tty_suspend, with the line drawn anew afterwards
 
-// ---- editor_paint.c
-void line_paint(Editor *editor);                  // the whole line, where it was drawn last
-void line_paint_cursor(Editor *editor);           // only the cursor has moved
-void line_paint_typed(Editor *editor, wchar_t c); // `c` was put in before the cursor
-void line_redraw(Editor *editor);                 // where the terminal's cursor is now, in column 0
-void line_leave(Editor *editor);                  // the output goes on below all rows of the line
-void line_clear_screen(Editor *editor);
-void line_resize(Editor *editor); // the terminal has another size
-TextLayout line_layout(const Editor *editor);
-TextPlace line_place(Editor *editor, size_t n); // of the cursor behind n characters; row 0 is the prompt's
+// ---- paint.c
+void paint_line(Editor *editor);             // the whole line, where it was drawn last
+void paint_cursor(Editor *editor);           // only the cursor has moved
+void paint_typed(Editor *editor, wchar_t c); // `c` was put in before the cursor
+void paint_redraw(Editor *editor);           // where the terminal's cursor is now, in column 0
+void paint_leave(Editor *editor);            // the output goes on below all rows of the line
+void paint_clear_screen(Editor *editor);
+void paint_resize(Editor *editor); // the terminal has another size
+TextLayout paint_layout(const Editor *editor);
+TextPlace paint_place(Editor *editor, size_t n); // of the cursor behind n characters; row 0 is the prompt's
 
-// ---- editor_window.c
+// ---- viewport.c
 // The whole text and the cursor in it, whatever of it libedit has.
 typedef struct View {
     const wchar_t *text; // [n]; valid until the line changes
     size_t n, cursor;
     wchar_t *owned; // to free(); may be NULL
 } View;
-bool window_view(Editor *editor, View *view); // false: no memory, owned is NULL
-bool window_move(Editor *editor, View *view, size_t cursor);
-bool window_adjust(Editor *editor); // true: the buffer has changed and is to be drawn
-bool window_is_partial(const Editor *editor);
-void window_reset(Editor *editor);
+bool viewport_view(Editor *editor, View *view); // false: no memory, owned is NULL
+bool viewport_move(Editor *editor, View *view, size_t cursor);
+bool viewport_adjust(Editor *editor); // true: the buffer has changed and is to be drawn
+bool viewport_is_partial(const Editor *editor);
+void viewport_reset(Editor *editor);
 
-// ---- editor_keys.c
-bool line_bind_keys(EditLine *el);
+// ---- binding.c
+// Every key's code calls what the key does.
+bool binding_install(EditLine *el);
 
-// ---- editor_move.c
+// ---- place.c
+// A place in the text, seen from the view's cursor; false: there is none.
+typedef bool PlaceFunction(const View *view, size_t *at);
+PlaceFunction place_text_end, place_line_start, place_line_end, place_line_above, place_line_below,
+    place_character_left, place_character_right, place_word_left, place_word_right;
+
+// ---- move.c
 bool move_to_end(Editor *editor);
 KeyEffect move_left(Editor *editor);
 KeyEffect move_right(Editor *editor);
@@ -132,24 +139,28 @@ KeyEffect move_word_left(Editor *editor);
 KeyEffect move_word_right(Editor *editor);
 KeyEffect move_up(Editor *editor); // to the line above, else to an older turn
 KeyEffect move_down(Editor *editor);
-KeyEffect delete_left(Editor *editor);
-KeyEffect delete_right(Editor *editor);
-KeyEffect kill_word_left(Editor *editor);
-KeyEffect kill_word_right(Editor *editor);
-KeyEffect kill_line_end(Editor *editor);
-KeyEffect kill_all(Editor *editor);
-KeyEffect yank(Editor *editor);
-KeyEffect transpose(Editor *editor);
 
-// ---- editor_recall.c
+// ---- edit.c: what is killed comes back with Ctrl-Y
+KeyEffect edit_delete_left(Editor *editor);
+KeyEffect edit_delete_right(Editor *editor);
+KeyEffect edit_kill_word_left(Editor *editor);
+KeyEffect edit_kill_word_right(Editor *editor);
+KeyEffect edit_kill_line_end(Editor *editor);
+KeyEffect edit_kill_all(Editor *editor);
+KeyEffect edit_yank(Editor *editor);
+KeyEffect edit_transpose(Editor *editor);
+
+// ---- recall.c
 KeyEffect recall_older(Editor *editor);
 KeyEffect recall_newer(Editor *editor);
+void recall_reset(Editor *editor);
+
+// ---- search.c
 KeyEffect search_step(Editor *editor); // Ctrl-R, and again
 // A key while the search is on. Returns the key that is left to do: KEY_REDRAW, or the key that ended it.
 Key search_key(Editor *editor, Key key, wchar_t character);
-void recall_reset(Editor *editor);
 
-// ---- editor_tab.c
-KeyEffect complete_word(Editor *editor);
+// ---- completion.c
+KeyEffect completion_tab(Editor *editor); // lists what there is at the second Tab in a row
 
 #endif

@@ -1,8 +1,8 @@
 // A text with more rows than the terminal: libedit's buffer only gets the rows around the cursor.
 //
-// What lies above and below is kept here. Before each key window_adjust() sees to it that at least one row is left
+// What lies above and below is kept here. Before each key viewport_adjust() sees to it that at least one row is left
 // on both sides of the cursor, so that keys which move or delete a little need not know of the window.
-#include "app/terminal/editor_internal.h"
+#include "app/terminal/editor/editor_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,20 +23,20 @@ static bool set_part(Part *part, const wchar_t *text, size_t n) {
     return true;
 }
 
-void window_reset(Editor *editor) {
+void viewport_reset(Editor *editor) {
     drop(&editor->above);
     drop(&editor->below);
 }
 
-bool window_is_partial(const Editor *editor) {
+bool viewport_is_partial(const Editor *editor) {
     return editor->above.n || editor->below.n;
 }
 
-bool window_view(Editor *editor, View *view) {
+bool viewport_view(Editor *editor, View *view) {
     const LineInfoW *line = el_wline(editor->el);
     size_t n = (size_t)(line->lastchar - line->buffer);
     *view = (View){line->buffer, n, (size_t)(line->cursor - line->buffer), NULL};
-    if (!window_is_partial(editor)) return true;
+    if (!viewport_is_partial(editor)) return true;
     view->owned = malloc((editor->above.n + n + editor->below.n) * sizeof *view->owned);
     if (!view->owned) return false;
     if (editor->above.n) memcpy(view->owned, editor->above.text, editor->above.n * sizeof *view->owned);
@@ -83,7 +83,7 @@ static size_t start_of_row(const View *view, int row, TextLayout layout) {
 
 // Chooses the rows around the view's cursor. False: they are what libedit has already, or there is no memory.
 static bool show_around(Editor *editor, const View *view) {
-    TextLayout layout = line_layout(editor);
+    TextLayout layout = paint_layout(editor);
     int limit = row_limit();
     int total = text_place(view->text, view->n, (TextPlace){0, 0}, layout).row + 1;
     int row = text_place(view->text, view->cursor, (TextPlace){0, 0}, layout).row;
@@ -114,14 +114,14 @@ static bool show_around(Editor *editor, const View *view) {
 // Which rows of the whole the buffer holds.
 static void set_label(Editor *editor) {
     View view;
-    if (!window_view(editor, &view)) return; // the label stays as it was
-    TextLayout layout = line_layout(editor);
+    if (!viewport_view(editor, &view)) return; // the label stays as it was
+    TextLayout layout = paint_layout(editor);
     const LineInfoW *line = el_wline(editor->el);
     size_t last = editor->above.n + (size_t)(line->lastchar - line->buffer);
     int from = text_place(view.text, editor->above.n, (TextPlace){0, 0}, layout).row + 1;
     int to = text_place(view.text, last, (TextPlace){0, 0}, layout).row + 1;
     int total = text_place(view.text, view.n, (TextPlace){0, 0}, layout).row + 1;
-    snprintf(editor->window_prompt, sizeof editor->window_prompt,
+    snprintf(editor->viewport_prompt, sizeof editor->viewport_prompt,
              editor->width < 20   ? ""
              : editor->width < 40 ? "(%d-%d/%d) "
                                   : "(rows %d-%d of %d) ",
@@ -129,7 +129,7 @@ static void set_label(Editor *editor) {
     free(view.owned);
 }
 
-bool window_move(Editor *editor, View *view, size_t cursor) {
+bool viewport_move(Editor *editor, View *view, size_t cursor) {
     const LineInfoW *line = el_wline(editor->el);
     size_t n = (size_t)(line->lastchar - line->buffer);
     bool ok = true;
@@ -146,25 +146,25 @@ bool window_move(Editor *editor, View *view, size_t cursor) {
 static bool adjust_once(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
     int limit = row_limit();
-    int rows = line_place(editor, (size_t)(line->lastchar - line->buffer)).row + 1;
-    int row = line_place(editor, (size_t)(line->cursor - line->buffer)).row;
+    int rows = paint_place(editor, (size_t)(line->lastchar - line->buffer)).row + 1;
+    int row = paint_place(editor, (size_t)(line->cursor - line->buffer)).row;
     bool too_tall = rows > limit + 1;
     bool at_edge = (editor->above.n && row < 1) || (editor->below.n && row >= rows - 1);
-    bool too_low = window_is_partial(editor) && rows < limit - 1;
+    bool too_low = viewport_is_partial(editor) && rows < limit - 1;
     if (!too_tall && !at_edge && !too_low) return false;
     View view;
-    bool ok = window_view(editor, &view) && show_around(editor, &view);
+    bool ok = viewport_view(editor, &view) && show_around(editor, &view);
     free(view.owned);
     return ok;
 }
 
-bool window_adjust(Editor *editor) {
+bool viewport_adjust(Editor *editor) {
     bool changed = false;
     // The label is part of the first row: another window may need another one.
     for (int tries = 0; tries < 4 && adjust_once(editor); tries++) {
         changed = true;
-        if (window_is_partial(editor)) set_label(editor);
+        if (viewport_is_partial(editor)) set_label(editor);
     }
-    if (!changed && window_is_partial(editor)) set_label(editor);
+    if (!changed && viewport_is_partial(editor)) set_label(editor);
     return changed;
 }

@@ -1,5 +1,7 @@
 // Tab: what the caller offers, put in or listed.
-#include "app/terminal/editor_internal.h"
+#include "app/terminal/editor/completion.h"
+
+#include "app/terminal/editor/editor_internal.h"
 #include "kernels/base/utf8.h"
 
 #include <stdlib.h>
@@ -15,13 +17,13 @@ typedef struct Candidate {
     char final;
 } Candidate;
 
-struct EditorCompletion {
+struct Completion {
     Candidate *candidates;
     size_t count, capacity;
     size_t start;
 };
 
-void editor_candidate(EditorCompletion *completion, size_t start, const char *text, char final) {
+void completion_add(Completion *completion, size_t start, const char *text, char final) {
     if (!array_reserve(&completion->candidates, sizeof *completion->candidates, completion->count, 1,
                        &completion->capacity))
         return; // one candidate less
@@ -36,7 +38,7 @@ static int by_text(const void *a, const void *b) {
 }
 
 // Bytes that all candidates begin with, whole characters.
-static size_t common_size(const EditorCompletion *completion) {
+static size_t common_size(const Completion *completion) {
     const char *first = completion->candidates[0].text;
     size_t n = strlen(first);
     for (size_t i = 1; i < completion->count; i++) {
@@ -55,7 +57,7 @@ static int width_of(const char *text) {
     return width < 0 ? (int)strlen(text) : width;
 }
 
-static void list(Editor *editor, const EditorCompletion *completion) {
+static void list(Editor *editor, const Completion *completion) {
     size_t count = completion->count < MAX_LISTED ? completion->count : MAX_LISTED;
     int widest = 1, screen = tty_width();
     for (size_t i = 0; i < count; i++) {
@@ -75,16 +77,15 @@ static void list(Editor *editor, const EditorCompletion *completion) {
         }
         text_add(&out, "\r\n", 2);
     }
-    line_leave(editor);
+    paint_leave(editor);
     tty_write(out.bytes);
     text_free(&out);
     if (count < completion->count) tty_write("…\r\n");
-    line_redraw(editor);
+    paint_redraw(editor);
 }
 
 // Puts `n` bytes of the first candidate in the place of what stands between start and the cursor.
-static bool put_in(Editor *editor, const EditorCompletion *completion, const char *typed, size_t n,
-                   char final) {
+static bool put_in(Editor *editor, const Completion *completion, const char *typed, size_t n, char final) {
     int characters = 0;
     for (const char *c = typed; *c; c++) characters += !utf8_continues(*c);
     char *text = malloc(n + 2);
@@ -98,7 +99,7 @@ static bool put_in(Editor *editor, const EditorCompletion *completion, const cha
     return ok;
 }
 
-static KeyEffect complete_at(Editor *editor, EditorCompletion *completion, char *text, size_t cursor) {
+static KeyEffect complete_at(Editor *editor, Completion *completion, char *text, size_t cursor) {
     editor->options.complete(editor->options.context, text, cursor, completion);
     if (!completion->count || completion->start > cursor) return KEY_BELL;
     qsort(completion->candidates, completion->count, sizeof *completion->candidates, by_text);
@@ -118,11 +119,11 @@ static KeyEffect complete_at(Editor *editor, EditorCompletion *completion, char 
     return KEY_DONE;
 }
 
-KeyEffect complete_word(Editor *editor) {
+KeyEffect completion_tab(Editor *editor) {
     if (!editor->options.complete) return KEY_BELL;
     char *text = line_text(editor);
     if (!text) return KEY_BELL;
-    EditorCompletion completion = {0};
+    Completion completion = {0};
     KeyEffect result = complete_at(editor, &completion, text, line_cursor(editor));
     for (size_t i = 0; i < completion.count; i++) free(completion.candidates[i].text);
     free(completion.candidates);

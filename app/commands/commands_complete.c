@@ -9,13 +9,13 @@
 
 // Everything about one completion.
 typedef struct Completing {
-    EditorCompletion *completion;
+    Completion *completion;
     const char *word; // [length] what stands before the cursor
     size_t start, length;
 } Completing;
 
 static void offer(const Completing *c, const char *candidate, char final) {
-    if (!strncmp(candidate, c->word, c->length)) editor_candidate(c->completion, c->start, candidate, final);
+    if (!strncmp(candidate, c->word, c->length)) completion_add(c->completion, c->start, candidate, final);
 }
 
 static void offer_commands(const Completing *c, const char *slash) {
@@ -122,7 +122,7 @@ static void offer_arguments(const Completing *c, const Chat *chat, const char *c
     }
 }
 
-void commands_complete(void *chat, const char *text, size_t cursor, EditorCompletion *completion) {
+void commands_complete(void *chat, const char *text, size_t cursor, Completion *completion) {
     if (!commands_is_command(text)) return;
     size_t start = cursor;
     while (start && text[start - 1] != ' ') start--;
