@@ -2,7 +2,7 @@
 #include "app/chat/chat_way.h"
 
 #include "app/record/journal_list.h"
-#include "app/chat/load.h"
+#include "app/load.h"
 #include "app/signals.h"
 #include "kernels/base/hash.h"
 #include "engine/model/model.h"

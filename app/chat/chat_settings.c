@@ -1,6 +1,6 @@
 // From the settings to the conversation, and into its transcript.
 #include "app/chat/chat.h"
-#include "app/chat/load.h"
+#include "app/load.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -89,5 +89,5 @@ int ask_run(Chat *chat, const char *question) {
     if (script_outer_reason(chat)) return script_outer_reason(chat);
     if (empty) screen_error(chat->screen, "-p: the question is empty");
     if (status) screen_error(chat->screen, "%s", error.message);
-    return empty ? EXIT_USAGE : exit_of_turn(status);
+    return empty ? EXIT_USAGE : exit_status_of_turn(status);
 }

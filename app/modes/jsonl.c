@@ -5,7 +5,7 @@
 // a reader that leaves or a full disk there are whole lines, and the lines without an answer are named.
 #include "app/commands/commands.h"
 #include "app/modes/jsonl_reader.h"
-#include "app/chat/load.h"
+#include "app/load.h"
 #include "app/modes/modes.h"
 #include "app/signals.h"
 #include "kernels/base/clock.h"
@@ -299,24 +299,26 @@ static void close_all(Jsonl *j) {
 }
 
 static int exit_of(const Jsonl *j, Status status) {
-    if (status == STATUS_INTERRUPTED)
-        return signals_leave() ? EXIT_SIGNAL + signals_leave() : EXIT_INTERRUPTED;
+    if (status == STATUS_INTERRUPTED) return exit_status_of_interrupt();
     if (status || j->n_failed) return EXIT_RUNTIME;
     return j->n_refused ? EXIT_CONTEXT : j->n_wrong ? EXIT_SCRIPT : EXIT_WELL;
 }
 
-int jsonl_run(const Options *options, Settings *settings, Screen *screen, Engine *engine) {
-    Jsonl j = {.options = options, .settings = settings, .screen = screen, .engine = engine};
+static int run(Program *program) {
+    Jsonl j = {.options = &program->options,
+               .settings = &program->settings,
+               .screen = program->screen,
+               .engine = program->engine};
     Error error = {0}, second;
     Status status = open_all(&j, &error);
     if (!status) status = answer_all(&j, &error);
     bool output = status != STATUS_FILE; // that of stdout
     if (output && write_held(&j, true, &second) && !status)
         status = error_set(&error, STATUS_FILE, "%s", second.message);
-    screen_progress_end(screen);
+    screen_progress_end(j.screen);
     Status read = jsonl_reader_close(j.reader, &second);
-    if (status) screen_error(screen, "%s", error.message);
-    if (read) screen_error(screen, "%s", second.message);
+    if (status) screen_error(j.screen, "%s", error.message);
+    if (read) screen_error(j.screen, "%s", second.message);
     bool began = j.scheduler != NULL;
     if (began) j.n_drawn = scheduler_drawn(j.scheduler);
     scheduler_close(j.scheduler); // before the lines that it works on
@@ -325,4 +327,18 @@ int jsonl_run(const Options *options, Settings *settings, Screen *screen, Engine
     int result = exit_of(&j, status ? status : read);
     close_all(&j);
     return result;
+}
+
+int jsonl_main(Program *program) {
+    Error error;
+    if (program_check_settings(program, &error)) return program_fail(program, &error, EXIT_USAGE);
+    if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
+    Status status = program_load_model(program, &error);
+    if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    const Engine *engine = program->engine;
+    if (engine_windows(engine) < engine_rows(engine))
+        screen_notice(program->screen,
+                      "[the cache has room for %d whole windows of %d tokens, for %d conversations at once]",
+                      engine_windows(engine), engine_context_size(engine), engine_rows(engine));
+    return run(program);
 }

@@ -1,20 +1,13 @@
-// The ways to talk: at a terminal, through a script, with one question, with many conversations at once. Each returns palaver's exit
-// status.
+// The ways to talk: at a terminal, through a script, with one question, with many conversations at once. Each returns
+// palaver's exit status.
 #ifndef PALAVER_APP_MODES_H
 #define PALAVER_APP_MODES_H
 
 #include "app/chat/chat.h"
+#include "app/program.h"
 
-enum {
-    EXIT_WELL = 0,
-    EXIT_RUNTIME = 1,
-    EXIT_USAGE = 2,
-    EXIT_MODEL = 3,
-    EXIT_CONTEXT = 4,
-    EXIT_SCRIPT = 5,
-    EXIT_INTERRUPTED = 130,
-    EXIT_SIGNAL = 128, // + the signal's number
-};
+// talk.c: a chat, in one of the modes below.
+int talk_main(Program *program);
 
 // repl.c: prompt, turn, prompt, …
 int repl_run(Chat *chat);
@@ -30,10 +23,7 @@ void script_echo(Chat *chat, const char *turn);
 // ask.c: one question, and behind it what is on stdin: a pipe, or a file from its beginning (see --stdin).
 int ask_run(Chat *chat, const char *question);
 
-// jsonl.c: conversations from stdin, one a line, answered many at once by an engine that was opened for rows.
-int jsonl_run(const Options *options, Settings *settings, Screen *screen, Engine *engine);
-
-// What a failing turn means for the exit status.
-int exit_of_turn(Status status);
+// jsonl.c: conversations from stdin, one a line, answered many at once.
+int jsonl_main(Program *program);
 
 #endif

@@ -10,19 +10,6 @@
 
 enum { IDLE = 100 }; // milliseconds between looks at the signals while no turn comes
 
-int exit_of_turn(Status status) {
-    switch (status) {
-    case STATUS_OK:
-        return EXIT_WELL;
-    case STATUS_CONTEXT:
-        return EXIT_CONTEXT;
-    case STATUS_INTERRUPTED:
-        return EXIT_INTERRUPTED;
-    default:
-        return EXIT_RUNTIME;
-    }
-}
-
 int script_outer_reason(const Chat *chat) {
     if (signals_leave()) return EXIT_SIGNAL + signals_leave();
     if (chat->output) return EXIT_RUNTIME;
@@ -54,7 +41,7 @@ static int take_turn(Chat *chat, const ScriptTurn *turn, const char *name) {
     bool of_script = !turn->text || is_command;
     if (of_script && (status == STATUS_USAGE || status == STATUS_FILE || status == STATUS_UNSUPPORTED))
         return EXIT_SCRIPT;
-    return exit_of_turn(status);
+    return exit_status_of_turn(status);
 }
 
 // The next turn, once it is there; NULL: the script ends, or a signal came.

@@ -1,13 +1,16 @@
 #include "app/tools/bench_internal.h"
 
+#include "app/settings_tell.h"
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
 #include "engine/model/model.h"
+#include "engine/model/model_shape.h"
 #include "kernels/ops.h"
 #include "engine/profile.h"
 #include "engine/talk/sampler.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -282,4 +285,53 @@ Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error
     free(prefill.seconds);
     free(decode.seconds);
     return status;
+}
+
+// ---- the command --------------------------------------------------------------------------------------------
+
+// An engine over made-up weights of a known shape.
+static Status open_shape(Program *program, Error *error) {
+    const Options *o = &program->options;
+    const char *name = o->shape_weights ? o->shape_weights : "bf16";
+    DType type = DTYPE_F32;
+    while (type < DTYPE_COUNT && strcmp(dtype_name(type), name) != 0) type++;
+    if (type == DTYPE_COUNT)
+        return error_set(error, STATUS_USAGE,
+                         "--weights %s: no such type; f32, f16, bf16, q8_0, q4_0, … there are", name);
+    Model *model;
+    Status status = model_of_shape(o->shape, type, &model, error);
+    if (status) return status;
+    int decode = o->decode ? o->decode : 128, prefill = o->prefill ? o->prefill : 1024;
+    int depth = o->depth ? o->depth : 1,
+        longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
+    longest = (longest > prefill ? longest : prefill) + 8;
+    EngineOptions options = program->settings.engine;
+    if (options.context_size == 0) options.context_size = longest;
+    options.cache = load_cache_options(program->screen, &program->settings, program_room(program));
+    options.n_rows = o->parallel;
+    options.chunk = 1024;
+    options.random_weights = true;
+    return engine_open_model(model, &options, &program->engine, error);
+}
+
+int bench_main(Program *program) {
+    Error error;
+    const Options *o = &program->options;
+    BenchSettings settings = {.prefill = o->prefill,
+                              .decode = o->decode,
+                              .depth = o->depth,
+                              .profile = o->profile_ops,
+                              .stream = o->stream,
+                              .parallel = o->parallel,
+                              .shared = o->shared,
+                              .overflow = program->settings.talk.overflow};
+    if (!settings.prefill && o->shape) settings.prefill = 1024;
+    if (!o->shape && program_find_model(program, NULL, &error))
+        return program_fail(program, &error, EXIT_MODEL);
+    if (program_check_settings(program, &error)) return program_fail(program, &error, EXIT_USAGE);
+    Status status = o->shape ? open_shape(program, &error) : program_load_model(program, &error);
+    if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    if (o->stream)
+        settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
+    return program_finish(program, bench_run(program->engine, &settings, stdout, &error), &error);
 }

@@ -2,9 +2,9 @@
 #ifndef PALAVER_APP_BENCH_H
 #define PALAVER_APP_BENCH_H
 
-#include "engine/engine.h"
+#include "app/program.h"
 
-#include <stdio.h>
+int bench_main(Program *program); // the exit status
 
 typedef struct BenchSettings {
     int prefill;  // tokens read into an empty cache; 0: 512

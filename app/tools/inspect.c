@@ -1,8 +1,6 @@
 #include "app/tools/inspect.h"
-#include "app/signals.h"
 
 #include "app/terminal/text.h"
-#include "engine/engine.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/files/tokenizer_source.h"
 #include "tokenizer/chat/chat_template.h"
@@ -181,24 +179,8 @@ Status inspect_print(const char *path, FILE *out, Error *error) {
     return status;
 }
 
-Status inspect_tokens(const char *path, const char *text, size_t size, FILE *out, Error *error) {
-    static const char *const kinds[] = {"normal", "byte", "control", "user", "unknown", "unused"};
-    Checkpoint *checkpoint = NULL;
-    Tokenizer *tokenizer = NULL;
-    Tokens tokens = {0};
-    Status status = checkpoint_open(path, &checkpoint, error);
-    if (!status) status = tokenizer_open_for(checkpoint, &tokenizer, error);
-    if (!status) tokenizer_set_interrupt(tokenizer, signals_interrupt());
-    if (!status) status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
-    for (int64_t i = 0; i < tokens.n && !status; i++) {
-        size_t n;
-        const char *piece = tokenizer_piece(tokenizer, tokens.ids[i], &n);
-        fprintf(out, "%d\t%s\t", tokens.ids[i], kinds[tokenizer_kind(tokenizer, tokens.ids[i])]);
-        text_print_escaped(out, piece, n);
-        fputc('\n', out);
-    }
-    tokens_free(&tokens);
-    tokenizer_close(tokenizer);
-    checkpoint_close(checkpoint);
-    return status;
+int inspect_main(Program *program) {
+    Error error;
+    if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
+    return program_finish(program, inspect_print(program->model, stdout, &error), &error);
 }

@@ -1,6 +1,8 @@
 #include "app/tools/perplexity.h"
+#include "app/settings_tell.h"
 #include "tokenizer/tokenizer.h"
 #include "engine/model/model.h"
+#include "kernels/base/file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -140,4 +142,49 @@ void perplexity_print(const PerplexityReport *report, const PerplexitySettings *
     if (settings->compare)
         fprintf(out, "against    %s: KL %.5f nats a token, the same first choice for %.2f%%\n",
                 overflow_policy_name(settings->against), report->divergence, 100 * report->agreement);
+}
+
+// ---- the command --------------------------------------------------------------------------------------------
+
+static Status read_settings(Program *program, PerplexitySettings *settings, Error *error) {
+    const char *against = program->options.against;
+    *settings = (PerplexitySettings){.overflow = program->settings.talk.overflow,
+                                     .compare = against != NULL,
+                                     .progress = load_progress(program->screen)};
+    while (against && strcmp(overflow_policy_name(settings->against), against) != 0)
+        if (++settings->against == OVERFLOW_STOP)
+            return error_set(error, STATUS_USAGE,
+                             "--against %s: allowed are reevaluate, shift and shift-inplace", against);
+    return STATUS_OK;
+}
+
+static Status measure_file(Program *program, const PerplexitySettings *settings, Error *error) {
+    char *text;
+    size_t size;
+    PerplexityReport report;
+    Status status = file_read(program->options.argument, PROGRAM_TEXT_LIMIT, &text, &size, error);
+    if (status) return status;
+    status = perplexity_measure(program->engine, text, size, settings, &report, error);
+    screen_progress_end(program->screen);
+    free(text);
+    if (status == STATUS_OK) perplexity_print(&report, settings, stdout);
+    return status;
+}
+
+int perplexity_main(Program *program) {
+    Error error;
+    if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
+    if (!program->options.argument) {
+        error_set(&error, STATUS_USAGE, "perplexity needs a text: palaver perplexity MODEL FILE");
+        return program_fail(program, &error, EXIT_USAGE);
+    }
+    PerplexitySettings settings;
+    if (program_check_settings(program, &error) || read_settings(program, &settings, &error))
+        return program_fail(program, &error, EXIT_USAGE);
+    Status status = program_load_model(program, &error);
+    if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
+    status = measure_file(program, &settings, &error);
+    return status ? program_fail(program, &error, EXIT_RUNTIME)
+                  : program_finish(program, status, &error); // the text is at fault
 }

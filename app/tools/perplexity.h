@@ -2,9 +2,9 @@
 #ifndef PALAVER_APP_PERPLEXITY_H
 #define PALAVER_APP_PERPLEXITY_H
 
-#include "engine/engine.h"
+#include "app/program.h"
 
-#include <stdio.h>
+int perplexity_main(Program *program); // the exit status
 
 enum { PERPLEXITY_PARTS = 10 };
 

@@ -1,11 +1,11 @@
-#include "app/chat/load.h"
+#include "app/load.h"
 
-#include "app/chat/chat.h"
 #include "kernels/base/file.h"
 #include "kernels/base/path.h"
 #include "app/signals.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,0 +1,53 @@
+#include "app/program.h"
+
+#include "app/signals.h"
+
+#include <string.h>
+
+enum { ROWS = 16 }; // of --jsonl without --parallel
+
+int program_fail(const Program *program, const Error *error, int status) {
+    screen_error(program->screen, "%s", error->message);
+    return error->status == STATUS_INTERRUPTED ? exit_status_of_interrupt() : status;
+}
+
+int program_finish(const Program *program, Status status, const Error *error) {
+    if (!status) return EXIT_WELL;
+    return program_fail(program, error,
+                        status == STATUS_FILE || status == STATUS_UNSUPPORTED ? EXIT_MODEL : EXIT_RUNTIME);
+}
+
+Status program_check_settings(const Program *program, Error *error) {
+    if (program->settings.model.weights != 0)
+        return error_set(error, STATUS_UNSUPPORTED, "model.weights: this version takes weights \"as-is\"");
+    return STATUS_OK;
+}
+
+Status program_find_model(Program *program, const char *resumed, Error *error) {
+    const char *name = program->options.model;
+    char folder[PATH_ROOM];
+    if (!name) name = resumed;
+    if (!name && *program->settings.model.path) name = program->settings.model.path;
+    Status status = path_find_model(name, path_program(folder) ? folder : NULL, program->model, error);
+    if (status && name && name == resumed)
+        return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
+    if (status) return status;
+    path_make_absolute(program->model);
+    if (!name && path_is_bundled(program->model))
+        screen_notice(program->screen, "[this is " BUNDLED_MODEL
+                                       ", the small model that comes with palaver; `make model` fetches "
+                                       "a better one]");
+    return STATUS_OK;
+}
+
+LoadRoom program_room(const Program *program) {
+    const Options *options = &program->options;
+    int rows = options->parallel ? options->parallel : options->jsonl ? ROWS : 0;
+    if (rows) return (LoadRoom){rows, rows};
+    return (LoadRoom){.n_sequences = options->against ? 2 : 1};
+}
+
+Status program_load_model(Program *program, Error *error) {
+    return load_engine(program->screen, &program->settings, program->model, program_room(program),
+                       &program->engine, error);
+}

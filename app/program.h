@@ -1,0 +1,39 @@
+// One run of palaver: what main() opened for the part of it that was asked for, and the steps that several parts have in
+// common. Each part has a function NAME_main() that returns the exit status (exit_status.h): chat, --jsonl, inspect, ….
+#ifndef PALAVER_APP_PROGRAM_H
+#define PALAVER_APP_PROGRAM_H
+
+#include "app/exit_status.h"
+#include "app/load.h"
+#include "app/options.h"
+#include "app/settings.h"
+#include "app/terminal/screen.h"
+#include "kernels/base/path.h"
+
+enum { PROGRAM_TEXT_LIMIT = 1 << 30 }; // bytes of a text that a tool reads
+
+typedef struct Program {
+    Options options;
+    Settings settings;
+    Screen *screen;
+    Engine *engine; // NULL: none yet; main's to close
+    char model[PATH_ROOM];
+} Program;
+
+// Says what failed. Returns `status`, or what an interrupt makes of it.
+int program_fail(const Program *program, const Error *error, int status);
+// The end of a tool that prints: what failed is said.
+int program_finish(const Program *program, Status status, const Error *error);
+
+// STATUS_UNSUPPORTED: what the configuration can say, but this version cannot do.
+Status program_check_settings(const Program *program, Error *error);
+
+// Finds the model that is asked for, else that of the conversation that goes on (`resumed`, NULL: none), else the configured
+// or default one.
+Status program_find_model(Program *program, const char *resumed, Error *error);
+// What an engine has to have room for: two conversations of the full size are compared, many decoded together.
+LoadRoom program_room(const Program *program);
+// Opens the engine with the model that was found.
+Status program_load_model(Program *program, Error *error);
+
+#endif

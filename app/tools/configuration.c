@@ -1,0 +1,65 @@
+#include "app/tools/configuration.h"
+
+#include "app/terminal/text.h"
+#include "engine/model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The value, however long it is; malloc'ed.
+static char *value_of(const Config *config, const ConfigKey *key) {
+    size_t size = (size_t)config_print_value(config, key, NULL, 0) + 1;
+    char *value = malloc(size);
+    if (value) config_print_value(config, key, value, size);
+    return value;
+}
+
+Status configuration_print(const Config *config, const char *model, FILE *out, Error *error) {
+    size_t n = config->table->n_keys;
+    const ConfigKey *keys = config->table->keys;
+    bool ok =
+        fputs("# ", out) >= 0 && text_print_escaped(out, model, strlen(model)) && fputc('\n', out) != EOF;
+    for (size_t i = 0; ok && i < n; i++) {
+        char *value = value_of(config, &keys[i]);
+        const char *origin = config_origin(config, &keys[i]);
+        if (!i || strcmp(keys[i].section, keys[i - 1].section)) fprintf(out, "\n[%s]\n", keys[i].section);
+        if (value) fprintf(out, "%-17s = %-20s # ", keys[i].name, value);
+        ok = value && text_print_escaped(out, origin, strlen(origin)) && fputc('\n', out) != EOF;
+        free(value);
+    }
+    return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+}
+
+static int print_default(const Program *program) {
+    Error error;
+    char *text = config_default_text(settings_table());
+    if (!text) {
+        error_set(&error, STATUS_MEMORY, "no memory for the settings");
+        return program_fail(program, &error, EXIT_RUNTIME);
+    }
+    fputs(text, stdout);
+    free(text);
+    return EXIT_WELL;
+}
+
+// What the chat would be set to: with the model that it would take, as far as there is one.
+static int print_config(Program *program) {
+    Error error;
+    Model *model;
+    char heading[PATH_ROOM + 32] = "without a model";
+    Status status = program_find_model(program, NULL, &error);
+    if (status == STATUS_OK && (status = model_open(program->model, &model, &error)) == STATUS_OK) {
+        snprintf(heading, sizeof heading, "of a chat with %s", program->model);
+        status = load_recommendations(&program->settings.config, program->model, model, &error);
+        model_close(model);
+        if (status) return program_fail(program, &error, EXIT_USAGE);
+    }
+    if (status && program->options.model) return program_fail(program, &error, EXIT_MODEL);
+    if (status) screen_warn(program->screen, "[what a model recommends is not in here: %s]", error.message);
+    return program_finish(program, configuration_print(&program->settings.config, heading, stdout, &error),
+                          &error);
+}
+
+int configuration_main(Program *program) {
+    return program->options.print_default ? print_default(program) : print_config(program);
+}

@@ -1,0 +1,44 @@
+#include "app/tools/tokenize.h"
+
+#include "app/signals.h"
+#include "app/terminal/text.h"
+#include "engine/files/tokenizer_source.h"
+#include "kernels/base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status tokenize_print(const char *path, const char *text, size_t size, FILE *out, Error *error) {
+    static const char *const kinds[] = {"normal", "byte", "control", "user", "unknown", "unused"};
+    Checkpoint *checkpoint = NULL;
+    Tokenizer *tokenizer = NULL;
+    Tokens tokens = {0};
+    Status status = checkpoint_open(path, &checkpoint, error);
+    if (!status) status = tokenizer_open_for(checkpoint, &tokenizer, error);
+    if (!status) tokenizer_set_interrupt(tokenizer, signals_interrupt());
+    if (!status) status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
+    for (int64_t i = 0; i < tokens.n && !status; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(tokenizer, tokens.ids[i], &n);
+        fprintf(out, "%d\t%s\t", tokens.ids[i], kinds[tokenizer_kind(tokenizer, tokens.ids[i])]);
+        text_print_escaped(out, piece, n);
+        fputc('\n', out);
+    }
+    tokens_free(&tokens);
+    tokenizer_close(tokenizer);
+    checkpoint_close(checkpoint);
+    return status;
+}
+
+int tokenize_main(Program *program) {
+    Error error;
+    if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
+    const char *text = program->options.argument;
+    char *piped = NULL;
+    size_t size = text ? strlen(text) : 0;
+    if (!text && file_read("/dev/stdin", PROGRAM_TEXT_LIMIT, &piped, &size, &error))
+        return program_fail(program, &error, EXIT_RUNTIME);
+    Status status = tokenize_print(program->model, text ? text : piped, size, stdout, &error);
+    free(piped);
+    return program_finish(program, status, &error);
+}
