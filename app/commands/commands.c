@@ -1,13 +1,8 @@
 #include "app/commands/commands_internal.h"
 
-#include "app/terminal/text.h"
-
 #include "kernels/base/nearest.h"
-#include "kernels/base/file.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,65 +23,89 @@ static Status command_quit(Chat *chat, const char *argument, Error *error) {
 static const ChatCommand commands[] = {
     {"help", {"?"}, "[COMMAND]", "this list, or one command", command_help},
     {"quit", {"bye", "exit"}, "", "leave; the conversation is kept", command_quit},
-    {"clear", {0}, "", "a new conversation; model and system prompt stay", command_clear},
-    {"system", {0}, "[TEXT|@FILE]", "show or set the system prompt; \"\" removes it", command_system},
-    {"model", {0}, "[MODEL]", "which model this is; go on with another", command_model},
-    {"retry", {0}, "[SEED]", "another reply to the last question", command_retry},
-    {"undo", {0}, "[N]", "take the last turn (or N turns) back", command_undo},
-    {"redo", {0}, "[N]", "the turn (or N turns) that was taken back comes again", command_redo},
+    {"clear", {0}, "", "a new conversation; model and system prompt stay", commands_conversations_clear},
+    {"system", {0}, "[TEXT|@FILE]", "show or set the system prompt; \"\" removes it", commands_talk_system},
+    {"model", {0}, "[MODEL]", "which model this is; go on with another", commands_talk_model},
+    {"retry", {0}, "[SEED]", "another reply to the last question", commands_talk_retry},
+    {"undo", {0}, "[N]", "take the last turn (or N turns) back", commands_tree_undo},
+    {"redo", {0}, "[N]", "the turn (or N turns) that was taken back comes again", commands_tree_redo},
     {"edit",
      {0},
      "[N|reply]",
      "edit the last question, that of turn N, or the reply, in $EDITOR",
-     command_edit},
-    {"continue", {0}, "", "go on with the last reply", command_continue},
-    {"say", {0}, "ROLE TEXT", "put a message there, unanswered: user, assistant or system", command_say},
-    {"tree", {0}, "", "all turns and attempts, and where you are", command_tree},
-    {"goto", {0}, "NODE", "go on from a node of the tree, such as 3.1; 0 is the beginning", command_goto},
-    {"fork", {0}, "[NAME]", "go on in a copy of this conversation", command_fork},
-    {"new", {0}, "[NAME]", "a new conversation, with a name", command_new},
-    {"list", {0}, "", "the conversations that are kept", command_list},
-    {"switch", {0}, "NAME", "go on with another conversation and its settings", command_switch},
-    {"delete", {0}, "NAME", "delete a conversation for good", command_delete},
-    {"set", {0}, "[KEY [VALUE]]", "show or change settings", command_set},
-    {"reset", {0}, "KEY", "the value that the key had at the start", command_reset},
-    {"config", {0}, "FILE|PROFILE", "apply a TOML file, or a profile out of one, now", command_config},
-    {"seed", {0}, "[N|random]", "show or set the seed of the random numbers", command_seed},
-    {"stats", {0}, "", "tokens, speed, cache, memory", command_stats},
-    {"context", {0}, "", "what fills the window, and what leaves next", command_context},
+     commands_talk_edit},
+    {"continue", {0}, "", "go on with the last reply", commands_talk_continue},
+    {"say",
+     {0},
+     "ROLE TEXT",
+     "put a message there, unanswered: user, assistant or system",
+     commands_talk_say},
+    {"tree", {0}, "", "all turns and attempts, and where you are", commands_tree_tree},
+    {"goto",
+     {0},
+     "NODE",
+     "go on from a node of the tree, such as 3.1; 0 is the beginning",
+     commands_tree_goto},
+    {"fork", {0}, "[NAME]", "go on in a copy of this conversation", commands_conversations_fork},
+    {"new", {0}, "[NAME]", "a new conversation, with a name", commands_conversations_new},
+    {"list", {0}, "", "the conversations that are kept", commands_conversations_list},
+    {"switch",
+     {0},
+     "NAME",
+     "go on with another conversation and its settings",
+     commands_conversations_switch},
+    {"delete", {0}, "NAME", "delete a conversation for good", commands_conversations_delete},
+    {"set", {0}, "[KEY [VALUE]]", "show or change settings", commands_settings_set},
+    {"reset", {0}, "KEY", "the value that the key had at the start", commands_settings_reset},
+    {"config",
+     {0},
+     "FILE|PROFILE",
+     "apply a TOML file, or a profile out of one, now",
+     commands_settings_config},
+    {"seed", {0}, "[N|random]", "show or set the seed of the random numbers", commands_settings_seed},
+    {"stats", {0}, "", "tokens, speed, cache, memory", commands_look_stats},
+    {"context", {0}, "", "what fills the window, and what leaves next", commands_window_context},
     {"overflow",
      {0},
      "[preview|POLICY]",
      "what happens when the context is full, what would leave; change it",
-     command_overflow},
-    {"forget", {0}, "[N]", "the oldest turn (or N turns) leaves the window now", command_forget},
-    {"think", {0}, "[show|dim|hide]", "what becomes of the reasoning between think tokens", command_think},
-    {"view", {0}, "[text|tokens|diff]", "what the model really sees, and where its cache ends", command_view},
-    {"tokens", {0}, "TEXT", "ids and pieces of a text", command_tokens},
+     commands_window_overflow},
+    {"forget", {0}, "[N]", "the oldest turn (or N turns) leaves the window now", commands_window_forget},
+    {"think",
+     {0},
+     "[show|dim|hide]",
+     "what becomes of the reasoning between think tokens",
+     commands_look_think},
+    {"view",
+     {0},
+     "[text|tokens|diff]",
+     "what the model really sees, and where its cache ends",
+     commands_look_view},
+    {"tokens", {0}, "TEXT", "ids and pieces of a text", commands_look_tokens},
     {"top",
      {0},
      "[N]",
      "what else the last N tokens could have been: raw and final probability",
-     command_top},
+     commands_look_top},
     {"replay",
      {0},
      "[verify]",
      "show the conversation again; verify: sample it again and compare token by token",
-     command_replay},
-    {"save", {0}, "FILE", "write the conversation to a file", command_save},
-    {"load", {0}, "FILE", "go on with a conversation from a file and its settings", command_load},
+     commands_look_replay},
+    {"save", {0}, "FILE", "write the conversation to a file", commands_files_save},
+    {"load", {0}, "FILE", "go on with a conversation from a file and its settings", commands_files_load},
     {"export",
      {0},
      "md|json|jsonl FILE",
      "write this branch: md to be read, json and jsonl also for /load and --jsonl",
-     command_export},
+     commands_files_export},
     {"file",
      {0},
      "[PATH]",
      "put a text file before the next turn; nothing: take it away again",
-     command_file},
-    {"copy", {0}, "", "the last reply into the terminal's clipboard", command_copy},
-    {"time", {0}, "", "what time it is, and what this conversation has taken", command_time},
+     commands_files_file},
+    {"copy", {0}, "", "the last reply into the terminal's clipboard", commands_look_copy},
+    {"time", {0}, "", "what time it is, and what this conversation has taken", commands_look_time},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -169,43 +188,4 @@ Status commands_run(Chat *chat, const char *line, Error *error) {
     Status status = command->run(chat, argument, error);
     free(argument);
     return status;
-}
-
-Status commands_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error) {
-    Status status = file_read(path, limit, text, size, error);
-    if (status == STATUS_OK && (status = text_check(path, *text, *size, error))) {
-        free(*text);
-        *text = NULL;
-    }
-    return status;
-}
-
-// ---- arguments --------------------------------------------------------------------------------------------
-
-Status argument_none(const char *argument, Error *error) {
-    return *argument ? error_set(error, STATUS_USAGE, "%.200s: the command takes no argument", argument)
-                     : STATUS_OK;
-}
-
-Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
-                       Error *error) {
-    char *end;
-    errno = 0;
-    long long value = strtoll(argument, &end, 10);
-    if (end == argument || *end || errno || value < min || value > max)
-        return error_set(error, STATUS_USAGE, "%.200s: expected %s, %" PRId64 " to %" PRId64, argument, what,
-                         min, max);
-    *number = value;
-    return STATUS_OK;
-}
-
-Status argument_path(const char *argument, char *path, Error *error) {
-    const char *home = getenv("HOME");
-    bool in_home = !strncmp(argument, "~/", 2) && home;
-    if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
-    int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
-                         : snprintf(path, PATH_ROOM, "%s", argument);
-    if (length < 0 || length >= PATH_ROOM)
-        return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", argument);
-    return STATUS_OK;
 }

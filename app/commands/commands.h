@@ -30,11 +30,4 @@ Status commands_run(Chat *chat, const char *line, Error *error);
 // Tab: names of commands, keys, values, files. For EditorOptions, with the chat as context.
 void commands_complete(void *chat, const char *text, size_t cursor, Completion *completion);
 
-// A file of at most `limit` bytes whose text is to be taken (text_check); *text [*size] is malloc'ed.
-Status commands_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error);
-
-// The system prompt that TEXT or @FILE means; *system is malloc'ed. STATUS_USAGE: TEXT, which `name` is called in messages,
-// is no UTF-8.
-Status commands_read_system(const char *name, const char *argument, char **system, Error *error);
-
 #endif

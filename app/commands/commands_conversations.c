@@ -13,13 +13,13 @@ static const char *lost(const Chat *chat) {
     return chat->options->no_save ? " nowhere (--no-save)" : "";
 }
 
-Status command_clear(Chat *chat, const char *argument, Error *error) {
+Status commands_conversations_clear(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error) || chat_clear(chat, NULL, error)) return error->status;
     screen_notice(chat->screen, "[a new conversation; the one before is kept%s]", lost(chat));
     return STATUS_OK;
 }
 
-Status command_new(Chat *chat, const char *argument, Error *error) {
+Status commands_conversations_new(Chat *chat, const char *argument, Error *error) {
     if (*argument && journal_check_name(argument, error)) return error->status;
     if (chat_clear(chat, *argument ? argument : NULL, error)) return error->status;
     screen_notice(chat->screen, "[a new conversation%s%s; the one before is kept%s]", *argument ? ": " : "",
@@ -42,7 +42,7 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     free(topic);
 }
 
-Status command_list(Chat *chat, const char *argument, Error *error) {
+Status commands_conversations_list(Chat *chat, const char *argument, Error *error) {
     JournalList list;
     Page page;
     if (argument_none(argument, error) || journal_list_read(&list, error)) return error->status;
@@ -58,7 +58,7 @@ Status command_list(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_switch(Chat *chat, const char *argument, Error *error) {
+Status commands_conversations_switch(Chat *chat, const char *argument, Error *error) {
     JournalList list;
     Journal *journal;
     Transcript *transcript;
@@ -80,7 +80,7 @@ Status command_switch(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_delete(Chat *chat, const char *argument, Error *error) {
+Status commands_conversations_delete(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/delete needs a whole name; /list shows them");
     if (is_current(chat, argument))
         return error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
@@ -90,7 +90,7 @@ Status command_delete(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_fork(Chat *chat, const char *argument, Error *error) {
+Status commands_conversations_fork(Chat *chat, const char *argument, Error *error) {
     char before[JOURNAL_NAME_ROOM];
     if (!tree_depth(chat_tree(chat))) return error_set(error, STATUS_USAGE, "there is no turn yet");
     if (!chat->journal)

@@ -35,7 +35,7 @@ static Status check_target(const char *path, Error *error) {
                      path);
 }
 
-Status command_save(Chat *chat, const char *argument, Error *error) {
+Status commands_files_save(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM];
     size_t size;
     if (argument_path(argument, path, error) || check_target(path, error)) return error->status;
@@ -47,7 +47,7 @@ Status command_save(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-Status command_load(Chat *chat, const char *argument, Error *error) {
+Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM], note[TRANSCRIPT_NOTE_ROOM] = "", *text;
     size_t size;
     Transcript *transcript;
@@ -74,7 +74,7 @@ static Status check_is_new(const char *path, Error *error) {
     return error_set(error, STATUS_FILE, "%s: is there already: choose another name", path);
 }
 
-Status command_export(Chat *chat, const char *argument, Error *error) {
+Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     char form_name[16], path[PATH_ROOM], branch[TREE_NAME_ROOM], *text;
     size_t length = strcspn(argument, " \t"), size;
     snprintf(form_name, sizeof form_name, "%.*s", (int)(length < 15 ? length : 15), argument);
@@ -98,7 +98,7 @@ Status command_export(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-Status command_file(Chat *chat, const char *argument, Error *error) {
+Status commands_files_file(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM], *text;
     size_t size;
     if (!*argument) {
@@ -107,7 +107,7 @@ Status command_file(Chat *chat, const char *argument, Error *error) {
         chat->attachment = NULL;
         return STATUS_OK;
     }
-    if (argument_path(argument, path, error) || commands_read_text(path, INSERT_LIMIT, &text, &size, error))
+    if (argument_path(argument, path, error) || argument_read_text(path, INSERT_LIMIT, &text, &size, error))
         return error->status;
     Status status = STATUS_OK;
     char *joined = NULL;

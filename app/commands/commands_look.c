@@ -12,13 +12,13 @@
 
 enum { TOP_TOKENS = 5, TOP_SHOWN = 5 }; // /top: places if nobody says, and alternatives of each
 
-Status command_stats(Chat *chat, const char *argument, Error *error) {
+Status commands_look_stats(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error)) return error->status;
     report_stats(chat);
     return STATUS_OK;
 }
 
-Status command_think(Chat *chat, const char *argument, Error *error) {
+Status commands_look_think(Chat *chat, const char *argument, Error *error) {
     Thoughts *thoughts = &chat->thoughts;
     int mode = *argument ? think_mode_find(argument) : (int)thoughts->mode;
     if (mode < 0) return error_set(error, STATUS_USAGE, "/think %.40s: expected show, dim or hide", argument);
@@ -28,7 +28,7 @@ Status command_think(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-Status command_view(Chat *chat, const char *argument, Error *error) {
+Status commands_look_view(Chat *chat, const char *argument, Error *error) {
     static const char *const kinds[] = {"text", "tokens", "diff"};
     for (int kind = VIEW_TEXT; kind <= VIEW_DIFF; kind++)
         if (!strcmp(argument, kinds[kind]) || (!*argument && kind == VIEW_TEXT))
@@ -36,7 +36,7 @@ Status command_view(Chat *chat, const char *argument, Error *error) {
     return error_set(error, STATUS_USAGE, "/view %s: expected text, tokens or diff", argument);
 }
 
-Status command_tokens(Chat *chat, const char *argument, Error *error) {
+Status commands_look_tokens(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/tokens needs a text");
     return view_print_tokens(chat->screen, engine_tokenizer(chat->engine), argument, strlen(argument), error);
 }
@@ -71,7 +71,7 @@ static void print_place(const Chat *chat, const Alternatives *place, FILE *out) 
     if (!found) fprintf(out, "  > not among the %d most probable now\n", place->n);
 }
 
-Status command_top(Chat *chat, const char *argument, Error *error) {
+Status commands_look_top(Chat *chat, const char *argument, Error *error) {
     int64_t n = TOP_TOKENS;
     int count;
     Page page;
@@ -112,7 +112,7 @@ static Status verify(Chat *chat, Error *error) {
     return STATUS_OK;
 }
 
-Status command_replay(Chat *chat, const char *argument, Error *error) {
+Status commands_look_replay(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     if (!tree_depth(tree)) return error_set(error, STATUS_USAGE, "there is no turn yet");
     if (!strcmp(argument, "verify")) return verify(chat, error);
@@ -128,7 +128,7 @@ Status command_replay(Chat *chat, const char *argument, Error *error) {
 
 // ---- small ones -------------------------------------------------------------------------------------------
 
-Status command_copy(Chat *chat, const char *argument, Error *error) {
+Status commands_look_copy(Chat *chat, const char *argument, Error *error) {
     const TranscriptReply *reply = last_reply(chat);
     if (argument_none(argument, error)) return error->status;
     if (!reply) return error_set(error, STATUS_USAGE, "there is no reply yet");
@@ -138,7 +138,7 @@ Status command_copy(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_time(Chat *chat, const char *argument, Error *error) {
+Status commands_look_time(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error)) return error->status;
     char now[64] = "";
     time_t seconds = time(NULL);

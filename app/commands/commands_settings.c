@@ -60,7 +60,7 @@ static Status set_value(Chat *chat, const char *name, const char *text, Error *e
     return status;
 }
 
-Status command_set(Chat *chat, const char *argument, Error *error) {
+Status commands_settings_set(Chat *chat, const char *argument, Error *error) {
     char name[128];
     size_t length = strcspn(argument, " \t=");
     if (!*argument) {
@@ -77,7 +77,7 @@ Status command_set(Chat *chat, const char *argument, Error *error) {
     return *text ? set_value(chat, name, text, error) : print_key(chat, name, error);
 }
 
-Status command_reset(Chat *chat, const char *argument, Error *error) {
+Status commands_settings_reset(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/reset needs a key; /set lists them");
     const ConfigKey *key = settings_key(argument);
     if (!key) return config_key_unknown(settings_table(), argument, error);
@@ -106,7 +106,7 @@ static void tell_fixed(Chat *chat) {
                           keys[i].name);
 }
 
-Status command_config(Chat *chat, const char *argument, Error *error) {
+Status commands_settings_config(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM];
     Settings before;
     Status status;
@@ -123,7 +123,7 @@ Status command_config(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-Status command_seed(Chat *chat, const char *argument, Error *error) {
+Status commands_settings_seed(Chat *chat, const char *argument, Error *error) {
     if (*argument) {
         Settings before;
         if (settings_copy(&before, chat->settings, error)) return error->status;

@@ -7,36 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
-
 static Status no_turn(Error *error) {
     return error_set(error, STATUS_USAGE, "there is no turn yet");
 }
 
-Status commands_read_system(const char *name, const char *argument, char **system, Error *error) {
-    char path[PATH_ROOM];
-    size_t size;
-    *system = NULL;
-    if (*argument == '@') {
-        if (argument_path(argument + 1, path, error) ||
-            commands_read_text(path, SYSTEM_LIMIT, system, &size, error))
-            return error->status;
-        while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;
-        return STATUS_OK;
-    }
-    if (text_check(name, argument, strlen(argument), error)) return error->status = STATUS_USAGE;
-    *system = strdup(strcmp(argument, "\"\"") ? argument : "");
-    return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
-}
-
-Status command_system(Chat *chat, const char *argument, Error *error) {
+Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
     if (!*argument) {
         const char *system = transcript_system(chat->transcript);
         screen_say(chat->screen, "%s", *system ? system : "[no system prompt]");
         return STATUS_OK;
     }
     char *system;
-    Status status = commands_read_system("/system", argument, &system, error);
+    Status status = argument_read_system("/system", argument, &system, error);
     if (status) return status;
     MessageList list;
     Way way = {.transcript = chat->transcript, .index = chat_tree(chat)->head, .system = system};
@@ -52,14 +34,14 @@ Status command_system(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_model(Chat *chat, const char *argument, Error *error) {
+Status commands_talk_model(Chat *chat, const char *argument, Error *error) {
     if (*argument && chat_change_model(chat, argument, error)) return error->status;
     report_banner(chat);
     screen_say(chat->screen, "%s", chat->model_path);
     return STATUS_OK;
 }
 
-Status command_retry(Chat *chat, const char *argument, Error *error) {
+Status commands_talk_retry(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t number = 0;
     if (tree->head == TREE_START) return no_turn(error);
@@ -112,7 +94,7 @@ static Status compose(Chat *chat, const char *before, char **after, Error *error
     return STATUS_OK;
 }
 
-Status command_edit(Chat *chat, const char *argument, Error *error) {
+Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t depth = tree_depth(tree), turn = depth;
     bool is_reply = !strcmp(argument, "reply");
@@ -139,7 +121,7 @@ Status command_edit(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_say(Chat *chat, const char *argument, Error *error) {
+Status commands_talk_say(Chat *chat, const char *argument, Error *error) {
     char name[16];
     size_t length = strcspn(argument, " \t\n");
     snprintf(name, sizeof name, "%.*s", (int)(length < 15 ? length : 15), argument);
@@ -153,6 +135,6 @@ Status command_say(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_continue(Chat *chat, const char *argument, Error *error) {
+Status commands_talk_continue(Chat *chat, const char *argument, Error *error) {
     return argument_none(argument, error) ? error->status : chat_continue(chat, error);
 }

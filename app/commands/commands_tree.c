@@ -11,7 +11,7 @@ enum {
     DEEPEST = 24,         // side branches of side branches that /tree indents
 };
 
-Status command_undo(Chat *chat, const char *argument, Error *error) {
+Status commands_tree_undo(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t n = 1, depth = tree_depth(tree);
     if (!depth) return error_set(error, STATUS_USAGE, "there is no turn yet");
@@ -24,7 +24,7 @@ Status command_undo(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_redo(Chat *chat, const char *argument, Error *error) {
+Status commands_tree_redo(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t n = 1;
     int there;
@@ -39,7 +39,7 @@ Status command_redo(Chat *chat, const char *argument, Error *error) {
     return status;
 }
 
-Status command_goto(Chat *chat, const char *argument, Error *error) {
+Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     if (!*argument) return error_set(error, STATUS_USAGE, "/goto needs a node such as 3.1; /tree shows them");
     int index = tree_find(tree, argument);
@@ -153,7 +153,7 @@ static void draw_all(const Drawing *d) {
     }
 }
 
-Status command_tree(Chat *chat, const char *argument, Error *error) {
+Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
     Drawing d = {.chat = chat, .tree = chat_tree(chat)};
     Page page;
     if (argument_none(argument, error)) return error->status;

@@ -77,7 +77,7 @@ static void print_context(Chat *chat, const Window *window, const WindowForecast
     print_next(chat, next, out);
 }
 
-Status command_context(Chat *chat, const char *argument, Error *error) {
+Status commands_window_context(Chat *chat, const char *argument, Error *error) {
     Window window;
     WindowForecast next;
     Page page;
@@ -147,7 +147,7 @@ static Status preview(Chat *chat, Error *error) {
     return status;
 }
 
-Status command_overflow(Chat *chat, const char *argument, Error *error) {
+Status commands_window_overflow(Chat *chat, const char *argument, Error *error) {
     char setting[128];
     if (!*argument) {
         print_policy(chat);
@@ -155,12 +155,12 @@ Status command_overflow(Chat *chat, const char *argument, Error *error) {
     }
     if (!strcmp(argument, "preview")) return preview(chat, error);
     snprintf(setting, sizeof setting, "overflow %.100s", argument);
-    return command_set(chat, setting, error);
+    return commands_settings_set(chat, setting, error);
 }
 
 // ---- /forget ----------------------------------------------------------------------------------------------
 
-Status command_forget(Chat *chat, const char *argument, Error *error) {
+Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
     Window window;
     ConversationView before = {0};
     char range[WAY_RANGE_ROOM];

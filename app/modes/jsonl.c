@@ -3,7 +3,7 @@
 // A thread reads and parses lines into a queue; this one, which owns the engine, takes them into the scheduler's rows and
 // writes each answer as soon as it is finished, so that whatever ends the program loses none of these: after Ctrl-C, SIGTERM,
 // a reader that leaves or a full disk there are whole lines, and the lines without an answer are named.
-#include "app/commands/commands.h"
+#include "app/commands/argument.h"
 #include "app/modes/jsonl_reader.h"
 #include "app/load.h"
 #include "app/modes/modes.h"
@@ -214,7 +214,7 @@ static Status open_all(Jsonl *j, Error *error) {
     Status status = load_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
     if (!status && j->options->system)
-        status = commands_read_system("--system", j->options->system, &j->system, error);
+        status = argument_read_system("--system", j->options->system, &j->system, error);
     const size_t rows = (size_t)engine_rows(j->engine);
     j->given = calloc(rows, sizeof(JsonlLine *));
     const size_t most = rows + HELD + rows + QUEUED + 1; // given, held, in the queue, unwritten

@@ -1,5 +1,5 @@
 // A chat from the command line: with which conversation and which model, in which of the modes.
-#include "app/commands/commands.h"
+#include "app/commands/argument.h"
 #include "app/modes/modes.h"
 #include "app/terminal/text.h"
 
@@ -10,7 +10,7 @@
 static Status set_system(Chat *chat, Error *error) {
     char *system;
     if (!chat->options->system) return STATUS_OK;
-    Status status = commands_read_system("--system", chat->options->system, &system, error);
+    Status status = argument_read_system("--system", chat->options->system, &system, error);
     if (status) return status;
     status = transcript_set_system(chat->transcript, system, error);
     if (status == STATUS_OK) status = conversation_set_system(chat->conversation, system, error);

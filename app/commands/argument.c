@@ -1,0 +1,66 @@
+#include "app/commands/argument.h"
+
+#include "app/terminal/text.h"
+#include "kernels/base/path.h"
+#include "kernels/base/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
+
+Status argument_none(const char *argument, Error *error) {
+    return *argument ? error_set(error, STATUS_USAGE, "%.200s: the command takes no argument", argument)
+                     : STATUS_OK;
+}
+
+Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
+                       Error *error) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(argument, &end, 10);
+    if (end == argument || *end || errno || value < min || value > max)
+        return error_set(error, STATUS_USAGE, "%.200s: expected %s, %" PRId64 " to %" PRId64, argument, what,
+                         min, max);
+    *number = value;
+    return STATUS_OK;
+}
+
+Status argument_path(const char *argument, char *path, Error *error) {
+    const char *home = getenv("HOME");
+    bool in_home = !strncmp(argument, "~/", 2) && home;
+    if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
+    int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
+                         : snprintf(path, PATH_ROOM, "%s", argument);
+    if (length < 0 || length >= PATH_ROOM)
+        return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", argument);
+    return STATUS_OK;
+}
+
+Status argument_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error) {
+    Status status = file_read(path, limit, text, size, error);
+    if (status == STATUS_OK && (status = text_check(path, *text, *size, error))) {
+        free(*text);
+        *text = NULL;
+    }
+    return status;
+}
+
+Status argument_read_system(const char *name, const char *argument, char **system, Error *error) {
+    char path[PATH_ROOM];
+    size_t size;
+    *system = NULL;
+    if (*argument == '@') {
+        if (argument_path(argument + 1, path, error) ||
+            argument_read_text(path, SYSTEM_LIMIT, system, &size, error))
+            return error->status;
+        while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;
+        return STATUS_OK;
+    }
+    if (text_check(name, argument, strlen(argument), error)) return error->status = STATUS_USAGE;
+    *system = strdup(strcmp(argument, "\"\"") ? argument : "");
+    return *system ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+}

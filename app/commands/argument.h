@@ -1,0 +1,25 @@
+// What is said behind a command's name, and behind flags that mean the same.
+#ifndef PALAVER_APP_ARGUMENT_H
+#define PALAVER_APP_ARGUMENT_H
+
+#include "kernels/base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+// A whole number from min to max; `what` names it in the message.
+Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
+                       Error *error);
+// The path that `argument` means, ~/ expanded, into path [PATH_ROOM].
+Status argument_path(const char *argument, char *path, Error *error);
+// STATUS_USAGE: there is one, behind a command that takes none.
+Status argument_none(const char *argument, Error *error);
+
+// A file of at most `limit` bytes whose text is to be taken (text_check); *text [*size] is malloc'ed.
+Status argument_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error);
+
+// The system prompt that TEXT or @FILE means; *system is malloc'ed. STATUS_USAGE: TEXT, which `name` is called in messages,
+// is no UTF-8.
+Status argument_read_system(const char *name, const char *argument, char **system, Error *error);
+
+#endif
