@@ -1,6 +1,6 @@
 // Settings as a mechanism: layers of assignments, their origins, and the values that are computed from them. Which keys
 // there are, and in which fields of which structs their values end, is said by a table of the program's
-// (app/settings.c): nothing here knows one of them.
+// (app/settings/settings.c): nothing here knows one of them.
 //
 // A higher layer hides a lower one; within a layer the later assignment wins:
 //

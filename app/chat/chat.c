@@ -1,227 +1,39 @@
-#include "app/chat/chat_way.h"
+#include "app/chat/chat_internal.h"
 
-#include "app/signals.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { OPENING_TOKENS = 2 }; // of a template's opening of a reply, that may hold a think token and a newline
-
-// ---- a reply ----------------------------------------------------------------------------------------------
-
-void chat_note_output(Chat *chat, Status status, const Error *error) {
-    if (status == STATUS_OK || chat->output) return;
-    chat->output = status;
-    if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error->message);
+const Options *chat_options(const Chat *chat) {
+    return chat->options;
 }
 
-static void on_token(void *user, int32_t id) {
-    Chat *chat = user;
-    bool before = chat->thoughts.thinking;
-    thoughts_token(&chat->thoughts, id);
-    if (chat->thoughts.mode != THINK_HIDE) return;
-    if (!before && chat->thoughts.thinking && chat->interactive) screen_notice(chat->screen, "[thinking]");
-    if (chat->thoughts.thinking) chat->hushed = true;
+Settings *chat_settings(const Chat *chat) {
+    return chat->settings;
 }
 
-static void on_text(void *user, const char *text, size_t size) {
-    Chat *chat = user;
-    Error error;
-    bool thinking = chat->thoughts.thinking;
-    if (thinking && chat->thoughts.mode == THINK_HIDE) return;
-    for (; chat->hushed && size && *text == '\n'; text++) size--;
-    if (!size) return;
-    chat->hushed = false;
-    chat->speaking = true;
-    if (chat->output) return;
-    ScreenStyle style = thinking && chat->thoughts.mode == THINK_DIM ? SCREEN_DIM : SCREEN_NORMAL;
-    chat_note_output(chat, screen_reply(chat->screen, style, text, size, &error), &error);
-    if (chat->output) signals_raise_interrupt();
+Screen *chat_screen(const Chat *chat) {
+    return chat->screen;
 }
 
-static void on_overflow(void *user, const OverflowEvent *event) {
-    chat_overflow_note(user, event);
+bool chat_is_interactive(const Chat *chat) {
+    return chat->interactive;
 }
 
-// A long prompt is read in pieces. Once the reply is on the screen, nothing else may be drawn there.
-static bool on_reading(void *user, const char *what, int64_t done, int64_t total) {
-    Chat *chat = user;
-    if (chat->interactive && !chat->speaking)
-        screen_progress_tokens(chat->screen, what, (uint64_t)done, (uint64_t)total);
-    return !*signals_interrupt();
+const Engine *chat_engine(const Chat *chat) {
+    return chat->model.engine;
 }
 
-// Every turn of a script has its line, if only an empty one.
-static void say_nothing(Chat *chat) {
-    Error error;
-    if (chat->output == STATUS_OK)
-        chat_note_output(chat, screen_reply(chat->screen, SCREEN_NORMAL, "\n", 1, &error), &error);
+Conversation *chat_conversation(const Chat *chat) {
+    return chat->conversation;
 }
 
-// Where the reply begins, a template may have opened a thought; where it goes on, the reply itself.
-static Status begin_thoughts(Chat *chat, bool resume, Error *error) {
-    ConversationView view;
-    thoughts_begin(&chat->thoughts, NULL, 0);
-    if (chat->thoughts.begin < 0) return STATUS_OK;
-    Status status = conversation_view(chat->conversation, !resume, &view, error);
-    if (status) return status;
-    const ChatSpan *last = view.n_spans ? &view.spans[view.n_spans - 1] : NULL;
-    int64_t end = resume && last ? last->text_end : view.tokens.n;
-    int64_t from = resume && last ? last->text_begin : end;
-    from = from > OPENING_TOKENS ? from - OPENING_TOKENS : 0;
-    thoughts_begin(&chat->thoughts, view.tokens.ids + from, end - from);
-    conversation_view_free(&view);
-    return STATUS_OK;
+Transcript *chat_transcript(const Chat *chat) {
+    return chat->transcript;
 }
 
-// The model answers the messages (or, with `resume`, goes on); *reply speaks of the conversation's last
-// message. A seed of the reply's own leaves the conversation's random numbers where they are.
-static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, TranscriptReply *reply,
-                         Error *error) {
-    ConversationSettings *settings = conversation_settings(chat->conversation);
-    ConversationEvents events = {.user = chat, .token = on_token, .text = on_text, .overflow = on_overflow};
-    uint64_t own = settings->position;
-    if (begin_thoughts(chat, resume, error)) return error->status;
-    if (seed) settings->seed = *seed, settings->position = 0;
-    *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
-    chat_overflow_begin(chat);
-    chat->speaking = chat->hushed = false;
-    session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
-    Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
-    screen_progress_end(chat->screen);
-    if (!status && !chat->interactive && !chat->speaking) say_nothing(chat);
-    Error unwritten;
-    chat_note_output(chat, screen_reply_end(chat->screen, &unwritten), &unwritten);
-    if (status == STATUS_OK) status = chat_overflow_end(chat, error);
-    settings->seed = chat->seed;
-    if (status || seed) settings->position = own;
-    if (status) return status;
-    const int n = conversation_length(chat->conversation);
-    const Message *message = conversation_message(chat->conversation, n - 1);
-    const Message *asked = n > 1 ? conversation_message(chat->conversation, n - 2) : message;
-    reply->cut_from = asked->cut_from;
-    reply->cut_to = asked->cut_to;
-    reply->text = message->text;
-    reply->size = message->size;
-    reply->ids = message->ids;
-    reply->n_ids = message->n_ids;
-    reply->n_gone = message->n_gone;
-    reply->interrupted = message->interrupted;
-    reply->next = settings->position;
-    reply->overflow = chat->overflow;
-    reply->n_overflow = chat->n_overflow;
-    chat->last = reply->report;
-    chat->has_last = true;
-    chat->used = reply->report.used;
-    if (chat->n_overflow) chat->warned_full = chat->warned_next = false;
-    return STATUS_OK;
+const Tree *chat_tree(const Chat *chat) {
+    return transcript_tree(chat->transcript);
 }
 
-// A turn is in the transcript, or nothing of it is left: the messages are `back`, which is used up.
-static Status settle_turn(Chat *chat, MessageList *back, Status status) {
-    if (status) {
-        way_take(chat, back);
-        return status;
-    }
-    Error ignored; // without memory the conversation stays what it was
-    message_list_free(back);
-    if (chat->interactive) (void)transcript_set_talked(chat->transcript, &ignored);
-    chat_save(chat);
-    report_turn(chat);
-    return STATUS_OK;
-}
-
-Status chat_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
-    Message user = {.role = CHAT_USER, .text = (char *)turn->text, .size = turn->size};
-    TranscriptNode node = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
-    MessageList back;
-    Status status = way_prepare_here(chat, &back, error);
-    if (status) return status;
-    if (turn->parent != chat_tree(chat)->head) status = way_project(chat, turn->parent, error);
-    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK) status = way_begin(chat, turn->parent, turn->parent, error);
-    if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
-    if (status == STATUS_OK) status = make_reply(chat, false, turn->seed, &node.reply, error);
-    if (status == STATUS_OK) status = chat_record_settings(chat, error);
-    if (status == STATUS_OK)
-        status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
-    return settle_turn(chat, &back, status);
-}
-
-Status chat_ask(Chat *chat, const char *text, Error *error) {
-    char *joined = NULL;
-    if (chat->attachment) {
-        if (asprintf(&joined, "%s\n\n%s", chat->attachment, text) < 0)
-            return error_set(error, STATUS_MEMORY, "out of memory");
-        text = joined;
-    }
-    ChatTurn turn = {chat_tree(chat)->head, "ask", text, strlen(text), NULL};
-    Status status = chat_ask_at(chat, &turn, error);
-    if (status == STATUS_OK) {
-        free(chat->attachment);
-        chat->attachment = NULL;
-    }
-    free(joined);
-    return status;
-}
-
-Status chat_continue(Chat *chat, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    int head = tree->head;
-    if (head == TREE_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
-    bool has_reply = transcript_node(chat->transcript, head)->reply.text;
-    TranscriptReply reply;
-    MessageList back;
-    Status status = way_prepare_here(chat, &back, error);
-    if (status) return status;
-    status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK) status = way_begin(chat, tree->nodes[head].parent, head, error);
-    if (status == STATUS_OK) status = make_reply(chat, has_reply, NULL, &reply, error);
-    if (status == STATUS_OK) status = chat_record_settings(chat, error);
-    if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
-    return settle_turn(chat, &back, status);
-}
-
-Status chat_say(Chat *chat, ChatRole role, const char *text, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    Message message = {.role = role, .text = (char *)text, .size = strlen(text)};
-    ConversationView view;
-    if (role == CHAT_SYSTEM && tree->head == TREE_START)
-        return error_set(error, STATUS_USAGE,
-                         "before the first turn it is /system that sets the system prompt");
-    MessageList back;
-    Status status = way_prepare_here(chat, &back, error);
-    if (status) return status;
-    status = conversation_append(chat->conversation, &message, error);
-    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &view, error);
-    if (status) {
-        way_take(chat, &back);
-        return status;
-    }
-    conversation_view_free(&view);
-    TranscriptReply reply = {.text = text,
-                             .size = message.size,
-                             .seed = chat->seed,
-                             .next = conversation_settings(chat->conversation)->position};
-    TranscriptNode node = {.role = role};
-    if (role == CHAT_ASSISTANT)
-        node.reply = reply;
-    else
-        node.text = text, node.size = message.size;
-    bool answers = role == CHAT_ASSISTANT && tree->head != TREE_START &&
-                   !transcript_node(chat->transcript, tree->head)->reply.text &&
-                   transcript_node(chat->transcript, tree->head)->role == CHAT_USER;
-    status = answers ? transcript_set_reply(chat->transcript, tree->head, &reply, error)
-                     : transcript_add_turn(chat->transcript, tree->head, "say", &node, error);
-    chat->used = -1;
-    if (status) {
-        way_take(chat, &back);
-        return status;
-    }
-    message_list_free(&back);
-    chat_save(chat);
-    return STATUS_OK;
+Thoughts *chat_thoughts(Chat *chat) {
+    return &chat->thoughts;
 }
 
 double chat_share(Chat *chat) {
@@ -232,5 +44,23 @@ double chat_share(Chat *chat) {
         chat->used = view.tokens.n;
         conversation_view_free(&view);
     }
-    return (double)chat->used / (double)engine_context_size(chat->engine);
+    return (double)chat->used / (double)engine_context_size(chat->model.engine);
+}
+
+void chat_note_output(Chat *chat, Status status, const Error *error) {
+    if (!status || chat->output) return;
+    chat->output = status;
+    if (!screen_reader_left(chat->screen)) screen_error(chat->screen, "%s", error->message);
+}
+
+Status chat_output(const Chat *chat) {
+    return chat->output;
+}
+
+void chat_leave(Chat *chat) {
+    chat->leave = true;
+}
+
+bool chat_is_leaving(const Chat *chat) {
+    return chat->leave;
 }

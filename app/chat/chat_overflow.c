@@ -1,29 +1,32 @@
-#include "app/chat/chat_way.h"
+#include "app/chat/chat_internal.h"
+#include "app/chat/report.h"
+#include "app/chat/way.h"
 
 #include <stdlib.h>
 
 enum { SMALL_SHARE = 8 }; // of the context: less is small
 
 void chat_overflow_begin(Chat *chat) {
-    chat->n_overflow = 0;
-    chat->overflow_lost = false;
-    chat->run = (TranscriptOverflow){0};
+    chat->reply.n_overflow = 0;
+    chat->reply.overflow_lost = false;
+    chat->reply.run = (TranscriptOverflow){0};
 }
 
 static void tell(Chat *chat, const TranscriptOverflow *overflow) {
-    TranscriptOverflow *longer = realloc(chat->overflow, (size_t)(chat->n_overflow + 1) * sizeof *longer);
+    TranscriptOverflow *longer =
+        realloc(chat->reply.overflow, (size_t)(chat->reply.n_overflow + 1) * sizeof *longer);
     report_overflow(chat, overflow);
     if (longer) {
-        chat->overflow = longer;
-        chat->overflow[chat->n_overflow++] = *overflow;
+        chat->reply.overflow = longer;
+        chat->reply.overflow[chat->reply.n_overflow++] = *overflow;
     } else {
-        chat->overflow_lost = true;
+        chat->reply.overflow_lost = true;
     }
 }
 
 static void tell_run(Chat *chat) {
-    if (chat->run.times) tell(chat, &chat->run);
-    chat->run = (TranscriptOverflow){0};
+    if (chat->reply.run.times) tell(chat, &chat->reply.run);
+    chat->reply.run = (TranscriptOverflow){0};
 }
 
 // A turn that has left in part: further than before, if it had; one that has left whole since is told as that.
@@ -58,8 +61,9 @@ static void add(TranscriptOverflow *run, const TranscriptOverflow *more) {
 void chat_overflow_note(Chat *chat, const OverflowEvent *event) {
     TranscriptOverflow own = {.event = *event};
     way_name_turns(chat, &own);
-    if (chat->n_overflow > 0 && event->n_discarded < engine_context_size(chat->engine) / SMALL_SHARE) {
-        add(&chat->run, &own);
+    if (chat->reply.n_overflow > 0 &&
+        event->n_discarded < engine_context_size(chat->model.engine) / SMALL_SHARE) {
+        add(&chat->reply.run, &own);
         return;
     }
     tell_run(chat);
@@ -68,6 +72,6 @@ void chat_overflow_note(Chat *chat, const OverflowEvent *event) {
 
 Status chat_overflow_end(Chat *chat, Error *error) {
     tell_run(chat);
-    if (!chat->overflow_lost) return STATUS_OK;
+    if (!chat->reply.overflow_lost) return STATUS_OK;
     return error_set(error, STATUS_MEMORY, "no memory to note what left the window");
 }

@@ -1,6 +1,7 @@
 #include "app/chat/replay.h"
 
-#include "app/chat/chat_way.h"
+#include "app/chat/chat_internal.h"
+#include "app/chat/way.h"
 #include "app/signals.h"
 
 #include <jansson.h>
@@ -35,7 +36,7 @@ static void on_token(void *user, int32_t id) {
     Replay *r = user;
     const Chat *chat = r->chat;
     bool ends = !conversation_settings(chat->conversation)->sampler.ignore_eos &&
-                chat_template_is_end(chat->chat_template, engine_tokenizer(chat->engine), id);
+                chat_template_is_end(chat->model.chat_template, engine_tokenizer(chat->model.engine), id);
     if (*signals_interrupt()) r->stop = 1;
     if (r->stop || !r->wanted->ids) return;
     if (r->place < r->wanted->n_ids) {
@@ -55,7 +56,7 @@ static Status take_settings(Replay *r, Error *error) {
         if (config_set(&chat->settings->config, CONFIG_SESSION, setting.key, setting.text, error))
             return error->status;
     }
-    return chat_apply_settings(chat, error);
+    return chat_settings_apply(chat, error);
 }
 
 // Everything as it was when the reply was made; the messages before it are there.
@@ -133,8 +134,8 @@ static bool matters(Replay *r, int index) {
 static bool was_sampled(Replay *r, int index) {
     TranscriptModel model = transcript_header(r->past).model;
     return matters(r, index) && transcript_node(r->past, index)->reply.report.n_reply > 0 &&
-           !strcmp(model.fingerprint, r->chat->fingerprint) &&
-           !strcmp(model.chat_template, chat_template_name(r->chat->chat_template));
+           !strcmp(model.fingerprint, r->chat->model.fingerprint) &&
+           !strcmp(model.chat_template, chat_template_name(r->chat->model.chat_template));
 }
 
 static Status take_turn(Replay *r, const char *line, size_t size, Error *error) {
@@ -157,7 +158,7 @@ static Status take_reply(Replay *r, int index, const char *line, size_t size, Er
     Status status = matters(r, index) ? way_project(r->chat, index, error) : STATUS_OK;
     if (status == STATUS_OK && resume && !before->ids && matters(r, index)) {
         Tokens typed = {0};
-        status = tokenizer_encode(engine_tokenizer(r->chat->engine), before->text, before->size, false,
+        status = tokenizer_encode(engine_tokenizer(r->chat->model.engine), before->text, before->size, false,
                                   &typed, error);
         begun = typed.n;
         tokens_free(&typed);
@@ -215,7 +216,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     const Tree *tree = transcript_tree(whole);
     Session *session = conversation_session(chat->conversation);
     ConversationSettings numbers = *conversation_settings(chat->conversation);
-    uint64_t seed = chat->seed;
+    uint64_t seed = chat->numbers.seed;
     Settings before;
     size_t size;
     const char *log = transcript_log(whole, &size);
@@ -231,17 +232,17 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     if (status == STATUS_OK) {
         chat->transcript = r.past;
         session_set_interrupt(session, &r.stop);
-        chat->told.quiet = true;
+        chat->told.settings.quiet = true;
         session_forget_gone(session); // the first turns were made before anything left
         status = take_log(&r, log, size, error);
         session_set_interrupt(session, signals_interrupt());
         chat->transcript = whole;
         settings_free(chat->settings);
         *chat->settings = before;
-        chat->seed = seed;
-        chat->told.quiet = false;
+        chat->numbers.seed = seed;
+        chat->told.settings.quiet = false;
         Error second;
-        if (chat_apply_settings(chat, &second)) screen_error(chat->screen, "%s", second.message);
+        if (chat_settings_apply(chat, &second)) screen_error(chat->screen, "%s", second.message);
         way_take(chat, &back);
         conversation_settings(chat->conversation)->seed = numbers.seed;
         conversation_settings(chat->conversation)->position = numbers.position;

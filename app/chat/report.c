@@ -1,10 +1,12 @@
-// Lines for people: banner, statistics, the context and what leaves it. All of it goes to stderr.
-#include "app/tools/bench.h"
-#include "app/chat/chat_way.h"
-#include "app/terminal/text.h"
+#include "app/chat/report.h"
+
+#include "app/chat/chat_internal.h"
+#include "app/chat/way.h"
 #include "app/chat/window.h"
-#include "kernels/base/format.h"
+#include "app/terminal/text.h"
+#include "app/tools/bench.h"
 #include "engine/model/model.h"
+#include "kernels/base/format.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,21 +21,21 @@ static const char *base_name(const char *path) {
 }
 
 void report_banner(Chat *chat) {
-    const Model *model = engine_model(chat->engine);
-    EngineMemory memory = engine_memory(chat->engine);
-    const char *note = engine_backend_note(chat->engine);
+    const Model *model = engine_model(chat->model.engine);
+    EngineMemory memory = engine_memory(chat->model.engine);
+    const char *note = engine_backend_note(chat->model.engine);
     char parameters[FORMAT_ROOM], weights[FORMAT_ROOM], cache[FORMAT_ROOM], backend[256];
     format_count(model->n_parameters, parameters);
     format_bytes((double)model->weight_bytes, weights);
     format_bytes((double)memory.cache, cache);
-    engine_describe_backend(chat->engine, backend, sizeof backend);
+    engine_describe_backend(chat->model.engine, backend, sizeof backend);
     screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
-               *model->name ? model->name : base_name(chat->model_path), model->architecture, parameters,
+               *model->name ? model->name : base_name(chat->model.path), model->architecture, parameters,
                dtype_name(model_main_type(model)), weights);
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
     screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",
-               engine_context_size(chat->engine), dtype_name(engine_cache_type(chat->engine)), cache,
-               chat_template_name(chat->chat_template));
+               engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
+               cache, chat_template_name(chat->model.chat_template));
 }
 
 // ---- after a turn -----------------------------------------------------------------------------------------
@@ -56,9 +58,9 @@ static void print_statistics(Chat *chat) {
 static void warn_of_next(Chat *chat) {
     WindowForecast next;
     Error ignored;
-    if (chat->warned_next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
+    if (chat->told.next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
     if (next.fits && !next.turns.first && !next.n_cut) return;
-    chat->warned_next = true;
+    chat->told.next = true;
     char range[WAY_RANGE_ROOM];
     if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
         screen_warn(chat->screen,
@@ -71,6 +73,10 @@ static void warn_of_next(Chat *chat) {
                     next.n_cut);
 }
 
+void report_again(Chat *chat) {
+    chat->told.full = chat->told.next = false;
+}
+
 void report_turn(Chat *chat) {
     if (chat->settings->ui.stats) print_statistics(chat);
     if (chat->last.finish == FINISH_INTERRUPTED && chat->interactive)
@@ -79,8 +85,8 @@ void report_turn(Chat *chat) {
         screen_notice(chat->screen, "[max_tokens reached; /continue goes on]");
     if (chat->last.finish == FINISH_CONTEXT)
         screen_warn(chat->screen, "[the context is full: the reply ends here; /undo or /clear make room]");
-    if (chat_share(chat) >= FULL_SHARE && !chat->warned_full) {
-        chat->warned_full = true;
+    if (chat_share(chat) >= FULL_SHARE && !chat->told.full) {
+        chat->told.full = true;
         screen_warn(chat->screen, "[%.0f%% of the context is used]", 100 * chat_share(chat));
     }
     if (chat_share(chat) >= 0.5) warn_of_next(chat);
@@ -128,28 +134,28 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
 // ---- /stats ----------------------------------------------------------------------------------
 
 void report_stats(Chat *chat) {
-    EngineMemory memory = engine_memory(chat->engine);
-    const char *note = engine_backend_note(chat->engine);
+    EngineMemory memory = engine_memory(chat->model.engine);
+    const char *note = engine_backend_note(chat->model.engine);
     char weights[FORMAT_ROOM], cache[FORMAT_ROOM], scratch[FORMAT_ROOM], held[FORMAT_ROOM], backend[256];
     format_bytes((double)memory.weights, weights);
     format_bytes((double)memory.cache, cache);
     format_bytes((double)memory.scratch, scratch);
-    engine_describe_backend(chat->engine, backend, sizeof backend);
+    engine_describe_backend(chat->model.engine, backend, sizeof backend);
     int depth = tree_depth(chat_tree(chat));
     int64_t replies = 0, tokens = 0;
     for (int i = 0; i < chat_tree(chat)->n; i++, replies++)
         tokens += transcript_node(chat->transcript, i)->reply.report.n_reply;
     int64_t cached = session_cached(conversation_session(chat->conversation));
-    int size = engine_context_size(chat->engine);
-    format_bytes((double)(engine_token_bytes(chat->engine) * cached), held);
+    int size = engine_context_size(chat->model.engine);
+    format_bytes((double)(engine_token_bytes(chat->model.engine) * cached), held);
     screen_say(chat->screen,
                "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
                "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"
                "memory        weights %s, cache %s, working space %s\n"
                "backend       %s%s%s%s",
                depth, text_plural(depth), replies, replies == 1 ? "reply" : "replies", tokens,
-               text_plural(tokens), chat->seed, cached, size, held, cache,
-               dtype_name(engine_cache_type(chat->engine)), weights, cache, scratch, backend,
+               text_plural(tokens), chat->numbers.seed, cached, size, held, cache,
+               dtype_name(engine_cache_type(chat->model.engine)), weights, cache, scratch, backend,
                *note ? " (" : "", note, *note ? ")" : "");
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
@@ -159,13 +165,14 @@ void report_stats(Chat *chat) {
                    "last reply    %" PRId64 " cached + %" PRId64 " read (%.1f tok/s) -> %" PRId64
                    " tokens (%.1f tok/s, %.1f GB/s), first after %.0f ms, %s",
                    r->cached, r->read, reading, r->n_reply, tokens_per_second(r),
-                   tokens_per_second(r) * bench_token_bytes(chat->engine, depth_read) / 1e9,
+                   tokens_per_second(r) * bench_token_bytes(chat->model.engine, depth_read) / 1e9,
                    1e3 * r->first_token_seconds,
                    r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
     }
-    if (chat->journal && *journal_name(chat->journal))
-        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", journal_name(chat->journal),
-                   journal_name(chat->journal));
+    if (chat->record.journal && *journal_name(chat->record.journal))
+        screen_say(chat->screen, "journal       %s (palaver --resume=%s)", journal_name(chat->record.journal),
+                   journal_name(chat->record.journal));
     else
-        screen_say(chat->screen, "journal       %s", chat->journal ? "begins with the first turn" : "off");
+        screen_say(chat->screen, "journal       %s",
+                   chat->record.journal ? "begins with the first turn" : "off");
 }

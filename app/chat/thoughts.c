@@ -4,13 +4,13 @@
 
 static const char *const modes[] = {"show", "dim", "hide"};
 
-int think_mode_find(const char *name) {
+int thoughts_mode_find(const char *name) {
     for (int i = THINK_SHOW; i <= THINK_HIDE; i++)
         if (!strcmp(modes[i], name)) return i;
     return -1;
 }
 
-const char *think_mode_name(ThinkMode mode) {
+const char *thoughts_mode_name(ThinkMode mode) {
     return modes[mode];
 }
 

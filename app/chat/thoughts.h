@@ -27,7 +27,7 @@ void thoughts_begin(Thoughts *thoughts, const int32_t *tail, int64_t n);
 // A token is drawn; its text, if any, comes next.
 void thoughts_token(Thoughts *thoughts, int32_t id);
 
-int think_mode_find(const char *name); // "show", "dim", "hide": a ThinkMode, or -1
-const char *think_mode_name(ThinkMode mode);
+int thoughts_mode_find(const char *name); // "show", "dim", "hide": a ThinkMode, or -1
+const char *thoughts_mode_name(ThinkMode mode);
 
 #endif

@@ -1,5 +1,6 @@
-// /view and /tokens: what the model really sees.
-#include "app/chat/chat.h"
+#include "app/chat/view.h"
+
+#include "app/chat/chat_internal.h"
 #include "app/terminal/page.h"
 #include "kernels/base/utf8.h"
 #include "engine/cache/kv_cache.h"
@@ -48,7 +49,7 @@ static void print_bytes(Utf8Stream *characters, const char *bytes, size_t size, 
 
 // A character whose bytes come from several tokens is printed with the last of them: marks stand before it.
 static void print_text(Chat *chat, const ConversationView *view, int64_t from, FILE *out) {
-    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
     int64_t cached = cached_prefix(chat, view);
     const char *before = "";
     Utf8Stream characters = {0};
@@ -75,7 +76,7 @@ static void print_text(Chat *chat, const ConversationView *view, int64_t from, F
 }
 
 static void print_tokens(Chat *chat, const ConversationView *view, FILE *out) {
-    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
     int64_t cached = cached_prefix(chat, view);
     int span = 0;
     for (int64_t i = 0; i < view->tokens.n; i++) {
@@ -89,7 +90,7 @@ static void print_tokens(Chat *chat, const ConversationView *view, FILE *out) {
 
 // The last token up to `index` that begins a character.
 static int64_t character_begin(Chat *chat, const ConversationView *view, int64_t index) {
-    const Tokenizer *tokenizer = engine_tokenizer(chat->engine);
+    const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
     for (int64_t i = index; i > 0 && i > index - 4; i--) {
         size_t size;
         const char *bytes =
@@ -109,8 +110,8 @@ static void print_difference(Chat *chat, const ConversationView *view, FILE *out
     else if (cached < held && cached < view->tokens.n)
         fprintf(out, "; at %lld it holds %s instead of %s, as the conversation was changed",
                 (long long)cached,
-                tokenizer_piece(engine_tokenizer(chat->engine), session_tokens(session)[cached], NULL),
-                tokenizer_piece(engine_tokenizer(chat->engine), view->tokens.ids[cached], NULL));
+                tokenizer_piece(engine_tokenizer(chat->model.engine), session_tokens(session)[cached], NULL),
+                tokenizer_piece(engine_tokenizer(chat->model.engine), view->tokens.ids[cached], NULL));
     else if (cached < held)
         fprintf(out, "; it holds %lld more, which left the conversation", (long long)(held - cached));
     fputs(cached < view->tokens.n ? "; the next turn reads:\n" : "\n", out);

@@ -1,11 +1,13 @@
 #include "app/chat/window.h"
 
+#include "app/chat/chat_internal.h"
+
 #include <stdlib.h>
 
 Status window_open(Chat *chat, Window *window, Error *error) {
     const Tree *tree = chat_tree(chat);
     ConversationView view;
-    *window = (Window){.size = engine_context_size(chat->engine),
+    *window = (Window){.size = engine_context_size(chat->model.engine),
                        .reserve = conversation_reserve(chat->conversation),
                        .n = tree_depth(tree)};
     if (conversation_view(chat->conversation, false, &view, error)) return error->status;

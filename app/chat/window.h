@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_WINDOW_H
 #define PALAVER_APP_WINDOW_H
 
-#include "app/chat/chat_way.h"
+#include "app/chat/way.h"
 
 enum { WINDOW_NEXT_TURN = 64 }; // tokens of what is asked in a turn of ordinary length
 

@@ -14,7 +14,7 @@ static Status command_help(Chat *chat, const char *argument, Error *error);
 
 static Status command_quit(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error)) return error->status;
-    chat->leave = true;
+    chat_leave(chat);
     return STATUS_OK;
 }
 
@@ -145,7 +145,7 @@ static void help_line(Chat *chat, const ChatCommand *command) {
     for (int k = 0; command->aliases[k]; k++)
         snprintf(aliases + strlen(aliases), sizeof aliases - strlen(aliases), "%s/%s", k ? ", " : " (also ",
                  command->aliases[k]);
-    screen_say(chat->screen, "%-26s %s%s%s", usage, command->help, aliases, *aliases ? ")" : "");
+    screen_say(chat_screen(chat), "%-26s %s%s%s", usage, command->help, aliases, *aliases ? ")" : "");
 }
 
 static Status command_help(Chat *chat, const char *argument, Error *error) {
@@ -157,10 +157,10 @@ static Status command_help(Chat *chat, const char *argument, Error *error) {
         return STATUS_OK;
     }
     for (int i = 0; i < N_COMMANDS; i++) help_line(chat, &commands[i]);
-    screen_say(chat->screen,
+    screen_say(chat_screen(chat),
                "A line that ends in \\ goes on in the next, \"\"\" encloses several; // is a literal slash.");
-    if (chat->interactive)
-        screen_say(chat->screen,
+    if (chat_is_interactive(chat))
+        screen_say(chat_screen(chat),
                    "Ctrl-C stops a reply, Ctrl-D leaves, Ctrl-G opens $EDITOR, Ctrl-J makes a new line.");
     return STATUS_OK;
 }

@@ -10,25 +10,25 @@
 enum { TOPIC_COLUMNS = 50 }; // of a conversation's first question, in /list
 
 static const char *lost(const Chat *chat) {
-    return chat->options->no_save ? " nowhere (--no-save)" : "";
+    return chat_options(chat)->no_save ? " nowhere (--no-save)" : "";
 }
 
 Status commands_conversations_clear(Chat *chat, const char *argument, Error *error) {
-    if (argument_none(argument, error) || chat_clear(chat, NULL, error)) return error->status;
-    screen_notice(chat->screen, "[a new conversation; the one before is kept%s]", lost(chat));
+    if (argument_none(argument, error) || chat_record_new(chat, NULL, error)) return error->status;
+    screen_notice(chat_screen(chat), "[a new conversation; the one before is kept%s]", lost(chat));
     return STATUS_OK;
 }
 
 Status commands_conversations_new(Chat *chat, const char *argument, Error *error) {
     if (*argument && journal_check_name(argument, error)) return error->status;
-    if (chat_clear(chat, *argument ? argument : NULL, error)) return error->status;
-    screen_notice(chat->screen, "[a new conversation%s%s; the one before is kept%s]", *argument ? ": " : "",
-                  argument, lost(chat));
+    if (chat_record_new(chat, *argument ? argument : NULL, error)) return error->status;
+    screen_notice(chat_screen(chat), "[a new conversation%s%s; the one before is kept%s]",
+                  *argument ? ": " : "", argument, lost(chat));
     return STATUS_OK;
 }
 
 static bool is_current(const Chat *chat, const char *name) {
-    return chat->journal && !strcmp(journal_name(chat->journal), name);
+    return chat_record_name(chat) && !strcmp(chat_record_name(chat), name);
 }
 
 static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
@@ -49,10 +49,10 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
     Status status = page_open(&page, error);
     if (status == STATUS_OK) {
         for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], page.stream);
-        if (!chat->journal || !*journal_name(chat->journal))
+        if (!chat_record_name(chat) || !*chat_record_name(chat))
             fprintf(page.stream, "* %s\n",
-                    chat->journal ? "(new: kept from its first turn on)" : "(not kept: --no-save)");
-        page_show(&page, chat->screen);
+                    chat_record_name(chat) ? "(new: kept from its first turn on)" : "(not kept: --no-save)");
+        page_show(&page, chat_screen(chat));
     }
     journal_list_free(&list);
     return status;
@@ -70,10 +70,10 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
     if (status == STATUS_OK && !already)
         status = journal_resume(list.entries[index].name, &journal, &transcript, error);
     if (status == STATUS_OK && !already && *journal_note(journal))
-        screen_warn(chat->screen, "[%s]", journal_note(journal));
-    if (status == STATUS_OK && !already) status = chat_load(chat, transcript, journal, error);
+        screen_warn(chat_screen(chat), "[%s]", journal_note(journal));
+    if (status == STATUS_OK && !already) status = chat_record_load(chat, transcript, journal, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%s%s: %d turn%s so far]", already ? "already in " : "",
+        screen_notice(chat_screen(chat), "[%s%s: %d turn%s so far]", already ? "already in " : "",
                       list.entries[index].name, tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))));
     journal_list_free(&list);
@@ -86,21 +86,21 @@ Status commands_conversations_delete(Chat *chat, const char *argument, Error *er
         return error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
                          argument);
     Status status = journal_delete(argument, error);
-    if (status == STATUS_OK) screen_notice(chat->screen, "[%s is deleted]", argument);
+    if (status == STATUS_OK) screen_notice(chat_screen(chat), "[%s is deleted]", argument);
     return status;
 }
 
 Status commands_conversations_fork(Chat *chat, const char *argument, Error *error) {
     char before[JOURNAL_NAME_ROOM];
     if (!tree_depth(chat_tree(chat))) return error_set(error, STATUS_USAGE, "there is no turn yet");
-    if (!chat->journal)
+    if (!chat_record_name(chat))
         return error_set(error, STATUS_USAGE,
                          "with --no-save no conversation is kept to come back to; /save");
     if (*argument && journal_check_name(argument, error)) return error->status;
-    snprintf(before, sizeof before, "%s", journal_name(chat->journal));
-    Status status = chat_fork(chat, *argument ? argument : NULL, error);
+    snprintf(before, sizeof before, "%s", chat_record_name(chat));
+    Status status = chat_record_fork(chat, *argument ? argument : NULL, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[in %s now, a copy; /switch %s goes back]", journal_name(chat->journal),
+        screen_notice(chat_screen(chat), "[in %s now, a copy; /switch %s goes back]", chat_record_name(chat),
                       before);
     return status;
 }

@@ -37,12 +37,9 @@ static Status check_target(const char *path, Error *error) {
 
 Status commands_files_save(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM];
-    size_t size;
     if (argument_path(argument, path, error) || check_target(path, error)) return error->status;
-    const char *log = transcript_log(chat->transcript, &size);
-    if (file_write(path, log, size, 0600, error)) return error->status;
-    chat->saved = size;
-    screen_notice(chat->screen, "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
+    if (chat_record_save(chat, path, error)) return error->status;
+    screen_notice(chat_screen(chat), "[%d turn%s saved to %s]", tree_depth(chat_tree(chat)),
                   text_plural(tree_depth(chat_tree(chat))), path);
     return STATUS_OK;
 }
@@ -53,16 +50,16 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
     Transcript *transcript;
     if (argument_path(argument, path, error) || file_read(path, CONVERSATION_LIMIT, &text, &size, error))
         return error->status;
-    TranscriptHeader header = transcript_header(chat->transcript);
-    header.stream = ++chat->newest_stream;
+    TranscriptHeader header = transcript_header(chat_transcript(chat));
+    header.stream = chat_seed_next_stream(chat);
     Status status = import_is_export(text, size)
                         ? import_parse(path, text, size, &header, &transcript, error)
                         : transcript_recover(path, text, size, &transcript, note, error);
     free(text);
-    if (status == STATUS_OK && *note) screen_warn(chat->screen, "[%s]", note);
-    if (status == STATUS_OK) status = chat_load(chat, transcript, NULL, error);
+    if (status == STATUS_OK && *note) screen_warn(chat_screen(chat), "[%s]", note);
+    if (status == STATUS_OK) status = chat_record_load(chat, transcript, NULL, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
+        screen_notice(chat_screen(chat), "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))), path);
     return status;
 }
@@ -83,9 +80,9 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     const char *file = argument + length + strspn(argument + length, " \t");
     if (argument_path(file, path, error) || check_is_new(path, error)) return error->status;
-    const char *name = chat->journal ? journal_name(chat->journal) : "";
+    const char *name = chat_record_name(chat) ? chat_record_name(chat) : "";
     char *id = text_clean(*name ? name : "conversation", strlen(*name ? name : "conversation"), NULL);
-    Status status = id ? export_branch(chat->transcript, id, (ExportForm)form, &text, &size, error)
+    Status status = id ? export_branch(chat_transcript(chat), id, (ExportForm)form, &text, &size, error)
                        : error_set(error, STATUS_MEMORY, "out of memory");
     free(id);
     if (status) return status;
@@ -93,7 +90,7 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     free(text);
     if (status) return status;
     tree_name(tree, tree->head, branch);
-    screen_notice(chat->screen, "[branch %s, %d turn%s of %d in the tree, written to %s]", branch,
+    screen_notice(chat_screen(chat), "[branch %s, %d turn%s of %d in the tree, written to %s]", branch,
                   tree_depth(tree), text_plural(tree_depth(tree)), tree->n, path);
     return STATUS_OK;
 }
@@ -102,24 +99,16 @@ Status commands_files_file(Chat *chat, const char *argument, Error *error) {
     char path[PATH_ROOM], *text;
     size_t size;
     if (!*argument) {
-        screen_notice(chat->screen, chat->attachment ? "[the file is taken away]" : "[no file waits]");
-        free(chat->attachment);
-        chat->attachment = NULL;
+        screen_notice(chat_screen(chat),
+                      chat_turn_detach(chat) ? "[the file is taken away]" : "[no file waits]");
         return STATUS_OK;
     }
     if (argument_path(argument, path, error) || argument_read_text(path, INSERT_LIMIT, &text, &size, error))
         return error->status;
-    Status status = STATUS_OK;
-    char *joined = NULL;
-    if (!size)
-        status = error_set(error, STATUS_FILE, "%s: empty", path);
-    else if (asprintf(&joined, "%s%s%s", chat->attachment ? chat->attachment : "",
-                      chat->attachment ? "\n\n" : "", text) < 0)
-        status = error_set(error, STATUS_MEMORY, "out of memory");
+    Status status =
+        size ? chat_turn_attach(chat, text, error) : error_set(error, STATUS_FILE, "%s: empty", path);
     free(text);
     if (status) return status;
-    free(chat->attachment);
-    chat->attachment = joined;
-    screen_notice(chat->screen, "[%s: %zu bytes go before the next turn]", path, size);
+    screen_notice(chat_screen(chat), "[%s: %zu bytes go before the next turn]", path, size);
     return STATUS_OK;
 }

@@ -2,6 +2,8 @@
 #include "app/commands/commands_internal.h"
 #include "app/terminal/page.h"
 #include "app/chat/replay.h"
+#include "app/chat/report.h"
+#include "app/chat/view.h"
 #include "app/terminal/text.h"
 #include "engine/talk/alternatives.h"
 
@@ -19,11 +21,11 @@ Status commands_look_stats(Chat *chat, const char *argument, Error *error) {
 }
 
 Status commands_look_think(Chat *chat, const char *argument, Error *error) {
-    Thoughts *thoughts = &chat->thoughts;
-    int mode = *argument ? think_mode_find(argument) : (int)thoughts->mode;
+    Thoughts *thoughts = chat_thoughts(chat);
+    int mode = *argument ? thoughts_mode_find(argument) : (int)thoughts->mode;
     if (mode < 0) return error_set(error, STATUS_USAGE, "/think %.40s: expected show, dim or hide", argument);
     thoughts->mode = (ThinkMode)mode;
-    screen_say(chat->screen, "think %s%s", think_mode_name(thoughts->mode),
+    screen_say(chat_screen(chat), "think %s%s", thoughts_mode_name(thoughts->mode),
                thoughts->begin < 0 ? "; this model has no think tokens" : "");
     return STATUS_OK;
 }
@@ -38,21 +40,22 @@ Status commands_look_view(Chat *chat, const char *argument, Error *error) {
 
 Status commands_look_tokens(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/tokens needs a text");
-    return view_print_tokens(chat->screen, engine_tokenizer(chat->engine), argument, strlen(argument), error);
+    return view_print_tokens(chat_screen(chat), engine_tokenizer(chat_engine(chat)), argument,
+                             strlen(argument), error);
 }
 
 // The reply of the head, or NULL.
 static const TranscriptReply *last_reply(const Chat *chat) {
     const Tree *tree = chat_tree(chat);
     if (tree->head == TREE_START) return NULL;
-    const TranscriptReply *reply = &transcript_node(chat->transcript, tree->head)->reply;
+    const TranscriptReply *reply = &transcript_node(chat_transcript(chat), tree->head)->reply;
     return reply->text ? reply : NULL;
 }
 
 // ---- /top -------------------------------------------------------------------------------------------------
 
 static const char *piece(const Chat *chat, int32_t id) {
-    return id < 0 ? "the end" : tokenizer_piece(engine_tokenizer(chat->engine), id, NULL);
+    return id < 0 ? "the end" : tokenizer_piece(engine_tokenizer(chat_engine(chat)), id, NULL);
 }
 
 static void print_alternative(const Chat *chat, const Alternative *a, int32_t taken, FILE *out) {
@@ -79,14 +82,14 @@ Status commands_look_top(Chat *chat, const char *argument, Error *error) {
         return error->status;
     Alternatives *places = malloc((size_t)n * sizeof *places);
     if (!places) return error_set(error, STATUS_MEMORY, "out of memory");
-    Status status = chat_apply_settings(chat, error);
+    Status status = chat_settings_apply(chat, error);
     if (status == STATUS_OK)
-        status = alternatives_find(chat->conversation, (int)n, places, &count, error);
+        status = alternatives_find(chat_conversation(chat), (int)n, places, &count, error);
     if (status == STATUS_OK) status = page_open(&page, error);
     if (status == STATUS_OK) {
         fputs("       raw   final\n", page.stream);
         for (int i = 0; i < count; i++) print_place(chat, &places[i], page.stream);
-        page_show(&page, chat->screen);
+        page_show(&page, chat_screen(chat));
     }
     free(places);
     return status;
@@ -107,7 +110,7 @@ static Status verify(Chat *chat, Error *error) {
             *report.apart ? " on the shifted cache held what a replay does not make again (turns "
                             "that were left)"
                           : "");
-    screen_notice(chat->screen, "[%d %s sampled again, %" PRId64 " tokens: all as they were]",
+    screen_notice(chat_screen(chat), "[%d %s sampled again, %" PRId64 " tokens: all as they were]",
                   report.n_replies, report.n_replies == 1 ? "reply" : "replies", report.n_tokens);
     return STATUS_OK;
 }
@@ -119,9 +122,9 @@ Status commands_look_replay(Chat *chat, const char *argument, Error *error) {
     if (*argument)
         return error_set(error, STATUS_USAGE, "/replay %.40s: expected verify, or nothing", argument);
     for (int turn = 1; turn <= tree_depth(tree); turn++) {
-        const TranscriptNode *node = transcript_node(chat->transcript, tree_at(tree, turn));
-        if (node->text) screen_notice(chat->screen, "> %s", node->text);
-        if (node->reply.text) screen_say(chat->screen, "%s", node->reply.text);
+        const TranscriptNode *node = transcript_node(chat_transcript(chat), tree_at(tree, turn));
+        if (node->text) screen_notice(chat_screen(chat), "> %s", node->text);
+        if (node->reply.text) screen_say(chat_screen(chat), "%s", node->reply.text);
     }
     return STATUS_OK;
 }
@@ -132,9 +135,9 @@ Status commands_look_copy(Chat *chat, const char *argument, Error *error) {
     const TranscriptReply *reply = last_reply(chat);
     if (argument_none(argument, error)) return error->status;
     if (!reply) return error_set(error, STATUS_USAGE, "there is no reply yet");
-    Status status = screen_clipboard(chat->screen, reply->text, reply->size, error);
+    Status status = screen_clipboard(chat_screen(chat), reply->text, reply->size, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%zu bytes handed to the terminal's clipboard]", reply->size);
+        screen_notice(chat_screen(chat), "[%zu bytes handed to the terminal's clipboard]", reply->size);
     return status;
 }
 
@@ -147,11 +150,11 @@ Status commands_look_time(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     double reading = 0, answering = 0;
     for (int i = 0; i < tree->n; i++) {
-        const ReplyReport *report = &transcript_node(chat->transcript, i)->reply.report;
+        const ReplyReport *report = &transcript_node(chat_transcript(chat), i)->reply.report;
         reading += report->first_token_seconds;
         answering += report->decode_seconds;
     }
-    screen_say(chat->screen, "%s; this conversation took %.1f s of reading and %.1f s of answering", now,
+    screen_say(chat_screen(chat), "%s; this conversation took %.1f s of reading and %.1f s of answering", now,
                reading, answering);
     return STATUS_OK;
 }

@@ -10,27 +10,27 @@ enum { VALUE_ROOM = 1024, ALLOWED_ROOM = 512 };
 // Takes changed settings over and keeps them in the journal; if they do not suit, the configuration is again
 // what it was before.
 static Status settle(Chat *chat, Settings *before, Status status, Error *error) {
-    if (status == STATUS_OK) status = chat_apply_settings(chat, error);
-    if (status == STATUS_OK) status = chat_record_settings(chat, error);
-    if (status == STATUS_OK && chat->seed != transcript_header(chat->transcript).seed)
-        status = chat_set_seed(chat, chat->seed, error);
+    if (status == STATUS_OK) status = chat_settings_apply(chat, error);
+    if (status == STATUS_OK) status = chat_settings_record(chat, error);
+    if (status == STATUS_OK && chat_seed(chat) != transcript_header(chat_transcript(chat)).seed)
+        status = chat_seed_set(chat, chat_seed(chat), error);
     if (status == STATUS_OK) {
         settings_free(before);
-        chat_save(chat);
+        chat_record_sync(chat);
         return STATUS_OK;
     }
     Error ignored;
-    settings_free(chat->settings);
-    *chat->settings = *before;
-    (void)chat_apply_settings(chat, &ignored);
+    settings_free(chat_settings(chat));
+    *chat_settings(chat) = *before;
+    (void)chat_settings_apply(chat, &ignored);
     return status;
 }
 
 static void print_setting(Chat *chat, const ConfigKey *key) {
     char value[VALUE_ROOM];
-    config_print_value(&chat->settings->config, key, value, sizeof value);
-    screen_say(chat->screen, "%s.%s = %s  (%s)", key->section, key->name, value,
-               config_origin(&chat->settings->config, key));
+    config_print_value(&chat_settings(chat)->config, key, value, sizeof value);
+    screen_say(chat_screen(chat), "%s.%s = %s  (%s)", key->section, key->name, value,
+               config_origin(&chat_settings(chat)->config, key));
 }
 
 static Status print_key(Chat *chat, const char *name, Error *error) {
@@ -39,7 +39,7 @@ static Status print_key(Chat *chat, const char *name, Error *error) {
     char allowed[ALLOWED_ROOM];
     config_key_allowed(key, allowed, sizeof allowed);
     print_setting(chat, key);
-    screen_say(chat->screen, "%s; %s", key->doc, allowed);
+    screen_say(chat_screen(chat), "%s; %s", key->doc, allowed);
     return STATUS_OK;
 }
 
@@ -53,9 +53,9 @@ static Status set_value(Chat *chat, const char *name, const char *text, Error *e
     if (!key) return config_key_unknown(settings_table(), name, error);
     if (settings_key_is_fixed(key)) return fixed_error(key, error);
     Settings before;
-    if (settings_copy(&before, chat->settings, error)) return error->status;
-    Status status =
-        settle(chat, &before, config_set(&chat->settings->config, CONFIG_SESSION, name, text, error), error);
+    if (settings_copy(&before, chat_settings(chat), error)) return error->status;
+    Status status = settle(
+        chat, &before, config_set(&chat_settings(chat)->config, CONFIG_SESSION, name, text, error), error);
     if (status == STATUS_OK) print_setting(chat, key);
     return status;
 }
@@ -82,8 +82,8 @@ Status commands_settings_reset(Chat *chat, const char *argument, Error *error) {
     const ConfigKey *key = settings_key(argument);
     if (!key) return config_key_unknown(settings_table(), argument, error);
     Settings before;
-    if (settings_copy(&before, chat->settings, error)) return error->status;
-    Status status = settle(chat, &before, config_reset(&chat->settings->config, argument, error), error);
+    if (settings_copy(&before, chat_settings(chat), error)) return error->status;
+    Status status = settle(chat, &before, config_reset(&chat_settings(chat)->config, argument, error), error);
     if (status == STATUS_OK) print_setting(chat, key);
     return status;
 }
@@ -101,8 +101,8 @@ static void tell_fixed(Chat *chat) {
     const ConfigKey *keys = settings_keys(&n);
     for (size_t i = 0; i < n; i++)
         if (settings_key_is_fixed(&keys[i]) &&
-            config_origin_layer(&chat->settings->config, &keys[i]) == CONFIG_SESSION)
-            screen_notice(chat->screen, "[%s.%s counts at the start, not now]", keys[i].section,
+            config_origin_layer(&chat_settings(chat)->config, &keys[i]) == CONFIG_SESSION)
+            screen_notice(chat_screen(chat), "[%s.%s counts at the start, not now]", keys[i].section,
                           keys[i].name);
 }
 
@@ -110,29 +110,30 @@ Status commands_settings_config(Chat *chat, const char *argument, Error *error) 
     char path[PATH_ROOM];
     Settings before;
     Status status;
-    if (argument_path(argument, path, error) || settings_copy(&before, chat->settings, error))
+    if (argument_path(argument, path, error) || settings_copy(&before, chat_settings(chat), error))
         return error->status;
-    if (is_profile(&chat->settings->config, argument))
-        status = config_apply_profile(&chat->settings->config, CONFIG_SESSION, argument, error);
+    if (is_profile(&chat_settings(chat)->config, argument))
+        status = config_apply_profile(&chat_settings(chat)->config, CONFIG_SESSION, argument, error);
     else
-        status = config_apply_file(&chat->settings->config, CONFIG_SESSION, path, error);
+        status = config_apply_file(&chat_settings(chat)->config, CONFIG_SESSION, path, error);
     status = settle(chat, &before, status, error);
     if (status) return status;
     tell_fixed(chat);
-    screen_notice(chat->screen, "[%s is in force; /set shows all]", argument);
+    screen_notice(chat_screen(chat), "[%s is in force; /set shows all]", argument);
     return STATUS_OK;
 }
 
 Status commands_settings_seed(Chat *chat, const char *argument, Error *error) {
     if (*argument) {
         Settings before;
-        if (settings_copy(&before, chat->settings, error)) return error->status;
+        if (settings_copy(&before, chat_settings(chat), error)) return error->status;
         if (settle(chat, &before,
-                   config_set(&chat->settings->config, CONFIG_SESSION, "seed", argument, error), error))
+                   config_set(&chat_settings(chat)->config, CONFIG_SESSION, "seed", argument, error), error))
             return error->status;
-        bool is_random = chat->settings->sampling.seed == SETTINGS_SEED_RANDOM;
-        if (chat_set_seed(chat, is_random ? settings_random_seed() : chat->seed, error)) return error->status;
+        bool is_random = chat_settings(chat)->sampling.seed == SETTINGS_SEED_RANDOM;
+        if (chat_seed_set(chat, is_random ? settings_random_seed() : chat_seed(chat), error))
+            return error->status;
     }
-    screen_say(chat->screen, "seed %" PRIu64, chat->seed);
+    screen_say(chat_screen(chat), "seed %" PRIu64, chat_seed(chat));
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
 // Commands that change the conversation: system, model, retry, edit, say, continue.
-#include "app/chat/chat_way.h"
+#include "app/chat/report.h"
+#include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/editor/compose.h"
 #include "app/terminal/text.h"
@@ -13,21 +14,21 @@ static Status no_turn(Error *error) {
 
 Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
     if (!*argument) {
-        const char *system = transcript_system(chat->transcript);
-        screen_say(chat->screen, "%s", *system ? system : "[no system prompt]");
+        const char *system = transcript_system(chat_transcript(chat));
+        screen_say(chat_screen(chat), "%s", *system ? system : "[no system prompt]");
         return STATUS_OK;
     }
     char *system;
     Status status = argument_read_system("/system", argument, &system, error);
     if (status) return status;
     MessageList list;
-    Way way = {.transcript = chat->transcript, .index = chat_tree(chat)->head, .system = system};
+    Way way = {.transcript = chat_transcript(chat), .index = chat_tree(chat)->head, .system = system};
     status = way_prepare(&way, &list, error);
-    if (status == STATUS_OK) status = transcript_set_system(chat->transcript, system, error);
+    if (status == STATUS_OK) status = transcript_set_system(chat_transcript(chat), system, error);
     if (status == STATUS_OK) {
         way_take(chat, &list);
-        screen_notice(chat->screen, *system ? "[system prompt set]" : "[system prompt removed]");
-        chat_save(chat);
+        screen_notice(chat_screen(chat), *system ? "[system prompt set]" : "[system prompt removed]");
+        chat_record_sync(chat);
     }
     message_list_free(&list);
     free(system);
@@ -35,9 +36,9 @@ Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
 }
 
 Status commands_talk_model(Chat *chat, const char *argument, Error *error) {
-    if (*argument && chat_change_model(chat, argument, error)) return error->status;
+    if (*argument && chat_model_change(chat, argument, error)) return error->status;
     report_banner(chat);
-    screen_say(chat->screen, "%s", chat->model_path);
+    screen_say(chat_screen(chat), "%s", chat_model_path(chat));
     return STATUS_OK;
 }
 
@@ -47,36 +48,36 @@ Status commands_talk_retry(Chat *chat, const char *argument, Error *error) {
     if (tree->head == TREE_START) return no_turn(error);
     if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
     uint64_t seed = (uint64_t)number;
-    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    const TranscriptNode *node = transcript_node(chat_transcript(chat), tree->head);
     if (!node->text || node->role != CHAT_USER)
         return error_set(error, STATUS_USAGE, "the last turn asks nothing that could be answered again");
     ChatTurn again = {tree->nodes[tree->head].parent, "retry", node->text, node->size,
                       *argument ? &seed : NULL};
-    return chat_ask_at(chat, &again, error);
+    return chat_turn_ask_at(chat, &again, error);
 }
 
 // ---- editing ----------------------------------------------------------------------------------------------
 
 // A reply that a person wrote, as a sibling of the node: only its text counts.
 static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *error) {
-    TranscriptNode node = *transcript_node(chat->transcript, index);
+    TranscriptNode node = *transcript_node(chat_transcript(chat), index);
     node.reply = (TranscriptReply){.text = text,
                                    .size = strlen(text),
-                                   .seed = chat->seed,
-                                   .next = conversation_settings(chat->conversation)->position};
+                                   .seed = chat_seed(chat),
+                                   .next = conversation_settings(chat_conversation(chat))->position};
     int parent = chat_tree(chat)->nodes[index].parent;
     MessageList list;
-    Way way = {.transcript = chat->transcript, .index = parent, .more = &node};
+    Way way = {.transcript = chat_transcript(chat), .index = parent, .more = &node};
     Status status = way_prepare(&way, &list, error);
     if (status == STATUS_OK)
-        status = transcript_add_turn(chat->transcript, parent, "edit-reply", &node, error);
+        status = transcript_add_turn(chat_transcript(chat), parent, "edit-reply", &node, error);
     if (status) {
         message_list_free(&list);
         return status;
     }
     way_take(chat, &list);
-    screen_notice(chat->screen, "[the reply is replaced; /continue goes on with it]");
-    chat_save(chat);
+    screen_notice(chat_screen(chat), "[the reply is replaced; /continue goes on with it]");
+    chat_record_sync(chat);
     return STATUS_OK;
 }
 
@@ -85,10 +86,10 @@ static Status compose(Chat *chat, const char *before, char **after, Error *error
     char *composed;
     Status status = compose_text(before, &composed, error);
     if (status) return status;
-    if (*error->message) screen_notice(chat->screen, "%s", error->message);
+    if (*error->message) screen_notice(chat_screen(chat), "%s", error->message);
     *after = composed;
     if (**after && strcmp(*after, before)) return STATUS_OK;
-    screen_notice(chat->screen, **after ? "[nothing was changed]" : "[left empty: nothing is changed]");
+    screen_notice(chat_screen(chat), **after ? "[nothing was changed]" : "[left empty: nothing is changed]");
     free(*after);
     *after = NULL;
     return STATUS_OK;
@@ -101,10 +102,10 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     if (!depth) return no_turn(error);
     if (*argument && !is_reply && argument_number(argument, "a turn, or reply", 1, depth, &turn, error))
         return error->status;
-    if (!chat->interactive && !getenv("VISUAL") && !getenv("EDITOR"))
+    if (!chat_is_interactive(chat) && !getenv("VISUAL") && !getenv("EDITOR"))
         return error_set(error, STATUS_USAGE, "/edit in a script needs EDITOR in the environment");
     int index = tree_at(tree, (int)turn);
-    const TranscriptNode *node = transcript_node(chat->transcript, index);
+    const TranscriptNode *node = transcript_node(chat_transcript(chat), index);
     const char *before = is_reply ? node->reply.text : node->role == CHAT_USER ? node->text : NULL;
     if (!before)
         return error_set(error, STATUS_USAGE, "turn %lld has no %s to edit", (long long)turn,
@@ -112,11 +113,8 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     char *text;
     Status status = compose(chat, before, &text, error);
     if (status || !text) return status;
-    if (is_reply)
-        status = keep_edited_reply(chat, index, text, error);
-    else
-        status = chat_ask_at(chat, &(ChatTurn){tree->nodes[index].parent, "edit", text, strlen(text), NULL},
-                             error);
+    ChatTurn edited = {tree->nodes[index].parent, "edit", text, strlen(text), NULL};
+    status = is_reply ? keep_edited_reply(chat, index, text, error) : chat_turn_ask_at(chat, &edited, error);
     free(text);
     return status;
 }
@@ -129,12 +127,13 @@ Status commands_talk_say(Chat *chat, const char *argument, Error *error) {
     const char *text = argument + length + strspn(argument + length, " \t\n");
     if (role < 0 || !*text)
         return error_set(error, STATUS_USAGE, "/say needs a role (user, assistant or system) and a text");
-    Status status = chat_say(chat, (ChatRole)role, text, error);
+    Status status = chat_turn_say(chat, (ChatRole)role, text, error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, role == CHAT_USER ? "[said, not answered; /continue answers]" : "[said]");
+        screen_notice(chat_screen(chat),
+                      role == CHAT_USER ? "[said, not answered; /continue answers]" : "[said]");
     return status;
 }
 
 Status commands_talk_continue(Chat *chat, const char *argument, Error *error) {
-    return argument_none(argument, error) ? error->status : chat_continue(chat, error);
+    return argument_none(argument, error) ? error->status : chat_turn_continue(chat, error);
 }

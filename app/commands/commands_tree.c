@@ -1,4 +1,5 @@
 // Commands that walk in the tree of turns: undo, redo, goto, tree.
+#include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text.h"
@@ -17,9 +18,9 @@ Status commands_tree_undo(Chat *chat, const char *argument, Error *error) {
     if (!depth) return error_set(error, STATUS_USAGE, "there is no turn yet");
     if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
         return error->status;
-    Status status = chat_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
+    Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
+        screen_notice(chat_screen(chat), "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
                       (long long)(depth - n));
     return status;
 }
@@ -32,9 +33,9 @@ Status commands_tree_redo(Chat *chat, const char *argument, Error *error) {
     if (!there) return error_set(error, STATUS_USAGE, "nothing was taken back that could come again; /tree");
     if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
         return error->status;
-    Status status = chat_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
+    Status status = way_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
+        screen_notice(chat_screen(chat), "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
                       tree_depth(tree));
     return status;
 }
@@ -45,9 +46,9 @@ Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
     int index = tree_find(tree, argument);
     if (index == TREE_NONE)
         return error_set(error, STATUS_USAGE, "there is no node %.40s; /tree shows them", argument);
-    Status status = chat_go(chat, index, "goto", error);
+    Status status = way_go(chat, index, "goto", error);
     if (status == STATUS_OK)
-        screen_notice(chat->screen, "[at %s: %d turn%s before the next]", argument, tree_depth(tree),
+        screen_notice(chat_screen(chat), "[at %s: %d turn%s before the next]", argument, tree_depth(tree),
                       text_plural(tree_depth(tree)));
     return status;
 }
@@ -98,7 +99,7 @@ static void drawing_close(Drawing *d) {
 }
 
 static void draw_node(const Drawing *d, int index, int depth, const char *joint) {
-    const TranscriptNode *node = transcript_node(d->chat->transcript, index);
+    const TranscriptNode *node = transcript_node(chat_transcript(d->chat), index);
     const TreeNode *place = &d->tree->nodes[index];
     char name[TREE_NAME_ROOM];
     tree_name(d->tree, index, name);
@@ -164,7 +165,7 @@ Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
         d.out = page.stream;
         if (d.tree->head == TREE_START) fputs("* 0  <- here\n", d.out);
         draw_all(&d);
-        page_show(&page, chat->screen);
+        page_show(&page, chat_screen(chat));
     }
     drawing_close(&d);
     return status;

@@ -2,6 +2,7 @@
 #include "app/commands/commands_internal.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text.h"
+#include "app/chat/report.h"
 #include "app/chat/window.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@ enum {
 // ---- /context ---------------------------------------------------------------------------------------------
 
 static void print_turn(Chat *chat, const WayTurn *turn, int number, FILE *out) {
-    const TranscriptNode *node = transcript_node(chat->transcript, turn->node);
+    const TranscriptNode *node = transcript_node(chat_transcript(chat), turn->node);
     char name[32];
     snprintf(name, sizeof name, "turn %d", number);
     fprintf(out, "%-9s%8" PRId64 "  ", name, turn->n_tokens);
@@ -53,7 +54,7 @@ static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
         fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n", next->n_cut);
     else if (next->fits)
         fputs("next     nothing leaves with the next turn\n", out);
-    else if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
+    else if (chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
         fputs("next     the next turn does not fit: /undo, /forget or /clear make room\n", out);
     else
         fputs("next     the next turn discards a part of this one's reply\n", out);
@@ -86,7 +87,7 @@ Status commands_window_context(Chat *chat, const char *argument, Error *error) {
     if (status == STATUS_OK) status = page_open(&page, error);
     if (status == STATUS_OK) {
         print_context(chat, &window, &next, page.stream);
-        page_show(&page, chat->screen);
+        page_show(&page, chat_screen(chat));
     }
     window_close(&window);
     return status;
@@ -95,22 +96,23 @@ Status commands_window_context(Chat *chat, const char *argument, Error *error) {
 // ---- /overflow --------------------------------------------------------------------------------------------
 
 static void print_policy(Chat *chat) {
-    const OverflowSettings *overflow = &chat->settings->talk.overflow;
+    const OverflowSettings *overflow = &chat_settings(chat)->talk.overflow;
     char policy[64], discard[64] = "";
-    config_print_value(&chat->settings->config, settings_key("overflow"), policy, sizeof policy);
-    screen_say(chat->screen, "policy   %s", policy);
+    config_print_value(&chat_settings(chat)->config, settings_key("overflow"), policy, sizeof policy);
+    screen_say(chat_screen(chat), "policy   %s", policy);
     if (overflow->policy == OVERFLOW_STOP) {
-        screen_say(chat->screen, "         what does not fit is refused; replies end where the context does");
+        screen_say(chat_screen(chat),
+                   "         what does not fit is refused; replies end where the context does");
         return;
     }
     if (overflow->discard >= 1)
         snprintf(discard, sizeof discard, ", and at least %.0f", overflow->discard);
     else if (overflow->discard > 0)
         snprintf(discard, sizeof discard, ", and at least %.0f%% of what may leave", 100 * overflow->discard);
-    screen_say(chat->screen, "leaves   the oldest turns, until %.0f tokens are used (low_water %g)%s",
-               overflow->low_water * engine_context_size(chat->engine), overflow->low_water, discard);
-    screen_say(chat->screen, "reserve  %" PRId64 " tokens are kept free for a reply",
-               conversation_reserve(chat->conversation));
+    screen_say(chat_screen(chat), "leaves   the oldest turns, until %.0f tokens are used (low_water %g)%s",
+               overflow->low_water * engine_context_size(chat_engine(chat)), overflow->low_water, discard);
+    screen_say(chat_screen(chat), "reserve  %" PRId64 " tokens are kept free for a reply",
+               conversation_reserve(chat_conversation(chat)));
 }
 
 // What leaves with the next turn, else when something will, and what.
@@ -123,26 +125,26 @@ static Status preview(Chat *chat, Error *error) {
     Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
     if (status == STATUS_OK) status = window_foresee(chat, &window, &n_more, &later, error);
     if (status == STATUS_OK && next.turns.first)
-        screen_say(chat->screen,
+        screen_say(chat_screen(chat),
                    "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
                    way_range_text(next.turns, range), next.n_tokens, window.used - next.n_tokens);
     else if (status == STATUS_OK && next.n_cut)
-        screen_say(chat->screen, "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
+        screen_say(chat_screen(chat), "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
                    next.n_cut);
     else if (status == STATUS_OK && !next.fits)
-        screen_say(chat->screen, "the next turn does not fit: it will be refused");
+        screen_say(chat_screen(chat), "the next turn does not fit: it will be refused");
     else if (status == STATUS_OK && later.turns.first)
         screen_say(
-            chat->screen,
+            chat_screen(chat),
             "nothing leaves with the next turn; after about %d turn%s of the size so far, %s will leave "
             "(%" PRId64 " tokens)",
             n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
-    else if (status == STATUS_OK && chat->settings->talk.overflow.policy == OVERFLOW_STOP)
-        screen_say(chat->screen,
+    else if (status == STATUS_OK && chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
+        screen_say(chat_screen(chat),
                    "nothing leaves; after about %d turn%s of the size so far, turns are refused", n_more,
                    text_plural(n_more));
     else if (status == STATUS_OK)
-        screen_say(chat->screen, "nothing leaves before a part of the last turn's reply");
+        screen_say(chat_screen(chat), "nothing leaves before a part of the last turn's reply");
     window_close(&window);
     return status;
 }
@@ -179,23 +181,23 @@ Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
         tokens += window.each[i].n_tokens;
         n--;
     }
-    if (status == STATUS_OK) status = chat_apply_settings(chat, error); // the policy may be a new one
-    if (status == STATUS_OK) status = chat_record_settings(chat, error);
-    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &before, error);
+    if (status == STATUS_OK) status = chat_settings_apply(chat, error); // the policy may be a new one
+    if (status == STATUS_OK) status = chat_settings_record(chat, error);
+    if (status == STATUS_OK) status = conversation_view(chat_conversation(chat), false, &before, error);
     MessageList list = {0};
     if (status == STATUS_OK) status = way_prepare_here(chat, &list, error);
     for (int i = turns.first - 1; i < turns.last && status == STATUS_OK; i++)
         for (int k = window.each[i].begin; k < window.each[i].end; k++) list.messages[k].discarded = true;
-    if (status == STATUS_OK) status = transcript_forget(chat->transcript, turns, tokens, error);
+    if (status == STATUS_OK) status = transcript_forget(chat_transcript(chat), turns, tokens, error);
     if (status == STATUS_OK) way_take(chat, &list);
     message_list_free(&list);
-    if (status == STATUS_OK) status = conversation_follow(chat->conversation, &before, error);
+    if (status == STATUS_OK) status = conversation_follow(chat_conversation(chat), &before, error);
     conversation_view_free(&before);
     if (status == STATUS_OK) {
-        chat->warned_full = chat->warned_next = false;
-        screen_notice(chat->screen, "[%s left (%" PRId64 " tokens), %" PRId64 " stay]",
+        report_again(chat);
+        screen_notice(chat_screen(chat), "[%s left (%" PRId64 " tokens), %" PRId64 " stay]",
                       way_range_text(turns, range), tokens, window.used - tokens);
-        chat_save(chat);
+        chat_record_sync(chat);
     }
     window_close(&window);
     return status;

@@ -52,8 +52,8 @@ static Status read_piped(Chat *chat, Text *piped, Error *error) {
     Status status = read_all(stdin, piped, error);
     if (status == STATUS_OK) status = text_check("stdin", piped->bytes, piped->size, error);
     if (status) return status;
-    if (piped->size && !chat->options->take_stdin && is_shared_pipe())
-        screen_notice(chat->screen,
+    if (piped->size && !chat_options(chat)->take_stdin && is_shared_pipe())
+        screen_notice(chat_screen(chat),
                       "[stdin, %zu bytes, went into the question; who started palaver reads it as well: "
                       "--no-stdin leaves it there]",
                       piped->size);
@@ -67,7 +67,8 @@ static Status whole_question(Chat *chat, const char *question, Text *whole, Erro
     Status status = text_add(whole, question, strlen(question))
                         ? STATUS_OK
                         : error_set(error, STATUS_MEMORY, "out of memory");
-    if (status == STATUS_OK && belongs_to_question(chat->options)) status = read_piped(chat, &piped, error);
+    if (status == STATUS_OK && belongs_to_question(chat_options(chat)))
+        status = read_piped(chat, &piped, error);
     if (status == STATUS_OK && piped.size) {
         bool ok = (!*question || text_add(whole, "\n\n", 2)) && text_add(whole, piped.bytes, piped.size);
         if (!ok) status = error_set(error, STATUS_MEMORY, "out of memory");
@@ -83,11 +84,11 @@ int ask_run(Chat *chat, const char *question) {
     bool empty = status == STATUS_OK && text_is_blank(whole.bytes);
     if (status == STATUS_OK && !empty) {
         script_echo(chat, whole.bytes);
-        status = chat_ask(chat, whole.bytes, &error);
+        status = chat_turn_ask(chat, whole.bytes, &error);
     }
     text_free(&whole);
     if (script_outer_reason(chat)) return script_outer_reason(chat);
-    if (empty) screen_error(chat->screen, "-p: the question is empty");
-    if (status) screen_error(chat->screen, "%s", error.message);
+    if (empty) screen_error(chat_screen(chat), "-p: the question is empty");
+    if (status) screen_error(chat_screen(chat), "%s", error.message);
     return empty ? EXIT_USAGE : exit_status_of_turn(status);
 }

@@ -7,6 +7,8 @@
 #include "app/modes/jsonl_reader.h"
 #include "app/load.h"
 #include "app/modes/modes.h"
+#include "app/settings_conversation.h"
+#include "app/settings_tell.h"
 #include "app/signals.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/array.h"

@@ -1,4 +1,5 @@
 // The prompt. A turn reads like the way of the data: a line is edited, asked, answered, kept.
+#include "app/chat/report.h"
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
 #include "kernels/base/path.h"
@@ -19,9 +20,10 @@ typedef struct Repl {
 
 static const char *prompt_text(void *context) {
     Repl *repl = context;
-    const Screen *screen = repl->chat->screen;
+    const Screen *screen = chat_screen(repl->chat);
     char gauge[PROMPT_ROOM / 2] = "";
-    if (repl->chat->settings->ui.gauge) screen_gauge(screen, chat_share(repl->chat), gauge, sizeof gauge);
+    if (chat_settings(repl->chat)->ui.gauge)
+        screen_gauge(screen, chat_share(repl->chat), gauge, sizeof gauge);
     snprintf(repl->prompt, sizeof repl->prompt, "%s%s> %s", gauge, screen_style(screen, SCREEN_PROMPT),
              screen_style(screen, SCREEN_NORMAL));
     return repl->prompt;
@@ -40,16 +42,17 @@ static Status open_editor(Repl *repl, Error *error) {
     char history[PATH_ROOM];
     Error no_history = {0};
     Chat *chat = repl->chat;
-    bool keep = chat->settings->ui.history && !path_state("history", history, &no_history);
+    bool keep = chat_settings(chat)->ui.history && !path_state("history", history, &no_history);
     EditorOptions options = {.context = repl,
                              .prompt = prompt_text,
                              .complete = complete,
                              .stop = must_leave,
                              .history = keep ? history : NULL,
-                             .plain = chat->options->plain,
+                             .plain = chat_options(chat)->plain,
                              .hush = true};
     Status status = editor_open(&options, &repl->editor, error);
-    if (status == STATUS_OK && error->status) screen_notice(chat->screen, "[no history: %s]", error->message);
+    if (status == STATUS_OK && error->status)
+        screen_notice(chat_screen(chat), "[no history: %s]", error->message);
     return status;
 }
 
@@ -57,13 +60,13 @@ static Status open_editor(Repl *repl, Error *error) {
 static void tell_failure(Repl *repl, const char *turn, const Error *error) {
     Chat *chat = repl->chat;
     if (error->status == STATUS_INTERRUPTED) {
-        screen_notice(chat->screen, commands_is_command(turn)
-                                        ? "[stopped: everything is as it was]"
-                                        : "[stopped before the reply: the turn is taken back]");
+        screen_notice(chat_screen(chat), commands_is_command(turn)
+                                             ? "[stopped: everything is as it was]"
+                                             : "[stopped before the reply: the turn is taken back]");
         return;
     }
-    screen_error(chat->screen, "%s", error->message);
-    if (error->status == STATUS_FATAL) chat->leave = true;
+    screen_error(chat_screen(chat), "%s", error->message);
+    if (error->status == STATUS_FATAL) chat_leave(chat);
     if (error->status == STATUS_CONTEXT && !commands_is_command(turn)) editor_prefill(repl->editor, turn);
 }
 
@@ -74,7 +77,7 @@ static Status take_turn(Repl *repl, const char *turn) {
     if (commands_is_command(turn))
         status = commands_run(repl->chat, turn, &error);
     else
-        status = chat_ask(repl->chat, commands_literal(turn), &error);
+        status = chat_turn_ask(repl->chat, commands_literal(turn), &error);
     error.status = status;
     if (status) tell_failure(repl, turn, &error);
     // Who stops a turn, or sees it refused, has typed what follows without knowing of that.
@@ -87,18 +90,18 @@ static void show_last_turn(Chat *chat) {
     const Tree *tree = chat_tree(chat);
     int depth = tree_depth(tree);
     if (!depth) return;
-    const TranscriptNode *node = transcript_node(chat->transcript, tree->head);
+    const TranscriptNode *node = transcript_node(chat_transcript(chat), tree->head);
     char name[TREE_NAME_ROOM];
     tree_name(tree, tree->head, name);
     if (tree->n > depth)
-        screen_notice(chat->screen, "[at %s of %d turns and attempts; /tree]", name, tree->n);
-    screen_notice(chat->screen, "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
+        screen_notice(chat_screen(chat), "[at %s of %d turns and attempts; /tree]", name, tree->n);
+    screen_notice(chat_screen(chat), "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
                   node->text ? node->text : "", node->reply.text ? node->reply.text : "");
 }
 
 static int loop(Repl *repl) {
     Chat *chat = repl->chat;
-    while (!chat->leave) {
+    while (!chat_is_leaving(chat)) {
         char *turn;
         Error error = {0};
         switch (editor_read(repl->editor, &turn, &error)) {
@@ -111,13 +114,13 @@ static int loop(Repl *repl) {
         case EDITOR_STOPPED:
             return EXIT_SIGNAL + signals_leave();
         case EDITOR_FAILED:
-            screen_error(chat->screen, "%s", error.message);
+            screen_error(chat_screen(chat), "%s", error.message);
             return EXIT_RUNTIME;
         }
         Status status = take_turn(repl, turn);
         free(turn);
         if (signals_leave()) return EXIT_SIGNAL + signals_leave();
-        if (chat->output || status == STATUS_FATAL) return EXIT_RUNTIME;
+        if (chat_output(chat) || status == STATUS_FATAL) return EXIT_RUNTIME;
     }
     return EXIT_WELL;
 }
@@ -128,11 +131,11 @@ int repl_run(Chat *chat) {
     report_banner(chat);
     show_last_turn(chat);
     if (open_editor(&repl, &error)) {
-        screen_error(chat->screen, "%s", error.message);
+        screen_error(chat_screen(chat), "%s", error.message);
         return EXIT_RUNTIME;
     }
     int result = loop(&repl);
     editor_close(repl.editor);
-    chat_save(chat);
+    chat_record_sync(chat);
     return result;
 }

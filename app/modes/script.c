@@ -12,16 +12,17 @@ enum { IDLE = 100 }; // milliseconds between looks at the signals while no turn 
 
 int script_outer_reason(const Chat *chat) {
     if (signals_leave()) return EXIT_SIGNAL + signals_leave();
-    if (chat->output) return EXIT_RUNTIME;
+    if (chat_output(chat)) return EXIT_RUNTIME;
     return *signals_interrupt() ? EXIT_INTERRUPTED : EXIT_WELL;
 }
 
 void script_echo(Chat *chat, const char *turn) {
     Error error;
     char *line;
-    if (!chat->options->echo || asprintf(&line, "> %s\n", turn) < 0) return;
-    chat_note_output(chat, screen_reply(chat->screen, SCREEN_NORMAL, line, strlen(line), &error), &error);
-    chat_note_output(chat, screen_reply_end(chat->screen, &error), &error);
+    if (!chat_options(chat)->echo || asprintf(&line, "> %s\n", turn) < 0) return;
+    chat_note_output(chat, screen_reply(chat_screen(chat), SCREEN_NORMAL, line, strlen(line), &error),
+                     &error);
+    chat_note_output(chat, screen_reply_end(chat_screen(chat), &error), &error);
     free(line);
 }
 
@@ -33,11 +34,11 @@ static int take_turn(Chat *chat, const ScriptTurn *turn, const char *name) {
     if (turn->text) {
         script_echo(chat, turn->text);
         status = is_command ? commands_run(chat, turn->text, &error)
-                            : chat_ask(chat, commands_literal(turn->text), &error);
+                            : chat_turn_ask(chat, commands_literal(turn->text), &error);
     }
     if (status == STATUS_OK || (status == STATUS_INTERRUPTED && script_outer_reason(chat))) return EXIT_WELL;
-    screen_error(chat->screen, "%s:%lld: %s", name, turn->line, error.message);
-    if (status == STATUS_FATAL) chat->leave = true; // no --keep-going without a backend
+    screen_error(chat_screen(chat), "%s:%lld: %s", name, turn->line, error.message);
+    if (status == STATUS_FATAL) chat_leave(chat); // no --keep-going without a backend
     bool of_script = !turn->text || is_command;
     if (of_script && (status == STATUS_USAGE || status == STATUS_FILE || status == STATUS_UNSUPPORTED))
         return EXIT_SCRIPT;
@@ -55,24 +56,24 @@ int script_run(Chat *chat, int input, const char *name) {
     ScriptReader *reader;
     Error error;
     if (script_reader_open(input, name, &reader, &error)) {
-        screen_error(chat->screen, "%s", error.message);
+        screen_error(chat_screen(chat), "%s", error.message);
         return EXIT_RUNTIME;
     }
     int result = EXIT_WELL;
     bool going = true, ended = false;
-    while (going && !chat->leave) {
+    while (going && !chat_is_leaving(chat)) {
         ScriptTurn *turn = next_turn(chat, reader);
         ended = !turn;
         if (ended) break;
         int wanted = take_turn(chat, turn, name);
         script_turn_free(turn);
         if (!result) result = wanted;
-        going = !script_outer_reason(chat) && (!wanted || chat->options->keep_going);
+        going = !script_outer_reason(chat) && (!wanted || chat_options(chat)->keep_going);
     }
     Status status = script_reader_close(reader, &error);
     if (script_outer_reason(chat)) return script_outer_reason(chat);
     if (ended && status) {
-        screen_error(chat->screen, "%s", error.message);
+        screen_error(chat_screen(chat), "%s", error.message);
         if (!result) result = EXIT_RUNTIME;
     }
     return result;

@@ -9,18 +9,18 @@
 
 static Status set_system(Chat *chat, Error *error) {
     char *system;
-    if (!chat->options->system) return STATUS_OK;
-    Status status = argument_read_system("--system", chat->options->system, &system, error);
+    if (!chat_options(chat)->system) return STATUS_OK;
+    Status status = argument_read_system("--system", chat_options(chat)->system, &system, error);
     if (status) return status;
-    status = transcript_set_system(chat->transcript, system, error);
-    if (status == STATUS_OK) status = conversation_set_system(chat->conversation, system, error);
+    status = transcript_set_system(chat_transcript(chat), system, error);
+    if (status == STATUS_OK) status = conversation_set_system(chat_conversation(chat), system, error);
     free(system);
     return status;
 }
 
 static int talk_through(Chat *chat) {
-    if (chat->options->prompt) return ask_run(chat, chat->options->prompt);
-    return chat->interactive ? repl_run(chat) : script_run(chat, STDIN_FILENO, "stdin");
+    if (chat_options(chat)->prompt) return ask_run(chat, chat_options(chat)->prompt);
+    return chat_is_interactive(chat) ? repl_run(chat) : script_run(chat, STDIN_FILENO, "stdin");
 }
 
 // An operand behind --resume is a conversation's name or a model's, whichever there is.
@@ -38,58 +38,76 @@ static Status tell_apart(Program *program, Error *error) {
     return STATUS_OK;
 }
 
-int talk_main(Program *program) {
-    const ScreenTraits *traits = screen_traits(program->screen);
+// Where --resume says so: the conversation that goes on, else NULLs.
+static Status find_record(const Program *program, Journal **journal, Transcript **transcript, Error *error) {
+    *journal = NULL;
+    *transcript = NULL;
+    if (!program->options.resume) return STATUS_OK;
+    Status status = journal_resume(program->options.resume_name, journal, transcript, error);
+    if (!status && *journal_note(*journal)) screen_warn(program->screen, "[%s]", journal_note(*journal));
+    return status;
+}
+
+// What can be known to be wrong before a model is there; then the model. Returns the exit status.
+static int prepare(Program *program, const Transcript *transcript) {
     Error error = {0};
-    Journal *journal = NULL;
-    Transcript *transcript = NULL;
-    const char *resumed = NULL;
-    if (tell_apart(program, &error))
-        return program_fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
-    if (program->options.resume) {
-        if (journal_resume(program->options.resume_name, &journal, &transcript, &error))
-            return program_fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
-        if (*journal_note(journal)) screen_warn(program->screen, "[%s]", journal_note(journal));
-        resumed = transcript_header(transcript).model.path;
-        if (!*resumed) resumed = NULL;
-    }
-    Chat chat = {.options = &program->options,
-                 .settings = &program->settings,
-                 .screen = program->screen,
-                 .model_path = program->model,
-                 .interactive = !program->options.prompt && traits->input_terminal && traits->reply_terminal};
     const char *asked = program->options.prompt ? program->options.prompt : "";
-    Status status = program_check_settings(program, &error);
-    if (status == STATUS_OK) status = text_check("-p", asked, strlen(asked), &error);
-    int result = EXIT_USAGE;
-    if (status == STATUS_OK) {
-        result = EXIT_MODEL;
-        status = program_find_model(program, resumed, &error);
-        if (status == STATUS_OK && (status = program_load_model(program, &error)) == STATUS_USAGE)
-            result = EXIT_USAGE; // a context or a cache that cannot be
-        chat.engine = program->engine;
-    }
-    if (status) {
-        journal_close(journal);
-        transcript_free(transcript);
-        return program_fail(program, &error, result);
-    }
-    if (chat.interactive && (program->options.echo || program->options.keep_going))
+    const char *resumed = transcript ? transcript_header(transcript).model.path : "";
+    if (program_check_settings(program, &error) || text_check("-p", asked, strlen(asked), &error))
+        return program_fail(program, &error, EXIT_USAGE);
+    if (program_find_model(program, *resumed ? resumed : NULL, &error))
+        return program_fail(program, &error, EXIT_MODEL);
+    Status status = program_load_model(program, &error); // a context or a cache that cannot be: STATUS_USAGE
+    if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    return EXIT_WELL;
+}
+
+// Opens the chat with what was prepared, talks, and closes it.
+static int talk(Program *program, Journal *journal, Transcript *transcript) {
+    const ScreenTraits *traits = screen_traits(program->screen);
+    const ChatOpening with = {.options = &program->options,
+                              .settings = &program->settings,
+                              .screen = program->screen,
+                              .model = program->model,
+                              .interactive = !program->options.prompt && traits->input_terminal &&
+                                             traits->reply_terminal,
+                              .engine = program->engine,
+                              .journal = journal,
+                              .transcript = transcript};
+    Chat *chat;
+    Error error = {0};
+    if (with.interactive && (program->options.echo || program->options.keep_going))
         screen_notice(program->screen, "[--echo and --keep-going are for scripts: they change nothing here]");
-    status = chat_open(&chat, journal, transcript, &error);
-    if (status == STATUS_OK) status = set_system(&chat, &error);
+    program->engine = NULL;
+    Status status = chat_open(&with, &chat, &error);
+    if (!status) status = set_system(chat, &error);
+    int result;
     if (status)
         result =
             program_fail(program, &error,
                          status == STATUS_USAGE || status == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_RUNTIME);
     else
-        result = talk_through(&chat);
-    if (!status && !chat_is_kept(&chat)) {
-        if (*journal_name(chat.journal))
-            screen_error(chat.screen, "the end of this conversation could not be kept");
+        result = talk_through(chat);
+    if (!status && !chat_record_is_kept(chat)) {
+        if (*chat_record_name(chat))
+            screen_error(program->screen, "the end of this conversation could not be kept");
         if (result == EXIT_WELL) result = EXIT_RUNTIME;
     }
-    chat_close(&chat);
-    program->engine = chat.engine; // /model may have changed it
+    chat_close(chat);
+    return result;
+}
+
+int talk_main(Program *program) {
+    Error error = {0};
+    Journal *journal;
+    Transcript *transcript;
+    if (tell_apart(program, &error))
+        return program_fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    if (find_record(program, &journal, &transcript, &error))
+        return program_fail(program, &error, error.status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
+    int result = prepare(program, transcript);
+    if (result == EXIT_WELL) return talk(program, journal, transcript);
+    journal_close(journal);
+    transcript_free(transcript);
     return result;
 }

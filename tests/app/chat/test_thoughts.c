@@ -55,9 +55,9 @@ static void test_a_model_without_think_tokens(void **state) {
 static void test_modes(void **state) {
     (void)state;
     for (int i = THINK_SHOW; i <= THINK_HIDE; i++)
-        assert_int_equal(think_mode_find(think_mode_name((ThinkMode)i)), i);
-    assert_int_equal(think_mode_find("loud"), -1);
-    assert_int_equal(think_mode_find(""), -1);
+        assert_int_equal(thoughts_mode_find(thoughts_mode_name((ThinkMode)i)), i);
+    assert_int_equal(thoughts_mode_find("loud"), -1);
+    assert_int_equal(thoughts_mode_find(""), -1);
 }
 
 // The babbler with two of its tokens made into think tokens, in the test's own folder.

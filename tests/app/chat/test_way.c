@@ -1,5 +1,5 @@
 // The tree of turns and the messages that the model sees tell one thing, also when there is no memory to follow the head.
-#include "app/chat/chat_way.h"
+#include "app/chat/way.h"
 #include "app/commands/commands.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
@@ -17,56 +17,55 @@ typedef struct Fixture {
     Options options;
     Settings settings;
     Screen *screen;
-    Chat chat;
-    char model[4096];
+    Chat *chat;
 } Fixture;
 
 static Fixture *fixture_open(void) {
     Error error = {0};
     Fixture *f = calloc(1, sizeof *f);
     f->options.no_save = true;
-    strcpy(f->model, BABBLER);
     EngineOptions options = {.model = BABBLER,
                              .device = "cpu",
                              .n_threads = 1,
                              .context_size = 512,
                              .cache = cache_options(DTYPE_F16)};
-    f->chat = (Chat){.options = &f->options, .settings = &f->settings, .model_path = f->model};
-    if (screen_open(&(const ScreenOptions){.plain = true, .quiet = true}, &f->chat.screen, &error) ||
-        settings_init(&f->settings, &error) || engine_open(&options, &f->chat.engine, &error) ||
-        chat_open(&f->chat, NULL, NULL, &error))
+    ChatOpening with = {.options = &f->options, .settings = &f->settings, .model = BABBLER};
+    if (screen_open(&(const ScreenOptions){.plain = true, .quiet = true}, &f->screen, &error) ||
+        settings_init(&f->settings, &error) || engine_open(&options, &with.engine, &error))
         fail_msg("%s", error.message);
+    with.screen = f->screen;
+    if (chat_open(&with, &f->chat, &error)) fail_msg("%s", error.message);
     return f;
 }
 
 static void fixture_close(Fixture *f) {
-    chat_close(&f->chat);
-    engine_close(f->chat.engine);
-    screen_close(f->chat.screen);
+    chat_close(f->chat);
+    screen_close(f->screen);
     settings_free(&f->settings);
     free(f);
 }
 
 static void say(Chat *chat, const char *question, const char *reply) {
     Error error = {0};
-    if (chat_say(chat, CHAT_USER, question, &error) || chat_say(chat, CHAT_ASSISTANT, reply, &error))
+    if (chat_turn_say(chat, CHAT_USER, question, &error) ||
+        chat_turn_say(chat, CHAT_ASSISTANT, reply, &error))
         fail_msg("%s", error.message);
 }
 
 // The messages are those of the way to the head: system, then each turn's.
 static void expect_one_thing(Chat *chat) {
     const Tree *tree = chat_tree(chat);
-    int path[16], message = *transcript_system(chat->transcript) ? 1 : 0;
+    int path[16], message = *transcript_system(chat_transcript(chat)) ? 1 : 0;
     if (message)
-        assert_string_equal(conversation_message(chat->conversation, 0)->text,
-                            transcript_system(chat->transcript));
+        assert_string_equal(conversation_message(chat_conversation(chat), 0)->text,
+                            transcript_system(chat_transcript(chat)));
     tree_path(tree, tree->head, path);
     for (int i = 0; i < tree_depth(tree); i++) {
-        const TranscriptNode *node = transcript_node(chat->transcript, path[i]);
-        assert_string_equal(conversation_message(chat->conversation, message++)->text, node->text);
-        assert_string_equal(conversation_message(chat->conversation, message++)->text, node->reply.text);
+        const TranscriptNode *node = transcript_node(chat_transcript(chat), path[i]);
+        assert_string_equal(conversation_message(chat_conversation(chat), message++)->text, node->text);
+        assert_string_equal(conversation_message(chat_conversation(chat), message++)->text, node->reply.text);
     }
-    assert_int_equal(conversation_length(chat->conversation), message);
+    assert_int_equal(conversation_length(chat_conversation(chat)), message);
     WayTurn *turns;
     Error error = {0};
     assert_int_equal(way_turns(chat, tree->head, NULL, &turns, &error), STATUS_OK);
@@ -76,7 +75,7 @@ static void expect_one_thing(Chat *chat) {
 // A reply of the second turn that cannot be copied.
 static TranscriptNode *make_huge(Chat *chat, size_t *size) {
     int index = tree_find(chat_tree(chat), "2.1");
-    TranscriptNode *node = (TranscriptNode *)transcript_node(chat->transcript, index);
+    TranscriptNode *node = (TranscriptNode *)transcript_node(chat_transcript(chat), index);
     *size = node->reply.size;
     node->reply.size = (size_t)1 << 60;
     return node;
@@ -86,7 +85,7 @@ static void nothing_is_half_done(void **state) {
     (void)state;
     static const char *const commands[] = {"/redo 2", "/goto 3.1", "/goto 2.1"};
     Fixture *f = fixture_open();
-    Chat *chat = &f->chat;
+    Chat *chat = f->chat;
     Error error = {0};
     size_t size;
     say(chat, "one", "first");
@@ -110,7 +109,7 @@ static void nothing_is_half_done(void **state) {
                                          "/say user four"};
     for (int i = 0; i < 5; i++) {
         assert_int_equal(commands_run(chat, others[i], &error), STATUS_MEMORY);
-        assert_string_equal(transcript_system(chat->transcript), "Be brief.");
+        assert_string_equal(transcript_system(chat_transcript(chat)), "Be brief.");
         node->reply.size = size;
         expect_one_thing(chat);
         make_huge(chat, &size);
@@ -125,18 +124,18 @@ static void nothing_is_half_done(void **state) {
 static void forgotten_turns(void **state) {
     (void)state;
     Fixture *f = fixture_open();
-    Chat *chat = &f->chat;
+    Chat *chat = f->chat;
     Error error = {0};
     say(chat, "one", "first");
     say(chat, "two", "second");
     say(chat, "three", "third");
     assert_int_equal(commands_run(chat, "/forget 2", &error), STATUS_OK);
     for (int i = 0; i < 6; i++)
-        assert_int_equal(conversation_message(chat->conversation, i)->discarded, i < 4);
+        assert_int_equal(conversation_message(chat_conversation(chat), i)->discarded, i < 4);
     assert_int_equal(commands_run(chat, "/goto 2.1", &error), STATUS_OK);
-    for (int i = 0; i < 4; i++) assert_false(conversation_message(chat->conversation, i)->discarded);
+    for (int i = 0; i < 4; i++) assert_false(conversation_message(chat_conversation(chat), i)->discarded);
     assert_int_equal(commands_run(chat, "/redo", &error), STATUS_OK);
-    for (int i = 0; i < 6; i++) assert_false(conversation_message(chat->conversation, i)->discarded);
+    for (int i = 0; i < 6; i++) assert_false(conversation_message(chat_conversation(chat), i)->discarded);
     fixture_close(f);
 }
 

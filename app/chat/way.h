@@ -1,6 +1,6 @@
 // From the tree of turns to the conversation's messages, and from messages back to turns.
-#ifndef PALAVER_APP_CHAT_WAY_H
-#define PALAVER_APP_CHAT_WAY_H
+#ifndef PALAVER_APP_WAY_H
+#define PALAVER_APP_WAY_H
 
 #include "app/chat/chat.h"
 
@@ -20,6 +20,10 @@ void way_take(Chat *chat, MessageList *list);
 
 // Both at once. The next reply's session_sync keeps of the cache what the old and the new way share.
 Status way_project(Chat *chat, int index, Error *error);
+Status way_project_here(Chat *chat, Error *error); // to the transcript's head
+
+// The head moves: `why` is one word for the journal ("undo"). The messages follow.
+Status way_go(Chat *chat, int index, const char *why, Error *error);
 
 // A reply is about to be made: it belongs to the turn after `parent`, and what is out of the window is so at `from`.
 Status way_begin(Chat *chat, int parent, int from, Error *error);

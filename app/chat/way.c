@@ -1,4 +1,6 @@
-#include "app/chat/chat_way.h"
+#include "app/chat/way.h"
+
+#include "app/chat/chat_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,11 +73,7 @@ Status way_prepare_here(const Chat *chat, MessageList *list, Error *error) {
     return way_prepare(&(Way){.transcript = chat->transcript, .index = chat_tree(chat)->head}, list, error);
 }
 
-const Tree *chat_tree(const Chat *chat) {
-    return transcript_tree(chat->transcript);
-}
-
-Status chat_go(Chat *chat, int index, const char *why, Error *error) {
+Status way_go(Chat *chat, int index, const char *why, Error *error) {
     MessageList there;
     Way way = {.transcript = chat->transcript, .index = index, .go = true};
     Status status = way_prepare(&way, &there, error);
@@ -86,11 +84,11 @@ Status chat_go(Chat *chat, int index, const char *why, Error *error) {
     }
     way_take(chat, &there);
     chat->has_last = false;
-    chat_save(chat);
+    chat_record_sync(chat);
     return STATUS_OK;
 }
 
-Status chat_project(Chat *chat, Error *error) {
+Status way_project_here(Chat *chat, Error *error) {
     return way_project(chat, chat_tree(chat)->head, error);
 }
 
@@ -100,9 +98,9 @@ Status way_begin(Chat *chat, int parent, int from, Error *error) {
     TreeLeft *left = calloc(n, sizeof *left);
     if (!left) return error_set(error, STATUS_MEMORY, "out of memory");
     tree_find_left(tree, from, left);
-    free(chat->left);
-    chat->left = left;
-    chat->parent = parent;
+    free(chat->reply.left);
+    chat->reply.left = left;
+    chat->reply.parent = parent;
     return STATUS_OK;
 }
 
@@ -183,11 +181,11 @@ void way_name_turns(Chat *chat, TranscriptOverflow *overflow) {
     Error ignored;
     OverflowEvent *event = &overflow->event;
     // Without memory the engine's own count stays: it is right unless /say was used.
-    if (way_turns(chat, chat->parent, NULL, &turns, &ignored)) return;
+    if (way_turns(chat, chat->reply.parent, NULL, &turns, &ignored)) return;
     event->first_turn = event->last_turn = 0;
-    for (int i = 0; i < tree_turn(chat_tree(chat), chat->parent); i++) {
-        TreeLeft now = left_of(chat, &turns[i]), before = chat->left[i];
-        chat->left[i] = now;
+    for (int i = 0; i < tree_turn(chat_tree(chat), chat->reply.parent); i++) {
+        TreeLeft now = left_of(chat, &turns[i]), before = chat->reply.left[i];
+        chat->reply.left[i] = now;
         if (now.whole && !before.whole) {
             if (!event->first_turn) event->first_turn = i + 1;
             event->last_turn = i + 1;

@@ -1,0 +1,107 @@
+// What a chat consists of, and what its files share. Only for app/chat.
+#ifndef PALAVER_APP_CHAT_INTERNAL_H
+#define PALAVER_APP_CHAT_INTERNAL_H
+
+#include "app/chat/chat.h"
+#include "app/settings_tell.h"
+#include "kernels/base/path.h"
+
+// The model in use, and what was made for it.
+typedef struct ChatModel {
+    Engine *engine; // owned
+    char path[PATH_ROOM];
+    char fingerprint[64]; // see TranscriptModel
+    ChatTemplate *chat_template;
+    int thinking;        // of the settings, as the template knows it
+    SamplerBias *biases; // as the settings name them
+} ChatModel;
+
+// Where the conversation is kept.
+typedef struct ChatRecord {
+    Journal *journal; // NULL: --no-save
+    bool failed;      // it could not be written, which was said
+    size_t saved;     // bytes of the log that the last /save wrote
+} ChatRecord;
+
+// Of the random numbers: each new conversation has a stream of its own.
+typedef struct ChatNumbers {
+    uint64_t seed, stream;
+    uint64_t newest_stream; // the highest of this run
+} ChatNumbers;
+
+// The reply in hand.
+typedef struct ChatReply {
+    int parent;                   // the node that its turn follows
+    TreeLeft *left;               // [its turns] what of them is out of the window
+    TranscriptOverflow *overflow; // [n_overflow]
+    int n_overflow;
+    TranscriptOverflow run; // small ones that came after it in the same reply, not told yet; times 0: none
+    bool overflow_lost;     // there was no memory to note one
+    bool speaking;          // it has begun
+    bool hushed;            // hidden thoughts end here: the empty lines after them are not shown, either
+} ChatReply;
+
+// What was said and is not said again.
+typedef struct ChatTold {
+    bool full;             // that the context is nearly full
+    bool next;             // what the next turn would cost
+    SettingsTold settings; // which settings count for less than they say
+} ChatTold;
+
+struct Chat {
+    const Options *options;
+    Settings *settings;
+    Screen *screen;
+    bool interactive;
+
+    ChatModel model;
+    Conversation *conversation; // with the model
+    Transcript *transcript;
+    ChatRecord record;
+    ChatNumbers numbers;
+    char *attachment; // text that /file puts before the next turn; NULL: none
+
+    Thoughts thoughts; // of the reply in hand
+    ChatReply reply;
+    ReplyReport last; // of the latest reply
+    bool has_last;
+    int64_t used; // tokens in the window; -1: to be counted
+    ChatTold told;
+    Status output; // of stdout: not STATUS_OK once it takes no more
+    bool leave;    // /quit
+};
+
+// ---- chat_model.c
+
+// Opens what belongs to the engine that is set: template, think tokens, and a conversation without messages.
+Status chat_model_open(Chat *chat, Error *error);
+void chat_model_close(Chat *chat); // all but the engine
+TranscriptModel chat_model_describe(const Chat *chat);
+// A transcript of other hands: its ids have to be this model's, or they are forgotten, which is said.
+Status chat_model_check(Chat *chat, Transcript *transcript, Error *error);
+
+// ---- chat_record.c
+
+// A transcript without turns, with `system` (may be NULL).
+Status chat_record_make(Chat *chat, const char *system, Transcript **transcript, Error *error);
+// A new journal, unless none is wanted: then *journal is NULL.
+Status chat_record_begin(const Chat *chat, const char *name, Journal **journal, Error *error);
+
+// ---- chat_seed.c
+
+// As the settings say, or a random one.
+void chat_seed_begin(Chat *chat);
+// The random numbers go on where the log ends, unless another seed is asked for.
+Status chat_seed_restore(Chat *chat, Error *error);
+
+// ---- chat_overflow.c: what leaves the window while a reply is made
+
+// A reply begins: nothing has left yet.
+void chat_overflow_begin(Chat *chat);
+// Room was made: it is told and noted in chat->reply. After the first in a reply small ones are added up, so that
+// hundreds of them are one line and one record.
+void chat_overflow_note(Chat *chat, const OverflowEvent *event);
+// The reply has come to its end: what was added up is told and noted. STATUS_MEMORY: not all could be noted.
+Status chat_overflow_end(Chat *chat, Error *error);
+
+#endif

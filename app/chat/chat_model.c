@@ -1,0 +1,160 @@
+#include "app/chat/chat_internal.h"
+#include "app/chat/report.h"
+#include "app/chat/way.h"
+#include "app/load.h"
+#include "app/signals.h"
+#include "engine/model/model.h"
+#include "kernels/base/hash.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *chat_model_path(const Chat *chat) {
+    return chat->model.path;
+}
+
+TranscriptModel chat_model_describe(const Chat *chat) {
+    return (TranscriptModel){.name = engine_model(chat->model.engine)->name,
+                             .path = chat->model.path,
+                             .fingerprint = chat->model.fingerprint,
+                             .chat_template = chat_template_name(chat->model.chat_template)};
+}
+
+Status chat_model_check(Chat *chat, Transcript *transcript, Error *error) {
+    TranscriptModel ours = chat_model_describe(chat), theirs = transcript_header(transcript).model;
+    if (strcmp(ours.fingerprint, theirs.fingerprint) || strcmp(ours.chat_template, theirs.chat_template)) {
+        if (transcript_tree(transcript)->n)
+            screen_notice(
+                chat->screen,
+                *theirs.chat_template
+                    ? "[this conversation was with %s (template %s); its replies are read again as text]"
+                    : "[this conversation was with %s%s; its replies are read as text]",
+                *theirs.name   ? theirs.name
+                : *theirs.path ? theirs.path
+                               : "a model that it does not name",
+                theirs.chat_template);
+        return transcript_set_model(transcript, &ours, error);
+    }
+    for (int i = 0; i < transcript_tree(transcript)->n; i++) {
+        const TranscriptReply *reply = &transcript_node(transcript, i)->reply;
+        int64_t k = 0;
+        while (k < reply->n_ids && reply->ids[k] < tokenizer_size(engine_tokenizer(chat->model.engine))) k++;
+        if (k == reply->n_ids) continue;
+        char name[TREE_NAME_ROOM];
+        tree_name(transcript_tree(transcript), i, name);
+        screen_warn(chat->screen,
+                    "[the conversation is damaged: token %d of %s is not in the vocabulary; its reply is "
+                    "read again as text]",
+                    reply->ids[k], name);
+        transcript_drop_ids(transcript, i);
+    }
+    return STATUS_OK;
+}
+
+// ---- opening --------------------------------------------------------------------------------------------
+
+// Parameters, bytes and vocabulary of the model, as FNV-1a over what tells two models apart.
+static void make_fingerprint(Chat *chat) {
+    const Model *model = engine_model(chat->model.engine);
+    const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
+    uint64_t hash = HASH_START;
+    for (int64_t id = 0; id < tokenizer_size(tokenizer); id++) {
+        size_t size;
+        const char *piece = tokenizer_piece(tokenizer, (int32_t)id, &size);
+        hash = hash_bytes(hash, piece, size + 1);
+    }
+    snprintf(chat->model.fingerprint, sizeof chat->model.fingerprint,
+             "%.16s-%" PRId64 "-%" PRId64 "-%016" PRIx64, model->architecture, model->n_parameters,
+             model->weight_bytes, hash);
+}
+
+Status chat_model_open(Chat *chat, Error *error) {
+    Status status =
+        load_template(chat->screen, chat->settings, chat->model.engine, &chat->model.chat_template, error);
+    if (status) return status;
+    chat->model.thinking = chat->settings->model.thinking;
+    make_fingerprint(chat);
+    thoughts_find(&chat->thoughts, engine_tokenizer(chat->model.engine));
+    ConversationSettings settings = {.seed = chat->numbers.seed, .sampler = sampler_default_settings()};
+    status = conversation_open(chat->model.engine, chat->model.chat_template, &settings, &chat->conversation,
+                               error);
+    if (status) return status;
+    session_set_interrupt(conversation_session(chat->conversation), signals_interrupt());
+    return STATUS_OK;
+}
+
+void chat_model_close(Chat *chat) {
+    conversation_close(chat->conversation);
+    chat_template_close(chat->model.chat_template);
+    free(chat->model.biases);
+    chat->conversation = NULL;
+    chat->model.chat_template = NULL;
+    chat->model.biases = NULL;
+}
+
+// ---- another one ----------------------------------------------------------------------------------------
+
+// The new engine beside the old one, with all that belongs to it; the transcript learns of it last.
+static Status open_other(Chat *other, Error *error) {
+    config_clear(&other->settings->config, CONFIG_MODEL);
+    Status status = load_engine(other->screen, other->settings, other->model.path,
+                                (LoadRoom){.n_sequences = 1}, &other->model.engine, error);
+    if (status == STATUS_OK) status = chat_model_open(other, error);
+    if (status == STATUS_OK) status = chat_settings_apply(other, error);
+    if (status == STATUS_OK) status = chat_model_check(other, other->transcript, error);
+    if (status) {
+        chat_model_close(other);
+        engine_close(other->model.engine);
+    }
+    return status;
+}
+
+// Whether two models and their templates understand each other's ids.
+static bool same_ids(const Chat *a, const Chat *b) {
+    return !strcmp(a->model.fingerprint, b->model.fingerprint) &&
+           !strcmp(chat_template_name(a->model.chat_template), chat_template_name(b->model.chat_template));
+}
+
+static void forget_ids(MessageList *list) {
+    for (int i = 0; i < list->n; i++) {
+        Message *message = &list->messages[i];
+        free(message->ids);
+        message->ids = NULL;
+        message->n_ids = message->n_gone = 0;
+    }
+}
+
+Status chat_model_change(Chat *chat, const char *name, Error *error) {
+    char path[PATH_ROOM];
+    Settings before;
+    if (path_find_model(name, NULL, path, error) || settings_copy(&before, chat->settings, error))
+        return error->status;
+    path_make_absolute(path);
+    Chat other = *chat;
+    other.model = (ChatModel){0};
+    other.conversation = NULL;
+    memcpy(other.model.path, path, sizeof path);
+    MessageList list = {0};
+    Status status = way_prepare_here(chat, &list, error);
+    if (status == STATUS_OK) status = open_other(&other, error);
+    // Its record may have made the ids void: then they are read again as text, which needs less.
+    if (status == STATUS_OK && !same_ids(chat, &other)) forget_ids(&list);
+    if (status) {
+        message_list_free(&list);
+        settings_free(chat->settings);
+        *chat->settings = before;
+        return status;
+    }
+    settings_free(&before);
+    conversation_settings(other.conversation)->position = conversation_settings(chat->conversation)->position;
+    chat_model_close(chat);
+    engine_close(chat->model.engine);
+    *chat = other;
+    chat->has_last = false;
+    report_again(chat);
+    way_take(chat, &list);
+    chat_record_sync(chat);
+    return STATUS_OK;
+}

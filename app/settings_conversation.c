@@ -1,0 +1,56 @@
+#include "app/settings_conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// A token id in digits, or the text of one token.
+static Status find_token(const Tokenizer *tokenizer, const char *name, int32_t *id, Error *error) {
+    char *end;
+    long long number = strtoll(name, &end, 10);
+    if (end != name && !*end) {
+        *id = (int32_t)number;
+        if (number >= 0 && number < tokenizer_size(tokenizer)) return STATUS_OK;
+        return error_set(error, STATUS_USAGE, "logit_bias: token %s is not in the vocabulary (0 to %lld)",
+                         name, (long long)tokenizer_size(tokenizer) - 1);
+    }
+    if ((*id = tokenizer_find(tokenizer, name)) >= 0) return STATUS_OK;
+    Tokens tokens = {0};
+    Status status = tokenizer_encode(tokenizer, name, strlen(name), false, &tokens, error);
+    if (status == STATUS_OK && tokens.n != 1)
+        status = error_set(error, STATUS_USAGE, "logit_bias: %s is %lld tokens; a bias needs one", name,
+                           (long long)tokens.n);
+    if (status == STATUS_OK) *id = tokens.ids[0];
+    tokens_free(&tokens);
+    return status;
+}
+
+static Status make_biases(const ConfigBiases *from, const Tokenizer *tokenizer, SamplerBias **made,
+                          Error *error) {
+    SamplerBias *biases = calloc(from->count + 1, sizeof *biases);
+    if (!biases) return error_set(error, STATUS_MEMORY, "out of memory");
+    for (size_t i = 0; i < from->count; i++) {
+        biases[i].bias = (float)from->items[i].bias;
+        if (!find_token(tokenizer, from->items[i].token, &biases[i].id, error)) continue;
+        free(biases);
+        return error->status;
+    }
+    free(*made);
+    *made = biases;
+    return STATUS_OK;
+}
+
+Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SamplerBias **biases,
+                             ConversationSettings *to, Error *error) {
+    const ConfigBiases *named = &settings->sampling.logit_bias;
+    ConversationSettings made = settings->talk;
+    if (make_biases(named, tokenizer, biases, error)) return error->status;
+    made.sampler.logit_bias = *biases;
+    made.sampler.n_logit_bias = (int)named->count;
+    made.stop = (const char *const *)settings->sampling.stop.items;
+    made.n_stop = (int)settings->sampling.stop.count;
+    made.seed = to->seed;
+    made.stream = to->stream;
+    made.position = to->position;
+    *to = made;
+    return STATUS_OK;
+}
