@@ -409,7 +409,7 @@ Status options_parse(int argc, char **argv, Options *options, Error *error) {
     FlagList list;
     bool of_bench = argc > 1 && !strcmp(argv[1], "bench");
     Status status = flag_list_build(&list, of_bench, error);
-    if (status == STATUS_OK) status = flags_read(argc, argv, options, &list, error);
+    if (!status) status = flags_read(argc, argv, options, &list, error);
     flag_list_free(&list);
     return status;
 }

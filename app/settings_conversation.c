@@ -16,10 +16,10 @@ static Status find_token(const Tokenizer *tokenizer, const char *name, int32_t *
     if ((*id = tokenizer_find(tokenizer, name)) >= 0) return STATUS_OK;
     Tokens tokens = {0};
     Status status = tokenizer_encode(tokenizer, name, strlen(name), false, &tokens, error);
-    if (status == STATUS_OK && tokens.n != 1)
+    if (!status && tokens.n != 1)
         status = error_set(error, STATUS_USAGE, "logit_bias: %s is %lld tokens; a bias needs one", name,
                            (long long)tokens.n);
-    if (status == STATUS_OK) *id = tokens.ids[0];
+    if (!status) *id = tokens.ids[0];
     tokens_free(&tokens);
     return status;
 }

@@ -101,9 +101,9 @@ static Status open_other(Chat *other, Error *error) {
     config_clear(&other->settings->config, CONFIG_MODEL);
     Status status = load_engine(other->screen, other->settings, other->model.path,
                                 (LoadRoom){.n_sequences = 1}, &other->model.engine, error);
-    if (status == STATUS_OK) status = chat_model_open(other, error);
-    if (status == STATUS_OK) status = chat_settings_apply(other, error);
-    if (status == STATUS_OK) status = chat_model_check(other, other->transcript, error);
+    if (!status) status = chat_model_open(other, error);
+    if (!status) status = chat_settings_apply(other, error);
+    if (!status) status = chat_model_check(other, other->transcript, error);
     if (status) {
         chat_model_close(other);
         engine_close(other->model.engine);
@@ -138,9 +138,9 @@ Status chat_model_change(Chat *chat, const char *name, Error *error) {
     memcpy(other.model.path, path, sizeof path);
     MessageList list = {0};
     Status status = way_prepare_here(chat, &list, error);
-    if (status == STATUS_OK) status = open_other(&other, error);
+    if (!status) status = open_other(&other, error);
     // Its record may have made the ids void: then they are read again as text, which needs less.
-    if (status == STATUS_OK && !same_ids(chat, &other)) forget_ids(&list);
+    if (!status && !same_ids(chat, &other)) forget_ids(&list);
     if (status) {
         message_list_free(&list);
         settings_free(chat->settings);

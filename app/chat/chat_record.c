@@ -18,7 +18,7 @@ void chat_record_sync(Chat *chat) {
     Status status = journal_sync(chat->record.journal, chat->transcript, &error);
     if (status && !chat->record.failed) screen_error(chat->screen, "%s", error.message);
     if (!status && chat->record.failed) screen_notice(chat->screen, "[the journal is complete again]");
-    chat->record.failed = status != STATUS_OK;
+    chat->record.failed = status;
 }
 
 Status chat_record_save(Chat *chat, const char *path, Error *error) {
@@ -41,8 +41,7 @@ Status chat_record_make(Chat *chat, const char *system, Transcript **transcript,
                                .seed = chat->numbers.seed,
                                .stream = chat->numbers.stream};
     Status status = transcript_new(&header, transcript, error);
-    if (status == STATUS_OK && system && *system &&
-        (status = transcript_set_system(*transcript, system, error))) {
+    if (!status && system && *system && (status = transcript_set_system(*transcript, system, error))) {
         transcript_free(*transcript);
         *transcript = NULL;
     }
@@ -88,7 +87,7 @@ Status chat_record_new(Chat *chat, const char *name, Error *error) {
     if (status) return status;
     MessageList none = {0};
     status = way_prepare(&(Way){.transcript = transcript, .index = TREE_START}, &none, error);
-    if (status == STATUS_OK) status = chat_record_begin(chat, name, &journal, error);
+    if (!status) status = chat_record_begin(chat, name, &journal, error);
     if (status) {
         message_list_free(&none);
         transcript_free(transcript);
@@ -105,10 +104,10 @@ Status chat_record_new(Chat *chat, const char *name, Error *error) {
 Status chat_record_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error) {
     MessageList list = {0};
     Status status = check_kept(chat, error);
-    if (status == STATUS_OK) status = chat_model_check(chat, transcript, error);
+    if (!status) status = chat_model_check(chat, transcript, error);
     Way way = {.transcript = transcript, .index = transcript_tree(transcript)->head};
-    if (status == STATUS_OK) status = way_prepare(&way, &list, error);
-    if (status == STATUS_OK && !journal) status = chat_record_begin(chat, NULL, &journal, error);
+    if (!status) status = way_prepare(&way, &list, error);
+    if (!status && !journal) status = chat_record_begin(chat, NULL, &journal, error);
     if (status) {
         message_list_free(&list);
         transcript_free(transcript);
@@ -124,7 +123,7 @@ Status chat_record_load(Chat *chat, Transcript *transcript, Journal *journal, Er
     session_forget_gone(conversation_session(chat->conversation));
     chat_settings_restore(chat);
     status = chat_seed_restore(chat, error);
-    if (status == STATUS_OK) status = chat_settings_apply(chat, error);
+    if (!status) status = chat_settings_apply(chat, error);
     chat_record_sync(chat);
     return status;
 }
@@ -138,7 +137,7 @@ Status chat_record_fork(Chat *chat, const char *name, Error *error) {
     Status status = transcript_parse("fork", log, size, &copy, error);
     if (status) return status;
     status = journal_new(name, &journal, error);
-    if (status == STATUS_OK && (status = journal_sync(journal, copy, error))) {
+    if (!status && (status = journal_sync(journal, copy, error))) {
         Error second;
         char made[JOURNAL_NAME_ROOM];
         snprintf(made, sizeof made, "%s", journal_name(journal));

@@ -40,7 +40,7 @@ Status chat_settings_record(Chat *chat, Error *error) {
     char *texts = malloc(n_keys * VALUE_ROOM);
     Status status = settings && texts ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
     int n = 0;
-    for (size_t i = 0; i < n_keys && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < n_keys && !status; i++) {
         if (!is_recorded(&keys[i])) continue;
         char *text = texts + (size_t)n * VALUE_ROOM;
         // A list too long to be written whole would be read back as another one.
@@ -48,7 +48,7 @@ Status chat_settings_record(Chat *chat, Error *error) {
         bool session = config_origin_layer(&chat->settings->config, &keys[i]) == CONFIG_SESSION;
         settings[n++] = (TranscriptSetting){keys[i].name, text, session};
     }
-    if (status == STATUS_OK) status = transcript_set_settings(chat->transcript, settings, n, error);
+    if (!status) status = transcript_set_settings(chat->transcript, settings, n, error);
     free(settings);
     free(texts);
     return status;

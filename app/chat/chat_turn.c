@@ -50,7 +50,7 @@ static bool on_reading(void *user, const char *what, int64_t done, int64_t total
 // Every turn of a script has its line, if only an empty one.
 static void say_nothing(Chat *chat) {
     Error error;
-    if (chat->output == STATUS_OK)
+    if (!chat->output)
         chat_note_output(chat, screen_reply(chat->screen, SCREEN_NORMAL, "\n", 1, &error), &error);
 }
 
@@ -88,7 +88,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (!status && !chat->interactive && !chat->reply.speaking) say_nothing(chat);
     Error unwritten;
     chat_note_output(chat, screen_reply_end(chat->screen, &unwritten), &unwritten);
-    if (status == STATUS_OK) status = chat_overflow_end(chat, error);
+    if (!status) status = chat_overflow_end(chat, error);
     settings->seed = chat->numbers.seed;
     if (status || seed) settings->position = own;
     if (status) return status;
@@ -134,13 +134,12 @@ Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     Status status = way_prepare_here(chat, &back, error);
     if (status) return status;
     if (turn->parent != chat_tree(chat)->head) status = way_project(chat, turn->parent, error);
-    if (status == STATUS_OK) status = chat_settings_apply(chat, error);
-    if (status == STATUS_OK) status = way_begin(chat, turn->parent, turn->parent, error);
-    if (status == STATUS_OK) status = conversation_append(chat->conversation, &user, error);
-    if (status == STATUS_OK) status = make_reply(chat, false, turn->seed, &node.reply, error);
-    if (status == STATUS_OK) status = chat_settings_record(chat, error);
-    if (status == STATUS_OK)
-        status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
+    if (!status) status = chat_settings_apply(chat, error);
+    if (!status) status = way_begin(chat, turn->parent, turn->parent, error);
+    if (!status) status = conversation_append(chat->conversation, &user, error);
+    if (!status) status = make_reply(chat, false, turn->seed, &node.reply, error);
+    if (!status) status = chat_settings_record(chat, error);
+    if (!status) status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
     return settle_turn(chat, &back, status);
 }
 
@@ -168,10 +167,10 @@ Status chat_turn_continue(Chat *chat, Error *error) {
     Status status = way_prepare_here(chat, &back, error);
     if (status) return status;
     status = chat_settings_apply(chat, error);
-    if (status == STATUS_OK) status = way_begin(chat, tree->nodes[head].parent, head, error);
-    if (status == STATUS_OK) status = make_reply(chat, has_reply, NULL, &reply, error);
-    if (status == STATUS_OK) status = chat_settings_record(chat, error);
-    if (status == STATUS_OK) status = transcript_set_reply(chat->transcript, head, &reply, error);
+    if (!status) status = way_begin(chat, tree->nodes[head].parent, head, error);
+    if (!status) status = make_reply(chat, has_reply, NULL, &reply, error);
+    if (!status) status = chat_settings_record(chat, error);
+    if (!status) status = transcript_set_reply(chat->transcript, head, &reply, error);
     return settle_turn(chat, &back, status);
 }
 
@@ -186,7 +185,7 @@ Status chat_turn_say(Chat *chat, ChatRole role, const char *text, Error *error) 
     Status status = way_prepare_here(chat, &back, error);
     if (status) return status;
     status = conversation_append(chat->conversation, &message, error);
-    if (status == STATUS_OK) status = conversation_view(chat->conversation, false, &view, error);
+    if (!status) status = conversation_view(chat->conversation, false, &view, error);
     if (status) {
         way_take(chat, &back);
         return status;

@@ -100,9 +100,9 @@ static Status sample_again(Replay *r, int index, bool resume, int64_t begun, Err
     r->place = begun;
     r->stop = 0;
     Status status = set_stage(r, error);
-    bool without = status == STATUS_OK && forget_shifted(r);
+    bool without = !status && forget_shifted(r);
     bool shifted = session_kept(conversation_session(chat->conversation)) >= 0;
-    if (status == STATUS_OK) status = conversation_reply(chat->conversation, resume, &events, &made, error);
+    if (!status) status = conversation_reply(chat->conversation, resume, &events, &made, error);
     if (status) return status;
     if (*signals_interrupt()) return error_set(error, STATUS_INTERRUPTED, "interrupted");
     const Message *last =
@@ -146,7 +146,7 @@ static Status take_turn(Replay *r, const char *line, size_t size, Error *error) 
     const TranscriptNode *node = transcript_node(r->past, index);
     Message asked = {.role = node->role, .text = (char *)node->text, .size = node->size};
     Status status = way_project(r->chat, tree->nodes[index].parent, error);
-    if (status == STATUS_OK && node->text) status = conversation_append(r->chat->conversation, &asked, error);
+    if (!status && node->text) status = conversation_append(r->chat->conversation, &asked, error);
     return status ? status : sample_again(r, index, false, 0, error);
 }
 
@@ -156,14 +156,14 @@ static Status take_reply(Replay *r, int index, const char *line, size_t size, Er
     bool resume = before->text;
     int64_t begun = before->n_ids;
     Status status = matters(r, index) ? way_project(r->chat, index, error) : STATUS_OK;
-    if (status == STATUS_OK && resume && !before->ids && matters(r, index)) {
+    if (!status && resume && !before->ids && matters(r, index)) {
         Tokens typed = {0};
         status = tokenizer_encode(engine_tokenizer(r->chat->model.engine), before->text, before->size, false,
                                   &typed, error);
         begun = typed.n;
         tokens_free(&typed);
     }
-    if (status == STATUS_OK) status = transcript_take_line(r->past, line, size, error);
+    if (!status) status = transcript_take_line(r->past, line, size, error);
     if (status || !was_sampled(r, index)) return status;
     return sample_again(r, index, resume, begun, error);
 }
@@ -175,8 +175,8 @@ static Status take_forget(Replay *r, int index, const char *line, size_t size, E
         conversation_view(chat->conversation, false, &before, error))
         return error->status;
     Status status = transcript_take_line(r->past, line, size, error);
-    if (status == STATUS_OK) status = way_project(chat, index, error);
-    if (status == STATUS_OK) status = conversation_follow(chat->conversation, &before, error);
+    if (!status) status = way_project(chat, index, error);
+    if (!status) status = conversation_follow(chat->conversation, &before, error);
     conversation_view_free(&before);
     return status;
 }
@@ -201,7 +201,7 @@ static Status take_line(Replay *r, const char *line, size_t size, Error *error) 
 
 static Status take_log(Replay *r, const char *log, size_t size, Error *error) {
     Status status = STATUS_OK;
-    for (size_t at = 0; at < size && status == STATUS_OK && !r->report->differs;) {
+    for (size_t at = 0; at < size && !status && !r->report->differs;) {
         const char *end = memchr(log + at, '\n', size - at);
         size_t length = end ? (size_t)(end - log) - at : size - at;
         status = take_line(r, log + at, length, error);
@@ -227,9 +227,9 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
     for (int i = tree->head; i != TREE_START; i = tree->nodes[i].parent) on_way[i] = true;
     MessageList back = {0};
     Status status = transcript_blank(&r.past, error);
-    if (status == STATUS_OK) status = way_prepare_here(chat, &back, error);
-    if (status == STATUS_OK) status = settings_copy(&before, chat->settings, error);
-    if (status == STATUS_OK) {
+    if (!status) status = way_prepare_here(chat, &back, error);
+    if (!status) status = settings_copy(&before, chat->settings, error);
+    if (!status) {
         chat->transcript = r.past;
         session_set_interrupt(session, &r.stop);
         chat->told.settings.quiet = true;

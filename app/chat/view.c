@@ -124,7 +124,7 @@ Status view_print(Chat *chat, ViewKind kind, Error *error) {
     Status status = conversation_view(chat->conversation, false, &view, error);
     if (status) return status;
     status = page_open(&page, error);
-    if (status == STATUS_OK) {
+    if (!status) {
         if (kind == VIEW_TEXT) print_text(chat, &view, 0, page.stream);
         if (kind == VIEW_TOKENS) print_tokens(chat, &view, page.stream);
         if (kind == VIEW_DIFF) print_difference(chat, &view, page.stream);
@@ -139,8 +139,8 @@ Status view_print_tokens(Screen *screen, const Tokenizer *tokenizer, const char 
     Tokens tokens = {0};
     Page page;
     Status status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
-    if (status == STATUS_OK) status = page_open(&page, error);
-    if (status == STATUS_OK) {
+    if (!status) status = page_open(&page, error);
+    if (!status) {
         for (int64_t i = 0; i < tokens.n; i++)
             fprintf(page.stream, "%7d  %s\n", tokens.ids[i], tokenizer_piece(tokenizer, tokens.ids[i], NULL));
         fprintf(page.stream, "%lld tokens\n", (long long)tokens.n);

@@ -23,7 +23,7 @@ static Status add_node(MessageList *list, const TranscriptNode *node, const Tree
                      .discarded = left->whole || left->reply};
     if (reply.n_gone < left->gone) reply.n_gone = left->gone < reply.n_ids ? left->gone : reply.n_ids;
     Status status = said.text ? message_list_add(list, &said, error) : STATUS_OK;
-    if (status == STATUS_OK && reply.text) status = message_list_add(list, &reply, error);
+    if (!status && reply.text) status = message_list_add(list, &reply, error);
     return status;
 }
 
@@ -33,9 +33,9 @@ static Status add_all(const Way *way, const int *path, const TreeLeft *left, Mes
     Message system = {.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)};
     Status status = system.size ? message_list_add(list, &system, error) : STATUS_OK;
     int depth = tree_turn(transcript_tree(way->transcript), way->index);
-    for (int i = 0; i < depth && status == STATUS_OK; i++)
+    for (int i = 0; i < depth && !status; i++)
         status = add_node(list, transcript_node(way->transcript, path[i]), &left[i], error);
-    if (status == STATUS_OK && way->more) status = add_node(list, way->more, &(TreeLeft){0}, error);
+    if (!status && way->more) status = add_node(list, way->more, &(TreeLeft){0}, error);
     return status;
 }
 
@@ -46,7 +46,7 @@ Status way_prepare(const Way *way, MessageList *list, Error *error) {
     TreeLeft *left = malloc((depth + 1) * sizeof *left);
     Status status = path && left ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
     *list = (MessageList){0};
-    if (status == STATUS_OK) {
+    if (!status) {
         tree_path(tree, way->index, path);
         (way->go ? tree_find_left_after : tree_find_left)(tree, way->index, left);
         status = add_all(way, path, left, list, error);
@@ -65,7 +65,7 @@ void way_take(Chat *chat, MessageList *list) {
 Status way_project(Chat *chat, int index, Error *error) {
     MessageList list;
     Status status = way_prepare(&(Way){.transcript = chat->transcript, .index = index}, &list, error);
-    if (status == STATUS_OK) way_take(chat, &list);
+    if (!status) way_take(chat, &list);
     return status;
 }
 
@@ -77,7 +77,7 @@ Status way_go(Chat *chat, int index, const char *why, Error *error) {
     MessageList there;
     Way way = {.transcript = chat->transcript, .index = index, .go = true};
     Status status = way_prepare(&way, &there, error);
-    if (status == STATUS_OK) status = transcript_set_head(chat->transcript, index, why, error);
+    if (!status) status = transcript_set_head(chat->transcript, index, why, error);
     if (status) {
         message_list_free(&there);
         return status;

@@ -12,7 +12,7 @@ Status window_open(Chat *chat, Window *window, Error *error) {
                        .n = tree_depth(tree)};
     if (conversation_view(chat->conversation, false, &view, error)) return error->status;
     Status status = way_turns(chat, tree->head, &view, &window->each, error);
-    if (status == STATUS_OK) {
+    if (!status) {
         window->used = view.tokens.n;
         if (*transcript_system(chat->transcript)) window->system = view.spans[0].end - view.spans[0].begin;
         for (int i = 0; i < window->n; i++) {

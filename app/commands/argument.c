@@ -42,7 +42,7 @@ Status argument_path(const char *argument, char *path, Error *error) {
 
 Status argument_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error) {
     Status status = file_read(path, limit, text, size, error);
-    if (status == STATUS_OK && (status = text_check(path, *text, *size, error))) {
+    if (!status && (status = text_check(path, *text, *size, error))) {
         free(*text);
         *text = NULL;
     }

@@ -47,7 +47,7 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
     Page page;
     if (argument_none(argument, error) || journal_list_read(&list, error)) return error->status;
     Status status = page_open(&page, error);
-    if (status == STATUS_OK) {
+    if (!status) {
         for (size_t i = 0; i < list.count; i++) list_entry(chat, &list.entries[i], page.stream);
         if (!chat_record_name(chat) || !*chat_record_name(chat))
             fprintf(page.stream, "* %s\n",
@@ -66,13 +66,12 @@ Status commands_conversations_switch(Chat *chat, const char *argument, Error *er
     if (!*argument) return error_set(error, STATUS_USAGE, "/switch needs a name; /list shows them");
     if (journal_list_read(&list, error)) return error->status;
     Status status = journal_list_find(&list, argument, &index, error);
-    bool already = status == STATUS_OK && is_current(chat, list.entries[index].name);
-    if (status == STATUS_OK && !already)
-        status = journal_resume(list.entries[index].name, &journal, &transcript, error);
-    if (status == STATUS_OK && !already && *journal_note(journal))
+    bool already = !status && is_current(chat, list.entries[index].name);
+    if (!status && !already) status = journal_resume(list.entries[index].name, &journal, &transcript, error);
+    if (!status && !already && *journal_note(journal))
         screen_warn(chat_screen(chat), "[%s]", journal_note(journal));
-    if (status == STATUS_OK && !already) status = chat_record_load(chat, transcript, journal, error);
-    if (status == STATUS_OK)
+    if (!status && !already) status = chat_record_load(chat, transcript, journal, error);
+    if (!status)
         screen_notice(chat_screen(chat), "[%s%s: %d turn%s so far]", already ? "already in " : "",
                       list.entries[index].name, tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))));
@@ -86,7 +85,7 @@ Status commands_conversations_delete(Chat *chat, const char *argument, Error *er
         return error_set(error, STATUS_USAGE, "%s is the conversation you are in: /new or /switch first",
                          argument);
     Status status = journal_delete(argument, error);
-    if (status == STATUS_OK) screen_notice(chat_screen(chat), "[%s is deleted]", argument);
+    if (!status) screen_notice(chat_screen(chat), "[%s is deleted]", argument);
     return status;
 }
 
@@ -99,7 +98,7 @@ Status commands_conversations_fork(Chat *chat, const char *argument, Error *erro
     if (*argument && journal_check_name(argument, error)) return error->status;
     snprintf(before, sizeof before, "%s", chat_record_name(chat));
     Status status = chat_record_fork(chat, *argument ? argument : NULL, error);
-    if (status == STATUS_OK)
+    if (!status)
         screen_notice(chat_screen(chat), "[in %s now, a copy; /switch %s goes back]", chat_record_name(chat),
                       before);
     return status;

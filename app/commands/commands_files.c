@@ -56,9 +56,9 @@ Status commands_files_load(Chat *chat, const char *argument, Error *error) {
                         ? import_parse(path, text, size, &header, &transcript, error)
                         : transcript_recover(path, text, size, &transcript, note, error);
     free(text);
-    if (status == STATUS_OK && *note) screen_warn(chat_screen(chat), "[%s]", note);
-    if (status == STATUS_OK) status = chat_record_load(chat, transcript, NULL, error);
-    if (status == STATUS_OK)
+    if (!status && *note) screen_warn(chat_screen(chat), "[%s]", note);
+    if (!status) status = chat_record_load(chat, transcript, NULL, error);
+    if (!status)
         screen_notice(chat_screen(chat), "[%d turn%s loaded from %s]", tree_depth(chat_tree(chat)),
                       text_plural(tree_depth(chat_tree(chat))), path);
     return status;

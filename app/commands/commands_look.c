@@ -83,10 +83,9 @@ Status commands_look_top(Chat *chat, const char *argument, Error *error) {
     Alternatives *places = malloc((size_t)n * sizeof *places);
     if (!places) return error_set(error, STATUS_MEMORY, "out of memory");
     Status status = chat_settings_apply(chat, error);
-    if (status == STATUS_OK)
-        status = alternatives_find(chat_conversation(chat), (int)n, places, &count, error);
-    if (status == STATUS_OK) status = page_open(&page, error);
-    if (status == STATUS_OK) {
+    if (!status) status = alternatives_find(chat_conversation(chat), (int)n, places, &count, error);
+    if (!status) status = page_open(&page, error);
+    if (!status) {
         fputs("       raw   final\n", page.stream);
         for (int i = 0; i < count; i++) print_place(chat, &places[i], page.stream);
         page_show(&page, chat_screen(chat));
@@ -136,7 +135,7 @@ Status commands_look_copy(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error)) return error->status;
     if (!reply) return error_set(error, STATUS_USAGE, "there is no reply yet");
     Status status = screen_clipboard(chat_screen(chat), reply->text, reply->size, error);
-    if (status == STATUS_OK)
+    if (!status)
         screen_notice(chat_screen(chat), "[%zu bytes handed to the terminal's clipboard]", reply->size);
     return status;
 }

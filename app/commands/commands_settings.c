@@ -10,11 +10,11 @@ enum { VALUE_ROOM = 1024, ALLOWED_ROOM = 512 };
 // Takes changed settings over and keeps them in the journal; if they do not suit, the configuration is again
 // what it was before.
 static Status settle(Chat *chat, Settings *before, Status status, Error *error) {
-    if (status == STATUS_OK) status = chat_settings_apply(chat, error);
-    if (status == STATUS_OK) status = chat_settings_record(chat, error);
-    if (status == STATUS_OK && chat_seed(chat) != transcript_header(chat_transcript(chat)).seed)
+    if (!status) status = chat_settings_apply(chat, error);
+    if (!status) status = chat_settings_record(chat, error);
+    if (!status && chat_seed(chat) != transcript_header(chat_transcript(chat)).seed)
         status = chat_seed_set(chat, chat_seed(chat), error);
-    if (status == STATUS_OK) {
+    if (!status) {
         settings_free(before);
         chat_record_sync(chat);
         return STATUS_OK;
@@ -56,7 +56,7 @@ static Status set_value(Chat *chat, const char *name, const char *text, Error *e
     if (settings_copy(&before, chat_settings(chat), error)) return error->status;
     Status status = settle(
         chat, &before, config_set(&chat_settings(chat)->config, CONFIG_SESSION, name, text, error), error);
-    if (status == STATUS_OK) print_setting(chat, key);
+    if (!status) print_setting(chat, key);
     return status;
 }
 
@@ -84,7 +84,7 @@ Status commands_settings_reset(Chat *chat, const char *argument, Error *error) {
     Settings before;
     if (settings_copy(&before, chat_settings(chat), error)) return error->status;
     Status status = settle(chat, &before, config_reset(&chat_settings(chat)->config, argument, error), error);
-    if (status == STATUS_OK) print_setting(chat, key);
+    if (!status) print_setting(chat, key);
     return status;
 }
 

@@ -24,8 +24,8 @@ Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
     MessageList list;
     Way way = {.transcript = chat_transcript(chat), .index = chat_tree(chat)->head, .system = system};
     status = way_prepare(&way, &list, error);
-    if (status == STATUS_OK) status = transcript_set_system(chat_transcript(chat), system, error);
-    if (status == STATUS_OK) {
+    if (!status) status = transcript_set_system(chat_transcript(chat), system, error);
+    if (!status) {
         way_take(chat, &list);
         screen_notice(chat_screen(chat), *system ? "[system prompt set]" : "[system prompt removed]");
         chat_record_sync(chat);
@@ -69,8 +69,7 @@ static Status keep_edited_reply(Chat *chat, int index, const char *text, Error *
     MessageList list;
     Way way = {.transcript = chat_transcript(chat), .index = parent, .more = &node};
     Status status = way_prepare(&way, &list, error);
-    if (status == STATUS_OK)
-        status = transcript_add_turn(chat_transcript(chat), parent, "edit-reply", &node, error);
+    if (!status) status = transcript_add_turn(chat_transcript(chat), parent, "edit-reply", &node, error);
     if (status) {
         message_list_free(&list);
         return status;
@@ -128,7 +127,7 @@ Status commands_talk_say(Chat *chat, const char *argument, Error *error) {
     if (role < 0 || !*text)
         return error_set(error, STATUS_USAGE, "/say needs a role (user, assistant or system) and a text");
     Status status = chat_turn_say(chat, (ChatRole)role, text, error);
-    if (status == STATUS_OK)
+    if (!status)
         screen_notice(chat_screen(chat),
                       role == CHAT_USER ? "[said, not answered; /continue answers]" : "[said]");
     return status;

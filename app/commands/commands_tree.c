@@ -19,7 +19,7 @@ Status commands_tree_undo(Chat *chat, const char *argument, Error *error) {
     if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
         return error->status;
     Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
-    if (status == STATUS_OK)
+    if (!status)
         screen_notice(chat_screen(chat), "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
                       (long long)(depth - n));
     return status;
@@ -34,7 +34,7 @@ Status commands_tree_redo(Chat *chat, const char *argument, Error *error) {
     if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
         return error->status;
     Status status = way_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
-    if (status == STATUS_OK)
+    if (!status)
         screen_notice(chat_screen(chat), "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
                       tree_depth(tree));
     return status;
@@ -47,7 +47,7 @@ Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
     if (index == TREE_NONE)
         return error_set(error, STATUS_USAGE, "there is no node %.40s; /tree shows them", argument);
     Status status = way_go(chat, index, "goto", error);
-    if (status == STATUS_OK)
+    if (!status)
         screen_notice(chat_screen(chat), "[at %s: %d turn%s before the next]", argument, tree_depth(tree),
                       text_plural(tree_depth(tree)));
     return status;
@@ -160,8 +160,8 @@ Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error)) return error->status;
     if (!d.tree->n) return error_set(error, STATUS_USAGE, "there is no turn yet");
     Status status = drawing_open(&d, error);
-    if (status == STATUS_OK) status = page_open(&page, error);
-    if (status == STATUS_OK) {
+    if (!status) status = page_open(&page, error);
+    if (!status) {
         d.out = page.stream;
         if (d.tree->head == TREE_START) fputs("* 0  <- here\n", d.out);
         draw_all(&d);

@@ -84,8 +84,8 @@ Status commands_window_context(Chat *chat, const char *argument, Error *error) {
     Page page;
     if (argument_none(argument, error) || window_open(chat, &window, error)) return error->status;
     Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
-    if (status == STATUS_OK) status = page_open(&page, error);
-    if (status == STATUS_OK) {
+    if (!status) status = page_open(&page, error);
+    if (!status) {
         print_context(chat, &window, &next, page.stream);
         page_show(&page, chat_screen(chat));
     }
@@ -123,27 +123,27 @@ static Status preview(Chat *chat, Error *error) {
     int n_more;
     if (window_open(chat, &window, error)) return error->status;
     Status status = window_forecast(chat, WINDOW_NEXT_TURN, &next, error);
-    if (status == STATUS_OK) status = window_foresee(chat, &window, &n_more, &later, error);
-    if (status == STATUS_OK && next.turns.first)
+    if (!status) status = window_foresee(chat, &window, &n_more, &later, error);
+    if (!status && next.turns.first)
         screen_say(chat_screen(chat),
                    "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
                    way_range_text(next.turns, range), next.n_tokens, window.used - next.n_tokens);
-    else if (status == STATUS_OK && next.n_cut)
+    else if (!status && next.n_cut)
         screen_say(chat_screen(chat), "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
                    next.n_cut);
-    else if (status == STATUS_OK && !next.fits)
+    else if (!status && !next.fits)
         screen_say(chat_screen(chat), "the next turn does not fit: it will be refused");
-    else if (status == STATUS_OK && later.turns.first)
+    else if (!status && later.turns.first)
         screen_say(
             chat_screen(chat),
             "nothing leaves with the next turn; after about %d turn%s of the size so far, %s will leave "
             "(%" PRId64 " tokens)",
             n_more, text_plural(n_more), way_range_text(later.turns, range), later.n_tokens);
-    else if (status == STATUS_OK && chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
+    else if (!status && chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
         screen_say(chat_screen(chat),
                    "nothing leaves; after about %d turn%s of the size so far, turns are refused", n_more,
                    text_plural(n_more));
-    else if (status == STATUS_OK)
+    else if (!status)
         screen_say(chat_screen(chat), "nothing leaves before a part of the last turn's reply");
     window_close(&window);
     return status;
@@ -181,19 +181,19 @@ Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
         tokens += window.each[i].n_tokens;
         n--;
     }
-    if (status == STATUS_OK) status = chat_settings_apply(chat, error); // the policy may be a new one
-    if (status == STATUS_OK) status = chat_settings_record(chat, error);
-    if (status == STATUS_OK) status = conversation_view(chat_conversation(chat), false, &before, error);
+    if (!status) status = chat_settings_apply(chat, error); // the policy may be a new one
+    if (!status) status = chat_settings_record(chat, error);
+    if (!status) status = conversation_view(chat_conversation(chat), false, &before, error);
     MessageList list = {0};
-    if (status == STATUS_OK) status = way_prepare_here(chat, &list, error);
-    for (int i = turns.first - 1; i < turns.last && status == STATUS_OK; i++)
+    if (!status) status = way_prepare_here(chat, &list, error);
+    for (int i = turns.first - 1; i < turns.last && !status; i++)
         for (int k = window.each[i].begin; k < window.each[i].end; k++) list.messages[k].discarded = true;
-    if (status == STATUS_OK) status = transcript_forget(chat_transcript(chat), turns, tokens, error);
-    if (status == STATUS_OK) way_take(chat, &list);
+    if (!status) status = transcript_forget(chat_transcript(chat), turns, tokens, error);
+    if (!status) way_take(chat, &list);
     message_list_free(&list);
-    if (status == STATUS_OK) status = conversation_follow(chat_conversation(chat), &before, error);
+    if (!status) status = conversation_follow(chat_conversation(chat), &before, error);
     conversation_view_free(&before);
-    if (status == STATUS_OK) {
+    if (!status) {
         report_again(chat);
         screen_notice(chat_screen(chat), "[%s left (%" PRId64 " tokens), %" PRId64 " stay]",
                       way_range_text(turns, range), tokens, window.used - tokens);

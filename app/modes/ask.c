@@ -50,7 +50,7 @@ static Status read_all(FILE *input, Text *text, Error *error) {
 // All that is piped in, without the newlines at its end.
 static Status read_piped(Chat *chat, Text *piped, Error *error) {
     Status status = read_all(stdin, piped, error);
-    if (status == STATUS_OK) status = text_check("stdin", piped->bytes, piped->size, error);
+    if (!status) status = text_check("stdin", piped->bytes, piped->size, error);
     if (status) return status;
     if (piped->size && !chat_options(chat)->take_stdin && is_shared_pipe())
         screen_notice(chat_screen(chat),
@@ -67,9 +67,8 @@ static Status whole_question(Chat *chat, const char *question, Text *whole, Erro
     Status status = text_add(whole, question, strlen(question))
                         ? STATUS_OK
                         : error_set(error, STATUS_MEMORY, "out of memory");
-    if (status == STATUS_OK && belongs_to_question(chat_options(chat)))
-        status = read_piped(chat, &piped, error);
-    if (status == STATUS_OK && piped.size) {
+    if (!status && belongs_to_question(chat_options(chat))) status = read_piped(chat, &piped, error);
+    if (!status && piped.size) {
         bool ok = (!*question || text_add(whole, "\n\n", 2)) && text_add(whole, piped.bytes, piped.size);
         if (!ok) status = error_set(error, STATUS_MEMORY, "out of memory");
     }
@@ -81,8 +80,8 @@ int ask_run(Chat *chat, const char *question) {
     Text whole = {0};
     Error error = {0};
     Status status = whole_question(chat, question, &whole, &error);
-    bool empty = status == STATUS_OK && text_is_blank(whole.bytes);
-    if (status == STATUS_OK && !empty) {
+    bool empty = !status && text_is_blank(whole.bytes);
+    if (!status && !empty) {
         script_echo(chat, whole.bytes);
         status = chat_turn_ask(chat, whole.bytes, &error);
     }

@@ -34,7 +34,7 @@ static bool end_line(LineReader *r) {
     if (line.too_long) line.size = 0;
     r->status = r->to.line(r->to.context, &line, &r->error);
     r->line = (Line){.number = line.number};
-    return r->status == STATUS_OK;
+    return !r->status;
 }
 
 static bool add_bytes(LineReader *r, const char *bytes, size_t n) {

@@ -51,8 +51,7 @@ static Status open_editor(Repl *repl, Error *error) {
                              .plain = chat_options(chat)->plain,
                              .hush = true};
     Status status = editor_open(&options, &repl->editor, error);
-    if (status == STATUS_OK && error->status)
-        screen_notice(chat_screen(chat), "[no history: %s]", error->message);
+    if (!status && error->status) screen_notice(chat_screen(chat), "[no history: %s]", error->message);
     return status;
 }
 

@@ -36,7 +36,7 @@ static int take_turn(Chat *chat, const ScriptTurn *turn, const char *name) {
         status = is_command ? commands_run(chat, turn->text, &error)
                             : chat_turn_ask(chat, commands_literal(turn->text), &error);
     }
-    if (status == STATUS_OK || (status == STATUS_INTERRUPTED && script_outer_reason(chat))) return EXIT_WELL;
+    if (!status || (status == STATUS_INTERRUPTED && script_outer_reason(chat))) return EXIT_WELL;
     screen_error(chat_screen(chat), "%s:%lld: %s", name, turn->line, error.message);
     if (status == STATUS_FATAL) chat_leave(chat); // no --keep-going without a backend
     bool of_script = !turn->text || is_command;

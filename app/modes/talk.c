@@ -13,7 +13,7 @@ static Status set_system(Chat *chat, Error *error) {
     Status status = argument_read_system("--system", chat_options(chat)->system, &system, error);
     if (status) return status;
     status = transcript_set_system(chat_transcript(chat), system, error);
-    if (status == STATUS_OK) status = conversation_set_system(chat_conversation(chat), system, error);
+    if (!status) status = conversation_set_system(chat_conversation(chat), system, error);
     free(system);
     return status;
 }

@@ -38,14 +38,14 @@ static Status add_messages(Transcript *transcript, json_t *list, Error *error) {
     size_t n = json_array_size(list);
     Message *messages = calloc(n + 1, sizeof *messages);
     Status status = messages ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
-    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+    for (size_t i = 0; i < n && !status; i++)
         status = message_json_read(json_array_get(list, i), i, &messages[i], error);
     int used = 0;
-    if (status == STATUS_OK && n && messages[0].role == CHAT_SYSTEM) {
+    if (!status && n && messages[0].role == CHAT_SYSTEM) {
         status = transcript_set_system(transcript, messages[0].text, error);
         used = 1;
     }
-    for (size_t i = (size_t)used; i < n && status == STATUS_OK; i += (size_t)used)
+    for (size_t i = (size_t)used; i < n && !status; i += (size_t)used)
         status = add_turn(transcript, messages + i, (int)(n - i), &used, error);
     free(messages);
     return status;
@@ -61,7 +61,7 @@ static Status take(json_t *json, const TranscriptHeader *header, Transcript **tr
     if (model && !json_is_string(model)) return error_set(error, STATUS_USAGE, "\"model\" is a string");
     own.model = (TranscriptModel){model ? json_string_value(model) : "", "", "", ""};
     Status status = transcript_new(&own, transcript, error);
-    if (status == STATUS_OK && (status = add_messages(*transcript, messages, error))) {
+    if (!status && (status = add_messages(*transcript, messages, error))) {
         transcript_free(*transcript);
         *transcript = NULL;
     }

@@ -183,9 +183,9 @@ static Status journal_read(Journal *journal, const char *path, Transcript **tran
     size_t size, taken;
     if (file_read(path, READ_LIMIT, &text, &size, error)) return error->status;
     Status status = transcript_recover(path, text, size, transcript, note, error);
-    if (status == STATUS_OK && *note) {
+    if (!status && *note) {
         leave_damaged(journal, note);
-    } else if (status == STATUS_OK) {
+    } else if (!status) {
         transcript_log(*transcript, &taken);
         journal->written = taken < size ? taken : size;
         if (journal->written < size) status = cut_torn_end(journal, path, text, size, error);
@@ -229,7 +229,7 @@ bool journal_is_named(const char *name) {
     if (journal_list_read(&list, &error)) return false;
     Status status = journal_list_find(&list, name, &index, &error);
     journal_list_free(&list);
-    return status == STATUS_OK || status == STATUS_USAGE;
+    return !status || status == STATUS_USAGE;
 }
 
 Status journal_resume(const char *name, Journal **journal, Transcript **transcript, Error *error) {
@@ -241,12 +241,12 @@ Status journal_resume(const char *name, Journal **journal, Transcript **transcri
     if (journal_list_read(&list, error)) return error->status;
     int n_empty;
     Status status = choose(&list, name, &chosen, &n_empty, error);
-    if (status == STATUS_OK) status = journal_new(list.entries[chosen].name, journal, error);
-    if (status == STATUS_OK && n_empty)
+    if (!status) status = journal_new(list.entries[chosen].name, journal, error);
+    if (!status && n_empty)
         snprintf((*journal)->note, sizeof(*journal)->note, "%d empty journal%s passed over", n_empty,
                  n_empty == 1 ? " is" : "s are");
-    if (status == STATUS_OK) status = journal_path((*journal)->name, path, error);
-    if (status == STATUS_OK) status = journal_read(*journal, path, transcript, error);
+    if (!status) status = journal_path((*journal)->name, path, error);
+    if (!status) status = journal_read(*journal, path, transcript, error);
     journal_list_free(&list);
     if (status) {
         journal_close(*journal);

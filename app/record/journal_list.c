@@ -144,7 +144,7 @@ Status journal_check_name(const char *name, Error *error) {
                          NAME_LIMIT);
     JournalList list;
     Status status = journal_list_read(&list, error);
-    if (status == STATUS_OK && journal_list_get(&list, name))
+    if (!status && journal_list_get(&list, name))
         status = error_set(error, STATUS_USAGE, "there is a conversation %s already: /switch %s", name, name);
     journal_list_free(&list);
     return status;

@@ -50,10 +50,10 @@ static Status join_parts(json_t *message, const json_t *parts, const char *where
     Status status = STATUS_OK;
     json_array_foreach(parts, i, part) {
         snprintf(part_where, sizeof part_where, "%.40scontent[%zu]: ", where, i);
-        if (status == STATUS_OK) status = read_part(part, part_where, out, i == 0, error);
+        if (!status) status = read_part(part, part_where, out, i == 0, error);
     }
     bool ok = !fclose(out);
-    if (status == STATUS_OK && (!ok || json_object_set_new(message, "content", json_stringn(text, size))))
+    if (!status && (!ok || json_object_set_new(message, "content", json_stringn(text, size))))
         status = error_set(error, STATUS_MEMORY, "out of memory");
     free(text);
     return status;

@@ -27,7 +27,7 @@ static Status append_record(Transcript *transcript, json_t *record, Error *error
     } else {
         size_t before = transcript->log_size;
         status = log_append(transcript, line, strlen(line), error);
-        if (status == STATUS_OK && (status = transcript_take_record(transcript, record, error)))
+        if (!status && (status = transcript_take_record(transcript, record, error)))
             transcript->log_size = before;
     }
     free(line);
@@ -78,7 +78,7 @@ Status transcript_parse(const char *name, const char *text, size_t size, Transcr
     Status status = transcript_blank(&new, error);
     if (status) return status;
     int64_t number = 0;
-    for (size_t at = 0; at < size && status == STATUS_OK;) {
+    for (size_t at = 0; at < size && !status;) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t length = end ? (size_t)(end - text) - at : size - at;
         bool is_last = !end || at + length + 1 == size, torn;
@@ -92,7 +92,7 @@ Status transcript_parse(const char *name, const char *text, size_t size, Transcr
         else
             error_prefix(error, "%s:%lld: ", name, (long long)number);
     }
-    if (status == STATUS_OK && !new->has_header)
+    if (!status && !new->has_header)
         status = error_set(error, STATUS_FILE, "%s: empty: not a conversation of palaver", name);
     if (status)
         transcript_free(new);

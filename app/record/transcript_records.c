@@ -170,9 +170,9 @@ static Status take_overflow(const json_t *record, TreeLoss **losses, int *n, Err
         return error_set(error, STATUS_MEMORY, "out of memory");
     Status status = STATUS_OK;
     json_array_foreach(events, i, event) {
-        if (status == STATUS_OK) status = take_range(event, &(*losses)[*n].turns, error);
-        *n += status == STATUS_OK && (*losses)[*n].turns.first > 0;
-        json_array_foreach(json_object_get(event, "partly"), k, part) if (status == STATUS_OK) {
+        if (!status) status = take_range(event, &(*losses)[*n].turns, error);
+        *n += !status && (*losses)[*n].turns.first > 0;
+        json_array_foreach(json_object_get(event, "partly"), k, part) if (!status) {
             status = take_part(part, &(*losses)[*n], error);
             ++*n;
         }
@@ -225,7 +225,7 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
         return status;
     }
     if (!grow_nodes(transcript)) status = error_set(error, STATUS_MEMORY, "out of memory");
-    if (status == STATUS_OK) status = tree_add(&transcript->tree, parent, losses, n_losses, error);
+    if (!status) status = tree_add(&transcript->tree, parent, losses, n_losses, error);
     free(losses);
     if (status) {
         node_free(&node);
@@ -244,7 +244,7 @@ static Status take_other_reply(Transcript *transcript, const json_t *record, Err
     if (index == TREE_START) return bad_field(error, "node", "a turn");
     if (take_reply(record, transcript->nodes[index].size, &reply, error)) return error->status;
     Status status = take_overflow(record, &losses, &n_losses, error);
-    if (status == STATUS_OK) {
+    if (!status) {
         status = tree_leave(&transcript->tree, index, losses, n_losses, error);
         free(losses);
     }
@@ -277,8 +277,7 @@ static Status take_model(Transcript *transcript, const json_t *record, Error *er
     char *texts[4] = {NULL};
     static const char *const fields[4] = {"name", "path", "fingerprint", "template"};
     Status status = json_is_object(model) ? STATUS_OK : bad_field(error, "model", "an object");
-    for (int i = 0; i < 4 && status == STATUS_OK; i++)
-        status = take_text(model, fields[i], "", &texts[i], NULL, error);
+    for (int i = 0; i < 4 && !status; i++) status = take_text(model, fields[i], "", &texts[i], NULL, error);
     if (status) {
         for (int i = 0; i < 4; i++) free(texts[i]);
         return status;

@@ -168,7 +168,7 @@ Status screen_reply_end(Screen *screen, Error *error) {
     if (ok) status = write_reply(screen, screen->out.bytes, screen->out.size, error);
     screen->held_n = 0;
     screen->held_return = false;
-    if (status == STATUS_OK && screen->reply_line_open) status = write_reply(screen, "\n", 1, error);
+    if (!status && screen->reply_line_open) status = write_reply(screen, "\n", 1, error);
     screen->reply_line_open = false;
     screen->reply_error = 0;
     return status;

@@ -32,7 +32,7 @@ Status screen_clipboard(Screen *screen, const char *text, size_t n, Error *error
     bool ok = text_add(&out, "\033]52;c;", 7) && add_base64(&out, (const unsigned char *)text, n) &&
               text_add(&out, "\a", 1);
     Status status = ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
-    for (size_t at = 0; status == STATUS_OK && at < out.size;) {
+    for (size_t at = 0; !status && at < out.size;) {
         ssize_t written = write(STDERR_FILENO, out.bytes + at, out.size - at);
         if (written > 0)
             at += (size_t)written;

@@ -48,7 +48,7 @@ static int print_config(Program *program) {
     Model *model;
     char heading[PATH_ROOM + 32] = "without a model";
     Status status = program_find_model(program, NULL, &error);
-    if (status == STATUS_OK && (status = model_open(program->model, &model, &error)) == STATUS_OK) {
+    if (!status && !(status = model_open(program->model, &model, &error))) {
         snprintf(heading, sizeof heading, "of a chat with %s", program->model);
         status = load_recommendations(&program->settings.config, program->model, model, &error);
         model_close(model);

@@ -167,7 +167,7 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
     status = perplexity_measure(program->engine, text, size, settings, &report, error);
     screen_progress_end(program->screen);
     free(text);
-    if (status == STATUS_OK) perplexity_print(&report, settings, stdout);
+    if (!status) perplexity_print(&report, settings, stdout);
     return status;
 }
 

@@ -82,7 +82,7 @@ static KeyEffect compose(Editor *editor) {
     paint_leave(editor);
     el_wset(editor->el, EL_PREP_TERM, 0);
     tty_lend();
-    if (compose_text(text, &result, &error) == STATUS_OK) line_replace(editor, result);
+    if (!compose_text(text, &result, &error)) line_replace(editor, result);
     if (*error.message) editor_tell(editor, "%s", error.message);
     tty_take_back();
     el_wset(editor->el, EL_PREP_TERM, 1);

@@ -124,12 +124,12 @@ Status compose_text(const char *initial, char **result, Error *error) {
     *result = NULL;
     *error = (Error){0};
     Status status = write_draft(initial ? initial : "", &path, error);
-    if (status != STATUS_OK) return status;
+    if (status) return status;
     bool hushed = tty_lend_hushed();
     status = wait_for_editor(path, error);
     if (hushed) tty_hush_again();
     bool keep = false;
-    if (status == STATUS_OK) status = read_draft(path, result, &keep, error);
+    if (!status) status = read_draft(path, result, &keep, error);
     if (!keep) unlink(path);
     free(path);
     return status;

@@ -219,7 +219,7 @@ static EditorResult read_turn(Editor *editor, char **turn, Error *error) {
 
 EditorResult editor_read(Editor *editor, char **turn, Error *error) {
     *turn = NULL;
-    if (tty_begin(editor->el != NULL, error) != STATUS_OK) return EDITOR_FAILED;
+    if (tty_begin(editor->el != NULL, error)) return EDITOR_FAILED;
     EditorResult result = read_turn(editor, turn, error);
     if (result == EDITOR_TURN && editor->options.hush)
         tty_end_hushed(editor->el != NULL);

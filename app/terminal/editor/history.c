@@ -157,7 +157,7 @@ static Status load(TurnHistory *history, Error *error) {
     size_t lines = 0;
     Status status = read_file(history, file, info.st_size, &lines, error);
     fclose(file);
-    if (status == STATUS_OK && lines > 2 * HISTORY_MAX) shorten(history);
+    if (!status && lines > 2 * HISTORY_MAX) shorten(history);
     return status;
 }
 
@@ -170,7 +170,7 @@ Status history_open(const char *path, TurnHistory **out, Error *error) {
     history->path = strdup(path);
     Status status =
         history->path ? load(history, error) : error_set(error, STATUS_FILE, "%s: no memory", path);
-    if (status != STATUS_OK) {
+    if (status) {
         free(history->path);
         history->path = NULL;
     }
