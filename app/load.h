@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_LOAD_H
 #define PALAVER_APP_LOAD_H
 
-#include "app/settings.h"
+#include "app/settings/settings.h"
 #include "app/terminal/screen.h"
 #include "engine/engine.h"
 #include "tokenizer/chat/chat_template.h"

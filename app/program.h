@@ -5,8 +5,8 @@
 
 #include "app/exit_status.h"
 #include "app/load.h"
-#include "app/options.h"
-#include "app/settings.h"
+#include "app/options/options.h"
+#include "app/settings/settings.h"
 #include "app/terminal/screen.h"
 #include "kernels/base/path.h"
 

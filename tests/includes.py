@@ -26,6 +26,8 @@ engine/talk
 app/terminal
 app/terminal/editor
 app/record
+app/settings
+app/options
 app
 app/tools
 app/chat

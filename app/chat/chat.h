@@ -4,10 +4,10 @@
 #define PALAVER_APP_CHAT_H
 
 #include "app/chat/thoughts.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/record/journal.h"
 #include "app/record/transcript.h"
-#include "app/settings.h"
+#include "app/settings/settings.h"
 #include "app/terminal/screen.h"
 #include "engine/talk/conversation.h"
 

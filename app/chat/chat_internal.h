@@ -3,7 +3,7 @@
 #define PALAVER_APP_CHAT_INTERNAL_H
 
 #include "app/chat/chat.h"
-#include "app/settings_tell.h"
+#include "app/settings/settings_tell.h"
 #include "kernels/base/path.h"
 
 // The model in use, and what was made for it.

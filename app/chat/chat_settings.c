@@ -1,7 +1,7 @@
 // From the settings to the conversation, and into its transcript.
 #include "app/chat/chat_internal.h"
 #include "app/load.h"
-#include "app/settings_conversation.h"
+#include "app/settings/settings_conversation.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
 
-#include "app/settings.h"
+#include "app/settings/settings.h"
 #include "engine/talk/scheduler.h"
 
 #include <jansson.h>

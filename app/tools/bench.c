@@ -1,6 +1,6 @@
 #include "app/tools/bench_internal.h"
 
-#include "app/settings_tell.h"
+#include "app/settings/settings_tell.h"
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
 #include "engine/model/model.h"

@@ -1,5 +1,5 @@
 #include "app/tools/perplexity.h"
-#include "app/settings_tell.h"
+#include "app/settings/settings_tell.h"
 #include "tokenizer/tokenizer.h"
 #include "engine/model/model.h"
 #include "kernels/base/file.h"

@@ -1,6 +1,6 @@
 // The command line: flags, subcommands, what is refused and with which words.
 #include "tests/support/test.h"
-#include "app/options.h"
+#include "app/options/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Hostile TOML as a settings file: it is applied or refused with one line, and a refused one changes nothing. What
 // begins with / is text typed for the key of the second byte's number.
-#include "app/settings.h"
+#include "app/settings/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef PALAVER_TESTS_SETTINGS_H
 #define PALAVER_TESTS_SETTINGS_H
 
-#include "app/settings.h"
+#include "app/settings/settings.h"
 
 Settings settings_fresh(void);                                         // to config_free()
 Status settings_apply(Config *config, const char *text, Error *error); // as a file called talk.toml

@@ -1,4 +1,4 @@
-#include "app/settings_conversation.h"
+#include "app/settings/settings_conversation.h"
 
 #include <stdlib.h>
 #include <string.h>

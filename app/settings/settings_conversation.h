@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_SETTINGS_CONVERSATION_H
 #define PALAVER_APP_SETTINGS_CONVERSATION_H
 
-#include "app/settings.h"
+#include "app/settings/settings.h"
 #include "tokenizer/tokenizer.h"
 
 // What a conversation's settings say of sampling, overflow, limits and stop strings; seed, stream and position stay. *biases

@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_SETTINGS_TELL_H
 #define PALAVER_APP_SETTINGS_TELL_H
 
-#include "app/settings.h"
+#include "app/settings/settings.h"
 
 // What was said before, so that it is said once. All zero at the beginning.
 typedef struct SettingsTold {

@@ -1,4 +1,4 @@
-#include "app/settings_tell.h"
+#include "app/settings/settings_tell.h"
 
 #include <inttypes.h>
 

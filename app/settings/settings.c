@@ -1,5 +1,5 @@
 // The table of settings: one row says everything about a key but its built-in value, which config/default.toml says.
-#include "app/settings.h"
+#include "app/settings/settings.h"
 
 #include "config/embedded.h"
 

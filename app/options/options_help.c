@@ -1,5 +1,5 @@
 // What --help and --version print: one screen, grouped by use, the keys out of the configuration's own table.
-#include "app/options.h"
+#include "app/options/options.h"
 #include "kernels/base/path.h"
 
 #include "engine/backend.h"

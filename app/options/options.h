@@ -5,7 +5,7 @@
 #ifndef PALAVER_APP_OPTIONS_H
 #define PALAVER_APP_OPTIONS_H
 
-#include "app/settings.h"
+#include "app/settings/settings.h"
 #include "kernels/base/status.h"
 
 #include <stdbool.h>

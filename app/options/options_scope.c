@@ -1,4 +1,4 @@
-#include "app/options_internal.h"
+#include "app/options/options_internal.h"
 
 #include <string.h>
 

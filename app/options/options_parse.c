@@ -1,0 +1,195 @@
+#include "app/options/options.h"
+
+#include "app/options/flags.h"
+#include "app/options/options_internal.h"
+
+#include "kernels/base/nearest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench", "tune", "config"};
+static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY,
+                                         COMMAND_BENCH,   COMMAND_TUNE,     COMMAND_CONFIG};
+enum { N_COMMANDS = sizeof command_names / sizeof *command_names };
+static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1}; // how many operands each takes
+
+static void add_setting(Options *options, const ConfigKey *key, const char *text) {
+    options->settings[options->n_settings++] = (OptionSetting){key, text};
+}
+
+static Status read_count(const Flag *flag, const char *text, int *count, Error *error) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < flag->least || value > flag->most)
+        return error_set(error, STATUS_USAGE, "--%s %s: allowed is %d to %d", flag->name, text, flag->least,
+                         flag->most);
+    *count = (int)value;
+    return STATUS_OK;
+}
+
+// With a shape, --weights says what its weights are made of rather than how a model's are to be kept.
+static Status take_shape_weights(Options *options, Error *error) {
+    bool counts = options->prefill || options->decode || options->depth || options->stream || options->shared;
+    if (options->command != COMMAND_BENCH && (options->shape || counts))
+        return error_set(
+            error, STATUS_USAGE,
+            "--shape, --prefill, --decode, --depth, --stream and --shared belong to palaver bench");
+    if (options->shared && !options->parallel)
+        return error_set(error, STATUS_USAGE, "--shared N needs --parallel N");
+    if (options->command != COMMAND_PERPLEXITY && options->against)
+        return error_set(error, STATUS_USAGE, "--against belongs to palaver perplexity");
+    int kept = 0;
+    for (int i = 0; options->shape && i < options->n_settings; i++) {
+        if (options->settings[i].key == settings_key("model.weights"))
+            options->shape_weights = options->settings[i].text;
+        else
+            options->settings[kept++] = options->settings[i];
+    }
+    if (options->shape) options->n_settings = kept;
+    return STATUS_OK;
+}
+
+// Takes one flag over. `i` is its index in the list.
+static Status apply_flag(Options *options, const Flags *flags, int i, const char *value, Error *error) {
+    const Flag *flag = flags->program[i];
+    if (!flag) { // a configuration key
+        add_setting(options, flags->keys[i],
+                    flags->uses[i] == FLAG_KEY_NO ? "false"
+                    : value                       ? value
+                                                  : "true");
+        return STATUS_OK;
+    }
+    void *field = (char *)options + flag->field;
+    switch (flag->use) {
+    case FLAG_SWITCH:
+        *(bool *)field = true;
+        break;
+    case FLAG_TEXT:
+        *(const char **)field = value;
+        break;
+    case FLAG_COUNT:
+        return read_count(flag, value, field, error);
+    case FLAG_FILE:
+        options->files[options->n_files++] = value;
+        break;
+    case FLAG_STDIN:
+    case FLAG_NO_STDIN:
+        options->take_stdin = flag->use == FLAG_STDIN;
+        options->leave_stdin = !options->take_stdin;
+        break;
+    case FLAG_RESUME:
+        options->resume = true;
+        options->resume_name = value;
+        break;
+    case FLAG_CONTEXT:
+        add_setting(options, settings_key("context.size"), value);
+        break;
+    case FLAG_HELP:
+        options->command = COMMAND_HELP;
+        break;
+    case FLAG_VERSION:
+        if (options->command != COMMAND_HELP) options->command = COMMAND_VERSION;
+        break;
+    case FLAG_KEY:
+    case FLAG_KEY_NO:
+        break;
+    }
+    return STATUS_OK;
+}
+
+// MODEL, or a subcommand with its operands. `chat_flag`: a flag that only a chat can use, or NULL.
+static Status apply_operands(Options *options, char **operands, int n, const char *chat_flag, Error *error) {
+    int n_allowed = 1;
+    const char *command = NULL;
+    for (int i = 0; n && i < N_COMMANDS; i++) {
+        if (strcmp(operands[0], command_names[i])) continue;
+        command = operands[0];
+        options->command = command_values[i];
+        n_allowed = command_operands[i];
+        operands++, n--;
+        break;
+    }
+    if (command && chat_flag)
+        return error_set(error, STATUS_USAGE, "--%s has no meaning for palaver %s", chat_flag, command);
+    if (options->print_default && options->command != COMMAND_CONFIG)
+        return error_set(error, STATUS_USAGE, "--default belongs to palaver config --default");
+    if (!command && n == 2 && options->resume_operand) { // the other one is the model
+        bool first = operands[0] == options->resume_operand;
+        if (first || operands[1] == options->resume_operand) {
+            options->resume_name = options->resume_operand;
+            options->resume_operand = NULL;
+            if (first) operands++;
+            n = 1;
+        }
+    }
+    if (n > n_allowed) {
+        int nearest = command ? -1 : nearest_name(operands[0], command_names, N_COMMANDS);
+        if (nearest >= 0)
+            return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean %s?", operands[0],
+                             command_names[nearest]);
+        return error_set(error, STATUS_USAGE, "%s is one operand too many%s", operands[n_allowed],
+                         command ? ": palaver --help shows what goes there" : ": a question goes behind -p");
+    }
+    if (n > 0) options->model = operands[0];
+    if (n > 0 && operands[0] != options->resume_operand) options->resume_operand = NULL;
+    if (n > 1) options->argument = operands[1];
+    return STATUS_OK;
+}
+
+// What goes with many conversations at once, and what does not.
+static Status check_jsonl(const Options *o, Error *error) {
+    if (o->ordered && !o->jsonl) return error_set(error, STATUS_USAGE, "--ordered belongs to --jsonl");
+    if (o->parallel && !o->jsonl && o->command != COMMAND_BENCH)
+        return error_set(error, STATUS_USAGE, "--parallel belongs to --jsonl and to palaver bench");
+    const char *other = o->prompt ? "prompt" : o->resume ? "resume" : o->echo ? "echo" : NULL;
+    if (o->jsonl && other)
+        return error_set(error, STATUS_USAGE, "--%s has no meaning with --jsonl: its lines say everything",
+                         other);
+    return STATUS_OK;
+}
+
+static Status read_flags(int argc, char **argv, Options *options, const Flags *flags, Error *error) {
+    char letters[FLAGS_LETTERS_ROOM];
+    flags_letters(letters);
+    const char *chat_flag = NULL;
+    optind = 0; // GNU getopt: begin anew, permuting
+    opterr = 0;
+    for (;;) {
+        int found = getopt_long(argc, argv, letters, flags->options, NULL);
+        if (found == -1) break;
+        if (found == '?') return flags_refused(flags, argv[optind - 1], optopt, error);
+        if (found == ':') return error_set(error, STATUS_USAGE, "%s needs a value", argv[optind - 1]);
+        int i = flags_find(found);
+        if (flags->program[i] && flags->program[i]->of_chat) chat_flag = flags->options[i].name;
+        if (apply_flag(options, flags, i, optarg, error)) return error->status;
+        if (flags->uses[i] == FLAG_RESUME && !optarg && optind < argc && argv[optind][0] != '-')
+            options->resume_operand = argv[optind];
+    }
+    if (options->command == COMMAND_HELP || options->command == COMMAND_VERSION) return STATUS_OK;
+    Status status = apply_operands(options, argv + optind, argc - optind, chat_flag, error);
+    if (!status) status = take_shape_weights(options, error);
+    if (!status) status = check_jsonl(options, error);
+    return status ? status : options_check_scope(options, error);
+}
+
+Status options_parse(int argc, char **argv, Options *options, Error *error) {
+    Error unread;
+    if (!error) error = &unread;
+    *options = (Options){.files = calloc((size_t)argc + 1, sizeof *options->files),
+                         .settings = calloc((size_t)argc + 1, sizeof *options->settings)};
+    if (!options->files || !options->settings)
+        return error_set(error, STATUS_MEMORY, "out of memory while reading the command line");
+    Flags flags;
+    bool of_bench = argc > 1 && !strcmp(argv[1], "bench");
+    Status status = flags_open(&flags, of_bench, error);
+    if (!status) status = read_flags(argc, argv, options, &flags, error);
+    flags_close(&flags);
+    return status;
+}
+
+void options_free(Options *options) {
+    free(options->files);
+    free(options->settings);
+    *options = (Options){0};
+}
