@@ -12,8 +12,8 @@ typedef struct ReplayReport {
     int64_t place; // of the token in the reply, from 1
     int32_t was;   // token ids; -1: the reply ended there
     int32_t is;
-    char apart
-        [TREE_NAME_ROOM]; // the first reply before which a shifted cache held something else than now; "": none
+    // The first reply before which a shifted cache held something else than now; "": none.
+    char apart[TREE_NAME_ROOM];
 } ReplayReport;
 
 // Samples every reply on the way to the head again, each with the system prompt, settings and random numbers of its time,

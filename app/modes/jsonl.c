@@ -48,11 +48,11 @@ typedef struct Jsonl {
     JsonlLine **held; // [n_held] finished, but earlier ones are not (--ordered); by number
     int n_held;
     size_t held_room;
-    long long next; // the number that is written next (--ordered)
-    long long n_written, n_failed, n_refused,
-        n_wrong;         // lines of output; of these without a whole answer, and why
-    long long n_drawn;   // tokens
-    long long unwritten; // the line whose answer could not be written; 0: none
+    long long next;                         // the number that is written next (--ordered)
+    long long n_written;                    // lines of output
+    long long n_failed, n_refused, n_wrong; // of these without a whole answer, and why
+    long long n_drawn;                      // tokens
+    long long unwritten;                    // the line whose answer could not be written; 0: none
     Rest rest;
     SettingsTold told;
     bool told_of_model;

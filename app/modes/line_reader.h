@@ -11,8 +11,8 @@ typedef struct LineReader LineReader;
 enum { LINE_LIMIT = 1 << 26 }; // bytes
 
 typedef struct Line {
-    const char
-        *text; // [size] without the newline, and the first without a byte order mark; may hold any bytes
+    // [size] without the newline, and the first without a byte order mark; may hold any bytes.
+    const char *text;
     size_t size;
     bool too_long;    // it has more than LINE_LIMIT bytes, which were skipped
     long long number; // from 1

@@ -88,7 +88,8 @@ Status journal_list_read(JournalList *list, Error *error) {
 
 // ---- names ------------------------------------------------------------------------------------------------
 
-const JournalEntry *journal_list_get(const JournalList *list, const char *name) {
+// The entry called exactly so, or NULL.
+static const JournalEntry *entry_called(const JournalList *list, const char *name) {
     for (size_t i = 0; i < list->count; i++)
         if (!strcmp(list->entries[i].name, name)) return &list->entries[i];
     return NULL;
@@ -119,7 +120,7 @@ Status journal_list_find(const JournalList *list, const char *name, size_t *inde
         *index = list->count - 1;
         return STATUS_OK;
     }
-    const JournalEntry *exact = journal_list_get(list, name);
+    const JournalEntry *exact = entry_called(list, name);
     if (exact) {
         *index = (size_t)(exact - list->entries);
         return STATUS_OK;
@@ -144,7 +145,7 @@ Status journal_check_name(const char *name, Error *error) {
                          NAME_LIMIT);
     JournalList list;
     Status status = journal_list_read(&list, error);
-    if (!status && journal_list_get(&list, name))
+    if (!status && entry_called(&list, name))
         status = error_set(error, STATUS_USAGE, "there is a conversation %s already: /switch %s", name, name);
     journal_list_free(&list);
     return status;
@@ -201,7 +202,7 @@ Status journal_delete(const char *name, Error *error) {
     char path[JOURNAL_PATH_ROOM];
     JournalList list;
     if (journal_list_read(&list, error) || journal_path(name, path, error)) return error->status;
-    Status status = journal_list_get(&list, name) ? STATUS_OK : not_there(&list, name, error);
+    Status status = entry_called(&list, name) ? STATUS_OK : not_there(&list, name, error);
     journal_list_free(&list);
     if (status) return status;
     int file = open(path, O_RDWR | O_CLOEXEC);

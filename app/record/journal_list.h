@@ -38,8 +38,6 @@ void journal_list_free(JournalList *list);
 // The entry called `name`, or the only one whose name begins so; NULL: the one written last. STATUS_USAGE: several begin
 // so. STATUS_FILE: there is none (with the nearest name).
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error);
-// The entry called exactly so, or NULL.
-const JournalEntry *journal_list_get(const JournalList *list, const char *name);
 
 // STATUS_USAGE unless `name` can be the name of a new conversation: no folder, not hidden, not too long, not in use.
 Status journal_check_name(const char *name, Error *error);

@@ -203,7 +203,8 @@ static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
     return list;
 }
 
-bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record) {
+// Builds the JSON of a reply into `record`; false: out of memory, or text that is not UTF-8.
+static bool add_reply(const TranscriptReply *reply, json_t *record) {
     const ReplyReport *report = &reply->report;
     bool ok = !json_object_set_new(record, "reply", json_stringn(reply->text, reply->size));
     if (reply->ids) {
@@ -241,7 +242,7 @@ bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record) {
 
 // A record with a reply in it, or NULL. Takes `record` over.
 static json_t *with_reply(json_t *record, const TranscriptReply *reply) {
-    if (record && transcript_reply_to_json(reply, record)) return record;
+    if (record && add_reply(reply, record)) return record;
     json_decref(record);
     return NULL;
 }

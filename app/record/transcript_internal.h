@@ -24,7 +24,4 @@ struct Transcript {
 // field.
 Status transcript_take_record(Transcript *transcript, const json_t *record, Error *error);
 
-// Builds the JSON of a reply into `record`; false: out of memory, or text that is not UTF-8.
-bool transcript_reply_to_json(const TranscriptReply *reply, json_t *record);
-
 #endif

@@ -10,10 +10,9 @@
 enum { SETTINGS_SEED_RANDOM = -1 };
 
 typedef struct Settings {
-    Config config; // the layers: for config_set() and the like
-    ConversationSettings
-        talk;             // [sampling], [context]; biases and stop strings are empty here, their names below
-    EngineOptions engine; // [context] size, [cache], [backend]
+    Config config;             // the layers: for config_set() and the like
+    ConversationSettings talk; // [sampling], [context]; biases and stop strings are empty, their names below
+    EngineOptions engine;      // [context] size, [cache], [backend]
     struct {
         int64_t seed; // or SETTINGS_SEED_RANDOM
         ConfigStrings stop;

@@ -13,9 +13,8 @@
 #include "app/terminal/screen_internal.h"
 
 static const char *const STYLES[SCREEN_N_STYLES] = {
-    [SCREEN_NORMAL] = "\033[0m",   [SCREEN_DIM] = "\033[2m",   [SCREEN_BOLD] = "\033[1m",
-    [SCREEN_PROMPT] = "\033[1m",   [SCREEN_GAUGE] = "\033[2m", [SCREEN_FULL] = "\033[33m",
-    [SCREEN_ERROR] = "\033[1;31m",
+    [SCREEN_NORMAL] = "\033[0m", [SCREEN_DIM] = "\033[2m",   [SCREEN_PROMPT] = "\033[1m",
+    [SCREEN_GAUGE] = "\033[2m",  [SCREEN_FULL] = "\033[33m", [SCREEN_ERROR] = "\033[1;31m",
 };
 
 // ---- opening -------------------------------------------------------------------------------------------
@@ -144,7 +143,6 @@ static bool show_reply(Screen *screen, const char *text, size_t n) {
 Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error) {
     if (!screen->traits.reply_terminal) return write_reply(screen, text, n, error);
     screen_progress_end(screen);
-    if (screen->notice_line_open) write_all(STDERR_FILENO, "\n", 1), screen->notice_line_open = false;
     screen->out.size = 0;
     if (!show_reply(screen, text, n))
         return error_set(error, STATUS_MEMORY, "no memory for the reply's text");
@@ -206,21 +204,19 @@ static void add_notice_text(Screen *screen, const char *text, size_t n) {
     }
 }
 
-// Ends what stands on the terminal's current line, except pieces of one line of notices if `piece`.
-static void begin_notice(Screen *screen, bool piece) {
+// Ends what stands on the terminal's current line.
+static void begin_notice(Screen *screen) {
     screen_progress_end(screen);
     bool shared = screen->traits.reply_terminal && screen->traits.notice_terminal;
-    if ((shared && screen->reply_line_open) || (screen->notice_line_open && !piece))
-        add_notice(screen, "\n", 1);
-    if (shared) screen->reply_line_open = false;
-    screen->notice_line_open = false;
+    if (!shared) return;
+    if (screen->reply_line_open) add_notice(screen, "\n", 1);
+    screen->reply_line_open = false;
 }
 
 typedef struct Notice {
     ScreenStyle style;
     const char *prefix; // in the style
     bool whole;         // the style covers the text, too
-    bool piece;         // no newline is added
 } Notice;
 
 // The text of a notice: in screen->said, or *longer, to be freed, where it does not fit. Without memory for that as much of
@@ -245,20 +241,18 @@ static const char *format_notice(Screen *screen, const char *format, va_list arg
 static void say(Screen *screen, const Notice *notice, const char *format, va_list args) {
     char *longer;
     const char *text = format_notice(screen, format, args, &longer);
-    begin_notice(screen, notice->piece);
+    begin_notice(screen);
     bool styled = notice->style != SCREEN_NORMAL && screen->traits.color;
     const char *on = styled ? STYLES[notice->style] : "", *off = styled ? STYLES[SCREEN_NORMAL] : "";
     size_t size = strlen(text);
-    bool any = size > 0, newline = any && text[size - 1] == '\n';
-    if (newline) size--;
+    if (size > 0 && text[size - 1] == '\n') size--;
     add_notice(screen, on, strlen(on));
     add_notice(screen, notice->prefix, strlen(notice->prefix));
     if (!notice->whole) add_notice(screen, off, strlen(off));
     add_notice_text(screen, text, size);
     if (notice->whole) add_notice(screen, off, strlen(off));
-    if (!notice->piece || newline) add_notice(screen, "\n", 1);
+    add_notice(screen, "\n", 1);
     flush_notice(screen);
-    screen->notice_line_open = notice->piece && !newline && any;
     free(longer);
 }
 
@@ -271,23 +265,19 @@ static void say(Screen *screen, const Notice *notice, const char *format, va_lis
     } while (0)
 
 void screen_say(Screen *screen, const char *format, ...) {
-    SAY(SCREEN_NORMAL, "", true, false);
+    SAY(SCREEN_NORMAL, "", true);
 }
 
 void screen_notice(Screen *screen, const char *format, ...) {
-    if (!screen->quiet) SAY(SCREEN_DIM, "", true, false);
+    if (!screen->quiet) SAY(SCREEN_DIM, "", true);
 }
 
 void screen_warn(Screen *screen, const char *format, ...) {
-    SAY(SCREEN_FULL, "", true, false);
+    SAY(SCREEN_FULL, "", true);
 }
 
 void screen_error(Screen *screen, const char *format, ...) {
-    SAY(SCREEN_ERROR, "palaver: ", false, false);
-}
-
-void screen_put(Screen *screen, ScreenStyle style, const char *format, ...) {
-    SAY(style, "", true, true);
+    SAY(SCREEN_ERROR, "palaver: ", false);
 }
 
 void screen_gauge(const Screen *screen, double share, char *out, size_t size) {

@@ -41,7 +41,6 @@ typedef struct ScreenTraits {
 typedef enum ScreenStyle {
     SCREEN_NORMAL, // ends every other style
     SCREEN_DIM,    // notices, statistics
-    SCREEN_BOLD,   // headings
     SCREEN_PROMPT, // `> `
     SCREEN_GAUGE,  // the context gauge below 80%
     SCREEN_FULL,   // the gauge from 80% on; warnings
@@ -75,9 +74,6 @@ void screen_say(Screen *screen, const char *format, ...) __attribute__((format(p
 void screen_notice(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_warn(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_error(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// As screen_say, in a style, without a newline at the end: for pieces of one line.
-void screen_put(Screen *screen, ScreenStyle style, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 // Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals take.
 Status screen_clipboard(Screen *screen, const char *text, size_t n, Error *error);

@@ -24,13 +24,12 @@ struct Screen {
     char said[NOTICE_ROOM], notice[NOTICE_ROOM];
     size_t notice_n; // bytes in `notice`
     char held[8];
-    size_t held_n;         // bytes of the reply that wait for the rest of their character
-    bool held_return;      // and a \r that a \n may follow
-    int reply_error;       // errno of a failed write
-    bool reply_line_open;  // the reply's last byte was no newline
-    bool notice_line_open; // the same for screen_put
-    bool reader_left;      // a write of a reply found nobody
-    double last_line;      // when screen_status() last left a line
+    size_t held_n;        // bytes of the reply that wait for the rest of their character
+    bool held_return;     // and a \r that a \n may follow
+    int reply_error;      // errno of a failed write
+    bool reply_line_open; // the reply's last byte was no newline
+    bool reader_left;     // a write of a reply found nobody
+    double last_line;     // when screen_status() last left a line
     Progress progress;
 };
 

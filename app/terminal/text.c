@@ -89,7 +89,7 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {
     return ok;
 }
 
-bool text_add_escaped(Text *text, const char *bytes, size_t n) {
+static bool add_escaped(Text *text, const char *bytes, size_t n) {
     bool ok = text_add(text, "", 0);
     for (size_t i = 0; ok && i < n;) {
         uint32_t code;
@@ -106,7 +106,7 @@ bool text_add_escaped(Text *text, const char *bytes, size_t n) {
 
 bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     Text text = {0};
-    bool ok = text_add_escaped(&text, bytes, n) && fwrite(text.bytes, 1, text.size, out) == text.size;
+    bool ok = add_escaped(&text, bytes, n) && fwrite(text.bytes, 1, text.size, out) == text.size;
     text_free(&text);
     return ok;
 }

@@ -14,7 +14,8 @@ static char *value_of(const Config *config, const ConfigKey *key) {
     return value;
 }
 
-Status configuration_print(const Config *config, const char *model, FILE *out, Error *error) {
+// A TOML file of every key with its value and where it comes from; `model` says in the first line whom they are for.
+static Status print_keys(const Config *config, const char *model, FILE *out, Error *error) {
     size_t n = config->table->n_keys;
     const ConfigKey *keys = config->table->keys;
     bool ok =
@@ -56,8 +57,7 @@ static int print_config(Program *program) {
     }
     if (status && program->options.model) return program_fail(program, &error, EXIT_MODEL);
     if (status) screen_warn(program->screen, "[what a model recommends is not in here: %s]", error.message);
-    return program_finish(program, configuration_print(&program->settings.config, heading, stdout, &error),
-                          &error);
+    return program_finish(program, print_keys(&program->settings.config, heading, stdout, &error), &error);
 }
 
 int configuration_main(Program *program) {

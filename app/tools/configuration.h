@@ -6,7 +6,4 @@
 
 int configuration_main(Program *program); // the exit status
 
-// A TOML file of every key with its value and where it comes from; `model` says in the first line whom they are for.
-Status configuration_print(const Config *config, const char *model, FILE *out, Error *error);
-
 #endif

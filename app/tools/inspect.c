@@ -153,7 +153,8 @@ static void print_unknown(const char *path, FILE *out) {
     checkpoint_close(c);
 }
 
-Status inspect_print(const char *path, FILE *out, Error *error) {
+// Architecture, rope, tokenizer, template, bytes by type, memory at a few context sizes, then every tensor.
+static Status print_model(const char *path, FILE *out, Error *error) {
     Model *model = NULL;
     Tokenizer *tokenizer = NULL;
     Status status = model_open(path, &model, error);
@@ -182,5 +183,5 @@ Status inspect_print(const char *path, FILE *out, Error *error) {
 int inspect_main(Program *program) {
     Error error;
     if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
-    return program_finish(program, inspect_print(program->model, stdout, &error), &error);
+    return program_finish(program, print_model(program->model, stdout, &error), &error);
 }

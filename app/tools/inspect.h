@@ -6,7 +6,4 @@
 
 int inspect_main(Program *program); // the exit status
 
-// Architecture, rope, tokenizer, template, bytes by type, memory at a few context sizes, then every tensor.
-Status inspect_print(const char *path, FILE *out, Error *error);
-
 #endif

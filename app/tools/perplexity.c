@@ -9,6 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PERPLEXITY_PARTS = 10 };
+
+typedef struct PerplexitySettings {
+    OverflowSettings overflow; // for a full context; with OVERFLOW_STOP the text ends there
+    bool compare;              // with the same text streamed by another policy: the cache has room for two
+    OverflowPolicy against;
+    Progress progress;
+} PerplexitySettings;
+
+typedef struct PerplexityReport {
+    int64_t n_tokens;               // predicted
+    int64_t n_left_out;             // at the text's end: the context was full, and the policy OVERFLOW_STOP
+    double perplexity;              // exp of the mean negative log-likelihood, natural logarithm
+    double bits_per_byte;           // of the text: comparable between tokenizers
+    double parts[PERPLEXITY_PARTS]; // perplexity of each tenth of the text, in order
+    double divergence;              // mean KL(against || this), in nats
+    double agreement;               // share of tokens that both find most probable
+} PerplexityReport;
+
 enum { BLOCK = 64 }; // positions whose logits are on the host at once
 
 // One stream over the text, and the logits of the block in hand.
@@ -101,8 +120,10 @@ static Status open_streams(Measure *m, Engine *engine, Error *error) {
     return status;
 }
 
-Status perplexity_measure(Engine *engine, const char *text, size_t size, const PerplexitySettings *settings,
-                          PerplexityReport *report, Error *error) {
+// Streams the text [size], after BOS if the model wants it, through one session: each token but the first is predicted
+// once, from what is in the window then.
+static Status measure(Engine *engine, const char *text, size_t size, const PerplexitySettings *settings,
+                      PerplexityReport *report, Error *error) {
     *report = (PerplexityReport){0};
     const Tokenizer *tokenizer = engine_tokenizer(engine);
     Measure m = {.settings = settings, .vocab = engine_model(engine)->shape.vocab_size};
@@ -127,7 +148,8 @@ Status perplexity_measure(Engine *engine, const char *text, size_t size, const P
     return status;
 }
 
-void perplexity_print(const PerplexityReport *report, const PerplexitySettings *settings, FILE *out) {
+// The report in lines; `settings` as measured.
+static void print_report(const PerplexityReport *report, const PerplexitySettings *settings, FILE *out) {
     fprintf(out, "perplexity %.4f over %" PRId64 " tokens, %.4f bits per byte\n", report->perplexity,
             report->n_tokens, report->bits_per_byte);
     if (report->n_left_out)
@@ -164,10 +186,10 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
     PerplexityReport report;
     Status status = file_read(program->options.argument, PROGRAM_TEXT_LIMIT, &text, &size, error);
     if (status) return status;
-    status = perplexity_measure(program->engine, text, size, settings, &report, error);
+    status = measure(program->engine, text, size, settings, &report, error);
     screen_progress_end(program->screen);
     free(text);
-    if (!status) perplexity_print(&report, settings, stdout);
+    if (!status) print_report(&report, settings, stdout);
     return status;
 }
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-Status tokenize_print(const char *path, const char *text, size_t size, FILE *out, Error *error) {
+// One line a token: id, kind, piece as the vocabulary spells it. The text is encoded as a person's is: no control tokens.
+static Status print_pieces(const char *path, const char *text, size_t size, FILE *out, Error *error) {
     static const char *const kinds[] = {"normal", "byte", "control", "user", "unknown", "unused"};
     Checkpoint *checkpoint = NULL;
     Tokenizer *tokenizer = NULL;
@@ -38,7 +39,7 @@ int tokenize_main(Program *program) {
     size_t size = text ? strlen(text) : 0;
     if (!text && file_read("/dev/stdin", PROGRAM_TEXT_LIMIT, &piped, &size, &error))
         return program_fail(program, &error, EXIT_RUNTIME);
-    Status status = tokenize_print(program->model, text ? text : piped, size, stdout, &error);
+    Status status = print_pieces(program->model, text ? text : piped, size, stdout, &error);
     free(piped);
     return program_finish(program, status, &error);
 }

@@ -7,7 +7,4 @@
 // The text is the operand, or what is on stdin. Returns the exit status.
 int tokenize_main(Program *program);
 
-// One line a token: id, kind, piece as the vocabulary spells it. The text is encoded as a person's is: no control tokens.
-Status tokenize_print(const char *path, const char *text, size_t size, FILE *out, Error *error);
-
 #endif

@@ -43,13 +43,6 @@ static KeyEffect end_of_input(Editor *editor) {
     return edit_delete_right(editor);
 }
 
-// A line above the prompt.
-void line_tell(Editor *editor, const char *text) {
-    paint_leave(editor);
-    editor_tell(editor, "%s", text);
-    paint_redraw(editor);
-}
-
 static KeyEffect paste(Editor *editor) {
     const Text *bytes = &editor->keys.paste;
     char told[sizeof(Error)] = "", *text = NULL;

@@ -57,6 +57,12 @@ bool line_replace(Editor *editor, const char *text) {
     return line_insert(editor, text);
 }
 
+void line_tell(Editor *editor, const char *text) {
+    paint_leave(editor);
+    editor_tell(editor, "%s", text);
+    paint_redraw(editor);
+}
+
 void line_suspend(Editor *editor, bool job) {
     paint_leave(editor);
     el_wset(editor->el, EL_PREP_TERM, 0);

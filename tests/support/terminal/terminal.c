@@ -164,9 +164,6 @@ static int notices(Screen *screen) {
     screen_notice(screen, "a notice");
     screen_reply(screen, SCREEN_NORMAL, " goes on", 8, &error);
     screen_reply_end(screen, &error);
-    screen_put(screen, SCREEN_BOLD, "one ");
-    screen_put(screen, SCREEN_NORMAL, "line\n");
-    screen_put(screen, SCREEN_NORMAL, "cut");
     screen_error(screen, "bad \033[31mname\nof two lines\n");
     screen_warn(screen, "careful");
     const double shares[] = {0.2, 0.499, 0.5, 0.625, 0.8, 1.7, NAN};
