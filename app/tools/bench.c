@@ -232,7 +232,10 @@ double bench_token_bytes(const Engine *engine, double depth) {
     return (double)model_weight_bytes(model) - unread + (double)engine_token_bytes(engine) * depth;
 }
 
-Status bench_run(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
+// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table;
+// with `profile` another of the ops, whose times are the device's own. A stream tells the time of a token in the full
+// context, and what discarding costs.
+static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
     BenchSettings b = *settings;
     if (b.prefill <= 0) b.prefill = 512;
     if (b.decode <= 0) b.decode = 128;
@@ -333,5 +336,5 @@ int bench_main(Program *program) {
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     if (o->stream)
         settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
-    return program_finish(program, bench_run(program->engine, &settings, stdout, &error), &error);
+    return program_finish(program, measure(program->engine, &settings, stdout, &error), &error);
 }

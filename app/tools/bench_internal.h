@@ -5,6 +5,18 @@
 #include "app/tools/bench.h"
 #include "kernels/ops.h"
 
+typedef struct BenchSettings {
+    int prefill;  // tokens read into an empty cache; 0: 512
+    int decode;   // tokens decoded, at least 2; 0: 128
+    int depth;    // tokens in the cache before decoding; 0: none but one, beside `parallel` the prompt
+    int repeat;   // runs of each, of which the median counts; 0: 5
+    bool profile; // then each op by itself
+    int stream;   // instead: tokens decoded one after the other, far past the context; 0: none
+    OverflowSettings overflow; // of the stream
+    int parallel; // besides: so many conversations at once, `prefill` tokens in and `decode` out; 0: none
+    int shared;   // of their prompts' tokens the first so many are the same
+} BenchSettings;
+
 typedef struct Times {
     double *seconds; // [n] sorted by bench_median()
     int n;
