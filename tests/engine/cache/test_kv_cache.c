@@ -32,19 +32,20 @@ static Status fake_write(Backend *backend, void *memory, const void *host, size_
     return STATUS_OK;
 }
 
-static Status fake_copy(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *from,
-                        const int32_t *to, int n, int32_t *positions, Error *error) {
-    (void)backend, (void)layers, (void)n_layers, (void)error;
-    for (int i = 0; i < n; i++) contents[to[i]] = contents[from[i]], positions[to[i]] = positions[from[i]];
-    n_copied += n;
+static Status fake_copy(Backend *backend, const CacheSlots *from, const int32_t *to, Error *error) {
+    (void)backend, (void)error;
+    for (int i = 0; i < from->n; i++) {
+        contents[to[i]] = contents[from->slots[i]];
+        from->slot_positions[to[i]] = from->slot_positions[from->slots[i]];
+    }
+    n_copied += from->n;
     return STATUS_OK;
 }
 
-static Status fake_shift(Backend *backend, const KvLayer *layers, int n_layers, const int32_t *slots, int n,
-                         int32_t delta, int32_t *positions, Error *error) {
-    (void)backend, (void)layers, (void)n_layers, (void)error;
-    for (int i = 0; i < n; i++) positions[slots[i]] += delta;
-    n_shifted += n;
+static Status fake_shift(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error) {
+    (void)backend, (void)error;
+    for (int i = 0; i < slots->n; i++) slots->slot_positions[slots->slots[i]] += delta;
+    n_shifted += slots->n;
     return STATUS_OK;
 }
 
