@@ -35,6 +35,7 @@ typedef struct ChatReply {
     TreeLeft *left;               // [its turns] what of them is out of the window
     TranscriptOverflow *overflow; // [n_overflow]
     int n_overflow;
+    size_t overflow_room;   // elements that there is memory for
     TranscriptOverflow run; // small ones that came after it in the same reply, not told yet; times 0: none
     bool overflow_lost;     // there was no memory to note one
     bool speaking;          // it has begun

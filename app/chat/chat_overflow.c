@@ -1,8 +1,7 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/report.h"
 #include "app/chat/way.h"
-
-#include <stdlib.h>
+#include "kernels/base/array.h"
 
 enum { SMALL_SHARE = 8 }; // of the context: less is small
 
@@ -13,15 +12,13 @@ void chat_overflow_begin(Chat *chat) {
 }
 
 static void tell(Chat *chat, const TranscriptOverflow *overflow) {
-    TranscriptOverflow *longer =
-        realloc(chat->reply.overflow, (size_t)(chat->reply.n_overflow + 1) * sizeof *longer);
+    ChatReply *reply = &chat->reply;
     report_overflow(chat, overflow);
-    if (longer) {
-        chat->reply.overflow = longer;
-        chat->reply.overflow[chat->reply.n_overflow++] = *overflow;
-    } else {
-        chat->reply.overflow_lost = true;
-    }
+    if (array_reserve(&reply->overflow, sizeof *reply->overflow, (size_t)reply->n_overflow, 1,
+                      &reply->overflow_room))
+        reply->overflow[reply->n_overflow++] = *overflow;
+    else
+        reply->overflow_lost = true;
 }
 
 static void tell_run(Chat *chat) {

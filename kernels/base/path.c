@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
