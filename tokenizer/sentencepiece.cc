@@ -2,7 +2,7 @@
 
 #include <sentencepiece_processor.h>
 
-#include "kernels/base/room.h"
+#include "kernels/base/cxx_memory.h"
 
 #include <exception>
 #include <memory>
@@ -42,7 +42,7 @@ std::string one_line(const sentencepiece::util::Status &status) {
 Status sentencepiece_open(const void *proto, size_t size, SentencePiece **out, Error *error) {
     *out = nullptr;
     // Pieces, their table and trie: some 20 bytes for each of the model's.
-    if (!room_for(1 << 20, 64, size))
+    if (!cxx_memory_has(1 << 20, 64, size))
         return error_set(error, STATUS_MEMORY, "no memory for a SentencePiece model of %zu bytes", size);
     return guarded(error, [&]() -> Status {
         auto model = std::make_unique<SentencePiece>();
@@ -69,7 +69,7 @@ Status sentencepiece_encode(const SentencePiece *model, const char *text, size_t
     if (size > size_t{1} << 30)
         return error_set(error, STATUS_MEMORY, "a text of %zu bytes is too long", size);
     // Symbols, pairs and pieces; bytes that are no UTF-8 become U+FFFD, three bytes that fall into as many tokens.
-    if (!room_for(1 << 16, 1024, size))
+    if (!cxx_memory_has(1 << 16, 1024, size))
         return error_set(error, STATUS_MEMORY, "no memory to split a text of %zu bytes", size);
     return guarded(error, [&]() -> Status {
         static_assert(sizeof(int) == sizeof(int32_t), "ids are passed on as they are");

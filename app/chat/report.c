@@ -3,7 +3,7 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"
 #include "app/chat/window.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/tools/bench.h"
 #include "engine/model/model.h"
 #include "kernels/base/format.h"

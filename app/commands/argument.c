@@ -1,6 +1,6 @@
 #include "app/commands/argument.h"
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/path.h"
 #include "kernels/base/file.h"
 

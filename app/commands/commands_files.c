@@ -3,7 +3,7 @@
 #include "app/record/export.h"
 #include "app/record/import.h"
 #include "app/record/transcript_salvage.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/file.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "app/chat/replay.h"
 #include "app/chat/report.h"
 #include "app/chat/view.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "engine/talk/alternatives.h"
 
 #include <inttypes.h>

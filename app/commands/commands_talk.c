@@ -3,7 +3,7 @@
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/editor/compose.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <stdlib.h>
 #include <string.h>

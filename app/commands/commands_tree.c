@@ -2,7 +2,7 @@
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/page.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "app/commands/commands.h"
 #include "app/modes/modes.h"
 #include "app/signals.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "app/modes/jsonl_line.h"
 
 #include "app/record/message_json.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <stdlib.h>
 #include <string.h>

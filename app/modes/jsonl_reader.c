@@ -1,7 +1,7 @@
 #include "app/modes/jsonl_reader.h"
 
 #include "app/modes/line_reader.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "kernels/base/path.h"
 #include "app/signals.h"
 #include "app/terminal/editor/editor.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "app/modes/script_reader.h"
 
 #include "app/modes/line_reader.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/turn.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // A chat from the command line: with which conversation and which model, in which of the modes.
 #include "app/commands/argument.h"
 #include "app/modes/modes.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "app/record/export.h"
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "app/record/import.h"
 
 #include "app/record/message_json.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <jansson.h>
 #include <stdlib.h>

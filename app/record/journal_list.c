@@ -1,5 +1,6 @@
 #include "app/record/journal_list.h"
 
+#include "kernels/base/array.h"
 #include "kernels/base/nearest.h"
 #include "kernels/base/utf8.h"
 #include "kernels/base/file.h"
@@ -49,13 +50,9 @@ static bool add_file(JournalList *list, const char *folder, const char *file) {
     if (strcmp(file + length - strlen(SUFFIX), SUFFIX)) return true;
     snprintf(path, sizeof path, "%s/%s", folder, file);
     if (stat(path, &facts) || !S_ISREG(facts.st_mode)) return true;
-    JournalEntry *entries = realloc(list->entries, (list->count + 1) * sizeof *entries);
-    if (entries) list->entries = entries;
+    if (!array_reserve(&list->entries, sizeof *list->entries, list->count, 1, &list->capacity)) return false;
     char *name = strndup(file, length - strlen(SUFFIX));
-    if (!entries || !name) {
-        free(name);
-        return false;
-    }
+    if (!name) return false;
     list->entries[list->count++] = (JournalEntry){name, facts.st_mtim, facts.st_size};
     return true;
 }

@@ -23,7 +23,7 @@ typedef struct JournalEntry {
 
 typedef struct JournalList {
     JournalEntry *entries; // [count] the one written last comes last; owned
-    size_t count;
+    size_t count, capacity;
 } JournalList;
 
 // Where journals are.

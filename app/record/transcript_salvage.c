@@ -2,7 +2,7 @@
 #include "app/record/transcript_salvage.h"
 
 #include "app/record/transcript_internal.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "app/terminal/page.h"
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include <ctype.h>
 #include <stdlib.h>

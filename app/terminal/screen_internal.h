@@ -3,7 +3,7 @@
 #define PALAVER_APP_SCREEN_INTERNAL_H
 
 #include "app/terminal/screen.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 typedef struct Progress {
     bool on;

@@ -1,6 +1,6 @@
 #include "app/tools/configuration.h"
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "engine/model/model.h"
 
 #include <stdlib.h>

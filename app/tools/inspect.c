@@ -1,6 +1,6 @@
 #include "app/tools/inspect.h"
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/files/tokenizer_source.h"
 #include "tokenizer/chat/chat_template.h"

@@ -1,7 +1,7 @@
 #include "app/tools/tokenize.h"
 
 #include "app/signals.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/file.h"
 

@@ -64,9 +64,9 @@ static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Err
     if (!tensor->supported || (uintptr_t)tensor->data % (uintptr_t)dtype_alignment(tensor->type) == 0) {
         return STATUS_OK;
     }
-    void **grown = realloc(checkpoint->copies, ((size_t)checkpoint->n_copies + 1) * sizeof *grown);
-    if (grown) checkpoint->copies = grown;
-    void *copy = !grown ? NULL : malloc(tensor->bytes + 1);
+    bool room = array_reserve(&checkpoint->copies, sizeof *checkpoint->copies, (size_t)checkpoint->n_copies,
+                              1, &checkpoint->copies_capacity);
+    void *copy = room ? malloc(tensor->bytes + 1) : NULL;
     if (!copy) {
         return error_set(error, STATUS_MEMORY,
                          "%s: tensor %s lies unaligned, and there is no memory for a copy",

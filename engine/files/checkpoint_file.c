@@ -1,5 +1,6 @@
 // Files and folders under a Checkpoint: mapping, JSON, paths.
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/array.h"
 #include "kernels/base/file.h"
 
 #include "engine/files/mapped.h"
@@ -72,14 +73,12 @@ void checkpoint_file_unmap(CheckpointFile *file) {
 }
 
 Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *index, Error *error) {
-    CheckpointFile *grown =
-        realloc(checkpoint->files, ((size_t)checkpoint->n_files + 1) * sizeof *checkpoint->files);
-    if (!grown) {
+    if (!array_reserve(&checkpoint->files, sizeof *checkpoint->files, (size_t)checkpoint->n_files, 1,
+                       &checkpoint->files_capacity)) {
         error_set(error, STATUS_MEMORY, "%s: out of memory", file->path);
         checkpoint_file_unmap(file);
         return STATUS_MEMORY;
     }
-    checkpoint->files = grown;
     *index = checkpoint->n_files++;
     checkpoint->files[*index] = *file;
     *file = (CheckpointFile){0};

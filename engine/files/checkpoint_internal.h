@@ -31,12 +31,14 @@ struct Checkpoint {
     bool is_folder;
     CheckpointFile *files;
     int n_files;
+    size_t files_capacity;
     CheckpointTensor *tensors; // names are malloc'ed
     int64_t n_tensors;
     size_t capacity;
     const CheckpointTensor **by_name; // sorted
     void **copies;                    // of tensors that a file stores unaligned
     int64_t n_copies;
+    size_t copies_capacity;
     MetaTable meta;
     json_t *config, *generation;
 };

@@ -14,7 +14,7 @@ namespace {
 #include <toml++/toml.h>
 
 #include "kernels/base/file.h"
-#include "kernels/base/room.h"
+#include "kernels/base/cxx_memory.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -231,7 +231,7 @@ extern "C" Status toml_parse(const char *name, const char *text, size_t length, 
         return error_set(error, STATUS_FILE, "%s: larger than %d bytes; this cannot be a settings file", name,
                          static_cast<int>(TOML_MAX_BYTES));
     // Dotted keys take most: some 120 bytes for each of theirs.
-    if (!room_for(1 << 16, 256, length))
+    if (!cxx_memory_has(1 << 16, 256, length))
         return error_set(error, STATUS_MEMORY, "%s: not enough memory to read it", name);
     try {
         return parse(name, std::string_view(text, length), root, error);

@@ -1,7 +1,7 @@
 // What a terminal may send: bytes become keys, pastes become clean text, lines become turns. No byte makes a control
 // character of a typed one, and the rules of turns hold for any text.
 #include "app/terminal/editor/keys.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/turn.h"
 
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "app/commands/commands.h"
 #include "app/record/export.h"
 #include "app/record/transcript.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/turn.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/tty.h"
 
 #define MAX_COMPOSED ((off_t)16 << 20)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "app/terminal/editor/editor_internal.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/tty.h"
 
 static bool fits_libedit(const Editor *editor) {

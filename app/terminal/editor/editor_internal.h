@@ -12,7 +12,7 @@
 #include "app/terminal/editor/editor.h"
 #include "app/terminal/editor/history.h"
 #include "app/terminal/editor/keys.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "app/terminal/turn.h"
 
 // What a key has done, for the drawing.

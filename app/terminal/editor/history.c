@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 enum {
     LINE_ROOM = 2 * HISTORY_MAX_ENTRY + 1, // bytes of a line: each of a turn's may be escaped

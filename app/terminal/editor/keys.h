@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <wchar.h>
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 // Every key the editor knows. The order is free; there are at most 32 from KEY_ENTER on, because the
 // editor gives each one of the 32 C1 codes in libedit's key map, which no text contains.

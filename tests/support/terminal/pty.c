@@ -14,7 +14,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "kernels/base/clock.h"
 #include "tests/support/test.h"
 

@@ -13,7 +13,7 @@
 #include "app/terminal/editor/completion.h"
 #include "app/terminal/editor/editor.h"
 #include "app/terminal/screen.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "tests/support/test.h"
 
 static volatile sig_atomic_t stopped;

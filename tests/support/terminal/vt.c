@@ -5,7 +5,7 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 enum { GROUND, ESCAPE, CSI };
 enum { RIGHT_HALF = 1 };

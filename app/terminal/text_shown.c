@@ -1,4 +1,4 @@
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 
 #include "kernels/base/utf8.h"
 

@@ -1,7 +1,7 @@
 // UTF-8 as the terminal side needs it: decoding that survives any bytes, wide characters for libedit, and
 // the forms of a text that are safe to send and safe to show.
-#ifndef PALAVER_TERMINAL_TEXT_H
-#define PALAVER_TERMINAL_TEXT_H
+#ifndef PALAVER_TERMINAL_TEXT_SHOWN_H
+#define PALAVER_TERMINAL_TEXT_SHOWN_H
 
 #include <stdbool.h>
 #include <stddef.h>
