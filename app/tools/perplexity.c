@@ -1,5 +1,6 @@
 #include "app/tools/perplexity.h"
 #include "app/settings/settings_tell.h"
+#include "app/terminal/text.h"
 #include "tokenizer/tokenizer.h"
 #include "engine/model/model.h"
 #include "kernels/base/file.h"
@@ -186,7 +187,8 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
     PerplexityReport report;
     Status status = file_read(program->options.argument, PROGRAM_TEXT_LIMIT, &text, &size, error);
     if (status) return status;
-    status = measure(program->engine, text, size, settings, &report, error);
+    status = text_check(program->options.argument, text, size, error);
+    if (!status) status = measure(program->engine, text, size, settings, &report, error);
     screen_progress_end(program->screen);
     free(text);
     if (!status) print_report(&report, settings, stdout);

@@ -37,9 +37,13 @@ int tokenize_main(Program *program) {
     const char *text = program->options.argument;
     char *piped = NULL;
     size_t size = text ? strlen(text) : 0;
-    if (!text && file_read("/dev/stdin", PROGRAM_TEXT_LIMIT, &piped, &size, &error))
-        return program_fail(program, &error, EXIT_RUNTIME);
-    Status status = print_pieces(program->model, text ? text : piped, size, stdout, &error);
+    int wrong = text ? EXIT_USAGE : EXIT_RUNTIME;
+    if (!text && file_read_stream(stdin, "stdin", PROGRAM_TEXT_LIMIT, &piped, &size, &error))
+        return program_fail(program, &error, wrong);
+    if (!text) text = piped;
+    Status status = text_check(piped ? "stdin" : "the text", text, size, &error);
+    bool readable = status == STATUS_OK;
+    if (readable) status = print_pieces(program->model, text, size, stdout, &error);
     free(piped);
-    return program_finish(program, status, &error);
+    return readable ? program_finish(program, status, &error) : program_fail(program, &error, wrong);
 }

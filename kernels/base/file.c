@@ -40,33 +40,40 @@ Status file_read(const char *path, size_t limit, char **text, size_t *size, Erro
     *size = 0;
     FILE *file = fopen(path, "rbe");
     if (!file) return error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
+    Status status = file_read_stream(file, path, limit, text, size, error);
+    fclose(file);
+    return status;
+}
+
+Status file_read_stream(FILE *file, const char *name, size_t limit, char **text, size_t *size, Error *error) {
+    *text = NULL;
+    *size = 0;
     Status status = STATUS_OK;
     struct stat facts;
     size_t capacity = 0;
     // What is too large is not read first; a pipe tells no size.
     if (!fstat(fileno(file), &facts) && S_ISREG(facts.st_mode) && (uintmax_t)facts.st_size > limit)
         status =
-            error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", path, limit);
+            error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", name, limit);
     while (!status) {
         if (!array_reserve(text, 1, *size, BLOCK, &capacity)) {
-            status = error_set(error, STATUS_MEMORY, "%s: out of memory", path);
+            status = error_set(error, STATUS_MEMORY, "%s: out of memory", name);
             break;
         }
         size_t n = fread(*text + *size, 1, capacity - 1 - *size, file);
         *size += n;
         if (*size > limit) {
-            status = error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", path,
+            status = error_set(error, STATUS_FILE, "%s: larger than %zu bytes, the most that is read", name,
                                limit);
             break;
         }
         if (n) continue;
         if (ferror(file)) {
             status = error_set(error, errno == EINTR ? STATUS_INTERRUPTED : STATUS_FILE,
-                               "%s: cannot be read: %s", path, strerror(errno));
+                               "%s: cannot be read: %s", name, strerror(errno));
         }
         break;
     }
-    fclose(file);
     if (status) {
         free(*text);
         *text = NULL;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
@@ -21,6 +22,10 @@ Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
 // NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
 Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error);
+
+// The same of a stream that is open already and stays so, such as stdin, which cannot always be opened by a path: a socket
+// has none, and a FIFO whose writer is gone would be waited for again.
+Status file_read_stream(FILE *file, const char *name, size_t limit, char **text, size_t *size, Error *error);
 
 // Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
 // was.

@@ -34,6 +34,10 @@ static void test_what_is_no_utf8_is_refused(void **state) {
     program_says(TALK "|-p|What is this?", bad, 1,
                  "stdin:2: this is no text in UTF-8: byte 3 of the line is 0xe9");
     program_says(TALK "|-s|na\xefve", "Hello\n", 2, "--system:1: this is no text in UTF-8");
+    program_says("tokenize|" BABBLER "|na\xefve", "", 2,
+                 "the text:1: this is no text in UTF-8: byte 3 of the line");
+    program_says("tokenize|" BABBLER, bad, 1,
+                 "stdin:2: this is no text in UTF-8: byte 3 of the line is 0xe9");
     program_says(TALK "|--jsonl", "{\"id\": 7, \"turns\": [\"na\xefve\"]}\n", 5, "1 wrong");
     for (int i = 0; i < 2; i++) {
         write_file(path, *state, "text", i ? zero : bad, i ? sizeof zero - 1 : sizeof bad - 1);
@@ -43,6 +47,8 @@ static void test_what_is_no_utf8_is_refused(void **state) {
         program_says(arguments, "Hello\n", 1, part);
         snprintf(arguments, sizeof arguments, BABBLER "|--jsonl|-s|@%s", path);
         program_says(arguments, "{\"turns\": [\"Hello\"]}\n", 1, part);
+        snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s", path);
+        program_says(arguments, "", 1, part);
         snprintf(arguments, sizeof arguments, "/system @%s\n/view\n", path);
         program_refuses(TALK, arguments, part);
         snprintf(arguments, sizeof arguments, "/file %s\nHello\n", path);
@@ -120,12 +126,27 @@ static void test_stdin_of_a_question(void **state) {
     program_free(&run);
 }
 
+// stdin is read where it is open already: a FIFO whose writer has gone would be waited for at its path.
+static void test_stdin_is_not_opened_again(void **state) {
+    char command[300];
+    Run run;
+    snprintf(command, sizeof command,
+             "mkfifo %s/f && { printf 'Hello there.' >%s/f & } && timeout 20 $PALAVER tokenize " BABBLER
+             " <%s/f",
+             (char *)*state, (char *)*state, (char *)*state);
+    program_shell(&run, command);
+    expect_status(&run, 0);
+    expect_out(&run, "Hell");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_what_is_no_utf8_is_refused),
         WITH_HOME(test_an_editor_of_another_encoding),
         WITH_HOME(test_stdin_of_a_question),
+        WITH_HOME(test_stdin_is_not_opened_again),
     };
     return test_main("intake", argc, argv, tests);
 }
