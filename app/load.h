@@ -5,7 +5,6 @@
 #include "app/settings/settings.h"
 #include "app/terminal/screen.h"
 #include "engine/engine.h"
-#include "tokenizer/chat/chat_template.h"
 #include "engine/model/model.h"
 
 // What the model recommends becomes the configuration's layer of the model: its makers' generation defaults, then the TOML
@@ -23,14 +22,6 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
 // Loads the model at `path` with progress on the screen, and its recommendations. On failure *engine is NULL.
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
-
-// The chat template that the settings name, or the model's own, with a warning where it may not fit.
-Status load_template(Screen *screen, const Settings *settings, const Engine *engine,
-                     ChatTemplate **chat_template, Error *error);
-
-// Tells the template what the settings say of it (template_args, thinking). STATUS_USAGE: it does not ask.
-Status load_template_settings(const Settings *settings, const Engine *engine, ChatTemplate *chat_template,
-                              Error *error);
 
 // Shown on the screen, in bytes; Ctrl-C asks to stop.
 Progress load_progress(Screen *screen);

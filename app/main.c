@@ -1,6 +1,6 @@
 // palaver: parse → configure → load → talk. Loading and talking are with the part that was asked for: see program.h.
 #include "app/last_words.h"
-#include "app/memory.h"
+#include "app/json_memory.h"
 #include "app/modes/modes.h"
 #include "app/program.h"
 #include "app/signals.h"
@@ -105,7 +105,7 @@ static int end_output(const Program *program, int result) {
 
 int main(int argc, char **argv) {
     hold_standard_files();
-    memory_guard_json(malloc);
+    json_memory_guard(malloc);
     Program program = {0};
     Error error;
     int result = EXIT_USAGE;

@@ -1,4 +1,4 @@
-// What session.c (evaluation) and session_log.c (the log) share.
+// What session.c (evaluation) and session_prefix.c (the log) share.
 #ifndef PALAVER_ENGINE_SESSION_INTERNAL_H
 #define PALAVER_ENGINE_SESSION_INTERNAL_H
 

@@ -1,4 +1,5 @@
 #include "app/chat/chat_internal.h"
+#include "app/choose_template.h"
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/load.h"
@@ -72,7 +73,7 @@ static void make_fingerprint(Chat *chat) {
 
 Status chat_model_open(Chat *chat, Error *error) {
     Status status =
-        load_template(chat->screen, chat->settings, chat->model.engine, &chat->model.chat_template, error);
+        choose_template(chat->screen, chat->settings, chat->model.engine, &chat->model.chat_template, error);
     if (status) return status;
     chat->model.thinking = chat->settings->model.thinking;
     make_fingerprint(chat);

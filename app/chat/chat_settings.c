@@ -1,5 +1,6 @@
 // From the settings to the conversation, and into its transcript.
 #include "app/chat/chat_internal.h"
+#include "app/choose_template.h"
 #include "app/load.h"
 #include "app/settings/settings_conversation.h"
 
@@ -15,7 +16,7 @@ Status chat_settings_apply(Chat *chat, Error *error) {
                               error))
         return error->status;
     if (chat->settings->model.thinking != chat->model.thinking) {
-        if (load_template_settings(chat->settings, chat->model.engine, chat->model.chat_template, error))
+        if (choose_template_settings(chat->settings, chat->model.engine, chat->model.chat_template, error))
             return error->status;
         chat->model.thinking = chat->settings->model.thinking;
         chat->used = -1;

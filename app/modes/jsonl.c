@@ -4,6 +4,7 @@
 // writes each answer as soon as it is finished, so that whatever ends the program loses none of these: after Ctrl-C, SIGTERM,
 // a reader that leaves or a full disk there are whole lines, and the lines without an answer are named.
 #include "app/commands/argument.h"
+#include "app/choose_template.h"
 #include "app/modes/jsonl_reader.h"
 #include "app/load.h"
 #include "app/modes/modes.h"
@@ -213,7 +214,7 @@ static Status open_all(Jsonl *j, Error *error) {
     j->start = clock_seconds();
     j->seed = settings_random_seed();
     settings_tell(j->settings, j->engine, j->screen, &j->told);
-    Status status = load_template(j->screen, j->settings, j->engine, &j->chat_template, error);
+    Status status = choose_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
     if (!status && j->options->system)
         status = argument_read_system("--system", j->options->system, &j->system, error);

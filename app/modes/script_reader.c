@@ -2,7 +2,7 @@
 
 #include "app/modes/line_reader.h"
 #include "app/terminal/text_shown.h"
-#include "app/terminal/turn.h"
+#include "app/terminal/turn_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "app/tools/perplexity.h"
 #include "app/settings/settings_tell.h"
-#include "app/terminal/text.h"
+#include "app/terminal/text_shown.h"
 #include "tokenizer/tokenizer.h"
 #include "engine/model/model.h"
 #include "kernels/base/file.h"

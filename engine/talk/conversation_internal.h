@@ -31,8 +31,8 @@ Status conversation_overflow_spans(const Conversation *conversation, const Conve
 // Where nothing more can leave, and the settings say so: cuts the last question so that `needed` tokens are free behind it.
 // `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it becomes shorter by,
 // 0: it cannot be done. After a failure the question is as it was.
-Status conversation_cut_prompt(Conversation *conversation, int64_t needed, const ConversationView *view,
-                               int64_t *n_cut, Error *error);
+Status long_prompt_cut(Conversation *conversation, int64_t needed, const ConversationView *view,
+                       int64_t *n_cut, Error *error);
 
 // Makes room for `needed` tokens behind *view, the rendered messages with the reply in hand open at their end, when
 // they do not fit: marks what leaves, renders *view again, and shifts the log of the session as the policy says.

@@ -124,7 +124,7 @@ Status conversation_make_room(Conversation *c, int64_t needed, ConversationView 
         now = view;
     }
     if (!status && now->tokens.n + needed > size)
-        status = conversation_cut_prompt(c, needed, now, &event->n_prompt, error);
+        status = long_prompt_cut(c, needed, now, &event->n_prompt, error);
     if (!status && event->n_prompt) {
         conversation_view_free(view);
         status = conversation_render(c, true, view, error);

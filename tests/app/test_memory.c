@@ -3,7 +3,7 @@
 #include "tests/support/test.h"
 #include "tests/support/talk/transcripts.h"
 
-#include "app/memory.h"
+#include "app/json_memory.h"
 #include "app/modes/jsonl_line.h"
 #include "app/modes/modes.h"
 #include "app/record/export.h"
@@ -94,7 +94,7 @@ static Outcome *write_apart(long n, bool persistent) {
     pid_t pid = fork();
     if (!pid) {
         dup2(err[1], STDERR_FILENO);
-        memory_guard_json(fail_at_times);
+        json_memory_guard(fail_at_times);
         left = n;
         for_good = persistent;
         char *text = write_all();
@@ -110,7 +110,7 @@ static Outcome *write_apart(long n, bool persistent) {
 }
 
 static long count(void) {
-    memory_guard_json(fail_at_times);
+    json_memory_guard(fail_at_times);
     n_allocated = 0;
     free(write_all());
     return n_allocated;

@@ -2,7 +2,7 @@
 // character of a typed one, and the rules of turns hold for any text.
 #include "app/terminal/editor/keys.h"
 #include "app/terminal/text_shown.h"
-#include "app/terminal/turn.h"
+#include "app/terminal/turn_lines.h"
 
 #include <stdint.h>
 #include <stdlib.h>

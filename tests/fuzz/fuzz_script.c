@@ -4,7 +4,7 @@
 #include "app/record/export.h"
 #include "app/record/transcript.h"
 #include "app/terminal/text_shown.h"
-#include "app/terminal/turn.h"
+#include "app/terminal/turn_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

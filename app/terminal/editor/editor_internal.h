@@ -13,7 +13,7 @@
 #include "app/terminal/editor/history.h"
 #include "app/terminal/editor/keys.h"
 #include "app/terminal/text_shown.h"
-#include "app/terminal/turn.h"
+#include "app/terminal/turn_lines.h"
 
 // What a key has done, for the drawing.
 typedef enum KeyEffect {

@@ -12,7 +12,7 @@
 #include "app/terminal/screen.h"
 #include "app/terminal/editor/keys.h"
 #include "app/terminal/text_shown.h"
-#include "app/terminal/turn.h"
+#include "app/terminal/turn_lines.h"
 #include "tests/support/terminal/terminal.h"
 
 // ---- replies ---------------------------------------------------------------------------------------------

@@ -94,8 +94,8 @@ static Status others_are_seen(Conversation *c, const ConversationView *view, int
     return STATUS_OK;
 }
 
-Status conversation_cut_prompt(Conversation *c, int64_t needed, const ConversationView *view, int64_t *n_cut,
-                               Error *error) {
+Status long_prompt_cut(Conversation *c, int64_t needed, const ConversationView *view, int64_t *n_cut,
+                       Error *error) {
     const int64_t most = engine_context_size(c->engine) - needed, keep = c->settings.overflow.keep;
     Cut cut;
     bool others;

@@ -44,7 +44,7 @@ void session_clear(Session *s) {
 }
 
 // The log becomes its own first `length` tokens. What that cuts off stays as a branch, if that is worth it.
-static void cut(Session *s, int64_t length) {
+static void keep_tail_as_branch(Session *s, int64_t length) {
     KvCache *cache = &s->engine->cache;
     KvSequence shorter;
     if (cache->paged && !s->independent && length + WORTH_KEEPING <= s->sequence.length &&
@@ -70,7 +70,7 @@ static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branche
     const int64_t least = s->independent && usable < WORTH_KEEPING ? WORTH_KEEPING - 1 : usable;
     const int64_t common = branches ? kv_branch_recall(cache, tokens, n, set, least, &other) : least;
     const bool found = common > least;
-    cut(s, found ? 0 : own);
+    keep_tail_as_branch(s, found ? 0 : own);
     if (found) {
         kv_sequence_free(cache, &s->sequence);
         s->sequence = other;

@@ -1,4 +1,4 @@
-#include "app/memory.h"
+#include "app/json_memory.h"
 
 #include "app/terminal/tty.h"
 
@@ -33,7 +33,7 @@ static void *allocate_or_end(size_t size) {
     return memory;
 }
 
-void memory_guard_json(void *(*allocate)(size_t size)) {
+void json_memory_guard(void *(*allocate)(size_t size)) {
     allocator = allocate;
     free(atomic_exchange(&reserve, malloc(RESERVE)));
     json_set_alloc_funcs(allocate_or_end, free);

@@ -1,4 +1,4 @@
-#include "app/terminal/turn.h"
+#include "app/terminal/turn_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // What happens where there is no memory for JSON.
-#ifndef PALAVER_APP_MEMORY_H
-#define PALAVER_APP_MEMORY_H
+#ifndef PALAVER_APP_JSON_MEMORY_H
+#define PALAVER_APP_JSON_MEMORY_H
 
 #include <stddef.h>
 
@@ -10,6 +10,6 @@
 // the exit status is 1. What was written before, the journal among it, is whole.
 //
 // `allocate` is malloc(), or in tests what fails when they want. Once in a program, before the first JSON.
-void memory_guard_json(void *(*allocate)(size_t size));
+void json_memory_guard(void *(*allocate)(size_t size));
 
 #endif
