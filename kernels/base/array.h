@@ -23,6 +23,7 @@ static inline bool array_reserve(void *items, size_t element, size_t count, size
     if (!grown) return false;
     memcpy(items, &grown, sizeof grown);
     *capacity = wanted;
+    // cppcheck-suppress memleak; *items holds it
     return true;
 }
 
