@@ -189,6 +189,8 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
     if (status) return status;
     status = text_check(program->options.argument, text, size, error);
     if (!status) status = measure(program->engine, text, size, settings, &report, error);
+    if (!status && isnan(report.perplexity))
+        status = error_set(error, STATUS_FILE, "a logit is not a number: the model or its file is damaged");
     screen_progress_end(program->screen);
     free(text);
     if (!status) print_report(&report, settings, stdout);

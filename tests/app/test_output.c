@@ -57,11 +57,28 @@ static void the_end_of_a_reply_may_fail(void **state) {
     program_free(&again);
 }
 
+// Weights that are no numbers give none: an error, where "nan" would look like a result.
+static void a_damaged_model_has_no_perplexity(void **state) {
+    char command[400];
+    Run run;
+    snprintf(command, sizeof command,
+             "cp -r " BABBLER " %s/m && chmod -R u+w %s/m && n=$(wc -c <%s/m/model.safetensors) && "
+             "tr '\\0' '\\377' </dev/zero | head -c 64 | dd of=%s/m/model.safetensors bs=1 seek=$((n - 64)) "
+             "conv=notrunc 2>/dev/null && $PALAVER perplexity %s/m LICENSE --context 512",
+             (char *)*state, (char *)*state, (char *)*state, (char *)*state, (char *)*state);
+    program_shell(&run, command);
+    assert_int_not_equal(run.status, 0);
+    expect_err(&run, "a logit is not a number: the model or its file is damaged");
+    assert_null(strstr(run.out, "nan"));
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_disk_is_no_success, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(a_reader_that_leaves_is_no_news, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_reply_may_fail, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_model_has_no_perplexity, program_set_up, program_tear_down),
     };
     return test_main("output", argc, argv, tests);
 }
