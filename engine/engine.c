@@ -2,7 +2,6 @@
 
 #include "engine/backend.h"
 #include "engine/key_rounding.h"
-#include "engine/memory_plan.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/clock.h"
 

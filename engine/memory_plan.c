@@ -1,4 +1,4 @@
-#include "engine/memory_plan.h"
+#include "engine/engine_internal.h"
 
 #include "engine/key_rounding.h"
 #include "kernels/base/format.h"

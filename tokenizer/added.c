@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/character.h"
+#include "tokenizer/split/character.h"
 #include "kernels/base/array.h"
 #include "kernels/base/utf8.h"
 

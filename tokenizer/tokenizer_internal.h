@@ -6,7 +6,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/sentencepiece.h"
-#include "tokenizer/split.h"
+#include "tokenizer/split/split.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 

@@ -5,7 +5,7 @@
 
 #include "tokenizer/tokenizer_internal.h"
 #include "tokenizer/model_proto.h"
-#include "tokenizer/split_presets.h"
+#include "tokenizer/split/split_presets.h"
 
 static TokenKind vocab_kind(const TokenizerVocab *vocab, int64_t id) {
     switch (vocab->types ? vocab->types[id] : 1) {

@@ -120,7 +120,7 @@ static void print_difference(Chat *chat, const ConversationView *view, FILE *out
 
 Status view_print(Chat *chat, ViewKind kind, Error *error) {
     ConversationView view;
-    Page page;
+    Page page = {0};
     Status status = conversation_view(chat->conversation, false, &view, error);
     if (status) return status;
     status = page_open(&page, error);
@@ -137,7 +137,7 @@ Status view_print(Chat *chat, ViewKind kind, Error *error) {
 Status view_print_tokens(Screen *screen, const Tokenizer *tokenizer, const char *text, size_t size,
                          Error *error) {
     Tokens tokens = {0};
-    Page page;
+    Page page = {0};
     Status status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
     if (!status) status = page_open(&page, error);
     if (!status) {

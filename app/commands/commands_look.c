@@ -77,7 +77,7 @@ static void print_place(const Chat *chat, const Alternatives *place, FILE *out) 
 Status commands_look_top(Chat *chat, const char *argument, Error *error) {
     int64_t n = TOP_TOKENS;
     int count;
-    Page page;
+    Page page = {0};
     if (*argument && argument_number(argument, "a number of tokens", 1, ALTERNATIVES_TOKENS, &n, error))
         return error->status;
     Alternatives *places = malloc((size_t)n * sizeof *places);

@@ -156,7 +156,7 @@ static void draw_all(const Drawing *d) {
 
 Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
     Drawing d = {.chat = chat, .tree = chat_tree(chat)};
-    Page page;
+    Page page = {0};
     if (argument_none(argument, error)) return error->status;
     if (!d.tree->n) return error_set(error, STATUS_USAGE, "there is no turn yet");
     Status status = drawing_open(&d, error);

@@ -20,6 +20,7 @@ static void add_setting(Options *options, const ConfigKey *key, const char *text
 
 static Status read_count(const Flag *flag, const char *text, int *count, Error *error) {
     char *end;
+    if (!text) text = ""; // flags of this kind have a value: getopt sees to it
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < flag->least || value > flag->most)
         return error_set(error, STATUS_USAGE, "--%s %s: allowed is %d to %d", flag->name, text, flag->least,

@@ -149,7 +149,8 @@ static void fill_tiles(const Staging *from, CudaStep *to) {
 Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHeads *heads, const KvLayer *kv,
                        SplitPlan *plan, Error *error) {
     *plan = SplitPlan{*heads, kv ? kv->type : DTYPE_F16, MOST_BLOCKS_A_SM};
-    if (step->kind != STEP_ANY || !kv) return STATUS_OK; // of no account, and who attends to no cache is not cut
+    if (step->kind != STEP_ANY || !kv)
+        return STATUS_OK; // of no account, and who attends to no cache is not cut
     SplitFit fit;
     Status status = cuda_check(split_fit(&cuda->device.card, kv, heads, &fit), error, "splits of a cache");
     plan->blocks_a_sm = fit.blocks_a_sm;

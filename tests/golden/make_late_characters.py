@@ -1,4 +1,4 @@
-"""Writes tokenizer/late_characters.h: what Oniguruma in the tokenizers package has in a class and Unicode 14 does not.
+"""Writes tokenizer/split/late_characters.h: what Oniguruma in the tokenizers package has in a class and Unicode 14 does not.
 
     python3 tests/golden/make_late_characters.py        (with Python 3.11, whose unicodedata is of Unicode 14)
 """
@@ -8,7 +8,7 @@ import unicodedata
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
-OUT = os.path.join(os.path.dirname(__file__), "../../tokenizer/late_characters.h")
+OUT = os.path.join(os.path.dirname(__file__), "../../tokenizer/split/late_characters.h")
 CLASSES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
            "Sm", "Sc", "Sk", "So", "Alphabetic", "Han"]
 

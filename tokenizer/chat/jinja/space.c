@@ -2,7 +2,7 @@
 #include "tokenizer/chat/jinja/space.h"
 
 #include "kernels/base/utf8.h"
-#include "tokenizer/character.h"
+#include "tokenizer/split/character.h"
 
 #include <stdbool.h>
 #include <stdint.h>

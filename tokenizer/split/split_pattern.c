@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/late_characters.h"
-#include "tokenizer/split.h"
+#include "tokenizer/split/late_characters.h"
+#include "tokenizer/split/split.h"
 #include "kernels/base/text.h"
 
 // Longer patterns are not split rules.

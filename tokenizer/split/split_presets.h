@@ -2,7 +2,7 @@
 #ifndef PALAVER_TOKENIZER_SPLIT_PRESETS_H
 #define PALAVER_TOKENIZER_SPLIT_PRESETS_H
 
-#include "tokenizer/split.h"
+#include "tokenizer/split/split.h"
 
 enum { MAX_PRESET_STEPS = 6 };
 

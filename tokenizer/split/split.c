@@ -1,4 +1,4 @@
-#include "tokenizer/split.h"
+#include "tokenizer/split/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,4 +1,4 @@
-#include "tokenizer/character.h"
+#include "tokenizer/split/character.h"
 
 #include <utf8proc.h>
 
