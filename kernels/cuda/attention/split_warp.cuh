@@ -6,6 +6,17 @@
 // groups: column c of set s is head c / J and group s·J + c % J, J = 8 / HEADS. A query has zeros outside a column's group,
 // so that a product gives the sums of J groups apart, for their scales; weights times a group's scale give results that
 // count only in that group's elements. The other cells of those products are nobody's.
+//
+// With two heads, J = 4, the eight columns of set s, and set 0's queries (a letter a head, an element each; · is a zero):
+//
+//     column    0     1     2     3     4     5     6     7
+//     head      a     a     a     a     b     b     b     b        c / J
+//     group    4s   4s+1  4s+2  4s+3   4s   4s+1  4s+2  4s+3       s·J + c % J
+//
+//     elements  0 … 31   32 … 63   64 … 95   96 … 127     (groups of 32)
+//     column 0  aaaaaa   ······    ······    ······
+//     column 1  ······   aaaaaa    ······    ······
+//     column 4  bbbbbb   ······    ······    ······
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_WARP_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_WARP_CUH
 
