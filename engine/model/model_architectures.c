@@ -1,7 +1,9 @@
 // The table of architectures. What differs between them is said here, in values; nowhere else is there a name.
 #include "engine/model/model_internal.h"
 #include "engine/model/param.h"
+#include "kernels/base/text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -294,11 +296,54 @@ static const Architecture ARCHITECTURES[] = {
 
 enum { N_ARCHITECTURES = sizeof ARCHITECTURES / sizeof *ARCHITECTURES };
 
+// Whether `name` is that of transformers' class for text of the architecture; publishers write its letters large or small
+// as they like ("MPTForCausalLM", "MptForCausalLM").
+static bool is_class_of(const Architecture *a, const char *name) {
+    for (const char *at = a->name; *at; at++) {
+        if (*at == '_') continue;
+        if (tolower((unsigned char)*name) != *at) return false;
+        name++;
+    }
+    return strcmp(name, "ForCausalLM") == 0;
+}
+
+// A model of another class has another head, or other layers than model_type says. Files need not name one.
+static Status check_class(const ParamSource *source, Error *error) {
+    const json_t *classes = json_object_get(source->config, "architectures");
+    if (!classes || json_is_null(classes)) return STATUS_OK;
+    bool ok = json_is_array(classes);
+    for (size_t i = 0; i < json_array_size(classes) && ok; i++) {
+        const char *name = json_string_value(json_array_get(classes, i));
+        char shown[96];
+        ok = name != NULL;
+        if (!ok || is_class_of(source->architecture, name)) continue;
+        text_copy_printable(shown, sizeof shown, name, strlen(name));
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: architectures names %s, which is not the class of a %s model that writes text; "
+                         "palaver runs no other",
+                         source->path, shown, source->architecture->name);
+    }
+    return ok ? STATUS_OK
+              : error_set(error, STATUS_FILE, "%s: architectures should be a list of names", source->path);
+}
+
+// GGUF files hold adapters, projectors and statistics as well.
+static Status check_file_type(const ParamSource *source, Error *error) {
+    char type[64] = "model";
+    Status status = param_string(source, (Key){NULL, ".general.type"}, type, sizeof type, error);
+    if (status || strcmp(type, "model") == 0) return status;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: general.type is \"%s\": the file does not hold a whole model, which alone palaver "
+                     "can run",
+                     source->path, type);
+}
+
 Status model_find_architecture(ParamSource *source, Error *error) {
     bool is_gguf = !source->config;
     char name[64] = "", known[256] = "";
     Status status =
         param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
+    if (!status) status = check_file_type(source, error);
     if (status) return status;
     if (name[0] == '\0') {
         return error_set(error, STATUS_FILE, "%s: does not name its architecture (%s)", source->path,
@@ -309,7 +354,7 @@ Status model_find_architecture(ParamSource *source, Error *error) {
         const char *called = is_gguf ? a->gguf : a->name;
         if (called && strcmp(called, name) == 0) {
             source->architecture = a;
-            return STATUS_OK;
+            return check_class(source, error);
         }
         if (is_gguf && !a->gguf && strcmp(a->name, name) == 0) {
             return error_set(error, STATUS_UNSUPPORTED,

@@ -16,9 +16,9 @@ static const struct {
     const char *name;
     RopeScaling scaling;
 } SCHEMES[] = {
-    {"default", ROPE_SCALING_NONE},      {"none", ROPE_SCALING_NONE},   {"linear", ROPE_SCALING_LINEAR},
-    {"llama3", ROPE_SCALING_LLAMA3},     {"yarn", ROPE_SCALING_YARN},   {"dynamic", ROPE_SCALING_DYNAMIC},
-    {"longrope", ROPE_SCALING_LONGROPE}, {"su", ROPE_SCALING_LONGROPE},
+    {"default", ROPE_SCALING_NONE},      {"none", ROPE_SCALING_NONE}, {"linear", ROPE_SCALING_LINEAR},
+    {"llama3", ROPE_SCALING_LLAMA3},     {"yarn", ROPE_SCALING_YARN}, {"dynamic", ROPE_SCALING_DYNAMIC},
+    {"longrope", ROPE_SCALING_LONGROPE},
 };
 
 // ---- schemes -------------------------------------------------------------------------------------------

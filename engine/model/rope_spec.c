@@ -9,6 +9,15 @@
 
 static const char ORIGINAL[] = "original_max_position_embeddings";
 
+// The keys within rope_scaling and rope_parameters whose null fails in transformers, or is false where absence is true.
+static const char *const NEVER_NULL[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor",
+                                         "truncate",  NULL};
+
+static bool is_key_of(const char *key, const char *const *keys) {
+    while (*keys && strcmp(*keys, key) != 0) keys++;
+    return *keys != NULL;
+}
+
 // rope_parameters (transformers 5) holds the base as well; rope_scaling (before) does not, and may be null. Where both
 // are there transformers takes this one.
 static const json_t *config_object(const ParamSource *source, const char **name) {
@@ -50,19 +59,41 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
     return status;
 }
 
+// The scheme's name, which older files have under another key; where both are there they must mean the same.
+static Status type_from_config(RopeSpec *spec, const ParamSource *source, const json_t *object,
+                               const char *what, Error *error) {
+    static const char *const SAME[][2] = {{"none", "default"}, {"su", "longrope"}, {"yarn", "longrope"}};
+    const bool longrope = source->architecture->longrope_alone; // under the third name as well
+    char names[2][sizeof spec->type] = {"", ""};
+    Status status = json_read_string(object, what, "rope_type", names[0], sizeof names[0], error);
+    if (!status) status = json_read_string(object, what, "type", names[1], sizeof names[1], error);
+    if (status) return status;
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2 + longrope; j++)
+            if (strcmp(names[i], SAME[j][0]) == 0) snprintf(names[i], sizeof names[i], "%s", SAME[j][1]);
+    if (names[0][0] != '\0' && names[1][0] != '\0' && strcmp(names[0], names[1]) != 0)
+        return error_set(error, STATUS_FILE, "%s: rope_type is \"%s\", but type is \"%s\"", what, names[0],
+                         names[1]);
+    const char *name = names[names[0][0] == '\0'];
+    if (name[0] != '\0') snprintf(spec->type, sizeof spec->type, "%s", name);
+    if (!longrope || strcmp(spec->type, "default") == 0 || strcmp(spec->type, "longrope") == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED, "%s is \"%s\": a %s model has longrope or none", what,
+                     spec->type, source->architecture->name);
+}
+
 static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
     const json_t *config = source->config;
     const char *name, *key;
     json_t *value;
-    if (spec->rotary_dim > 0) { // a part of the head in elements: of an architecture that has no other key
-        if (json_is_null(json_object_get(config, "rotary_dim")))
-            return error_set(error, STATUS_FILE, "%s: rotary_dim should be an integer", source->path);
+    if (spec->rotary_dim > 0) // a part of the head in elements: of an architecture that has no other key
         return param_integer(source, (Key){"rotary_dim", NULL}, &spec->rotary_dim, error);
-    }
     const json_t *object = config_object(source, &name);
     char what[512];
     snprintf(what, sizeof what, "%.400s: %s", source->path, name);
     json_object_foreach((json_t *)object, key, value) {
+        if (json_is_null(value) && is_key_of(key, NEVER_NULL))
+            return param_refuse_null(source, name, key, error);
         if (!json_is_object(value)) continue;
         return error_set(error, STATUS_UNSUPPORTED, "%s differ by kind of layer, which palaver cannot do",
                          what);
@@ -70,15 +101,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     spec->short_factors =
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};
     spec->long_factors = (RopeFactors){.name = "long_factor", .list = json_object_get(object, "long_factor")};
-    Status status = json_read_string(object, what, "type", spec->type, sizeof spec->type, error);
-    if (!status) status = json_read_string(object, what, "rope_type", spec->type, sizeof spec->type, error);
-    if (source->architecture->longrope_alone) {
-        if (strcmp(spec->type, "yarn") == 0) snprintf(spec->type, sizeof spec->type, "su");
-        if (strcmp(spec->type, "default") != 0 && strcmp(spec->type, "su") != 0 &&
-            strcmp(spec->type, "longrope") != 0)
-            return error_set(error, STATUS_UNSUPPORTED, "%s is \"%s\": a %s model has longrope or none", what,
-                             spec->type, source->architecture->name);
-    }
+    Status status = type_from_config(spec, source, object, what, error);
     if (!status) status = numbers_from_config(spec, source, object, what, error);
     if (!status) status = json_read_bool(object, what, "truncate", &spec->truncate, error);
     if (!status) status = json_read_integer(object, what, ORIGINAL, &spec->original_context, error);

@@ -47,6 +47,10 @@ static const char HARMLESS_KEYS[] =
 
 // Within rope_scaling and rope_parameters.
 static const char HARMLESS_ROPE_KEYS[] = " finetuned ";
+// Those of one scheme or another: under a scheme that does not read them, 1 means nothing.
+static const char ROPE_FACTORS[] =
+    " factor attention_factor mscale mscale_all_dim low_freq_factor high_freq_factor"
+    " beta_fast beta_slow ";
 
 // Of the architecture's keys in GGUF metadata: sizes that are proved by the shapes of weights, and notes.
 static const char HARMLESS_META[] =
@@ -119,9 +123,25 @@ static Status refuse_key(const ParamSource *source, const char *object, const ch
         source->path, object ? object : "", object ? "." : "", shown, source->architecture->name);
 }
 
-// Keys of rope_scaling that another scheme than the file's has are left unread; 1 means nothing in any of them.
 static bool is_harmless_rope(const char *key, const json_t *value) {
-    return is_among(key, HARMLESS_ROPE_KEYS) || (json_is_number(value) && json_number_value(value) == 1);
+    return is_among(key, HARMLESS_ROPE_KEYS) ||
+           (is_among(key, ROPE_FACTORS) && json_is_number(value) && json_number_value(value) == 1);
+}
+
+// rope_parameters beside rope_scaling, which is what rope_spec.c reads then.
+static bool is_second_rope(const ParamSource *source, const char *name) {
+    return strcmp(name, "rope_parameters") == 0 &&
+           json_object_size(json_object_get(source->config, "rope_scaling")) > 0;
+}
+
+static Status refuse_second_rope(const ParamSource *source, const char *key, Error *error) {
+    char shown[96];
+    text_copy_printable(shown, sizeof shown, key, strlen(key));
+    return error_set(
+        error, STATUS_UNSUPPORTED,
+        "%s: rope_parameters.%s contradicts rope_scaling, which is read where both are there and "
+        "does not say the same; take one of the two out of the file",
+        source->path, shown);
 }
 
 static Status check_object(const ParamSource *source, const char *name, const json_t *object, Error *error) {
@@ -130,7 +150,9 @@ static Status check_object(const ParamSource *source, const char *name, const js
     bool is_rope = strncmp(name, "rope_", 5) == 0;
     json_object_foreach((json_t *)object, key, value) {
         bool known = is_rope ? is_harmless_rope(key, value) : is_ignored(source->architecture, key);
-        if (!known && !json_is_null(value)) return refuse_key(source, name, key, error);
+        if (known || json_is_null(value)) continue;
+        return is_second_rope(source, name) ? refuse_second_rope(source, key, error)
+                                            : refuse_key(source, name, key, error);
     }
     return STATUS_OK;
 }

@@ -128,6 +128,10 @@ static void meta_unknown(Bytes *bytes) {
     gguf_key_u32(bytes, "llama.attention.temperature_length", 8192);
 }
 
+static void meta_adapter(Bytes *bytes) {
+    gguf_key_string(bytes, "general.type", "adapter");
+}
+
 static void meta_dynamic(Bytes *bytes) {
     gguf_key_string(bytes, "llama.rope.scaling.type", "dynamic");
 }
@@ -142,6 +146,9 @@ static void refuses_models_that_do_not_fit(void **state) {
         {{.architecture = "gemma9"},
          STATUS_UNSUPPORTED,
          "architecture \"gemma9\" is unknown to palaver; it knows llama"},
+        {{.meta = meta_adapter, .n_meta = 1},
+         STATUS_UNSUPPORTED,
+         "tiny.gguf: general.type is \"adapter\": the file"},
         {{.block_count = 1}, STATUS_FILE, "tiny.gguf: llama.block_count is 0; palaver takes 1 to 1024"},
         {{.block_count = 3}, STATUS_FILE, "tensor blk.1.attn_norm.weight is missing"},
         {{.tensor = "token_embd.weight"}, STATUS_FILE, "token_embd.weight is missing"},
