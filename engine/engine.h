@@ -119,6 +119,11 @@ int64_t session_kept(const Session *session);
 // too little. STATUS_CONTEXT: they cannot fit, or the policy is OVERFLOW_STOP.
 Status session_make_room(Session *session, const OverflowSettings *settings, int64_t n, Error *error);
 
+// Says that the text will have n_tokens in the end. Where frequencies go by the length of the text (dynamic NTK, LongRoPE)
+// its pieces are then read with those of that length, or of the whole context where it is longer, from the first on, as in
+// one pass over all of it. 0, as at first: the text is what is there.
+void session_expect(Session *session, int64_t n_tokens);
+
 // Appends `tokens` [n] to the log, in pieces for which room is made when the context is full, and evaluates them.
 // The logits after each go to `logits`, host float32 [n, vocab_size], or nowhere (NULL).
 Status session_stream(Session *session, const int32_t *tokens, int64_t n, const OverflowSettings *settings,

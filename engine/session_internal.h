@@ -10,6 +10,7 @@ struct Session {
     KvSequence sequence; // of the log's first tokens
     int32_t *log;        // [window + 1]: the last token may wait for its evaluation
     int64_t n_log;       // tokens in the log
+    int64_t n_expected;  // see session_expect()
     bool independent;    // see session_set_independent()
     const atomic_int *interrupt;
     Progress progress;

@@ -7,7 +7,13 @@
 enum { WORTH_KEEPING = 16 }; // tokens that would have to be read again: fewer are no branch
 
 static int64_t text_length(const Session *s) {
-    return s->n_log < s->engine->cache.window ? s->n_log : s->engine->cache.window;
+    int64_t n = s->n_log > s->n_expected ? s->n_log : s->n_expected;
+    return n < s->engine->cache.window ? n : s->engine->cache.window;
+}
+
+void session_expect(Session *s, int64_t n_tokens) {
+    s->n_expected = n_tokens;
+    session_match_frequencies(s);
 }
 
 void session_match_frequencies(Session *s) {

@@ -117,12 +117,13 @@ static Status open_streams(Measure *m, Engine *engine, Error *error) {
         s->logits = malloc((size_t)BLOCK * (size_t)m->vocab * sizeof *s->logits);
         status = s->logits ? session_open(engine, &s->session, error)
                            : error_set(error, STATUS_MEMORY, "no memory for logits");
+        if (!status) session_expect(s->session, m->n_text);
     }
     return status;
 }
 
 // Streams the text [size], after BOS if the model wants it, through one session: each token but the first is predicted
-// once, from what is in the window then.
+// once, from what is in the window then, with the frequencies of the whole text's length.
 static Status measure(Engine *engine, const char *text, size_t size, const PerplexitySettings *settings,
                       PerplexityReport *report, Error *error) {
     *report = (PerplexityReport){0};

@@ -114,6 +114,37 @@ static void sessions_equal_transformers_across_a_bound(void **state) {
     }
 }
 
+// A text that is streamed in pieces gives the logits of one pass over it at every position, once its length is said.
+static void an_expected_text_is_read_with_one_set(void **state) {
+    (void)state;
+    enum { PIECE = 5 };
+    for (int m = 0; m < N_CASES; m++) {
+        GoldenSet set;
+        Error error = {0};
+        Engine *engine = open_engine(CASES[m].name, CONTEXT, 1);
+        if (golden_model_read(GOLDEN_ARCHITECTURES, CASES[m].golden_of, &set, &error))
+            fail_msg("%s", error.message);
+        for (int i = 0; i < (CASES[m].dynamic ? set.n : 2); i++) {
+            const GoldenCase *c = &set.cases[i];
+            const OverflowSettings stop = {.policy = OVERFLOW_STOP};
+            float logits[CONTEXT * VOCAB];
+            Session *session = open_session(engine);
+            assert_true(c->n <= CONTEXT && c->vocab == VOCAB);
+            session_expect(session, c->n);
+            for (int at = 0; at < c->n; at += PIECE) {
+                int n = c->n - at < PIECE ? c->n - at : PIECE;
+                if (session_stream(session, c->ids + at, n, &stop, logits + (size_t)at * VOCAB, &error))
+                    fail_msg("%s", error.message);
+            }
+            double distance = golden_distance(logits, c->expected, (size_t)c->n * VOCAB);
+            if (!(distance <= 1e-5)) fail_msg("%s, %s: %g", CASES[m].name, c->name, distance);
+            session_close(session);
+        }
+        golden_model_free(&set);
+        engine_close(engine);
+    }
+}
+
 // One token after the other: all is read again where a bound is crossed, and nowhere else.
 static void a_growing_text_is_read_again_at_its_bounds(void **state) {
     (void)state;
@@ -260,6 +291,7 @@ static void a_full_context_is_read_again(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_expected_text_is_read_with_one_set),
         cmocka_unit_test(sessions_equal_transformers_across_a_bound),
         cmocka_unit_test(a_growing_text_is_read_again_at_its_bounds),
         cmocka_unit_test(a_reply_crosses_a_bound),
