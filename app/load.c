@@ -56,7 +56,11 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
         *engine = NULL;
         return status;
     }
-    const char *notice = tokenizer_notice(engine_tokenizer(*engine));
+    const char *notice = tokenizer_notice(engine_tokenizer(*engine)),
+               *unfollowed = engine_model(*engine)->unfollowed;
     if (notice) screen_warn(screen, "[%s]", notice);
+    if (unfollowed[0] != '\0')
+        screen_warn(screen, "[the model's generation_config.json asks for what palaver does not do: %s]",
+                    unfollowed);
     return STATUS_OK;
 }

@@ -63,6 +63,8 @@ typedef struct Model {
     int n_eos;
     int32_t eos_ids[MODEL_MAX_EOS]; // any of these ends a reply; those of generation_config.json included
     GenerationDefault generation[MODEL_N_GENERATION];
+    // Keys of generation_config.json that ask for what palaver does not do, ", " between them; "": none do.
+    char unfollowed[256];
 
     int64_t n_parameters;   // elements of the weights that are used, a tied head counted once
     int64_t weight_bytes;   // their bytes in the files

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 // Files are careless here (-1, ids beyond the vocabulary for tokens the model lacks): such ids are none.
@@ -71,8 +72,62 @@ double model_recommended(const Model *model, const char *setting) {
     return NAN;
 }
 
+// Keys of generation_config.json that change what transformers generates and that palaver has nothing for, each with the
+// number that asks for nothing; null, false and an empty list do so everywhere.
+static const struct {
+    const char *key;
+    double off; // NAN: no number does
+} UNFOLLOWED[] = {{"max_new_tokens", NAN},
+                  {"max_time", NAN},
+                  {"stop_strings", NAN},
+                  {"min_length", 0},
+                  {"min_new_tokens", 0},
+                  {"num_beams", 1},
+                  {"num_beam_groups", 1},
+                  {"diversity_penalty", 0},
+                  {"penalty_alpha", 0},
+                  {"dola_layers", NAN},
+                  {"no_repeat_ngram_size", 0},
+                  {"encoder_no_repeat_ngram_size", 0},
+                  {"encoder_repetition_penalty", 1},
+                  {"exponential_decay_length_penalty", NAN},
+                  {"bad_words_ids", NAN},
+                  {"force_words_ids", NAN},
+                  {"constraints", NAN},
+                  {"sequence_bias", NAN},
+                  {"suppress_tokens", NAN},
+                  {"begin_suppress_tokens", NAN},
+                  {"forced_bos_token_id", NAN},
+                  {"forced_eos_token_id", NAN},
+                  {"forced_decoder_ids", NAN},
+                  {"guidance_scale", 1},
+                  {"epsilon_cutoff", 0},
+                  {"eta_cutoff", 0},
+                  {"top_h", NAN},
+                  {"watermarking_config", NAN}};
+
+static bool asks_for_nothing(const json_t *value, double off) {
+    if (!value || json_is_null(value) || json_is_false(value)) return true;
+    if (json_is_array(value)) return json_array_size(value) == 0;
+    if (json_is_object(value)) return json_object_size(value) == 0;
+    return json_is_number(value) && json_number_value(value) == off;
+}
+
+// Of more than there is room for, as many as fit, and a sign that there are others.
+static void name_unfollowed(Model *model, const json_t *generation) {
+    for (size_t i = 0; i < sizeof UNFOLLOWED / sizeof *UNFOLLOWED; i++) {
+        const char *key = UNFOLLOWED[i].key;
+        if (asks_for_nothing(json_object_get(generation, key), UNFOLLOWED[i].off)) continue;
+        size_t n = strlen(model->unfollowed), room = sizeof model->unfollowed - n;
+        bool fits = strlen(key) + sizeof ", , ..." <= room;
+        snprintf(model->unfollowed + n, room, "%s%s", n == 0 ? "" : ", ", fits ? key : "...");
+        if (!fits) return;
+    }
+}
+
 Status model_read_generation(Model *model, const ParamSource *source, Error *error) {
     Status status = read_ids(model, source, error);
+    name_unfollowed(model, source->generation);
     const json_t *sample = json_object_get(source->generation, "do_sample");
     for (size_t i = 0; i < MODEL_N_GENERATION; i++) {
         const Key *key = &RECOMMENDED[i].key;

@@ -463,6 +463,42 @@ static void reads_generation_settings(void **state) {
     assert_int_equal(with("{}", "{", &model, &error), STATUS_FILE);
 }
 
+// What generation_config.json asks for and palaver does not do is named; values that ask for nothing are not.
+static void names_what_is_not_followed(void **state) {
+    (void)state;
+    static const struct {
+        const char *generation, *expected;
+    } CASES[] = {
+        {"{}", ""},
+        {"{\"temperature\": 0.6, \"eos_token_id\": [5], \"do_sample\": true, \"num_return_sequences\": 1}",
+         ""},
+        {"{\"no_repeat_ngram_size\": 0, \"num_beams\": 1, \"bad_words_ids\": null, \"suppress_tokens\": [], "
+         "\"max_new_tokens\": null, \"guidance_scale\": 1.0, \"sequence_bias\": {}, \"forced_bos_token_id\": "
+         "null}",
+         ""},
+        {"{\"no_repeat_ngram_size\": 3}", "no_repeat_ngram_size"},
+        {"{\"forced_bos_token_id\": 0, \"num_beams\": 4, \"max_new_tokens\": 512, \"bad_words_ids\": [[5]], "
+         "\"suppress_tokens\": [7], \"guidance_scale\": 1.5}",
+         "max_new_tokens, num_beams, bad_words_ids, suppress_tokens, forced_bos_token_id, guidance_scale"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model = with_ok("{}", CASES[i].generation);
+        assert_string_equal(model->unfollowed, CASES[i].expected);
+        model_close(model);
+    }
+    static const char LONG[] =
+        "{\"exponential_decay_length_penalty\": [1, 2], \"encoder_no_repeat_ngram_size\": 2, \"max_time\": "
+        "2, "
+        "\"encoder_repetition_penalty\": 2, \"no_repeat_ngram_size\": 2, \"begin_suppress_tokens\": [1], "
+        "\"forced_decoder_ids\": [[1, 2]], \"forced_eos_token_id\": 1, \"watermarking_config\": {\"a\": 1}, "
+        "\"forced_bos_token_id\": 1, \"diversity_penalty\": 1, \"max_new_tokens\": 1, \"num_beam_groups\": "
+        "2}";
+    Model *model = with_ok("{}", LONG);
+    size_t n = strlen(model->unfollowed);
+    assert_true(n > 200 && strcmp(model->unfollowed + n - 5, ", ...") == 0);
+    model_close(model);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_equal_transformers),
@@ -472,6 +508,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reads_architectures),
         cmocka_unit_test(reads_frequencies_by_length),
         cmocka_unit_test(reads_generation_settings),
+        cmocka_unit_test(names_what_is_not_followed),
     };
     return test_main("model config", argc, argv, tests);
 }
