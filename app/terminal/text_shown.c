@@ -89,25 +89,19 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8) {
     return ok;
 }
 
-static bool add_escaped(Text *text, const char *bytes, size_t n) {
-    bool ok = text_add(text, "", 0);
+bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
+    bool ok = true;
     for (size_t i = 0; ok && i < n;) {
         uint32_t code;
-        char sign[8];
         size_t used = text_decode(bytes + i, n - i, &code);
         bool bad = code == TEXT_REPLACEMENT && used < 3;
         if (bad) used = 1, code = (unsigned char)bytes[i];
-        snprintf(sign, sizeof sign, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code);
-        ok = bad || utf8_is_obeyed(code) ? text_add(text, sign, strlen(sign)) : text_add_code(text, code);
+        if (bad || utf8_is_obeyed(code))
+            ok = fprintf(out, code < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)code) > 0;
+        else
+            ok = fwrite(bytes + i, 1, used, out) == used;
         i += used;
     }
-    return ok;
-}
-
-bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
-    Text text = {0};
-    bool ok = add_escaped(&text, bytes, n) && fwrite(text.bytes, 1, text.size, out) == text.size;
-    text_free(&text);
     return ok;
 }
 

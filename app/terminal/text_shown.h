@@ -46,7 +46,7 @@ bool text_add_harmless(Text *text, uint32_t code, bool utf8);
 // through the next.
 bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
 // For names and values that stand within a line: what cannot be shown, newlines, tabs and bad bytes among it, is \xNN or
-// \uNNNN. False: not written.
+// \uNNNN. Asks for no memory. False: not written.
 bool text_print_escaped(FILE *out, const char *bytes, size_t n);
 
 // Between UTF-8 and libedit's wide characters. To free(); NULL: no memory.

@@ -23,8 +23,8 @@ enum { SAMPLE = 50 /* calls for memory of each talk that fail */, ROOM = 600 };
 // ---- a talk ---------------------------------------------------------------------------------------------------
 
 typedef struct Talk {
-    const char *arguments, *input;
-    char *out;         // without a fault
+    const char *before, *after, *input; // the arguments around the model, and stdin
+    char *out;                          // without a fault
     char *journals[2]; // likewise, their records without what is never the same: the first, and a copy's
     char *saved;       // likewise
     char *answers[5];  // of --jsonl, by line, without times
@@ -199,7 +199,7 @@ static void run_faults(Talk *talk, const char *(*take)(void *, const BatchRun *)
     char *whole = realpath(program, NULL);
     if (!whole) fail_msg("%s is missing", program);
     assert_non_null(realpath(BABBLER, model));
-    snprintf(arguments, sizeof arguments, "%s|%s", model, talk->arguments);
+    snprintf(arguments, sizeof arguments, "%s%s%s", talk->before, model, talk->after);
     snprintf(record_path, sizeof record_path, "/tmp/palaver-faults-%d", (int)getpid());
     snprintf(setting, sizeof setting, "FAULT_RECORD=%s", record_path);
     Batch batch = {
@@ -218,7 +218,8 @@ static void run_faults(Talk *talk, const char *(*take)(void *, const BatchRun *)
 
 static void test_a_script(void **state) {
     (void)state;
-    Talk talk = {.arguments = "--seed=1|--max-tokens=4|--threads=2|--context=256|--stats",
+    Talk talk = {.before = "",
+                 .after = "|--seed=1|--max-tokens=4|--threads=2|--context=256|--stats",
                  .input =
                      "Hello there.\n/set temperature 0.7\nAnd of Italy?\n/config warm\n/retry 3\n/undo\n"
                      "/system Be brief.\nThird one.\n/save saved.jsonl\n/export md talk.md\n/say user Hi\n"
@@ -312,7 +313,8 @@ static const char *take_lines(void *user, const BatchRun *run) {
 static void test_lines(void **state) {
     (void)state;
     Talk talk = {
-        .arguments = "--seed=1|--max-tokens=4|--threads=2|--context=256|--jsonl|--parallel=2",
+        .before = "",
+        .after = "|--seed=1|--max-tokens=4|--threads=2|--context=256|--jsonl|--parallel=2",
         .input = "{\"turns\":[\"Hello there.\",\"And of Italy?\"]}\n"
                  "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"sampling\":{\"temperature\":0}}\n"
                  "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
@@ -322,7 +324,34 @@ static void test_lines(void **state) {
     for (int i = 1; i <= N_LINES; i++) free(talk.answers[i]);
 }
 
+// ---- what is printed ----------------------------------------------------------------------------------------------
+
+static const char *take_printed(void *user, const BatchRun *run) {
+    Talk *talk = user;
+    if (run->status) return "it should go well";
+    talk->out = strdup(run->out);
+    return NULL;
+}
+
+static const char *judge_printed(void *user, const BatchRun *run) {
+    const Talk *talk = user;
+    if (run->status > 5) return "a crash";
+    if (run->status && !strstr(run->err, "palaver: ")) return "no message";
+    return !run->status && strcmp(run->out, talk->out) != 0 ? "success, and another text" : NULL;
+}
+
+static void test_tools(void **state) {
+    (void)state;
+    Talk tools[] = {{.before = "inspect|", .after = "", .input = ""},
+                    {.before = "tokenize|", .after = "|Hello there", .input = ""}};
+    for (int i = 0; i < 2; i++) {
+        run_faults(&tools[i], take_printed, judge_printed);
+        free(tools[i].out);
+    }
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_script), cmocka_unit_test(test_lines)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_script), cmocka_unit_test(test_lines),
+                                       cmocka_unit_test(test_tools)};
     return test_main("faults", argc, argv, tests);
 }
