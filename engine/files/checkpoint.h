@@ -1,10 +1,10 @@
 // Named tensors in files: a Hugging Face folder (safetensors) or a GGUF file, as users have them.
 //
 // Files are mapped read-only and never written. Everything that comes from a file is checked before it is
-// used: a damaged or hostile file gives one Error that names file and place. What cannot be guarded against
-// is a file that another program shortens while it is mapped: touching the lost part ends the process with
-// SIGBUS, as it does for every program that maps files; mapped.h tells a handler which file it was, and
-// checkpoint_check_files() whether one has been written to.
+// used: a damaged or hostile file gives one Error that names file and place. A file that another program
+// writes to while it is mapped is found by checkpoint_check_files(), before it is used. Where that comes too
+// late, since the lost part of a shortened file is touched, no work can go on: mapped.h tells a handler of the
+// fault which file it was, and palaver's (app/last_words.h) names it, restores the terminal and exits with 1.
 //
 // A Checkpoint is immutable once open, and may be read by several threads. Names, metadata and tensor data
 // belong to it and live until checkpoint_close().

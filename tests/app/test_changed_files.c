@@ -97,6 +97,35 @@ static void test_a_model_that_is_cut_within_a_reply(void **state) {
     folder_remove(copy.folder);
 }
 
+// A first turn after it finds the file cut before it is touched, and the terminal is as it was.
+static void test_a_model_that_is_cut_at_the_prompt(void **state) {
+    (void)state;
+    Copy copy = copy_model(SHORT);
+    Pty *pty = open_prompt(&copy);
+    pty_send(pty, "Hello");
+    assert_int_equal(truncate(copy.weights, 4096), 0);
+    prompt_say(pty, " there.", "another program has changed this file");
+    prompt_leave(pty);
+    folder_remove(copy.folder);
+}
+
+static void test_a_model_that_is_cut_within_an_answer(void **state) {
+    (void)state;
+    Copy copy = copy_model("");
+    char command[3 * ROOM];
+    Run run;
+    snprintf(command, sizeof command,
+             "F=%s; (until [ -s $F/out ]; do sleep 0.01; done; truncate -s 4096 $F/model.safetensors) & "
+             "$PALAVER $F -p a --ignore-eos --seed 1 --threads 2 --context 1024 < /dev/null > $F/out; "
+             "echo status $? >&2",
+             copy.folder);
+    program_shell(&run, command);
+    expect_err(&run, "model.safetensors: a part of this file is gone");
+    expect_err(&run, "status 1\n");
+    program_free(&run);
+    folder_remove(copy.folder);
+}
+
 static void test_a_model_that_is_cut_in_a_script(void **state) {
     (void)state;
     Copy copy = copy_model("");
@@ -218,6 +247,8 @@ int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_a_model_that_is_cut_within_a_reply),
+        WITH_HOME(test_a_model_that_is_cut_at_the_prompt),
+        WITH_HOME(test_a_model_that_is_cut_within_an_answer),
         WITH_HOME(test_a_model_that_is_cut_in_a_script),
         WITH_HOME(test_a_model_that_is_changed_between_turns),
         WITH_HOME(test_a_model_that_is_replaced_or_removed),
