@@ -166,7 +166,7 @@ static Status cut_torn_end(Journal *journal, const char *path, const char *text,
 // The damaged file stays as it is; what was read of it goes into one of its own with the next record.
 static void leave_damaged(Journal *journal, const char *note) {
     char name[JOURNAL_NAME_ROOM];
-    snprintf(name, sizeof name, "%.*s-mended", JOURNAL_NAME_ROOM - 20, journal->name);
+    journal_mended_name(journal->name, name);
     snprintf(journal->note + strlen(journal->note), sizeof journal->note - strlen(journal->note),
              "%s%s. It goes on in %.100s; the file stays as it is", *journal->note ? "; " : "", note, name);
     close(journal->file);
@@ -198,7 +198,8 @@ static Status journal_read(Journal *journal, const char *path, Transcript **tran
     return status;
 }
 
-// The one that --resume means without a name: the last that somebody has talked in, else the last of all.
+// The one that --resume means without a name: the last that somebody has talked in, else the last of all; a damaged one
+// that goes on in a mended copy is neither.
 static size_t find_last(const JournalList *list, int *n_empty) {
     size_t last = list->count;
     *n_empty = 0;
@@ -208,6 +209,7 @@ static size_t find_last(const JournalList *list, int *n_empty) {
             ++*n_empty;
             continue;
         }
+        if (journal_is_mended_later(list, i)) continue;
         if (last == list->count) last = i;
         if (journal_was_talked_in(entry)) return i;
     }

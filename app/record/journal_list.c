@@ -1,5 +1,6 @@
 #include "app/record/journal_list.h"
 
+#include "app/record/transcript_salvage.h"
 #include "kernels/base/array.h"
 #include "kernels/base/nearest.h"
 #include "kernels/base/utf8.h"
@@ -17,10 +18,12 @@
 #include <unistd.h>
 
 #define SUFFIX ".jsonl"
+#define MENDED "-mended"
 
 enum {
     NAME_LIMIT = 100, // bytes of a name that a person chooses
     TOPIC_LINES = 20, // of a journal's beginning, among which its first turn is looked for
+    MENDED_STEM = JOURNAL_NAME_ROOM - 20, // bytes of a name that its mended copy's keeps
 };
 
 Status journal_folder(char *folder, Error *error) {
@@ -109,6 +112,7 @@ static Status not_there(const JournalList *list, const char *name, Error *error)
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error) {
     char folder[PATH_ROOM];
     *index = 0;
+    if (name && !*name) return error_set(error, STATUS_USAGE, "a name is missing: which conversation?");
     if (!list->count) {
         if (journal_folder(folder, error)) return error->status;
         return error_set(error, STATUS_FILE, "there is no conversation to resume in %s", folder);
@@ -177,15 +181,18 @@ bool journal_is_empty(const JournalEntry *entry) {
     return entry->size == 0;
 }
 
-// Only a script's journal is read beyond its first line.
+// Who began a journal is said by its first record that can be read, mended or not: a damaged journal counts as what it
+// becomes when it is resumed. Only a script's journal is read beyond that.
 bool journal_was_talked_in(const JournalEntry *entry) {
     static const char TALKED[] = "{\"record\":\"talked\"";
     char path[JOURNAL_PATH_ROOM], *line = NULL;
     size_t capacity = 0;
     Error ignored;
     FILE *file = journal_path(entry->name, path, &ignored) ? NULL : fopen(path, "re");
-    ssize_t n = file ? getline(&line, &capacity, file) : -1;
-    json_t *header = n > 0 ? json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *header = NULL;
+    bool whole;
+    for (ssize_t n; file && !header && (n = getline(&line, &capacity, file)) > 0;)
+        header = transcript_salvage_record(line, (size_t)n, &whole);
     const char *by = json_string_value(json_object_get(header, "by"));
     bool talked = !by || strcmp(by, "script") != 0;
     while (!talked && getline(&line, &capacity, file) > 0) talked = !strncmp(line, TALKED, sizeof TALKED - 1);
@@ -193,6 +200,28 @@ bool journal_was_talked_in(const JournalEntry *entry) {
     free(line);
     if (file) fclose(file);
     return talked;
+}
+
+void journal_mended_name(const char *name, char *mended) {
+    snprintf(mended, JOURNAL_NAME_ROOM, "%.*s" MENDED, MENDED_STEM, name);
+}
+
+// NAME-mended, or NAME-mended-2 and so on where that name was in use.
+static bool is_mended_from(const char *name, const char *mended) {
+    char stem[JOURNAL_NAME_ROOM];
+    journal_mended_name(name, stem);
+    size_t n = strlen(stem);
+    if (strncmp(mended, stem, n) != 0) return false;
+    return !mended[n] ||
+           (mended[n] == '-' && mended[n + 1] && !mended[n + 1 + strspn(mended + n + 1, "0123456789")]);
+}
+
+bool journal_is_mended_later(const JournalList *list, size_t index) {
+    for (size_t i = index + 1; i < list->count; i++)
+        if (!journal_is_empty(&list->entries[i]) &&
+            is_mended_from(list->entries[index].name, list->entries[i].name))
+            return true;
+    return false;
 }
 
 Status journal_delete(const char *name, Error *error) {

@@ -36,7 +36,7 @@ Status journal_list_read(JournalList *list, Error *error);
 void journal_list_free(JournalList *list);
 
 // The entry called `name`, or the only one whose name begins so; NULL: the one written last. STATUS_USAGE: several begin
-// so. STATUS_FILE: there is none (with the nearest name).
+// so, or the name is empty. STATUS_FILE: there is none (with the nearest name).
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error);
 
 // STATUS_USAGE unless `name` can be the name of a new conversation: no folder, not hidden, not too long, not in use.
@@ -48,6 +48,12 @@ char *journal_topic(const char *name);
 // Whether there is anything in it; and whether somebody has talked in it, rather than a script.
 bool journal_is_empty(const JournalEntry *entry);
 bool journal_was_talked_in(const JournalEntry *entry);
+
+// The name of the copy in which a damaged journal goes on, into mended [JOURNAL_NAME_ROOM]; a number may follow it where it
+// is in use.
+void journal_mended_name(const char *name, char *mended);
+// Whether an entry goes on in such a copy, which was written later: then it is no more than what is left of the damage.
+bool journal_is_mended_later(const JournalList *list, size_t index);
 
 // Removes a journal for good. STATUS_FILE: there is none called exactly so, or another palaver has it open.
 Status journal_delete(const char *name, Error *error);

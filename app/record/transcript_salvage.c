@@ -80,17 +80,25 @@ static bool need_header(Salvage *s) {
            !transcript_take_line(s->transcript, HEADER, sizeof HEADER - 1, &ignored);
 }
 
-static bool take_line(Salvage *s, const char *line, size_t size) {
+json_t *transcript_salvage_record(const char *line, size_t size, bool *whole) {
     json_t *record = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
-    bool whole = record;
-    if (!whole) { // a bad byte within a text costs that character
+    *whole = record;
+    if (!record) { // a bad byte within a text costs that character
         char *clean = text_clean(line, size, NULL);
         record = clean ? json_loads(clean, JSON_ALLOW_NUL, NULL) : NULL;
         free(clean);
     }
+    if (json_is_object(record)) return record;
+    json_decref(record);
+    return NULL;
+}
+
+static bool take_line(Salvage *s, const char *line, size_t size) {
+    bool whole;
+    json_t *record = transcript_salvage_record(line, size, &whole);
     const char *kind = json_string_value(json_object_get(record, "record"));
     bool is_header = kind && !strcmp(kind, "palaver");
-    bool ok = json_is_object(record) && (is_header || need_header(s)) && take_record(s, record);
+    bool ok = record && (is_header || need_header(s)) && take_record(s, record);
     s->loss->n_mended += ok && !whole;
     json_decref(record);
     return ok && whole;

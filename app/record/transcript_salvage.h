@@ -4,6 +4,8 @@
 
 #include "app/record/transcript.h"
 
+#include <jansson.h>
+
 enum { TRANSCRIPT_NOTE_ROOM = 600 };
 
 typedef struct TranscriptLoss {
@@ -11,6 +13,9 @@ typedef struct TranscriptLoss {
     int n_mended;   // records with bad bytes, which are U+FFFD now
     long long line; // the first of them, from 1; 0: none
 } TranscriptLoss;
+
+// What can be read of one line [size] of a log, mended unless it is `whole`; NULL: nothing, or no memory. To json_decref().
+json_t *transcript_salvage_record(const char *line, size_t size, bool *whole);
 
 // Reads every record [size] that can be read; a turn whose parent is lost follows the last that is not. The transcript's log
 // is another one than the damaged. STATUS_FILE: there is no turn.

@@ -334,6 +334,45 @@ static void test_resume_takes_the_last_talk(void **state) {
     program_free(&run);
 }
 
+// NUL bytes before a journal, as a crash of the machine leaves them.
+static void put_zeros_before(const char *home, const char *name) {
+    Bytes bytes = {0}, log = journal_bytes(home, name);
+    static const uint8_t zeros[4096];
+    bytes_add(&bytes, zeros, sizeof zeros);
+    bytes_add(&bytes, log.data, log.size);
+    write_journal(home, name, &bytes);
+    bytes_free(&log);
+    bytes_free(&bytes);
+}
+
+static void expect_resumed(const char *user) {
+    Run run = program_script(TALK "|--resume|--stats", "/view\n");
+    expect_err(&run, user);
+    expect_no_err(&run, "goes on in");
+    program_free(&run);
+}
+
+// What was said last is what --resume opens: a damaged journal stays, but the talk is in its mended copy.
+static void test_resume_takes_the_mended_talk(void **state) {
+    Run run = program_script(TALK, "/new plot\nA script.\n");
+    program_free(&run);
+    put_zeros_before(*state, "plot.jsonl");
+    program_says(TALK "|--resume", "Scripted on.\n", 0, "It goes on in plot-mended; the file stays");
+    expect_resumed("[user] Scripted on.");
+    Pty *pty = prompt_open(TALK "|--stats");
+    prompt_ask(pty, "Talked in.", "[turn 1: ");
+    prompt_leave(pty);
+    program_says(TALK "|--resume=plot", "Once more.\n", 0, "It goes on in plot-mended; the file stays");
+    expect_resumed("[user] Talked in."); // a script's is a script's, mended or not
+    pty = prompt_start(TALK "|--stats|--resume=plot", NULL);
+    pty_expect(pty, "the last:]");
+    pty_expect(pty, "> ");
+    pty_expect(pty, "> ");
+    prompt_ask(pty, "Talked on.", "[turn 2: ");
+    prompt_leave(pty);
+    expect_resumed("[user] Talked on.");
+}
+
 // A full disk is said once, and the talk goes on; what could not be kept in the end is a failure.
 static void test_a_full_disk_does_not_end_the_talk(void **state) {
     (void)state;
@@ -485,6 +524,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_torn_record_is_kept),
         WITH_HOME(test_empty_journals_are_passed_over),
         WITH_HOME(test_resume_takes_the_last_talk),
+        WITH_HOME(test_resume_takes_the_mended_talk),
         WITH_HOME(test_a_full_disk_does_not_end_the_talk),
         WITH_HOME(test_resume_with_another_template_reads_text),
         WITH_HOME(test_resume_without_the_model),
