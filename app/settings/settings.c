@@ -2,6 +2,7 @@
 #include "app/settings/settings.h"
 
 #include "config/embedded.h"
+#include "tokenizer/chat/chat_template.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -121,7 +122,8 @@ static const ConfigKey keys[] = {
     CHOICE(model, weights, model.weights, weights_words, "how the weights are held"),
     TEXT(model, template, model.template, template_words, accepts_nonempty,
          "\"auto\", \"jinja\", the name of a chat template, or a .toml or .jinja file", "chat template"),
-    TEXT(model, template_args, model.template_args, NULL, NULL, "a JSON object of variables, or \"\"",
+    TEXT(model, template_args, model.template_args, NULL, chat_template_takes,
+         "a JSON object of variables (not messages, tools, bos_token …, which palaver sets), or \"\"",
          "what the model's own chat template is told"),
 
     TEXT(backend, device, engine.device, device_words, accepts_device,

@@ -1,6 +1,7 @@
 #include "app/settings/settings_tell.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 
 static bool cache_has_no_groups(const Settings *s) {
     return s->engine.cache.type != DTYPE_INT8 && s->engine.cache.type != DTYPE_INT4;
@@ -13,6 +14,16 @@ static bool nothing_leaves(const Settings *s) {
 }
 static bool tokens_leave(const Settings *s) {
     return s->talk.overflow.by_token && !nothing_leaves(s);
+}
+static bool dry_is_off(const Settings *s) {
+    return s->talk.sampler.dry_multiplier == 0;
+}
+static bool nothing_looks_back(const Settings *s) {
+    const SamplerSettings *sampler = &s->talk.sampler;
+    return sampler->repeat_penalty == 1 && sampler->frequency_penalty == 0 && sampler->presence_penalty == 0;
+}
+static bool nothing_is_drawn(const Settings *s) {
+    return s->talk.sampler.temperature == 0;
 }
 
 // Settings that change nothing while another one is what it is.
@@ -28,6 +39,15 @@ static const struct {
     {"context.by", nothing_leaves, "overflow = \"stop\" lets nothing leave"},
     {"context.low_water", nothing_leaves, "overflow = \"stop\" lets nothing leave"},
     {"context.low_water", tokens_leave, "by = \"token\" goes by discard"},
+    {"sampling.dry_base", dry_is_off, "dry_multiplier 0 is no DRY penalty"},
+    {"sampling.dry_allowed", dry_is_off, "dry_multiplier 0 is no DRY penalty"},
+    {"sampling.repeat_last", nothing_looks_back,
+     "repeat_penalty, frequency_penalty and presence_penalty are off"},
+    {"sampling.top_k", nothing_is_drawn, "temperature 0 always takes the most probable token"},
+    {"sampling.top_p", nothing_is_drawn, "temperature 0 always takes the most probable token"},
+    {"sampling.min_p", nothing_is_drawn, "temperature 0 always takes the most probable token"},
+    {"sampling.typical_p", nothing_is_drawn, "temperature 0 always takes the most probable token"},
+    {"sampling.seed", nothing_is_drawn, "temperature 0 always takes the most probable token"},
 };
 
 static void tell_of_idle(const Settings *settings, Screen *screen, SettingsTold *told) {
@@ -40,6 +60,27 @@ static void tell_of_idle(const Settings *settings, Screen *screen, SettingsTold 
             screen_notice(screen, "[%s changes nothing: %s]", key->name, idle_settings[i].why);
         told->idle = idle ? told->idle | bit : told->idle & ~bit;
     }
+}
+
+// The name by which template_args say another thing of thinking than `thinking` does, or NULL.
+static const char *contradicted_name(const Settings *settings) {
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    const char *found = NULL;
+    json_t *arguments = json_loads(settings->model.template_args, 0, NULL);
+    for (int i = 0; i < 2 && settings->model.thinking >= 0; i++) {
+        const json_t *said = json_object_get(arguments, names[i]);
+        if (said && json_is_true(said) != (settings->model.thinking == 1)) found = names[i];
+    }
+    json_decref(arguments);
+    return found;
+}
+
+static void tell_of_thinking(const Settings *settings, Screen *screen, SettingsTold *told) {
+    const char *name = contradicted_name(settings);
+    if (name && !told->contradicted)
+        screen_notice(screen, "[%s in template_args changes nothing: thinking = \"%s\" says otherwise]", name,
+                      settings->model.thinking ? "on" : "off");
+    told->contradicted = name;
 }
 
 // The built-in reserve is meant for large contexts: that it is smaller here is no news.
@@ -73,5 +114,7 @@ void settings_tell_of_window(const Settings *settings, const Engine *engine, Scr
 
 void settings_tell(const Settings *settings, const Engine *engine, Screen *screen, SettingsTold *told) {
     settings_tell_of_window(settings, engine, screen, told);
-    if (!told->quiet) tell_of_reserve(settings, engine, screen, told);
+    if (told->quiet) return;
+    tell_of_reserve(settings, engine, screen, told);
+    tell_of_thinking(settings, screen, told);
 }

@@ -54,6 +54,12 @@ static bool add_piece(json_t *context, const char *name, const Tokenizer *tokeni
     return !piece || !json_object_set_new(context, name, json_stringn_nocheck(piece, size));
 }
 
+const char *const chat_jinja_names[] = {"messages",  "add_generation_prompt",
+                                        "tools",     "documents",
+                                        "bos_token", "eos_token",
+                                        "unk_token", "pad_token",
+                                        NULL};
+
 // What transformers gives a template: no tools, no documents, and the pieces that the tokenizer has.
 static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages,
                             int n, bool prompt, bool by_ids) {

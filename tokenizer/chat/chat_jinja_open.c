@@ -141,14 +141,36 @@ static Status add_thinking(const ChatTemplate *to, json_t *arguments, int thinki
     return error_set(error, STATUS_USAGE, "the model's chat template does not ask whether to think");
 }
 
+static json_t *parse_arguments(const char *text) {
+    json_t *arguments = *text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : json_object();
+    if (json_is_object(arguments)) return arguments;
+    json_decref(arguments);
+    return NULL;
+}
+
+// The first of the names that is not the user's to set, or NULL.
+static const char *name_of_ours(const json_t *arguments) {
+    for (const char *const *name = chat_jinja_names; *name; name++)
+        if (json_object_get(arguments, *name)) return *name;
+    return NULL;
+}
+
+bool chat_template_takes(const char *text) {
+    json_t *arguments = parse_arguments(text);
+    bool takes = arguments && !name_of_ours(arguments);
+    json_decref(arguments);
+    return takes;
+}
+
 static Status read_arguments(const ChatTemplate *to, const char *text, json_t **arguments, Error *error) {
-    json_error_t problem;
     const char *name;
     json_t *value;
-    *arguments = *text ? json_loads(text, JSON_REJECT_DUPLICATES, &problem) : json_object();
-    if (!json_is_object(*arguments))
+    *arguments = parse_arguments(text);
+    if (!*arguments)
         return error_set(error, STATUS_USAGE,
                          "template_args: expected a JSON object like {\"enable_thinking\": false}");
+    name = name_of_ours(*arguments);
+    if (name) return error_set(error, STATUS_USAGE, "template_args: palaver itself sets \"%s\"", name);
     json_object_foreach(*arguments, name, value) {
         if (!strstr(to->source, name))
             return error_set(error, STATUS_USAGE, "the model's chat template knows no \"%.60s\"", name);

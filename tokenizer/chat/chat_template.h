@@ -57,6 +57,9 @@ Status chat_template_open_jinja(const char *jinja, const Tokenizer *tokenizer, C
 Status chat_template_set(ChatTemplate *chat_template, const Tokenizer *tokenizer, const char *arguments,
                          int thinking, Error *error);
 
+// Whether `arguments` can be set at all: "", or a JSON object with none of the names that palaver sets itself.
+bool chat_template_takes(const char *arguments);
+
 // One line that the user should see (the template is a guess, and why), or NULL.
 const char *chat_template_notice(const ChatTemplate *chat_template);
 

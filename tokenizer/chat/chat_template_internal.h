@@ -74,6 +74,7 @@ Status chat_jinja_render(const ChatTemplate *chat_template, const Tokenizer *tok
 Status chat_jinja_once(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
                        const ChatMessage *messages, int n_messages, bool generation_prompt, bool by_ids,
                        JinjaText *text, Error *error);
+extern const char *const chat_jinja_names[]; // that every text is told by palaver, NULL at the end
 bool chat_jinja_begins_with_bos(const Tokenizer *tokenizer, const JinjaText *text);
 Status chat_jinja_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
                        const ChatMessage *messages, int n_messages, bool generation_prompt, char **text,

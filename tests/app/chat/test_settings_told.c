@@ -20,6 +20,18 @@ static void test_settings_that_count_for_less_are_told(void **state) {
          "[keep changes nothing: overflow = \"stop\""},
         {BABBLER "|--max-tokens=3|--by=token", "/set low_water 0.3\n",
          "[low_water changes nothing: by = \"token\""},
+        {BABBLER "|--max-tokens=3|--dry-base=2", "Hi\n", "[dry_base changes nothing: dry_multiplier 0"},
+        {BABBLER "|--max-tokens=3|--dry-allowed=2", "Hi\n", "[dry_allowed changes nothing: dry_multiplier 0"},
+        {BABBLER "|--max-tokens=3|--repeat-penalty=1|--repeat-last=9", "Hi\n",
+         "[repeat_last changes nothing: repeat_penalty, "},
+        {BABBLER "|--max-tokens=3|--temperature=0|--top-k=9", "Hi\n",
+         "[top_k changes nothing: temperature 0"},
+        {BABBLER "|--max-tokens=3|--temperature=0|--top-p=0.5", "Hi\n", "[top_p changes nothing: "},
+        {BABBLER "|--max-tokens=3|--temperature=0|--min-p=0.5", "Hi\n", "[min_p changes nothing: "},
+        {BABBLER "|--max-tokens=3|--temperature=0|--typical-p=0.5", "Hi\n", "[typical_p changes nothing: "},
+        {BABBLER "|--max-tokens=3|--seed=1", "/set temperature 0\n", "[seed changes nothing: "},
+        {BABBLER "|--max-tokens=3|--thinking=on|--template-args={\"enable_thinking\": false}", "Hi\n",
+         "[enable_thinking in template_args changes nothing: thinking = \"on\""},
         {BABBLER "|--max-tokens=3|--jsonl|--no-paged", "{\"turns\": [\"Hi\"]}\n",
          "[the cache is in pages all the same: conversations at once need them]"},
     };
@@ -27,7 +39,10 @@ static void test_settings_that_count_for_less_are_told(void **state) {
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
         program_says(told[i].arguments, told[i].input, 0, told[i].part);
     run = program_script(
-        BABBLER "|--max-tokens=3|--context=256|--type=int8|--group=16|--page-size=4|--by=token", "Hi\nHo\n");
+        BABBLER
+        "|--max-tokens=3|--context=256|--type=int8|--group=16|--page-size=4|--by=token|--seed=1|--top-k=9"
+        "|--dry-multiplier=1|--dry-base=2|--presence-penalty=1|--repeat-last=9",
+        "Hi\nHo\n");
     expect_no_err(&run, "changes nothing");
     expect_no_err(&run, "reserve");
     program_free(&run);

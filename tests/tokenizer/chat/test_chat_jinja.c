@@ -302,6 +302,10 @@ static void variables(void **state) {
     assert_int_equal(chat_template_set(own, tokenizer, "{\"effort\": 1}", -1, &error), STATUS_USAGE);
     assert_string_equal(error.message, "the model's chat template knows no \"effort\"");
     assert_int_equal(chat_template_set(own, tokenizer, "[1]", -1, &error), STATUS_USAGE);
+    assert_int_equal(chat_template_set(own, tokenizer, "{\"messages\": []}", -1, &error), STATUS_USAGE);
+    assert_string_equal(error.message, "template_args: palaver itself sets \"messages\"");
+    assert_true(chat_template_takes("") && chat_template_takes("{\"effort\": 1}"));
+    assert_false(chat_template_takes("{") || chat_template_takes("{\"eos_token\": 1}"));
     chat_template_close(own);
     free(before);
 
