@@ -5,6 +5,7 @@
 #include "app/terminal/text_shown.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,11 +16,17 @@ enum {
     PIPED_LIMIT = 1 << 28,
 };
 
+// A stdin that the caller has closed, or that is only to be written, pipes nothing in.
+static bool stdin_is_readable(void) {
+    int flags = fcntl(STDIN_FILENO, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
+}
+
 // A file that somebody has read from already is his to go on with: the list of a loop that asks for each of its lines.
 static bool belongs_to_question(const Options *options) {
     struct stat facts;
     if (options->take_stdin || options->leave_stdin) return options->take_stdin;
-    if (isatty(STDIN_FILENO)) return false;
+    if (isatty(STDIN_FILENO) || !stdin_is_readable()) return false;
     bool is_file = !fstat(STDIN_FILENO, &facts) && S_ISREG(facts.st_mode);
     return !is_file || lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
 }

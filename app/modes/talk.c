@@ -62,6 +62,15 @@ static int prepare(Program *program, const Transcript *transcript) {
     return EXIT_WELL;
 }
 
+// What becomes of the exit status where the journal lacks something. Nobody asked for the journal of a single new question:
+// its answer is what counts, and what is missing was told.
+static int end_unkept(Program *program, const Chat *chat, int result) {
+    if (*chat_record_name(chat))
+        screen_error(program->screen, "the end of this conversation could not be kept");
+    bool only_answer = program->options.prompt && !program->options.resume;
+    return result == EXIT_WELL && !only_answer ? EXIT_RUNTIME : result;
+}
+
 // Opens the chat with what was prepared, talks, and closes it.
 static int talk(Program *program, Journal *journal, Transcript *transcript) {
     const ScreenTraits *traits = screen_traits(program->screen);
@@ -88,11 +97,7 @@ static int talk(Program *program, Journal *journal, Transcript *transcript) {
                          status == STATUS_USAGE || status == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_RUNTIME);
     else
         result = talk_through(chat);
-    if (!status && !chat_record_is_kept(chat)) {
-        if (*chat_record_name(chat))
-            screen_error(program->screen, "the end of this conversation could not be kept");
-        if (result == EXIT_WELL) result = EXIT_RUNTIME;
-    }
+    if (!status && !chat_record_is_kept(chat)) result = end_unkept(program, chat, result);
     chat_close(chat);
     return result;
 }

@@ -145,6 +145,32 @@ static void test_one_question(void **state) {
     program_run(&run, TALK "|-p|", "");
     expect_status(&run, 2);
     program_free(&run);
+    program_shell(&run, "$PALAVER " BABBLER " --max-tokens 3 -p Hi <&-"); // nothing is piped in
+    expect_status(&run, 0);
+    expect_no_err(&run, "stdin");
+    program_free(&run);
+}
+
+// The answer is what a question is about; a talk, or a script, is also about what is kept.
+static void test_a_question_without_a_journal(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        int status;
+    } ways[] = {{"-p Hi < /dev/null", 0}, {"< script", 1}};
+    Run run;
+    for (int i = 0; i < 2; i++) {
+        char command[500];
+        snprintf(command, sizeof command,
+                 "P=$(realpath $PALAVER) M=$(realpath " BABBLER "); cd %s; echo Hi > script; "
+                 "XDG_STATE_HOME=/dev/null $P $M --max-tokens 3 %s",
+                 (char *)*state, ways[i].words);
+        program_shell(&run, command);
+        expect_status(&run, ways[i].status);
+        expect_err(&run, "no journal of this conversation (--no-save wants none): ");
+        assert_true(run.out_size > 0);
+        program_free(&run);
+    }
 }
 
 static void test_exit_statuses_of_the_start(void **state) {
@@ -157,6 +183,14 @@ static void test_exit_statuses_of_the_start(void **state) {
     program_run(&run, TALK "|--temperature=-1", "");
     expect_status(&run, 2);
     program_free(&run);
+    program_says("--resume=", "", 2, "palaver: a name is missing: which conversation?");
+    program_says("--resume||" TALK, "", 2, "palaver: a name is missing: which conversation?");
+    static const char *const ARGUMENTS[] = {"{", "[1]", "{\"messages\": []}", "{\"bos_token\": \"\"}"};
+    for (int i = 0; i < 4; i++) {
+        char line[200];
+        snprintf(line, sizeof line, TALK "|--template-args=%s", ARGUMENTS[i]);
+        program_says(line, "", 2, "allowed is a JSON object of variables (not messages, tools, bos_token ");
+    }
     program_run(&run, "", ""); // the model that comes with palaver
     expect_status(&run, 0);
     expect_err(&run, "make model");
@@ -420,6 +454,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_a_turn_that_cannot_fit_is_refused),
         WITH_HOME(test_the_talk_goes_on_when_the_context_is_full),
         WITH_HOME(test_one_question),
+        WITH_HOME(test_a_question_without_a_journal),
         WITH_HOME(test_exit_statuses_of_the_start),
         WITH_HOME(test_a_model_by_its_name),
         WITH_HOME(test_user_text_stays_text),
