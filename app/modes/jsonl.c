@@ -213,6 +213,7 @@ static Status open_all(Jsonl *j, Error *error) {
     SchedulerOptions options = {.interrupt = signals_interrupt()};
     j->start = clock_seconds();
     j->seed = settings_random_seed();
+    j->told.own_sampling = true;
     settings_tell(j->settings, j->engine, j->screen, &j->told);
     Status status = choose_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);

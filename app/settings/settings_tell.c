@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <string.h>
 
 static bool cache_has_no_groups(const Settings *s) {
     return s->engine.cache.type != DTYPE_INT8 && s->engine.cache.type != DTYPE_INT4;
@@ -53,6 +54,7 @@ static const struct {
 static void tell_of_idle(const Settings *settings, Screen *screen, SettingsTold *told) {
     for (size_t i = 0; i < sizeof idle_settings / sizeof *idle_settings; i++) {
         const ConfigKey *key = settings_key(idle_settings[i].key);
+        if (told->own_sampling && !strcmp(key->section, "sampling")) continue;
         const unsigned bit = 1u << i;
         bool idle =
             config_origin_layer(&settings->config, key) >= CONFIG_FLAGS && idle_settings[i].idle(settings);

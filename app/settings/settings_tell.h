@@ -6,7 +6,8 @@
 
 // What was said before, so that it is said once. All zero at the beginning.
 typedef struct SettingsTold {
-    bool quiet; // nothing is said
+    bool quiet;        // nothing is said
+    bool own_sampling; // each conversation may set [sampling] anew: nothing is said of it
     bool shift;
     bool contradicted; // template_args' enable_thinking by thinking
     int64_t reserve;   // the value that was too large

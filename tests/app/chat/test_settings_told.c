@@ -46,6 +46,10 @@ static void test_settings_that_count_for_less_are_told(void **state) {
     expect_no_err(&run, "changes nothing");
     expect_no_err(&run, "reserve");
     program_free(&run);
+    run = program_script(BABBLER "|--max-tokens=3|--jsonl|--temperature=0|--seed=1",
+                         "{\"turns\": [\"Hi\"], \"sampling\": {\"temperature\": 1}}\n");
+    expect_no_err(&run, "changes nothing"); // a line may draw
+    program_free(&run);
     char arguments[200], path[100];
     snprintf(path, sizeof path, "%s/text", (char *)*state);
     FILE *file = fopen(path, "w");
