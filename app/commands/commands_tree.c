@@ -1,4 +1,4 @@
-// Commands that walk in the tree of turns: undo, redo, goto, tree.
+// Commands that show the tree of turns, and go to a place in it: goto, tree.
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
 #include "app/terminal/page.h"
@@ -11,34 +11,6 @@ enum {
     EXCERPT_COLUMNS = 36, // of what was said, and of the reply, in /tree
     DEEPEST = 24,         // side branches of side branches that /tree indents
 };
-
-Status commands_tree_undo(Chat *chat, const char *argument, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    int64_t n = 1, depth = tree_depth(tree);
-    if (!depth) return error_set(error, STATUS_USAGE, "there is no turn yet");
-    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
-        return error->status;
-    Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
-    if (!status)
-        screen_notice(chat_screen(chat), "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
-                      (long long)(depth - n));
-    return status;
-}
-
-Status commands_tree_redo(Chat *chat, const char *argument, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    int64_t n = 1;
-    int there;
-    (void)tree_redo(tree, tree->n, &there);
-    if (!there) return error_set(error, STATUS_USAGE, "nothing was taken back that could come again; /tree");
-    if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
-        return error->status;
-    Status status = way_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
-    if (!status)
-        screen_notice(chat_screen(chat), "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
-                      tree_depth(tree));
-    return status;
-}
 
 Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
