@@ -1,11 +1,10 @@
 #include "app/json_memory.h"
 
-#include "app/terminal/tty.h"
+#include "app/last_words.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { RESERVE = 1 << 20 }; // bytes: more than a record of a long turn takes
 
@@ -14,14 +13,8 @@ static void *(*allocator)(size_t size);
 static void *_Atomic reserve; // NULL: used up
 
 static _Noreturn void end(void) {
-    static const char words[] =
-        "palaver: out of memory: nothing is left for a line of JSON, so palaver ends here; what was "
-        "written before, the journal among it, is whole\n";
-    tty_restore();
-    tty_unhush();
-    ssize_t ignored = write(STDERR_FILENO, words, sizeof words - 1);
-    (void)ignored;
-    _exit(EXIT_FAILURE); // no exit handler: they may want memory
+    last_words("palaver: out of memory: nothing is left for a line of JSON, so palaver ends here; what was "
+               "written before, the journal among it, is whole\n");
 }
 
 static void *allocate_or_end(size_t size) {

@@ -36,10 +36,14 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
     _exit(EXIT_FAILURE);
 }
 
-static void end_without_memory(void) {
+void last_words(const char *words) {
     tty_restore();
-    tty_write("palaver: out of memory; what was finished before is kept\n");
-    _exit(EXIT_FAILURE); // no exit handler: they may want memory
+    tty_write(words);
+    _exit(EXIT_FAILURE);
+}
+
+static void end_without_memory(void) {
+    last_words("palaver: out of memory; what was finished before is kept\n");
 }
 
 void last_words_install(void) {

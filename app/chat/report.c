@@ -7,6 +7,7 @@
 #include "app/tools/bench.h"
 #include "engine/model/model.h"
 #include "kernels/base/format.h"
+#include "kernels/base/path.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,11 +15,6 @@
 #include <string.h>
 
 static const double FULL_SHARE = 0.8; // from here on the gauge warns
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
 
 void report_banner(Chat *chat) {
     const Model *model = engine_model(chat->model.engine);
@@ -30,7 +26,7 @@ void report_banner(Chat *chat) {
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
     screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
-               *model->name ? model->name : base_name(chat->model.path), model->architecture, parameters,
+               *model->name ? model->name : path_base(chat->model.path), model->architecture, parameters,
                dtype_name(model_main_type(model)), weights);
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
     screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",

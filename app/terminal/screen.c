@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "app/terminal/screen_internal.h"
+#include "kernels/base/file.h"
 
 static const char *const STYLES[SCREEN_N_STYLES] = {
     [SCREEN_NORMAL] = "\033[0m", [SCREEN_DIM] = "\033[2m",   [SCREEN_PROMPT] = "\033[1m",
@@ -75,24 +75,6 @@ int screen_width(const Screen *screen) {
 
 // ---- writing -------------------------------------------------------------------------------------------
 
-// All n bytes, also to a slow pipe that does not block; -1 and errno where that cannot be.
-static int write_all(int fd, const char *bytes, size_t n) {
-    while (n) {
-        ssize_t wrote = write(fd, bytes, n);
-        if (wrote > 0) {
-            bytes += wrote;
-            n -= (size_t)wrote;
-            continue;
-        }
-        if (wrote == 0) errno = EIO;
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return -1;
-        struct pollfd wait = {.fd = fd, .events = POLLOUT};
-        poll(&wait, 1, -1);
-    }
-    return 0;
-}
-
 char *screen_harmless(const Screen *screen, const char *text, size_t n) {
     Text out = {0};
     if (text_add_shown(&out, text, n, screen->traits.utf8)) return out.bytes;
@@ -107,7 +89,7 @@ static Status write_reply(Screen *screen, const char *bytes, size_t n, Error *er
     if (screen->reply_error)
         return error_set(error, STATUS_FILE, "stdout: %s", strerror(screen->reply_error));
     if (!n) return STATUS_OK;
-    if (write_all(STDOUT_FILENO, bytes, n) != 0) {
+    if (!file_write_all(STDOUT_FILENO, bytes, n)) {
         screen->reply_error = errno;
         screen->reader_left = errno == EPIPE;
         return error_set(error, STATUS_FILE, "stdout: %s", strerror(screen->reply_error));
@@ -147,9 +129,10 @@ Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t 
     if (!show_reply(screen, text, n))
         return error_set(error, STATUS_MEMORY, "no memory for the reply's text");
     bool styled = style != SCREEN_NORMAL && screen->traits.color && screen->out.size && !screen->reply_error;
-    if (styled && write_all(STDOUT_FILENO, STYLES[style], strlen(STYLES[style]))) screen->reply_error = errno;
+    if (styled && !file_write_all(STDOUT_FILENO, STYLES[style], strlen(STYLES[style])))
+        screen->reply_error = errno;
     Status status = write_reply(screen, screen->out.bytes, screen->out.size, error);
-    if (styled && write_all(STDOUT_FILENO, STYLES[SCREEN_NORMAL], strlen(STYLES[SCREEN_NORMAL])))
+    if (styled && !file_write_all(STDOUT_FILENO, STYLES[SCREEN_NORMAL], strlen(STYLES[SCREEN_NORMAL])))
         screen->reply_error = errno;
     return status;
 }
@@ -179,7 +162,7 @@ const char *screen_style(const Screen *screen, ScreenStyle style) {
 }
 
 static void flush_notice(Screen *screen) {
-    write_all(STDERR_FILENO, screen->notice, screen->notice_n);
+    (void)file_write_all(STDERR_FILENO, screen->notice, screen->notice_n);
     screen->notice_n = 0;
 }
 

@@ -1,4 +1,5 @@
 #include "app/terminal/tty.h"
+#include "kernels/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,19 +45,8 @@ static struct {
 } hush;
 
 void tty_write(const char *bytes) {
-    size_t n = bytes ? strlen(bytes) : 0;
-    while (n) {
-        ssize_t wrote = write(STDERR_FILENO, bytes, n);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0 && errno == EAGAIN) { // somebody made the terminal non-blocking
-            struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
-            poll(&wait, 1, -1);
-            continue;
-        }
-        if (wrote <= 0) return;
-        bytes += wrote;
-        n -= (size_t)wrote;
-    }
+    if (bytes)
+        (void)file_write_all(STDERR_FILENO, bytes, strlen(bytes)); // somebody may have made it non-blocking
 }
 
 static bool in_foreground(void) {

@@ -4,6 +4,7 @@
 //
 // A model in several files has model.safetensors.index.json, whose weight_map says which tensor is in which.
 #include "engine/files/checkpoint_internal.h"
+#include "kernels/base/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,16 +146,11 @@ static Status read_header(const CheckpointFile *file, json_t **header, size_t *h
     return STATUS_OK;
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return !slash ? path : slash + 1;
-}
-
 // Is this tensor to be taken from this file?
 static bool is_wanted(const json_t *weight_map, const char *name, const char *path) {
     if (!weight_map) return true;
     const char *file = json_string_value(json_object_get(weight_map, name));
-    return file && strcmp(file, base_name(path)) == 0;
+    return file && strcmp(file, path_base(path)) == 0;
 }
 
 Status safetensors_read_file(Checkpoint *checkpoint, int index, const json_t *weight_map, Error *error) {
@@ -218,7 +214,7 @@ static Status check_file_name(const Checkpoint *checkpoint, const char *tensor, 
 
 static bool is_open(const Checkpoint *checkpoint, const char *name) {
     for (int i = 0; i < checkpoint->n_files; i++) {
-        if (strcmp(base_name(checkpoint->files[i].path), name) == 0) return true;
+        if (strcmp(path_base(checkpoint->files[i].path), name) == 0) return true;
     }
     return false;
 }
@@ -267,7 +263,7 @@ Status safetensors_read_folder(Checkpoint *checkpoint, Error *error) {
     int count;
     char *path = checkpoint_only_file(checkpoint->path, ".safetensors", &count);
     if (path) {
-        status = open_in_folder(checkpoint, base_name(path), NULL, error);
+        status = open_in_folder(checkpoint, path_base(path), NULL, error);
         free(path);
         return status;
     }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,14 +85,19 @@ Status file_read_stream(FILE *file, const char *name, size_t limit, char **text,
     return status;
 }
 
-// Writes all of `data`; errno tells what went wrong.
-static bool write_all(int file, const char *data, size_t size) {
+bool file_write_all(int file, const char *data, size_t size) {
     while (size) {
         ssize_t n = write(file, data, size);
+        if (n > 0) {
+            data += n;
+            size -= (size_t)n;
+            continue;
+        }
+        if (n == 0) errno = EIO;
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        data += n;
-        size -= (size_t)n;
+        if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return false;
+        struct pollfd wait = {.fd = file, .events = POLLOUT};
+        poll(&wait, 1, -1);
     }
     return true;
 }
@@ -115,7 +121,7 @@ Status file_write(const char *path, const char *data, size_t size, mode_t mode, 
         return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
     int file = mkostemp(temporary, O_CLOEXEC);
     if (file < 0) return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno));
-    bool ok = !fchmod(file, mode) && write_all(file, data, size) && !fsync(file);
+    bool ok = !fchmod(file, mode) && file_write_all(file, data, size) && !fsync(file);
     int reason = errno;
     if (close(file) && ok) ok = false, reason = errno;
     if (ok && rename(temporary, path)) ok = false, reason = errno;

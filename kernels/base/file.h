@@ -27,6 +27,9 @@ Status file_read(const char *path, size_t limit, char **text, size_t *size, Erro
 // has none, and a FIFO whose writer is gone would be waited for again.
 Status file_read_stream(FILE *file, const char *name, size_t limit, char **text, size_t *size, Error *error);
 
+// All of the data, also to a slow pipe that does not block; false where that cannot be, and errno tells why.
+bool file_write_all(int file, const char *data, size_t size);
+
 // Replaces a file at once: a temporary file beside it, fsync, rename. After a failure the old file is as it
 // was.
 Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error);

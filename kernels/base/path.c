@@ -182,6 +182,11 @@ bool path_model_settings(const char *model, char *path) {
     return n > 0 && n < PATH_ROOM && !stat(path, &file) && S_ISREG(file.st_mode);
 }
 
+const char *path_base(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 void path_make_absolute(char *path) {
     char folder[PATH_ROOM], whole[2 * PATH_ROOM];
     if (path[0] == '/' || !getcwd(folder, sizeof folder)) return;

@@ -47,6 +47,9 @@ bool path_is_bundled(const char *model);
 // file.
 bool path_model_settings(const char *model, char *path);
 
+// The last name of a path; the path itself where it ends in a slash.
+const char *path_base(const char *path);
+
 // Puts the working folder before a relative path [PATH_ROOM], so that it can be kept; links stay links.
 void path_make_absolute(char *path);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "app/terminal/text_shown.h"
+#include "kernels/base/file.h"
 
 enum {
     LINE_ROOM = 2 * HISTORY_MAX_ENTRY + 1, // bytes of a line: each of a turn's may be escaped
@@ -55,17 +56,6 @@ static void unescape(char *line) {
             *to++ = *line;
     }
     *to = 0;
-}
-
-static bool write_all(int fd, const char *bytes, size_t n) {
-    while (n) {
-        ssize_t wrote = write(fd, bytes, n);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return false;
-        bytes += wrote;
-        n -= (size_t)wrote;
-    }
-    return true;
 }
 
 // Makes the folders above `path`, as the XDG specification asks: mode 700.
@@ -128,7 +118,7 @@ static void shorten(const TurnHistory *history) {
     for (size_t i = 0; ok && i < history->count; i++)
         if (strlen(history->entries[i]) <= HISTORY_MAX_ENTRY) ok = add_escaped(&out, history->entries[i]);
     if (fd >= 0) {
-        ok = ok && write_all(fd, out.bytes ? out.bytes : "", out.size) && !fsync(fd);
+        ok = ok && file_write_all(fd, out.bytes ? out.bytes : "", out.size) && !fsync(fd);
         ok = close(fd) == 0 && ok && rename(name, history->path) == 0;
         if (!ok) unlink(name); // the longer file stays: nothing is lost
     }
@@ -189,7 +179,7 @@ static bool append(TurnHistory *history, const char *turn) {
     bool ok = (!history->torn || text_add(&out, "\n", 1)) && add_escaped(&out, turn);
     int fd = ok ? open(history->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600) : -1;
     if (fd >= 0) {
-        ok = write_all(fd, out.bytes, out.size); // one write: whole lines, also beside another palaver
+        ok = file_write_all(fd, out.bytes, out.size); // one write: whole lines, also beside another palaver
         ok = close(fd) == 0 && ok;
         if (ok) history->torn = false;
     }
