@@ -17,6 +17,7 @@ typedef struct NamedShape {
 static const NamedShape SHAPES[] = {
     {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false},
     {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false},
+    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true},
     {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false},
     {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true},
 };
@@ -62,7 +63,8 @@ Status model_of_shape(const char *name, DType type, Model **out, Error *error) {
     const NamedShape *named = find(name);
     if (!named)
         return error_set(error, STATUS_USAGE,
-                         "no shape \"%s\": there are llama2-7b, llama3.1-8b, tinyllama-1.1b and smollm2-135m",
+                         "no shape \"%s\": there are llama2-7b, llama3.1-8b, llama3.2-1b, tinyllama-1.1b and "
+                         "smollm2-135m",
                          name);
     int largest = dtype_block_size(type) > 0 ? (int)dtype_block_size(type) : 1;
     if (named->hidden_size % largest || named->intermediate_size % largest)
