@@ -212,7 +212,7 @@ def palaver_ms(program, batch, depth):
     else:
         command += ["--prefill", str(depth), "--parallel", str(batch)]
     done = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"decode .*?([0-9.]+) ms a (token|step)", done.stdout)
+    found = re.search(r"decode .*?([0-9.]+) ms a token" if batch == 1 else r"decode +([0-9.]+) ms a step", done.stdout)
     if not found:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout}")
     return float(found[1])
