@@ -119,7 +119,7 @@ endef
 $(foreach f,$(CU_MANY),$(eval $(call compile_instances,cuda,$f)))
 $(foreach f,$(CU_MANY),$(eval $(call compile_instances,checked,$f, (checked),-DPALAVER_CHECKED -lineinfo)))
 $(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(PLUGIN_C)
-$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device.cuh
+$(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device/device.cuh
 $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
 DECODE_KERNEL := kernels/cuda/decode/kernel.cu@%.o

@@ -65,7 +65,7 @@ void session_set_independent(Session *s) {
 }
 
 int64_t session_kept(const Session *s) {
-    return s->sequence.n_gone > 0 ? s->sequence.n_keep : -1;
+    return s->sequence.n_evicted > 0 ? s->sequence.n_sinks : -1;
 }
 
 Status session_enter(Session *s, int n, SessionPart *part, Error *error) {

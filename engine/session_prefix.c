@@ -39,7 +39,7 @@ void session_share(Session *s, int64_t n) {
     KvCache *cache = &s->engine->cache;
     KvSequence prompt;
     if (n > s->sequence.length) n = s->sequence.length;
-    if (!cache->paged || n < WORTH_KEEPING || s->sequence.n_gone > 0) return;
+    if (!cache->paged || n < WORTH_KEEPING || s->sequence.n_evicted > 0) return;
     if (!kv_sequence_fork(cache, &s->sequence, n, &prompt, NULL)) kv_branch_keep(cache, s->log, &prompt);
 }
 
@@ -129,7 +129,8 @@ Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy polic
     if (!shift || status || from + n == s->n_log) session_drop_logits(s);
     if (!shift || status) // from the kept prefix on, so that the next time another one may be kept
         kv_sequence_truncate(cache, &s->sequence,
-                             s->sequence.n_gone > 0 && from > s->sequence.n_keep ? s->sequence.n_keep : from);
+                             s->sequence.n_evicted > 0 && from > s->sequence.n_sinks ? s->sequence.n_sinks
+                                                                                     : from);
     memmove(s->log + from, s->log + from + n, (size_t)(s->n_log - from - n) * sizeof *s->log);
     s->n_log -= n;
     return STATUS_OK;
@@ -137,8 +138,8 @@ Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy polic
 
 void session_forget_gone(Session *s) {
     kv_branch_forget_gone(&s->engine->cache);
-    if (s->sequence.n_gone == 0) return;
-    kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.n_keep);
+    if (s->sequence.n_evicted == 0) return;
+    kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.n_sinks);
     s->n_log = s->sequence.length;
     session_drop_logits(s);
 }

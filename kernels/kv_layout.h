@@ -35,8 +35,8 @@ KvLayer kv_layout_layer(const KvLayout *layout, void *cache, void *scale, int la
 // STATUS_UNSUPPORTED if not: what every backend asks before it stores or attends.
 Status kv_layer_check(const KvLayer *kv, int head_dim, Error *error);
 
-// Whether what `slots` [n] hold can move by `delta`: positions (slot_positions, host memory; -1: empty, and left so) stay
-// within those of an int32. STATUS_DEVICE, naming the slot, if not: what every backend asks before it shifts keys.
+// Whether what `slots` [n] hold can move by `delta`: positions (slot_positions, host memory; -1: empty, and left so)
+// stay within those of an int32. STATUS_DEVICE, naming the slot, if not: what every backend asks before it shifts keys.
 Status kv_shift_check(const int32_t *slot_positions, const int32_t *slots, int n, int32_t delta,
                       Error *error);
 

@@ -152,16 +152,16 @@ typedef struct KvLayer {
 // is >= 0 and, with a sliding window, < window: a token sees itself, an empty slot (position -1) is never
 // seen. Where a slot lies has no meaning, so rings and gaps need no code.
 //
-// Where tokens were discarded without moving the others (n_gone > 0), positions n_keep … n_keep+n_gone-1 are
-// not seen, whatever their slots hold by now, and the kept prefix comes closer: a slot at position a <
-// n_keep is seen at the distance p - n_gone - a, by the query turned to position p - n_gone (the same angle
-// for all queries: RoPE by -n_gone). Keys stay as they are. Position a < n_keep then lies at index a.
+// Where tokens were evicted without moving the others (n_evicted > 0), positions n_sinks … n_sinks+n_evicted-1 are
+// not seen, whatever their slots hold by now, and the attention sinks come closer: a slot at position a <
+// n_sinks is seen at the distance p - n_evicted - a, by the query turned to position p - n_evicted (the same angle
+// for all queries: RoPE by -n_evicted). Keys stay as they are. Position a < n_sinks then lies at index a.
 typedef struct StepSequence {
-    int first_token, n_tokens; // range of the step's tokens; n_tokens >= 1
-    int n_slots;               // indexes it looks at, including those this step fills
-    const int32_t *pages;      // host [ceil(n_slots / page_size)], see above
-    int32_t n_keep, n_gone;    // n_gone 0: nothing was discarded, n_keep means nothing
-    int32_t rope_set;          // of the rope's frequencies
+    int first_token, n_tokens;  // range of the step's tokens; n_tokens >= 1
+    int n_slots;                // indexes it looks at, including those this step fills
+    const int32_t *pages;       // host [ceil(n_slots / page_size)], see above
+    int32_t n_sinks, n_evicted; // n_evicted 0: no token was evicted, n_sinks means nothing
+    int32_t rope_set;           // of the rope's frequencies
 } StepSequence;
 
 // What the results of a step may depend on.
@@ -256,10 +256,10 @@ typedef struct DecodeStep {
     const struct Head *head;
     struct Layer *const *layers; // host [n_layers]
     const KvLayer *kv;           // host [n_layers]
-    const int *windows;          // host [n_layers]
+    const int *windows;          // host [n_layers] attention windows
     float *logits;               // backend memory [n_sequences, vocab_size]
-    // Calls embed, the ops of every layer and logits (of all rows, in order) for the step that was begun last: the engine's
-    // own loop, for a backend that captures what it asks for.
+    // Calls embed, the ops of every layer and logits (of all rows, in order) for the step that was begun last: the
+    // engine's own loop, for a backend that captures what it asks for.
     Status (*pass)(const void *context, const PassBuffers *buffers, Error *error);
     const void *context;
 } DecodeStep;
@@ -332,10 +332,10 @@ typedef struct Ops {
     Status (*devices)(char *text, size_t size, Error *error);
     // Bytes of the device that are there, and those free now; what open() took for itself counts as free.
     void (*memory)(const Backend *backend, int64_t *total, int64_t *available);
-    // Bytes of scratch that the backend took in open() or will take later, libraries' workspaces included, for steps of at
-    // most n_rows sequences that see up to `window` slots each; so that need can be compared with what is free first. What
-    // a driver takes by the way, for code and captured graphs, nobody knows before.
-    int64_t (*scratch_bytes)(const Backend *backend, int n_rows, int window);
+    // Bytes of scratch that the backend took in open() or will take later, libraries' workspaces included, for steps of
+    // at most n_rows sequences that see up to n_slots slots each; so that need can be compared with what is free
+    // first. What a driver takes by the way, for code and captured graphs, nobody knows before.
+    int64_t (*scratch_bytes)(const Backend *backend, int n_rows, int n_slots);
     // Bytes that load_layer() of layers [shape.n_layers] and load_head() will take. Optional; NULL: the files' own.
     int64_t (*weight_bytes)(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 
@@ -353,8 +353,8 @@ typedef struct Ops {
     Status (*load_head)(Backend *backend, const HeadWeights *host, Head **head, Error *error);
 
     // Checks a step, takes its arrays over, computes cos and sin of its positions, and enters
-    // slot_positions[slots[i]] = positions[i]. kv: one layer's cache, of whose type and strides all are that the step will
-    // attend to; how a step is cut may go by it. NULL: the step attends to none.
+    // slot_positions[slots[i]] = positions[i]. kv: one layer's cache, of whose type and strides all are that the step
+    // will attend to; how a step is cut may go by it. NULL: the step attends to none.
     Status (*begin)(Backend *backend, const Step *step, const KvLayer *kv, Error *error);
 
     // x [n_tokens, hidden_size] = embedding_scale · embedding[ids] + positions[position], the latter where they are
@@ -383,7 +383,8 @@ typedef struct Ops {
     // x [n_tokens, hidden_size] += w_down·g + b_down
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
-    // For each row i: logits[i] = output·norm(x[tokens[i]]) + output_bias, into backend memory float32 [rows.n, vocab_size].
+    // For each row i: logits[i] = output·norm(x[tokens[i]]) + output_bias, into backend memory float32 [rows.n,
+    // vocab_size].
     Status (*logits)(Backend *backend, const Head *head, const void *x, const LogitRows *rows, float *logits,
                      Error *error);
 
@@ -394,9 +395,9 @@ typedef struct Ops {
     // sequences share is copied before one of them writes to it. No slot stands on both sides.
     Status (*copy_slots)(Backend *backend, const CacheSlots *slots, const int32_t *to, Error *error);
 
-    // Turns the keys in the slots of all layers by `delta` positions (RoPE by delta·inv_freq, without magnitude) and adds
-    // delta to their positions: what "shift-inplace" does to what is left. Quantised keys are dequantised, turned and
-    // quantised again.
+    // Turns the keys in the slots of all layers by `delta` positions (RoPE by delta·inv_freq, without magnitude) and
+    // adds delta to their positions: what "shift-inplace" does to what is left. Quantised keys are dequantised, turned
+    // and quantised again.
     Status (*shift_keys)(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error);
 
     // Optional (NULL: none): begin, embed, every layer and logits of a DecodeStep in one go, with the

@@ -123,7 +123,7 @@ static void forget_ids(MessageList *list) {
         Message *message = &list->messages[i];
         free(message->ids);
         message->ids = NULL;
-        message->n_ids = message->n_gone = 0;
+        message->n_ids = message->n_evicted = 0;
     }
 }
 

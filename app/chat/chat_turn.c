@@ -101,7 +101,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     reply->size = message->size;
     reply->ids = message->ids;
     reply->n_ids = message->n_ids;
-    reply->n_gone = message->n_gone;
+    reply->n_evicted = message->n_evicted;
     reply->interrupted = message->interrupted;
     reply->next = settings->position;
     reply->overflow = chat->reply.overflow;

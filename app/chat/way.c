@@ -18,10 +18,10 @@ static Status add_node(MessageList *list, const TranscriptNode *node, const Tree
                      .size = node->reply.size,
                      .ids = (int32_t *)node->reply.ids,
                      .n_ids = node->reply.n_ids,
-                     .n_gone = node->reply.n_gone,
+                     .n_evicted = node->reply.n_evicted,
                      .interrupted = node->reply.interrupted,
                      .discarded = left->whole || left->reply};
-    if (reply.n_gone < left->gone) reply.n_gone = left->gone < reply.n_ids ? left->gone : reply.n_ids;
+    if (reply.n_evicted < left->gone) reply.n_evicted = left->gone < reply.n_ids ? left->gone : reply.n_ids;
     Status status = said.text ? message_list_add(list, &said, error) : STATUS_OK;
     if (!status && reply.text) status = message_list_add(list, &reply, error);
     return status;
@@ -172,7 +172,7 @@ static TreeLeft left_of(const Chat *chat, const WayTurn *turn) {
     TreeLeft left = {.whole = turn->left && last->discarded};
     if (!node->reply.text || left.whole) return left;
     left.reply = last->discarded;
-    left.gone = last->n_gone > node->reply.n_gone ? last->n_gone : 0;
+    left.gone = last->n_evicted > node->reply.n_evicted ? last->n_evicted : 0;
     return left;
 }
 

@@ -213,7 +213,7 @@ static bool add_reply(const TranscriptReply *reply, json_t *record) {
             ok = !json_array_append_new(ids, json_integer(reply->ids[i])) && ok;
         ok = !json_object_set_new(record, "ids", ids) && ok;
     }
-    if (reply->n_gone) ok = !json_object_set_new(record, "gone", json_integer(reply->n_gone)) && ok;
+    if (reply->n_evicted) ok = !json_object_set_new(record, "gone", json_integer(reply->n_evicted)) && ok;
     if (reply->cut_to)
         ok = !json_object_set_new(
                  record, "left_out",
@@ -334,7 +334,7 @@ void transcript_drop_ids(Transcript *transcript, int index) {
     TranscriptReply *reply = &transcript->nodes[index].reply;
     free((int32_t *)reply->ids);
     reply->ids = NULL;
-    reply->n_ids = reply->n_gone = 0;
+    reply->n_ids = reply->n_evicted = 0;
 }
 
 Status transcript_set_model(Transcript *transcript, const TranscriptModel *model, Error *error) {

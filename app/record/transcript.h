@@ -65,7 +65,7 @@ typedef struct TranscriptReply {
     const char *text; // NULL: there is no reply
     size_t size;
     const int32_t *ids; // [n_ids] sampled ids; NULL: only the text counts
-    int64_t n_ids, n_gone;
+    int64_t n_ids, n_evicted;
     int64_t cut_from, cut_to; // bytes of what was said that were left out, since it was too long; 0, 0: none
     bool interrupted;
     uint64_t seed, position; // of its random numbers

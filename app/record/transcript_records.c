@@ -106,7 +106,7 @@ static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Err
     const json_t *tokens = json_object_get(record, "tokens");
     const json_t *seconds = json_object_get(record, "seconds");
     int64_t seed, position, next;
-    if (take_count(record, "gone", &reply->n_gone, error) || take_count(record, "seed", &seed, error) ||
+    if (take_count(record, "gone", &reply->n_evicted, error) || take_count(record, "seed", &seed, error) ||
         take_place(record, "position", &position, error) || take_place(record, "next", &next, error) ||
         take_count(tokens, "cached", &report->cached, error) ||
         take_count(tokens, "read", &report->read, error) ||
@@ -114,7 +114,7 @@ static Status take_reply_facts(const json_t *record, TranscriptReply *reply, Err
         take_count(tokens, "used", &report->used, error) ||
         take_count(tokens, "size", &report->context_size, error))
         return error->status;
-    if (reply->n_gone > reply->n_ids) return bad_field(error, "gone", "no more than there are ids");
+    if (reply->n_evicted > reply->n_ids) return bad_field(error, "gone", "no more than there are ids");
     reply->seed = (uint64_t)seed;
     reply->position = (uint64_t)position;
     reply->next = (uint64_t)next;

@@ -33,7 +33,7 @@ bool kv_branch_forget(KvCache *cache) {
 
 void kv_branch_forget_gone(KvCache *cache) {
     for (int i = cache->n_branches - 1; i >= 0; i--)
-        if (cache->branches[i].sequence.n_gone > 0) forget(cache, i);
+        if (cache->branches[i].sequence.n_evicted > 0) forget(cache, i);
 }
 
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
@@ -45,7 +45,7 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
         const KvBranch *other = &cache->branches[i];
         if (other->sequence.rope_set != branch.sequence.rope_set) continue;
         int64_t common = kv_common_prefix(log, n, other->log, other->sequence.length);
-        known = common == n && other->sequence.n_gone == branch.sequence.n_gone;
+        known = common == n && other->sequence.n_evicted == branch.sequence.n_evicted;
         if (!known && common == other->sequence.length) forget(cache, i);
     }
     if (!known) branch.log = malloc((size_t)n * sizeof *log);

@@ -2,7 +2,7 @@
 //
 // A slot holds one token's key and value in every layer, and its position (slot_positions; -1: empty). A sequence is
 // a table of pages. Attention looks at positions only, so a sequence that is full goes on as a ring: what was
-// discarded after its first n_keep tokens is overwritten by what comes, and nothing is copied.
+// discarded after its first n_sinks tokens is overwritten by what comes, and nothing is copied.
 //
 // Pages are counted: a fork shares them, and who writes to a page that others hold gets a copy first. Branches are
 // sequences that nobody talks in at present (what undo left behind), kept as long as no one needs their pages.
@@ -14,17 +14,17 @@
 #include "kernels/ops.h"
 #include "engine/options.h"
 
-// Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_gone from n_keep on; ordinal a
-// lies at index a, or n_keep + (a - n_keep) mod (window - n_keep) from n_keep on; its position is the ordinal,
-// less n_moved from n_keep on. Zeroed: an empty sequence.
+// Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_evicted from n_sinks on; ordinal a
+// lies at index a, or n_sinks + (a - n_sinks) mod (window - n_sinks) from n_sinks on; its position is the ordinal,
+// less n_moved from n_sinks on. Zeroed: an empty sequence.
 typedef struct KvSequence {
     int32_t *pages; // host [n_pages] first slot of each page
     int n_pages;
     int64_t length;
-    int32_t n_keep;   // tokens that stay in front; means nothing while n_gone is 0
-    int32_t n_gone;   // tokens that were ever discarded behind them
-    int32_t n_moved;  // of n_gone: how far the keys of the others were turned in place
-    int32_t rope_set; // by which set of frequencies the keys are turned (model_rope_set): the owner's choice
+    int32_t n_sinks;   // attention sinks: tokens that stay in front; means nothing while n_evicted is 0
+    int32_t n_evicted; // tokens that were ever evicted behind them
+    int32_t n_moved;   // of n_evicted: how far the keys of the others were turned in place
+    int32_t rope_set;  // by which set of frequencies the keys are turned (model_rope_set): the owner's choice
 } KvSequence;
 
 typedef struct KvBranch {

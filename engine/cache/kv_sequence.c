@@ -7,16 +7,16 @@
 // ---- where tokens lie --------------------------------------------------------------------------------------------
 
 static int64_t ordinal_of(const KvSequence *s, int64_t token) {
-    return token < s->n_keep ? token : token + s->n_gone;
+    return token < s->n_sinks ? token : token + s->n_evicted;
 }
 
 static int32_t position_of(const KvSequence *s, int64_t token) {
-    return (int32_t)(token < s->n_keep ? token : token + s->n_gone - s->n_moved);
+    return (int32_t)(token < s->n_sinks ? token : token + s->n_evicted - s->n_moved);
 }
 
 static int index_of(const KvCache *cache, const KvSequence *s, int64_t token) {
     int64_t a = ordinal_of(s, token);
-    return (int)(a < s->n_keep ? a : s->n_keep + (a - s->n_keep) % (cache->window - s->n_keep));
+    return (int)(a < s->n_sinks ? a : s->n_sinks + (a - s->n_sinks) % (cache->window - s->n_sinks));
 }
 
 static int32_t slot_of(const KvCache *cache, const KvSequence *s, int index) {
@@ -25,7 +25,7 @@ static int32_t slot_of(const KvCache *cache, const KvSequence *s, int index) {
 
 // Indexes that were ever written: the others hold whatever was there before.
 static int written(const KvCache *cache, const KvSequence *s) {
-    int64_t n = s->length + s->n_gone;
+    int64_t n = s->length + s->n_evicted;
     return (int)(n < cache->window ? n : cache->window);
 }
 
@@ -37,8 +37,8 @@ StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *s, int n) 
     return (StepSequence){.n_tokens = n,
                           .n_slots = written(cache, s),
                           .pages = s->pages,
-                          .n_keep = s->n_keep,
-                          .n_gone = s->n_gone - s->n_moved,
+                          .n_sinks = s->n_sinks,
+                          .n_evicted = s->n_evicted - s->n_moved,
                           .rope_set = s->rope_set};
 }
 
@@ -116,7 +116,7 @@ Status kv_sequence_extend(KvCache *cache, KvSequence *s, int n, int32_t *slots, 
 
 void kv_sequence_truncate(KvCache *cache, KvSequence *s, int64_t length) {
     if (length < s->length) s->length = length;
-    if (s->length <= s->n_keep) s->n_keep = s->n_gone = s->n_moved = 0;
+    if (s->length <= s->n_sinks) s->n_sinks = s->n_evicted = s->n_moved = 0;
     int needed = pages_for(cache, written(cache, s));
     while (s->n_pages > needed) release_page(cache, s->pages[--s->n_pages]);
 }
@@ -148,8 +148,8 @@ Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, 
 
 bool kv_sequence_can_discard(const KvCache *cache, const KvSequence *s, int64_t from, int64_t n,
                              bool in_place) {
-    if (from < 0 || n < 1 || from + n > s->length || (s->n_gone > 0 && from != s->n_keep)) return false;
-    return in_place || s->n_gone - s->n_moved + n + cache->window <= cache->position_limit;
+    if (from < 0 || n < 1 || from + n > s->length || (s->n_evicted > 0 && from != s->n_sinks)) return false;
+    return in_place || s->n_evicted - s->n_moved + n + cache->window <= cache->position_limit;
 }
 
 // Empties the indexes [from, to).
@@ -195,14 +195,14 @@ static Status move_back(KvCache *cache, KvSequence *s, int64_t from, int64_t n, 
 Status kv_sequence_discard(KvCache *cache, KvSequence *s, int64_t from, int64_t n, bool in_place,
                            Error *error) {
     Status status = STATUS_OK;
-    if (s->n_gone == 0) s->n_keep = (int32_t)from;
-    int32_t ring = cache->window - s->n_keep, gone = s->n_gone + (int32_t)n;
-    if (in_place) status = move_back(cache, s, from, n, gone - s->n_moved, error);
+    if (s->n_evicted == 0) s->n_sinks = (int32_t)from;
+    int32_t ring = cache->window - s->n_sinks, n_evicted = s->n_evicted + (int32_t)n;
+    if (in_place) status = move_back(cache, s, from, n, n_evicted - s->n_moved, error);
     if (status) return status;
-    s->n_gone = gone;
+    s->n_evicted = n_evicted;
     s->length -= n;
-    if (in_place) s->n_moved = gone;
+    if (in_place) s->n_moved = n_evicted;
     // What was moved in place has no positions to tell rounds of the ring apart by.
-    while (s->n_moved > cache->window + ring) s->n_moved -= ring, s->n_gone -= ring;
+    while (s->n_moved > cache->window + ring) s->n_moved -= ring, s->n_evicted -= ring;
     return STATUS_OK;
 }

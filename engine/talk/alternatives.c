@@ -12,8 +12,9 @@ static Status fill_place(Conversation *c, const int32_t *ids, int64_t n_before, 
     SampleParams params;
     SampleCandidate candidates[ALTERNATIVES_KEPT];
     sampler_params(c->sampler, ids, n_before, 0, &params);
-    Status status = sample_candidates(logits, engine_model(c->engine)->shape.vocab_size, scratch, &params,
-                                      ALTERNATIVES_KEPT, candidates, &place->n, error);
+    Status status =
+        sample_candidates(&(SampleRow){logits, engine_model(c->engine)->shape.vocab_size, scratch}, &params,
+                          ALTERNATIVES_KEPT, candidates, &place->n, error);
     for (int i = 0; i < place->n; i++)
         place->each[i] = (Alternative){candidates[i].id, candidates[i].raw, candidates[i].final};
     return status;

@@ -112,7 +112,7 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
         if (m->discarded) continue;
         ChatMessage *message = &seen[view->n_spans];
         *message = (ChatMessage){
-            .role = m->role, .ids = m->ids ? m->ids + m->n_gone : NULL, .n_ids = m->n_ids - m->n_gone};
+            .role = m->role, .ids = m->ids ? m->ids + m->n_evicted : NULL, .n_ids = m->n_ids - m->n_evicted};
         status = message_seen_text(m, &message->text, &message->size, &joined[view->n_spans++], error);
     }
     if (!status)
@@ -120,8 +120,8 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
                                       open_reply, &view->tokens, view->spans, error);
     if (!status && reply) {
         int64_t begin = view->n_spans ? view->spans[view->n_spans - 1].end : 0, text_begin = view->tokens.n;
-        status =
-            tokens_append(&view->tokens, reply->ids + reply->n_gone, reply->n_ids - reply->n_gone, error);
+        status = tokens_append(&view->tokens, reply->ids + reply->n_evicted, reply->n_ids - reply->n_evicted,
+                               error);
         view->spans[view->n_spans++] = (ChatSpan){begin, text_begin, view->tokens.n, view->tokens.n};
     }
     for (int i = 0; joined && i < c->n; i++) free(joined[i]);

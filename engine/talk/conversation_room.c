@@ -16,7 +16,7 @@ static void leave(Conversation *c, const OverflowPlan *plan, OverflowEvent *even
         Message *m = &c->messages[i];
         turn += m->role == CHAT_USER;
         if (m->discarded) continue;
-        if (plan->n_cut && span == plan->cut) m->n_gone += plan->n_cut;
+        if (plan->n_cut && span == plan->cut) m->n_evicted += plan->n_cut;
         if (span >= plan->first && span < plan->first + plan->n_messages) {
             m->discarded = true;
             if (event->first_turn == 0) event->first_turn = turn;
@@ -30,11 +30,11 @@ static void leave(Conversation *c, const OverflowPlan *plan, OverflowEvent *even
 // The oldest of the reply in hand leave, `excess` of them at least. Returns how many.
 static int64_t leave_inside(Conversation *c, int64_t excess) {
     Message *reply = &c->messages[c->n - 1];
-    int64_t there = reply->n_ids - reply->n_gone;
+    int64_t there = reply->n_ids - reply->n_evicted;
     if (there == 0) return 0;
     int64_t n = overflow_discard(&c->settings.overflow, there);
     if (n < excess) n = excess < there ? excess : there;
-    reply->n_gone += n;
+    reply->n_evicted += n;
     return n;
 }
 

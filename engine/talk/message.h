@@ -14,9 +14,9 @@ typedef struct Message {
     int64_t n_ids;
     // Bytes of the text that were left out of a prompt too long for the context; 0, 0: none.
     int64_t cut_from, cut_to;
-    int64_t n_gone;   // of ids: the oldest, which overflow discarded from this reply
-    bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
-    bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
+    int64_t n_evicted; // of ids: the oldest, which overflow discarded from this reply
+    bool interrupted;  // the reply was cut short: by the user, by a limit, or by the end of the context
+    bool discarded;    // left the window by overflow: still shown and saved, no longer seen by the model
 } Message;
 
 // Deep copies, and their end.

@@ -157,7 +157,7 @@ static Status keep_token(Reply *r, int32_t id, Error *error) {
         Message *m = reply_message(r);
         free(m->ids);
         m->ids = NULL;
-        m->n_ids = m->n_gone = r->ids_capacity = 0;
+        m->n_ids = m->n_evicted = r->ids_capacity = 0;
         finish(r, FINISH_STOP);
     } else if (c->settings.max_tokens > 0 && r->report->n_reply >= c->settings.max_tokens) {
         finish(r, FINISH_LENGTH);
@@ -241,7 +241,7 @@ static void roll_back(Reply *r) {
         m->cut_from = before->cut_from;
         m->cut_to = before->cut_to;
         m->n_ids = m->ids ? before->n_ids : 0;
-        m->n_gone = m->ids ? before->n_gone : 0;
+        m->n_evicted = m->ids ? before->n_evicted : 0;
         m->size = before->size;
         m->text[m->size] = 0;
         m->interrupted = before->interrupted;

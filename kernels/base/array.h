@@ -10,7 +10,8 @@
 enum { ARRAY_LEAST = 16 };
 
 // Makes room for `more` elements of `element` bytes behind the first `count` of an array on the heap. `items` is the
-// address of the pointer to it (NULL: there is none yet), *capacity how many elements it has room for. False: no memory.
+// address of the pointer to it (NULL: there is none yet), *capacity how many elements it has room for. False: no
+// memory.
 static inline bool array_reserve(void *items, size_t element, size_t count, size_t more, size_t *capacity) {
     if (more <= *capacity - count) return true;
     if (more > SIZE_MAX / 4 / element - count) return false;

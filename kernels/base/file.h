@@ -14,17 +14,17 @@
 extern "C" {
 #endif
 
-// Files that are data: a model's, its tokenizer's, settings. A FIFO or a device in the place of one is an error, not a wait.
-// Opens a regular file for reading: *fd is the caller's to close, *size its bytes. STATUS_FILE names the path and why;
-// with `missing` (may be NULL), a file that does not exist is STATUS_OK, *missing true and *fd -1.
+// Files that are data: a model's, its tokenizer's, settings. A FIFO or a device in the place of one is an error, not a
+// wait. Opens a regular file for reading: *fd is the caller's to close, *size its bytes. STATUS_FILE names the path and
+// why; with `missing` (may be NULL), a file that does not exist is STATUS_OK, *missing true and *fd -1.
 Status file_open_regular(const char *path, int *fd, int64_t *size, bool *missing, Error *error);
 
 // Reads a whole file of at most `limit` bytes. *text is malloc'ed and NUL-terminated (it may hold further
 // NULs). STATUS_INTERRUPTED where a signal ends the wait for a pipe.
 Status file_read(const char *path, size_t limit, char **text, size_t *size, Error *error);
 
-// The same of a stream that is open already and stays so, such as stdin, which cannot always be opened by a path: a socket
-// has none, and a FIFO whose writer is gone would be waited for again.
+// The same of a stream that is open already and stays so, such as stdin, which cannot always be opened by a path: a
+// socket has none, and a FIFO whose writer is gone would be waited for again.
 Status file_read_stream(FILE *file, const char *name, size_t limit, char **text, size_t *size, Error *error);
 
 // All of the data, also to a slow pipe that does not block; false where that cannot be, and errno tells why.

@@ -1,4 +1,5 @@
-// JSON out of files, by jansson: messages that can be shown; a member that is missing and one that is null read the same.
+// JSON out of files, by jansson: messages that can be shown; a member that is missing and one that is null read the
+// same.
 #ifndef PALAVER_BASE_JSON_H
 #define PALAVER_BASE_JSON_H
 
@@ -33,8 +34,8 @@ static inline bool json_text_is(const json_t *object, const char *key, const cha
     return !strcmp(json_text(object, key), text);
 }
 
-// The value of member `key` of an object, which `what` names in messages; missing or null leaves *value as it is. STATUS_FILE
-// says what it should be.
+// The value of member `key` of an object, which `what` names in messages; missing or null leaves *value as it is.
+// STATUS_FILE says what it should be.
 Status json_read_integer(const json_t *object, const char *what, const char *key, int64_t *value,
                          Error *error);
 Status json_read_number(const json_t *object, const char *what, const char *key, double *value, Error *error);

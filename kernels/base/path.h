@@ -24,8 +24,8 @@ char *path_join(const char *folder, const char *name);
 
 bool path_has_suffix(const char *path, const char *suffix);
 
-// Writes the path of `tail` ("conversations") below palaver's state folder into path [PATH_ROOM]. A relative XDG variable is
-// ignored, as the specification asks. STATUS_FILE: no home folder is known.
+// Writes the path of `tail` ("conversations") below palaver's state folder into path [PATH_ROOM]. A relative XDG
+// variable is ignored, as the specification asks. STATUS_FILE: no home folder is known.
 Status path_state(const char *tail, char *path, Error *error);
 
 // Makes a folder and those above it, each with `mode`; one that exists is fine.

@@ -19,8 +19,8 @@ typedef struct Text {
 bool text_add(Text *text, const char *bytes, size_t n);
 bool text_add_code(Text *text, uint32_t code);
 
-// Where an Error is at hand: make room for `more` further bytes and a NUL; add `n` bytes. STATUS_MEMORY leaves the text as it
-// was.
+// Where an Error is at hand: make room for `more` further bytes and a NUL; add `n` bytes. STATUS_MEMORY leaves the text
+// as it was.
 Status text_grow(Text *text, size_t more, Error *error);
 Status text_append(Text *text, const char *bytes, size_t n, Error *error);
 

@@ -21,8 +21,8 @@ static inline bool utf8_continues(char byte) {
 // Writes `code` (a valid code point) to `out`, which has room for 4 bytes; returns the length.
 int utf8_write(uint32_t code, char *out);
 
-// Whether a terminal obeys a character instead of showing it: C0, DEL, C1, and the embeddings, overrides and isolates that
-// make a text read as another one than it is.
+// Whether a terminal obeys a character instead of showing it: C0, DEL, C1, and the embeddings, overrides and isolates
+// that make a text read as another one than it is.
 bool utf8_is_obeyed(uint32_t code);
 
 // The length of the run of well-formed characters at the beginning of `text`; n if all of it is well-formed.
@@ -30,7 +30,7 @@ size_t utf8_valid_run(const char *text, size_t n);
 // The length of the run of bytes at the beginning of `text` that belong to no well-formed character.
 size_t utf8_invalid_run(const char *text, size_t n);
 
-// ---- a stream: bytes of tokens in, whole characters out, so that a reply never shows half an emoji --------------------
+// ---- a stream: bytes of tokens in, whole characters out, so that a reply never shows half an emoji ----------------
 //
 // What comes out is always valid UTF-8: each maximal ill-formed piece of the input becomes one U+FFFD, as the
 // Unicode standard (3.9, "substitution of maximal subparts") recommends. A code point is never split; sequences

@@ -25,8 +25,8 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .kv = kv,
                         .slot_positions = cpu->slot_positions,
                         .rope = &shape->rope,
-                        .kept_cos = cpu->kept_cos,
-                        .kept_sin = cpu->kept_sin};
+                        .sink_cos = cpu->sink_cos,
+                        .sink_sin = cpu->sink_sin};
     attention_run(&job);
     return STATUS_OK;
 }

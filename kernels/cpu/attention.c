@@ -24,10 +24,10 @@ int attention_cut_tiles(const StepSequence *sequences, int n_sequences, int tile
     return n_tiles;
 }
 
-void attention_query(const AttendTile *tile, int row, bool kept, float *q) {
+void attention_query(const AttendTile *tile, int row, bool is_sink, float *q) {
     const float *from = tile->q + attend_row_offset(tile, row);
     for (int d = 0; d < tile->head_dim; d++) q[d] = from[d] * tile->scale;
-    if (kept) rope_turn(tile->rope, tile->kept_cos, tile->kept_sin, q);
+    if (is_sink) rope_turn(tile->rope, tile->sink_cos, tile->sink_sin, q);
     const float *balance = tile->kv->key_balance;
     for (int d = 0; balance && d < tile->head_dim; d++) q[d] *= balance[tile->kv_head * tile->head_dim + d];
     if (tile->kv->rotate_keys) hadamard_turn(q, tile->head_dim);
@@ -77,8 +77,8 @@ static void attend_part(void *context, int64_t part, int thread) {
                        .page_size = job->page_size,
                        .slot_positions = job->slot_positions,
                        .rope = job->rope,
-                       .kept_cos = job->kept_cos + angles,
-                       .kept_sin = job->kept_sin + angles};
+                       .sink_cos = job->sink_cos + angles,
+                       .sink_sin = job->sink_sin + angles};
     job->loops->attend(&tile, job->scratch + thread * job->thread_bytes);
 }
 

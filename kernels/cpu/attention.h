@@ -33,9 +33,9 @@ typedef struct AttentionJob {
     int page_size;
     const KvLayer *kv;
     const int32_t *slot_positions; // NULL: index i holds position i
-    // Where a sequence has gone positions: cos and sin [n_sequences, rotary_dim/2] of its n_gone.
+    // Where a sequence has evicted tokens: cos and sin [n_sequences, rotary_dim/2] of its n_evicted.
     const Rope *rope;
-    const float *kept_cos, *kept_sin;
+    const float *sink_cos, *sink_sin;
 } AttentionJob;
 
 // Most tokens that attend together: with the heads that share a KV head they make about attend_rows rows.

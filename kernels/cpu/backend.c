@@ -65,8 +65,8 @@ static CpuBackend with_options(const BackendOptions *options) {
     };
 }
 
-static int64_t cpu_scratch_bytes(const Backend *backend, int n_rows, int window) {
-    (void)n_rows, (void)window; // they share what a step of max_tokens has
+static int64_t cpu_scratch_bytes(const Backend *backend, int n_rows, int n_slots) {
+    (void)n_rows, (void)n_slots; // they share what a step of max_tokens has
     CpuBackend cpu = *(const CpuBackend *)backend;
     return cpu_scratch_layout(&cpu, threads_count(cpu.threads), NULL) +
            sample_scratch_bytes(cpu.shape->vocab_size);

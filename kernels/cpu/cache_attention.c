@@ -83,13 +83,13 @@ static void take_token(void *context, int64_t token, int thread) {
     int64_t width = (int64_t)a->num_heads * a->head_dim, kv_width = (int64_t)r->n_kv_heads * a->head_dim;
     float *k = r->k + token * kv_width, *v = r->v + token * kv_width;
     (void)thread;
-    dequantize(a->type, a->query, token * width, width, r->q + token * width);
-    dequantize(a->type, a->current_key, token * kv_width, kv_width, k);
-    dequantize(a->type, a->current_value, token * kv_width, kv_width, v);
+    quant_load(a->type, a->query, token * width, width, r->q + token * width);
+    quant_load(a->type, a->current_key, token * kv_width, kv_width, k);
+    quant_load(a->type, a->current_value, token * kv_width, kv_width, v);
     for (int h = 0; h < r->n_kv_heads; h++) {
         int64_t at = (int64_t)h * a->head_dim;
-        kv_store(r->loops, &r->kv, KV_KEYS, r->slots[token], h, a->head_dim, k + at);
-        kv_store(r->loops, &r->kv, KV_VALUES, r->slots[token], h, a->head_dim, v + at);
+        kv_store(r->loops, &r->kv, &(KvRow){KV_KEYS, r->slots[token], h, a->head_dim}, k + at);
+        kv_store(r->loops, &r->kv, &(KvRow){KV_VALUES, r->slots[token], h, a->head_dim}, v + at);
     }
 }
 
@@ -101,7 +101,7 @@ static void give_token(void *context, int64_t token, int thread) {
     if (a->type == DTYPE_F16)
         r->loops->to_half(r->q + at, width, (uint16_t *)a->attn_output + at);
     else if (a->type == DTYPE_BF16)
-        for (int64_t i = at; i < at + width; i++) ((uint16_t *)a->attn_output)[i] = float_to_bfloat(r->q[i]);
+        for (int64_t i = at; i < at + width; i++) ((uint16_t *)a->attn_output)[i] = quant_to_bfloat(r->q[i]);
     else
         memcpy((float *)a->attn_output + at, r->q + at, (size_t)width * sizeof *r->q);
 }

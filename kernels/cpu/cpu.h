@@ -54,7 +54,7 @@ typedef struct CpuBackend {
     TokenTile *tiles;           // [max_tokens]
     int32_t *slot_positions;    // the caller's
     float *cos, *sin;           // [max_tokens, rotary_dim/2], times the rope's magnitude
-    float *kept_cos, *kept_sin; // the same for each sequence: of -n_gone, without magnitude
+    float *sink_cos, *sink_sin; // the same for each sequence: of -n_evicted, without magnitude
 
     float *shift_cos, *shift_sin; // [rotary_dim/2], of shift_keys()
     float *slopes;                // [n_heads] of ALiBi
@@ -95,8 +95,13 @@ Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t 
                             int n_matrices);
 
 // The same for h = norm(x); the rows are x[tokens[i]], or x[i] if tokens is NULL.
-Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, Norm norm,
-                       const Matrix *const *w, int n_matrices);
+typedef struct NormedRows {
+    const float *x;
+    const int32_t *tokens;
+    int64_t n;
+    Norm norm;
+} NormedRows;
+Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *const *w, int n_matrices);
 
 // y [hidden_size] = norm(x); y may be x.
 void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y);
@@ -105,7 +110,7 @@ void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y);
 int64_t cpu_row_parts(const CpuBackend *cpu, int64_t n);
 int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part);
 
-// y [n, n_rows of stride] += bias in rows [product->first, product->end), after a product; bias NULL: none.
+// y [n, n_rows of stride] += bias in rows [gemm->first, gemm->end), after a GEMM; bias NULL: none.
 void cpu_add_bias(const Gemm *gemm, const float *bias);
 
 // x [n, w->rows] += W·y + bias (NULL: none), with y as activations.

@@ -13,7 +13,7 @@ static void add_row(const Matrix *m, int64_t row, float *x) {
     float values[AT_ONCE];
     for (int64_t i = 0; i < m->cols; i += AT_ONCE) {
         int64_t n = m->cols - i < AT_ONCE ? m->cols - i : AT_ONCE;
-        dequantize(m->type, data, i, n, values);
+        quant_load(m->type, data, i, n, values);
         for (int64_t j = 0; j < n; j++) x[i + j] += values[j];
     }
 }
@@ -24,7 +24,7 @@ static void embed_token(void *context, int64_t token, int thread) {
     const Matrix *embedding = &e->head->weights.embedding, *positions = &e->head->weights.positions;
     int64_t cols = embedding->cols, row_bytes = dtype_row_bytes(embedding->type, cols);
     float *x = e->x + token * cols, scale = e->cpu->shape->embedding_scale;
-    dequantize(embedding->type, (const char *)embedding->data + e->cpu->ids[token] * row_bytes, 0, cols, x);
+    quant_load(embedding->type, (const char *)embedding->data + e->cpu->ids[token] * row_bytes, 0, cols, x);
     for (int64_t i = 0; scale != 1 && i < cols; i++) x[i] *= scale;
     if (positions->data) add_row(positions, e->cpu->positions[token], x);
     if (e->head->embedding_norm.weight) cpu_norm_row(e->cpu, e->head->embedding_norm, x, x);

@@ -43,7 +43,7 @@ Status cpu_gate_up(Backend *backend, const Layer *layer, const void *x, void *g,
     const Matrix *matrices[] = {&layer->weights.w_gate, &layer->weights.w_up};
     GateUp c = {.cpu = cpu, .layer = layer, .g = g};
     c.n_parts = cpu_row_parts(cpu, cpu->shape->intermediate_size);
-    c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->ffn_norm, matrices, 2);
+    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->ffn_norm}, matrices, 2);
     threads_run(cpu->threads, c.n_parts, gate_up_part, &c);
     return STATUS_OK;
 }

@@ -22,7 +22,7 @@ void hadamard_turn(float *x, int n) {
 // ---- groups of int8 and int4 ----------------------------------------------------------------------------
 
 static float scale_at(DType type, const void *scales, int64_t i) {
-    return type == DTYPE_F16 ? half_to_float(((const uint16_t *)scales)[i]) : ((const float *)scales)[i];
+    return type == DTYPE_F16 ? quant_from_half(((const uint16_t *)scales)[i]) : ((const float *)scales)[i];
 }
 
 // Stores max(absmax/most, 1e-5); NaN for a group that is not finite.
@@ -35,7 +35,7 @@ static void store_scale(DType type, void *scales, int64_t i, const float *x, int
     }
     float scale = finite ? fmaxf(largest / (float)most, SMALLEST_SCALE) : NAN;
     if (type == DTYPE_F16)
-        ((uint16_t *)scales)[i] = float_to_half(scale);
+        ((uint16_t *)scales)[i] = quant_to_half(scale);
     else
         ((float *)scales)[i] = scale;
 }
@@ -100,9 +100,10 @@ static void load_groups(const KvLayer *kv, const void *values, const void *scale
 
 // ---- rows -----------------------------------------------------------------------------------------------
 
-void kv_store(const Loops *loops, const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_dim,
-              float *row) {
-    int64_t at = slot * kv->slot_stride + head * kv->head_stride;
+void kv_store(const Loops *loops, const KvLayer *kv, const KvRow *place, float *row) {
+    const KvPlane plane = place->plane;
+    const int head = place->head, head_dim = place->head_dim;
+    int64_t at = place->slot * kv->slot_stride + head * kv->head_stride;
     void *values = plane == KV_KEYS ? kv->k : kv->v, *scales = plane == KV_KEYS ? kv->k_scale : kv->v_scale;
     const float *balance = plane == KV_KEYS && kv->key_balance ? kv->key_balance + head * head_dim : NULL;
     const int64_t feedback_floats = head_dim * (int64_t)(head_dim & -head_dim) / 4;
@@ -113,7 +114,7 @@ void kv_store(const Loops *loops, const KvLayer *kv, KvPlane plane, int64_t slot
         loops->to_half(row, head_dim, (uint16_t *)values + at);
         break;
     case DTYPE_BF16:
-        for (int d = 0; d < head_dim; d++) ((uint16_t *)values)[at + d] = float_to_bfloat(row[d]);
+        for (int d = 0; d < head_dim; d++) ((uint16_t *)values)[at + d] = quant_to_bfloat(row[d]);
         break;
     case DTYPE_INT8:
     case DTYPE_INT4:
@@ -131,7 +132,7 @@ void kv_load(const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_
     if (kv->type == DTYPE_INT8 || kv->type == DTYPE_INT4)
         load_groups(kv, values, plane == KV_KEYS ? kv->k_scale : kv->v_scale, at, row, head_dim);
     else
-        dequantize(kv->type, values, at, head_dim, row);
+        quant_load(kv->type, values, at, head_dim, row);
 }
 
 void kv_load_key(const KvLayer *kv, int64_t slot, int head, int head_dim, float *row) {

@@ -8,10 +8,15 @@
 
 typedef enum KvPlane { KV_KEYS, KV_VALUES } KvPlane;
 
-// Stores row [head_dim], which it may change: keys are balanced, turned and fed back in it first. A group that holds an infinity
-// or NaN is stored with the scale NaN, so that the error stays visible.
-void kv_store(const Loops *loops, const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_dim,
-              float *row);
+typedef struct KvRow {
+    KvPlane plane;
+    int64_t slot;
+    int head, head_dim;
+} KvRow;
+
+// Stores row [head_dim], which it may change: keys are balanced, turned and fed back in it first. A group that holds an
+// infinity or NaN is stored with the scale NaN, so that the error stays visible.
+void kv_store(const Loops *loops, const KvLayer *kv, const KvRow *place, float *row);
 
 // The row as it is stored: keys of a layer with rotate_keys are still turned.
 void kv_load(const KvLayer *kv, KvPlane plane, int64_t slot, int head, int head_dim, float *row);

@@ -1,4 +1,4 @@
-// Activations in the form that products want, and what every linear layer shares.
+// Activations in the form that GEMMs want, and what every linear layer shares.
 #include "kernels/cpu/cpu.h"
 
 #define SERIAL_ELEMENTS 16384 // fewer activations than these are prepared faster than a second thread wakes
@@ -47,8 +47,7 @@ static void prepare_part(void *context, int64_t part, int thread) {
 static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
     CpuBackend *cpu = p->cpu;
     for (int i = 0; i < n_matrices; i++)
-        if (cpu->loops->quantized_activations && w[i]->data && dtype_is_quantized(w[i]->type))
-            p->quantize = true;
+        if (cpu->loops->quantized_activations && w[i]->data && quant_is_type(w[i]->type)) p->quantize = true;
     bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
     p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
     if (p->norm.weight || p->quantize) threads_run(cpu->threads, p->n_parts, prepare_part, p);
@@ -68,9 +67,13 @@ Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t 
     return prepare(&p, w, n_matrices);
 }
 
-Activations cpu_normed(CpuBackend *cpu, const float *x, const int32_t *tokens, int64_t n, Norm norm,
-                       const Matrix *const *w, int n_matrices) {
-    Prepare p = {.cpu = cpu, .x = x, .tokens = tokens, .norm = norm, .n = n, .cols = cpu->shape->hidden_size};
+Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *const *w, int n_matrices) {
+    Prepare p = {.cpu = cpu,
+                 .x = rows->x,
+                 .tokens = rows->tokens,
+                 .norm = rows->norm,
+                 .n = rows->n,
+                 .cols = cpu->shape->hidden_size};
     return prepare(&p, w, n_matrices);
 }
 
@@ -96,17 +99,17 @@ void cpu_add_bias(const Gemm *p, const float *bias) {
         for (int64_t r = p->first; r < p->end; r++) p->y[t * p->y_stride + r] += bias[r];
 }
 
-typedef struct AddProduct {
+typedef struct AddLinear {
     CpuBackend *cpu;
     const Matrix *w;
     const float *bias;
     const Activations *y;
     float *x;
     int64_t n_parts;
-} AddProduct;
+} AddLinear;
 
 static void add_linear_part(void *context, int64_t part, int thread) {
-    const AddProduct *a = context;
+    const AddLinear *a = context;
     Gemm gemm = {.w = a->w,
                  .x = a->y,
                  .first = cpu_part_start(a->w->rows, a->n_parts, part),
@@ -119,6 +122,6 @@ static void add_linear_part(void *context, int64_t part, int thread) {
 }
 
 void cpu_add_linear(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x) {
-    AddProduct a = {.cpu = cpu, .w = w, .bias = bias, .y = y, .x = x, .n_parts = cpu_row_parts(cpu, w->rows)};
+    AddLinear a = {.cpu = cpu, .w = w, .bias = bias, .y = y, .x = x, .n_parts = cpu_row_parts(cpu, w->rows)};
     threads_run(cpu->threads, a.n_parts, add_linear_part, &a);
 }

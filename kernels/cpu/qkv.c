@@ -1,5 +1,5 @@
-// Norm, the three products, biases, QK norm, RoPE, and the store into the cache. A part of the work is one
-// head, so a head's product, norm and turn happen while it is in its core's cache.
+// Norm, the three GEMMs, biases, QK norm, RoPE, and the store into the cache. A part of the work is one
+// head, so a head's GEMM, norm and turn happen while it is in its core's cache.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/rope.h"
@@ -45,7 +45,7 @@ static void turn(const Qkv *c, const HeadPart *p) {
 static void store(const Qkv *c, const HeadPart *p, KvPlane plane) {
     int head_dim = c->cpu->shape->head_dim;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++)
-        kv_store(c->cpu->loops, c->kv, plane, c->cpu->slots[t], p->head, head_dim,
+        kv_store(c->cpu->loops, c->kv, &(KvRow){plane, c->cpu->slots[t], p->head, head_dim},
                  p->rows + t * p->w->rows + (int64_t)p->head * head_dim);
 }
 
@@ -76,7 +76,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
     if (kv_layer_check(kv, cpu->shape->head_dim, error)) return error_prefix(error, "qkv: ");
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
     Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
-    c.h = cpu_normed(cpu, x, NULL, cpu->n_tokens, layer->attn_norm, matrices, 3);
+    c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 3);
     threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)cpu->shape->n_kv_heads, qkv_head, &c);
     return STATUS_OK;
 }

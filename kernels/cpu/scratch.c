@@ -22,8 +22,8 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->tiles = arena_take(&arena, n, sizeof *cpu->tiles);
     cpu->cos = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->cos);
     cpu->sin = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sin);
-    cpu->kept_cos = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->kept_cos);
-    cpu->kept_sin = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->kept_sin);
+    cpu->sink_cos = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sink_cos);
+    cpu->sink_sin = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sink_sin);
     cpu->shift_cos = arena_take(&arena, s->rope.rotary_dim / 2, sizeof *cpu->shift_cos);
     cpu->shift_sin = arena_take(&arena, s->rope.rotary_dim / 2, sizeof *cpu->shift_sin);
     cpu->slopes = arena_take(&arena, s->n_heads, sizeof *cpu->slopes);

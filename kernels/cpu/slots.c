@@ -79,7 +79,7 @@ static void shift_layer(void *context, int64_t layer, int thread) {
         for (int h = 0; h < shape->n_kv_heads; h++) {
             kv_load_key(kv, s->slots[i], h, shape->head_dim, key);
             rope_turn(&shape->rope, c->cos, c->sin, key);
-            kv_store(c->cpu->loops, kv, KV_KEYS, s->slots[i], h, shape->head_dim, key);
+            kv_store(c->cpu->loops, kv, &(KvRow){KV_KEYS, s->slots[i], h, shape->head_dim}, key);
         }
     }
 }

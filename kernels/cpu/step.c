@@ -30,7 +30,7 @@ static int64_t count_pages(const StepSequence *s, int page_size) {
     return (s->n_slots - 1) / page_size + 1;
 }
 
-// The table of one sequence, and what it says is gone.
+// The table of one sequence, and what it says was evicted.
 static Status check_view(const StepSequence *s, int i, int page_size, int n_sets, Error *error) {
     if (s->n_slots < 1)
         return error_set(error, STATUS_DEVICE, "begin: sequence %d sees %d slots", i, s->n_slots);
@@ -41,9 +41,10 @@ static Status check_view(const StepSequence *s, int i, int page_size, int n_sets
                              "begin: sequence %d sees %d slots, of these %lld from slot %d on", i, s->n_slots,
                              (long long)n, s->pages[page]);
     }
-    if (s->n_gone < 0 || (s->n_gone > 0 && (s->n_keep < 0 || s->n_keep > INT_MAX - s->n_gone)))
-        return error_set(error, STATUS_DEVICE, "begin: sequence %d keeps %d positions, the next %d are gone",
-                         i, s->n_keep, s->n_gone);
+    if (s->n_evicted < 0 || (s->n_evicted > 0 && (s->n_sinks < 0 || s->n_sinks > INT_MAX - s->n_evicted)))
+        return error_set(error, STATUS_DEVICE,
+                         "begin: sequence %d has %d sinks, the next %d tokens are evicted", i, s->n_sinks,
+                         s->n_evicted);
     if (s->rope_set < 0 || s->rope_set >= (n_sets > 0 ? n_sets : 1))
         return error_set(error, STATUS_DEVICE, "begin: sequence %d has set %d of %d sets of frequencies", i,
                          s->rope_set, n_sets);
@@ -131,9 +132,9 @@ static void compute_angles(CpuBackend *cpu) {
         for (int t = s->first_token; t < s->first_token + s->n_tokens; t++)
             rope_angles(rope, s->rope_set, cpu->positions[t], rope->magnitude, cpu->cos + t * pairs,
                         cpu->sin + t * pairs);
-        if (s->n_gone > 0)
-            rope_angles(rope, s->rope_set, -(int64_t)s->n_gone, 1, cpu->kept_cos + i * pairs,
-                        cpu->kept_sin + i * pairs);
+        if (s->n_evicted > 0)
+            rope_angles(rope, s->rope_set, -(int64_t)s->n_evicted, 1, cpu->sink_cos + i * pairs,
+                        cpu->sink_sin + i * pairs);
     }
 }
 

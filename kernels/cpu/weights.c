@@ -46,7 +46,7 @@ static Status take_over(const Expected *expected, int n, float **vectors, Error 
     for (int i = 0; i < n; i++) {
         const Expected *e = &expected[i];
         if (e->vector == NULL || e->matrix->data == NULL) continue;
-        dequantize(e->matrix->type, e->matrix->data, 0, e->cols, next);
+        quant_load(e->matrix->type, e->matrix->data, 0, e->cols, next);
         for (int64_t j = 0; j < e->cols; j++) next[j] += e->offset;
         *e->vector = next;
         next += e->cols;

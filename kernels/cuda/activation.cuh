@@ -3,7 +3,7 @@
 #define PALAVER_KERNELS_CUDA_ACTIVATION_CUH
 
 #include "kernels/ops.h"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // By two approximations of the special function unit, 2 ulp each; where e^-x overflows, -0.
 __device__ inline float silu(float x) {

@@ -1,5 +1,5 @@
-// attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens; tiles of several tokens and
-// tiles of one by the kernels that dispatch.h names.
+// attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens; tiles of several tokens
+// and tiles of one by the kernels that dispatch.h names.
 #include "kernels/cuda/attention/split.cuh"
 
 // Whether rows, strides and beginnings of the cache are multiples of 16 bytes.
@@ -20,7 +20,7 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     c.n_sequences = step->n_sequences, c.n_tokens = step->n_tokens;
     c.head_dim = l->a.head_dim, c.group = l->a.n_heads / l->a.n_kv_heads;
     c.alibi = l->a.alibi, c.masked = l->a.mask.values != NULL;
-    c.gone = step->gone, c.in_order = step->in_order;
+    c.evicted = step->evicted, c.in_order = step->in_order;
     c.window = l->a.window;
     c.n_slots = (size_t)step->most_slots, c.page_size = l->a.pages.size;
     c.octets = kv.slot_stride % 8 == 0 && kv.head_stride % 8 == 0;
@@ -37,7 +37,7 @@ static cudaError_t attend_tiles(CudaBackend *cuda, AttendLaunch l) {
     if (l.n_tiles == 0) return cudaSuccess;
     AttendCase c = case_of(cuda, &l);
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
-    cuda->step.chosen.tiles = attend_kernel_name(kernel);
+    cuda->step.chosen.tiles = dispatch_attend_name(kernel);
     if (kernel == ATTEND_PLAIN) return attend_plain(cuda, &l);
     l.a.scale *= LOG2_E;
     switch (kernel) {
@@ -62,7 +62,7 @@ static cudaError_t attend_singles(CudaBackend *cuda, AttendLaunch l) {
     if (code != cudaSuccess) return code;
     c.single = true, c.split_shared = fit.shared;
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
-    cuda->step.chosen.singles = attend_kernel_name(kernel);
+    cuda->step.chosen.singles = dispatch_attend_name(kernel);
     if (kernel == ATTEND_SPLIT) {
         l.a.scale *= LOG2_E;
         return attend_splits(cuda, &l);

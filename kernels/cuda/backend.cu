@@ -42,10 +42,10 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     return used;
 }
 
-static int64_t cuda_scratch_bytes(const Backend *backend, int n_rows, int window) {
+static int64_t cuda_scratch_bytes(const Backend *backend, int n_rows, int n_slots) {
     const CudaBackend *cuda = (const CudaBackend *)backend;
     return cuda->opened_bytes + (int64_t)(decoder_bytes(cuda) + decode_graphs_bytes(cuda) +
-                                          cuda_step_bytes(cuda, n_rows, window) + cuda_sample_bytes(n_rows));
+                                          cuda_step_bytes(cuda, n_rows, n_slots) + cuda_sample_bytes(n_rows));
 }
 
 Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const char *name, Error *error) {

@@ -106,8 +106,15 @@ void library_close(Library *library);
 
 // ---- norm.cu: y [n, hidden_size] of `type` = norm(x[rows[i]]), rows NULL: x[i], and then y may be x ---------
 
-Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, Norm norm, DType type,
-                 void *y, Error *error);
+struct NormCall {
+    const float *x;
+    const int32_t *rows;
+    int n;
+    Norm norm;
+    DType type;
+    void *y;
+};
+Status cuda_norm(CudaBackend *cuda, const NormCall *call, Error *error);
 
 // ---- out.cu: x [n_rows, n] += bias [n]; NULL: nothing to do -------------------------------------------------
 

@@ -4,11 +4,11 @@
 #include <string.h>
 
 struct BeginArguments {
-    const int32_t *positions, *slots, *n_gone, *rope_sets;
+    const int32_t *positions, *slots, *n_evicted, *rope_sets;
     const double *inv_freq;
     int n_pairs;
     float magnitude;
-    float2 *rope, *kept_rope; // kept_rope NULL: nothing is gone
+    float2 *rope, *sink_rope; // sink_rope NULL: no token was evicted
     int32_t *slot_positions;
 };
 
@@ -27,7 +27,7 @@ __global__ void begin_kernel(BeginArguments a) {
     for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         int64_t at = (int64_t)token * a.n_pairs + i;
         a.rope[at] = turn_of(position * inv_freq[i], a.magnitude);
-        if (a.kept_rope) a.kept_rope[at] = turn_of(a.n_gone[token] * inv_freq[i], 1);
+        if (a.sink_rope) a.sink_rope[at] = turn_of(a.n_evicted[token] * inv_freq[i], 1);
     }
     if (threadIdx.x == 0 && a.slots[token] >= 0) a.slot_positions[a.slots[token]] = position;
 }
@@ -59,10 +59,11 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
             return error_set(error, STATUS_USAGE,
                              "begin: sequence %d has %d tokens from %d on, expected from %d", s, q->n_tokens,
                              q->first_token, next);
-        if (q->n_slots < 1 || step->page_size < 1 || q->n_gone < 0 || (q->n_gone > 0 && q->n_keep < 0))
-            return error_set(error, STATUS_USAGE,
-                             "begin: sequence %d sees %d slots in pages of %d, %d positions gone after %d", s,
-                             q->n_slots, step->page_size, q->n_gone, q->n_keep);
+        if (q->n_slots < 1 || step->page_size < 1 || q->n_evicted < 0 || (q->n_evicted > 0 && q->n_sinks < 0))
+            return error_set(
+                error, STATUS_USAGE,
+                "begin: sequence %d sees %d slots in pages of %d, %d tokens evicted after %d sinks", s,
+                q->n_slots, step->page_size, q->n_evicted, q->n_sinks);
         if (q->rope_set < 0 || q->rope_set >= cuda_rope_sets(cuda->shape))
             return error_set(error, STATUS_USAGE, "begin: sequence %d has set %d of %d sets of frequencies",
                              s, q->rope_set, cuda_rope_sets(cuda->shape));
@@ -112,7 +113,7 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
         used += (ints * 4 + 15) / 16 * 16;
         return (int32_t *)at;
     };
-    step->ids = take(n), step->positions = take(n), step->slots = take(n), step->n_gone = take(n);
+    step->ids = take(n), step->positions = take(n), step->slots = take(n), step->n_evicted = take(n);
     step->rope_sets = take(n), step->count = take(1);
     step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     step->pages.first = take((size_t)room->pages);
@@ -129,13 +130,13 @@ static void fill_tiles(const Staging *from, CudaStep *to) {
         int first_page = 0, n = to->n_tiles;
         for (int s = 0; s < step->n_sequences; s++) {
             const StepSequence *q = &step->sequences[s];
-            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_keep, q->n_gone, 0, 0, 0, 0};
+            AttendTile tile = {0, 0, first_page, q->n_slots, q->n_sinks, q->n_evicted, 0, 0, 0, 0};
             if (from->mask_columns) tile.mask_column = (int)from->mask_columns[s];
             n += cut_sequence(q, tile, most, step->kind, singles, to->tiles + n);
             if (!singles) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
             first_page += n_pages(step, q);
             if (q->n_slots > to->most_slots) to->most_slots = q->n_slots;
-            to->gone = to->gone || q->n_gone > 0;
+            to->evicted = to->evicted || q->n_evicted > 0;
         }
         if (singles)
             to->n_single_tiles = n - to->n_tiles;
@@ -207,11 +208,11 @@ static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
                       needed->pages + needed->pages / 4 + 64};
     CudaStep any;
-    size_t kept = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
-    return cuda_room_bytes(lay_out(&any, &room, NULL) + kept) + split_bytes(room.splits, heads);
+    size_t sink_bytes = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+    return cuda_room_bytes(lay_out(&any, &room, NULL) + sink_bytes) + split_bytes(room.splits, heads);
 }
 
-size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window) {
+size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     const DecoderShape *s = cuda->shape;
     // Of all caches those that are cut most: two rounds of as many splits as there may be.
     const SplitPlan plan = {{s->n_heads, s->n_kv_heads, s->head_dim}, DTYPE_F16, MOST_BLOCKS_A_SM};
@@ -220,7 +221,7 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window) {
     Step step = {};
     step.n_sequences = 1, step.sequences = &sequence, step.page_size = 16;
     step.n_tokens = sequence.n_tokens = (cuda->max_tokens - 1) / most * most + 1; // the last one by itself
-    sequence.n_slots = window;
+    sequence.n_slots = n_slots;
     StageRoom prompt = cuda_stage_room(cuda, &step, &plan);
     step.n_tokens = sequence.n_tokens = 1, step.kind = STEP_DECODING;
     StageRoom row = cuda_stage_room(cuda, &step, &plan),
@@ -231,8 +232,8 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window) {
 
 // ---- the op --------------------------------------------------------------------------------------------------
 
-// Whether the step's tokens lie at the indexes of their positions. In a ring whose keys were turned in place they do not
-// once it has gone round, and neither do those before them.
+// Whether the step's tokens lie at the indexes of their positions. In a ring whose keys were turned in place they do
+// not once it has gone round, and neither do those before them.
 static bool in_order(const Step *step) {
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
@@ -250,7 +251,7 @@ static bool in_order(const Step *step) {
 static void fill_tokens(const Step *step, int room, CudaStep *to) {
     size_t n = (size_t)step->n_tokens;
     for (size_t i = n; i < (size_t)room; i++) {
-        to->ids[i] = to->positions[i] = to->n_gone[i] = to->rope_sets[i] = 0;
+        to->ids[i] = to->positions[i] = to->n_evicted[i] = to->rope_sets[i] = 0;
         to->slots[i] = -1;
     }
     if (step->ids) memcpy(to->ids, step->ids, n * sizeof(int32_t));
@@ -258,7 +259,7 @@ static void fill_tokens(const Step *step, int room, CudaStep *to) {
     memcpy(to->slots, step->slots, n * sizeof(int32_t));
     for (int s = 0; s < step->n_sequences; s++)
         for (int t = 0; t < step->sequences[s].n_tokens; t++) {
-            to->n_gone[step->sequences[s].first_token + t] = step->sequences[s].n_gone;
+            to->n_evicted[step->sequences[s].first_token + t] = step->sequences[s].n_evicted;
             to->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
         }
     *to->count = step->n_tokens;
@@ -288,16 +289,17 @@ Status cuda_stage(CudaBackend *cuda, const Staging *from, Error *error) {
     CudaStep step = {}; // nothing of the step before is left
     StageRoom room = from->room ? *from->room : cuda_stage_room(cuda, from->step, from->plan);
     size_t bytes = lay_out(&step, &room, NULL),
-           kept = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+           sink_bytes = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
     Status status = cuda_check(cudaEventSynchronize(scratch->staged), error, "staging a step");
     if (!status) status = cuda_room(cuda, &scratch->staging, bytes, true, "a step's arrays", error);
-    if (!status) status = cuda_room(cuda, &scratch->step, bytes + kept, false, "a step's arrays", error);
+    if (!status)
+        status = cuda_room(cuda, &scratch->step, bytes + sink_bytes, false, "a step's arrays", error);
     if (status) return status;
 
     lay_out(&step, &room, scratch->staging.memory);
     fill_step(cuda, from, &room, &step);
     lay_out(&step, &room, scratch->step.memory);
-    step.kept_rope = step.gone ? (float2 *)(scratch->step.memory + bytes) : NULL;
+    step.sink_rope = step.evicted ? (float2 *)(scratch->step.memory + bytes) : NULL;
     cuda->step = step;
     cudaError_t code = cudaMemcpyAsync(scratch->step.memory, scratch->staging.memory, bytes,
                                        cudaMemcpyHostToDevice, cuda->device.stream);
@@ -307,9 +309,9 @@ Status cuda_stage(CudaBackend *cuda, const Staging *from, Error *error) {
 
 Status cuda_begin_staged(CudaBackend *cuda, Error *error) {
     const DecoderShape *s = cuda->shape;
-    BeginArguments a = {cuda->step.positions,     cuda->step.slots,      cuda->step.n_gone,
+    BeginArguments a = {cuda->step.positions,     cuda->step.slots,      cuda->step.n_evicted,
                         cuda->step.rope_sets,     cuda->device.inv_freq, s->rope.rotary_dim / 2,
-                        (float)s->rope.magnitude, cuda->scratch.rope,    cuda->step.kept_rope,
+                        (float)s->rope.magnitude, cuda->scratch.rope,    cuda->step.sink_rope,
                         cuda->step.slot_positions};
     begin_kernel<<<cuda->step.n_tokens, 128, 0, cuda->device.stream>>>(a);
     return CUDA_LAUNCHED(error, "begin: %d tokens", cuda->step.n_tokens);

@@ -43,12 +43,12 @@ static int64_t tile_cost(const Card *card, int n, int rows, int columns) {
 int dispatch_tile_columns(const Card *card, GemmEpilogue epilogue, int n, int rows) {
     int64_t wide = tile_cost(card, n, rows, 256);
     if (epilogue == EPILOGUE_GATED) return tile_cost(card, n, rows, 192) < wide ? 192 : 256;
-    // Tiles of 128 read shared memory more for a product: a quarter slower.
+    // Tiles of 128 read shared memory more for a GEMM: a quarter slower.
     return tile_cost(card, n, rows, 128) * 5 < wide * 4 ? 128 : 256;
 }
 
-// Whether three quarters of what the tensor cores could do meanwhile are of use: of less cuBLASLt makes more, by smaller
-// tiles and sums cut in parts. Where those may not be cut, it does not.
+// Whether three quarters of what the tensor cores could do meanwhile are of use: of less cuBLASLt makes more, by
+// smaller tiles and sums cut in parts. Where those may not be cut, it does not.
 static bool tiles_keep_busy(const Card *card, const GemmCase *g) {
     int columns =
         g->epilogue == EPILOGUE_GATED ? dispatch_tile_columns(card, EPILOGUE_GATED, g->n, g->rows) : 256;
@@ -143,13 +143,14 @@ AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
     if (a->single) return split_fits(card, a) ? ATTEND_SPLIT : ATTEND_PLAIN;
     bool half = a->cache == DTYPE_F16, plain = half && !a->alibi;
-    // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has gone
-    // round, which these are shows where a prompt was cut.
+    // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has
+    // gone round, which these are shows where a prompt was cut.
     bool pairs = a->kind != STEP_READING || (a->window <= 0 && a->in_order);
-    if (plain && !a->gone && pairs && wgmma_fits(card, a, a->octets, a->page_size)) return ATTEND_WGMMA;
+    if (plain && !a->evicted && pairs && wgmma_fits(card, a, a->octets, a->page_size)) return ATTEND_WGMMA;
     // Not for pieces of prompts: how long a cache may be must not show where one was cut.
-    if (!half && !a->alibi && !a->gone && a->kind == STEP_ANY && a->n_sequences == 1 && a->n_tokens >= 64 &&
-        a->octets && a->halves_want <= a->halves_bytes && wgmma_fits(card, a, true, 1u << 31))
+    if (!half && !a->alibi && !a->evicted && a->kind == STEP_ANY && a->n_sequences == 1 &&
+        a->n_tokens >= 64 && a->octets && a->halves_want <= a->halves_bytes &&
+        wgmma_fits(card, a, true, 1u << 31))
         return ATTEND_HALVES;
     if (!tile_fits(card, a)) return ATTEND_PLAIN;
     return plain ? ATTEND_TILE_F16 : ATTEND_TILE_ANY;
@@ -165,10 +166,10 @@ enum {
     SPLIT_UNIT = 64,
 };
 
-// As many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences do not show in each
-// other, as many as bring one sequence onto a quarter of them, the others being for others. So there are at most two
-// rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can have
-// would take 256 such rows, tens of millions of tokens.
+// As many as give every multiprocessor its splits of all tiles and KV heads; in a step whose sequences do not show in
+// each other, as many as bring one sequence onto a quarter of them, the others being for others. So there are at most
+// two rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can
+// have would take 256 such rows, tens of millions of tokens.
 int dispatch_split_slots(const Card *card, const SplitCase *c) {
     int64_t blocks = (int64_t)c->n_kv_heads * c->head_tiles, slots;
     if (c->kind == STEP_DECODING) {
@@ -190,22 +191,22 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
 
 // ---- names -------------------------------------------------------------------------------------------------
 
-const char *gemm_kernel_name(GemmKernel kernel) {
+const char *dispatch_gemm_name(GemmKernel kernel) {
     static const char *const NAMES[] = {"separate", "flat", "tile", "library"};
     return NAMES[kernel];
 }
 
-const char *flat_kernel_name(FlatKernel kernel) {
+const char *dispatch_flat_name(FlatKernel kernel) {
     static const char *const NAMES[] = {"flat plain", "flat mma", "flat wgmma"};
     return NAMES[kernel];
 }
 
-const char *heads_kernel_name(HeadsKernel kernel) {
+const char *dispatch_heads_name(HeadsKernel kernel) {
     static const char *const NAMES[] = {"any heads", "heads together", "whole heads"};
     return NAMES[kernel];
 }
 
-const char *attend_kernel_name(AttendKernel kernel) {
+const char *dispatch_attend_name(AttendKernel kernel) {
     static const char *const NAMES[] = {"plain", "tile any", "tile f16", "halves + wgmma", "wgmma", "split"};
     return NAMES[kernel];
 }

@@ -1,9 +1,10 @@
-// Which kernel runs: pure functions of the step's kind, its rows, the weights' format, the shapes and the card. No other
-// file decides, so that what a step computes, and in which order it adds, cannot depend on what ran before it. Plain C,
-// tested as a table without a GPU (tests/kernels/test_dispatch.c); `palaver bench --profile` prints what was chosen.
+// Which kernel runs: pure functions of the step's kind, its rows, the weights' format, the shapes and the card. No
+// other file decides, so that what a step computes, and in which order it adds, cannot depend on what ran before it.
+// Plain C, tested as a table without a GPU (tests/kernels/test_dispatch.c); `palaver bench --profile` prints what was
+// chosen.
 //
 // A step (dispatch_step):
-//   persistent   one token of one sequence of kind ANY, on sm_90 and later: model and cache as decode/decode.cuh wants them
+//   persistent   one token of one sequence of kind ANY, on sm_90 and later, where decode/decode.cuh takes the model
 //   graph        else one token of each of at most 64 sequences, of kind ANY or DECODING
 //   ops          everything else
 //
@@ -11,7 +12,7 @@
 //   kind      epilogue        operand, weights, card                      kernel
 //   DECODING  heads           plain heads of 64 or 128, 16 bit, sm_90,
 //                             one matrix of the operand type              flat
-//   DECODING  heads           else                                        separate: store, then the kernel of dispatch_heads
+//   DECODING  heads           else                                        separate: store, then dispatch_heads
 //   DECODING  any other                                                   flat
 //   ANY       heads           plain heads of 64 or 128, 16 bit, sm_90,
 //   ANY       gated           gates, 16 bit, sm_90,
@@ -27,13 +28,13 @@
 //   sm_90 and weights of the operand type, 16 bit: wgmma; other cards, and quantised weights with operands in f16: mma;
 //   everything else: plain
 //
-// A tile's columns (dispatch_tile_columns): heads, add: 128 where that takes less than four fifths of the time of 256, else
-// 256; gated: 192 where that takes less time than 256.
+// A tile's columns (dispatch_tile_columns): heads, add: 128 where that takes less than four fifths of the time of 256,
+// else 256; gated: 192 where that takes less time than 256.
 //
 // Attention (dispatch_attend), tiles of several tokens; the first that fits:
 //   plain        operands in float32, or a mask
-//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, nothing gone; READING only without a window and in order
-//   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16 beside each other, then wgmma
+//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, nothing evicted; READING: no window, in order
+//   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16, then wgmma
 //   tile f16     f16 cache without ALiBi, heads of 64, 80, 96, 128 or 256
 //   tile any     the same for other caches, and ALiBi
 //   plain
@@ -48,7 +49,7 @@
 #ifndef PALAVER_KERNELS_CUDA_DISPATCH_H
 #define PALAVER_KERNELS_CUDA_DISPATCH_H
 
-#include "kernels/cuda/format.h"
+#include "kernels/cuda/device/format.h"
 #include "kernels/ops.h"
 
 #ifdef __cplusplus
@@ -76,17 +77,18 @@ typedef struct StepCase {
 
 StepPath dispatch_step(const Card *card, const StepCase *step);
 
-// Lanes of the persistent kernel that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head size.
+// Lanes of the persistent kernel that share a head's elements, eight each: 8, 16 or 32; 0: no kernel for this head
+// size.
 int dispatch_decode_lanes(int head_dim);
-// Query heads of a KV head that one warp of it takes together. Few, and many warps share the work of a short context; many,
-// and each key of a long one is brought to fewer warps.
+// Query heads of a KV head that one warp of it takes together. Few, and many warps share the work of a short context;
+// many, and each key of a long one is brought to fewer warps.
 int dispatch_decode_heads(int group, int lanes, int n_slots);
 
 // ---- GEMMs: y [n, rows] = x [n, cols] · Wᵀ -------------------------------------------------------------------
 
 typedef enum GemmKernel {
     GEMM_SEPARATE, // none has this epilogue: store, then a kernel of the op's own
-    GEMM_FLAT,     // gemm/flat.cu: W is the tall side of the tensor cores' products, rows of x the flat one
+    GEMM_FLAT,     // gemm/flat.cu: W is the tall side of the tensor cores' GEMM, rows of x the flat one
     GEMM_TILE,     // gemm/tile.cu: 256 rows of x by some columns, by clusters of two blocks
     GEMM_LIBRARY,  // gemm/library.cu: cuBLASLt
 } GemmKernel;
@@ -163,9 +165,9 @@ typedef struct AttendCase {
     int n_sequences, n_tokens;
     int head_dim, group; // group: query heads that share a KV head
     bool alibi, masked;  // masked: a mask of the caller's is added
-    bool gone;           // a sequence has lost something behind its sinks
+    bool evicted;        // a sequence has evicted tokens behind its sinks
     bool in_order;       // tokens lie at the indexes of their positions
-    int window;          // of attention; 0: none
+    int window;          // the attention window; 0: none
     size_t n_slots;      // the most of a sequence
     uint32_t page_size;
     bool octets;         // the cache's strides are multiples of 8 elements
@@ -198,10 +200,10 @@ int dispatch_split_slots(const Card *card, const SplitCase *split);
 
 // ---- names, for bench --profile --------------------------------------------------------------------------------
 
-const char *gemm_kernel_name(GemmKernel kernel);
-const char *flat_kernel_name(FlatKernel kernel);
-const char *heads_kernel_name(HeadsKernel kernel);
-const char *attend_kernel_name(AttendKernel kernel);
+const char *dispatch_gemm_name(GemmKernel kernel);
+const char *dispatch_flat_name(FlatKernel kernel);
+const char *dispatch_heads_name(HeadsKernel kernel);
+const char *dispatch_attend_name(AttendKernel kernel);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,6 @@ Status cuda_embed(Backend *backend, const Head *head, void *x, Error *error) {
         (float *)x);
     Status status = CUDA_LAUNCHED(error, "embed: %d tokens", cuda->step.n_tokens);
     if (status || !head->embedding_norm.weight) return status;
-    return cuda_norm(cuda, (const float *)x, NULL, cuda->step.n_tokens, head->embedding_norm, DTYPE_F32, x,
-                     error);
+    NormCall norm = {(const float *)x, NULL, cuda->step.n_tokens, head->embedding_norm, DTYPE_F32, x};
+    return cuda_norm(cuda, &norm, error);
 }

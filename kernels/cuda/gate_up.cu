@@ -17,11 +17,14 @@ __global__ void __launch_bounds__(256)
     *(Four *)(g + i) = four;
 }
 
+struct GateBiases {
+    const float *gate, *up; // [cols], NULL: none
+};
+
 // The same for pairs (gate, up) that lie side by side; n is the number of pairs.
 template <class T>
 __global__ void __launch_bounds__(256)
-    activate_pairs_kernel(Activation activation, const T *wide, const float *b_gate, const float *b_up,
-                          int cols, int64_t n, T *g) {
+    activate_pairs_kernel(GateBiases b, Activation activation, const T *wide, int cols, int64_t n, T *g) {
     int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (i >= n) return;
     struct alignas(16) Pairs {
@@ -32,8 +35,8 @@ __global__ void __launch_bounds__(256)
     } out;
     for (int j = 0; j < 4; j++) {
         float gate = to_float(in.v[2 * j]), up = to_float(in.v[2 * j + 1]);
-        if (b_gate) gate += b_gate[i % cols + j];
-        if (b_up) up += b_up[i % cols + j];
+        if (b.gate) gate += b.gate[i % cols + j];
+        if (b.up) up += b.up[i % cols + j];
         out.v[j] = from_float<T>(activate_any(activation, gate) * up);
     }
     *(Out *)(g + i) = out;
@@ -46,7 +49,7 @@ template <class T> static void launch_activate(const CudaBackend *cuda, const La
     const T *wide = (const T *)cuda->scratch.wide;
     if (layer->gated)
         activate_pairs_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(
-            s->activation, wide, layer->b_gate, layer->b_up, s->intermediate_size, n, g);
+            GateBiases{layer->b_gate, layer->b_up}, s->activation, wide, s->intermediate_size, n, g);
     else
         activate_kernel<T><<<blocks, 256, 0, cuda->device.stream>>>(s->activation, wide, layer->b_up,
                                                                     s->intermediate_size, n, g);
@@ -55,8 +58,8 @@ template <class T> static void launch_activate(const CudaBackend *cuda, const La
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const int n = cuda->step.n_tokens;
-    Status status = cuda_norm(cuda, (const float *)x, NULL, n, layer->ffn_norm, cuda->operand,
-                              cuda->scratch.normed, error);
+    NormCall norm = {(const float *)x, NULL, n, layer->ffn_norm, cuda->operand, cuda->scratch.normed};
+    Status status = cuda_norm(cuda, &norm, error);
     Gemm gemm = {&layer->gate_up, cuda->scratch.normed, n, layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE,
                  g};
     gemm.bias = layer->gated ? layer->b_gate : layer->b_up, gemm.other = layer->b_up;

@@ -1,8 +1,8 @@
-// What qkv does to heads after its product: norms, RoPE, and their way into the cache.
+// What qkv does to heads after its GEMM: norms, RoPE, and their way into the cache.
 #ifndef PALAVER_KERNELS_CUDA_HEADS_CUH
 #define PALAVER_KERNELS_CUDA_HEADS_CUH
 
-#include "kernels/cuda/cache.cuh"
+#include "kernels/cuda/cache/cache.cuh"
 
 struct HeadArguments {
     int n_tokens;
@@ -15,7 +15,8 @@ struct HeadArguments {
     KvLayer kv;
 };
 
-// Heads that kernels finish in registers: RoPE over the whole head, pairs half a head apart, no norms, and a cache in f16.
+// Heads that kernels finish in registers: RoPE over the whole head, pairs half a head apart, no norms, and a cache in
+// f16.
 static inline bool plain_heads(const HeadArguments &a) {
     return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16 &&
            !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;

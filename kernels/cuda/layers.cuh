@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CUDA_LAYERS_CUH
 #define PALAVER_KERNELS_CUDA_LAYERS_CUH
 
-#include "kernels/cuda/formats.cuh"
+#include "kernels/cuda/device/formats.cuh"
 #include "kernels/ops.h"
 
 // Several matrices over the same input, rows one below the other; one of them unless their formats differ.

@@ -25,9 +25,8 @@ Status cuda_logits(Backend *backend, const Head *head, const void *x, const Logi
     gemm.chosen = &cuda->step.chosen.logits;
     // A padded step has tokens to spare, which there are no rows of logits for.
     if (!tokens && cuda->step.padded) gemm.n = cuda->step.n_tokens, gemm.count = cuda->step.count;
-    if (!status)
-        status = cuda_norm(cuda, (const float *)x, tokens, gemm.n, head->norm, cuda->operand,
-                           cuda->scratch.normed, error);
+    NormCall norm = {(const float *)x, tokens, gemm.n, head->norm, cuda->operand, cuda->scratch.normed};
+    if (!status) status = cuda_norm(cuda, &norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
     return status ? error_prefix(error, "logits: ") : STATUS_OK;
 }

@@ -1,6 +1,6 @@
 // Norms, before GEMMs.
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // Of 256 threads. `sums` is [8] in shared memory, free for use again when all have returned.
 __device__ inline float block_sum(float sum, float *sums) {
@@ -21,8 +21,8 @@ template <class T> __device__ inline void store_four(T *to, float a, float b, fl
         *(uint4 *)to = *(uint4 *)q;
 }
 
-// One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4. y may be x where rows is NULL. The
-// norm's weights are there before x is.
+// One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4. y may be x where rows is NULL.
+// The norm's weights are there before x is.
 enum { NORM_TURNS = 8 }; // that are kept in registers
 template <class T, int TURNS>
 __global__ void __launch_bounds__(256)
@@ -76,10 +76,11 @@ static cudaError_t launch_rms(const CudaBackend *cuda, const float *x, const int
     return launch_dependent(cuda, kernel, n, 256, 0, x, rows, w, cols, cuda->shape->norm_eps, y);
 }
 
-// The same threads; the variance in a second pass, from the mean. b may be NULL.
+// The same threads; the variance in a second pass, from the mean. The norm's bias may be NULL.
 template <class T>
-__global__ void __launch_bounds__(256) layer_norm_kernel(const float *x, const int32_t *rows, const float *w,
-                                                         const float *b, int n, float eps, T *y) {
+__global__ void __launch_bounds__(256)
+    layer_norm_kernel(const float *x, const int32_t *rows, Norm norm, int n, float eps, T *y) {
+    const float *w = norm.weight, *b = norm.bias;
     __shared__ float sums[8];
     let_next_begin();
     kernels_before();
@@ -105,15 +106,13 @@ __global__ void __launch_bounds__(256) layer_norm_kernel(const float *x, const i
     }
 }
 
-Status cuda_norm(CudaBackend *cuda, const float *x, const int32_t *rows, int n, Norm norm, DType type,
-                 void *y, Error *error) {
+Status cuda_norm(CudaBackend *cuda, const NormCall *c, Error *error) {
     const DecoderShape *s = cuda->shape;
-    int cols = s->hidden_size;
     cudaError_t code;
     if (s->norm == NORM_LAYER)
-        WITH_TYPE(type, (code = launch_dependent(cuda, layer_norm_kernel<T>, n, 256, 0, x, rows, norm.weight,
-                                                 norm.bias, cols, s->norm_eps, (T *)y)));
+        WITH_TYPE(c->type, (code = launch_dependent(cuda, layer_norm_kernel<T>, c->n, 256, 0, c->x, c->rows,
+                                                    c->norm, s->hidden_size, s->norm_eps, (T *)c->y)));
     else
-        WITH_TYPE(type, (code = launch_rms<T>(cuda, x, rows, n, norm.weight, (T *)y)));
-    return cuda_check(code, error, "norm: [%d, %d]", n, cols);
+        WITH_TYPE(c->type, (code = launch_rms<T>(cuda, c->x, c->rows, c->n, c->norm.weight, (T *)c->y)));
+    return cuda_check(code, error, "norm: [%d, %d]", c->n, s->hidden_size);
 }

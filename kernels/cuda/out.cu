@@ -14,22 +14,23 @@ Status cuda_add_bias(CudaBackend *cuda, const float *bias, int n_rows, int n, fl
 }
 
 // x += W·y in one kernel, and the bias after it.
-static Status add_linear(CudaBackend *cuda, const Linear *w, const float *bias, const void *y, void *x,
-                         const char **chosen, Error *error) {
-    Gemm gemm = {w, y, cuda->step.n_tokens, EPILOGUE_ADD, x};
-    gemm.chosen = chosen;
-    Status status = cuda_gemm(cuda, &gemm, error);
-    return status ? status : cuda_add_bias(cuda, bias, gemm.n, w->rows, (float *)x, error);
+static Status add_linear(CudaBackend *cuda, const Gemm *gemm, const float *bias, Error *error) {
+    Status status = cuda_gemm(cuda, gemm, error);
+    return status ? status : cuda_add_bias(cuda, bias, gemm->n, gemm->w->rows, (float *)gemm->y, error);
 }
 
 Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Status status = add_linear(cuda, &layer->out, layer->bo, y, x, &cuda->step.chosen.out, error);
+    Gemm gemm = {&layer->out, y, cuda->step.n_tokens, EPILOGUE_ADD, x};
+    gemm.chosen = &cuda->step.chosen.out;
+    Status status = add_linear(cuda, &gemm, layer->bo, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
 }
 
 Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Status status = add_linear(cuda, &layer->down, layer->b_down, g, x, &cuda->step.chosen.down, error);
+    Gemm gemm = {&layer->down, g, cuda->step.n_tokens, EPILOGUE_ADD, x};
+    gemm.chosen = &cuda->step.chosen.down;
+    Status status = add_linear(cuda, &gemm, layer->b_down, error);
     return status ? error_prefix(error, "down: ") : STATUS_OK;
 }

@@ -1,8 +1,9 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
+#include "kernels/cuda/cache/store.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/rope.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
 template <class T>
@@ -27,27 +28,26 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
     __syncwarp();
 }
 
-// KEYS heads that finish_head() has left, `stride` apart, are keys to be rounded with feedback; slots: theirs.
+// At most KEYS heads that finish_head() has left are keys to be rounded with feedback; slots: theirs.
 template <int KEYS>
 __device__ inline void store_keys(const KvLayer &kv, int kv_head, const float *feedback, const int32_t *slots,
-                                  int n, float *v, int stride, int dim) {
-    int half = (dim & -dim) / 2;
-    for (int t = 0; t < n; t++) {
-        float *key = v + t * stride;
+                                  const TurnedKeys &keys) {
+    const int dim = keys.dim, half = (dim & -dim) / 2;
+    for (int t = 0; t < keys.n; t++) {
+        float *key = keys.v + t * keys.stride;
         turn_key(kv, balance_of(kv, kv_head, dim), key, dim);
         enter_scales(kv, kv.k_scale, group_at(kv, element_of(kv, slots[t], kv_head)), key, key + dim, dim);
     }
     round_fed_back<KEYS>(
-        kv, [&](int block, int i) { return feedback + (block * half + i) * half; }, v, v + dim, stride, n,
-        dim);
-    for (int t = 0; t < n; t++)
-        store_integers(kv, true, element_of(kv, slots[t], kv_head), v + t * stride, dim);
+        kv, [&](int block, int i) { return feedback + (block * half + i) * half; }, keys);
+    for (int t = 0; t < keys.n; t++)
+        store_integers(kv, true, element_of(kv, slots[t], kv_head), keys.v + t * keys.stride, dim);
 }
 
-// A warp a head (first those of q, then of k, then of v) of TOKENS tokens, in shared memory; the warps of a block have the
-// same head, whose feedback they share. Several tokens: their keys are rounded together, with fewer lanes for each.
-// DIM: the head size, 0: any.
-// Grid: [n_tokens / (4·TOKENS), all heads], block: 128 threads, shared memory: the feedback, 4·TOKENS rows of store_row().
+// A warp a head (first those of q, then of k, then of v) of TOKENS tokens, in shared memory; the warps of a block have
+// the same head, whose feedback they share. Several tokens: their keys are rounded together, with fewer lanes for each.
+// DIM: the head size, 0: any. Grid: [n_tokens / (4·TOKENS), all heads], block: 128 threads, shared memory: the
+// feedback, 4·TOKENS rows of store_row().
 template <class T, int TOKENS, int DIM>
 __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wide, T *q) {
     extern __shared__ __align__(16) float shared[];
@@ -77,11 +77,11 @@ __global__ void __launch_bounds__(128) heads_kernel(HeadArguments a, const T *wi
             for (int i = threadIdx.x % 32 * 2; i < dim; i += 64)
                 *(Pair<T> *)(out + i) = Pair<T>{from_float<T>(mine[i]), from_float<T>(mine[i + 1])};
         } else if ((TOKENS == 1 || !feedback) && a.slots[token] >= 0) {
-            store_row(a.kv, is_k, a.slots[token], kv_head, feedback, mine, dim);
+            store_row(a.kv, CacheRow{is_k, a.slots[token], kv_head}, feedback, mine, dim);
         }
     }
     if (TOKENS > 1 && feedback && n > 0)
-        store_keys<TOKENS>(a.kv, kv_head, feedback, a.slots + first, n, v, stride, dim);
+        store_keys<TOKENS>(a.kv, kv_head, feedback, a.slots + first, TurnedKeys{v, v + dim, stride, n, dim});
 }
 
 // The common case in registers: pairs (i, i + dim/2) over the whole head, no norms of heads. dim/4 lanes a head, two
@@ -179,7 +179,7 @@ static Status finish_heads(CudaBackend *cuda, const HeadArguments &a, void *q, E
                    a.kv.key_feedback && feeds_back_in_quads(a.kv, a.head_dim)};
     HeadsKernel kernel = dispatch_heads(&c);
     cudaError_t code;
-    cuda->step.chosen.heads = heads_kernel_name(kernel);
+    cuda->step.chosen.heads = dispatch_heads_name(kernel);
     WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, kernel, a, (T *)q)));
     return cuda_check(code, error, "[%d, %d heads of %d]", a.n_tokens, a.n_heads + 2 * a.n_kv_heads,
                       a.head_dim);
@@ -204,9 +204,8 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        cuda->step.slots,
                        *kv};
     Status status = kv_layer_check(kv, s->head_dim, error);
-    if (!status)
-        status = cuda_norm(cuda, (const float *)x, NULL, n, layer->attn_norm, cuda->operand,
-                           cuda->scratch.normed, error);
+    NormCall norm = {(const float *)x, NULL, n, layer->attn_norm, cuda->operand, cuda->scratch.normed};
+    if (!status) status = cuda_norm(cuda, &norm, error);
     Gemm gemm = {&layer->qkv, cuda->scratch.normed, n, EPILOGUE_HEADS, q};
     gemm.heads = &a, gemm.chosen = &cuda->step.chosen.qkv;
     if (!status) status = cuda_gemm(cuda, &gemm, error);

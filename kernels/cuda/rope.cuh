@@ -23,7 +23,8 @@ struct RopePlace {
         : first(interleaved ? 2 * i : i), second(interleaved ? 2 * i + 1 : i + rotary_dim / 2) {}
 };
 
-// A warp turns the pairs of head v [head_dim], times `scale`, into `to` [head_dim], which may be v; turns [rotary_dim/2].
+// A warp turns the pairs of head v [head_dim], times `scale`, into `to` [head_dim], which may be v; turns
+// [rotary_dim/2].
 __device__ __forceinline__ void rope_head(const float2 *turns, int rotary_dim, bool interleaved, float scale,
                                           const float *v, float *to) {
     for (int i = threadIdx.x % 32; i < rotary_dim / 2; i += 32) {

@@ -2,8 +2,8 @@
 #ifndef PALAVER_KERNELS_CUDA_STEP_CUH
 #define PALAVER_KERNELS_CUDA_STEP_CUH
 
-#include "kernels/cuda/cache.cuh"
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/cache/cache.cuh"
+#include "kernels/cuda/device/device.cuh"
 
 // What attends: heads of the backend's shape or of cache_attention().
 struct AttendHeads {
@@ -23,22 +23,22 @@ struct Chosen {
     const char *qkv, *heads, *tiles, *singles, *out, *gate_up, *down, *logits;
 };
 
-// Arrays lie in the backend's scratch on the device. Tiles of several tokens come first, then those of one; the latter are
-// cut into splits.
+// Arrays lie in the backend's scratch on the device. Tiles of several tokens come first, then those of one; the latter
+// are cut into splits.
 struct CudaStep {
     StepKind kind;
     int n_tokens, n_sequences, n_tiles, n_single_tiles, n_splits;
-    int most_slots;                            // of a sequence
-    bool gone;                                 // a sequence has n_gone > 0
-    bool in_order;                             // STEP_READING: tokens lie at the indexes of their positions
-    int32_t *ids, *positions, *slots, *n_gone; // [n_tokens]
-    int32_t *rope_sets;                        // [n_tokens]
-    bool padded;                               // n_tokens are more than the step has
-    int32_t *count;                            // so many it has, on the device
-    AttendTile *tiles;                         // [n_tiles + n_single_tiles]
-    int32_t *split_tiles;                      // [n_splits] the tile of each split; -1: none
+    int most_slots; // of a sequence
+    bool evicted;   // a sequence has n_evicted > 0
+    bool in_order;  // STEP_READING: tokens lie at the indexes of their positions
+    int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
+    int32_t *rope_sets;                           // [n_tokens]
+    bool padded;                                  // n_tokens are more than the step has
+    int32_t *count;                               // so many it has, on the device
+    AttendTile *tiles;                            // [n_tiles + n_single_tiles]
+    int32_t *split_tiles;                         // [n_splits] the tile of each split; -1: none
     Pages pages;
-    float2 *kept_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_gone, if `gone`
+    float2 *sink_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_evicted, if `evicted`
     int32_t *slot_positions; // the caller's
     bool flat_large;         // the ring of the flat GEMM that was launched last: gemm/flat_wgmma.cuh
     Chosen chosen;           // what its ops have taken so far
@@ -51,8 +51,8 @@ struct SplitPlan {
     int blocks_a_sm; // see SplitCase
 };
 
-// Room that a step's arrays have on the device, so that steps of about the same size lie at the same places. Tokens beyond
-// the step's have id and position 0 and slot -1: nothing is stored for them.
+// Room that a step's arrays have on the device, so that steps of about the same size lie at the same places. Tokens
+// beyond the step's have id and position 0 and slot -1: nothing is stored for them.
 struct StageRoom {
     int tokens, splits, pages;
 };
@@ -75,8 +75,8 @@ StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const Split
 Status cuda_stage(CudaBackend *cuda, const Staging *staging, Error *error);
 // What begin() does once a step is staged: cos and sin, and positions into the cache's slots.
 Status cuda_begin_staged(CudaBackend *cuda, Error *error);
-// Of the device, for the arrays and the splits of any step of at most n_rows sequences that see `window` slots each, in
+// Of the device, for the arrays and the splits of any step of at most n_rows sequences that see n_slots slots each, in
 // pages of 16 slots or more.
-size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int window);
+size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots);
 
 #endif

@@ -1,5 +1,5 @@
-// How fast attention reads a cache: test-gpu PLUGIN attend-speed prints microseconds and GB/s of keys, values and scales, by
-// shape, type and group.
+// How fast attention reads a cache: test-gpu PLUGIN attend-speed prints microseconds and GB/s of keys, values and
+// scales, by shape, type and group.
 #include "tests/gpu/side.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct Speed {
     int group;
     DType scale;
     int layout, page_size;
-    int32_t n_gone;
+    int32_t n_evicted;
 } Speed;
 
 // Layers enough that none is in the L2 when its turn comes again.
@@ -39,12 +39,12 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
     int32_t *at = malloc((size_t)n_slots * 4), *pages = malloc((size_t)(n_pages * c->n_rows) * 4), ids[64],
             slots[64], last[64];
     StepSequence sequences[64];
-    for (int i = 0; i < n_slots; i++) at[i] = i % each + (i % each >= 64 ? c->n_gone : 0);
+    for (int i = 0; i < n_slots; i++) at[i] = i % each + (i % each >= 64 ? c->n_evicted : 0);
     must(ops->write(backend, positions, at, (size_t)n_slots * 4, &error), &error);
     for (int r = 0; r < c->n_rows; r++) {
         for (int p = 0; p < n_pages; p++) pages[r * n_pages + p] = r * each + p * c->page_size;
-        sequences[r] = (StepSequence){r, 1, c->length, pages + r * n_pages, 64, c->n_gone, 0};
-        ids[r] = 0, slots[r] = r * each + c->length - 1, last[r] = c->length - 1 + c->n_gone;
+        sequences[r] = (StepSequence){r, 1, c->length, pages + r * n_pages, 64, c->n_evicted, 0};
+        ids[r] = 0, slots[r] = r * each + c->length - 1, last[r] = c->length - 1 + c->n_evicted;
     }
     Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions, STEP_ANY};
     KvLayer first = kv_layout_layer(&l, cache, scale, 0);
@@ -81,7 +81,7 @@ void attend_speed(const Ops *ops) {
         {32, 32, 128, 4096, 1, .layout = 3, .page_size = 64},
         {32, 32, 128, 16384, 1, .layout = 3, .page_size = 64},
         {32, 32, 128, 65536, 1, .layout = 3, .page_size = 64},
-        {32, 32, 128, 65536, 1, .layout = 3, .page_size = 64, .n_gone = 5000},
+        {32, 32, 128, 65536, 1, .layout = 3, .page_size = 64, .n_evicted = 5000},
         {32, 32, 128, 65536, 1, .layout = 1, .page_size = 64},
         {32, 8, 128, 4096, 1, .layout = 3, .page_size = 64},
         {32, 8, 128, 16384, 1, .layout = 3, .page_size = 64},
@@ -115,8 +115,9 @@ void attend_speed(const Ops *ops) {
             double bytes, time = measure(ops, side.backend, &c, side.q, side.q, &bytes);
             printf(
                 "%2d heads over %2d of %d, %2d x %5d, layout %d%s  %-5s %2d %8.1f us  %7.1f MB %6.0f GB/s\n",
-                c.n_heads, c.n_kv_heads, c.head_dim, c.n_rows, c.length, c.layout, c.n_gone ? ", gone" : "",
-                dtype_name(c.type), c.group, time * 1e6, bytes * 1e-6, bytes / time * 1e-9);
+                c.n_heads, c.n_kv_heads, c.head_dim, c.n_rows, c.length, c.layout,
+                c.n_evicted ? ", gone" : "", dtype_name(c.type), c.group, time * 1e6, bytes * 1e-6,
+                bytes / time * 1e-9);
             fflush(stdout);
         }
         side_close(&side);

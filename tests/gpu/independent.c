@@ -1,5 +1,5 @@
-// Results that do not depend on their neighbours: rows of decoding steps alone, together and in another order, as one graph
-// and op by op; a prompt in one piece and in several. Bit by bit; and against the CPU.
+// Results that do not depend on their neighbours: rows of decoding steps alone, together and in another order, as one
+// graph and op by op; a prompt in one piece and in several. Bit by bit; and against the CPU.
 #include "kernels/cpu/loops/quant.h"
 #include "tests/gpu/side.h"
 
@@ -128,10 +128,10 @@ static void compare_rows(Rows *r, const char *what, const float *alone, const in
 
 // Of logits against the CPU's.
 static double bound_of(const Case *c) {
-    double bound = dtype_is_quantized(c->type) ? 1e-2
-                   : c->type == DTYPE_BF16     ? 1.5e-2
-                   : c->kv == DTYPE_F32        ? 1e-4
-                                               : 4e-3;
+    double bound = quant_is_type(c->type)  ? 1e-2
+                   : c->type == DTYPE_BF16 ? 1.5e-2
+                   : c->kv == DTYPE_F32    ? 1e-4
+                                           : 4e-3;
     if (c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4)
         bound += c->kv == DTYPE_INT8 ? 1e-2 : 6e-2; // of rounding a key elsewhere
     return bound;
@@ -176,8 +176,8 @@ static void empty_slots(Rows *r) {
     free(none);
 }
 
-// Reads a prompt in pieces of the sizes given, 0 the rest; the last token's logits. With `turned` its tokens lie in a ring
-// that has gone round, all of which is looked at.
+// Reads a prompt in pieces of the sizes given, 0 the rest; the last token's logits. With `turned` its tokens lie in a
+// ring that has gone round, all of which is looked at.
 static float *read_prompt(Rows *r, const int *pieces, int turned) {
     Side *s = &r->side;
     int32_t ids[MOST_PROMPT], positions[MOST_PROMPT], slots[MOST_PROMPT];

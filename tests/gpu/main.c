@@ -3,11 +3,13 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
-// NAME: cases whose name has it, or one of caches, sample, golden, text, memory, fault. Inputs are the CPU's at every op, so that
-// errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N failed.
+// NAME: cases whose name has it, or one of caches, sample, golden, text, memory, fault. Inputs are the CPU's at every
+// op, so that errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N
+// failed.
 #include "engine/backend.h"
 #include "kernels/cpu/loops/quant.h"
 #include "tests/support/model/golden_model.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/engine_tests.h"
 #include "tests/gpu/side.h"
 #include "engine/cache/kv_cache.h"
@@ -30,11 +32,20 @@ typedef struct Run {
     double bound;       // of one op in the operand type
 } Run;
 
+// `type`: what the CUDA side holds; the CPU's values are float32.
+typedef struct Compared {
+    const char *what;
+    void *cpu, *cuda;
+    DType type;
+    int64_t n;
+    double bound;
+} Compared;
+
 // Compares what both sides hold at the same place, then gives the CUDA side the CPU's values.
-static void compare(Run *r, const char *what, void *cpu, void *cuda, DType type, int64_t n, double bound) {
-    float *right = get(&r->cpu, cpu, DTYPE_F32, n), *ours = get(&r->cuda, cuda, type, n);
-    report(r->c->name, what, distance(ours, right, n), bound);
-    put(&r->cuda, cuda, type, right, n);
+static void compare(Run *r, const Compared *c) {
+    float *right = get(&r->cpu, c->cpu, DTYPE_F32, c->n), *ours = get(&r->cuda, c->cuda, c->type, c->n);
+    report(r->c->name, c->what, distance(ours, right, c->n), c->bound);
+    put(&r->cuda, c->cuda, c->type, right, c->n);
     free(right);
     free(ours);
 }
@@ -43,8 +54,8 @@ static int32_t slot_of(const Run *r, int index) {
     return r->pages[index / r->page_size] + index % r->page_size;
 }
 
-// Pages in disorder, and the positions of a past with a gap at every ninth index. Where something is gone, positions jump
-// behind the kept ones, and some slots still hold what was discarded.
+// Pages in disorder, and the positions of a past with a gap at every ninth index. Where tokens were evicted, positions
+// jump behind the attention sinks, and some slots still hold what was evicted.
 static void lay_out_cache(Run *r) {
     const Case *c = r->c;
     r->n_indexes = c->past + c->n_tokens + 4;
@@ -61,12 +72,12 @@ static void lay_out_cache(Run *r) {
     for (int p = 0; p < r->n_pages; p++) r->pages[p] *= r->page_size;
     for (int i = 0; i < r->n_slots; i++) r->positions[i] = -1;
     for (int i = 0, position = 0; i < c->past; i++) {
-        bool front = c->n_gone == 0 || i < c->n_keep;
-        if (!front && position < c->n_keep + c->n_gone) position = c->n_keep + c->n_gone;
-        if (front && c->n_gone)
+        bool front = c->n_evicted == 0 || i < c->n_sinks;
+        if (!front && position < c->n_sinks + c->n_evicted) position = c->n_sinks + c->n_evicted;
+        if (front && c->n_evicted)
             r->positions[slot_of(r, i)] = i, position = i + 1;
         else if (!front && i % 7 == 3)
-            r->positions[slot_of(r, i)] = c->n_keep + i % c->n_gone;
+            r->positions[slot_of(r, i)] = c->n_sinks + i % c->n_evicted;
         else if (i % 9 != 4)
             r->positions[slot_of(r, i)] = position++;
     }
@@ -116,7 +127,8 @@ static void compare_gate_up(Run *r, int l) {
     Error error;
     must(a->ops->gate_up(a->backend, a->layers[l], a->x, a->g, &error), &error);
     must(b->ops->gate_up(b->backend, b->layers[l], b->x, b->g, &error), &error);
-    compare(r, "gate_up", a->g, b->g, b->operand, (int64_t)r->c->n_tokens * r->c->intermediate, 2 * r->bound);
+    compare(r, &(Compared){"gate_up", a->g, b->g, b->operand, (int64_t)r->c->n_tokens * r->c->intermediate,
+                           2 * r->bound});
 }
 
 static void test_ops(Run *r, const Step *steps[2]) {
@@ -128,28 +140,28 @@ static void test_ops(Run *r, const Step *steps[2]) {
     must(b->ops->begin(b->backend, steps[1], b->kv, &error), &error);
     must(a->ops->embed(a->backend, a->head, a->x, &error), &error);
     must(b->ops->embed(b->backend, b->head, b->x, &error), &error);
-    compare(r, "embed", a->x, b->x, DTYPE_F32, n * c->hidden, 1e-3);
+    compare(r, &(Compared){"embed", a->x, b->x, DTYPE_F32, n * c->hidden, 1e-3});
     for (int l = 0; l < TEST_LAYERS; l++) {
         must(a->ops->qkv(a->backend, a->layers[l], a->x, &a->kv[l], a->q, &error), &error);
         must(b->ops->qkv(b->backend, b->layers[l], b->x, &b->kv[l], b->q, &error), &error);
-        compare(r, "qkv", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound);
+        compare(r, &(Compared){"qkv", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound});
         compare_cache(r, l);
         must(a->ops->attend(a->backend, a->q, &a->kv[l], l ? 0 : c->window, a->q, &error), &error);
         must(b->ops->attend(b->backend, b->q, &b->kv[l], l ? 0 : c->window, b->q, &error), &error);
-        compare(r, "attend", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound);
+        compare(r, &(Compared){"attend", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound});
         if (c->parallel) compare_gate_up(r, l);
         must(a->ops->out(a->backend, a->layers[l], a->q, a->x, &error), &error);
         must(b->ops->out(b->backend, b->layers[l], b->q, b->x, &error), &error);
-        compare(r, "out", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound);
+        compare(r, &(Compared){"out", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound});
         if (!c->parallel) compare_gate_up(r, l);
         must(a->ops->down(a->backend, a->layers[l], a->g, a->x, &error), &error);
         must(b->ops->down(b->backend, b->layers[l], b->g, b->x, &error), &error);
-        compare(r, "down", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound);
+        compare(r, &(Compared){"down", a->x, b->x, DTYPE_F32, n * c->hidden, r->bound});
     }
     int32_t rows[] = {c->n_tokens - 1, 0, c->n_tokens / 2};
     must(a->ops->logits(a->backend, a->head, a->x, &(LogitRows){rows, 3}, a->logits, &error), &error);
     must(b->ops->logits(b->backend, b->head, b->x, &(LogitRows){rows, 3}, b->logits, &error), &error);
-    compare(r, "logits", a->logits, b->logits, DTYPE_F32, 3 * (int64_t)c->vocab, r->bound);
+    compare(r, &(Compared){"logits", a->logits, b->logits, DTYPE_F32, 3 * (int64_t)c->vocab, r->bound});
     check_sentinel(c->name, b->ops, b->backend, b->x, b->sizes[0]);
     check_sentinel(c->name, b->ops, b->backend, b->q, b->sizes[1]);
     check_sentinel(c->name, b->ops, b->backend, b->g, b->sizes[2]);
@@ -164,7 +176,7 @@ static void test_decode(Run *r, int index, int position) {
     if (!b->ops->decode) return;
     for (int i = 0; i < 3; i++, index++, position++) {
         int32_t id = (i * 37 + 11) % c->vocab, slots = slot_of(r, index), positions = position;
-        StepSequence sequence = {0, 1, r->n_indexes, r->pages, c->n_keep, c->n_gone, 0};
+        StepSequence sequence = {0, 1, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0};
         Step step = {1, 1, &id, &positions, &slots, &sequence, r->page_size, a->slot_positions, STEP_ANY};
         int windows[TEST_LAYERS] = {c->window, 0};
         Pass pass = side_pass(a, &step, windows);
@@ -175,19 +187,19 @@ static void test_decode(Run *r, int index, int position) {
         step.slot_positions = b->slot_positions;
         DecodeStep decode = side_decode(b, &step, &pass);
         Status status = b->ops->decode(b->backend, &decode, &error);
-        bool paged = c->page_size > 0 || c->n_gone > 0; // what the kernel must take
+        bool paged = c->page_size > 0 || c->n_evicted > 0; // what the kernel must take
         bool kernel = c->kv == DTYPE_F16 || c->kv == DTYPE_INT8 || c->kv == DTYPE_INT4;
         if (status == STATUS_UNSUPPORTED && paged && kernel && c->page_size % 64 == 0 && !c->alibi)
             report(c->name, "decode refused", NAN, 0);
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
         // Quantised weights meet activations of 8 bits here.
-        double bound = dtype_is_quantized(c->type)                  ? 6e-2
+        double bound = quant_is_type(c->type)                       ? 6e-2
                        : c->type == DTYPE_F32 && c->kv == DTYPE_F32 ? 1e-4
                                                                     : 4e-3;
         if (c->type == DTYPE_BF16) bound = 1.5e-2;
         if (c->kv == DTYPE_INT4) bound += 3e-2; // a key rounded to its other neighbour
-        compare(r, "decode", a->logits, b->logits, DTYPE_F32, c->vocab, bound);
+        compare(r, &(Compared){"decode", a->logits, b->logits, DTYPE_F32, c->vocab, bound});
         check_sentinel(c->name, b->ops, b->backend, b->logits, b->sizes[3]);
         double saved = r->bound;
         r->bound = bound;
@@ -196,18 +208,18 @@ static void test_decode(Run *r, int index, int position) {
     }
 }
 
-// One sequence; of more than two tokens two, of which the second sees the later pages only, unless it is to be whole; or
-// n_rows sequences of a token each, every one longer than the one before. Returns their number.
+// One sequence; of more than two tokens two, of which the second sees the later pages only, unless it is to be whole;
+// or n_rows sequences of a token each, every one longer than the one before. Returns their number.
 static int cut_sequences(Run *r, StepSequence *sequences, int32_t *slots) {
     const Case *c = r->c;
     int n = c->n_tokens;
     for (int i = 0; i < n; i++) {
         int index = c->n_rows ? (int)((int64_t)(i + 1) * (c->past + n) / n) - 1 : c->past + i;
         slots[i] = slot_of(r, index);
-        if (c->n_rows) sequences[i] = (StepSequence){i, 1, index + 1, r->pages, c->n_keep, c->n_gone, 0};
+        if (c->n_rows) sequences[i] = (StepSequence){i, 1, index + 1, r->pages, c->n_sinks, c->n_evicted, 0};
     }
     if (c->n_rows) return n;
-    sequences[0] = (StepSequence){0, n, r->n_indexes, r->pages, c->n_keep, c->n_gone, 0};
+    sequences[0] = (StepSequence){0, n, r->n_indexes, r->pages, c->n_sinks, c->n_evicted, 0};
     if (n < 3 || c->whole) return 1;
     int half = r->n_pages / 2;
     sequences[0].n_tokens = n / 3;
@@ -249,148 +261,6 @@ static void test_case(const Ops *cuda, const Case *c) {
     free(r.pages);
     free(r.positions);
 }
-
-static const Case CASES[] = {
-#define F16KV .kv = DTYPE_F16
-    {"f32 small", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 5, .n_tokens = 3, .kv = DTYPE_F32},
-    {"f32 small one token", DTYPE_F32, 128, 2, 2, 64, 200, 100, .past = 0, .n_tokens = 1, .kv = DTYPE_F32},
-    {"f32 cache f16", DTYPE_F32, 256, 4, 4, 64, 512, 301, .past = 40, .n_tokens = 9, F16KV},
-    {"f16 small 64x3", DTYPE_F16, 192, 3, 1, 64, 512, 1001, .past = 70, .n_tokens = 15, F16KV},
-    {"f16 smollm2", DTYPE_F16, 576, 9, 3, 64, 1536, 4099, .tied = true, .past = 1024, .n_tokens = 64, F16KV},
-    {"f16 head 80", DTYPE_F16, 320, 4, 2, 80, 640, 515, .past = 100, .n_tokens = 33, F16KV},
-    {"f16 head 96 interleaved", DTYPE_F16, 384, 4, 4, 96, 768, 515, .interleaved = true, .past = 129,
-     .n_tokens = 65, F16KV},
-    {"f16 head 128 qwen3", DTYPE_F16, 512, 8, 2, 128, 1024, 515, .qk_norm = true, .past = 200, .n_tokens = 7,
-     F16KV},
-    {"f16 head 256 gemma", DTYPE_F16, 512, 4, 1, 256, 1024, 515, .gelu = true, .tied = true, .past = 90,
-     .n_tokens = 31, .window = 40, F16KV},
-    {"bf16 llama2", DTYPE_BF16, 1024, 8, 8, 128, 2752, 2000, .past = 1000, .n_tokens = 130, F16KV},
-    {"bf16 llama3", DTYPE_BF16, 1024, 32, 8, 128, 3584, 2000, .past = 2048, .n_tokens = 17, F16KV},
-    {"bf16 tinyllama", DTYPE_BF16, 2048, 32, 4, 64, 5632, 3000, .past = 600, .n_tokens = 2, F16KV},
-    {"bf16 qwen2", DTYPE_BF16, 896, 14, 2, 64, 4864, 3000, .bias = true, .past = 333, .n_tokens = 63, F16KV},
-    {"bf16 mistral window", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, .window = 64, .past = 700, .n_tokens = 100,
-     F16KV},
-    {"bf16 partial rope", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .rotary_dim = 32, .out_bias = true,
-     .past = 30, .n_tokens = 8, F16KV},
-    {"bf16 long", DTYPE_BF16, 256, 4, 2, 64, 512, 300, .past = 20000, .n_tokens = 5, F16KV},
-    {"bf16 many heads", DTYPE_BF16, 1024, 128, 128, 8, 512, 300, .past = 50, .n_tokens = 6, F16KV},
-    {"bf16 small empty past", DTYPE_BF16, 512, 8, 8, 64, 1024, 777, .past = 0, .n_tokens = 1, F16KV},
-    {"q8_0", DTYPE_Q8_0, 4096, 32, 32, 128, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q4_0", DTYPE_Q4_0, 1024, 8, 8, 128, 4128, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q4_1", DTYPE_Q4_1, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q5_0", DTYPE_Q5_0, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q5_1", DTYPE_Q5_1, 576, 9, 3, 64, 1536, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, .v_type = DTYPE_Q6_K, .down_type = DTYPE_Q6_K,
-     .past = 65, .n_tokens = 16, F16KV},
-    {"q5_k", DTYPE_Q5_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
-    {"q6_k", DTYPE_Q6_K, 512, 8, 2, 64, 1024, 999, .past = 65, .n_tokens = 16, F16KV},
-#define BEYOND .layer_norm = true, .no_gate = true
-    {"f32 gpt-j", DTYPE_F32, 256, 4, 4, 64, 1024, 301, .interleaved = true, .rotary_dim = 32, BEYOND,
-     .activation = ACTIVATION_GELU_TANH, .ffn_bias = true, .output_bias = true, .parallel = true, .past = 30,
-     .n_tokens = 9, .kv = DTYPE_F32},
-    {"f16 gpt-neox", DTYPE_F16, 1024, 16, 16, 64, 4096, 515, .rotary_dim = 16, BEYOND,
-     .activation = ACTIVATION_GELU, .bias = true, .out_bias = true, .ffn_bias = true, .parallel = true,
-     .past = 70, .n_tokens = 33, F16KV},
-    {"bf16 bloom's ends", DTYPE_BF16, 512, 8, 8, 64, 2048, 777, .no_rope = true, BEYOND,
-     .activation = ACTIVATION_GELU_TANH, .bias = true, .out_bias = true, .ffn_bias = true,
-     .embedding_norm = true, .tied = true, .past = 20, .n_tokens = 17, F16KV},
-    {"f32 opt", DTYPE_F32, 768, 12, 12, 64, 3072, 515, .no_rope = true, BEYOND, .activation = ACTIVATION_RELU,
-     .bias = true, .out_bias = true, .ffn_bias = true, .learned = true, .tied = true, .past = 40,
-     .n_tokens = 8, .kv = DTYPE_F32},
-    {"q8_0 gated with biases", DTYPE_Q8_0, 512, 8, 2, 64, 1056, 300, .ffn_bias = true, .learned = true,
-     .past = 3, .n_tokens = 1, F16KV},
-#define INT8(g) .kv = DTYPE_INT8, .group = (g), .scale = DTYPE_F16
-#define INT4(g) .kv = DTYPE_INT4, .group = (g), .scale = DTYPE_F16
-#define LAYOUT(l, p) .layout_plus_1 = (l) + 1, .page_size = (p)
-    {"f32 small pages of 1", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 37, .n_tokens = 5, .kv = DTYPE_F32,
-     LAYOUT(0, 1), .n_keep = 5, .n_gone = 9},
-    {"f32 pages of 7, int8", DTYPE_F32, 128, 4, 2, 32, 96, 257, .past = 150, .n_tokens = 9, .kv = DTYPE_INT8,
-     .group = 8, .scale = DTYPE_F32, LAYOUT(1, 7), .rotate = true, .feed_back = true},
-    {"f32 bf16 cache, alibi", DTYPE_F32, 128, 6, 3, 24, 96, 257, .no_rope = true, .past = 150, .n_tokens = 4,
-     .kv = DTYPE_BF16, LAYOUT(2, 64), .alibi = true, .n_keep = 70, .n_gone = 30},
-    {"f32 int4 odd group", DTYPE_F32, 128, 4, 4, 24, 96, 257, .past = 90, .n_tokens = 3, .kv = DTYPE_INT4,
-     .group = 6, .scale = DTYPE_F32, LAYOUT(3, 128)},
-    {"f16 pages gone", DTYPE_F16, 256, 4, 2, 64, 512, 301, .past = 500, .n_tokens = 40, F16KV, LAYOUT(3, 64),
-     .n_keep = 100, .n_gone = 77},
-    {"f16 pages of 7 gone window", DTYPE_F16, 256, 4, 4, 64, 512, 301, .past = 300, .n_tokens = 140, F16KV,
-     LAYOUT(3, 7), .n_keep = 20, .n_gone = 3, .window = 150},
-    {"f16 gone interleaved", DTYPE_F16, 256, 2, 1, 128, 512, 301, .interleaved = true, .rotary_dim = 96,
-     .past = 4000, .n_tokens = 1, F16KV, .n_keep = 1000, .n_gone = 2000},
-    {"f16 pages of 64 gone, long", DTYPE_F16, 256, 4, 2, 128, 512, 301, .past = 8000, .n_tokens = 1, F16KV,
-     LAYOUT(3, 64), .n_keep = 1003, .n_gone = 20000},
-    {"bf16 pages of 128", DTYPE_BF16, 256, 8, 2, 64, 512, 301, .past = 2500, .n_tokens = 2, F16KV,
-     LAYOUT(3, 128), .n_keep = 64, .n_gone = 1},
-    {"bf16 alibi odd heads", DTYPE_BF16, 256, 12, 12, 64, 512, 301, .no_rope = true, .past = 200,
-     .n_tokens = 70, F16KV, .alibi = true},
-    {"f16 alibi one token", DTYPE_F16, 256, 6, 6, 64, 512, 301, .no_rope = true, .past = 700, .n_tokens = 1,
-     F16KV, .alibi = true, LAYOUT(3, 64), .n_keep = 100, .n_gone = 50},
-    {"f16 int8 prompt", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 130, .n_tokens = 140, INT8(32),
-     LAYOUT(3, 64), .rotate = true, .n_keep = 30, .n_gone = 40},
-    {"f16 int4 prompt head 80", DTYPE_F16, 320, 4, 2, 80, 512, 301, .past = 130, .n_tokens = 70, INT4(16),
-     LAYOUT(1, 64), .rotate = true, .feed_back = true, .n_keep = 20, .n_gone = 60},
-    {"f16 int8 whole prompt", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 130, .n_tokens = 140, INT8(32),
-     LAYOUT(3, 64), .rotate = true, .whole = true},
-    {"bf16 int8 whole prompt", DTYPE_BF16, 512, 4, 4, 128, 512, 301, .past = 0, .n_tokens = 200, INT8(32),
-     .whole = true},
-    {"bf16 int4 whole prompt", DTYPE_BF16, 512, 8, 4, 128, 512, 301, .past = 700, .n_tokens = 130, INT4(16),
-     LAYOUT(3, 64), .rotate = true, .feed_back = true, .whole = true},
-    {"f16 int4 whole prompt window", DTYPE_F16, 256, 4, 4, 64, 512, 301, .past = 333, .n_tokens = 67,
-     INT4(16), LAYOUT(1, 7), .rotate = true, .feed_back = true, .window = 100, .whole = true},
-    {"bf16 cache in bf16 whole prompt", DTYPE_BF16, 256, 4, 2, 64, 512, 301, .past = 90, .n_tokens = 99,
-     .kv = DTYPE_BF16, LAYOUT(2, 128), .whole = true},
-    {"bf16 f32 cache prompt", DTYPE_BF16, 256, 8, 8, 128, 512, 301, .past = 130, .n_tokens = 70,
-     .kv = DTYPE_F32, LAYOUT(0, 128)},
-    {"f16 bf16 cache prompt 256", DTYPE_F16, 256, 2, 1, 256, 512, 301, .past = 130, .n_tokens = 70,
-     .kv = DTYPE_BF16, LAYOUT(2, 1)},
-    {"bf16 int8 one token", DTYPE_BF16, 256, 32, 8, 128, 512, 301, .past = 3000, .n_tokens = 1, INT8(32),
-     LAYOUT(3, 64)},
-    {"f16 int4 one token", DTYPE_F16, 256, 8, 8, 128, 512, 301, .past = 5000, .n_tokens = 1, INT4(32),
-     LAYOUT(3, 64), .rotate = true, .feed_back = true, .n_keep = 1001, .n_gone = 5},
-    {"f16 int8 group 8", DTYPE_F16, 256, 4, 1, 128, 512, 301, .past = 600, .n_tokens = 1, .kv = DTYPE_INT8,
-     .group = 8, .scale = DTYPE_F32, LAYOUT(0, 7), .window = 100},
-    {"bf16 int8 fed back, interleaved", DTYPE_BF16, 256, 12, 4, 64, 512, 301, .interleaved = true,
-     .past = 900, .n_tokens = 1, INT8(32), LAYOUT(3, 64), .rotate = true, .feed_back = true, .window = 500},
-    {"bf16 int4 fed back", DTYPE_BF16, 512, 16, 4, 128, 512, 301, .qk_norm = true, .past = 1500,
-     .n_tokens = 1, INT4(16), LAYOUT(3, 128), .rotate = true, .feed_back = true},
-    {"f16 int4 long, 4 heads a KV head", DTYPE_F16, 256, 8, 2, 128, 512, 301, .past = 9000, .n_tokens = 1,
-     INT4(16), LAYOUT(3, 64), .rotate = true, .feed_back = true, .n_keep = 70, .n_gone = 100},
-    {"f16 int8 long, 4 heads a KV head", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 9000, .n_tokens = 1,
-     INT8(32), LAYOUT(3, 64), .n_keep = 70, .n_gone = 100},
-    {"f16 int4 group 8", DTYPE_F16, 256, 14, 2, 64, 512, 301, .past = 600, .n_tokens = 1, INT4(8),
-     LAYOUT(1, 1)},
-    {"f16 int4 group 128", DTYPE_F16, 256, 4, 2, 128, 512, 301, .past = 600, .n_tokens = 1, INT4(128),
-     LAYOUT(2, 128)},
-    {"f16 int8 group 256", DTYPE_F16, 256, 4, 2, 256, 512, 301, .past = 900, .n_tokens = 1, INT8(256)},
-    {"f16 int8 head 96", DTYPE_F16, 384, 4, 4, 96, 512, 301, .past = 900, .n_tokens = 1, INT8(32),
-     LAYOUT(3, 64)},
-    {"f16 int4 head 80", DTYPE_F16, 320, 4, 4, 80, 512, 301, .past = 300, .n_tokens = 1, INT4(16)},
-    {"f16 int8 16 heads a KV head", DTYPE_F16, 256, 32, 2, 64, 512, 301, .past = 800, .n_tokens = 1, INT8(32),
-     LAYOUT(3, 64)},
-    {"f16 int4 71 heads a KV head", DTYPE_F16, 256, 71, 1, 64, 512, 301, .past = 800, .n_tokens = 1, INT4(32),
-     LAYOUT(3, 64)},
-    {"bf16 rows", DTYPE_BF16, 256, 8, 2, 128, 512, 301, .past = 3000, .n_tokens = 9, F16KV, LAYOUT(3, 64),
-     .n_rows = 9},
-    {"bf16 rows bf16 cache", DTYPE_BF16, 256, 8, 8, 64, 512, 301, .past = 3000, .n_tokens = 64,
-     .kv = DTYPE_BF16, LAYOUT(3, 64), .n_rows = 64},
-    {"f16 rows f32 cache", DTYPE_F16, 256, 8, 2, 64, 512, 301, .past = 1000, .n_tokens = 5, .kv = DTYPE_F32,
-     LAYOUT(2, 64), .n_rows = 5, .n_keep = 10, .n_gone = 6},
-    {"f16 rows int8", DTYPE_F16, 256, 4, 4, 128, 512, 301, .past = 5000, .n_tokens = 17, INT8(32),
-     LAYOUT(3, 64), .n_rows = 17, .n_keep = 33, .n_gone = 100},
-    {"f16 rows int4", DTYPE_F16, 256, 16, 4, 128, 512, 301, .past = 2000, .n_tokens = 33, INT4(32),
-     LAYOUT(3, 64), .n_rows = 33},
-    {"f16 int4 100K", DTYPE_F16, 256, 4, 2, 64, 512, 301, .past = 100000, .n_tokens = 1, INT4(32),
-     LAYOUT(3, 64)},
-    {"f16 int8 100K", DTYPE_F16, 256, 2, 1, 128, 512, 301, .past = 100000, .n_tokens = 2, INT8(64)},
-    // Prompts that fill the tiles of product_kernel.cuh, with edges in every direction.
-    {"bf16 tiles of products", DTYPE_BF16, 512, 10, 10, 128, 2752, 300, .past = 400, .n_tokens = 1000, F16KV,
-     LAYOUT(3, 64)},
-    {"q8_0 tiles of products", DTYPE_Q8_0, 608, 28, 14, 64, 1824, 300, .gelu = true, .past = 40,
-     .n_tokens = 1020, F16KV},
-    // Weights that are expanded in two blocks, rows of norms that take all registers.
-    {"q8_0 output in blocks", DTYPE_Q8_0, 5120, 2, 1, 64, 64, 13312, .tied = true, .past = 3, .n_tokens = 2,
-     F16KV},
-    {"q8_0 small", DTYPE_Q8_0, 32, 1, 1, 32, 64, 33, .past = 3, .n_tokens = 2, F16KV},
-};
 
 typedef struct Wish {
     const char *plugin, *golden, *model, *only;
@@ -445,7 +315,7 @@ int main(int argc, char **argv) {
     }
     if (w.only && !strcmp(w.only, "--fault-child")) return fault_child(cuda);
     if (w.only && !strcmp(w.only, "attend-speed")) return attend_speed(cuda), 0;
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+    for (int i = 0; i < N_CASES; i++)
         if (!w.only || strstr(CASES[i].name, w.only)) {
             test_case(cuda, &CASES[i]);
             fflush(stdout);

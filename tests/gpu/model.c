@@ -30,7 +30,7 @@ static void *keep(TestModel *model, size_t bytes) {
 }
 
 static void put_half(uint8_t *to, float value) {
-    uint16_t half = float_to_half(value);
+    uint16_t half = quant_to_half(value);
     memcpy(to, &half, 2);
 }
 
@@ -65,13 +65,18 @@ static void fill_block(DType type, uint8_t *block, float scale, uint64_t *state)
     }
 }
 
-static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, float scale, float mean,
-                   uint64_t *state) {
+// Normal numbers of this deviation and mean.
+typedef struct Spread {
+    float scale, mean;
+} Spread;
+
+static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spread spread, uint64_t *state) {
+    const float scale = spread.scale, mean = spread.mean;
     Matrix m = {type, rows, cols, NULL};
     int64_t row = dtype_row_bytes(type, cols);
     uint8_t *data = keep(model, (size_t)(rows * row));
     m.data = data;
-    if (dtype_is_quantized(type)) {
+    if (quant_is_type(type)) {
         for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type))
             fill_block(type, data + i, scale, state);
         return m;
@@ -80,7 +85,7 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, flo
         float value = mean + scale * random_normal(state);
         uint32_t bits;
         memcpy(&bits, &value, 4);
-        uint16_t half = type == DTYPE_F16 ? float_to_half(value) : (uint16_t)(bits >> 16);
+        uint16_t half = type == DTYPE_F16 ? quant_to_half(value) : (uint16_t)(bits >> 16);
         if (type == DTYPE_F32)
             memcpy(data + i * 4, &value, 4);
         else
@@ -93,34 +98,34 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     float in = 1 / sqrtf((float)c->hidden);
     memset(l, 0, sizeof *l);
-    l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, state);
-    l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, state);
+    l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
+    l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
     if (c->layer_norm) {
-        l->attn_norm_bias = fill(model, DTYPE_F16, 1, c->hidden, 0.3f, 0, state);
-        l->ffn_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, 0.3f, 0, state);
+        l->attn_norm_bias = fill(model, DTYPE_F16, 1, c->hidden, (Spread){0.3f, 0}, state);
+        l->ffn_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, state);
     }
-    l->wq = fill(model, c->type, q, c->hidden, 2 * in, 0, state);
-    l->wk = fill(model, c->type, kv, c->hidden, 2 * in, 0, state);
-    l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, in, 0, state);
-    l->wo = fill(model, c->type, c->hidden, q, 1 / sqrtf((float)q), 0, state);
-    if (!c->no_gate) l->w_gate = fill(model, c->type, c->intermediate, c->hidden, 2 * in, 0, state);
-    l->w_up = fill(model, c->type, c->intermediate, c->hidden, in, 0, state);
+    l->wq = fill(model, c->type, q, c->hidden, (Spread){2 * in, 0}, state);
+    l->wk = fill(model, c->type, kv, c->hidden, (Spread){2 * in, 0}, state);
+    l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, (Spread){in, 0}, state);
+    l->wo = fill(model, c->type, c->hidden, q, (Spread){1 / sqrtf((float)q), 0}, state);
+    if (!c->no_gate) l->w_gate = fill(model, c->type, c->intermediate, c->hidden, (Spread){2 * in, 0}, state);
+    l->w_up = fill(model, c->type, c->intermediate, c->hidden, (Spread){in, 0}, state);
     l->w_down = fill(model, c->down_type ? c->down_type : c->type, c->hidden, c->intermediate,
-                     1 / sqrtf((float)c->intermediate), 0, state);
+                     (Spread){1 / sqrtf((float)c->intermediate), 0}, state);
     if (c->bias) {
-        l->bq = fill(model, DTYPE_F32, 1, q, 0.5f, 0, state);
-        l->bk = fill(model, DTYPE_F32, 1, kv, 0.5f, 0, state);
-        l->bv = fill(model, DTYPE_F16, 1, kv, 0.5f, 0, state);
+        l->bq = fill(model, DTYPE_F32, 1, q, (Spread){0.5f, 0}, state);
+        l->bk = fill(model, DTYPE_F32, 1, kv, (Spread){0.5f, 0}, state);
+        l->bv = fill(model, DTYPE_F16, 1, kv, (Spread){0.5f, 0}, state);
     }
     if (c->ffn_bias) {
-        if (!c->no_gate) l->b_gate = fill(model, DTYPE_F32, 1, c->intermediate, 0.5f, 0, state);
-        l->b_up = fill(model, DTYPE_BF16, 1, c->intermediate, 0.5f, 0, state);
-        l->b_down = fill(model, DTYPE_F32, 1, c->hidden, 0.5f, 0, state);
+        if (!c->no_gate) l->b_gate = fill(model, DTYPE_F32, 1, c->intermediate, (Spread){0.5f, 0}, state);
+        l->b_up = fill(model, DTYPE_BF16, 1, c->intermediate, (Spread){0.5f, 0}, state);
+        l->b_down = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
     }
-    if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, 0.5f, 0, state);
+    if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
     if (c->qk_norm) {
-        l->q_norm = fill(model, DTYPE_F32, 1, c->head_dim, 0.1f, 1, state);
-        l->k_norm = fill(model, DTYPE_F32, 1, c->head_dim, 0.1f, 1, state);
+        l->q_norm = fill(model, DTYPE_F32, 1, c->head_dim, (Spread){0.1f, 1}, state);
+        l->k_norm = fill(model, DTYPE_F32, 1, c->head_dim, (Spread){0.1f, 1}, state);
     }
 }
 
@@ -152,19 +157,21 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
                  .magnitude = 1},
     };
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
-    model->head.embedding = fill(model, c->type, c->vocab, c->hidden, 1, 0, &seed);
-    model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, &seed);
-    if (c->layer_norm) model->head.norm_bias = fill(model, DTYPE_F32, 1, c->hidden, 0.3f, 0, &seed);
+    model->head.embedding = fill(model, c->type, c->vocab, c->hidden, (Spread){1, 0}, &seed);
+    model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, &seed);
+    if (c->layer_norm) model->head.norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, &seed);
     if (c->learned)
-        model->head.positions = fill(model, c->type, model->shape.n_positions, c->hidden, 1, 0, &seed);
+        model->head.positions =
+            fill(model, c->type, model->shape.n_positions, c->hidden, (Spread){1, 0}, &seed);
     if (c->embedding_norm) {
-        model->head.embedding_norm = fill(model, DTYPE_F32, 1, c->hidden, 0.1f, 1, &seed);
-        model->head.embedding_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, 0.3f, 0, &seed);
+        model->head.embedding_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, &seed);
+        model->head.embedding_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, &seed);
     }
-    if (c->output_bias) model->head.output_bias = fill(model, DTYPE_F32, 1, c->vocab, 0.5f, 0, &seed);
+    if (c->output_bias)
+        model->head.output_bias = fill(model, DTYPE_F32, 1, c->vocab, (Spread){0.5f, 0}, &seed);
     model->head.output =
         c->tied ? model->head.embedding
-                : fill(model, c->type, c->vocab, c->hidden, 2 / sqrtf((float)c->hidden), 0, &seed);
+                : fill(model, c->type, c->vocab, c->hidden, (Spread){2 / sqrtf((float)c->hidden), 0}, &seed);
 }
 
 void model_free(TestModel *model) {

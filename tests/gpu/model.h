@@ -26,7 +26,7 @@ typedef struct Case {
     int group, layout_plus_1, page_size;
     DType scale;                   // int8, int4
     bool rotate, feed_back, alibi; // feed_back: keys are balanced and rounded with feedback
-    int n_keep, n_gone;
+    int n_sinks, n_evicted;
     int n_rows; // > 0: so many sequences of one token each, of different lengths
     bool whole; // one sequence, however many tokens
 } Case;

@@ -32,14 +32,25 @@ static void fill_row(float *row, int n, int kind, uint64_t *state) {
     if (kind == 3) row[n / 3] = INFINITY;
 }
 
-static void compare_row(const Ops *cuda, Backend *backend, float *memory, const float *row, int n,
-                        SampleScratch *scratch, const char *name, Report *report) {
+// Where rows of logits are sampled: `memory` on the backend, and beside it on the CPU.
+typedef struct Sampled {
+    const Ops *cuda;
+    Backend *backend;
+    float *memory;
+    SampleScratch *scratch;
+    int n_vocab;
+    const char *name;
+    Report *report;
+} Sampled;
+
+static void compare_row(const Sampled *on, const float *row) {
+    const int n = on->n_vocab;
     Error error;
     LogitAdjustment adjustments[40];
     for (int i = 0; i < 40; i++)
         adjustments[i] = (LogitAdjustment){i * (n / 40), 1.1f, i % 3 ? 0.5f : -0.25f};
     adjustments[7].subtract = INFINITY;
-    cuda->write(backend, memory, row, (size_t)n * sizeof *row, &error);
+    on->cuda->write(on->backend, on->memory, row, (size_t)n * sizeof *row, &error);
     for (size_t p = 0; p < sizeof PARAMS / sizeof *PARAMS; p++)
         for (int draw = 0; draw < 6; draw++) {
             SampleParams params = PARAMS[p];
@@ -47,17 +58,20 @@ static void compare_row(const Ops *cuda, Backend *backend, float *memory, const 
             params.adjustments = adjustments;
             params.n_adjustments = draw % 2 ? 40 : 0;
             int32_t right = -1, ours = -2;
-            Status a = sample_logits(row, n, scratch, &params, &right, &error);
-            Status b = cuda->sample(backend, memory, 1, &params, &ours, &error);
+            Status a = sample_logits(row, n, on->scratch, &params, &right, &error);
+            Status b = on->cuda->sample(on->backend, on->memory, 1, &params, &ours, &error);
             char what[32];
             snprintf(what, sizeof what, "sample %zu", p);
-            report(name, what, a != b || (!a && right != ours), 0);
+            on->report(on->name, what, a != b || (!a && right != ours), 0);
         }
 }
 
 // Rows in one call give what each gives by itself, whatever their settings.
-static void compare_rows(const Ops *cuda, Backend *backend, float *memory, int n_vocab, const char *name,
-                         Report *report) {
+static void compare_rows(const Sampled *on) {
+    const Ops *cuda = on->cuda;
+    Backend *backend = on->backend;
+    float *memory = on->memory;
+    const int n_vocab = on->n_vocab;
     enum { MOST_ROWS = 64, SETTINGS = sizeof PARAMS / sizeof *PARAMS };
     SampleParams params[MOST_ROWS];
     int32_t together[MOST_ROWS], alone;
@@ -80,8 +94,9 @@ static void compare_rows(const Ops *cuda, Backend *backend, float *memory, int n
             wrong += cuda->sample(backend, memory + (int64_t)i * n_vocab, 1, &params[i], &alone, &error) !=
                          STATUS_OK ||
                      alone != together[i];
-        report(name, "rows", wrong, 0);
-        if (n > 20) report(name, "bad rows", together[9] != SAMPLE_NOTHING || together[20] != SAMPLE_NAN, 0);
+        on->report(on->name, "rows", wrong, 0);
+        if (n > 20)
+            on->report(on->name, "bad rows", together[9] != SAMPLE_NOTHING || together[20] != SAMPLE_NAN, 0);
     }
     free(rows);
 }
@@ -106,11 +121,12 @@ void test_sampling(const Ops *cuda, Report *report) {
         uint64_t state = 77;
         char name[32];
         snprintf(name, sizeof name, "vocabulary of %d", c.vocab);
+        const Sampled on = {cuda, backend, memory, scratch, c.vocab, name, report};
         for (int kind = 0; kind < 4; kind++) {
             fill_row(row, c.vocab, kind, &state);
-            compare_row(cuda, backend, memory, row, c.vocab, scratch, name, report);
+            compare_row(&on, row);
         }
-        compare_rows(cuda, backend, memory, c.vocab, name, report);
+        compare_rows(&on);
         row[c.vocab - 1] = NAN;
         int32_t id = 0;
         cuda->write(backend, memory, row, (size_t)c.vocab * sizeof *row, &error);

@@ -157,7 +157,7 @@ float *get(Side *s, const void *memory, DType type, int64_t n) {
     char *raw = malloc((size_t)n * size + 1);
     float *values = malloc((size_t)n * 4 + 4);
     must(s->ops->read(s->backend, raw, memory, (size_t)n * size, &error), &error);
-    dequantize(type, raw, 0, n, values);
+    quant_load(type, raw, 0, n, values);
     free(raw);
     return values;
 }
@@ -166,7 +166,7 @@ void put(Side *s, void *memory, DType type, const float *values, int64_t n) {
     Error error;
     uint16_t *halves = malloc((size_t)n * 2 + 2);
     for (int64_t i = 0; i < n && type != DTYPE_F32; i++)
-        halves[i] = type == DTYPE_F16 ? float_to_half(values[i]) : float_to_bfloat(values[i]);
+        halves[i] = type == DTYPE_F16 ? quant_to_half(values[i]) : quant_to_bfloat(values[i]);
     must(s->ops->write(s->backend, memory, type == DTYPE_F32 ? (const void *)values : halves,
                        (size_t)n * (type == DTYPE_F32 ? 4 : 2), &error),
          &error);
@@ -201,8 +201,8 @@ void fill_caches(Side *a, Side *b, const int32_t *positions, uint64_t seed) {
         for (int64_t slot = 0; slot < a->layout.n_slots; slot++)
             for (int i = 0; i < 2 * a->layout.n_kv_heads && positions[slot] >= 0; i++) {
                 for (int d = 0; d < a->layout.head_dim; d++) row[d] = random_normal(&seed);
-                kv_store(loops_reference(), &kv, i % 2 ? KV_VALUES : KV_KEYS, slot, i / 2, a->layout.head_dim,
-                         row);
+                kv_store(loops_reference(), &kv,
+                         &(KvRow){i % 2 ? KV_VALUES : KV_KEYS, slot, i / 2, a->layout.head_dim}, row);
             }
     }
     put_cache(a, memory, scale);

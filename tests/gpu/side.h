@@ -65,7 +65,8 @@ void copy_cache(Side *a, Side *b);
 // The operator of its own, and what is done to slots (cache.c).
 void test_caches(const Ops *cuda);
 
-// Rows and prompts that do not depend on what they are decoded or read with (independent.c). only: NULL, or part of a name.
+// Rows and prompts that do not depend on what they are decoded or read with (independent.c). only: NULL, or part of a
+// name.
 void test_independent(const Ops *cuda, const char *only);
 
 // Prints how fast attention reads caches (attend_speed.c). No test.

@@ -117,8 +117,8 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
         if (dispatch_gemm(CASES[i].card, &c) != CASES[i].kernel)
-            fail_msg("case %zu: %s, expected %s", i, gemm_kernel_name(dispatch_gemm(CASES[i].card, &c)),
-                     gemm_kernel_name(CASES[i].kernel));
+            fail_msg("case %zu: %s, expected %s", i, dispatch_gemm_name(dispatch_gemm(CASES[i].card, &c)),
+                     dispatch_gemm_name(CASES[i].kernel));
     }
 }
 
@@ -229,8 +229,8 @@ static AttendCase attend(DType cache, bool single) {
 
 static void check_attend(const Card *card, AttendCase c, AttendKernel kernel, int line) {
     if (dispatch_attend(card, &c) != kernel)
-        fail_msg("line %d: %s, expected %s", line, attend_kernel_name(dispatch_attend(card, &c)),
-                 attend_kernel_name(kernel));
+        fail_msg("line %d: %s, expected %s", line, dispatch_attend_name(dispatch_attend(card, &c)),
+                 dispatch_attend_name(kernel));
 }
 // A case but for one thing.
 #define CHECK_ATTEND(card, base, change, kernel)                                                             \
@@ -249,7 +249,7 @@ static void tiles_of_an_f16_cache(void **state) {
     CHECK_ATTEND(&HOPPER, half, c.operand = DTYPE_F32, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.masked = true, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.alibi = true, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, half, c.gone = true, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.evicted = true, ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 96, ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 72, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.page_size = 16, ATTEND_TILE_F16);
@@ -275,7 +275,7 @@ static void tiles_of_other_caches(void **state) {
     CHECK_ATTEND(&HOPPER, other, c.kind = STEP_READING, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.n_tokens = 63, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.n_sequences = 2, ATTEND_TILE_ANY);
-    CHECK_ATTEND(&HOPPER, other, c.gone = true, ATTEND_TILE_ANY);
+    CHECK_ATTEND(&HOPPER, other, c.evicted = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.alibi = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.halves_want = c.halves_bytes + 1, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.page_size = 16, ATTEND_HALVES); // what it becomes is one page
@@ -289,7 +289,7 @@ static void tiles_of_one_token(void **state) {
         const AttendCase one = attend(TYPES[i], true);
         CHECK_ATTEND(&HOPPER, one, , ATTEND_SPLIT);
         CHECK_ATTEND(&AMPERE, one, , ATTEND_SPLIT);
-        CHECK_ATTEND(&HOPPER, one, c.gone = c.alibi = true, ATTEND_SPLIT);
+        CHECK_ATTEND(&HOPPER, one, c.evicted = c.alibi = true, ATTEND_SPLIT);
         CHECK_ATTEND(&HOPPER, one, c.masked = true, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, one, c.operand = DTYPE_F32, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, one, c.page_size = 48, ATTEND_PLAIN);

@@ -37,7 +37,7 @@ static void dequantize_equals_gguf(void **state) {
         memcpy(row + 1, golden + at, (size_t)head[2]);
         at += (size_t)head[2];
         float *values = malloc((size_t)head[1] * sizeof *values);
-        dequantize(head[0], row + 1, 0, head[1], values);
+        quant_load(head[0], row + 1, 0, head[1], values);
         for (int i = 0; i < head[1]; i++) {
             uint32_t bits, expected;
             memcpy(&bits, &values[i], 4);
@@ -57,19 +57,19 @@ static void dequantize_equals_gguf(void **state) {
 static void halves_round_trip(void **state) {
     (void)state;
     for (unsigned h = 0; h < 0x10000; h++) {
-        float value = half_to_float((uint16_t)h);
+        float value = quant_from_half((uint16_t)h);
         if (isnan(value))
-            assert_true(isnan(half_to_float(float_to_half(value))));
+            assert_true(isnan(quant_from_half(quant_to_half(value))));
         else
-            assert_int_equal(float_to_half(value), h);
+            assert_int_equal(quant_to_half(value), h);
     }
-    assert_int_equal(float_to_half(65519.996f), 0x7bff);
-    assert_int_equal(float_to_half(65520), 0x7c00);
-    assert_int_equal(float_to_half(1 + 0x1p-11f), 0x3c00); // halfway: to even
-    assert_int_equal(float_to_half(1 + 0x3p-11f), 0x3c02);
-    assert_int_equal(float_to_half(0x1p-25f), 0);
-    assert_int_equal(float_to_half(0x1.8p-24f), 2);
-    assert_int_equal(float_to_half(-0x1.002p-25f), 0x8001);
+    assert_int_equal(quant_to_half(65519.996f), 0x7bff);
+    assert_int_equal(quant_to_half(65520), 0x7c00);
+    assert_int_equal(quant_to_half(1 + 0x1p-11f), 0x3c00); // halfway: to even
+    assert_int_equal(quant_to_half(1 + 0x3p-11f), 0x3c02);
+    assert_int_equal(quant_to_half(0x1p-25f), 0);
+    assert_int_equal(quant_to_half(0x1.8p-24f), 2);
+    assert_int_equal(quant_to_half(-0x1.002p-25f), 0x8001);
 }
 
 // ---- products -----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ typedef struct Reference {
 
 static Reference reference_product(const Matrix *w, int64_t row, const float *x) {
     float *weights = malloc((size_t)w->cols * sizeof *weights);
-    dequantize(w->type, (const uint8_t *)w->data + row * dtype_row_bytes(w->type, w->cols), 0, w->cols,
+    quant_load(w->type, (const uint8_t *)w->data + row * dtype_row_bytes(w->type, w->cols), 0, w->cols,
                weights);
     double sum = 0, size = 0;
     for (int64_t i = 0; i < w->cols; i++)
@@ -163,10 +163,10 @@ static void check_product(const Loops *loops, DType type, int64_t rows, int64_t 
                 continue;
             }
             Reference reference = reference_product(&w.matrix, r, x.x + t * cols);
-            double error = dtype_is_quantized(type) && loops->quantized_activations ? 6e-3 : 1e-6;
+            double error = quant_is_type(type) && loops->quantized_activations ? 6e-3 : 1e-6;
             assert_near(dtype_name(type), i, y[i] - (float)add, reference.value,
                         reference.size * error + 1e-6 * add);
-            if (!dtype_is_quantized(type) || !loops->quantized_activations) continue;
+            if (!quant_is_type(type) || !loops->quantized_activations) continue;
             float promised = promised_product(&w.matrix, r, &x.a, t);
             if (y[i] != (add ? 1 + promised : promised))
                 fail_msg("%s [%lld, %lld], %lld tokens: row %lld of token %lld is %a, promised %a",

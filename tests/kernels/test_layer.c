@@ -183,11 +183,12 @@ static void widen(const float *x, int n, double *y) {
 
 static double tolerance_of(const TestLayer *t, const char *device) {
     bool fast = strcmp(device, "cpu") == 0;
-    return fast && dtype_is_quantized(t->c->weights) ? 1e-2 : 3e-6;
+    return fast && quant_is_type(t->c->weights) ? 1e-2 : 3e-6;
 }
 
 static float kv_value(const KvLayer *kv, const void *values, int64_t i) {
-    return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
+    return kv->type == DTYPE_F16 ? quant_from_half(((const uint16_t *)values)[i])
+                                 : ((const float *)values)[i];
 }
 
 typedef struct Projection {

@@ -52,7 +52,7 @@ INLINE void score_rows(const Work *w, DType type, const float *q, int row, int n
 }
 
 INLINE void score_all(DType type, const Work *w) {
-    const float *q = w->is_kept ? w->kept : w->q;
+    const float *q = w->is_sink ? w->sinks : w->q;
     int row = 0;
     for (; row + ROWS <= w->n_rows; row += ROWS) score_rows(w, type, q, row, ROWS);
     for (; row < w->n_rows; row++) score_rows(w, type, q, row, 1);
@@ -69,7 +69,7 @@ static void bias_row(Work *w, int row) {
     float *scores = w->weights + (int64_t)row * BLOCK, values[BLOCK];
     int token = row / tile->n_heads, head = row % tile->n_heads;
     if (tile->slopes) {
-        const __m256i high = _mm256_set1_epi32(attend_seen(tile, token, w->is_kept).high);
+        const __m256i high = _mm256_set1_epi32(attend_seen(tile, token, w->is_sink).high);
         const __m256 slope = _mm256_set1_ps(tile->slopes[head]);
         for (int s = 0; s < BLOCK; s += 8) {
             __m256i distance =
@@ -80,7 +80,7 @@ static void bias_row(Work *w, int row) {
     }
     if (!mask->values) return;
     int64_t first = token * mask->token_stride + head * mask->head_stride + w->first;
-    dequantize(mask->type, mask->values, first, w->n_slots, values);
+    quant_load(mask->type, mask->values, first, w->n_slots, values);
     for (int s = 0; s < w->n_slots; s++) {
         scores[s] += values[s];
         if (values[s] == -INFINITY) w->visible[row] &= ~(UINT64_C(1) << s);
@@ -128,9 +128,14 @@ APART void weigh_row(Work *w, int row) {
 
 // ---- values -------------------------------------------------------------------------------------------
 
-// sums += weights·values for rows [row, row + n) and `vectors` times eight dimensions from d on. If `all`, the
-// rows see the whole block; else n is 1, and indexes that the row does not see are skipped.
-INLINE void add_values(const Work *w, DType type, bool all, int row, int n, int d, int vectors) {
+typedef struct RowRange {
+    int first, n;
+} RowRange;
+
+// sums += weights·values for a range of rows and `vectors` times eight dimensions from d on. If `all`, the
+// rows see the whole block; else it is one row, and indexes that the row does not see are skipped.
+INLINE void add_values(const Work *w, DType type, bool all, RowRange range, int d, int vectors) {
+    const int row = range.first, n = range.n;
     __m256 acc[ROWS][4], weights[ROWS];
     float *sums = w->sums + (int64_t)row * w->width + d;
     const float *scales[4]; // of index 0, for each of the vectors
@@ -160,8 +165,8 @@ INLINE void add_values(const Work *w, DType type, bool all, int row, int n, int 
 
 INLINE void add_rows(const Work *w, DType type, bool all, int row, int n) {
     int d = 0;
-    for (; d + 32 <= w->width; d += 32) add_values(w, type, all, row, n, d, 4);
-    for (; d < w->width; d += 8) add_values(w, type, all, row, n, d, 1);
+    for (; d + 32 <= w->width; d += 32) add_values(w, type, all, (RowRange){row, n}, d, 4);
+    for (; d < w->width; d += 8) add_values(w, type, all, (RowRange){row, n}, d, 1);
 }
 
 // Rows that see the whole block go three at a time.
@@ -196,10 +201,10 @@ static void attend_block(Work *w) {
     add_block(w);
 }
 
-// A block ends at the next multiple of BLOCK, and at n_keep, where the queries change.
+// A block ends at the next multiple of BLOCK, and at n_sinks, where the queries change.
 static int block_end(const StepSequence *s, int first) {
     int end = s->n_slots - first > BLOCK - first % BLOCK ? first - first % BLOCK + BLOCK : s->n_slots;
-    return s->n_gone > 0 && first < s->n_keep && s->n_keep < end ? s->n_keep : end;
+    return s->n_evicted > 0 && first < s->n_sinks && s->n_sinks < end ? s->n_sinks : end;
 }
 
 void avx2_attend(const AttendTile *tile, void *scratch) {
@@ -209,7 +214,7 @@ void avx2_attend(const AttendTile *tile, void *scratch) {
     for (int s = 0; s < sequence->n_slots; s += w.n_slots) {
         w.first = s;
         w.n_slots = block_end(sequence, s) - s;
-        w.is_kept = sequence->n_gone > 0 && s < sequence->n_keep;
+        w.is_sink = sequence->n_evicted > 0 && s < sequence->n_sinks;
         attend_block(&w);
     }
     for (int row = 0; row < w.n_rows; row++) {

@@ -19,8 +19,9 @@
 typedef struct Work {
     const AttendTile *tile;
     int n_rows, width; // width: head_dim rounded up to 8; the rest is zero
-    float *q, *kept;   // [n_rows, width] queries; kept: for the indexes below n_keep, where something is gone
-    float *sums;       // [n_rows, width] the weighted values so far
+    float *q,
+        *sinks;  // [n_rows, width] queries; sinks: those for the attention sinks, where tokens were evicted
+    float *sums; // [n_rows, width] the weighted values so far
     float *weights;    // [n_rows, BLOCK] scores, then weights
     float *largest;    // [n_rows] the largest score so far
     float *total;      // [n_rows] the weights' sum so far
@@ -30,7 +31,7 @@ typedef struct Work {
     bool many;         // enough rows to read float32 copies of keys and values
     // The current block: index s has its key at k + s*stride bytes.
     int first, n_slots;
-    bool is_kept; // it lies below n_keep
+    bool is_sink; // it holds attention sinks: indexes below n_sinks
     bool copied, contiguous;
     const int32_t *positions; // [BLOCK] that the indexes hold, -1 beyond n_slots
     int32_t gathered[BLOCK];  // where they are, unless in the cache's own table
@@ -70,7 +71,7 @@ static Work lay_out(const AttendTile *tile, float *scratch) {
     w.largest = w.weights + rows * BLOCK;
     w.total = w.largest + rows;
     w.scales = w.total + rows;
-    w.kept = w.scales + 2 * BLOCK * w.width / 8;
+    w.sinks = w.scales + 2 * BLOCK * w.width / 8;
     const KvLayer *kv = tile->kv;
     w.n_groups = in_groups(kv->type) ? tile->head_dim / kv->group : 1;
     // Odd heads need the copy's padding, and odd groups its care.
@@ -83,9 +84,9 @@ static void start_rows(Work *w) {
     const AttendTile *tile = w->tile;
     memset(w->sums, 0, (size_t)w->n_rows * (size_t)w->width * sizeof(float));
     for (int row = 0; row < w->n_rows; row++) {
-        for (int kept = 0; kept <= (tile->sequence->n_gone > 0); kept++) {
-            float *q = (kept ? w->kept : w->q) + (int64_t)row * w->width;
-            attention_query(tile, row, kept, q);
+        for (int is_sink = 0; is_sink <= (tile->sequence->n_evicted > 0); is_sink++) {
+            float *q = (is_sink ? w->sinks : w->q) + (int64_t)row * w->width;
+            attention_query(tile, row, is_sink, q);
             for (int d = tile->head_dim; d < w->width; d++) q[d] = 0;
         }
         w->largest[row] = -INFINITY;
@@ -135,7 +136,7 @@ static bool find_visible(Work *w) {
     const AttendTile *tile = w->tile;
     uint64_t any = 0;
     for (int t = 0; t < tile->n_tokens; t++) {
-        uint64_t visible = visible_positions(w->positions, attend_seen(tile, t, w->is_kept));
+        uint64_t visible = visible_positions(w->positions, attend_seen(tile, t, w->is_sink));
         for (int h = 0; h < tile->n_heads; h++) w->visible[t * tile->n_heads + h] = visible;
         any |= visible;
     }

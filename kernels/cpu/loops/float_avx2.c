@@ -1,4 +1,4 @@
-// Products of float32, float16 and bfloat16 weights with float activations.
+// GEMMs of float32, float16 and bfloat16 weights with float activations.
 //
 // Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
 // three activations keep twelve of them in registers; the order of additions is the same in every tile.
@@ -56,8 +56,17 @@ INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, in
     for (int t = 0; t < n; t++) sums[t] = sum_lanes4(acc[t][0], acc[t][1], acc[t][2], acc[t][3]);
 }
 
-INLINE void four_rows(DType type, const Gemm *p, const uint8_t *const rows[ROWS], int64_t first, int n_rows,
-                      int64_t token, int64_t end_token) {
+// Four rows of W, of which n_rows from `first` on are stored.
+typedef struct FourRows {
+    const uint8_t *rows[ROWS]; // beyond the last: that one again
+    int64_t first;
+    int n_rows;
+} FourRows;
+
+INLINE void four_rows(DType type, const Gemm *p, const FourRows *w, int64_t token, int64_t end_token) {
+    const uint8_t *const *rows = w->rows;
+    const int64_t first = w->first;
+    const int n_rows = w->n_rows;
     while (token < end_token) {
         __m128 sums[TOKENS];
         int64_t left = end_token - token, cols = p->x->cols;
@@ -92,14 +101,14 @@ INLINE void gemm_float(DType type, const Gemm *p, int64_t token, int64_t end_tok
     const uint8_t *data = p->w->data;
     int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(type, cols);
     for (int64_t first = p->first; first < p->end; first += ROWS) {
-        int n_rows = p->end - first < ROWS ? (int)(p->end - first) : ROWS;
-        const uint8_t *rows[ROWS]; // beyond the last: that one again, not stored
-        for (int r = 0; r < ROWS; r++) rows[r] = data + (first + (r < n_rows ? r : n_rows - 1)) * row_bytes;
+        FourRows w = {.first = first, .n_rows = p->end - first < ROWS ? (int)(p->end - first) : ROWS};
+        for (int r = 0; r < ROWS; r++)
+            w.rows[r] = data + (first + (r < w.n_rows ? r : w.n_rows - 1)) * row_bytes;
         if (type != DTYPE_F32 && end_token - token >= UNPACK_FROM) {
-            unpack_rows(type, rows, cols, scratch);
-            four_rows(DTYPE_F32, p, rows, first, n_rows, token, end_token);
+            unpack_rows(type, w.rows, cols, scratch);
+            four_rows(DTYPE_F32, p, &w, token, end_token);
         } else {
-            four_rows(type, p, rows, first, n_rows, token, end_token);
+            four_rows(type, p, &w, token, end_token);
         }
     }
 }

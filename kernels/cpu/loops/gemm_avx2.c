@@ -1,6 +1,6 @@
-// Products of quantised weights with quantised activations.
+// GEMMs of quantised weights with quantised activations.
 //
-// Eight rows of W are computed together, a lane each. For a group of 32 columns the products are summed as
+// Eight rows of W are computed together, a lane each. For a group of 32 columns the products of elements are summed as
 // integers, exactly; then  y += (scale·x.scale)·sum  and  y += min·x.sum  in float, group after group. Two
 // loops share that order, so that their results are equal bit by bit:
 //  - for one row of activations, straight from the file's blocks: eight dot products a group, then a
@@ -23,12 +23,16 @@ typedef struct PanelGroup {
 
 // ---- one row of activations ---------------------------------------------------------------------------
 
-// Sums over each half (16 columns) of eight vectors of eight partial sums: lane r of *a + *b is row r's.
-INLINE void transposing_sums(const __m256i p[ROWS], __m256i *a, __m256i *b) {
+// A group's sums over each half (16 columns) of eight rows: lane r of a + b is row r's.
+typedef struct HalfSums {
+    __m256i a, b;
+} HalfSums;
+
+// The same of eight vectors of eight partial sums.
+INLINE HalfSums transposing_sums(const __m256i p[ROWS]) {
     __m256i u = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
     __m256i v = _mm256_hadd_epi32(_mm256_hadd_epi32(p[4], p[5]), _mm256_hadd_epi32(p[6], p[7]));
-    *a = _mm256_permute2x128_si256(u, v, 0x20);
-    *b = _mm256_permute2x128_si256(u, v, 0x31);
+    return (HalfSums){_mm256_permute2x128_si256(u, v, 0x20), _mm256_permute2x128_si256(u, v, 0x31)};
 }
 
 INLINE __m256i pair_products(bool is_signed, __m256i w, __m256i x) {
@@ -36,10 +40,10 @@ INLINE __m256i pair_products(bool is_signed, __m256i w, __m256i x) {
                      : _mm256_maddubs_epi16(w, x);
 }
 
-// What the float part of a group adds to y.
-INLINE __m256 add_group(Traits traits, __m256 y, const __m256 scale[2], __m256 min, __m256i a, __m256i b,
-                        const Activations *x, int64_t row, int64_t group) {
-    int64_t at = row * (x->cols / QUANT_GROUP) + group;
+// What the float part of a group adds to y; at: of the activations' groups, row after row.
+INLINE __m256 add_group(Traits traits, __m256 y, Scales w, HalfSums sums, const Activations *x, int64_t at) {
+    const __m256 *scale = w.scale;
+    __m256i a = sums.a, b = sums.b;
     __m256 x_scale = _mm256_broadcast_ss(x->scale + at);
     if (traits.two_scales) {
         a = _mm256_sub_epi32(a, _mm256_set1_epi32(traits.offset * x->sums[at * 2]));
@@ -51,7 +55,7 @@ INLINE __m256 add_group(Traits traits, __m256 y, const __m256 scale[2], __m256 m
     if (traits.offset)
         a = _mm256_sub_epi32(a, _mm256_set1_epi32(traits.offset * (x->sums[at * 2] + x->sums[at * 2 + 1])));
     y = _mm256_fmadd_ps(_mm256_mul_ps(scale[0], x_scale), _mm256_cvtepi32_ps(a), y);
-    return traits.has_min ? _mm256_fmadd_ps(min, _mm256_broadcast_ss(x->sum + at), y) : y;
+    return traits.has_min ? _mm256_fmadd_ps(w.min, _mm256_broadcast_ss(x->sum + at), y) : y;
 }
 
 // The same for formats of sixteen bytes of nibbles, two rows to a vector: lane r of the result is row r's sum.
@@ -70,19 +74,16 @@ INLINE __m256i nibble_sums(const uint8_t *const rows[ROWS], int64_t at, const in
 }
 
 // The sums of a group of eight rows times 32 activations: see transposing_sums().
-INLINE void group_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, int group, const int8_t *x,
-                       __m256i *a, __m256i *b) {
-    if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1) {
-        *a = nibble_sums(rows, at + (type == DTYPE_Q4_0 ? 2 : 4), x);
-        *b = _mm256_setzero_si256();
-        return;
-    }
+INLINE HalfSums group_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, int group,
+                           const int8_t *x) {
+    if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1)
+        return (HalfSums){nibble_sums(rows, at + (type == DTYPE_Q4_0 ? 2 : 4), x), _mm256_setzero_si256()};
     __m256i q = load32((const uint8_t *)x), p[ROWS];
     for (int r = 0; r < ROWS; r++) {
         __m256i w = group_integers(type, rows[r] + at, group);
         p[r] = _mm256_madd_epi16(pair_products(traits_of(type).sums == 0, w, q), _mm256_set1_epi16(1));
     }
-    transposing_sums(p, a, b);
+    return transposing_sums(p);
 }
 
 // Rows are often shorter than what a processor's prefetcher needs to find eight streams, so the loops ask for
@@ -107,11 +108,10 @@ INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const 
         BlockScales scales;
         load_scales(type, rows, at, &scales);
         for (int group = 0; group < groups_a_block(type); group++, g++) {
-            __m256i a, b;
             prefetch_rows(type, rows[0], ahead, g);
-            group_sums(type, rows, at, group, q + g * QUANT_GROUP, &a, &b);
+            HalfSums sums = group_sums(type, rows, at, group, q + g * QUANT_GROUP);
             Scales s = group_scales(type, &scales, group);
-            y = add_group(traits, y, s.scale, s.min, a, b, x, row, g);
+            y = add_group(traits, y, s, sums, x, row * groups + g);
         }
     }
     return y;
@@ -172,7 +172,7 @@ typedef struct Four {
     __m256i a, b, c, d;
 } Four;
 
-// Adds up the products of columns [4*first, 4*end) of a group: pairs in 16 bits while they fit, then in 32.
+// Adds up the products of elements in columns [4*first, 4*end) of a group: pairs in 16 bits while they fit, then in 32.
 INLINE Four sum_columns(Traits traits, const PanelGroup *w, const int8_t *const x[TOKENS], int first,
                         int end) {
     const __m256i zero = _mm256_setzero_si256(), ones = _mm256_set1_epi16(1);
@@ -203,13 +203,15 @@ INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *
     const int8_t *q[TOKENS];
     __m256 y0 = _mm256_setzero_ps(), y1 = y0, y2 = y0, y3 = y0;
     for (int t = 0; t < TOKENS; t++) q[t] = x->q + rows[t] * x->cols;
-    for (int64_t g = 0; g < x->cols / QUANT_GROUP; g++, panel++) {
+    const int64_t groups = x->cols / QUANT_GROUP;
+    for (int64_t g = 0; g < groups; g++, panel++) {
+        const Scales s = {{panel->scale[0], panel->scale[1]}, panel->min};
         Four first = sum_columns(traits, panel, q, 0, traits.two_scales ? 4 : 8), second = {0};
         if (traits.two_scales) second = sum_columns(traits, panel, q, 4, 8);
-        y0 = add_group(traits, y0, panel->scale, panel->min, first.a, second.a, x, rows[0], g);
-        y1 = add_group(traits, y1, panel->scale, panel->min, first.b, second.b, x, rows[1], g);
-        y2 = add_group(traits, y2, panel->scale, panel->min, first.c, second.c, x, rows[2], g);
-        y3 = add_group(traits, y3, panel->scale, panel->min, first.d, second.d, x, rows[3], g);
+        y0 = add_group(traits, y0, s, (HalfSums){first.a, second.a}, x, rows[0] * groups + g);
+        y1 = add_group(traits, y1, s, (HalfSums){first.b, second.b}, x, rows[1] * groups + g);
+        y2 = add_group(traits, y2, s, (HalfSums){first.c, second.c}, x, rows[2] * groups + g);
+        y3 = add_group(traits, y3, s, (HalfSums){first.d, second.d}, x, rows[3] * groups + g);
         for (int t = 0; t < TOKENS; t++) q[t] += QUANT_GROUP;
     }
     y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;
@@ -229,8 +231,18 @@ INLINE void store_rows(const Gemm *p, int64_t token, int64_t first, int n_rows, 
     for (int r = 0; r < n_rows; r++) y[r] = p->add ? y[r] + values[r] : values[r];
 }
 
-INLINE void eight_rows(DType type, const Gemm *p, const uint8_t *const rows[ROWS], int64_t first, int n_rows,
-                       int64_t token, int64_t end_token, PanelGroup *panel) {
+// Eight rows of W, of which n_rows from `first` on are stored.
+typedef struct EightRows {
+    const uint8_t *rows[ROWS]; // beyond the last: that one again
+    int64_t first;
+    int n_rows;
+} EightRows;
+
+INLINE void eight_rows(DType type, const Gemm *p, const EightRows *w, int64_t token, int64_t end_token,
+                       PanelGroup *panel) {
+    const uint8_t *const *rows = w->rows;
+    const int64_t first = w->first;
+    const int n_rows = w->n_rows;
     __m256 y[TOKENS];
     if (end_token - token == 1) {
         store_rows(p, token, first, n_rows, rows_times_one(type, rows, p->x, token));
@@ -249,10 +261,10 @@ INLINE void gemm_quantized(DType type, const Gemm *p, int64_t token, int64_t end
     const uint8_t *data = p->w->data;
     int64_t row_bytes = dtype_row_bytes(type, p->w->cols);
     for (int64_t first = p->first; first < p->end; first += ROWS) {
-        int n_rows = p->end - first < ROWS ? (int)(p->end - first) : ROWS;
-        const uint8_t *rows[ROWS]; // beyond the last: that one again, not stored
-        for (int r = 0; r < ROWS; r++) rows[r] = data + (first + (r < n_rows ? r : n_rows - 1)) * row_bytes;
-        eight_rows(type, p, rows, first, n_rows, token, end_token, panel);
+        EightRows w = {.first = first, .n_rows = p->end - first < ROWS ? (int)(p->end - first) : ROWS};
+        for (int r = 0; r < ROWS; r++)
+            w.rows[r] = data + (first + (r < w.n_rows ? r : w.n_rows - 1)) * row_bytes;
+        eight_rows(type, p, &w, token, end_token, panel);
     }
 }
 

@@ -1,4 +1,4 @@
-// Block formats for the AVX2 products: a group's integers and scales, of eight rows at a time. The layouts are
+// Block formats for the AVX2 GEMMs: a group's integers and scales, of eight rows at a time. The layouts are
 // told in quant.c.
 #ifndef PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
 #define PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H

@@ -6,7 +6,7 @@
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/ops.h"
 
-// Rows of activations in every form that a product may want. The quantised form is there only if
+// Rows of activations in every form that a GEMM may want. The quantised form is there only if
 // `quantized` says so; q, scale, sum and sums as in QuantRow, row after row.
 typedef struct Activations {
     int64_t n, cols;
@@ -50,9 +50,9 @@ typedef struct AttendTile {
     const StepSequence *sequence;
     int page_size;
     const int32_t *slot_positions; // of the whole cache; NULL: index i holds position i
-    // How queries turn for the kept prefix, where something is gone: cos and sin of n_gone.
+    // How queries turn for the attention sinks, where tokens were evicted: cos and sin of n_evicted.
     const Rope *rope;
-    const float *kept_cos, *kept_sin;
+    const float *sink_cos, *sink_sin;
 } AttendTile;
 
 typedef struct Loops {
@@ -92,22 +92,22 @@ static inline int32_t attend_slot(const AttendTile *tile, int index) {
     return tile->sequence->pages[index / tile->page_size] + index % tile->page_size;
 }
 
-// A token sees the positions low … high, a position a at the distance high − a. `kept`: among indexes below n_keep,
-// where something is gone.
+// A token sees the positions low … high, a position a at the distance high − a. `is_sink`: among
+// indexes below n_sinks, where tokens were evicted.
 typedef struct SeenPositions {
     int32_t low, high;
 } SeenPositions;
 
-static inline SeenPositions attend_seen(const AttendTile *tile, int token, bool kept) {
+static inline SeenPositions attend_seen(const AttendTile *tile, int token, bool is_sink) {
     const StepSequence *s = tile->sequence;
-    int32_t high = tile->positions[token] - (kept ? s->n_gone : 0), low = 0;
+    int32_t high = tile->positions[token] - (is_sink ? s->n_evicted : 0), low = 0;
     if (tile->window > 0 && high >= tile->window) low = high - tile->window + 1;
-    if (!kept && s->n_gone > 0 && low < s->n_keep + s->n_gone) low = s->n_keep + s->n_gone;
+    if (!is_sink && s->n_evicted > 0 && low < s->n_sinks + s->n_evicted) low = s->n_sinks + s->n_evicted;
     return (SeenPositions){low, high};
 }
 
-// q [head_dim] = a row's query times the scale, in the form that it is multiplied with keys: turned for the kept
-// prefix where `kept`, and as keys are where they are stored turned.
-void attention_query(const AttendTile *tile, int row, bool kept, float *q);
+// q [head_dim] = a row's query times the scale, in the form that it is multiplied with keys: turned for the
+// attention sinks where `is_sink`, and as keys are where they are stored turned.
+void attention_query(const AttendTile *tile, int row, bool is_sink, float *q);
 
 #endif

@@ -116,7 +116,7 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
     for (; i + 8 <= n; i += 8)
         _mm_storeu_si128((__m128i *)(half + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
-    for (; i < n; i++) half[i] = float_to_half(x[i]);
+    for (; i < n; i++) half[i] = quant_to_half(x[i]);
 }
 
 // ---- activations as integers --------------------------------------------------------------------------
@@ -141,7 +141,7 @@ static void quantize(const float *x, int64_t n, const QuantRow *out) {
         float largest = largest_magnitude(v);
         if (!isfinite(largest)) { // a rare branch: the reference knows what to do
             QuantRow row = {out->q + g * QUANT_GROUP, out->scale + g, out->sum + g, out->sums + g * 2};
-            quantize_row(x + g * QUANT_GROUP, QUANT_GROUP, &row);
+            quant_store_row(x + g * QUANT_GROUP, QUANT_GROUP, &row);
             continue;
         }
         __m256 inverse = _mm256_set1_ps(largest > QUANT_TINY ? 127 / largest : 0);

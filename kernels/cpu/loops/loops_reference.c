@@ -52,10 +52,10 @@ static void activate(Activation activation, float *g, const float *u, int64_t n)
 }
 
 static void to_half(const float *x, int64_t n, uint16_t *half) {
-    for (int64_t i = 0; i < n; i++) half[i] = float_to_half(x[i]);
+    for (int64_t i = 0; i < n; i++) half[i] = quant_to_half(x[i]);
 }
 
-// ---- products -----------------------------------------------------------------------------------------
+// ---- GEMM ---------------------------------------------------------------------------------------------
 
 static int64_t gemm_scratch(int64_t cols) {
     return cols * (int64_t)sizeof(float);
@@ -66,7 +66,7 @@ static void gemm(const Gemm *p, void *scratch) {
     int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(p->w->type, cols);
     float *row = scratch;
     for (int64_t r = p->first; r < p->end; r++) {
-        dequantize(p->w->type, data + r * row_bytes, 0, cols, row);
+        quant_load(p->w->type, data + r * row_bytes, 0, cols, row);
         for (int64_t t = 0; t < p->x->n; t++) {
             float sum = 0;
             for (int64_t i = 0; i < cols; i++) sum += row[i] * p->x->x[t * cols + i];
@@ -83,17 +83,18 @@ static int64_t attend_scratch(int n_rows, int head_dim) {
     return 4 * head_dim * (int64_t)sizeof(float);
 }
 
-// One query: its two forms (kept: for the indexes below n_keep, if any are seen through a gap), and a row of the cache.
+// One query in its two forms (sinks: for the indexes below n_sinks, if tokens behind them were evicted), and a row of
+// the cache.
 typedef struct Query {
     const AttendTile *tile;
-    int token, head, n_kept;
-    float *q, *kept, *row;
+    int token, head, n_sinks;
+    float *q, *sinks, *row;
 } Query;
 
 static float mask_at(const AttendMask *mask, int token, int head, int index) {
     float value;
     if (!mask->values) return 0;
-    dequantize(mask->type, mask->values, token * mask->token_stride + head * mask->head_stride + index, 1,
+    quant_load(mask->type, mask->values, token * mask->token_stride + head * mask->head_stride + index, 1,
                &value);
     return value;
 }
@@ -101,13 +102,13 @@ static float mask_at(const AttendMask *mask, int token, int head, int index) {
 // The score of an index; -INFINITY if it is not seen.
 static float score(const Query *c, int index) {
     const AttendTile *tile = c->tile;
-    bool kept = index < c->n_kept;
+    bool is_sink = index < c->n_sinks;
     int32_t slot = attend_slot(tile, index), at = tile->slot_positions ? tile->slot_positions[slot] : index;
-    SeenPositions seen = attend_seen(tile, c->token, kept);
+    SeenPositions seen = attend_seen(tile, c->token, is_sink);
     float mask = mask_at(&tile->mask, c->token, c->head, index), dot = 0;
     if (at < seen.low || at > seen.high || mask == -INFINITY) return -INFINITY;
     kv_load(tile->kv, KV_KEYS, slot, tile->kv_head, tile->head_dim, c->row);
-    for (int d = 0; d < tile->head_dim; d++) dot += (kept ? c->kept : c->q)[d] * c->row[d];
+    for (int d = 0; d < tile->head_dim; d++) dot += (is_sink ? c->sinks : c->q)[d] * c->row[d];
     if (tile->slopes) dot -= tile->slopes[c->head] * (float)(seen.high - at);
     return dot + mask;
 }
@@ -130,13 +131,13 @@ static void attend_one(const Query *c, float *sums, float *y) {
 }
 
 static void attend(const AttendTile *tile, void *scratch) {
-    float *q = scratch, *kept = q + tile->head_dim, *row = kept + tile->head_dim,
+    float *q = scratch, *sinks = q + tile->head_dim, *row = sinks + tile->head_dim,
           *sums = row + tile->head_dim;
-    int n_kept = tile->sequence->n_gone > 0 ? tile->sequence->n_keep : 0;
+    int n_sinks = tile->sequence->n_evicted > 0 ? tile->sequence->n_sinks : 0;
     for (int r = 0; r < tile->n_tokens * tile->n_heads; r++) {
-        Query c = {tile, r / tile->n_heads, r % tile->n_heads, n_kept, q, kept, row};
+        Query c = {tile, r / tile->n_heads, r % tile->n_heads, n_sinks, q, sinks, row};
         attention_query(tile, r, false, q);
-        if (n_kept > 0) attention_query(tile, r, true, kept);
+        if (n_sinks > 0) attention_query(tile, r, true, sinks);
         attend_one(&c, sums, tile->y + attend_row_offset(tile, r));
     }
 }
@@ -147,7 +148,7 @@ const Loops *loops_reference(void) {
         .quantized_activations = false,
         .rms_norm = rms_norm,
         .layer_norm = layer_norm,
-        .quantize = quantize_row,
+        .quantize = quant_store_row,
         .activate = activate,
         .to_half = to_half,
         .gemm = gemm,

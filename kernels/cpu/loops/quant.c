@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-bool dtype_is_quantized(DType type) {
+bool quant_is_type(DType type) {
     return type >= DTYPE_Q8_0 && type <= DTYPE_Q6_K;
 }
 
@@ -15,14 +15,14 @@ static float float_of_bits(uint32_t bits) {
     return value;
 }
 
-float half_to_float(uint16_t half) {
+float quant_from_half(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
     if (exponent == 0) return float_of_bits(sign | 0x3f800000u) * (float)fraction * 0x1p-24f;
     if (exponent == 31) return float_of_bits(sign | 0x7f800000u | fraction << 13);
     return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-uint16_t float_to_half(float value) {
+uint16_t quant_to_half(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
@@ -35,7 +35,7 @@ uint16_t float_to_half(float value) {
     return sign | (uint16_t)((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
-uint16_t float_to_bfloat(float value) {
+uint16_t quant_to_bfloat(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
@@ -45,7 +45,7 @@ uint16_t float_to_bfloat(float value) {
 static float half_at(const uint8_t *bytes) {
     uint16_t half;
     memcpy(&half, bytes, sizeof half);
-    return half_to_float(half);
+    return quant_from_half(half);
 }
 
 // ---- block formats ------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out) {
 
 // ---- rows ---------------------------------------------------------------------------------------------
 
-static void dequantize_groups(DType type, const void *row, int64_t first, int64_t n, float *values) {
+static void load_groups(DType type, const void *row, int64_t first, int64_t n, float *values) {
     for (int64_t i = 0; i < n; i += QUANT_GROUP) {
         QuantGroup group;
         quant_unpack(type, row, (first + i) / QUANT_GROUP, &group);
@@ -194,7 +194,7 @@ static void dequantize_groups(DType type, const void *row, int64_t first, int64_
     }
 }
 
-void dequantize(DType type, const void *row, int64_t first, int64_t n, float *values) {
+void quant_load(DType type, const void *row, int64_t first, int64_t n, float *values) {
     const uint8_t *bytes = row;
     if (type == DTYPE_F32) {
         memcpy(values, bytes + first * 4, (size_t)n * 4);
@@ -207,7 +207,7 @@ void dequantize(DType type, const void *row, int64_t first, int64_t n, float *va
             values[i] = float_of_bits((uint32_t)bits << 16);
         }
     } else {
-        dequantize_groups(type, row, first, n, values);
+        load_groups(type, row, first, n, values);
     }
 }
 
@@ -230,7 +230,7 @@ static void quantize_group(const float *x, int64_t group, const QuantRow *out) {
     for (int i = 0; i < 2; i++) out->sums[group * 2 + i] = (int16_t)sums[i];
 }
 
-void quantize_row(const float *x, int64_t n, const QuantRow *out) {
+void quant_store_row(const float *x, int64_t n, const QuantRow *out) {
     for (int64_t group = 0; group < n / QUANT_GROUP; group++)
         quantize_group(x + group * QUANT_GROUP, group, out);
 }

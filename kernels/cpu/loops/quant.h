@@ -21,21 +21,21 @@ typedef struct QuantGroup {
 } QuantGroup;
 
 // Whether the type is one of a file's that are made of blocks (not f32, f16, bf16, nor a cache's int8 and int4).
-bool dtype_is_quantized(DType type);
+bool quant_is_type(DType type);
 
 // Elements [32*group, 32*group + 32) of a row of a quantised type.
 void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out);
 
 // values [n] = elements [first, first + n) of a row of any type. first and n are multiples of 32 for
 // quantised types.
-void dequantize(DType type, const void *row, int64_t first, int64_t n, float *values);
+void quant_load(DType type, const void *row, int64_t first, int64_t n, float *values);
 
 // IEEE half precision; to half rounds to nearest even, and keeps infinities and NaN.
-float half_to_float(uint16_t half);
-uint16_t float_to_half(float value);
+float quant_from_half(uint16_t half);
+uint16_t quant_to_half(float value);
 
 // bfloat16, rounded to nearest even; keeps infinities and NaN.
-uint16_t float_to_bfloat(float value);
+uint16_t quant_to_bfloat(float value);
 
 // ---- activations --------------------------------------------------------------------------------------
 
@@ -52,6 +52,6 @@ typedef struct QuantRow {
 #define QUANT_TINY 0x1p-100f
 
 // x [n], n a multiple of 32.
-void quantize_row(const float *x, int64_t n, const QuantRow *out);
+void quant_store_row(const float *x, int64_t n, const QuantRow *out);
 
 #endif

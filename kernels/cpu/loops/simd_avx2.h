@@ -62,7 +62,7 @@ INLINE __m256 exp_lanes(__m256 x) {
 }
 #endif
 
-// ---- product_avx2.c: the product loop of every type ---------------------------------------------------
+// ---- gemm_avx2.c: the GEMM loop of every type ---------------------------------------------------------
 
 void avx2_gemm(const Gemm *gemm, void *scratch);
 int64_t avx2_gemm_scratch(int64_t cols);

@@ -153,17 +153,19 @@ static void resolve_infinite(Chain *chain) {
 }
 
 // *id becomes what sample_logits() says of a row from which nothing can be drawn.
-static Status begin(Chain *chain, const float *logits, int n_vocab, SampleScratch *scratch,
-                    const SampleParams *params, int32_t *id, Error *error) {
+static Status begin(Chain *chain, const SampleRow *row, const SampleParams *params, int32_t *id,
+                    Error *error) {
+    SampleScratch *scratch = row->scratch;
+    const int n_vocab = row->n_vocab;
     Status status = check(params, n_vocab, scratch, error);
     if (status) return status;
     *chain = (Chain){.scratch = scratch, .n_vocab = n_vocab, .n_blocks = blocks_of(n_vocab), .n = -1};
-    status = load_row(chain, logits, error);
+    status = load_row(chain, row->logits, error);
     if (status) {
         *id = SAMPLE_NAN;
         return status;
     }
-    status = adjust(chain, logits, params, error);
+    status = adjust(chain, row->logits, params, error);
     if (status) return status;
     chain->max_key = INT32_MIN;
     for (int b = 0; b < chain->n_blocks; b++)
@@ -325,7 +327,7 @@ static void filter(Chain *chain, const SampleParams *params) {
 Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
                      int32_t *id, Error *error) {
     Chain chain;
-    Status status = begin(&chain, logits, n_vocab, scratch, params, id, error);
+    Status status = begin(&chain, &(SampleRow){logits, n_vocab, scratch}, params, id, error);
     if (status) return status;
     if (params->temperature == 0) {
         *id = greedy(&chain);
@@ -371,26 +373,26 @@ static void fill_raw(const float *logits, int n_vocab, SampleCandidate *candidat
     }
 }
 
-Status sample_candidates(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
-                         int n, SampleCandidate *candidates, int *count, Error *error) {
+Status sample_candidates(const SampleRow *row, const SampleParams *params, int n, SampleCandidate *candidates,
+                         int *count, Error *error) {
     Chain chain;
     int32_t none;
     *count = 0;
     if (n < 1) return error_set(error, STATUS_USAGE, "sample: %d candidates asked for: must be 1 or more", n);
-    Status status = begin(&chain, logits, n_vocab, scratch, params, &none, error);
+    Status status = begin(&chain, row, params, &none, error);
     if (status) return status;
 
-    Candidate *c = scratch->candidates;
+    Candidate *c = row->scratch->candidates;
     gather_top(&chain, n);
     qsort(c, (size_t)chain.n, sizeof *c, by_order);
     for (int i = 0; i < chain.n; i++) candidates[i].id = sample_order_id(c[i].order);
     *count = chain.n;
-    fill_raw(logits, n_vocab, candidates, *count);
+    fill_raw(row->logits, row->n_vocab, candidates, *count);
 
     chain.n = -1;
     uint64_t total = weigh_final(&chain, params);
     for (int i = 0, k = 0; i < *count; i++) { // both lists are in the same order
-        uint64_t order = sample_order(scratch->keys[candidates[i].id], candidates[i].id);
+        uint64_t order = sample_order(row->scratch->keys[candidates[i].id], candidates[i].id);
         while (k < chain.n && c[k].order > order) k++;
         bool left = k < chain.n && c[k].order == order;
         candidates[i].final = left ? (double)c[k].weight / (double)total : 0;

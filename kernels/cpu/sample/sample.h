@@ -27,6 +27,12 @@ int64_t sample_scratch_bytes(int n_vocab);
 Status sample_logits(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
                      int32_t *id, Error *error);
 
+typedef struct SampleRow {
+    const float *logits; // [n_vocab]
+    int n_vocab;
+    SampleScratch *scratch;
+} SampleRow;
+
 typedef struct SampleCandidate {
     int32_t id;
     double raw;   // probability by the model alone: softmax(logits)
@@ -35,7 +41,7 @@ typedef struct SampleCandidate {
 
 // The n most likely tokens (by adjusted logit, then lower id) with their probabilities; *count <= n is how
 // many there are, banned ones left out. For /top: it may take milliseconds.
-Status sample_candidates(const float *logits, int n_vocab, SampleScratch *scratch, const SampleParams *params,
-                         int n, SampleCandidate *candidates, int *count, Error *error);
+Status sample_candidates(const SampleRow *row, const SampleParams *params, int n, SampleCandidate *candidates,
+                         int *count, Error *error);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "kernels/alibi.h"
 #include "kernels/cuda/backend.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // A mask of the caller's.
 struct AttendMask {
@@ -29,10 +29,10 @@ struct AttendCall {
 };
 Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error); // attend.cu
 
-// What attention multiplies with keys: [n_tokens, n_heads*head_dim] of the call's type each, for the sinks of a sequence
-// that lost something after them, and for everything else. The call's own q, or in the backend's `wide`.
+// What attention multiplies with keys: [n_tokens, n_heads*head_dim] of the call's type each, for the sinks of a
+// sequence that lost something after them, and for everything else. The call's own q, or in the backend's `wide`.
 struct Queries {
-    const void *recent, *kept;
+    const void *recent, *sinks;
 };
 // queries.cu. Launches nothing if the call's queries will do.
 cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *queries);
@@ -70,13 +70,22 @@ __device__ inline uint32_t pack_halves(float low, float high) {
     return *(uint32_t *)&h;
 }
 
-// The last step of the kernels on tensor cores: two rows of sums by their total weights, which four lanes share, to y. A row
-// that saw nothing becomes zeros; weights that are no number stay so. Row r is head r % group of token r / group; lane l of
-// four has of a row `half` columns 8n + 2l and the next in out[n][2·half], [2·half + 1].
+// What a block attends for: a tile's tokens and the query heads that share a KV head.
+struct TileHead {
+    const AttendArguments &a;
+    const AttendTile &tile;
+    int kv_head;
+};
+
+// The last step of the kernels on tensor cores: two rows of sums by their total weights, which four lanes share, to y.
+// A row that saw nothing becomes zeros; weights that are no number stay so. Row r is head r % group of token r / group;
+// lane l of four has of a row `half` columns 8n + 2l and the next in out[n][2·half], [2·half + 1].
 template <class T, int HEAD>
-__device__ inline void store_rows(const AttendArguments &a, const AttendTile &tile, int kv_head,
-                                  const int rows[2], const float weights[2], const float (&out)[HEAD / 8][4],
-                                  T *y) {
+__device__ inline void store_rows(const TileHead &at, const int rows[2], const float weights[2],
+                                  const float (&out)[HEAD / 8][4], T *y) {
+    const AttendArguments &a = at.a;
+    const AttendTile &tile = at.tile;
+    const int kv_head = at.kv_head;
     int group = a.n_heads / a.n_kv_heads;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -104,12 +113,12 @@ __device__ inline void classify_units(const AttendArguments &a, const AttendTile
                                       int lowest, int highest, uint8_t *kinds) {
     int lane = threadIdx.x % 32;
     for (int u = threadIdx.x / 32; u < units.n; u += blockDim.x / 32) {
-        Seen first = seen_from(lowest, a.window, tile.n_keep, tile.n_gone, u < units.kept);
-        Seen last = seen_from(highest, a.window, tile.n_keep, tile.n_gone, u < units.kept);
+        Seen first = seen_from(lowest, a.window, tile.n_sinks, tile.n_evicted, u < units.sinks);
+        Seen last = seen_from(highest, a.window, tile.n_sinks, tile.n_evicted, u < units.sinks);
         bool any = false, all = true;
         for (int j = 0; j < 2; j++) {
             int index = units.first(u) + j * 32 + lane;
-            int32_t p = units.counts(u, index, tile.n_keep) ? tile_position(a, tile, index) : -1;
+            int32_t p = units.counts(u, index, tile.n_sinks) ? tile_position(a, tile, index) : -1;
             any |= p >= first.low && p <= last.high;
             all &= p >= last.low && p <= first.high;
         }

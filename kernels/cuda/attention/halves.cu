@@ -1,9 +1,9 @@
-// attend, for prompts of one sequence whose cache is not f16: its keys and values become float16 beside each other, in the
-// scratch of expanded weights, for the kernel by wgmma. What that costs grows with the cache, not with the prompt, whose
-// tiles would each convert everything they look at.
+// attend, for prompts of one sequence whose cache is not f16: its keys and values become float16 beside each other, in
+// the scratch of expanded weights, for the kernel by wgmma. What that costs grows with the cache, not with the prompt,
+// whose tiles would each convert everything they look at.
 #include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 enum { HALVES_THREADS = 256, HALVES_EACH = 4 };
 

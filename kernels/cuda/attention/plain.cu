@@ -3,9 +3,10 @@
 
 enum { PLAIN_WARPS = 8 };
 
-// One query of one head, as a warp goes through its indexes. In shared memory, [dim] each.
+// One query of one head, as a warp goes through its indexes; vectors [dim] in shared memory.
 struct PlainRow {
-    float *q, *kept, *sums;
+    int token, head;
+    float *q, *sinks, *sums;
     float largest, weight;
 };
 
@@ -17,22 +18,23 @@ __device__ inline float mask_at(const AttendMask &mask, int64_t at) {
 
 // Indexes first, first + step, …, 32 of them at a time: a lane an index for the scores, a lane an element for the
 // values.
-__device__ inline void plain_stream(const AttendArguments &a, const AttendTile &tile, int token, int head,
-                                    int first, int step, PlainRow &r) {
+__device__ inline void plain_stream(const AttendArguments &a, const AttendTile &tile, int first, int step,
+                                    PlainRow &r) {
+    const int token = r.token, head = r.head;
     int lane = threadIdx.x % 32, kv_head = head / (a.n_heads / a.n_kv_heads), dim = a.head_dim;
-    Seen recent = seen_from(a.positions[token], a.window, tile.n_keep, tile.n_gone, false);
-    Seen prefix = seen_from(a.positions[token], a.window, tile.n_keep, tile.n_gone, true);
+    Seen recent = seen_from(a.positions[token], a.window, tile.n_sinks, tile.n_evicted, false);
+    Seen prefix = seen_from(a.positions[token], a.window, tile.n_sinks, tile.n_evicted, true);
     float slope = a.alibi ? alibi_slope(head, a.n_heads) : 0;
     for (int begin = first; begin < tile.n_slots; begin += step) {
         int index = begin + lane;
-        bool kept = tile.n_gone > 0 && index < tile.n_keep, there = index < tile.n_slots;
+        bool is_sink = tile.n_evicted > 0 && index < tile.n_sinks, there = index < tile.n_slots;
         int32_t slot = there ? slot_of(a.pages, tile.first_page, index) : 0;
         int32_t position = there ? position_at(a.slot_positions, slot, index) : -1;
-        const Seen &seen = kept ? prefix : recent;
+        const Seen &seen = is_sink ? prefix : recent;
         float score = -INFINITY;
         int64_t start = slot * a.kv.slot_stride + kv_head * a.kv.head_stride;
         if (there && visible(position, seen)) {
-            const float *q = kept ? r.kept : r.q;
+            const float *q = is_sink ? r.sinks : r.q;
             float dot = 0;
             for (int d = 0; d < dim; d++) dot += q[d] * kv_at(a.kv, true, start + d);
             score = dot * a.scale - slope * (float)(seen.high - position);
@@ -62,7 +64,7 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
 // Grid: [tiles, heads], block: 256, shared memory: 8 · 3·head_dim floats.
 template <class T>
 __global__ void __launch_bounds__(PLAIN_WARPS * 32)
-    plain_kernel(const __grid_constant__ AttendArguments a, bool always_alone, const T *q, const T *q_kept,
+    plain_kernel(const __grid_constant__ AttendArguments a, bool always_alone, const T *q, const T *q_sinks,
                  T *y) {
     extern __shared__ float shared[];
     __shared__ float largest[PLAIN_WARPS], weights[PLAIN_WARPS];
@@ -73,17 +75,17 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32)
     for (int t = alone ? warp : 0; t < tile.n_tokens; t += alone ? PLAIN_WARPS : 1) {
         int token = tile.first_token + t;
         int64_t row = ((int64_t)token * a.n_heads + head) * dim;
-        PlainRow r = {mine, mine + dim, mine + 2 * dim, -INFINITY, 0};
+        PlainRow r = {token, head, mine, mine + dim, mine + 2 * dim, -INFINITY, 0};
         for (int d = lane; d < dim; d += 32) {
             r.q[d] = to_float(q[row + d]);
-            r.kept[d] = to_float(q_kept[row + d]);
+            r.sinks[d] = to_float(q_sinks[row + d]);
             r.sums[d] = 0;
         }
         if (alone)
             __syncwarp();
         else
             __syncthreads(); // all have read q, which may be y
-        plain_stream(a, tile, token, head, alone ? 0 : warp * 32, alone ? 32 : PLAIN_WARPS * 32, r);
+        plain_stream(a, tile, alone ? 0 : warp * 32, alone ? 32 : PLAIN_WARPS * 32, r);
         __syncwarp();
         if (alone) {
             for (int d = lane; d < dim; d += 32)
@@ -113,7 +115,7 @@ template <class T> static cudaError_t launch(const CudaBackend *cuda, const Atte
         cudaFuncSetAttribute(plain_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
     plain_kernel<T><<<dim3(l->n_tiles, l->a.n_heads), PLAIN_WARPS * 32, shared, cuda->device.stream>>>(
-        l->a, cuda->step.kind == STEP_READING, (const T *)l->queries.recent, (const T *)l->queries.kept,
+        l->a, cuda->step.kind == STEP_READING, (const T *)l->queries.recent, (const T *)l->queries.sinks,
         (T *)l->y);
     return cudaGetLastError();
 }

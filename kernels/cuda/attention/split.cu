@@ -49,7 +49,7 @@ cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *he
 static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *l) {
     const KvLayer &kv = l->a.kv;
     SplitArguments a = {};
-    a.l = SplitLaunch{l->a, l->type, l->queries.recent, l->queries.kept, l->y};
+    a.l = SplitLaunch{l->a, l->type, l->queries.recent, l->queries.sinks, l->y};
     a.split_tiles = cuda->step.split_tiles;
     a.new_slots = cuda->step.kind == STEP_DECODING ? cuda->step.slots : NULL;
     a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);

@@ -1,5 +1,6 @@
-// Attention of tiles of one token: the cache is cut into splits, which blocks go through side by side; the last one of a
-// tile's to arrive puts their results together. A sequence of a ragged batch has as many splits as its length asks for.
+// Attention of tiles of one token: the cache is cut into splits, which blocks go through side by side; the last one of
+// a tile's to arrive puts their results together. A sequence of a ragged batch has as many splits as its length asks
+// for.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_CUH
 
@@ -8,7 +9,7 @@
 struct SplitLaunch {
     AttendArguments a;
     DType type; // f16 or bf16
-    const void *q, *q_kept;
+    const void *q, *q_sinks;
     void *y;
 };
 
@@ -42,8 +43,8 @@ struct SplitFit {
 enum { MOST_BLOCKS_A_SM = 4 };
 cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, SplitFit *fit);
 
-// Whether a cache's scales are those that a kernel of groups of `group`, `bytes` a row, has in shared memory, and may be
-// copied there.
+// Whether a cache's scales are those that a kernel of groups of `group`, `bytes` a row, has in shared memory, and may
+// be copied there.
 bool scales_fit(const SplitArguments *a, int group, int bytes);
 
 // The kernels of one cache type each (split_cache.cu); head_tiles, scales_fit and together are theirs to say.

@@ -1,25 +1,25 @@
-// The kernel of attention/split.cuh: a block's queries, its warps' results put together, and the splits' by the last block
-// of a tile to arrive.
+// The kernel of attention/split.cuh: a block's queries, its warps' results put together, and the splits' by the last
+// block of a tile to arrive.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_KERNEL_CUH
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/attention/split_warp.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
-// Queries times the scale as float16, for the products; all threads, eight elements each at a time.
+// Queries times the scale as float16, for mma; all threads, eight elements each at a time.
 template <class C, class Shape, int HEAD, class Queries>
 __device__ inline void load_split_queries(const SplitArguments &s, const AttendTile &tile, int kv_head,
-                                          int first_head, bool with_kept, Queries *to) {
+                                          int first_head, bool with_sinks, Queries *to) {
     constexpr int OCTETS = Shape::HEADS * HEAD / 8, COLUMNS = Shape::SETS * 8;
     const AttendArguments &a = s.l.a;
-    int group = a.n_heads / a.n_kv_heads, kinds = with_kept ? 2 : 1;
+    int group = a.n_heads / a.n_kv_heads, kinds = with_sinks ? 2 : 1;
     for (int i = threadIdx.x; i < kinds * OCTETS; i += blockDim.x) {
-        int d = i % (HEAD / 8) * 8, head = i / (HEAD / 8) % Shape::HEADS, kept = i / OCTETS;
+        int d = i % (HEAD / 8) * 8, head = i / (HEAD / 8) % Shape::HEADS, for_sinks = i / OCTETS;
         uint4 raw = make_uint4(0, 0, 0, 0);
         if (d < a.head_dim && first_head + head < group)
             raw = *(
-                const uint4 *)((const __half *)(kept ? s.l.q_kept : s.l.q) +
+                const uint4 *)((const __half *)(for_sinks ? s.l.q_sinks : s.l.q) +
                                ((int64_t)tile.first_token * a.n_heads + kv_head * group + first_head + head) *
                                    a.head_dim +
                                d);
@@ -29,19 +29,21 @@ __device__ inline void load_split_queries(const SplitArguments &s, const AttendT
             uint16_t bits = (uint16_t)(words[e / 2] >> e % 2 * 16);
             float value = s.l.type == DTYPE_F16 ? __half2float(__ushort_as_half(bits))
                                                 : __bfloat162float(__ushort_as_bfloat16(bits));
-            to->q[kept][head][d + e] = __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
+            to->q[for_sinks][head][d + e] =
+                __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
         }
     }
     __syncthreads();
     if constexpr (C::INTEGER) {
         for (int i = threadIdx.x; i < kinds * COLUMNS; i += blockDim.x) {
-            int c = i % 8, set = i / 8 % Shape::SETS, kept = i / COLUMNS, first = Shape::group_of(set, c);
-            const __half *q = to->q[kept][Shape::head_of(set, c)] + first * Shape::GROUP;
+            int c = i % 8, set = i / 8 % Shape::SETS, for_sinks = i / COLUMNS,
+                first = Shape::group_of(set, c);
+            const __half *q = to->q[for_sinks][Shape::head_of(set, c)] + first * Shape::GROUP;
             float sum = 0;
 #pragma unroll
             for (int d = 0; d < Shape::GROUP; d++)
                 if (first < Shape::GROUPS) sum += C::bits(d) * __half2float(q[d]);
-            to->offsets[kept][set][c] = -C::OFFSET * TINY * sum;
+            to->offsets[for_sinks][set][c] = -C::OFFSET * TINY * sum;
         }
         __syncthreads();
     }
@@ -64,7 +66,7 @@ __device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
         if (g == 0) r->weights[warp][w.lane_head(l)] = make_float2(w.fresh ? -INFINITY : w.base[l], sum);
     }
 #pragma unroll
-    for (int i = 0; i < Shape::PRODUCTS; i++)
+    for (int i = 0; i < Shape::MMAS; i++)
 #pragma unroll
         for (int n = 0; n < Shape::WIDE; n++)
 #pragma unroll
@@ -133,7 +135,8 @@ __device__ inline void write_result(const SplitArguments &s, int64_t at, float4 
     }
 }
 
-// What the splits of a tile left, from `part` on, put together as heads of y, from `row` on: the last block's.
+// Puts the results of a tile's splits, which lie from `part` on, together as heads of y, from `row` on: the last block's
+// task.
 template <int HEADS>
 __device__ inline void put_together(const SplitArguments &s, const AttendTile &tile, int64_t part,
                                     int64_t row, int heads, float *factors, float2 *whole) {
@@ -187,7 +190,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
 
     int begin = (split - tile.first_split) * tile.split_slots,
         end = min(begin + tile.split_slots, tile.n_slots);
-    const Units units(Shape::KEYS, begin, end, tile.n_keep, tile.n_gone);
+    const Units units(Shape::KEYS, begin, end, tile.n_sinks, tile.n_evicted);
     Warp w(s, tile, units, *queries, kv_head, rings);
     w.begin = begin, w.end = end;
     w.position = a.positions[tile.first_token];
@@ -196,7 +199,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
             w.slope[l] = LOG2_E * alibi_slope(kv_head * group + first_head + Warp::lane_head(l), a.n_heads);
     w.run(s.new_slots ? s.new_slots[tile.first_token] : -1, [&] {
         kernels_before();
-        load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.kept > 0, queries);
+        load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.sinks > 0, queries);
     });
     __syncthreads(); // the rings are done with
     Results *results = (Results *)rings;

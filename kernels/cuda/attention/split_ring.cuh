@@ -11,8 +11,8 @@ enum {
     SPLIT_STATIC = 4096, // more shared memory than the kernel declares itself
 };
 
-// HEADS that a split takes together: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32; larger
-// ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.
+// HEADS that a split takes together: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32;
+// larger ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.
 template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
     static constexpr int HEADS = HEADS_, GROUP = GROUP_, KEYS = C::keys(HEADS_, GROUP_);
     static constexpr int ROW = HEAD * C::BITS / 8, CHUNKS = ROW / 16; // 16 bytes each
@@ -23,15 +23,15 @@ template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
     static constexpr int J = HEADS < 8 ? 8 / HEADS : 1, EIGHTS = HEADS > 8 ? HEADS / 8 : 1;
     static constexpr int SETS = EIGHTS * (GROUPS > J ? GROUPS / J : 1);
     static constexpr int LANE_HEADS = J == 1 ? 2 * EIGHTS : 1; // a lane's: of columns 2t and 2t + 1
-    // A product's elements lie in SPAN of them: so many sets have something to do with them, from set_of(i) on.
-    static constexpr int PRODUCTS = HEAD / 16, SPANNED = C::SPAN > GROUP ? C::SPAN / GROUP : 1;
+    // An mma's elements lie in SPAN of them: so many sets have something to do with them, from set_of(i) on.
+    static constexpr int MMAS = HEAD / 16, SPANNED = C::SPAN > GROUP ? C::SPAN / GROUP : 1;
     static constexpr int WIDE = EIGHTS * (SPANNED > J ? SPANNED / J : 1);
     __device__ static constexpr int set_of(int i) { return i * 16 / C::SPAN * C::SPAN / GROUP / J * EIGHTS; }
     // Of column c of a set.
     __device__ static constexpr int head_of(int set, int c) { return set % EIGHTS * 8 + c / J; }
     __device__ static constexpr int group_of(int set, int c) { return set / EIGHTS * J + c % J; }
 
-    static constexpr int REGISTERS = 6 * PRODUCTS * WIDE + (C::INTEGER ? 4 * SETS : 0); // that stay
+    static constexpr int REGISTERS = 6 * MMAS * WIDE + (C::INTEGER ? 4 * SETS : 0); // that stay
     static constexpr int SHARED =
         SPLIT_WARPS * STAGES * STAGE + 4 * HEADS * (HEAD + 8) + 2048; // of a block, at most
     static constexpr int BY_REGISTERS = REGISTERS <= 64   ? 4
@@ -41,8 +41,8 @@ template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
     static constexpr int BLOCKS = BY_REGISTERS < BY_SHARED ? BY_REGISTERS : BY_SHARED; // of a multiprocessor
 };
 
-// What every block keeps in shared memory besides the rings: queries, times the scale, for the recent slots and the sinks, and
-// what the integers' offset adds to the sums of each set's columns.
+// What every block keeps in shared memory besides the rings: queries, times the scale, for the recent slots and the
+// sinks, and what the integers' offset adds to the sums of each set's columns.
 template <int HEAD, int HEADS, int SETS> struct alignas(128) SplitQueries {
     __half q[2][HEADS][HEAD + 8];
     float offsets[2][SETS][8];
@@ -80,10 +80,11 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
         v_scale = (const char *)a.l.a.kv.v_scale + kv_head * a.scale_head_bytes;
     }
 
-    // Unit u's key `lane`: its slot, -1 if it is not there; two steps, a unit apart, for the second waits for the first.
+    // Unit u's key `lane`: its slot, -1 if it is not there; two steps, a unit apart, for the second waits for the
+    // first.
     __device__ int look_up_slot(int u) const {
         int lane = threadIdx.x % 32, index = begin + units.first(u) + lane;
-        if (lane >= KEYS || u >= units.n || index >= end || !units.counts(u, index, tile.n_keep)) return -1;
+        if (lane >= KEYS || u >= units.n || index >= end || !units.counts(u, index, tile.n_sinks)) return -1;
         return slot_of(s.l.a.pages, tile.first_page, index);
     }
     __device__ int32_t look_up_position(int u, int slot) const {
@@ -93,7 +94,7 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
 
     // Copies unit u to a stage; returns which of its keys are seen. The rows of the others become zero.
     __device__ uint32_t issue(int u, uint32_t to, int slot, int32_t at) const {
-        Seen seen = seen_from(position, s.l.a.window, tile.n_keep, tile.n_gone, u < units.kept);
+        Seen seen = seen_from(position, s.l.a.window, tile.n_sinks, tile.n_evicted, u < units.sinks);
         uint32_t mask = __ballot_sync(~0u, visible(at, seen)) & ALL;
         if (mask) {
             int lane = threadIdx.x % 32, first = __shfl_sync(~0u, slot, 0);

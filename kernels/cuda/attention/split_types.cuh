@@ -1,19 +1,19 @@
 // How the types of a cache become operands of tensor cores, as float16.
 //
-// Integers are left where they lie, as the low bits of a float16 below the smallest normal one: bits u mean u·2^-24, which
-// tensor cores multiply exactly. u is q + OFFSET, never negative; 16·u where a nibble is the high one of its byte. What the
-// offset adds to a sum is known beforehand (keys) or summed up beside it (values), and scales multiply sums or weights:
-// no element is touched more than once.
+// Integers are left where they lie, as the low bits of a float16 below the smallest normal one: bits u mean u·2^-24,
+// which tensor cores multiply exactly. u is q + OFFSET, never negative; 16·u where a nibble is the high one of its
+// byte. What the offset adds to a sum is known beforehand (keys) or summed up beside it (values), and scales multiply
+// sums or weights: no element is touched more than once.
 //
-// Rows come by ldmatrix, 16 bytes of a row a matrix: lane l = 4·g + t has word t of row g for keys, and 16 bits, at g, of
-// rows 2t and 2t + 1 for values. Which elements share a product is open as long as both operands agree: product i of a row
-// takes elements key_dim(i, t, 0 … 3) of lane t, in the order of its columns, and value_dim(i, g, 0 and 1) as rows g and
-// g + 8. They all lie in SPAN elements.
+// Rows come by ldmatrix, 16 bytes of a row a matrix: lane l = 4·g + t has word t of row g for keys, and 16 bits, at g,
+// of rows 2t and 2t + 1 for values. Which elements share an mma is open as long as both operands agree: mma i of a row
+// takes elements key_dim(i, t, 0 … 3) of lane t, in the order of its columns, and value_dim(i, g, 0 and 1) as rows g
+// and g + 8. They all lie in SPAN elements.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_TYPES_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_TYPES_CUH
 
-#include "kernels/cuda/cache.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/cache/store.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 constexpr float TINY = 1.0f / (1 << 24); // what the lowest bit of a float16 means
 
@@ -21,22 +21,22 @@ __device__ inline uint32_t halves(float low, float high) {
     __half2 h = __floats2half2_rn(low, high);
     return *(uint32_t *)&h;
 }
-__device__ inline uint32_t multiply(uint32_t a, uint32_t b) {
+__device__ inline uint32_t mul_half2(uint32_t a, uint32_t b) {
     __half2 h = __hmul2(*(__half2 *)&a, *(__half2 *)&b);
     return *(uint32_t *)&h;
 }
 
-// keys(): how many a warp takes at a time. PRODUCTS: of two matrices beside each other. An operand of element d is
-// q + OFFSET times bits(d)·TINY; queries are divided by bits(d)·TINY·UNIT, so that scores are the products' sums times UNIT.
+// keys(): how many a warp takes at a time. MMAS: of two matrices beside each other. An operand of element d is
+// q + OFFSET times bits(d)·TINY; queries are divided by bits(d)·TINY·UNIT, so that scores are the mma sums times UNIT.
 struct Int8 {
-    static constexpr int BITS = 8, SPAN = 16, PRODUCTS = 2, OFFSET = 128;
+    static constexpr int BITS = 8, SPAN = 16, MMAS = 2, OFFSET = 128;
     static constexpr bool INTEGER = true;
     static constexpr float UNIT = 1 << 24;
     __device__ static constexpr int keys(int heads, int group) { return heads > 1 && group == 32 ? 16 : 32; }
     __device__ static constexpr float bits(int) { return 1; }
     __device__ static constexpr int key_dim(int i, int t, int e) { return i * 16 + t * 4 + e; }
     __device__ static constexpr int value_dim(int i, int g, int e) { return i * 16 + g * 2 + e; }
-    __device__ static void operands(uint32_t left, uint32_t right, bool values, uint32_t out[PRODUCTS][2]) {
+    __device__ static void operands(uint32_t left, uint32_t right, bool values, uint32_t out[MMAS][2]) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             uint32_t w = (i ? right : left) ^ 0x80808080;
@@ -47,7 +47,7 @@ struct Int8 {
 };
 
 struct Int4 {
-    static constexpr int BITS = 4, SPAN = 32, PRODUCTS = 4, OFFSET = 8;
+    static constexpr int BITS = 4, SPAN = 32, MMAS = 4, OFFSET = 8;
     static constexpr bool INTEGER = true;
     static constexpr float UNIT = 1 << 22; // queries times 4 and 1/4, not 1 and 1/16
     __device__ static constexpr int keys(int, int) { return 32; }
@@ -60,7 +60,7 @@ struct Int4 {
     }
     __device__ static uint32_t low(uint32_t w) { return masked(w, 0x000f000f, 0x00080008); }
     __device__ static uint32_t high(uint32_t w) { return masked(w, 0x00f000f0, 0x00800080); }
-    __device__ static void operands(uint32_t left, uint32_t right, bool, uint32_t out[PRODUCTS][2]) {
+    __device__ static void operands(uint32_t left, uint32_t right, bool, uint32_t out[MMAS][2]) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             uint32_t w = i ? right : left;
@@ -72,7 +72,7 @@ struct Int4 {
 
 // Types that are no integers: nothing to subtract, and no scales.
 struct Plain {
-    static constexpr int SPAN = 16, PRODUCTS = 1, OFFSET = 0;
+    static constexpr int SPAN = 16, MMAS = 1, OFFSET = 0;
     static constexpr bool INTEGER = false;
     static constexpr float UNIT = 1;
     __device__ static constexpr int keys(int, int) { return 16; }

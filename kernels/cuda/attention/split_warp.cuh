@@ -1,13 +1,14 @@
-// A warp of the kernel of attention/split.cuh. It takes KEYS keys at a time through tensor cores: scores are K·Qᵀ, results
-// Vᵀ·Pᵀ, so that the short side of the products, eight columns, is the query heads of a KV head. Keys, values and scales
-// come by asynchronous copies into a ring of each warp's own.
+// A warp of the kernel of attention/split.cuh. It takes KEYS keys at a time through tensor cores: scores are K·Qᵀ,
+// results Vᵀ·Pᵀ, so that the short side of the mma, eight columns, is the query heads of a KV head. Keys, values and
+// scales come by asynchronous copies into a ring of each warp's own.
 //
-// Scales multiply what the products give, not elements. Where fewer than eight heads share a KV head, columns are heads ×
-// groups: column c of set s is head c / J and group s·J + c % J, J = 8 / HEADS. A query has zeros outside a column's group,
-// so that a product gives the sums of J groups apart, for their scales; weights times a group's scale give results that
-// count only in that group's elements. The other cells of those products are nobody's.
+// Scales multiply what the mma gives, not elements. Where fewer than eight heads share a KV head, columns are heads ×
+// groups: column c of set s is head c / J and group s·J + c % J, J = 8 / HEADS. A query has zeros outside a column's
+// group, so that an mma gives the sums of J groups apart, for their scales; weights times a group's scale give results
+// that count only in that group's elements. The other cells of those mma are nobody's.
 //
-// With two heads, J = 4, the eight columns of set s, and set 0's queries (a letter a head, an element each; · is a zero):
+// With two heads, J = 4, the eight columns of set s, and set 0's queries (a letter a head, an element each; · is a
+// zero):
 //
 //     column    0     1     2     3     4     5     6     7
 //     head      a     a     a     a     b     b     b     b        c / J
@@ -21,7 +22,7 @@
 #define PALAVER_KERNELS_CUDA_ATTENTION_SPLIT_WARP_CUH
 
 #include "kernels/cuda/attention/split_ring.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // What a warp has found so far, and how.
 template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE, HEAD> {
@@ -29,17 +30,17 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
     typedef SplitRing<C, SHAPE, HEAD> Ring;
     typedef SplitQueries<HEAD, Shape::HEADS, Shape::SETS> Queries;
     static constexpr int KEYS = Shape::KEYS, EIGHTHS = KEYS / 8, SETS = Shape::SETS, WIDE = Shape::WIDE,
-                         PRODUCTS = Shape::PRODUCTS, LANE_HEADS = Shape::LANE_HEADS;
+                         MMAS = Shape::MMAS, LANE_HEADS = Shape::LANE_HEADS;
     using Ring::ALL, Ring::s, Ring::tile, Ring::units, Ring::position, Ring::ring;
 
     const Queries &queries;
     uint32_t offsets; // the lane's, in shared memory
     // Weights are 2^(score - base), at most 2^room; times scales, at most `ceiling`, they are below float16's largest.
-    uint32_t q[PRODUCTS][WIDE][2];
-    float out[PRODUCTS][WIDE][4] = {}, scale_sum[C::INTEGER ? SETS : 1][4] = {};
+    uint32_t q[MMAS][WIDE][2];
+    float out[MMAS][WIDE][4] = {}, scale_sum[C::INTEGER ? SETS : 1][4] = {};
     float base[LANE_HEADS] = {}, sum[LANE_HEADS] = {}, slope[LANE_HEADS] = {};
     float room = 15, ceiling = 1;
-    bool fresh = true, taken_kept = false;
+    bool fresh = true, taken_sinks = false;
 
     __device__ SplitWarp(const SplitArguments &a, const AttendTile &t, const Units &u, const Queries &sq,
                          int kv_head, char *memory)
@@ -53,15 +54,15 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
         return Shape::J == 1 ? l / 2 * 8 + 2 * t + l % 2 : 2 * t / Shape::J;
     }
 
-    __device__ void take_queries(bool kept) {
+    __device__ void take_queries(bool for_sinks) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        taken_kept = kept;
+        taken_sinks = for_sinks;
 #pragma unroll
-        for (int i = 0; i < PRODUCTS; i++)
+        for (int i = 0; i < MMAS; i++)
 #pragma unroll
             for (int w = 0; w < WIDE; w++) {
                 int set = Shape::set_of(i) + w;
-                const __half *at = queries.q[kept][Shape::head_of(set, g)];
+                const __half *at = queries.q[for_sinks][Shape::head_of(set, g)];
                 bool mine = Shape::group_of(set, g) == C::key_dim(i, t, 0) / Shape::GROUP;
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
@@ -72,9 +73,9 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
             }
     }
 
-    // ---- products --------------------------------------------------------------------------------------------
+    // ---- mma -------------------------------------------------------------------------------------------------
 
-    // Matrices of products i, i + 1, … of 16 rows: of chunk 0, rows 0–7 and 8–15, the same of chunk 1.
+    // Matrices of mma i, i + 1, … of 16 rows: of chunk 0, rows 0–7 and 8–15, the same of chunk 1.
     __device__ void load_keys(uint32_t rows, int pair, uint32_t w[4]) const {
         int lane = threadIdx.x % 32;
         uint32_t first = place_of<Shape::CHUNKS>(lane % 16, lane / 16) * 16;
@@ -130,28 +131,27 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
     }
 
     // Adds to scores[e][…], e = 0, 1: of keys g and g + 8 of 16 and the lane's heads.
-    __device__ void multiply_keys(uint32_t rows, uint32_t scales, float scores[2][LANE_HEADS]) const {
+    __device__ void mma_keys(uint32_t rows, uint32_t scales, float scores[2][LANE_HEADS]) const {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         float c[SETS][4];
 #pragma unroll
         for (int i = 0; i < SETS; i++) {
             uint32_t off[2] = {};
-            if constexpr (C::INTEGER) load_words<2>(offsets + (taken_kept * SETS + i) * 32, off);
+            if constexpr (C::INTEGER) load_words<2>(offsets + (taken_sinks * SETS + i) * 32, off);
             c[i][0] = c[i][2] = __uint_as_float(off[0]), c[i][1] = c[i][3] = __uint_as_float(off[1]);
         }
 #pragma unroll
-        for (int j = 0; j < PRODUCTS / C::PRODUCTS; j++) {
-            uint32_t w[4], low[C::PRODUCTS][2], high[C::PRODUCTS][2];
+        for (int j = 0; j < MMAS / C::MMAS; j++) {
+            uint32_t w[4], low[C::MMAS][2], high[C::MMAS][2];
             load_keys(rows, j, w);
             C::operands(w[0], w[2], false, low);
             C::operands(w[1], w[3], false, high);
 #pragma unroll
-            for (int m = 0; m < C::PRODUCTS; m++) {
-                int i = j * C::PRODUCTS + m;
+            for (int m = 0; m < C::MMAS; m++) {
+                int i = j * C::MMAS + m;
                 const uint32_t a[4] = {low[m][0], high[m][0], low[m][1], high[m][1]};
 #pragma unroll
-                for (int n = 0; n < WIDE; n++)
-                    multiply_add(c[Shape::set_of(i) + n], a, q[i][n][0], q[i][n][1]);
+                for (int n = 0; n < WIDE; n++) mma(c[Shape::set_of(i) + n], a, q[i][n][0], q[i][n][1]);
             }
         }
 #pragma unroll
@@ -205,30 +205,30 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
 #pragma unroll
                 for (int i = 0; i < SETS; i++) {
                     int odd = Shape::J > 1 ? g % 2 : i / Shape::EIGHTS % 2;
-                    b[i][e] = multiply(__byte_perm(x[word_of(i)], y[word_of(i)], odd ? 0x7632 : 0x5410),
-                                       p[i % Shape::EIGHTS][e]);
+                    b[i][e] = mul_half2(__byte_perm(x[word_of(i)], y[word_of(i)], odd ? 0x7632 : 0x5410),
+                                        p[i % Shape::EIGHTS][e]);
                 }
             }
         }
         if constexpr (C::INTEGER) {
             const uint32_t ones[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};
 #pragma unroll
-            for (int i = 0; i < SETS; i++) multiply_add(scale_sum[i], ones, b[i][0], b[i][1]);
+            for (int i = 0; i < SETS; i++) mma(scale_sum[i], ones, b[i][0], b[i][1]);
         }
 #pragma unroll
-        for (int j = 0; j < PRODUCTS / C::PRODUCTS; j++) {
-            uint32_t w[4], low[C::PRODUCTS][2], high[C::PRODUCTS][2];
+        for (int j = 0; j < MMAS / C::MMAS; j++) {
+            uint32_t w[4], low[C::MMAS][2], high[C::MMAS][2];
             load_values(rows, j, w);
             C::operands(w[0], w[2], true, low);
             C::operands(w[1], w[3], true, high);
 #pragma unroll
-            for (int m = 0; m < C::PRODUCTS; m++) {
-                int i = j * C::PRODUCTS + m;
+            for (int m = 0; m < C::MMAS; m++) {
+                int i = j * C::MMAS + m;
                 const uint32_t a[4] = {low[m][0], low[m][1], high[m][0], high[m][1]};
 #pragma unroll
                 for (int n = 0; n < WIDE; n++) {
                     const uint32_t *own = b[Shape::set_of(i) + n];
-                    multiply_add(out[i][n], a, own[0], own[1]);
+                    mma(out[i][n], a, own[0], own[1]);
                 }
             }
         }
@@ -275,7 +275,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
 #pragma unroll
         for (int c = 0; c < 4; c++) {
 #pragma unroll
-            for (int i = 0; i < PRODUCTS; i++)
+            for (int i = 0; i < MMAS; i++)
 #pragma unroll
                 for (int n = 0; n < WIDE; n++)
                     out[i][n][c] *= shrink[Shape::J == 1 ? n % Shape::EIGHTS * 2 + c % 2 : 0];
@@ -295,7 +295,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
 #pragma unroll
             for (int l = 0; l < LANE_HEADS; l++) scores[e][l] = fmaf(scores[e][l], C::UNIT, -base[l]);
         if (s.l.a.alibi) {
-            int32_t high = position - (taken_kept ? tile.n_gone : 0);
+            int32_t high = position - (taken_sinks ? tile.n_evicted : 0);
 #pragma unroll
             for (int e = 0; e < EIGHTHS; e++) {
                 float distance = (float)(high - __shfl_sync(~0u, at, g + 8 * e));
@@ -337,7 +337,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
         uint32_t scales = stage + 2 * KEYS * Shape::ROW;
 #pragma unroll
         for (int b = 0; b < KEYS / 16; b++)
-            multiply_keys(stage + b * 16 * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
+            mma_keys(stage + b * 16 * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
         scales += KEYS * Shape::SCALES;
         weigh(mask, at, scales, scores);
 #pragma unroll
@@ -364,12 +364,12 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
             next_slot = this->look_up_slot(next + 2 * SPLIT_WARPS);
             if (u < 0 && u + SPLIT_WARPS >= 0) {
                 ready();
-                take_queries(u + SPLIT_WARPS < units.kept);
+                take_queries(u + SPLIT_WARPS < units.sinks);
             }
             await_copies<AHEAD>();
             __syncwarp();
             if (mask[0]) {
-                if (taken_kept && u >= units.kept) take_queries(false);
+                if (taken_sinks && u >= units.sinks) take_queries(false);
                 take_unit(take, mask[0], here[0]);
             }
             __syncwarp();

@@ -1,11 +1,11 @@
-// The tile kernel: 128 rows through tensor cores at a time, with the softmax computed as the tiles of keys go by (Milakov &
-// Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691). It wants operands of 16 bits and a head size that it was built
-// for. Keys and values are float16 in shared memory: those of other types are converted on the way there.
+// The tile kernel: 128 rows through tensor cores at a time, with the softmax computed as the tiles of keys go by
+// (Milakov & Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691). It wants operands of 16 bits and a head size that it
+// was built for. Keys and values are float16 in shared memory: those of other types are converted on the way there.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_TILE_CUH
 
 #include "kernels/cuda/attention/attend.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 enum { TILE_THREADS = ROWS / 16 * 32 };
 
@@ -42,8 +42,11 @@ __device__ inline uint4 halves_at(const KvLayer &kv, bool is_key, int64_t at) {
 // Brings the 64 keys and values of a unit, and their positions; what does not count is empty. PLAIN: copies that
 // are waited for later; else through registers.
 template <int HEAD, bool PLAIN>
-__device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArguments &a,
-                                 const AttendTile &tile, int kv_head, const Units &units, int unit) {
+__device__ inline void load_tile(TileShared<HEAD> *s, int stage, const TileHead &at, const Units &units,
+                                 int unit) {
+    const AttendArguments &a = at.a;
+    const AttendTile &tile = at.tile;
+    const int kv_head = at.kv_head;
     constexpr int PIECES = HEAD / 8;
     int first = units.first(unit);
     for (int i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
@@ -64,7 +67,7 @@ __device__ inline void load_tile(TileShared<HEAD> *s, int stage, const AttendArg
     if (threadIdx.x < KEYS) {
         int index = first + threadIdx.x;
         s->slot_positions[stage][threadIdx.x] =
-            units.counts(unit, index, tile.n_keep) ? tile_position(a, tile, index) : -1;
+            units.counts(unit, index, tile.n_sinks) ? tile_position(a, tile, index) : -1;
     }
     end_copies();
 }
@@ -118,8 +121,8 @@ template <int HEAD> __device__ __forceinline__ void clear_empty(TileShared<HEAD>
     }
 }
 
-// A warp's 16 rows on their way through the keys: lane l has of rows l / 4 and l / 4 + 8 columns 8n + 2(l % 4) and the next
-// in [n][0], [1] and [n][2], [3].
+// A warp's 16 rows on their way through the keys: lane l has of rows l / 4 and l / 4 + 8 columns 8n + 2(l % 4) and the
+// next in [n][0], [1] and [n][2], [3].
 template <int HEAD> struct TileRows {
     float out[HEAD / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     float scores[KEYS / 8][4];
@@ -139,8 +142,8 @@ template <int HEAD> struct TileRows {
             for (int n = 0; n < KEYS / 8; n += 2) {
                 load_matrices(
                     kb, &s->k[stage][(n * 8 + lane / 16 * 8 + lane % 8) * s->STRIDE + d + lane / 8 % 2 * 8]);
-                multiply_add(scores[n], qa, kb[0], kb[1]);
-                multiply_add(scores[n + 1], qa, kb[2], kb[3]);
+                mma(scores[n], qa, kb[0], kb[1]);
+                mma(scores[n + 1], qa, kb[2], kb[3]);
             }
         }
     }
@@ -209,8 +212,8 @@ template <int HEAD> struct TileRows {
                 uint32_t vb[4];
                 load_matrices_transposed(
                     vb, &s->v[stage][(k * 16 + lane % 16) * s->STRIDE + n * 8 + lane / 16 * 8]);
-                multiply_add(out[n], p, vb[0], vb[1]);
-                multiply_add(out[n + 1], p, vb[2], vb[3]);
+                mma(out[n], p, vb[0], vb[1]);
+                mma(out[n + 1], p, vb[2], vb[3]);
             }
         }
     }
@@ -221,15 +224,15 @@ template <int HEAD> struct TileRows {
 // PLAIN: the cache is float16, and there is no ALiBi.
 template <class T, int HEAD, bool PLAIN>
 __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
-    tile_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_kept, T *y) {
+    tile_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_sinks, T *y) {
     extern __shared__ __align__(16) char memory[];
     TileShared<HEAD> *s = (TileShared<HEAD> *)memory;
     const uint8_t *kinds = (uint8_t *)(s + 1);
     AttendTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
     int kv_head = blockIdx.x, group = a.n_heads / a.n_kv_heads, warp = threadIdx.x / 32,
         lane = threadIdx.x % 32;
-    const Units units(KEYS, 0, tile.n_slots, tile.n_keep, tile.n_gone);
-    begin_tile(s, a, tile, units, kv_head, units.kept > 0 ? q_kept : q);
+    const Units units(KEYS, 0, tile.n_slots, tile.n_sinks, tile.n_evicted);
+    begin_tile(s, a, tile, units, kv_head, units.sinks > 0 ? q_sinks : q);
     __syncthreads();
 
     TileRows<HEAD> rows;
@@ -244,16 +247,16 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
         return u;
     };
     int now = next_unit(0), stage = 0;
-    bool kept = units.kept > 0;
-    if (now < units.n) load_tile<HEAD, PLAIN>(s, 0, a, tile, kv_head, units, now);
+    bool for_sinks = units.sinks > 0;
+    if (now < units.n) load_tile<HEAD, PLAIN>(s, 0, TileHead{a, tile, kv_head}, units, now);
     while (now < units.n) {
-        if (kept && now >= units.kept) { // the rest is seen by other queries
-            kept = false;
+        if (for_sinks && now >= units.sinks) { // the rest is seen by other queries
+            for_sinks = false;
             load_queries(s, a, tile, kv_head, q);
         }
         int next = next_unit(now + 1);
         if (next < units.n) {
-            load_tile<HEAD, PLAIN>(s, stage ^ 1, a, tile, kv_head, units, next);
+            load_tile<HEAD, PLAIN>(s, stage ^ 1, TileHead{a, tile, kv_head}, units, next);
             await_copies<1>();
         } else {
             await_copies<0>();
@@ -268,7 +271,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
             Seen seen[2];
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                seen[r] = seen_from(row_positions[r], a.window, tile.n_keep, tile.n_gone, kept);
+                seen[r] = seen_from(row_positions[r], a.window, tile.n_sinks, tile.n_evicted, for_sinks);
             rows.template mask<PLAIN>(s->slot_positions[stage], seen, slopes);
         }
         rows.soften(a.scale);
@@ -277,7 +280,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
         now = next;
         stage ^= 1;
     }
-    store_rows<T, HEAD>(a, tile, kv_head, mine, rows.sum, rows.out, y);
+    store_rows<T, HEAD>(TileHead{a, tile, kv_head}, mine, rows.sum, rows.out, y);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------------------
@@ -290,7 +293,7 @@ static cudaError_t launch_head(const CudaBackend *cuda, const AttendLaunch *l) {
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess) return code;
     kernel<<<dim3(l->a.n_kv_heads, l->n_tiles), TILE_THREADS, shared, cuda->device.stream>>>(
-        l->a, (const T *)l->queries.recent, (const T *)l->queries.kept, (T *)l->y);
+        l->a, (const T *)l->queries.recent, (const T *)l->queries.sinks, (T *)l->y);
     return cudaGetLastError();
 }
 

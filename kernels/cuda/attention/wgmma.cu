@@ -1,20 +1,20 @@
-// attend on Hopper, for heads of 64 and 128 elements and a cache in f16: the tile kernel of attend.cu by products of
+// attend on Hopper, for heads of 64 and 128 elements and a cache in f16: the tile kernel of attend.cu by wgmmas of
 // warpgroups (Shah et al., arXiv:2407.08608).
 //
-// A block takes 128 rows (tokens × the heads that share a KV head). One warpgroup brings keys and values, 128 at a time, into
-// shared memory; two multiply, 64 rows each: scores of the next keys and the values of the last ones go through the tensor
-// cores while the softmax of the present ones is computed. Keys come as tiles of 64 slots, of which those that no row
-// sees are left out.
+// A block takes 128 rows (tokens × the heads that share a KV head). One warpgroup brings keys and values, 128 at a
+// time, into shared memory; two multiply, 64 rows each: scores of the next keys and the values of the last ones go
+// through the tensor cores while the softmax of the present ones is computed. Keys come as tiles of 64 slots, of which
+// those that no row sees are left out.
 #include "kernels/cuda/attention/wgmma_load.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// ---- multiplying -------------------------------------------------------------------------------------------
+// ---- wgmma -------------------------------------------------------------------------------------------
 
-// Softmax of a block's scores as it goes by: scores become weights, `top` and `sum` go on; shrink is what earlier sums are to be
-// multiplied with.
+// Softmax of a block's scores as it goes by: scores become weights, `top` and `sum` go on; shrink is what earlier sums
+// are to be multiplied with.
 __device__ inline void soften(float scores[16][4], float scale, float top[2], float sum[2], float shrink[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -53,24 +53,24 @@ __device__ inline void mask(float scores[16][4], const int32_t *slot_positions,
     }
 }
 
-template <int HEAD> struct Multiplier {
+template <int HEAD> struct WgmmaRows {
     WgmmaShared<HEAD> *s;
     uint32_t q;
     float scores[16][4], out[HEAD / 8][4];
     uint32_t weights[BLOCK_KEYS / 16][4];
 
-    __device__ void multiply_keys(int b) {
+    __device__ void start_scores(int b) {
         uint32_t k = shared_at(s->k[b % STAGES]);
         barrier_wait(shared_at(&s->k_full[b % STAGES]), b / STAGES & 1);
         wgmma_fence();
 #pragma unroll
         for (int d = 0; d < HEAD; d += 16)
-            wgmma_product<__half>(scores, matrix_at(q + d / 64 * 64 * 128 + d % 64 * 2, 16),
-                                  matrix_at(k + d / 64 * BLOCK_KEYS * 128 + d % 64 * 2, 16), d > 0);
+            wgmma_of<__half>(scores, matrix_at(q + d / 64 * 64 * 128 + d % 64 * 2, 16),
+                             matrix_at(k + d / 64 * BLOCK_KEYS * 128 + d % 64 * 2, 16), d > 0);
         wgmma_commit();
     }
 
-    __device__ void multiply_values(int b) {
+    __device__ void start_sums(int b) {
         uint32_t v = shared_at(s->v[b % STAGES]);
         barrier_wait(shared_at(&s->v_full[b % STAGES]), b / STAGES & 1);
         wgmma_fence();
@@ -96,10 +96,12 @@ template <int HEAD> struct Multiplier {
     }
 };
 
-// A multiplying warpgroup, the `part`-th.
+// An MMA warpgroup, the `part`-th.
 template <class T, int HEAD>
-__device__ inline void multiply_blocks(const AttendArguments &a, const AttendTile &tile, int kv_head,
-                                       WgmmaShared<HEAD> *s, const int *seen, int part, T *y) {
+__device__ inline void attend_blocks(const TileHead &at, WgmmaShared<HEAD> *s, const int *seen, int part,
+                                     T *y) {
+    const AttendArguments &a = at.a;
+    const AttendTile &tile = at.tile;
     int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, n_blocks = (s->n_seen + 1) / 2;
     int rows[2] = {part * 64 + warp * 16 + lane / 4, part * 64 + warp * 16 + lane / 4 + 8};
@@ -108,7 +110,7 @@ __device__ inline void multiply_blocks(const AttendArguments &a, const AttendTil
         row_positions[r] = rows[r] < n_rows ? a.positions[tile.first_token + rows[r] / group] : -1;
     uint32_t window = a.window > 0 ? (uint32_t)a.window : 1u << 31;
     float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, shrink[2];
-    Multiplier<HEAD> m;
+    WgmmaRows<HEAD> m;
     m.s = s;
     m.q = shared_at(s->q[part]);
 #pragma unroll
@@ -122,15 +124,15 @@ __device__ inline void multiply_blocks(const AttendArguments &a, const AttendTil
         soften(m.scores, a.scale, top, sum, shrink);
     };
     if (n_blocks > 0) {
-        m.multiply_keys(0);
+        m.start_scores(0);
         wgmma_wait<0>(m.scores);
         weigh(0);
         m.pack();
     }
 #pragma unroll 1
     for (int b = 1; b < n_blocks; b++) {
-        m.multiply_keys(b);
-        m.multiply_values(b - 1);
+        m.start_scores(b);
+        m.start_sums(b - 1);
         wgmma_wait<1>(m.scores);
         weigh(b);
         wgmma_wait<0>(m.out);
@@ -144,21 +146,21 @@ __device__ inline void multiply_blocks(const AttendArguments &a, const AttendTil
         m.pack();
     }
     if (n_blocks > 0) {
-        m.multiply_values(n_blocks - 1);
+        m.start_sums(n_blocks - 1);
         wgmma_wait<0>(m.out);
     }
-    store_rows<T, HEAD>(a, tile, kv_head, rows, sum, m.out, y);
+    store_rows<T, HEAD>(at, rows, sum, m.out, y);
 }
 
-// Queries as halves, rows behind the last as zeros; row r is head r % group of token r / group. The multiplying
+// Queries as halves, rows behind the last as zeros; row r is head r % group of token r / group. The MMA
 // warpgroups.
 template <class T, int HEAD>
 __device__ inline void load_queries(const AttendArguments &a, const AttendTile &tile, int kv_head, const T *q,
                                     WgmmaShared<HEAD> *s) {
     int group = a.n_heads / a.n_kv_heads, n_rows = tile.n_tokens * group;
 #pragma unroll
-    for (int turn = 0; turn < ROWS * HEAD / 8 / MULTIPLIERS; turn++) {
-        int i = turn * MULTIPLIERS + threadIdx.x - LOADERS;
+    for (int turn = 0; turn < ROWS * HEAD / 8 / MMA_THREADS; turn++) {
+        int i = turn * MMA_THREADS + threadIdx.x - LOADERS;
         int r = i / (HEAD / 8), piece = i % (HEAD / 8), token = tile.first_token + r / group;
         int head = kv_head * group + r % group;
         struct alignas(16) Octet {
@@ -197,8 +199,8 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
             for (int i = 0; i < STAGES; i++) {
                 barrier_init(shared_at(&s->k_full[i]), LOADERS);
                 barrier_init(shared_at(&s->v_full[i]), LOADERS);
-                barrier_init(shared_at(&s->k_empty[i]), MULTIPLYING_WARPS);
-                barrier_init(shared_at(&s->v_empty[i]), MULTIPLYING_WARPS);
+                barrier_init(shared_at(&s->k_empty[i]), MMA_WARPS);
+                barrier_init(shared_at(&s->v_empty[i]), MMA_WARPS);
             }
         list_seen<HEAD>(a, tile, s, seen, (uint8_t *)(seen + n_tiles), n_tiles);
         named_barrier_arrive<2, WGMMA_THREADS>();
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
         take_registers<224>();
         load_queries<T, HEAD>(a, tile, kv_head, q, s);
         named_barrier_sync<2, WGMMA_THREADS>(); // the list is there, and all queries
-        multiply_blocks<T, HEAD>(a, tile, kv_head, s, seen, threadIdx.x / 128 - 1, y);
+        attend_blocks<T, HEAD>(TileHead{a, tile, kv_head}, s, seen, threadIdx.x / 128 - 1, y);
     }
 #endif
 }

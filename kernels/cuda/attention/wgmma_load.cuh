@@ -1,24 +1,24 @@
-// The kernel of attention/wgmma.cu, its loading half: which tiles of 64 slots some row sees, and their keys and values into
-// shared memory.
+// The kernel of attention/wgmma.cu, its loading half: which tiles of 64 slots some row sees, and their keys and values
+// into shared memory.
 #ifndef PALAVER_KERNELS_CUDA_ATTENTION_WGMMA_LOAD_CUH
 #define PALAVER_KERNELS_CUDA_ATTENTION_WGMMA_LOAD_CUH
 
 #include "kernels/cuda/attention/attend.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/ptx_wgmma.cuh"
 
 enum {
     BLOCK_KEYS = 2 * KEYS,
     STAGES = 2,
     LOADERS = 128, // threads
-    MULTIPLIERS = 256,
-    WGMMA_THREADS = LOADERS + MULTIPLIERS,
-    MULTIPLYING_WARPS = MULTIPLIERS / 32,
+    MMA_THREADS = 256,
+    WGMMA_THREADS = LOADERS + MMA_THREADS,
+    MMA_WARPS = MMA_THREADS / 32,
 };
 
 // Matrices are HEAD/64 tiles of 64 columns, one behind the other.
 template <int HEAD> struct alignas(1024) WgmmaShared {
-    __half q[2][64 * HEAD]; // of each multiplying warpgroup
+    __half q[2][64 * HEAD]; // of each MMA warpgroup
     __half k[STAGES][BLOCK_KEYS * HEAD], v[STAGES][BLOCK_KEYS * HEAD];
     int32_t slot_positions[STAGES][BLOCK_KEYS]; // INT32_MAX: the slot holds nothing
     uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
@@ -89,8 +89,10 @@ __device__ inline void list_seen(const AttendArguments &a, const AttendTile &til
 // This thread's copies of a tile's keys or values: the same piece of every STEP-th row. Slots that hold nothing become
 // zeros, whatever lies there.
 template <int HEAD>
-__device__ inline void load_tile(const AttendArguments &a, const AttendTile &tile, int kv_head, int seen,
-                                 bool any, const char *from, char *to) {
+__device__ inline void load_tile(const TileHead &at, int seen, bool any, const char *from, char *to) {
+    const AttendArguments &a = at.a;
+    const AttendTile &tile = at.tile;
+    const int kv_head = at.kv_head;
     constexpr int PIECES = HEAD / 8, STEP = LOADERS / PIECES, TURNS = KEYS / STEP;
     int piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES, t = seen / 8;
     const char *source = from + (tile_offset(a, tile, kv_head, t) + first * a.kv.slot_stride + piece * 8) * 2;
@@ -113,12 +115,11 @@ __device__ inline void load_tile(const AttendArguments &a, const AttendTile &til
 
 // A block of keys or values: two tiles.
 template <int HEAD>
-__device__ inline void load_block(const AttendArguments &a, const AttendTile &tile, int kv_head,
-                                  const int *seen, int n, const void *from, __half *to) {
+__device__ inline void load_block(const TileHead &at, const int *seen, int n, const void *from, __half *to) {
     int piece = threadIdx.x % (HEAD / 8), first = threadIdx.x / (HEAD / 8);
     char *target = (char *)to + piece / 8 * BLOCK_KEYS * 128 + swizzled(first, piece % 8);
-    load_tile<HEAD>(a, tile, kv_head, seen[0], true, (const char *)from, target);
-    load_tile<HEAD>(a, tile, kv_head, seen[n - 1], n > 1, (const char *)from, target + KEYS * 128);
+    load_tile<HEAD>(at, seen[0], true, (const char *)from, target);
+    load_tile<HEAD>(at, seen[n - 1], n > 1, (const char *)from, target + KEYS * 128);
     end_copies();
 }
 
@@ -148,7 +149,7 @@ __device__ inline void load_blocks(const AttendArguments &a, const AttendTile &t
                     : -1;
             s->slot_positions[stage][threadIdx.x] = p < 0 ? INT32_MAX : p;
         }
-        load_block<HEAD>(a, tile, kv_head, seen + 2 * b, n, values ? a.kv.v : a.kv.k,
+        load_block<HEAD>(TileHead{a, tile, kv_head}, seen + 2 * b, n, values ? a.kv.v : a.kv.k,
                          values ? s->v[stage] : s->k[stage]);
         await_copies<1>();
         announce();

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/decode/ring.cuh"
 
-// unpack(): a lane's eight elements of a row, as multiples of unit(i), which only powers of two are; `seen` has all bits or
-// none: then nothing comes out that is no number, whatever lies there.
+// unpack(): a lane's eight elements of a row, as multiples of unit(i), which only powers of two are; `seen` has all
+// bits or none: then nothing comes out that is no number, whatever lies there.
 struct CacheF16 {
     static constexpr DecodeCacheKind KIND = DECODE_F16;
     __device__ static constexpr float unit(int) { return 1; }
@@ -52,8 +52,8 @@ struct CacheInt4 {
 
 // ---- quantised: scales of chunks -------------------------------------------------------------------------------
 
-// A chunk's scales come past the rings, whose copies are too few and too dear for so few bytes: a warp asks for them a chunk
-// ahead, eight bytes a lane, and leaves them in shared memory, keys' and behind them values' [CHUNK, groups].
+// A chunk's scales come past the rings, whose copies are too few and too dear for so few bytes: a warp asks for them a
+// chunk ahead, eight bytes a lane, and leaves them in shared memory, keys' and behind them values' [CHUNK, groups].
 template <int CHUNK, int DIM> struct ScaleLoader {
     static constexpr int TURNS = (CHUNK * MOST_GROUPS * 2 + 255) / 256;
     uint2 keys[TURNS], values[TURNS];
@@ -88,12 +88,22 @@ template <int CHUNK, int DIM> struct ScaleLoader {
 
 // ---- quantised: the token's own --------------------------------------------------------------------------------
 
-// A warp rounds v [dim], in shared memory, stores it, and leaves it as later tokens will see it. Keys with feedback take
-// its rows from the ring, in pieces of FEEDBACK_PIECE floats. scales: room for as many as v has.
+// The token's key or value v [dim] in shared memory, with room for as many scales as it has; at: its element in the
+// cache.
+struct OwnRow {
+    bool is_key;
+    int64_t at;
+    float *v, *scales;
+};
+
+// A warp rounds the row, stores it, and leaves it as later tokens will see it. Keys with feedback take
+// its rows from the ring, in pieces of FEEDBACK_PIECE floats.
 template <int DIM>
-__device__ inline void store_own(const KvLayer &kv, bool is_key, int64_t at, int shift, Ring &ring, float *v,
-                                 float *scales) {
+__device__ inline void store_own(const KvLayer &kv, const OwnRow &row, int shift, Ring &ring) {
     constexpr int dim = DIM;
+    const bool is_key = row.is_key;
+    const int64_t at = row.at;
+    float *v = row.v, *scales = row.scales;
     __builtin_assume((kv.group & (kv.group - 1)) == 0 && kv.group >= 8 && kv.group <= 128);
     enter_scales(kv, is_key ? kv.k_scale : kv.v_scale, at >> shift, v, scales, dim);
     if (is_key && kv.key_feedback) {
@@ -106,7 +116,7 @@ __device__ inline void store_own(const KvLayer &kv, bool is_key, int64_t at, int
             }
             return (const float *)piece + i % of_piece * half;
         };
-        round_fed_back<1>(kv, rows, v, scales, 0, 1, dim);
+        round_fed_back<1>(kv, rows, TurnedKeys{v, scales, 0, 1, dim});
         ring.give_back();
     } else {
         round_elements(kv, scales, v, dim);

@@ -1,26 +1,8 @@
 // decode: a step of one token by the persistent kernel, where model, cache and device are made for it.
-#include "kernels/cuda/backend.cuh"
-#include "kernels/cuda/decode/decode.cuh"
+#include "kernels/cuda/decode/decode_internal.cuh"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct Decoder {
-    char *memory;                                          // of everything on the device
-    uint32_t *qkv, *attended, *middle, *gated, *x, *parts; // middle: x after attention
-    unsigned long long *weights;
-    unsigned *arrived;                                  // [PHASE_END], then [n_kv_heads], every 32nd
-    DecodeLayer *table;                                 // [n_layers] on the device
-    DecodeLayer *host_table;                            // what is there
-    DecodeLayer *wanted;                                // what this step wants
-    DecodeScales *scales, *host_scales, *wanted_scales; // the same of quantised caches
-    Room pages;                                         // the sequence's table on the device
-    int32_t *host_pages;                                // [n_pages] what is there
-    int n_pages, room_pages;
-    int n_layers, max_splits, n_splits;
-    size_t parts_bytes;
-    unsigned round, head_round;
-};
 
 void decoder_close(Decoder *d) {
     if (!d) return;
@@ -87,193 +69,6 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     return STATUS_OK;
 }
 
-// ---- arguments -----------------------------------------------------------------------------------------------
-
-static DecodeMatrix matrix_of(const Weight *w) {
-    return DecodeMatrix{w->data, (int)w->row_bytes, w->format};
-}
-
-// Windows that the kernel can tell apart: two. Returns the index, or -1.
-static int window_index(DecodeArguments *a, int window) {
-    if (window < 0) window = 0;
-    for (int i = 0; i < a->n_windows; i++)
-        if (a->windows[i] == window) return i;
-    if (a->n_windows == 2) return -1;
-    a->windows[a->n_windows] = window;
-    return a->n_windows++;
-}
-
-static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a,
-                           DecodeLayer *l) {
-    const Weight *part = layer->qkv.part;
-    memset(l, 0, sizeof *l); // padding too: tables are compared byte by byte
-    l->rows[PHASE_QKV] = matrix_of(&part[0]);
-    l->split_qkv = layer->qkv.n_parts > 1;
-    if (l->split_qkv) l->k = matrix_of(&part[1]), l->v = matrix_of(&part[2]);
-    l->rows[PHASE_OUT] = matrix_of(&layer->out.part[0]);
-    l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
-    l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
-    for (int p = 0; p < PHASE_LOGITS; p++) {
-        l->quants[p] = format_quantized(l->rows[p].format);
-        l->floats[p] = !l->quants[p];
-    }
-    for (int i = 1; i < layer->qkv.n_parts; i++) {
-        if (format_quantized(part[i].format))
-            l->quants[PHASE_QKV] = true;
-        else
-            l->floats[PHASE_QKV] = true;
-    }
-    l->norm[PHASE_QKV] = layer->attn_norm.weight;
-    l->norm[PHASE_GATE_UP] = layer->ffn_norm.weight;
-    l->bias[PHASE_QKV] = layer->b_qkv;
-    l->bias[PHASE_OUT] = layer->bo;
-    l->q_norm = layer->q_norm;
-    l->k_norm = layer->k_norm;
-    l->keys = (char *)kv->k;
-    l->values = (char *)kv->v;
-    l->window = window_index(a, window);
-    return l->window >= 0;
-}
-
-// What the layers' caches have in common, from the first. False if the kernel has no code for it: rows one behind the
-// other, which begin, as groups of scales that are copied together, at multiples of 16 bytes.
-static bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step *step, DecodeArguments *a) {
-    const StepSequence *q = &step->sequences[0];
-    a->cache = *kv;
-    a->cache.k = a->cache.v = a->cache.k_scale = a->cache.v_scale = NULL;
-    a->cache.key_balance = a->cache.key_feedback = NULL;
-    a->kind = kv->type == DTYPE_INT8 ? DECODE_INT8 : kv->type == DTYPE_INT4 ? DECODE_INT4 : DECODE_F16;
-    if (kv->slot_stride != s->head_dim || kv->head_stride * cache_bits(a->kind) / 8 % 16) return false;
-    if (a->kind == DECODE_F16) return kv->type == DTYPE_F16 && !kv->rotate_keys;
-    a->scale_shift = __builtin_ctz((unsigned)kv->group);
-    if ((s->head_dim != 64 && s->head_dim != 128) || kv->group < 8 || kv->group & (kv->group - 1) ||
-        s->head_dim / kv->group > MOST_GROUPS || kv->scale_type != DTYPE_F16 ||
-        kv->head_stride / kv->group % 8)
-        return false;
-    a->feeds_back = kv->key_feedback != NULL;
-    int scales = s->head_dim / kv->group;
-    for (int p = 0; scales % 8 && (int64_t)p * step->page_size < q->n_slots; p++)
-        if (q->pages[p] % 8 * scales % 8) return false;
-    return true;
-}
-
-static bool fits_cache(const KvLayer *kv, const DecodeArguments *a, DecodeScales *scales) {
-    auto aligned = [](const void *p) { return (uintptr_t)p % 16 == 0; };
-    const KvLayer *c = &a->cache;
-    *scales = {(char *)kv->k_scale, (char *)kv->v_scale, kv->key_balance, kv->key_feedback};
-    return kv->type == c->type && kv->slot_stride == c->slot_stride && kv->head_stride == c->head_stride &&
-           kv->group == c->group && kv->scale_type == c->scale_type && kv->rotate_keys == c->rotate_keys &&
-           kv->key_pairs == c->key_pairs && aligned(kv->k) && aligned(kv->v) && aligned(kv->k_scale) &&
-           aligned(kv->v_scale) && aligned(kv->key_feedback) && a->feeds_back == (kv->key_feedback != NULL);
-}
-
-enum {
-    LEAST_SPLIT = 64,     // slots for which it pays to ask another block
-    STATIC_SHARED = 1024, // more than the kernel declares itself
-};
-
-// Slots of a chunk.
-static int chunk_slots(const DecodeArguments *a) {
-    int lanes = dispatch_decode_lanes(a->head_dim);
-    return decode_passes(a->kind, dispatch_decode_heads(a->group, lanes, a->n_slots)) * (32 / lanes);
-}
-
-static void choose_splits(const Decoder *d, DecodeArguments *a) {
-    int chunk = chunk_slots(a);
-    int splits = (a->n_slots + LEAST_SPLIT - 1) / LEAST_SPLIT;
-    if (splits > d->max_splits) splits = d->max_splits;
-    if (splits < 1) splits = 1;
-    a->split_slots = ((a->n_slots + splits - 1) / splits + chunk - 1) / chunk * chunk;
-    a->n_splits = (a->n_slots + a->split_slots - 1) / a->split_slots;
-    a->combine_elements = (a->group * a->head_dim + a->n_splits - 1) / a->n_splits;
-}
-
-static int round_up(int n, int to) {
-    return (n + to - 1) / to * to;
-}
-
-// Lays shared memory out; the rings take what is left. False if there is not enough.
-static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
-    bool floats = a->output_floats, quants = a->output_quants;
-    int used = 0, slot = chunk_bytes(a->output.format, chunk_elements(a->output.format)), cols = 0;
-    for (int l = 0; l < a->n_layers; l++) {
-        const DecodeMatrix *rows[] = {&layers[l].rows[PHASE_QKV],
-                                      &layers[l].rows[PHASE_OUT],
-                                      &layers[l].rows[PHASE_GATE_UP],
-                                      &layers[l].rows[PHASE_DOWN],
-                                      &layers[l].k,
-                                      &layers[l].v};
-        for (const DecodeMatrix *m : rows) {
-            if (!m->data) continue;
-            int bytes = chunk_bytes(m->format, chunk_elements(m->format));
-            if (bytes > slot) slot = bytes;
-            if (format_quantized(m->format))
-                quants = true;
-            else
-                floats = true;
-        }
-    }
-    slot = round_up(slot > 2048 ? slot : 2048, 128); // a chunk of the cache has at most 2 KB
-    for (const DecodePhaseShape &p : a->phases)
-        if (p.cols > cols) cols = p.cols;
-    auto take = [&](int bytes) {
-        int at = used;
-        used += round_up(bytes, 128);
-        return at;
-    };
-    DecodeShared *s = &a->shared;
-    int lanes = dispatch_decode_lanes(a->head_dim), chunk = chunk_slots(a);
-    s->layers = take(a->n_layers * (int)sizeof(DecodeLayer));
-    s->scales = take(a->kind == DECODE_F16 ? 0 : a->n_layers * (int)sizeof(DecodeScales));
-    s->rope = take((a->n_gone > 0 ? 2 : 1) * a->rotary_dim * 4);
-    s->residual = take(a->hidden * 4);
-    s->sums = take(16 * 4);
-    s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
-    s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
-    s->barriers = take(DECODE_WARPS * DECODE_MAX_STAGES * 16);
-    s->input = used;
-    if (floats) take(round_up(cols, 256) * 4);
-    s->quants = used;
-    s->quant_plane = round_up(cols / 2, 128) + 64;
-    s->quant_sums = s->quants + 2 * s->quant_plane + round_up(cols / 32 * 4 + 4, 16);
-    if (quants) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
-    int heads = dispatch_decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
-    int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
-    int attend =
-        ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
-         (a->kind == DECODE_F16 ? 0 : a->head_dim / 8 + a->head_dim + DECODE_WARPS * chunk * MOST_GROUPS) +
-         (a->n_gone > 0 ? elements : 0)) *
-        4;
-    if (used - s->input < attend) used = round_up(s->input + attend, 128);
-    s->ring = used;
-    s->slot_bytes = slot;
-    s->n_stages = ((int)cuda->device.card.shared_limit - STATIC_SHARED - used) / (DECODE_WARPS * slot);
-    if (s->n_stages > DECODE_MAX_STAGES) s->n_stages = DECODE_MAX_STAGES;
-    s->total = used + DECODE_WARPS * s->n_stages * slot;
-    // A warp for each part of the group's heads, besides one that rounds.
-    return s->n_stages >= 2 && n_parts <= DECODE_WARPS - (a->kind == DECODE_F16 ? 0 : 1);
-}
-
-// The token's index, and pages that the kernel can go through: powers of two, of whole chunks. The last page is looked
-// at first: there the token is, unless the sequence has become a ring.
-static bool find_token(const Step *step, DecodeArguments *a) {
-    const StepSequence *q = &step->sequences[0];
-    int size = step->page_size, chunk = chunk_slots(a);
-    if (q->n_slots <= size)
-        a->page_shift = 31;
-    else if (size & (size - 1) || size < chunk)
-        return false;
-    else
-        a->page_shift = __builtin_ctz((unsigned)size);
-    for (int p = (q->n_slots - 1) / size; p >= 0; p--) {
-        int at = a->slot - q->pages[p];
-        if (at < 0 || at >= size || at >= q->n_slots - p * size) continue;
-        a->index = p * size + at;
-        return true;
-    }
-    return false;
-}
-
 // Brings a sequence's table of pages up to date on the device: it seldom changes.
 static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments *a, Error *error) {
     Decoder *d = cuda->decoder;
@@ -297,57 +92,6 @@ static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments 
     return cuda_check(cudaMemcpyAsync(d->pages.memory + same * sizeof(int32_t), d->host_pages + same, bytes,
                                       cudaMemcpyHostToDevice, cuda->device.stream),
                       error, "a table of %d pages", n);
-}
-
-static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments *a) {
-    auto counter = [&](int phase) { return d->arrived + phase * 32; };
-    int hidden = s->hidden_size, pairs = s->intermediate_size;
-    DecodePhaseShape *p = a->phases;
-    p[PHASE_QKV] = {hidden, a->q_dim + 2 * a->kv_dim, d->x, d->qkv, counter(PHASE_DOWN), counter(PHASE_QKV),
-                    true};
-    p[PHASE_ATTEND] = {0, 0, d->qkv, d->attended, counter(PHASE_QKV), counter(PHASE_ATTEND), false};
-    p[PHASE_OUT] = {a->q_dim,           hidden, d->attended, d->middle, counter(PHASE_ATTEND),
-                    counter(PHASE_OUT), false};
-    p[PHASE_GATE_UP] = {hidden, pairs, d->middle, d->gated, counter(PHASE_OUT), counter(PHASE_GATE_UP), true};
-    p[PHASE_DOWN] = {pairs, hidden, d->gated, d->x, counter(PHASE_GATE_UP), counter(PHASE_DOWN), false};
-    p[PHASE_LOGITS] = {hidden, s->vocab_size, d->x, NULL, counter(PHASE_DOWN), NULL, false};
-    a->qkv = d->qkv, a->attended = d->attended, a->parts = d->parts, a->weights = d->weights;
-    a->head_arrived = counter(PHASE_END);
-}
-
-static bool fill_arguments(const CudaBackend *cuda, const DecodeStep *t, DecodeArguments *a) {
-    const DecoderShape *s = cuda->shape;
-    const StepSequence *q = &t->step->sequences[0];
-    const Decoder *d = cuda->decoder;
-    memset(a, 0, sizeof *a);
-    a->n_layers = s->n_layers, a->hidden = s->hidden_size;
-    a->q_dim = s->n_heads * s->head_dim, a->kv_dim = s->n_kv_heads * s->head_dim;
-    a->head_factor = ((1u << 22) + (unsigned)s->head_dim - 1) / (unsigned)s->head_dim;
-    a->n_kv_heads = s->n_kv_heads, a->group = s->n_heads / s->n_kv_heads;
-    a->head_dim = s->head_dim, a->rotary_dim = s->rope.rotary_dim;
-    a->interleaved = s->rope.kind == ROPE_INTERLEAVED, a->activation = s->activation;
-    a->eps = s->norm_eps, a->embedding_scale = s->embedding_scale, a->magnitude = (float)s->rope.magnitude;
-    a->score_scale = s->attention_scale * 1.44269504f;
-    a->inv_freq = cuda->device.inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
-    a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
-    a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
-    a->n_keep = q->n_keep, a->n_gone = q->n_gone;
-    bool able = describe_cache(s, &t->kv[0], t->step, a) && find_token(t->step, a);
-    for (int l = 0; l < s->n_layers; l++)
-        able = able && describe_layer(t->layers[l], &t->kv[l], t->windows[l], a, &d->wanted[l]) &&
-               fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
-    a->embedding = matrix_of(&t->head->embedding);
-    a->output = matrix_of(&t->head->output.part[0]);
-    a->output_quants = format_quantized(a->output.format);
-    a->output_floats = !a->output_quants;
-    a->norm = t->head->norm.weight;
-    a->logits = t->logits;
-    a->layers = d->table, a->scales = d->scales;
-    fill_phases(s, d, a);
-    a->round = d->round, a->head_round = d->head_round;
-    if (!able) return false;
-    choose_splits(d, a);
-    return lay_out_shared(cuda, a, d->wanted);
 }
 
 // Whether there is code for such a decoder: gated feed-forwards behind RMS norms, no biases but attention's.
@@ -377,7 +121,7 @@ static Status decode_one(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     if (!status && !cuda->decoder) status = decoder_open(cuda, error);
     if (status) return status;
     DecodeArguments a;
-    if (!fill_arguments(cuda, t, &a)) return STATUS_UNSUPPORTED;
+    if (!arguments_fill(cuda, t, &a)) return STATUS_UNSUPPORTED;
     status = upload_pages(cuda, t->step, &a, error);
     if (status) return status;
     cuda_end_upload(cuda);

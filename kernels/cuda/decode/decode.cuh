@@ -13,8 +13,8 @@
 #ifndef PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 
-#include "kernels/cuda/device.cuh"
-#include "kernels/cuda/formats.cuh"
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/formats.cuh"
 #include "kernels/kv_layout.h"
 
 enum {
@@ -31,8 +31,8 @@ enum {
 
 enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
 
-// Bits of an element of the cache; slots of a chunk, divided by those that a warp looks at together for `heads` query heads:
-// chunks of 2 KB, with int4 1 KB, and with integers half of it for several heads: registers would not do.
+// Bits of an element of the cache; slots of a chunk, divided by those that a warp looks at together for `heads` query
+// heads: chunks of 2 KB, with int4 1 KB, and with integers half of it for several heads: registers would not do.
 __host__ __device__ constexpr int cache_bits(DecodeCacheKind kind) {
     return kind == DECODE_F16 ? 16 : kind == DECODE_INT8 ? 8 : 4;
 }
@@ -90,8 +90,8 @@ struct DecodeArguments {
 
     // The token, and the indexes it looks at, of which `index` is its own: cut into n_splits ranges of split_slots.
     int id, position, slot, index, n_slots, n_splits, split_slots;
-    int n_keep, n_gone;   // see StepSequence
-    const int32_t *pages; // [ceil(n_slots / 2^page_shift)]; a chunk lies in one page
+    int n_sinks, n_evicted; // see StepSequence
+    const int32_t *pages;   // [ceil(n_slots / 2^page_shift)]; a chunk lies in one page
     int page_shift;
     int combine_elements; // of a KV head's group that each split puts together
     int32_t *slot_positions;
@@ -127,7 +127,8 @@ __device__ inline int units_left(int unit, int stride, int units) {
            (unit + 3 * stride < units);
 }
 
-// The same by the kernel for a kind of cache, LANES = dispatch_decode_lanes() and HEADS = dispatch_decode_heads(): kernel.cu.
+// The same by the kernel for a kind of cache, LANES = dispatch_decode_lanes() and HEADS = dispatch_decode_heads():
+// kernel.cu.
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 template <DecodeCacheKind KIND, int LANES, int HEADS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);

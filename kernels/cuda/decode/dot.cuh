@@ -1,4 +1,4 @@
-// Products of a chunk of a weight row with the phase's input, which lies in shared memory in one or both of two
+// Dot products of a chunk of a weight row with the phase's input, which lies in shared memory in one or both of two
 // forms:
 //
 //   floats  x[i], in blocks of 256: first the first four of every eight, then the last four, so that the lanes'
@@ -28,7 +28,7 @@ __device__ inline float2 pair_of(uint32_t v, __nv_bfloat16) {
     return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
 }
 
-__device__ inline float2 multiply_add(float2 w, float x, float y, float2 sum) {
+__device__ inline float2 fma_pair(float2 w, float x, float y, float2 sum) {
     return make_float2(fmaf(w.x, x, sum.x), fmaf(w.y, y, sum.y));
 }
 
@@ -37,9 +37,9 @@ __device__ inline float2 multiply_add(float2 w, float x, float y, float2 sum) {
 // have fewer elements.
 //
 // load<WHOLE>(x, first, n, lane): the chunk's elements are [first, first + n) of the row. Beyond n the input is 0.
-// dot<WHOLE>(chunk, n, lane, sum): adds this lane's share of the product. WHOLE: the chunk is a full one. Nothing in
-// it branches, so that a turn need not wait for the one before: what lies beyond n is read from the chunk's beginning,
-// and multiplied with 0.
+// dot<WHOLE>(chunk, n, lane, sum): adds this lane's share of the dot product. WHOLE: the chunk is a full one. Nothing
+// in it branches, so that a turn need not wait for the one before: what lies beyond n is read from the chunk's
+// beginning, and multiplied with 0.
 template <int FORMAT> struct Slice;
 
 template <class T> struct Slice16 {
@@ -62,10 +62,10 @@ template <class T> struct Slice16 {
         float2 other = make_float2(0, 0);
 #pragma unroll
         for (int t = 0; t < 4; t++) {
-            sum = multiply_add(pair_of(w[t].x, T()), u[t].x, u[t].y, sum);
-            other = multiply_add(pair_of(w[t].y, T()), u[t].z, u[t].w, other);
-            sum = multiply_add(pair_of(w[t].z, T()), v[t].x, v[t].y, sum);
-            other = multiply_add(pair_of(w[t].w, T()), v[t].z, v[t].w, other);
+            sum = fma_pair(pair_of(w[t].x, T()), u[t].x, u[t].y, sum);
+            other = fma_pair(pair_of(w[t].y, T()), u[t].z, u[t].w, other);
+            sum = fma_pair(pair_of(w[t].z, T()), v[t].x, v[t].y, sum);
+            other = fma_pair(pair_of(w[t].w, T()), v[t].z, v[t].w, other);
         }
         return make_float2(sum.x + other.x, sum.y + other.y);
     }
@@ -87,8 +87,8 @@ template <> struct Slice<FORMAT_F32> {
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             float4 w = *(const float4 *)(chunk + (WHOLE || t * 128 + lane * 4 < n ? t * 512 + lane * 16 : 0));
-            sum = multiply_add(make_float2(w.x, w.y), u[t].x, u[t].y, sum);
-            sum = multiply_add(make_float2(w.z, w.w), u[t].z, u[t].w, sum);
+            sum = fma_pair(make_float2(w.x, w.y), u[t].x, u[t].y, sum);
+            sum = fma_pair(make_float2(w.z, w.w), u[t].z, u[t].w, sum);
         }
         return sum;
     }
@@ -126,13 +126,13 @@ template <int FORMAT> struct Slice8 {
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || t * 512 + lane * 16 < n ? t * 512 + lane * 16 : 0;
-            float product = scale[t] * (float)dot_4x4(*(const uint4 *)(chunk + i), u[t]);
+            float dot = scale[t] * (float)dot_4x4(*(const uint4 *)(chunk + i), u[t]);
             shares[t] = make_float2(0, 0);
-            if (FORMAT == FORMAT_Q8) shares[t].x = __half2float(scales[i / 32]) * product;
-            if (FORMAT == FORMAT_Q8S) shares[t].x = __half2float(scales[i / 16]) * product;
+            if (FORMAT == FORMAT_Q8) shares[t].x = __half2float(scales[i / 32]) * dot;
+            if (FORMAT == FORMAT_Q8S) shares[t].x = __half2float(scales[i / 16]) * dot;
             if (FORMAT == FORMAT_Q8M) {
                 float2 s = __half22float2(((const __half2 *)scales)[i / 32]);
-                shares[t] = make_float2(s.x * product, s.y * sums[t]);
+                shares[t] = make_float2(s.x * dot, s.y * sums[t]);
             }
         }
         return total_of(shares, sum);
@@ -170,13 +170,13 @@ template <int FORMAT> struct Slice4 {
             uint4 w = *(const uint4 *)(chunk + i * 16);
             uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
             uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
-            float product = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
+            float dot = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
             shares[t] = make_float2(0, 0);
             if (FORMAT == FORMAT_Q4) {
-                shares[t].x = __half2float(((const __half *)scales)[i]) * fmaf(scale[t], product, sums[t]);
+                shares[t].x = __half2float(((const __half *)scales)[i]) * fmaf(scale[t], dot, sums[t]);
             } else {
                 float2 s = __half22float2(((const __half2 *)scales)[i]);
-                shares[t] = make_float2(s.x * (scale[t] * product), s.y * sums[t]);
+                shares[t] = make_float2(s.x * (scale[t] * dot), s.y * sums[t]);
             }
         }
         return total_of(shares, sum);

@@ -3,7 +3,7 @@
 #define PALAVER_KERNELS_CUDA_DECODE_EXCHANGE_CUH
 
 #include "kernels/cuda/decode/dot.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/rope.cuh"
 
 __device__ inline void publish(uint32_t *to, float value, unsigned round) {
@@ -98,7 +98,7 @@ __device__ inline void receive_turns(const InputSource &s, int first, uint4 (&v)
     } while (wrong & ROUND_BITS);
 }
 
-// Brings a phase's input into shared memory, and returns what its products are to be multiplied with: the RMS
+// Brings a phase's input into shared memory, and returns what its dot products are to be multiplied with: the RMS
 // norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once.
 template <int TURNS>
 __device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,

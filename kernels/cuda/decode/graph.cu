@@ -1,5 +1,5 @@
-// decode, a token for each of several sequences: the ops, captured once as a graph for each size of step and replayed. A
-// graph reads all that changes from a step to the next from device memory, which is laid out with room to spare.
+// decode, a token for each of several sequences: the ops, captured once as a graph for each size of step and replayed.
+// A graph reads all that changes from a step to the next from device memory, which is laid out with room to spare.
 #include "kernels/cuda/attention/split.cuh"
 #include "kernels/cuda/gemm/flat.cuh"
 
@@ -11,7 +11,7 @@ enum { MOST_GRAPHS = 32 };
 // What a graph was captured for.
 struct GraphKey {
     StageRoom room;
-    bool gone;
+    bool evicted;
     uint32_t page_size;
     const void *step, *parts, *arrived, *flat, *slot_positions, *logits;
 };
@@ -134,7 +134,8 @@ static Status capture(CudaBackend *cuda, const DecodeStep *t, cudaGraphExec_t *e
     return status;
 }
 
-// The graph for a key, captured if there is none; in the place of the one that was used longest ago if there is no room.
+// The graph for a key, captured if there is none; in the place of the one that was used longest ago if there is no
+// room.
 static Status find_graph(CudaBackend *cuda, const DecodeStep *t, const GraphKey *key, DecodeGraph **found,
                          Error *error) {
     DecodeGraphs *b = cuda->graphs;
@@ -193,7 +194,7 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
 
     GraphKey key;
     memset(&key, 0, sizeof key); // padding too: keys are compared byte by byte
-    key.room = room, key.gone = cuda->step.gone, key.page_size = cuda->step.pages.size;
+    key.room = room, key.evicted = cuda->step.evicted, key.page_size = cuda->step.pages.size;
     key.step = cuda->scratch.step.memory, key.parts = cuda->scratch.parts.memory,
     key.arrived = cuda->scratch.arrived.memory;
     key.flat = cuda->scratch.flat.memory, key.slot_positions = cuda->step.slot_positions,

@@ -1,5 +1,5 @@
-// The decoding kernels, each compiled by itself (see INSTANCES in the Makefile): kind of cache, lanes that share a head, query
-// heads that a warp takes together.
+// The decoding kernels, each compiled by itself (see INSTANCES in the Makefile), for a kind of cache, lanes that share
+// a head, and query heads that a warp takes together.
 // INSTANCES: DECODE_F16,8,1 DECODE_F16,8,2 DECODE_F16,8,4
 // INSTANCES: DECODE_F16,16,1 DECODE_F16,16,2 DECODE_F16,16,4 DECODE_F16,32,1 DECODE_F16,32,2
 // INSTANCES: DECODE_INT8,8,1 DECODE_INT8,8,2 DECODE_INT8,8,4 DECODE_INT8,16,1 DECODE_INT8,16,2 DECODE_INT8,16,4

@@ -4,13 +4,13 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/decode/attend.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // A chunk of each of the ring's next n rows (at most ROWS_AT_ONCE), `elements` from column `first` on: this lane's
-// shares of the products.
+// shares of the dot products.
 template <int FORMAT, bool WHOLE>
-__device__ inline void multiply_chunks(int n, int first, int elements, const Input &x, Ring &ring,
-                                       float2 sums[ROWS_AT_ONCE]) {
+__device__ inline void gemv_chunks(int n, int first, int elements, const Input &x, Ring &ring,
+                                   float2 sums[ROWS_AT_ONCE]) {
     int lane = threadIdx.x % 32;
     Slice<FORMAT> slice;
     slice.template load<WHOLE>(x, first, elements, lane);
@@ -22,47 +22,54 @@ __device__ inline void multiply_chunks(int n, int first, int elements, const Inp
         }
 }
 
-// The products of the ring's next n rows, chunk after chunk.
+// The dot products of the ring's next n rows, chunk after chunk.
 template <int FORMAT>
-__device__ inline void multiply_group(int n, int cols, const Input &x, Ring &ring,
-                                      float product[ROWS_AT_ONCE]) {
+__device__ inline void gemv_group(int n, int cols, const Input &x, Ring &ring, float dots[ROWS_AT_ONCE]) {
     constexpr int FULL = chunk_elements(FORMAT);
     float2 sums[ROWS_AT_ONCE] = {};
     int first = 0;
 #pragma unroll 1
-    for (; first + FULL <= cols; first += FULL) multiply_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
-    if (first < cols) multiply_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
+    for (; first + FULL <= cols; first += FULL) gemv_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
+    if (first < cols) gemv_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
 #pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++) product[r] = sums[r].x + sums[r].y;
+    for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = sums[r].x + sums[r].y;
 }
 
-__device__ inline void multiply_group(int format, int n, int cols, const Input &x, Ring &ring,
-                                      float product[ROWS_AT_ONCE]) {
+__device__ inline void gemv_group(int format, int n, int cols, const Input &x, Ring &ring,
+                                  float dots[ROWS_AT_ONCE]) {
     switch (format) {
     case FORMAT_F32:
-        return multiply_group<FORMAT_F32>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_F32>(n, cols, x, ring, dots);
     case FORMAT_F16:
-        return multiply_group<FORMAT_F16>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_F16>(n, cols, x, ring, dots);
     case FORMAT_BF16:
-        return multiply_group<FORMAT_BF16>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_BF16>(n, cols, x, ring, dots);
     case FORMAT_Q8:
-        return multiply_group<FORMAT_Q8>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_Q8>(n, cols, x, ring, dots);
     case FORMAT_Q8S:
-        return multiply_group<FORMAT_Q8S>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_Q8S>(n, cols, x, ring, dots);
     case FORMAT_Q8M:
-        return multiply_group<FORMAT_Q8M>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_Q8M>(n, cols, x, ring, dots);
     case FORMAT_Q4:
-        return multiply_group<FORMAT_Q4>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_Q4>(n, cols, x, ring, dots);
     default:
-        return multiply_group<FORMAT_Q4M>(n, cols, x, ring, product);
+        return gemv_group<FORMAT_Q4M>(n, cols, x, ring, dots);
     }
 }
 
+// Where the kernel is: in a phase of the layer-th layer.
+struct PhaseOfLayer {
+    const DecodeLayer &l;
+    int phase, layer;
+};
+
 // The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
 // lane r holds row r (of pairs, lane r pair r), and publishes it.
-__device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer &l, int phase,
-                                     unsigned round, float scale, const float *residual, const Input &x,
-                                     Ring &ring) {
+__device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &at, float scale,
+                                 const float *residual, const Input &x, Ring &ring) {
+    const DecodeLayer &l = at.l;
+    const int phase = at.phase;
+    const unsigned round = a.round + at.layer + 1;
     const DecodePhaseShape &p = a.phases[phase];
     const int cols = p.cols, n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
     const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
@@ -80,7 +87,7 @@ __device__ inline void multiply_rows(const DecodeArguments &a, const DecodeLayer
         if (adds && publishes) add += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
         int units = min(at_once, units_left(unit, stride, n_units));
-        multiply_group(format, pairs ? 2 * units : units, cols, x, ring, s);
+        gemv_group(format, pairs ? 2 * units : units, cols, x, ring, s);
 #pragma unroll
         for (int o = 16; o; o /= 2)
 #pragma unroll
@@ -108,10 +115,10 @@ __device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c,
     int n_pages = ((c.end - 1) >> c.page_shift) - c.first_page + 1;
     for (int i = threadIdx.x; i < n_pages; i += DECODE_THREADS) pages[i] = __ldg(a.pages + c.first_page + i);
     for (int i = threadIdx.x; i < c.n_chunks; i += DECODE_THREADS) {
-        bool kept = i < c.kept;
-        int first = c.index(i), high = a.position - (kept ? a.n_gone : 0);
-        int low = !kept && a.n_gone > 0 ? a.n_keep + a.n_gone : 0;
-        int from = c.kept > 0 && !kept ? a.n_keep : 0, to = kept ? min(a.n_keep, c.end) : c.end;
+        bool is_sink = i < c.sinks;
+        int first = c.index(i), high = a.position - (is_sink ? a.n_evicted : 0);
+        int low = !is_sink && a.n_evicted > 0 ? a.n_sinks + a.n_evicted : 0;
+        int from = c.sinks > 0 && !is_sink ? a.n_sinks : 0, to = is_sink ? min(a.n_sinks, c.end) : c.end;
         int slot = __ldg(a.pages + (first >> c.page_shift)) + (first & (int)((1u << c.page_shift) - 1));
         int32_t position[SLOTS];
         uint32_t bits[2] = {0, 0};
@@ -133,7 +140,7 @@ __device__ inline void fill_masks(const DecodeArguments &a, const CacheShare &c,
     }
 }
 
-// Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only multiply.
+// Block b < n_kv_heads·n_splits attends for KV head b % n_kv_heads, the others only do the GEMV.
 template <int LANES, int HEADS, class Cache>
 __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint32_t *masks,
                                             const int32_t *pages) {
@@ -152,8 +159,8 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
         rounds && a.feeds_back ? (feedback_floats(a.head_dim) + FEEDBACK_PIECE - 1) / FEEDBACK_PIECE : 0;
     c.parts = (a.group + HEADS - 1) / HEADS;
     c.streams = (DECODE_WARPS - (rounds ? 1 : 0)) / c.parts;
-    int prefix = a.n_gone > 0 ? min(max(a.n_keep - c.begin, 0), c.end - c.begin) : 0;
-    c.kept = (prefix + c.chunk_slots - 1) / c.chunk_slots;
+    int prefix = a.n_evicted > 0 ? min(max(a.n_sinks - c.begin, 0), c.end - c.begin) : 0;
+    c.sinks = (prefix + c.chunk_slots - 1) / c.chunk_slots;
     c.twice = prefix % c.chunk_slots != 0 && prefix < c.end - c.begin;
     c.n_chunks = (c.end - c.begin + c.chunk_slots - 1) / c.chunk_slots + c.twice;
     c.page_shift = a.page_shift;
@@ -164,7 +171,9 @@ __device__ inline CacheShare share_of_cache(const DecodeArguments &a, const uint
 }
 
 // Where a phase's input comes from.
-__device__ inline InputSource input_of(const DecodeArguments &a, const DecodeLayer &l, int phase, int layer) {
+__device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLayer &at) {
+    const DecodeLayer &l = at.l;
+    const int phase = at.phase, layer = at.layer;
     const DecodePhaseShape &p = a.phases[phase];
     bool last = phase == PHASE_LOGITS;
     InputSource s;
@@ -202,12 +211,34 @@ __device__ __forceinline__ void start_barriers(uint32_t barriers) {
     show_barriers();
 }
 
+// Where a phase's input lies.
+__device__ __forceinline__ Input shared_input(const DecodeShared &at, char *memory) {
+    Input x;
+    x.floats = (float *)(memory + at.input);
+    x.quants = memory + at.quants;
+    x.plane = at.quant_plane;
+    x.scales = (float *)(x.quants + 2 * at.quant_plane);
+    x.sums = (float *)(memory + at.quant_sums);
+    return x;
+}
+
+// The ring of a warp that computes.
+__device__ __forceinline__ Ring ring_of(const DecodeShared &at, char *memory, uint32_t barriers, int warp) {
+    Ring ring;
+    ring.slots = memory + at.ring + warp * at.n_stages * at.slot_bytes;
+    ring.full = barriers + warp * DECODE_MAX_STAGES * 16;
+    ring.empty = ring.full + DECODE_MAX_STAGES * 8;
+    ring.parity = 0, ring.taken = 0;
+    ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
+    return ring;
+}
+
 // cos and sin of the position; behind them those of a query that looks at the sinks.
 __device__ __forceinline__ void fill_turns(const DecodeArguments &a, float2 *rope) {
     int pairs = a.rotary_dim / 2;
-    for (int i = threadIdx.x; i < (a.n_gone > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
+    for (int i = threadIdx.x; i < (a.n_evicted > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
         double sine, cosine; // of multiples of pi: no table for huge angles, no stack
-        int position = a.position - (i < pairs ? 0 : a.n_gone);
+        int position = a.position - (i < pairs ? 0 : a.n_evicted);
         sincospi(position * a.inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
         rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
     }
@@ -248,25 +279,15 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     __syncthreads();
     if (warp >= DECODE_WARPS) {
         share_registers<HEADS>(false);
-        return fill_rings<Cache>(a, layers, scales, share, shared_at(memory + at.ring), barriers,
-                                 warp - DECODE_WARPS);
+        return fill_rings(Filler<Cache>{a, layers, scales, share}, shared_at(memory + at.ring), barriers,
+                          warp - DECODE_WARPS);
     }
     share_registers<HEADS>(true);
 
     float2 *rope = (float2 *)(memory + at.rope);
     float *residual = (float *)(memory + at.residual), *sums = (float *)(memory + at.sums);
-    Input x;
-    x.floats = (float *)(memory + at.input);
-    x.quants = memory + at.quants;
-    x.plane = at.quant_plane;
-    x.scales = (float *)(x.quants + 2 * at.quant_plane);
-    x.sums = (float *)(memory + at.quant_sums);
-    Ring ring;
-    ring.slots = memory + at.ring + warp * at.n_stages * at.slot_bytes;
-    ring.full = barriers + warp * DECODE_MAX_STAGES * 16;
-    ring.empty = ring.full + DECODE_MAX_STAGES * 8;
-    ring.parity = 0, ring.taken = 0;
-    ring.n_stages = at.n_stages, ring.slot_bytes = at.slot_bytes;
+    Input x = shared_input(at, memory);
+    Ring ring = ring_of(at, memory, barriers, warp);
 
     if (share.any) fill_masks<decode_passes(Cache::KIND, HEADS) * (32 / LANES)>(a, share, masks, pages);
     if (CHECKED)
@@ -289,8 +310,9 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
             attend_phase<LANES, HEADS, Cache>(a, DecodeLayerView{l, scales[layer], layer}, memory + at.input,
                                               rope, share, ring);
         } else {
-            float scale = load_input<TURNS>(a, input_of(a, l, phase, layer), x, residual, sums);
-            multiply_rows(a, l, phase, a.round + layer + 1, scale, residual, x, ring);
+            const PhaseOfLayer here = {l, phase, layer};
+            float scale = load_input<TURNS>(a, input_of(a, here), x, residual, sums);
+            gemv_rows(a, here, scale, residual, x, ring);
         }
         if (phase == PHASE_LOGITS) break;
         arrive(a.phases[phase].arrived);

@@ -8,8 +8,8 @@
 #ifndef PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/cache.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/cache/store.cuh"
 #include "kernels/cuda/decode/decode.cuh"
 
 __device__ inline void ring_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
@@ -17,26 +17,27 @@ __device__ inline void ring_copy(uint32_t to, const void *from, uint32_t bytes, 
     copy_bulk(to, from, bytes, barrier);
 }
 
-// The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Its computing
-// warps form streams of `parts` warps, which go through the stream's chunks together and divide the query heads:
+// The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Its
+// computing warps form streams of `parts` warps, which go through the stream's chunks together and divide the query
+// heads:
 //
 //   parts = 2       warps 0, 1      warps 2, 3      warps 4, 5      …
 //   stream          0               1               2               …  streams-1
 //   chunks          0, streams, …   1, streams+1, … 2, streams+2, …
 //
-// Where something is gone, the first `kept` chunks are seen as the sinks are (the kept prefix of StepSequence), and one
+// Where tokens were evicted, the first `sinks` chunks are seen as the attention sinks of StepSequence are, and one
 // that holds both kinds of indexes comes twice. Where the token itself goes into a quantised cache, its block's last
 // warp belongs to no stream: it rounds, by `pieces` of feedback that come through its ring.
 struct CacheShare {
     bool any, owner; // owner: the token's own index is in the range
     int pieces;
-    int kv_head, split, streams, parts, n_chunks, chunk_slots, begin, end, kept, twice;
+    int kv_head, split, streams, parts, n_chunks, chunk_slots, begin, end, sinks, twice;
     int page_shift, first_page;
     const int32_t *pages;  // of the range; in shared memory, as the masks
     const uint32_t *masks; // [n_windows, n_chunks] visible slots
 
     __device__ int index(int chunk) const { // its first
-        return begin + (chunk - (chunk >= kept ? twice : 0)) * chunk_slots;
+        return begin + (chunk - (chunk >= sinks ? twice : 0)) * chunk_slots;
     }
     __device__ int slot(int index) const {
         return pages[(index >> page_shift) - first_page] + (index & (int)((1u << page_shift) - 1));
@@ -178,16 +179,14 @@ template <class Cache> struct Filler {
     }
 };
 
-// A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing of
-// the cache does.
+// A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing
+// of the cache does.
 template <class Cache>
-__device__ inline void fill_rings(const DecodeArguments &a, const DecodeLayer *layers,
-                                  const DecodeScales *scales, const CacheShare &cache, uint32_t slots,
-                                  uint32_t barriers, int filler) {
+__device__ inline void fill_rings(Filler<Cache> f, uint32_t slots, uint32_t barriers, int filler) {
+    const DecodeArguments &a = f.a;
     constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;
     int lane = threadIdx.x % 32, warp = filler * EACH + lane % EACH;
     bool filling = lane < EACH, held = true;
-    Filler<Cache> f = {a, layers, scales, cache};
     f.warp = warp;
     f.slots = slots + warp * a.shared.n_stages * a.shared.slot_bytes;
     f.full = barriers + warp * DECODE_MAX_STAGES * 16;

@@ -7,9 +7,9 @@
 // Rows: whole tiles of gemm/tile.cu, whole heads, and an address in y as cuBLASLt's heuristic supposes (256 bytes).
 enum { DENSE_UNIT = 256 };
 
-// Calls multiply(dense, expanded, first, n) for rows first … first + n - 1 of w at a time, which lie at `dense`: in place, or
-// `expanded` in scratch by the kernel just launched. Blocks but a part's last have a multiple of DENSE_UNIT rows.
-template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, Error *error, F multiply) {
+// Calls gemm(dense, expanded, first, n) for rows first … first + n - 1 of w at a time, which lie at `dense`: in place,
+// or `expanded` in scratch by the kernel just launched. Blocks but a part's last have a multiple of DENSE_UNIT rows.
+template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, Error *error, F gemm) {
     Status status = STATUS_OK;
     int row = 0;
     for (int i = 0; i < w->n_parts && !status; i++) {
@@ -22,9 +22,9 @@ template <class F> Status for_dense(CudaBackend *cuda, const Linear *w, Error *e
         for (int first = 0; first < part->rows && !status; first += most) {
             int n = part->rows - first < most ? part->rows - first : most;
             if (!direct)
-                status = cuda_expand(cuda, part, first, n, cuda->operand, cuda->scratch.weights, error);
-            if (!status)
-                status = multiply(direct ? part->data : cuda->scratch.weights, !direct, row + first, n);
+                status = cuda_expand(cuda, WeightRows{part, first, n}, cuda->operand, cuda->scratch.weights,
+                                     error);
+            if (!status) status = gemm(direct ? part->data : cuda->scratch.weights, !direct, row + first, n);
         }
         row += part->rows;
     }

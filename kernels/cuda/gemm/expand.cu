@@ -1,4 +1,4 @@
-// Weights of any format as a dense matrix of the operand type, for products of many rows.
+// Weights of any format as a dense matrix of the operand type, for GEMMs of many rows.
 #include "kernels/cuda/gemm/gemm.cuh"
 
 // Eight elements of a row from `col` on, a multiple of 8.
@@ -50,8 +50,9 @@ __global__ void __launch_bounds__(EXPAND_THREADS) expand_kernel(Weight w, int fi
     }
 }
 
-Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
-                   Error *error) {
+Status cuda_expand(CudaBackend *cuda, const WeightRows &rows, DType type, void *dense, Error *error) {
+    const Weight *w = rows.w;
+    const int first = rows.first, n = rows.n;
     int each = EXPAND_THREADS * OCTETS * 8;
     dim3 grid(n, (w->cols + each - 1) / each);
     WITH_TYPE(type, (expand_kernel<<<grid, EXPAND_THREADS, 0, cuda->device.stream>>>(*w, first, (T *)dense)));

@@ -1,9 +1,9 @@
-// Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of the
-// operand type.
+// Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of
+// the operand type.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/flat.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // One warp a row of W, or a pair of gate and up, and a row of x. Grid: [units / 8, n], block: 256.
 template <class T>

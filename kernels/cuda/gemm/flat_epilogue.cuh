@@ -1,13 +1,13 @@
-// How the kernels of flat.cuh share tiles out, put sums together and end them. A block's 256 multiplying threads hold a
-// tile's sums as the fragments of tensor cores: lane l of warp w, of rows 16w + l/4 (c[i][0], c[i][1]) and 8 further (2, 3),
-// tokens 8i + l%4·2 and the next.
+// How the kernels of flat.cuh share tiles out, put sums together and run their epilogues. A block's 256 MMA threads
+// hold a tile's sums as the fragments of tensor cores: lane l of warp w, of rows 16w + l/4 (c[i][0], c[i][1]) and 8
+// further (2, 3), tokens 8i + l%4·2 and the next.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_EPILOGUE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_FLAT_EPILOGUE_CUH
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/flat.cuh"
 #include "kernels/cuda/rope.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 // Steps of all row tiles, one tile after the other, n_steps each; block b has [begin(b), begin(b + 1)).
 struct FlatShare {
@@ -20,7 +20,7 @@ struct FlatShare {
     __device__ int block_of(int u) const { return ((u + 1) * (int)gridDim.x - 1) / total; }
 };
 
-__device__ inline void meet_multipliers() {
+__device__ inline void meet_mma_threads() {
     named_barrier_sync<1, FLAT_WARPS * 32>();
 }
 
@@ -40,7 +40,7 @@ __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &shar
         for (int i = 0; i < TILES; i++)
             __stcg(part + i * 32, make_float4(c[i][0], c[i][1], c[i][2], c[i][3]));
         __threadfence();
-        meet_multipliers();
+        meet_mma_threads();
         if (threadIdx.x == 0) count_release(a.arrived + tile);
         return false;
     }
@@ -51,7 +51,7 @@ __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &shar
         } while (there != (unsigned)(last - first));
         a.arrived[tile] = 0; // for the next launch
     }
-    meet_multipliers();
+    meet_mma_threads();
 #pragma unroll 2
     for (int b = first + 1; b <= last; b++) {
         const float4 *from = part_of(b);
@@ -77,8 +77,8 @@ struct FlatPlace {
     }
 };
 
-// Gates are in lanes of even rows, ups in those of odd ones: the former finish the fragment's upper rows, the latter the
-// lower.
+// Gates are in lanes of even rows, ups in those of odd ones: the former finish the fragment's upper rows, the latter
+// the lower.
 template <class T, int TILES>
 __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES][4]) {
     bool odd = threadIdx.x / 4 % 2;

@@ -1,15 +1,15 @@
-// The kernel of flat.cuh for quantised weights, and for others before Hopper, by mma.m16n8k16. A warp takes 16 rows of W,
-// straight from memory into registers, several steps ahead, where they become 16 bits; x comes through a ring in shared memory
-// that the block's warps share.
+// The kernel of flat.cuh for quantised weights, and for others before Hopper, by mma.m16n8k16. A warp takes 16 rows of
+// W, straight from memory into registers, several steps ahead, where they become 16 bits; x comes through a ring in
+// shared memory that the block's warps share.
 //
-// Lane l = 4·g + t holds of rows g and g + 8 four pieces of eight columns a step: which ones depends on how the format's
-// 16-byte loads lie. x is read in the same order, so that any will do.
+// Lane l = 4·g + t holds of rows g and g + 8 four pieces of eight columns a step: which ones depends on how the
+// format's 16-byte loads lie. x is read in the same order, so that any will do.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_MMA_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_FLAT_MMA_CUH
 
 #include "kernels/cuda/gemm/flat_epilogue.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 #include <type_traits>
 
@@ -84,12 +84,11 @@ template <int FORMAT> struct FlatRow {
     }
 };
 
-// The products of half a piece: rows g and g + 8 in a and b.
+// The mma of half a piece: rows g and g + 8 in a and b.
 template <class T>
-__device__ inline void multiply_half(float c[4], const uint32_t *a, const uint32_t *b, uint32_t x,
-                                     uint32_t y) {
+__device__ inline void mma_half(float c[4], const uint32_t *a, const uint32_t *b, uint32_t x, uint32_t y) {
     const uint32_t rows[4] = {a[0], b[0], a[1], b[1]};
-    multiply_add_of<T>(c, rows, x, y);
+    mma_of<T>(c, rows, x, y);
 }
 
 template <int FORMAT, int TILES> struct FlatShape {
@@ -142,8 +141,8 @@ struct FlatWay {
 
 // One step: c += W · xᵀ.
 template <class T, int FORMAT, int TILES>
-__device__ inline void multiply_step(const FlatRow<FORMAT> &low, const FlatRow<FORMAT> &high,
-                                     const char *stage, float c[TILES][4]) {
+__device__ inline void mma_step(const FlatRow<FORMAT> &low, const FlatRow<FORMAT> &high, const char *stage,
+                                float c[TILES][4]) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int p = 0; p < 4; p++) {
@@ -154,8 +153,8 @@ __device__ inline void multiply_step(const FlatRow<FORMAT> &low, const FlatRow<F
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
             uint4 x = *(const uint4 *)(stage + i * 8 * FLAT_STEP * 2 + at);
-            multiply_half<T>(c[i], a, b, x.x, x.y);
-            multiply_half<T>(c[i], a + 2, b + 2, x.z, x.w);
+            mma_half<T>(c[i], a, b, x.x, x.y);
+            mma_half<T>(c[i], a + 2, b + 2, x.z, x.w);
         }
     }
 }
@@ -202,7 +201,7 @@ __global__ void __launch_bounds__(FLAT_WARPS * 32, FLAT_BLOCKS_A_SM)
             await_copies<STAGES - 2>();
             __syncthreads();
             copy_next(u + STAGES - 1);
-            multiply_step<T, FORMAT, TILES>(low[d], high[d], ring + from, c);
+            mma_step<T, FORMAT, TILES>(low[d], high[d], ring + from, c);
             from = from == (STAGES - 1) * Shape::STAGE ? 0 : from + Shape::STAGE;
             if (u + DEPTH < end) load(d);
             if (--left > 0 && u + 1 < end) continue;

@@ -1,17 +1,17 @@
-// The kernel of flat.cuh for weights in 16 bits: tiles of W and x come by tensor copies into a ring, several steps ahead, of W
-// even before the kernel before has ended; a warpgroup multiplies 64 rows of W with all rows of x.
+// The kernel of flat.cuh for weights in 16 bits: tiles of W and x come by tensor copies into a ring, several steps
+// ahead, of W even before the kernel before has ended; a warpgroup does the wgmma of 64 rows of W with all rows of x.
 //
-// One block a multiprocessor, and half of its shared memory and registers, so that the next product's ring fills while this
-// one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a large one.
-// Were two blocks of a product on one multiprocessor and none on another, all would wait for them.
+// One block a multiprocessor, and half of its shared memory and registers, so that the next GEMM's ring fills while
+// this one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a
+// large one. Were two blocks of a GEMM on one multiprocessor and none on another, all would wait for them.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_WGMMA_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_FLAT_WGMMA_CUH
 
 #include "kernels/cuda/gemm/flat_epilogue.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/ptx_wgmma.cuh"
 
 #include <type_traits>
 
@@ -81,8 +81,8 @@ __device__ inline void copy_flat(const FlatRing<TILES> &ring, const CUtensorMap 
 }
 
 template <class T, int TILES>
-__device__ inline void multiply_flat(const FlatRing<TILES> &ring, const FlatArguments &a,
-                                     const FlatShare &share) {
+__device__ inline void flat_wgmma_tiles(const FlatRing<TILES> &ring, const FlatArguments &a,
+                                        const FlatShare &share) {
     typedef FlatRing<TILES> Ring;
     int u = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
     int stage = 0, phase = 0, lane = threadIdx.x % 32;
@@ -92,7 +92,7 @@ __device__ inline void multiply_flat(const FlatRing<TILES> &ring, const FlatArgu
     while (u < end) {
         int tile = u / share.n_steps, n = min(end, (tile + 1) * share.n_steps) - u;
         float c[TILES][4] = {};
-        int last = 0; // the stage before, which is read until a product later
+        int last = 0; // the stage before, which is read until a wgmma later
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
             barrier_wait(ring.full(stage), phase);
@@ -135,7 +135,7 @@ __global__ void __maxnreg__(80)
     }
     __syncthreads();
     if (threadIdx.x < FLAT_WARPS * 32)
-        multiply_flat<T, TILES>(ring, a, share);
+        flat_wgmma_tiles<T, TILES>(ring, a, share);
     else if (threadIdx.x == FLAT_WARPS * 32)
         copy_flat<TILES>(ring, &w_map, &x_map, a, share);
 #endif

@@ -23,8 +23,8 @@ Status cuda_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
     GemmCase c = case_of(cuda, g);
     GemmKernel kernel = dispatch_gemm(card, &c);
     if (g->chosen)
-        *g->chosen = kernel == GEMM_FLAT ? flat_kernel_name(dispatch_flat(card, c.operand, c.format))
-                                         : gemm_kernel_name(kernel);
+        *g->chosen = kernel == GEMM_FLAT ? dispatch_flat_name(dispatch_flat(card, c.operand, c.format))
+                                         : dispatch_gemm_name(kernel);
     Status status;
     switch (kernel) {
     case GEMM_FLAT:

@@ -11,7 +11,8 @@ struct Gemm {
     int n;         // any number
     GemmEpilogue epilogue;
     void *y;
-    // [w->rows], NULL: none. FLOAT: of the outputs; ACTIVATE: of what is activated; GATED: of gates, and `other` of ups.
+    // [w->rows], NULL: none. FLOAT: of the outputs; ACTIVATE: of what is activated; GATED: of gates, and `other` of
+    // ups.
     const float *bias, *other;
     const HeadArguments *heads; // HEADS, else NULL
     // On the device, where not all rows' results are wanted: how many; n <= FLAT_MOST. NULL: all.
@@ -19,8 +20,8 @@ struct Gemm {
     const char **chosen; // gets the kernel's name; NULL: nobody asks
 };
 
-// By the kernel that dispatch.h names. STATUS_UNSUPPORTED, with no error: it names none for this epilogue, and nothing was
-// done; store, and go on.
+// By the kernel that dispatch.h names. STATUS_UNSUPPORTED, with no error: it names none for this epilogue, and nothing
+// was done; store, and go on.
 Status cuda_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 
 // Of y.
@@ -35,7 +36,10 @@ Status tile_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status library_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 
 // expand.cu: rows [first, first + n) of w as a dense matrix of type `type`.
-Status cuda_expand(CudaBackend *cuda, const Weight *w, int first, int n, DType type, void *dense,
-                   Error *error);
+struct WeightRows {
+    const Weight *w;
+    int first, n;
+};
+Status cuda_expand(CudaBackend *cuda, const WeightRows &rows, DType type, void *dense, Error *error);
 
 #endif

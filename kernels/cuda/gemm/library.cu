@@ -10,7 +10,7 @@
 
 enum { MAX_PLANS = 256, WORKSPACE_BYTES = 64 << 20 };
 
-// One shape of product, and how cuBLASLt wants to compute it.
+// One shape of GEMM, and how cuBLASLt wants to compute it.
 struct Plan {
     int rows, cols, n, y_stride;
     DType operand, y_type;
@@ -89,13 +89,12 @@ static Status check(const Library *g, cublasStatus_t code, const Plan *p, Error 
 
 Status library_open(CudaBackend *cuda, Error *error) {
     Library *g = (Library *)calloc(1, sizeof *g);
-    if (!g) return error_set(error, STATUS_MEMORY, "no memory for matrix products");
+    if (!g) return error_set(error, STATUS_MEMORY, "no memory for GEMMs");
     Status status = load_library(g, error);
     if (!status && g->create(&g->handle) != CUBLAS_STATUS_SUCCESS)
         status = error_set(error, STATUS_DEVICE, "cuBLAS could not be started");
     if (!status)
-        status =
-            cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for matrix products");
+        status = cuda_check(cudaMalloc(&g->workspace, WORKSPACE_BYTES), error, "workspace for GEMMs");
     if (status)
         library_close(g);
     else
@@ -128,12 +127,12 @@ enum {
     SAME_ROWS = 1024,
 };
 
-// Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be repeated.
-// Hopper's tiles of 128 x 256 read less shared memory for a product than those of 256 x 128, which are named first: over
-// long sums, and on a card at the limit of its power, 5% of the time (NOTES.md).
+// Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be
+// repeated. Hopper's tiles of 128 x 256 read less shared memory for a GEMM than those of 256 x 128, which are named
+// first: over long sums, and on a card at the limit of its power, 5% of the time (NOTES.md).
 //
-// Where rows are not to show in each other, it is the one for SAME_ROWS of them, which adds up a row's products in one order
-// however many there are: no splits of the sum.
+// Where rows are not to show in each other, it is the one for SAME_ROWS of them, which adds up a row's products in one
+// order however many there are: no splits of the sum.
 static Status choose_algorithm(const Library *g, Plan *p, Error *error) {
     cublasLtMatmulPreference_t preference = NULL;
     size_t workspace = WORKSPACE_BYTES;
@@ -215,7 +214,7 @@ static Status find_plan(Library *g, const Plan *wanted, const Plan **plan, Error
 }
 
 // Rows of y for a dense matrix of the operand type; y points at the first of them.
-static Status multiply(CudaBackend *cuda, const Gemm *a, int rows, const void *dense, void *y, Error *error) {
+static Status run_gemm(CudaBackend *cuda, const Gemm *a, int rows, const void *dense, void *y, Error *error) {
     bool add = a->epilogue == EPILOGUE_ADD;
     Plan wanted = {rows,          a->w->cols,           a->n, a->w->rows,
                    cuda->operand, gemm_output(cuda, a), add,  cuda->step.kind == STEP_READING};
@@ -233,6 +232,6 @@ static Status multiply(CudaBackend *cuda, const Gemm *a, int rows, const void *d
 Status library_gemm(CudaBackend *cuda, const Gemm *a, Error *error) {
     char *y = (char *)a->y;
     return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
-        return multiply(cuda, a, n, dense, y + (size_t)first * operand_bytes(gemm_output(cuda, a)), error);
+        return run_gemm(cuda, a, n, dense, y + (size_t)first * operand_bytes(gemm_output(cuda, a)), error);
     });
 }

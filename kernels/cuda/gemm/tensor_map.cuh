@@ -5,12 +5,13 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-// Tiles of tile_rows <= 256 rows by 64 columns of a matrix [rows, cols] of 16-bit elements, swizzled as ptx_wgmma.cuh wants
-// them; `data` is aligned to 16 bytes, cols a multiple of 8. cudaErrorNotSupported: this driver has no such maps.
+// Tiles of tile_rows <= 256 rows by 64 columns of a matrix [rows, cols] of 16-bit elements, swizzled as ptx_wgmma.cuh
+// wants them; `data` is aligned to 16 bytes, cols a multiple of 8. cudaErrorNotSupported: this driver has no such maps.
 cudaError_t make_tile_map(CUtensorMap *map, const void *data, int rows, int cols, int tile_rows);
 
-// The same in tiles of 128 rows of heads that have `dim` <= 128 rows each, so that element d of a head and d + dim/2 are eight
-// rows apart in a tile: row 16·g + 8·h + r of a head is its element h·dim/2 + 8·g + r. A tile is at (col, 0, 0, 0, head).
+// The same in tiles of 128 rows of heads that have `dim` <= 128 rows each, so that element d of a head and d + dim/2
+// are eight rows apart in a tile: row 16·g + 8·h + r of a head is its element h·dim/2 + 8·g + r. A tile is at (col, 0,
+// 0, 0, head).
 cudaError_t make_heads_map(CUtensorMap *map, const void *data, int n_heads, int dim, int cols);
 
 #endif

@@ -1,9 +1,9 @@
 // GEMMs of many rows on Hopper with what follows them, in one kernel: see tile_kernel.cuh.
 //
-// An element's sum is accumulated in the order of the columns, whatever the number of tokens, so that a row's result does not
-// depend on what stands beside it.
+// An element's sum is accumulated in the order of the columns, whatever the number of tokens, so that a row's result
+// does not depend on what stands beside it.
 #include "kernels/cuda/gemm/dense.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/gemm/tile_epilogue.cuh"
 #include "kernels/cuda/gemm/tile_kernel.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"

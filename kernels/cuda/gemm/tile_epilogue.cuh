@@ -1,8 +1,8 @@
-// Epilogues of tile.cu: what is done with the sums of a tile, in the registers of the warpgroups that multiplied.
+// Epilogues of tile.cu: what is done with the sums of a tile, in the registers of the warpgroups that did the wgmma.
 //
-// A thread has `sums[i]`: columns 8i + 2l and the next of tokens `token` (sums[i][0], [1]) and token + 8 ([2], [3]), l its
-// lane of four; columns count from `column`, and those from `rows` on are not there, nor tokens from n on. A multiple of 8
-// columns is there. What an epilogue needs from memory it asks for while the last products run: `Ahead`.
+// A thread has `sums[i]`: columns 8i + 2l and the next of tokens `token` (sums[i][0], [1]) and token + 8 ([2], [3]), l
+// its lane of four; columns count from `column`, and those from `rows` on are not there, nor tokens from n on. A
+// multiple of 8 columns is there. What an epilogue needs from memory it asks for while the last wgmmas run: `Ahead`.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_EPILOGUE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_EPILOGUE_CUH
 

@@ -2,17 +2,17 @@
 //
 // Two blocks of a cluster take 256 tokens and the same COLUMNS of y, that is rows of W: each brings its own tokens and
 // half of W's rows into shared memory, the latter for both. In a block one warp copies, STAGES steps of 64 along the
-// sum ahead; two warpgroups multiply 64 tokens each. Tiles go round: blocks stay until all are done.
+// sum ahead; two warpgroups do the wgmma of 64 tokens each. Tiles go round: blocks stay until all are done.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 
 #include "kernels/cuda/dispatch.h"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/ptx_wgmma.cuh"
 
 enum {
     TILE_DEPTH = 64,     // elements of a row: 128 bytes
-    TILE_GEMM_WARPS = 8, // that multiply; a warpgroup besides, for the registers that it leaves them
+    TILE_GEMM_WARPS = 8, // that wgmma_step; a warpgroup besides, for the registers that it leaves them
     TILE_GEMM_THREADS = TILE_GEMM_WARPS * 32 + 128,
 };
 
@@ -80,10 +80,10 @@ __device__ inline void copy_tiles(TileGemmShared<T, COLUMNS> *s, const CUtensorM
         }
 }
 
-// A multiplying warpgroup.
+// An MMA warpgroup.
 template <class T, int COLUMNS, class Epilogue>
-__device__ inline void multiply_tiles(TileGemmShared<T, COLUMNS> *s, const TileShape &shape,
-                                      const Epilogue &epilogue) {
+__device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape &shape,
+                                  const Epilogue &epilogue) {
     constexpr int STAGES = TileGemmShared<T, COLUMNS>::STAGES;
     int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, lane = threadIdx.x % 32;
     int stage = 0, phase = 0;
@@ -96,13 +96,13 @@ __device__ inline void multiply_tiles(TileGemmShared<T, COLUMNS> *s, const TileS
     for (TileWalk at = TileWalk::of<COLUMNS>(shape); at.more(); at.next()) {
         int token = at.token() + (int)threadIdx.x / 32 * 16 + lane / 4, column = at.row() * COLUMNS, last = 0;
         float sums[COLUMNS / 8][4];
-        auto multiply = [&](int step) {
+        auto wgmma_step = [&](int step) {
             barrier_wait(shared_at(&s->full[stage]), phase);
             uint64_t x = first_x + stage * (sizeof s->x[0] >> 4), w = first_w + stage * (sizeof s->w[0] >> 4);
             wgmma_fence();
 #pragma unroll
             for (int d = 0; d < TILE_DEPTH; d += 16) // addresses stand in units of 16 bytes
-                wgmma_product<T>(sums, x + d * sizeof(T) / 16, w + d * sizeof(T) / 16, step > 0 || d > 0);
+                wgmma_of<T>(sums, x + d * sizeof(T) / 16, w + d * sizeof(T) / 16, step > 0 || d > 0);
             wgmma_commit();
             wgmma_wait_older();
             if (step > 0) release(last);
@@ -111,10 +111,10 @@ __device__ inline void multiply_tiles(TileGemmShared<T, COLUMNS> *s, const TileS
         };
         int step = 0;
 #pragma unroll 1
-        for (; step < steps - 3; step++) multiply(step);
+        for (; step < steps - 3; step++) wgmma_step(step);
         typename Epilogue::template Ahead<COLUMNS / 8> ahead(epilogue, token, column, shape.n, shape.rows);
 #pragma unroll 1
-        for (; step < steps; step++) multiply(step);
+        for (; step < steps; step++) wgmma_step(step);
         wgmma_wait<0>(sums);
         release(last);
         epilogue(sums, ahead, token, column, shape.n, shape.rows);
@@ -147,7 +147,7 @@ __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)
     cluster_sync();
     if (threadIdx.x < TILE_GEMM_WARPS * 32) {
         take_registers<232>();
-        multiply_tiles<T, COLUMNS>(s, shape, epilogue);
+        tile_wgmma<T, COLUMNS>(s, shape, epilogue);
     } else {
         give_registers<40>();
         if (threadIdx.x == TILE_GEMM_WARPS * 32) copy_tiles<T, COLUMNS>(s, &x_map, &w_map, shape);

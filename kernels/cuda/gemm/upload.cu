@@ -128,8 +128,10 @@ static float element(const Matrix *m, int64_t i) {
     return value;
 }
 
-Status upload_vectors(CudaBackend *cuda, const Matrix *const *vectors, const int64_t *sizes, int n,
-                      float offset, float *target, Error *error) {
+Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, float *target, Error *error) {
+    const Matrix *const *vectors = list.vectors;
+    const int64_t *sizes = list.sizes;
+    const int n = list.n;
     Upload *u = cuda->upload;
     int64_t total = 0;
     for (int i = 0; i < n; i++) {

@@ -17,7 +17,11 @@ Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t 
                    Error *error);
 
 // Writes n vectors of `sizes` elements (absent ones as zeros), one after the other, as float32 with `offset` added.
-Status upload_vectors(CudaBackend *cuda, const Matrix *const *vectors, const int64_t *sizes, int n,
-                      float offset, float *target, Error *error);
+struct VectorList {
+    const Matrix *const *vectors;
+    const int64_t *sizes;
+    int n;
+};
+Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, float *target, Error *error);
 
 #endif

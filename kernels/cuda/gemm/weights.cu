@@ -97,7 +97,8 @@ static void lay_out_vectors(const Vector *vectors, int n, Arena *a) {
 static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error *error) {
     Status status = STATUS_OK;
     for (const Vector *v = vectors; v < vectors + n && !status; v++)
-        if (*v->to) status = upload_vectors(cuda, &v->from, &v->size, 1, v->offset, *v->to, error);
+        if (*v->to)
+            status = upload_vectors(cuda, VectorList{&v->from, &v->size, 1}, v->offset, *v->to, error);
     return status;
 }
 
@@ -137,7 +138,8 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     status = upload_each(cuda, vectors, LAYER_VECTORS, error);
     const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
     int64_t sizes[] = {q, kv, kv};
-    if (!status && layer->b_qkv) status = upload_vectors(cuda, biases, sizes, 3, 0, layer->b_qkv, error);
+    if (!status && layer->b_qkv)
+        status = upload_vectors(cuda, VectorList{biases, sizes, 3}, 0, layer->b_qkv, error);
 
     const Weight *part = layer->qkv.part;
     bool merged = layer->qkv.n_parts == 1;

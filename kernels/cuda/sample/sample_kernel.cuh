@@ -1,10 +1,10 @@
-// The sampling kernel: the chain of ops.h over one row of logits, with the integers of kernels/sample_math.h, so that the token
-// is the CPU's whatever the order of summation.
+// The sampling kernel: the chain of ops.h over one row of logits, with the integers of kernels/sample_math.h, so that
+// the token is the CPU's whatever the order of summation.
 //
-// One launch of blocks, a row's all there at once. Each keeps its share of the row as integer keys in shared memory, adjusts
-// them, and tells the others the maximum of every warp's share. The k largest keys are not below a bound that k of these
-// maxima reach: what is not below it becomes a candidate. Block 0 collects the candidates, puts them in order, and
-// goes through the filters with one thread a candidate.
+// One launch of blocks, a row's all there at once. Each keeps its share of the row as integer keys in shared memory,
+// adjusts them, and tells the others the maximum of every warp's share. The k largest keys are not below a bound that k
+// of these maxima reach: what is not below it becomes a candidate. Block 0 collects the candidates, puts them in order,
+// and goes through the filters with one thread a candidate.
 //
 // Blocks hand each other words that carry the number of the launch: a reader that finds another number reads again.
 //
@@ -198,8 +198,8 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_con
     sample_share(a, keys);
 }
 
-// Several rows, SAMPLE_BLOCKS blocks each. Not all are there at once, and those of a row wait for each other: so blocks take
-// their places in the order in which they begin. `ticket` counts from `first` on.
+// Several rows, SAMPLE_BLOCKS blocks each. Not all are there at once, and those of a row wait for each other: so blocks
+// take their places in the order in which they begin. `ticket` counts from `first` on.
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     sample_rows_kernel(const SampleArguments *rows, unsigned *ticket, unsigned first) {
     extern __shared__ __align__(8) int32_t keys[];

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/backend.cuh"
 #include "kernels/sample_math.h"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 
 enum {
     SAMPLE_BLOCKS = 64,

@@ -75,7 +75,7 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
                              .size = 18,
                              .ids = ids,
                              .n_ids = 3,
-                             .n_gone = 1,
+                             .n_evicted = 1,
                              .interrupted = true,
                              .seed = 123456789,
                              .position = 99,
@@ -100,7 +100,7 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     assert_memory_equal(node->reply.text, reply.text, 18);
     assert_int_equal(node->reply.n_ids, 3);
     assert_memory_equal(node->reply.ids, ids, sizeof ids);
-    assert_int_equal(node->reply.n_gone, 1);
+    assert_int_equal(node->reply.n_evicted, 1);
     assert_true(node->reply.interrupted);
     assert_int_equal(node->reply.seed, 123456789);
     assert_int_equal(node->reply.position, 99);
@@ -167,7 +167,7 @@ static void test_another_model_voids_the_ids(void **state) {
     TranscriptNode turn = {.role = CHAT_USER,
                            .text = "q",
                            .size = 1,
-                           .reply = {.text = "x", .size = 1, .ids = ids, .n_ids = 2, .n_gone = 1}};
+                           .reply = {.text = "x", .size = 1, .ids = ids, .n_ids = 2, .n_evicted = 1}};
     ok(transcript_add_turn(t, TREE_START, "ask", &turn, error));
     TranscriptModel other = TRANSCRIPT_HEADER.model;
     other.path = "/elsewhere/a.gguf";
@@ -176,7 +176,7 @@ static void test_another_model_voids_the_ids(void **state) {
     other.fingerprint = "another";
     ok(transcript_set_model(t, &other, error));
     assert_null(transcript_node(t, 0)->reply.ids);
-    assert_int_equal(transcript_node(t, 0)->reply.n_gone, 0);
+    assert_int_equal(transcript_node(t, 0)->reply.n_evicted, 0);
     transcript_free(reread(t));
     transcript_free(t);
 }

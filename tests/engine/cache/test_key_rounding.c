@@ -41,7 +41,7 @@ static double dot_error(const KvLayer *kv, const double *keys, const double *que
         float key[DIM], row[DIM];
         double error = 0;
         for (int d = 0; d < DIM; d++) key[d] = row[d] = gauss(&seed) * (float)sqrt(keys[d]);
-        kv_store(loops_reference(), kv, KV_KEYS, 0, 0, DIM, row);
+        kv_store(loops_reference(), kv, &(KvRow){KV_KEYS, 0, 0, DIM}, row);
         kv_load_key(kv, 0, 0, DIM, row);
         for (int d = 0; d < DIM; d++) error += (double)(gauss(&seed) * (key[d] - row[d])) * sqrt(queries[d]);
         sum += error * error / KEYS;

@@ -87,10 +87,10 @@ static void check_query(const KvCache *cache, const Walker *w, int n, int i, int
         int slot = step.pages[index / cache->page_size] + index % cache->page_size;
         int64_t a = cache->slot_positions[slot], distance = (int64_t)position - a;
         if (a < 0) continue;
-        if (step.n_gone > 0 && a < step.n_keep) {
+        if (step.n_evicted > 0 && a < step.n_sinks) {
             assert_int_equal(a, index);
-            distance -= step.n_gone;
-        } else if (step.n_gone > 0 && a < (int64_t)step.n_keep + step.n_gone) {
+            distance -= step.n_evicted;
+        } else if (step.n_evicted > 0 && a < (int64_t)step.n_sinks + step.n_evicted) {
             continue;
         }
         if (distance < 0) continue;
@@ -174,7 +174,7 @@ static void step_of_a_walk(KvCache *cache, Walker *walkers, int window) {
         int most = 1 + draw(window / 2);
         if (length < window) extend(cache, w, tokens, length + most <= window ? most : window - (int)length);
     } else if (what < 7 && length > 0) {
-        int64_t keep = w->sequence.n_gone ? w->sequence.n_keep : draw((int)length);
+        int64_t keep = w->sequence.n_evicted ? w->sequence.n_sinks : draw((int)length);
         if (keep < length) discard(cache, w, keep, 1 + draw((int)(length - keep)), draw(2));
     } else if (what == 7 && length > 0) {
         kv_sequence_truncate(cache, &w->sequence, draw((int)length + 1));
@@ -229,7 +229,7 @@ static void a_ring_goes_on_without_copies(void **test) {
         discard(&cache, &w, 3, 1, false);
         assert_int_equal(extend(&cache, &w, &(int32_t){i}, 1), STATUS_OK);
     }
-    assert_int_equal(w.sequence.n_gone, 1000);
+    assert_int_equal(w.sequence.n_evicted, 1000);
     assert_int_equal(n_copied + n_shifted, 0);
     for (int i = 0; i < 3; i++) assert_int_equal(w.log[i], 100 + i); // what is kept is the first
     for (int i = 3; i < 16; i++) assert_int_equal(w.log[i], 1000 - 16 + i);
@@ -250,7 +250,7 @@ static void positions_in_place_do_not_grow(void **test) {
     }
     assert_int_equal(n_shifted, 200 * 8);
     assert_int_equal(n_copied, 0);
-    assert_in_range(w.sequence.n_gone, 1, 64);
+    assert_in_range(w.sequence.n_evicted, 1, 64);
     close_cache(&cache, &w, 1);
 }
 
@@ -333,7 +333,7 @@ static void what_cannot_be_discarded(void **test) {
     assert_false(kv_sequence_can_discard(&cache, &w.sequence, 3, 5, false));
     assert_true(kv_sequence_can_discard(&cache, &w.sequence, 3, 5, true));
     kv_sequence_truncate(&cache, &w.sequence, 3); // only the prefix is left: the ring begins anew
-    assert_int_equal(w.sequence.n_gone, 0);
+    assert_int_equal(w.sequence.n_evicted, 0);
     assert_int_equal(w.sequence.n_pages, 1);
     fill(&w, &cache, 13);
     assert_true(kv_sequence_can_discard(&cache, &w.sequence, 2, 4, false));

@@ -47,8 +47,9 @@ static Cache new_cache(const CacheCase *c, int layout, const Rope *rope) {
         kv->rotate_keys = c->rotate_keys;
         kv->key_balance = cache.balance, kv->key_feedback = cache.feedback, kv->key_pairs = rope->kind;
         for (int d = 0; d < DIM; d++) key[d] = random_float(&seed), value[d] = random_float(&seed);
-        kv_store(loops_reference(), kv, KV_KEYS, i / LAYERS / HEADS, i / LAYERS % HEADS, DIM, key);
-        kv_store(loops_reference(), kv, KV_VALUES, i / LAYERS / HEADS, i / LAYERS % HEADS, DIM, value);
+        kv_store(loops_reference(), kv, &(KvRow){KV_KEYS, i / LAYERS / HEADS, i / LAYERS % HEADS, DIM}, key);
+        kv_store(loops_reference(), kv, &(KvRow){KV_VALUES, i / LAYERS / HEADS, i / LAYERS % HEADS, DIM},
+                 value);
     }
     for (int s = 0; s < SLOTS; s++) cache.held[s] = s % 9 == 4 ? -1 : 100 + s;
     return cache;
@@ -98,14 +99,14 @@ static void quantisation_is_its_formula(void **state) {
         for (int n = 0; n < 3000; n++) {
             float size = exp2f(40 * random_float(&seed) - 25); // many groups are below the least scale
             for (int d = 0; d < DIM; d++) row[d] = n % 50 ? random_float(&seed) * size : (float)d - 11.5f;
-            kv_store(loops_reference(), &kv, KV_VALUES, 1, 0, DIM, row);
+            kv_store(loops_reference(), &kv, &(KvRow){KV_VALUES, 1, 0, DIM}, row);
             kv_load(&kv, KV_VALUES, 1, 0, DIM, read);
             for (int d = 0; d < DIM; d++) {
                 float largest = 0;
                 for (int e = d / c->group * c->group; e < (d / c->group + 1) * c->group; e++)
                     largest = fmaxf(largest, fabsf(row[e]));
                 float scale = fmaxf(largest / (float)most, 1e-5f);
-                if (c->scale_type == DTYPE_F16) scale = half_to_float(float_to_half(scale));
+                if (c->scale_type == DTYPE_F16) scale = quant_from_half(quant_to_half(scale));
                 float q = fminf(fmaxf(nearbyintf(row[d] / scale), (float)-most), (float)most);
                 if (!(read[d] == q * scale))
                     fail_msg("%s: %.9g was read as %.9g, not %.9g", dtype_name(c->type), row[d], read[d],
@@ -113,7 +114,7 @@ static void quantisation_is_its_formula(void **state) {
             }
         }
         row[3] = NAN;
-        kv_store(loops_reference(), &kv, KV_VALUES, 1, 0, DIM, row);
+        kv_store(loops_reference(), &kv, &(KvRow){KV_VALUES, 1, 0, DIM}, row);
         kv_load(&kv, KV_VALUES, 1, 0, DIM, read);
         assert_true(isnan(read[3]));
     }
@@ -148,7 +149,7 @@ static void errors_are_fed_back_by_the_formula(void **state) {
                             .key_pairs = rope->kind};
         for (int d = 0; d < DIM; d++) row[d] = random_float(&seed), x[d] = row[d] / balance[head * DIM + d];
         hadamard_turn(x, DIM);
-        kv_store(loops_reference(), &kv, KV_KEYS, 0, head, DIM, row);
+        kv_store(loops_reference(), &kv, &(KvRow){KV_KEYS, 0, head, DIM}, row);
         kv_load(&kv, KV_KEYS, 0, head, DIM, read);
         for (int r = 0; r < 2 * DIM / SIZE; r++) {
             const int first = r / 2 * SIZE + (interleaved ? r % 2 : r % 2 * HALF), step = interleaved ? 2 : 1;
@@ -260,17 +261,17 @@ static void turn(const Rope *rope, double by, float *x) {
 }
 
 // One token in slot SLOTS-1 at `position`, which sees all slots.
-static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t position, int n_keep, int n_gone,
-                   const float *q, float *y) {
+static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t position, int n_sinks,
+                   int n_evicted, const float *q, float *y) {
     int32_t zero = 0, slot = SLOTS - 1;
-    StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_keep, n_gone, 0};
+    StepSequence sequence = {0, 1, SLOTS, ONE_PAGE(0), n_sinks, n_evicted, 0};
     Step step = {1, 1, &zero, &position, &slot, &sequence, SLOTS, held, STEP_ANY};
     Error error = {0};
     assert_ok(b->ops->begin(b, &step, NULL, &error), &error);
     assert_ok(b->ops->attend(b, q, &cache->layers[1], 0, y, &error), &error);
 }
 
-// Moving what is left by −n_gone, and the query with it, is the same as looking past what is gone: up to rounding, and
+// Moving what is left by −n_evicted, and the query with it, is the same as looking past what is gone: up to rounding, and
 // to quantisation, where keys are quantised again.
 static void a_shift_in_place_equals_the_view(void **state) {
     (void)state;

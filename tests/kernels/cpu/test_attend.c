@@ -28,13 +28,14 @@ typedef struct AttendData {
 
 static void set_kv(KvLayer *kv, void *values, int64_t i, float value) {
     if (kv->type == DTYPE_F16)
-        ((uint16_t *)values)[i] = float_to_half(value);
+        ((uint16_t *)values)[i] = quant_to_half(value);
     else
         ((float *)values)[i] = value;
 }
 
 static float get_kv(const KvLayer *kv, const void *values, int64_t i) {
-    return kv->type == DTYPE_F16 ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
+    return kv->type == DTYPE_F16 ? quant_from_half(((const uint16_t *)values)[i])
+                                 : ((const float *)values)[i];
 }
 
 // Slots that hold no token are NaN.

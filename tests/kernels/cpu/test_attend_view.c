@@ -1,5 +1,5 @@
 // What a query sees of a cache, on the CPU: pages of any size, the four layouts, every cache type, ALiBi, windows, and
-// the view after positions were discarded. Against formulas in double precision, in which the kept prefix's keys are
+// the view after positions were evicted. Against formulas in double precision, in which the sinks' keys are
 // turned instead of the queries; and against itself: where the same content lies changes no bit.
 #include "kernels/alibi.h"
 #include "kernels/cpu/kv.h"
@@ -18,7 +18,7 @@
 typedef struct ViewCase {
     int head_dim, n_heads, n_kv_heads;
     DType type;
-    int rotary_dim, window, n_keep, n_gone;
+    int rotary_dim, window, n_sinks, n_evicted;
     int group;
     DType scale_type;
     bool rotate_keys, balance_keys;
@@ -28,9 +28,9 @@ typedef struct ViewCase {
 
 static const ViewCase CASES[] = {
     {64, 9, 3, DTYPE_F16, .rotary_dim = 64},
-    {64, 9, 3, DTYPE_F16, 64, 0, 70, .n_gone = 900},
+    {64, 9, 3, DTYPE_F16, 64, 0, 70, .n_evicted = 900},
     {40, 2, 2, DTYPE_BF16, 12, 0, 64, 1, .rope = ROPE_INTERLEAVED},
-    {20, 4, 1, DTYPE_F32, 20, 30, 10, .n_gone = 100000},
+    {20, 4, 1, DTYPE_F32, 20, 30, 10, .n_evicted = 100000},
     {32, 8, 1, DTYPE_F32, 32, 500, 129, 333, .rope = ROPE_INTERLEAVED},
     {16, 6, 6, DTYPE_F32, 0, 0, 0, 0, .alibi = true},
     {24, 12, 2, DTYPE_F16, 0, 0, 7, 50, .alibi = true},
@@ -56,7 +56,7 @@ typedef struct Content {
     double inv_freq[64];
 } Content;
 
-// Positions that are gone are still held by some indexes; these and holes are NaN.
+// Positions that were evicted are still held by some indexes; these and holes are NaN.
 static Content new_content(const ViewCase *c) {
     Content content = {.c = c};
     int64_t row = (int64_t)c->n_kv_heads * c->head_dim;
@@ -65,11 +65,12 @@ static Content new_content(const ViewCase *c) {
     content.q = random_floats(33, (int64_t)TOKENS * c->n_heads * c->head_dim);
     for (int i = 0; i < c->rotary_dim / 2; i++) content.inv_freq[i] = pow(10000, -2.0 * i / c->rotary_dim);
     for (int i = 0; i < INDEXES; i++) {
-        content.at[i] = i < c->n_keep ? i : i + c->n_gone;
-        if (c->n_gone && i >= 150 && i < 160) content.at[i] = c->n_keep + (i - 150) % c->n_gone; // stale
+        content.at[i] = i < c->n_sinks ? i : i + c->n_evicted;
+        if (c->n_evicted && i >= 150 && i < 160)
+            content.at[i] = c->n_sinks + (i - 150) % c->n_evicted; // stale
         if (i >= 200 && i < 200 + HOLES) content.at[i] = -1;
-        bool gone = content.at[i] < 0 || (i >= c->n_keep && content.at[i] < c->n_keep + c->n_gone);
-        for (int64_t j = 0; gone && j < row; j++)
+        bool evicted = content.at[i] < 0 || (i >= c->n_sinks && content.at[i] < c->n_sinks + c->n_evicted);
+        for (int64_t j = 0; evicted && j < row; j++)
             content.keys[i * row + j] = content.values[i * row + j] = NAN;
     }
     return content;
@@ -130,7 +131,7 @@ static Place *new_place(const Content *content, int layout, int page_size) {
                 const float *from = plane == KV_KEYS ? content->keys : content->values;
                 memcpy(row, from + ((int64_t)i * c->n_kv_heads + h) * c->head_dim,
                        (size_t)c->head_dim * sizeof *row);
-                kv_store(loops_reference(), &p->kv, plane, slot, h, c->head_dim, row);
+                kv_store(loops_reference(), &p->kv, &(KvRow){plane, slot, h, c->head_dim}, row);
             }
     }
     free(row);
@@ -163,7 +164,7 @@ static void attend(Backend *b, const Content *content, Place *p, int first, int 
     int64_t width = (int64_t)c->n_heads * c->head_dim;
     int32_t ids[TOKENS] = {0};
     int begin = INDEXES - TOKENS + first;
-    StepSequence sequence = {0, n, begin + n, p->pages, c->n_keep, c->n_gone, 0};
+    StepSequence sequence = {0, n, begin + n, p->pages, c->n_sinks, c->n_evicted, 0};
     Step step = {n,       1,       ids, content->at + begin, p->slots + begin, &sequence, p->page_size,
                  p->held, STEP_ANY};
     Error error = {0};
@@ -187,7 +188,7 @@ static void turn(const Content *content, double by, double *x) {
 }
 
 // The key of an index as attention sees it: as it is stored, turned back from the Hadamard matrix (its own inverse) and
-// out of balance, and moved n_gone positions on where it belongs to the kept prefix.
+// out of balance, and moved n_evicted positions on where it belongs to the sinks.
 static void seen_key(const Content *content, const Place *p, int index, int kv_head, double *key) {
     const ViewCase *c = content->c;
     float row[128];
@@ -202,7 +203,7 @@ static void seen_key(const Content *content, const Place *p, int index, int kv_h
         }
         if (c->balance_keys) key[d] *= p->balance[kv_head * c->head_dim + d];
     }
-    if (c->n_gone && index < c->n_keep) turn(content, c->n_gone, key);
+    if (c->n_evicted && index < c->n_sinks) turn(content, c->n_evicted, key);
 }
 
 static void expected_row(const Content *content, const Place *p, int token, int head, double *y) {
@@ -214,10 +215,10 @@ static void expected_row(const Content *content, const Place *p, int token, int 
     memset(y, 0, (size_t)c->head_dim * sizeof *y);
     for (int i = 0; i < n; i++) {
         int32_t at = content->at[i];
-        bool kept = c->n_gone && i < c->n_keep;
-        int distance = content->at[n - 1] - (kept ? c->n_gone : 0) - at;
+        bool is_sink = c->n_evicted && i < c->n_sinks;
+        int distance = content->at[n - 1] - (is_sink ? c->n_evicted : 0) - at;
         if (at < 0 || distance < 0 || (c->window && distance >= c->window)) continue;
-        if (!kept && c->n_gone && at >= c->n_keep && at < c->n_keep + c->n_gone) continue;
+        if (!is_sink && c->n_evicted && at >= c->n_sinks && at < c->n_sinks + c->n_evicted) continue;
         seen_key(content, p, i, kv_head, key);
         kv_load(&p->kv, KV_VALUES, p->slots[i], kv_head, c->head_dim, value);
         double score = 0;
@@ -306,8 +307,8 @@ static void any_order_of_indexes_gives_the_same(void **state) {
         attend(b, &content, p, 0, TOKENS, before);
         free_place(p);
         uint64_t seed = 5;
-        for (int last = INDEXES - TOKENS - 1; last > c->n_keep; last--) {
-            int other = c->n_keep + (int)(seeded_bits(&seed) % (uint64_t)(last + 1 - c->n_keep));
+        for (int last = INDEXES - TOKENS - 1; last > c->n_sinks; last--) {
+            int other = c->n_sinks + (int)(seeded_bits(&seed) % (uint64_t)(last + 1 - c->n_sinks));
             int32_t at = content.at[last];
             content.at[last] = content.at[other], content.at[other] = at;
             swap_rows(content.keys, kv_width, last, other);
@@ -327,7 +328,7 @@ static void any_order_of_indexes_gives_the_same(void **state) {
 static void an_empty_view_gives_zeros(void **state) {
     (void)state;
     const ViewCase c = {
-        .head_dim = 16, .n_heads = 2, .n_kv_heads = 1, .type = DTYPE_F32, .n_keep = 300, .n_gone = 400};
+        .head_dim = 16, .n_heads = 2, .n_kv_heads = 1, .type = DTYPE_F32, .n_sinks = 300, .n_evicted = 400};
     Content content = new_content(&c);
     DecoderShape shape = shape_of(&content);
     Place *p = new_place(&content, 0, 7);
@@ -336,12 +337,12 @@ static void an_empty_view_gives_zeros(void **state) {
     int32_t *pages = malloc(sizeof p->pages);
     memcpy(pages, p->pages, sizeof p->pages);
     memset(held, -1, sizeof held);
-    StepSequence sequence = {0, 1, 100, pages, c.n_keep, c.n_gone, 0};
+    StepSequence sequence = {0, 1, 100, pages, c.n_sinks, c.n_evicted, 0};
     Step step = {1, 1, &zero, &position, &p->slots[99], &sequence, 7, held, STEP_ANY};
     Error error = {0};
     float y[32];
     for (int i = 0; i < 32; i++) y[i] = 1;
-    assert_ok(b->ops->begin(b, &step, NULL, &error), &error); // 350 is gone itself
+    assert_ok(b->ops->begin(b, &step, NULL, &error), &error); // 350 is evicted itself
     memset(pages, 0x7f, sizeof p->pages);
     free(pages);
     assert_ok(b->ops->attend(b, content.q, &p->kv, 0, y, &error), &error);

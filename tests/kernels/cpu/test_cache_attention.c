@@ -130,7 +130,7 @@ static void *in_type(DType type, const float *x, int64_t n) {
     int64_t size = dtype_block_bytes(type);
     char *memory = malloc((size_t)(n * size) + 1);
     for (int64_t i = 0; i < n; i++) {
-        uint16_t bits = type == DTYPE_F16 ? float_to_half(x[i]) : float_to_bfloat(x[i]);
+        uint16_t bits = type == DTYPE_F16 ? quant_to_half(x[i]) : quant_to_bfloat(x[i]);
         memcpy(memory + i * size, type == DTYPE_F32 ? (const void *)&x[i] : &bits, (size_t)size);
     }
     return memory;
@@ -213,7 +213,7 @@ static DecoderShape any_shape(void) {
 static void check_output(const Golden *g, const void *output) {
     float *y = malloc((size_t)(g->n_queries * g->width + 1) * sizeof *y);
     double relative = g->a.type == DTYPE_F32 ? 1e-5 : g->a.type == DTYPE_F16 ? 6e-4 : 5e-3;
-    dequantize(g->a.type, output, 0, g->n_queries * g->width, y);
+    quant_load(g->a.type, output, 0, g->n_queries * g->width, y);
     for (int64_t i = 0; i < g->n_queries * g->width; i++)
         assert_near("output", i, y[i], g->output[i], relative * fabsf(g->output[i]) + 1e-5);
     free(y);

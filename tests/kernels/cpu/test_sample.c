@@ -22,7 +22,8 @@ static bool compare(Fixture *f, int n, SampleParams *params) {
     Error error = {0};
     int count, kept = reference(f->logits, n, params, f->tokens);
     if (kept < 0) return false;
-    Status status = sample_candidates(f->logits, n, f->scratch, params, n, f->candidates, &count, &error);
+    Status status =
+        sample_candidates(&(SampleRow){f->logits, n, f->scratch}, params, n, f->candidates, &count, &error);
     if (status != STATUS_OK) fail_msg("%s", error.message);
     assert_in_range(kept, 1, count);
     int k = 0;

@@ -238,7 +238,8 @@ static void candidates_tell_both_probabilities(void **state) {
     f->logits[0] = logf(0.1f), f->logits[1] = logf(0.6f), f->logits[2] = logf(0.3f), f->logits[3] = -INFINITY;
     SampleParams params = plain_params();
     params.top_p = 0.7f;
-    assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 4, c, &count, &error), STATUS_OK);
+    assert_int_equal(sample_candidates(&(SampleRow){f->logits, 4, f->scratch}, &params, 4, c, &count, &error),
+                     STATUS_OK);
     assert_int_equal(count, 3);
     static const int ids[] = {1, 2, 0};
     static const double raw[] = {0.6, 0.3, 0.1}, final[] = {2.0 / 3, 1.0 / 3, 0};
@@ -247,13 +248,15 @@ static void candidates_tell_both_probabilities(void **state) {
         assert_true(fabs(c[i].raw - raw[i]) < 1e-6 && fabs(c[i].final - final[i]) < 1e-6);
     }
     params.temperature = 0;
-    assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 2, c, &count, &error), STATUS_OK);
+    assert_int_equal(sample_candidates(&(SampleRow){f->logits, 4, f->scratch}, &params, 2, c, &count, &error),
+                     STATUS_OK);
     assert_int_equal(count, 2);
     assert_true(c[0].final == 1 && c[1].final == 0);
     f->logits[0] = INFINITY;
-    assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 4, c, &count, &error), STATUS_OK);
+    assert_int_equal(sample_candidates(&(SampleRow){f->logits, 4, f->scratch}, &params, 4, c, &count, &error),
+                     STATUS_OK);
     assert_true(count == 1 && c[0].id == 0 && c[0].raw == 1 && c[0].final == 1);
-    assert_int_equal(sample_candidates(f->logits, 4, f->scratch, &params, 0, c, &count, &error),
+    assert_int_equal(sample_candidates(&(SampleRow){f->logits, 4, f->scratch}, &params, 0, c, &count, &error),
                      STATUS_USAGE);
 }
 

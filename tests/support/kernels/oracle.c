@@ -23,7 +23,7 @@ static double *numbers(int64_t n) {
 static void row_of(const Matrix *m, int64_t r, double *values) {
     float *row = malloc((size_t)m->cols * sizeof *row);
     if (!row) abort();
-    dequantize(m->type, (const char *)m->data + r * dtype_row_bytes(m->type, m->cols), 0, m->cols, row);
+    quant_load(m->type, (const char *)m->data + r * dtype_row_bytes(m->type, m->cols), 0, m->cols, row);
     for (int64_t i = 0; i < m->cols; i++) values[i] = (double)row[i];
     free(row);
 }

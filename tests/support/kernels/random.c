@@ -35,11 +35,11 @@ TestMatrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t seed) 
             memcpy(data + i, &value, 4);
             continue;
         }
-        for (int j = 0; j < (dtype_is_quantized(type) ? 2 : 1); j++) {
-            float value = random_float(&seed) / (dtype_is_quantized(type) ? 16 : 1);
+        for (int j = 0; j < (quant_is_type(type) ? 2 : 1); j++) {
+            float value = random_float(&seed) / (quant_is_type(type) ? 16 : 1);
             uint32_t bits;
             memcpy(&bits, &value, 4);
-            uint16_t half = type == DTYPE_BF16 ? (uint16_t)(bits >> 16) : float_to_half(value);
+            uint16_t half = type == DTYPE_BF16 ? (uint16_t)(bits >> 16) : quant_to_half(value);
             memcpy(data + i + SCALES[type][j], &half, 2);
         }
     }
@@ -55,7 +55,7 @@ void assert_near(const char *what, int64_t i, double value, double expected, dou
 float *matrix_row(const Matrix *matrix, int64_t row) {
     float *values = malloc((size_t)matrix->cols * sizeof *values);
     const uint8_t *data = matrix->data;
-    dequantize(matrix->type, data + row * dtype_row_bytes(matrix->type, matrix->cols), 0, matrix->cols,
+    quant_load(matrix->type, data + row * dtype_row_bytes(matrix->type, matrix->cols), 0, matrix->cols,
                values);
     return values;
 }

@@ -1,6 +1,6 @@
 // The device: what is settled when it is opened, and does not change until it is closed.
-#ifndef PALAVER_KERNELS_CUDA_DEVICE_CUH
-#define PALAVER_KERNELS_CUDA_DEVICE_CUH
+#ifndef PALAVER_KERNELS_CUDA_DEVICE_DEVICE_CUH
+#define PALAVER_KERNELS_CUDA_DEVICE_DEVICE_CUH
 
 #include "kernels/base/status.h"
 #include "kernels/cuda/dispatch.h"
@@ -35,8 +35,8 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...)
 
 // Finds the device that options->device names, and makes it the thread's.
 Status device_choose(CudaDevice *device, const BackendOptions *options, Error *error);
-// Opens it: a stream, the frequencies of the shape's rotary embedding, a first kernel. What of it was opened is closed by
-// device_close(), also after an error.
+// Opens it: a stream, the frequencies of the shape's rotary embedding, a first kernel. What of it was opened is closed
+// by device_close(), also after an error.
 Status device_open(CudaDevice *device, const DecoderShape *shape, Error *error);
 void device_close(CudaDevice *device);
 // One line about every device: Ops.devices.

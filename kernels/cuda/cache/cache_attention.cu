@@ -1,6 +1,7 @@
 // cache_attention: the operator of its own, on the store of qkv and the kernels of attend.
 #include "kernels/cache_attention.h"
 #include "kernels/cuda/attention/attend.cuh"
+#include "kernels/cuda/cache/store.cuh"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(128)
     const T *from = (is_key ? keys : values) + ((int64_t)token * n_kv_heads + head) * dim;
     for (int i = threadIdx.x % 32; i < dim; i += 32) v[i] = to_float(from[i]);
     __syncwarp();
-    store_row(kv, is_key, slots[token], head, feedback_of(kv, head, dim), v, dim);
+    store_row(kv, CacheRow{is_key, slots[token], head}, feedback_of(kv, head, dim), v, dim);
 }
 
 static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv, const Call *c,

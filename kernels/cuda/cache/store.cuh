@@ -1,155 +1,8 @@
-// The KV cache on the device: where an index lies, what a query sees, elements in and out in every type.
-#ifndef PALAVER_KERNELS_CUDA_CACHE_CUH
-#define PALAVER_KERNELS_CUDA_CACHE_CUH
+// How keys and values get into the KV cache: rounding, with and without feedback, and storing.
+#ifndef PALAVER_KERNELS_CUDA_CACHE_STORE_CUH
+#define PALAVER_KERNELS_CUDA_CACHE_STORE_CUH
 
-#include "kernels/cuda/formats.cuh"
-#include "kernels/kv_layout.h"
-#include "kernels/ops.h"
-
-// ---- tiles, pages ------------------------------------------------------------------------------------------
-
-// Tokens of one sequence that attend together, and what they look at: see StepSequence.
-struct AttendTile {
-    int first_token, n_tokens;
-    int first_page, n_slots; // its sequence's table begins at the step's page first_page
-    int n_keep, n_gone;
-    int first_split, n_splits; // of a tile of one token, split_slots indexes each: see attention/split.cuh
-    int split_slots;
-    int mask_column; // of index 0, where there is a mask
-};
-
-// A step's tables of pages, one after the other.
-struct Pages {
-    const int32_t *first; // slot of each page's first index
-    uint32_t size;
-    int shift; // log2 of size, -1 where size is no power of two. A sequence of one page: 31
-};
-
-// ---- indexes -----------------------------------------------------------------------------------------------
-
-__device__ inline int32_t slot_of(const Pages &pages, int first_page, int index) {
-    if (pages.shift >= 0)
-        return __ldg(pages.first + first_page + (index >> pages.shift)) + (index & (int)(pages.size - 1));
-    return __ldg(pages.first + first_page + index / (int)pages.size) + index % (int)pages.size;
-}
-
-// The position that an index holds; without slot_positions its own number.
-__device__ inline int32_t position_at(const int32_t *slot_positions, int32_t slot, int index) {
-    return slot_positions ? slot_positions[slot] : index;
-}
-
-// What a query sees: positions low … high, a position a at the distance high - a. Where something is gone, the kept
-// prefix is seen otherwise than the rest: see StepSequence.
-struct Seen {
-    int32_t low, high;
-};
-
-__device__ inline Seen seen_from(int32_t position, int window, int32_t n_keep, int32_t n_gone, bool kept) {
-    Seen s = {0, position - (kept ? n_gone : 0)};
-    if (window > 0 && s.high >= window) s.low = s.high - window + 1;
-    if (!kept && n_gone > 0) s.low = max(s.low, n_keep + n_gone);
-    return s;
-}
-
-// Indexes are gone through in units of `size`. Where something is gone, units below `kept` are seen as the kept prefix
-// is, the others as the rest; one that holds both kinds comes twice, once for each.
-struct Units {
-    int size, kept, twice, n; // twice: 0 or 1
-
-    __device__ Units(int unit_size, int begin, int end, int n_keep, int n_gone) : size(unit_size) {
-        int most = end - begin, prefix = n_gone > 0 ? min(max(n_keep - begin, 0), most) : 0;
-        kept = (prefix + size - 1) / size;
-        twice = prefix % size != 0 && prefix < most;
-        n = (most + size - 1) / size + twice;
-    }
-    // The first index of unit u, less `begin`.
-    __device__ int first(int u) const { return (u - (u >= kept ? twice : 0)) * size; }
-    // Whether an index, not less `begin`, belongs to unit u, whose range holds it.
-    __device__ bool counts(int u, int index, int n_keep) const {
-        return u < kept ? index < n_keep : kept == 0 || index >= n_keep;
-    }
-};
-
-// ---- elements ----------------------------------------------------------------------------------------------
-
-__host__ __device__ inline bool is_quantised(const KvLayer &kv) {
-    return kv.type == DTYPE_INT8 || kv.type == DTYPE_INT4;
-}
-
-__device__ inline float scale_at(const KvLayer &kv, const void *scales, int64_t group) {
-    return kv.scale_type == DTYPE_F16 ? __half2float(((const __half *)scales)[group])
-                                      : ((const float *)scales)[group];
-}
-
-// Element i of a layer's keys or values.
-__device__ inline float kv_at(const KvLayer &kv, bool is_key, int64_t i) {
-    const void *values = is_key ? kv.k : kv.v;
-    switch (kv.type) {
-    case DTYPE_F16:
-        return __half2float(((const __half *)values)[i]);
-    case DTYPE_BF16:
-        return __bfloat162float(((const __nv_bfloat16 *)values)[i]);
-    case DTYPE_F32:
-        return ((const float *)values)[i];
-    default: {
-        int q = ((const int8_t *)values)[kv.type == DTYPE_INT4 ? i / 2 : i];
-        if (kv.type == DTYPE_INT4) q = i % 2 ? q >> 4 : (int8_t)(q << 4) >> 4;
-        return (float)q * scale_at(kv, is_key ? kv.k_scale : kv.v_scale, i / kv.group);
-    }
-    }
-}
-
-// The same for a head of 32·N elements, in registers: lane l holds elements l + 32·n.
-template <int N> __device__ inline void hadamard_in_registers(float *v) {
-    int lane = threadIdx.x % 32;
-    float x[N];
-#pragma unroll
-    for (int n = 0; n < N; n++) x[n] = v[lane + 32 * n];
-#pragma unroll
-    for (int half = 1; half < 32; half *= 2)
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            float other = __shfl_xor_sync(~0u, x[n], half);
-            x[n] = lane & half ? other - x[n] : x[n] + other;
-        }
-#pragma unroll
-    for (int half = 1; half < N; half *= 2)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            if (!(n & half)) {
-                float a = x[n], b = x[n + half];
-                x[n] = a + b;
-                x[n + half] = a - b;
-            }
-    float scale = 1 / sqrtf(32.0f * N);
-#pragma unroll
-    for (int n = 0; n < N; n++) v[lane + 32 * n] = x[n] * scale;
-}
-
-// A warp turns v [dim], in shared memory, by the Hadamard matrix that KvLayer speaks of.
-__device__ inline void warp_hadamard(float *v, int dim) {
-    int lane = threadIdx.x % 32, size = dim & -dim;
-    __syncwarp();
-    if (dim == 128) {
-        hadamard_in_registers<4>(v);
-    } else if (dim == 64) {
-        hadamard_in_registers<2>(v);
-    } else {
-        for (int half = 1; half < size; half *= 2) {
-            __syncwarp();
-            for (int p = lane; p < dim / 2; p += 32) {
-                int i = p / half * 2 * half + p % half;
-                float a = v[i], b = v[i + half];
-                v[i] = a + b;
-                v[i + half] = a - b;
-            }
-        }
-        __syncwarp();
-        float scale = 1 / sqrtf((float)size);
-        for (int i = lane; i < dim; i += 32) v[i] *= scale;
-    }
-    __syncwarp();
-}
+#include "kernels/cuda/cache/cache.cuh"
 
 // ---- rounding ----------------------------------------------------------------------------------------------
 
@@ -283,12 +136,20 @@ __host__ __device__ inline bool feeds_back_in_quads(const KvLayer &kv, int dim) 
     return dim % 8 == 0 && kv.group % 8 == 0;
 }
 
-// A warp rounds turned keys of one head with feedback: v [n_keys][dim], `stride` apart, and so their scales. As many rows at
-// a time as there are lanes for; a row has at least 4·QUADS elements. rows(block, i): as feed_back()'s, of this lane's
-// block.
+// Turned keys of one head in shared memory: v [n][dim] and their scales, both `stride` apart.
+struct TurnedKeys {
+    float *v;
+    const float *scales;
+    int stride, n, dim;
+};
+
+// A warp rounds turned keys with feedback, as many rows at a time as there are lanes for; a row has at least 4·QUADS
+// elements. rows(block, i): as feed_back()'s, of this lane's block.
 template <int QUADS, class Rows>
-__device__ inline void round_fed_back(const KvLayer &kv, Rows rows, float *v, const float *scales, int stride,
-                                      int n_keys, int dim) {
+__device__ inline void round_fed_back(const KvLayer &kv, Rows rows, const TurnedKeys &keys) {
+    float *v = keys.v;
+    const float *scales = keys.scales;
+    const int stride = keys.stride, n_keys = keys.n, dim = keys.dim;
     int size = dim & -dim, half = size / 2, lanes = half / (4 * QUADS), lane = threadIdx.x % 32,
         own = lane & (lanes - 1);
     int step = kv.key_pairs == ROPE_INTERLEAVED ? 2 : 1, second = step == 2 ? 1 : half;
@@ -382,11 +243,20 @@ __host__ __device__ inline int row_floats(int dim) {
     return dim + (dim / 2 + 3) / 4 * 4;
 }
 
-// A warp stores v [dim], in shared memory, as one head's key or value of a slot. v is changed; behind it there is room:
-// row_floats(). feedback: the KV head's, NULL: none.
-__device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, int kv_head,
-                                 const float *feedback, float *v, int dim) {
-    int64_t at = element_of(kv, slot, kv_head);
+// One head's key or value of a slot.
+struct CacheRow {
+    bool is_key;
+    int64_t slot;
+    int kv_head;
+};
+
+// A warp stores v [dim], in shared memory, as a row of the cache. v is changed; behind it there is room: row_floats().
+// feedback: the KV head's, NULL: none.
+__device__ inline void store_row(const KvLayer &kv, const CacheRow &row, const float *feedback, float *v,
+                                 int dim) {
+    const bool is_key = row.is_key;
+    const int kv_head = row.kv_head;
+    int64_t at = element_of(kv, row.slot, kv_head);
     void *values = is_key ? kv.k : kv.v;
     if (is_key) turn_key(kv, balance_of(kv, kv_head, dim), v, dim);
     if (is_quantised(kv)) {
@@ -396,8 +266,8 @@ __device__ inline void store_row(const KvLayer &kv, bool is_key, int64_t slot, i
             round_elements(kv, v + dim, v, dim);
         else if (feeds_back_in_quads(kv, dim))
             round_fed_back<1>(
-                kv, [&](int block, int i) { return feedback + (block * half + i) * half; }, v, v + dim, 0, 1,
-                dim);
+                kv, [&](int block, int i) { return feedback + (block * half + i) * half; },
+                TurnedKeys{v, v + dim, 0, 1, dim});
         else
             round_fed_back_slowly(kv, feedback, v, v + dim, dim);
         return store_integers(kv, is_key, at, v, dim);

@@ -1,5 +1,5 @@
 // Opening a device, and what its errors mean.
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/device/device.cuh"
 
 #include <stdarg.h>
 #include <stdio.h>

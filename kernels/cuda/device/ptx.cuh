@@ -1,7 +1,7 @@
 // The machine's instructions by name: all inline PTX of the CUDA kernels stands here (PTX ISA 9.0; the section is named
 // where it helps). What is said of registers and shared memory is the instruction's own layout.
-#ifndef PALAVER_KERNELS_CUDA_PTX_CUH
-#define PALAVER_KERNELS_CUDA_PTX_CUH
+#ifndef PALAVER_KERNELS_CUDA_DEVICE_PTX_CUH
+#define PALAVER_KERNELS_CUDA_DEVICE_PTX_CUH
 
 #include <cuda.h>
 #include <cuda_fp16.h>
@@ -39,8 +39,8 @@ __device__ inline float reciprocal_approx(float x) {
     return y;
 }
 
-// A warpgroup takes registers from the block's pool until each thread has N, or gives back what is beyond N; "setmaxnreg".
-// Needs sm_90a.
+// A warpgroup takes registers from the block's pool until each thread has N, or gives back what is beyond N;
+// "setmaxnreg". Needs sm_90a.
 template <int N> __device__ inline void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
@@ -153,8 +153,8 @@ __device__ inline void show_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrives at the same barrier of the cluster's block `rank`. It releases nothing to that block: a fence of the whole device
-// would cost more than the products that it follows.
+// Arrives at the same barrier of the cluster's block `rank`. It releases nothing to that block: a fence of the whole
+// device would cost more than the GEMMs that it follows.
 __device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
@@ -172,7 +172,7 @@ __device__ inline void copy_bulk(uint32_t to, const void *from, uint32_t bytes, 
         : "memory");
 }
 
-// What this thread has stored in shared memory, for products of warpgroups and bulk copies to read.
+// What this thread has stored in shared memory, for wgmma and bulk copies to read.
 __device__ inline void show_stores() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -284,7 +284,7 @@ __device__ inline uint4 load_streaming(const void *from) {
     return v;
 }
 
-// ---- a warp's products of matrices of 8×8 elements of 16 bits: lane l = 4·g + t holds elements 2t and 2t + 1 of row g ----
+// ---- mma, by a warp: of a matrix of 8×8 elements of 16 bits lane l = 4·g + t holds elements 2t, 2t + 1 of row g ----
 
 // Four matrices out of shared memory; lane l gives the address of row l % 8 of matrix l / 8, 16 bytes.
 __device__ inline void load_matrices(uint32_t r[4], uint32_t at) {
@@ -318,7 +318,7 @@ __device__ inline uint32_t transposed(uint32_t a) {
 
 // c [16, 8] += a [16, 16] · b [16, 8]. a: rows 0–7 and 8–15 of columns 0–7, the same of columns 8–15; b: columns as the
 // matrix's rows, 0–7 and 8–15 of the sum; c[0], c[1] in row g, c[2], c[3] in row g + 8, columns 2t and 2t + 1.
-__device__ inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+__device__ inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -326,10 +326,9 @@ __device__ inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0
 }
 
 // c [16, 8] += a [16, 16] · b [16, 8] as above, operands of type T.
-template <class T>
-__device__ inline void multiply_add_of(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+template <class T> __device__ inline void mma_of(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     if (std::is_same<T, __half>::value)
-        multiply_add(c, a, b0, b1);
+        mma(c, a, b0, b1);
     else
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
             "{%0,%1,%2,%3};"

@@ -1,10 +1,11 @@
-// Hopper's matrix products of a warpgroup by name (PTX ISA, "wgmma"); they need sm_90a. The other instructions: ptx.cuh.
+// Hopper's matrix products of a warpgroup by name (PTX ISA, "wgmma"); they need sm_90a. The other instructions:
+// ptx.cuh.
 //
 // 128 threads, operands in f16 or bf16, sums in float32. Operands in shared memory are tiles of rows of 128 bytes (64
-// elements), aligned to 1,024, whose 16-byte pieces are swizzled: piece p of row r lies at p ^ r % 8. Wider matrices are
-// several such tiles.
-#ifndef PALAVER_KERNELS_CUDA_PTX_WGMMA_CUH
-#define PALAVER_KERNELS_CUDA_PTX_WGMMA_CUH
+// elements), aligned to 1,024, whose 16-byte pieces are swizzled: piece p of row r lies at p ^ r % 8. Wider matrices
+// are several such tiles.
+#ifndef PALAVER_KERNELS_CUDA_DEVICE_PTX_WGMMA_CUH
+#define PALAVER_KERNELS_CUDA_DEVICE_PTX_WGMMA_CUH
 
 #include <cuda_fp16.h>
 #include <stdint.h>
@@ -15,14 +16,14 @@ __device__ inline int swizzled(int row, int piece) {
     return row * 128 + ((piece ^ (row & 7)) << 4);
 }
 
-// What wgmma is told about an operand: where it begins, bytes from 8 rows to the next 8 (1,024 for rows that follow each
-// other) and, where the rows run along the product's sum, bytes from a tile to the next.
+// What wgmma is told about an operand: where it begins, bytes from 8 rows to the next 8 (1,024 for rows that follow
+// each other) and, where the rows run along the sum of the wgmma, bytes from a tile to the next.
 __device__ inline uint64_t matrix_at(uint32_t shared, int next_tile) {
     return (uint64_t)(shared >> 4 & 0x3fff) | (uint64_t)(next_tile >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
 }
 
-// Before the first product, and after registers of its operands or sums were written.
+// Before the first wgmma, and after registers of its operands or sums were written.
 __device__ inline void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -60,8 +61,8 @@ template <int N, int COLUMNS> __device__ inline void wgmma_wait(float (&sums)[CO
              "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
 // c [64, 8·N] = (add ? c : 0) + a [64, 16] · bᵀ, b [8·N, 16], both of T in shared memory, their rows along the sum. The
-// fragment: lane l of warp w holds of rows 16w + l/4 (c[·][0], c[·][1]) and 8 further (2, 3) columns 8i + l%4·2 and the next.
-// width: 8·N; sums: their operands, behind which a, b and `add` are numbered; then the operands themselves.
+// fragment: lane l of warp w holds of rows 16w + l/4 (c[·][0], c[·][1]) and 8 further (2, 3) columns 8i + l%4·2 and the
+// next. width: 8·N; sums: their operands, behind which a, b and `add` are numbered; then the operands themselves.
 #define WGMMA_PRODUCT(width, sums, a_at, b_at, add_at, ...)                                                  \
     if (std::is_same<T, __half>::value)                                                                      \
         WGMMA_PRODUCT_OF("f16", width, sums, a_at, b_at, add_at, __VA_ARGS__);                               \
@@ -73,14 +74,14 @@ template <int N, int COLUMNS> __device__ inline void wgmma_wait(float (&sums)[CO
                  ", " b_at ", p, 1, 1, 0, 0;\n}"                                                             \
                  : __VA_ARGS__                                                                               \
                  : "l"(a), "l"(b), "r"((int)add))
-template <class T> __device__ inline void wgmma_product(float (&c)[16][4], uint64_t a, uint64_t b, bool add) {
+template <class T> __device__ inline void wgmma_of(float (&c)[16][4], uint64_t a, uint64_t b, bool add) {
     WGMMA_PRODUCT("128", WGMMA_64, "%64", "%65", "%66", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8));
 }
-template <class T> __device__ inline void wgmma_product(float (&c)[24][4], uint64_t a, uint64_t b, bool add) {
+template <class T> __device__ inline void wgmma_of(float (&c)[24][4], uint64_t a, uint64_t b, bool add) {
     WGMMA_PRODUCT("192", WGMMA_96, "%96", "%97", "%98", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8),
                   WGMMA_SUMS_32(c, 16));
 }
-template <class T> __device__ inline void wgmma_product(float (&c)[32][4], uint64_t a, uint64_t b, bool add) {
+template <class T> __device__ inline void wgmma_of(float (&c)[32][4], uint64_t a, uint64_t b, bool add) {
     WGMMA_PRODUCT("256", WGMMA_128, "%128", "%129", "%130", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8),
                   WGMMA_SUMS_32(c, 16), WGMMA_SUMS_32(c, 24));
 }

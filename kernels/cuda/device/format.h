@@ -1,6 +1,6 @@
 // The forms in which weights lie on the device, by name: see formats.cuh.
-#ifndef PALAVER_KERNELS_CUDA_FORMAT_H
-#define PALAVER_KERNELS_CUDA_FORMAT_H
+#ifndef PALAVER_KERNELS_CUDA_DEVICE_FORMAT_H
+#define PALAVER_KERNELS_CUDA_DEVICE_FORMAT_H
 
 typedef enum Format {
     FORMAT_F32,

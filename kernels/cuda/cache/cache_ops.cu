@@ -1,5 +1,6 @@
 // copy_slots, shift_keys: what is done to a cache besides storing and attending.
 #include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/cache/store.cuh"
 #include "kernels/cuda/rope.cuh"
 
 #include <stdlib.h>
@@ -45,7 +46,8 @@ __device__ inline void copy_elements(char *plane, int64_t from, int64_t to, int 
     for (int i = threadIdx.x; i < bytes; i += blockDim.x) plane[to + i] = plane[from + i];
 }
 
-// A block a head of a slot in a layer: its key, value and scales, byte by byte. Grid: [n, n_kv_heads, n_layers], block: 64.
+// A block a head of a slot in a layer: its key, value and scales, byte by byte. Grid: [n, n_kv_heads, n_layers], block:
+// 64.
 __global__ void copy_slots_kernel(CacheCall call, int head_dim, int32_t *slot_positions) {
     const KvLayer &kv = call.layers[blockIdx.z];
     int64_t from = call.from[blockIdx.x] * kv.slot_stride + blockIdx.y * kv.head_stride,
@@ -109,7 +111,7 @@ __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
         __syncwarp();
         rope_head(turns, 2 * a.n_pairs, a.interleaved, 1, v, v);
         __syncwarp();
-        store_row(kv, true, slot, head, feedback_of(kv, head, a.head_dim), v, a.head_dim);
+        store_row(kv, CacheRow{true, slot, head}, feedback_of(kv, head, a.head_dim), v, a.head_dim);
         __syncwarp();
     }
 }

@@ -8,10 +8,10 @@
 //   Q8M  int8 q[n], f16 (scale, min)[n/32]     value = scale·q + min
 //   Q4   nibbles[n/2], f16 scale[n/32]         value = scale·(q - 8); byte i of a group: elements i and i + 16
 //   Q4M  nibbles[n/2], f16 (scale, min)[n/32]  value = scale·q + min
-#ifndef PALAVER_KERNELS_CUDA_FORMATS_CUH
-#define PALAVER_KERNELS_CUDA_FORMATS_CUH
+#ifndef PALAVER_KERNELS_CUDA_DEVICE_FORMATS_CUH
+#define PALAVER_KERNELS_CUDA_DEVICE_FORMATS_CUH
 
-#include "kernels/cuda/format.h"
+#include "kernels/cuda/device/format.h"
 #include "kernels/dtype.h"
 
 #include <cuda_bf16.h>
@@ -115,7 +115,7 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
     }
 }
 
-// The types that matrix products take their operands in.
+// The types that GEMMs take their operands in.
 template <class T> __device__ inline T from_float(float v);
 template <> __device__ inline float from_float<float>(float v) {
     return v;

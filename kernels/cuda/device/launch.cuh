@@ -1,7 +1,7 @@
 // Launches of kernels that may begin while the one before them ends (programmatic dependent launch); they call
 // kernels_before() ahead of the first access to what others write or still read.
-#ifndef PALAVER_KERNELS_CUDA_LAUNCH_CUH
-#define PALAVER_KERNELS_CUDA_LAUNCH_CUH
+#ifndef PALAVER_KERNELS_CUDA_DEVICE_LAUNCH_CUH
+#define PALAVER_KERNELS_CUDA_DEVICE_LAUNCH_CUH
 
 #include "kernels/cuda/backend.cuh"
 
@@ -21,8 +21,8 @@ static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*ker
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
-// The same for kernels that stand beside products. All of them divide a multiprocessor's memory in one way, as much as can be
-// shared: another division waits until no block is left there.
+// The same for kernels that stand beside GEMMs. All of them divide a multiprocessor's memory in one way, as much as can
+// be shared: another division waits until no block is left there.
 template <class... Parameters, class... Arguments>
 static inline cudaError_t launch_dependent(const CudaBackend *cuda, void (*kernel)(Parameters...), dim3 grid,
                                            dim3 block, size_t shared, const Arguments &...arguments) {

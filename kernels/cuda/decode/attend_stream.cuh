@@ -1,0 +1,181 @@
+// How a warp of the attend phase goes through its share of the cache.
+#ifndef PALAVER_KERNELS_CUDA_DECODE_ATTEND_STREAM_CUH
+#define PALAVER_KERNELS_CUDA_DECODE_ATTEND_STREAM_CUH
+
+#include "kernels/cuda/decode/attend_vectors.cuh"
+
+// A warp's way through the chunks of a stream, for query heads first_head … first_head + HEADS - 1 of the group:
+//
+//            lanes 0 … LANES-1   LANES … 2·LANES-1   …        each lane: eight elements of its slot
+//   pass 0   slot 0              slot 1              …
+//   pass 1   slot TOGETHER       …                            PASSES passes are a chunk
+template <int LANES, int HEADS, class Cache> struct AttendStream {
+    static constexpr int TOGETHER = 32 / LANES, PASSES = decode_passes(Cache::KIND, HEADS),
+                         BITS = cache_bits(Cache::KIND);
+    static constexpr bool SCALED = Cache::KIND != DECODE_F16;
+
+    const DecodeArguments &a;
+    const AttendShared &s;
+    int first_head, part, dim, at;
+    bool inside;
+    __half *own; // scales of this warp's chunk: of keys, then of values
+    float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
+
+    __device__ __forceinline__ AttendStream(const DecodeArguments &arguments, const AttendShared &shared,
+                                            int first)
+        : a(arguments), s(shared), first_head(first) {
+        part = threadIdx.x % 32 % LANES * 8, dim = SCALED ? LANES * 8 : a.head_dim;
+        inside = SCALED || part < dim;
+        at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
+        own = s.chunk_scales + threadIdx.x / 32 * 2 * PASSES * TOGETHER * MOST_GROUPS;
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            top[h] = -INFINITY;
+            weight[h] = 0;
+        }
+    }
+
+    __device__ __forceinline__ void take_queries(const float *from) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[h][i] = inside && first_head + h < a.group
+                              ? from[(first_head + h) * dim + part + i] / Cache::unit(i)
+                              : 0;
+    }
+
+    // What a lane's elements of a slot are to be multiplied with; 0 where it is not seen.
+    __device__ __forceinline__ float scale_of(bool values, int slot, bool seen) const {
+        const __half *plane = own + (values ? PASSES * TOGETHER * MOST_GROUPS : 0);
+        __half scale = plane[slot * (dim >> a.scale_shift) + (part >> a.scale_shift)];
+        return seen ? __half2float(scale) : 0.0f;
+    }
+
+    __device__ __forceinline__ void take_keys(const char *keys, uint32_t mask,
+                                              float (&score)[HEADS][PASSES]) {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int p = 0; p < PASSES; p++) {
+            int slot = p * TOGETHER + lane / LANES;
+            float k[8];
+            Cache::unpack(keys + (slot * dim + at) * BITS / 8, ~0u, k);
+            float scale = SCALED ? scale_of(false, slot, true) : 1;
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                float dot = 0;
+#pragma unroll
+                for (int i = 0; i < 8; i++) dot += q[h][i] * k[i];
+                if (SCALED) dot *= scale;
+#pragma unroll
+                for (int o = LANES / 2; o; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
+                score[h][p] = mask >> slot & 1 ? dot : -INFINITY;
+            }
+        }
+    }
+
+    // Scores become weights; what was summed before shrinks where a larger one has come.
+    __device__ __forceinline__ void soften(float (&score)[HEADS][PASSES]) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            float largest = top[h];
+#pragma unroll
+            for (int p = 0; p < PASSES; p++) largest = fmaxf(largest, score[h][p]);
+            float base = largest == -INFINITY ? 0 : largest, shrink = exp2_approx(top[h] - base);
+            top[h] = largest;
+            weight[h] *= shrink;
+#pragma unroll
+            for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+#pragma unroll
+            for (int p = 0; p < PASSES; p++) {
+                score[h][p] = exp2_approx(score[h][p] - base);
+                weight[h] += score[h][p];
+            }
+        }
+    }
+
+    __device__ __forceinline__ void take_values(const char *values, uint32_t mask,
+                                                const float (&score)[HEADS][PASSES]) {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int p = 0; p < PASSES; p++) {
+            int slot = p * TOGETHER + lane / LANES;
+            float v[8];
+            uint32_t seen = mask >> slot & 1 ? ~0u : 0; // what is not seen may be anything
+            Cache::unpack(values + (slot * dim + at) * BITS / 8, seen, v);
+            float scale = SCALED ? scale_of(true, slot, seen) : 1;
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                float share = SCALED ? score[h][p] * scale : score[h][p];
+#pragma unroll
+                for (int i = 0; i < 8; i++) sums[h][i] += share * v[i];
+            }
+        }
+    }
+
+    // The stream's result for the heads into shared memory, over the lanes that had other slots.
+    __device__ __forceinline__ void leave(int stream) {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            float largest = top[h];
+#pragma unroll
+            for (int o = LANES; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+            float shrink = largest == -INFINITY ? 0 : exp2_approx(top[h] - largest);
+            weight[h] *= shrink;
+#pragma unroll
+            for (int o = LANES; o < 32; o *= 2) weight[h] += __shfl_xor_sync(~0u, weight[h], o);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                sums[h][i] *= shrink / Cache::unit(i);
+#pragma unroll
+                for (int o = LANES; o < 32; o *= 2) sums[h][i] += __shfl_xor_sync(~0u, sums[h][i], o);
+            }
+            if (first_head + h >= a.group) continue;
+            int row = stream * a.group + first_head + h;
+            if (lane == 0) s.weights[row] = make_float2(largest, weight[h]);
+            if (lane < LANES && inside) {
+                float4 *to = (float4 *)(s.sums + row * dim + part);
+                to[0] = make_float4(sums[h][0], sums[h][1], sums[h][2], sums[h][3]);
+                to[1] = make_float4(sums[h][4], sums[h][5], sums[h][6], sums[h][7]);
+            }
+        }
+    }
+};
+
+// Where a warp attends: in a stream of its block's share, in a layer whose attention window is the window-th.
+struct AttendPlace {
+    int window, stream;
+};
+
+// A warp's chunks; the first one's scales have been asked for.
+template <int LANES, int HEADS, class Cache, class Scales>
+__device__ __forceinline__ void attend_stream(AttendStream<LANES, HEADS, Cache> &w, const AttendPlace &place,
+                                              const DecodeScales &from, Scales &scales, const CacheShare &c,
+                                              Ring &ring) {
+    const int window = place.window;
+    int others = c.sinks; // from this chunk on the queries change
+    w.take_queries(others > 0 ? w.s.sinks : w.s.vectors);
+#pragma unroll 1
+    for (int chunk = next_chunk(c, window, place.stream); chunk < c.n_chunks;
+         chunk = next_chunk(c, window, chunk + c.streams)) {
+        uint32_t mask = c.masks[window * c.n_chunks + chunk];
+        if constexpr (w.SCALED) {
+            scales.leave(w.own);
+            scales.ask(w.a, from, c, next_chunk(c, window, chunk + c.streams));
+        }
+        if (others > 0 && chunk >= others) {
+            others = 0;
+            w.take_queries(w.s.vectors);
+        }
+        float score[HEADS][w.PASSES];
+        w.take_keys(ring.take(), mask, score);
+        ring.give_back();
+        w.soften(score);
+        w.take_values(ring.take(), mask, score);
+        ring.give_back();
+    }
+    w.leave(place.stream);
+}
+
+#endif
