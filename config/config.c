@@ -15,7 +15,7 @@ static void compute_fields(Config *config) {
 Status config_merge(Config *config, ConfigLayers *added, Error *error) {
     if (!layers_reserve(config->layers, added->count)) {
         layers_free(added);
-        return error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+        return error_no_memory(error, "the settings");
     }
     for (size_t i = 0; i < added->count; i++) layers_put(config->layers, added->items[i]);
     added->count = 0;
@@ -34,7 +34,7 @@ static Status begin(const ConfigTable *table, Config *config, const Config *like
         memset(config, 0, table->size);
     config->table = table;
     config->layers = calloc(1, sizeof *config->layers);
-    return config->layers ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the settings");
+    return config->layers ? STATUS_OK : error_no_memory(error, "the settings");
 }
 
 Status config_init(const ConfigTable *table, Config *config, Error *error) {

@@ -43,8 +43,7 @@ Status layers_add(ConfigLayers *layers, const ConfigKey *key, ConfigLayer layer,
     Assignment assignment = {key, layer, profile ? strdup(profile) : NULL, strdup(origin), value};
     if ((profile && !assignment.profile) || !assignment.origin || !layers_reserve(layers, 1)) {
         layers_free_assignment(&assignment);
-        return error_set(error, STATUS_MEMORY, "%s.%s: not enough memory to keep it", key->section,
-                         key->name);
+        return value_no_memory(key, error);
     }
     layers_put(layers, assignment);
     return STATUS_OK;

@@ -41,7 +41,7 @@ static Status not_allowed(const ConfigKey *key, const TomlNode *node, Error *err
                      allowed);
 }
 
-static Status no_memory(const ConfigKey *key, Error *error) {
+Status value_no_memory(const ConfigKey *key, Error *error) {
     return error_set(error, STATUS_MEMORY, "%s.%s: not enough memory to keep it", key->section, key->name);
 }
 
@@ -111,13 +111,13 @@ static Status strings_from_node(const ConfigKey *key, const TomlNode *node, Conf
         if (!is_text(&items[i]) || !items[i].length || items[i].length > MAX_STRING)
             return not_allowed(key, &items[i], error);
     value->strings = (ConfigStrings){calloc(count ? count : 1, sizeof(char *)), 0};
-    if (!value->strings.items) return no_memory(key, error);
+    if (!value->strings.items) return value_no_memory(key, error);
     for (size_t i = 0; i < count; i++) {
         value->strings.items[i] = strdup(items[i].string);
         value->strings.count++;
         if (!value->strings.items[i]) {
             value_free(key, value);
-            return no_memory(key, error);
+            return value_no_memory(key, error);
         }
     }
     return STATUS_OK;
@@ -131,13 +131,13 @@ static Status biases_from_node(const ConfigKey *key, const TomlNode *node, Confi
             return not_allowed(key, bias, error);
     }
     value->biases = (ConfigBiases){calloc(node->n_children ? node->n_children : 1, sizeof(ConfigBias)), 0};
-    if (!value->biases.items) return no_memory(key, error);
+    if (!value->biases.items) return value_no_memory(key, error);
     for (size_t i = 0; i < node->n_children; i++) {
         value->biases.items[i] = (ConfigBias){strdup(node->children[i].key), node->children[i].number};
         value->biases.count++;
         if (!value->biases.items[i].token) {
             value_free(key, value);
-            return no_memory(key, error);
+            return value_no_memory(key, error);
         }
     }
     return STATUS_OK;
@@ -160,7 +160,7 @@ Status value_from_node(const ConfigKey *key, const TomlNode *node, ConfigValue *
         if (!is_text(node) || (key->accepts && !key->accepts(node->string)))
             return not_allowed(key, node, error);
         value->text = strdup(node->string);
-        return value->text ? STATUS_OK : no_memory(key, error);
+        return value->text ? STATUS_OK : value_no_memory(key, error);
     case CONFIG_STRINGS:
         return strings_from_node(key, node, value, error);
     case CONFIG_BIASES:
@@ -224,7 +224,7 @@ static Status biases_from_words(const ConfigKey *key, char *text, ConfigValue *v
 // Text that is not a TOML value of the right kind stands for itself: a word, a path, a list without brackets.
 static Status value_from_words(const ConfigKey *key, const char *text, ConfigValue *value, Error *error) {
     char *copy = strdup(text);
-    if (!copy) return no_memory(key, error);
+    if (!copy) return value_no_memory(key, error);
     bool word = key->type != CONFIG_TEXT && key->type != CONFIG_STRINGS && key->type != CONFIG_BIASES;
     for (size_t end = strlen(copy); word && end && strchr(" \t", copy[end - 1]);) copy[--end] = 0;
     TomlNode node = text_node(copy);
@@ -283,7 +283,7 @@ Status value_copy(const ConfigKey *key, const ConfigValue *from, ConfigValue *co
     }
     if (whole) return STATUS_OK;
     value_free(key, copy);
-    return no_memory(key, error);
+    return value_no_memory(key, error);
 }
 
 void value_free(const ConfigKey *key, ConfigValue *value) {

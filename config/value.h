@@ -21,6 +21,9 @@ typedef union ConfigValue {
 Status value_from_node(const ConfigKey *key, const TomlNode *node, ConfigValue *value, Error *error);
 Status value_from_text(const ConfigKey *key, const char *text, ConfigValue *value, Error *error);
 
+// STATUS_MEMORY, and the key that cannot be kept.
+Status value_no_memory(const ConfigKey *key, Error *error);
+
 Status value_copy(const ConfigKey *key, const ConfigValue *from, ConfigValue *copy, Error *error);
 void value_free(const ConfigKey *key, ConfigValue *value);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/byte_level.h"
+#include "kernels/base/array.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/utf8.h"
 
@@ -50,20 +51,20 @@ static size_t table_slot(const Vocabulary *vocabulary, const char *text, size_t 
 
 Status vocabulary_extend(Vocabulary *vocabulary, int64_t n, Error *error) {
     if (n <= vocabulary->n) return STATUS_OK;
-    Piece *pieces = NULL;
+    bool room = false;
     PieceText *table = NULL;
     size_t table_size = 0;
     if (n <= INT32_MAX / 4) {
-        pieces = realloc(vocabulary->pieces, (size_t)n * sizeof *pieces);
-        if (pieces) vocabulary->pieces = pieces;
+        room = array_reserve(&vocabulary->pieces, sizeof *vocabulary->pieces, (size_t)vocabulary->n,
+                             (size_t)(n - vocabulary->n), &vocabulary->capacity);
         table_size = table_size_for(n);
         table = table_new(table_size);
     }
-    if (!pieces || !table) {
+    if (!room || !table) {
         free(table);
         return error_set(error, STATUS_MEMORY, "no memory for a vocabulary of %lld pieces", (long long)n);
     }
-    for (int64_t i = vocabulary->n; i < n; i++) pieces[i] = (Piece){.kind = TOKEN_UNUSED};
+    for (int64_t i = vocabulary->n; i < n; i++) vocabulary->pieces[i] = (Piece){.kind = TOKEN_UNUSED};
     Vocabulary old = *vocabulary;
     vocabulary->n = n;
     vocabulary->table = table;

@@ -26,6 +26,7 @@ typedef struct PieceText {
 typedef struct Vocabulary {
     Piece *pieces; // [n]
     int64_t n;
+    size_t capacity; // of pieces
     Text chars;
     PieceText *table; // [table_size], a power of two: open addressing by hash of the text
     size_t table_size, n_texts;

@@ -8,16 +8,12 @@
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-static Status out_of_memory(Error *error) {
-    return error_set(error, STATUS_MEMORY, "out of memory");
-}
-
 static Status read_messages(JsonlLine *line, const char *system, Error *error) {
     json_t *list = json_object_get(line->json, "messages");
     if (list && !json_is_array(list)) return error_set(error, STATUS_USAGE, "\"messages\" is a list");
     size_t n = json_array_size(list);
     line->messages = calloc(n + 1, sizeof *line->messages);
-    if (!line->messages) return out_of_memory(error);
+    if (!line->messages) return error_no_memory(error, "the line");
     int kept = system != NULL;
     for (size_t i = 0; i < n; i++)
         if (message_json_read(json_array_get(list, i), i, &line->messages[kept++], error))
@@ -38,7 +34,7 @@ static Status read_turns(JsonlLine *line, Error *error) {
         return error_set(error, STATUS_USAGE, "\"turns\" is a list of what the user says: [\"…\", …]");
     size_t n = json_array_size(list);
     line->turns = calloc(n + 1, sizeof *line->turns);
-    if (!line->turns) return out_of_memory(error);
+    if (!line->turns) return error_no_memory(error, "the line");
     for (size_t i = 0; i < n; i++) {
         line->turns[i] = json_string_value(json_array_get(list, i));
         if (!line->turns[i]) return error_set(error, STATUS_USAGE, "turns[%zu] is no string", i);
@@ -85,7 +81,7 @@ static Status read_sampling(JsonlLine *line, const Settings *settings, Error *er
     if (!json_is_object(sampling))
         return error_set(error, STATUS_USAGE, "\"sampling\" is {\"KEY\": VALUE, …}");
     line->settings = malloc(sizeof *line->settings);
-    if (!line->settings) return out_of_memory(error);
+    if (!line->settings) return error_no_memory(error, "the line");
     if (settings_copy(line->settings, settings, error)) {
         free(line->settings);
         line->settings = NULL;
@@ -103,7 +99,7 @@ static Status read_sampling(JsonlLine *line, const Settings *settings, Error *er
         if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))
             return error_set(error, STATUS_USAGE, "sampling: %s has a \\u0000", key->name);
         char *text = setting_text(key, value);
-        if (!text) return out_of_memory(error);
+        if (!text) return error_no_memory(error, "the line");
         Status status = config_set(&line->settings->config, CONFIG_SESSION, name, text, error);
         free(text);
         if (status) return error_prefix(error, "sampling: ");
@@ -205,10 +201,11 @@ static json_t *messages_of(const SchedulerItem *item) {
     bool ok = messages != NULL;
     for (int i = 0; i < item->n_messages && ok; i++)
         ok = add_message(messages, item->messages[i].role, item->messages[i].text, item->messages[i].size);
-    for (int i = 0; ok && (i < item->n_turns || i < item->n_replies); i++) {
+    for (int i = 0; ok && (i < item->n_turns || i < item->replies.n); i++) {
         if (i < item->n_turns) ok = add_message(messages, CHAT_USER, item->turns[i], strlen(item->turns[i]));
-        if (i >= item->n_replies) break; // a turn that has no answer is the last that is told
-        ok = ok && add_message(messages, CHAT_ASSISTANT, item->replies[i].text, item->replies[i].size);
+        if (i >= item->replies.n) break; // a turn that has no answer is the last that is told
+        ok = ok && add_message(messages, CHAT_ASSISTANT, item->replies.messages[i].text,
+                               item->replies.messages[i].size);
     }
     if (ok) return messages;
     json_decref(messages);

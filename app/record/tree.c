@@ -1,5 +1,7 @@
 #include "app/record/tree.h"
 
+#include "kernels/base/array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,27 +22,19 @@ void tree_free(Tree *tree) {
 // ---- changes ----------------------------------------------------------------------------------------------
 
 static bool grow(Tree *tree) {
-    if (tree->n < tree->capacity) return true;
-    if (tree->capacity >= NODES_MAX) return false;
-    int capacity = tree->capacity ? 2 * tree->capacity : 16;
-    TreeNode *nodes = realloc(tree->nodes, (size_t)capacity * sizeof *nodes);
-    if (!nodes) return false;
-    tree->nodes = nodes;
-    int *attempts = realloc(tree->attempts, (size_t)capacity * sizeof *attempts);
-    if (!attempts) return false;
-    memset(attempts + tree->capacity, 0, (size_t)(capacity - tree->capacity) * sizeof *attempts);
-    tree->attempts = attempts;
-    tree->capacity = capacity;
-    return true;
+    size_t n = (size_t)tree->n;
+    return tree->n < NODES_MAX &&
+           array_reserve(&tree->nodes, sizeof *tree->nodes, n, 1, &tree->nodes_capacity) &&
+           array_reserve(&tree->attempts, sizeof *tree->attempts, n, 1, &tree->attempts_capacity);
 }
 
 Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error) {
     TreeNode *node = &tree->nodes[index];
     if (!n) return STATUS_OK;
-    TreeLoss *longer = realloc(node->losses, (size_t)(node->n_losses + n) * sizeof *longer);
-    if (!longer) return error_set(error, STATUS_MEMORY, "out of memory");
-    memcpy(longer + node->n_losses, losses, (size_t)n * sizeof *losses);
-    node->losses = longer;
+    if (!array_reserve(&node->losses, sizeof *losses, (size_t)node->n_losses, (size_t)n,
+                       &node->losses_capacity))
+        return error_set(error, STATUS_MEMORY, "out of memory");
+    memcpy(node->losses + node->n_losses, losses, (size_t)n * sizeof *losses);
     node->n_losses += n;
     return STATUS_OK;
 }
@@ -59,7 +53,7 @@ Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *er
                                     .parent = parent,
                                     .next = TREE_NONE};
     if (tree_leave(tree, index, losses, n, error)) return error->status;
-    tree->n++;
+    tree->attempts[tree->n++] = 0;
     tree->attempts[tree->nodes[index].turn - 1]++;
     if (parent == tree->head) { // the way up to here is linked already
         link_parent(tree, index);
@@ -150,7 +144,7 @@ void tree_path(const Tree *tree, int index, int *path) {
 
 int tree_next_attempt(const Tree *tree, int parent) {
     int turn = tree_turn(tree, parent) + 1;
-    return turn <= tree->capacity ? tree->attempts[turn - 1] + 1 : 1;
+    return turn <= tree->n ? tree->attempts[turn - 1] + 1 : 1;
 }
 
 void tree_name(const Tree *tree, int index, char *text) {

@@ -14,6 +14,7 @@
 #include "kernels/base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -46,12 +47,14 @@ typedef struct TreeNode {
     bool forgotten;
     TreeLoss *losses; // [n_losses] what of its way left the window while this one was answered, owned
     int n_losses;
+    size_t losses_capacity;
 } TreeNode;
 
 typedef struct Tree {
-    TreeNode *nodes; // [capacity], n of them, parents before children; owned
-    int *attempts;   // [capacity] at turn 1, 2, …; owned
-    int n, capacity;
+    TreeNode *nodes; // [n] parents before children; owned
+    int *attempts;   // [n] at turn 1, 2, …; owned
+    int n;
+    size_t nodes_capacity, attempts_capacity;
     int head;
     int first; // what `next` is for TREE_START
 } Tree;

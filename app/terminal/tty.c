@@ -1,4 +1,6 @@
 #include "app/terminal/tty.h"
+
+#include "kernels/base/array.h"
 #include "kernels/base/file.h"
 
 #include <errno.h>
@@ -275,12 +277,7 @@ static bool take_pending(TtyEvent *event) {
 // Room for `n` more bytes behind those that wait.
 static bool make_room(size_t n) {
     if (tty.ahead_at == tty.ahead_n) tty.ahead_at = tty.ahead_n = 0;
-    if (tty.ahead_n + n <= tty.ahead_room) return true;
-    unsigned char *longer = realloc(tty.ahead, tty.ahead_n + n);
-    if (!longer) return false;
-    tty.ahead = longer;
-    tty.ahead_room = tty.ahead_n + n;
-    return true;
+    return array_reserve(&tty.ahead, 1, tty.ahead_n, n, &tty.ahead_room);
 }
 
 // What a terminal that edits lines has made of the keys: Enter is a newline, and a Ctrl-D that nobody read as the end is

@@ -1,5 +1,7 @@
 #include "app/terminal/turn_lines.h"
 
+#include "kernels/base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,12 +35,10 @@ static bool ends_with_backslash(const char *line, size_t n) {
 }
 
 static bool append(TurnLines *lines, const char *bytes, size_t n) {
-    char *grown = realloc(lines->text, lines->size + n + 1);
-    if (!grown) return false;
-    memcpy(grown + lines->size, bytes, n);
-    lines->text = grown;
+    if (!array_reserve(&lines->text, 1, lines->size, n + 1, &lines->capacity)) return false;
+    memcpy(lines->text + lines->size, bytes, n);
     lines->size += n;
-    grown[lines->size] = 0;
+    lines->text[lines->size] = 0;
     return true;
 }
 

@@ -11,10 +11,10 @@
 
 // Lines gathered one by one. All zero is an empty one.
 typedef struct TurnLines {
-    char *text;  // UTF-8, NUL-terminated; NULL while there is none
-    size_t size; // bytes in text
-    bool block;  // inside `"""`
-    bool open;   // the turn goes on in the next line
+    char *text;            // UTF-8, NUL-terminated; NULL while there is none
+    size_t size, capacity; // bytes in text, without the NUL; room
+    bool block;            // inside `"""`
+    bool open;             // the turn goes on in the next line
 } TurnLines;
 
 // Adds a line (n bytes, with or without its newline). False: no memory, nothing changed. Afterwards

@@ -4,6 +4,7 @@
 
 #include "engine/model/model_internal.h"
 #include "engine/model/param.h"
+#include "kernels/base/array.h"
 
 #include <limits.h>
 #include <math.h>
@@ -96,9 +97,10 @@ Status model_reach_context(Model *model, int64_t context, Error *error) {
                          "a context of %lld tokens: with dynamic NTK this model goes up to %lld",
                          (long long)context, (long long)(model->rope_trained + dynamic_reach(model)));
     }
-    double *grown = realloc(model->inv_freq, (size_t)((beyond + 1) * n) * sizeof *grown);
-    if (!grown) return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
-    rope->inv_freq = model->inv_freq = grown;
+    size_t capacity = (size_t)n; // what counts is the first set: the others are made below
+    if (!array_reserve(&model->inv_freq, sizeof *model->inv_freq, (size_t)n, (size_t)(beyond * n), &capacity))
+        return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
+    rope->inv_freq = model->inv_freq;
     rope->n_sets = (int)beyond + 1;
     for (int set = 1; set < rope->n_sets; set++) scale_dynamic(model, set);
     return STATUS_OK;

@@ -48,10 +48,7 @@ struct Scheduler {
 };
 
 void scheduler_item_clear(SchedulerItem *item) {
-    for (int i = 0; i < item->n_replies; i++) message_free(&item->replies[i]);
-    free(item->replies);
-    item->replies = NULL;
-    item->n_replies = 0;
+    message_list_free(&item->replies);
 }
 
 Status scheduler_open(Engine *engine, const ChatTemplate *chat_template, const SchedulerOptions *options,
@@ -148,15 +145,6 @@ static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
     row->state = ROW_EMPTY;
 }
 
-static Status keep_reply(SchedulerItem *item, const Message *reply, Error *error) {
-    Message *longer = realloc(item->replies, (size_t)(item->n_replies + 1) * sizeof *longer);
-    if (!longer) return error_set(error, STATUS_MEMORY, "no memory for a reply");
-    item->replies = longer;
-    Status status = message_copy(reply, &longer[item->n_replies], error);
-    if (!status) item->n_replies++;
-    return status;
-}
-
 static Status ask(Conversation *c, const char *text, Error *error) {
     Message user = {.role = CHAT_USER, .text = (char *)text, .size = strlen(text)};
     return conversation_append(c, &user, error);
@@ -236,7 +224,7 @@ static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
     item->n_prompt_cut += row->report.n_prompt_cut;
     item->n_reply += row->report.n_reply;
     item->finish = row->report.finish;
-    if (!status) status = keep_reply(item, &c->messages[c->n - 1], error);
+    if (!status) status = message_list_add(&item->replies, &c->messages[c->n - 1], error);
     row->turn++;
     bool more = !status && row->turn < item->n_turns;
     if (more) status = ask(c, item->turns[row->turn], error);

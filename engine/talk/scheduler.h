@@ -31,11 +31,10 @@ typedef struct SchedulerItem {
     ConversationSettings settings;
 
     // What came of it.
-    Status status;       // STATUS_OK, or why the last reply failed; the others are there
-    Error error;         // where it is not
-    FinishReason finish; // of the last reply
-    Message *replies;    // [n_replies], scheduler_item_clear() frees them
-    int n_replies;
+    Status status;                       // STATUS_OK, or why the last reply failed; the others are there
+    Error error;                         // where it is not
+    FinishReason finish;                 // of the last reply
+    MessageList replies;                 // scheduler_item_clear() frees them
     int64_t n_prompt, n_cached, n_reply; // tokens: of all prompts, of these found in the cache, and drawn
     int64_t n_prompt_cut;                // tokens that were left out of prompts too long for the context
     double seconds;                      // in a row

@@ -24,6 +24,10 @@ Status(error_set)(Error *error, Status status, const char *format, ...) {
     return status;
 }
 
+Status(error_no_memory)(Error *error, const char *what) {
+    return error_set(error, STATUS_MEMORY, "not enough memory for %s", what);
+}
+
 Status error_prefix(Error *error, const char *format, ...) {
     if (!error) return STATUS_USAGE; // which failure it was is not known here, only that it was one
     Error old = *error;

@@ -32,9 +32,13 @@ typedef struct Error {
 // `return error_set(error, STATUS_FILE, "%s: …", path);`. A message that is too long is cut.
 Status error_set(Error *error, Status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+// STATUS_MEMORY for `what`: "the chat template".
+Status error_no_memory(Error *error, const char *what);
+
 #ifdef __clang_analyzer__
 // What the static analyser cannot see across files: the result is `status`.
 #define error_set(error, status, ...) ((error_set)(error, status, __VA_ARGS__), (status))
+#define error_no_memory(error, what) ((error_no_memory)(error, what), STATUS_MEMORY)
 #endif
 
 // Puts the formatted text in front of the message, keeps the status and returns it.

@@ -20,13 +20,9 @@ static void check_conversation(const JsonlLine *line) {
 // A reply for every turn, as the scheduler would leave it.
 static void reply(SchedulerItem *item) {
     int n = item->n_turns ? item->n_turns : 1;
-    item->replies = calloc((size_t)n, sizeof *item->replies);
-    if (!item->replies) abort();
-    for (; item->n_replies < n; item->n_replies++) {
-        Message *m = &item->replies[item->n_replies];
-        *m = (Message){.role = CHAT_ASSISTANT, .text = strdup("r\xc3\xa9"), .size = 3};
-        if (!m->text) abort();
-    }
+    const Message message = {.role = CHAT_ASSISTANT, .text = (char *)"r\xc3\xa9", .size = 3};
+    while (item->replies.n < n)
+        if (message_list_add(&item->replies, &message, NULL)) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -6,15 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Status no_memory(Error *error) {
-    return error_set(error, STATUS_MEMORY, "not enough memory for the conversation's text");
-}
-
 Status chat_chunk_add(Chunk *chunk, const char *text, size_t size, bool special, Error *error) {
     if (!size) return STATUS_OK;
     if (!array_reserve(&chunk->text, sizeof *chunk->text, chunk->size, size, &chunk->capacity) ||
         !array_reserve(&chunk->spans, sizeof *chunk->spans, chunk->n_spans, 1, &chunk->spans_capacity))
-        return no_memory(error);
+        return error_no_memory(error, "the conversation's text");
     memcpy(chunk->text + chunk->size, text, size);
     chunk->spans[chunk->n_spans++] = (ChunkSpan){chunk->size, size, special};
     chunk->size += size;
@@ -23,7 +19,7 @@ Status chat_chunk_add(Chunk *chunk, const char *text, size_t size, bool special,
 
 Status chat_chunk_mark(Chunk *chunk, int64_t *target, Error *error) {
     if (!array_reserve(&chunk->marks, sizeof *chunk->marks, chunk->n_marks, 1, &chunk->marks_capacity))
-        return no_memory(error);
+        return error_no_memory(error, "the conversation's text");
     chunk->marks[chunk->n_marks++] = (ChunkMark){chunk->size, target};
     return STATUS_OK;
 }
@@ -114,7 +110,7 @@ static void serve_marks(const Chunk *chunk, const Tokenizer *tokenizer, const To
 Status chat_chunk_encode(Chunk *chunk, const Tokenizer *tokenizer, Tokens *tokens, Error *error) {
     int64_t first = tokens->n;
     TextSpan *spans = calloc(chunk->n_spans + 1, sizeof *spans);
-    if (!spans) return no_memory(error);
+    if (!spans) return error_no_memory(error, "the conversation's text");
     for (size_t i = 0; i < chunk->n_spans; i++)
         spans[i] =
             (TextSpan){chunk->text + chunk->spans[i].begin, chunk->spans[i].size, chunk->spans[i].special};

@@ -1,6 +1,7 @@
 // A template's TOML file, read key by key.
 #include "tokenizer/chat/chat_template_internal.h"
 
+#include "kernels/base/array.h"
 #include "kernels/base/nearest.h"
 
 #include <stdlib.h>
@@ -18,8 +19,9 @@ static Status wrong(const Reader *reader, const TomlNode *node, const char *key,
 }
 
 static Status no_memory(const Reader *reader) {
-    return error_set(reader->error, STATUS_MEMORY, "%s: not enough memory for the chat template",
-                     reader->file);
+    error_no_memory(reader->error, "the chat template");
+    error_prefix(reader->error, "%s: ", reader->file);
+    return STATUS_MEMORY;
 }
 
 static Status unknown(const Reader *reader, const TomlNode *node, const char *const *names, size_t n_names) {
@@ -131,16 +133,16 @@ static Status read_key(const Reader *reader, const TomlNode *node) {
 static Status add_ends_to_stops(const Reader *reader) {
     ChatStrings *stops = &reader->to->stops;
     const ChatStrings *ends = &reader->to->ends;
-    char **items = realloc(stops->items, ((size_t)stops->count + (size_t)ends->count + 1) * sizeof *items);
-    if (!items) return no_memory(reader);
-    stops->items = items;
+    size_t n = (size_t)stops->count, capacity = n;
+    if (!array_reserve(&stops->items, sizeof *stops->items, n, (size_t)ends->count + 1, &capacity))
+        return no_memory(reader);
     for (int i = 0; i < ends->count; i++) {
         if (!strcmp(ends->items[i], "{eos}")) continue;
-        items[stops->count] = strdup(ends->items[i]);
-        if (!items[stops->count]) return no_memory(reader);
+        stops->items[stops->count] = strdup(ends->items[i]);
+        if (!stops->items[stops->count]) return no_memory(reader);
         stops->count++;
     }
-    items[stops->count] = NULL;
+    stops->items[stops->count] = NULL;
     return STATUS_OK;
 }
 

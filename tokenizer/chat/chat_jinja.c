@@ -13,10 +13,6 @@
 
 // ---- the context -------------------------------------------------------------------------------------------------
 
-static Status no_memory(Error *error) {
-    return error_set(error, STATUS_MEMORY, "not enough memory for the conversation's text");
-}
-
 // The text of ids, as a person sees it: without what control tokens look like.
 static char *text_of_ids(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, size_t *size) {
     char *text = NULL;
@@ -82,7 +78,7 @@ static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, 
 Status chat_jinja_once(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages, int n,
                        bool prompt, bool by_ids, JinjaText *text, Error *error) {
     json_t *context = make_context(to, tokenizer, messages, n, prompt, by_ids);
-    if (!context) return no_memory(error);
+    if (!context) return error_no_memory(error, "the conversation's text");
     Status status = jinja_render(to->jinja, context, to->now, text, error);
     json_decref(context);
     return status;
@@ -287,7 +283,7 @@ static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer,
                              int n, Tokens *tokens, ChatSpan *spans, Error *error) {
     ChatMessage *more = malloc(((size_t)n + 1) * sizeof *more);
     ChatSpan *more_spans = malloc(((size_t)n + 1) * sizeof *more_spans);
-    Status status = more && more_spans ? STATUS_OK : no_memory(error);
+    Status status = more && more_spans ? STATUS_OK : error_no_memory(error, "the conversation's text");
     if (!status) {
         if (n) memcpy(more, messages, (size_t)n * sizeof *more);
         more[n] = (ChatMessage){.role = CHAT_USER, .text = "?", .size = 1};
@@ -316,7 +312,8 @@ Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, con
         .to = to, .tokenizer = tokenizer, .messages = messages, .n = n, .text = &text, .tokens = tokens};
     w.places = calloc((size_t)n + 1, sizeof *w.places);
     w.spans = calloc((size_t)n + 1, sizeof *w.spans);
-    status = w.places && w.spans ? walk(&w, prompt, error) : no_memory(error);
+    status =
+        w.places && w.spans ? walk(&w, prompt, error) : error_no_memory(error, "the conversation's text");
     if (status)
         tokens->n = before;
     else if (spans && n)
@@ -344,5 +341,5 @@ Status chat_jinja_text(const ChatTemplate *to, const Tokenizer *tokenizer, const
         memcpy(*out + length, text.data, text.size + 1);
     }
     jinja_text_free(&text);
-    return *out ? STATUS_OK : no_memory(error);
+    return *out ? STATUS_OK : error_no_memory(error, "the conversation's text");
 }

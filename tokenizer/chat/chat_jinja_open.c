@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Status no_memory(Error *error) {
-    return error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
-}
-
 static bool all_space(const char *text, size_t size) {
     return space_before(text, size) == size;
 }
@@ -50,7 +46,7 @@ static Status learn_end(ChatTemplate *to, const Tokenizer *tokenizer, const char
     const char *close = line && after[space] == '<' ? memchr(after + space, '>', line) : NULL;
     if (close) line = (size_t)(close - after - space) + 1; // one piece is enough
     if (!status && !found && line) whole = push_string(&to->stops, after + space, line);
-    return status ? status : whole ? STATUS_OK : no_memory(error);
+    return status ? status : whole ? STATUS_OK : error_no_memory(error, "the chat template");
 }
 
 static const ChatMessage sample[] = {
@@ -74,7 +70,7 @@ static Status learn_prompt(ChatTemplate *to, const Tokenizer *tokenizer, char **
     }
     if (!status && !said)
         status = error_set(error, STATUS_UNSUPPORTED, "chat template: it leaves out what the user says");
-    if (!status && !(*prompt = strdup(said + 3))) status = no_memory(error);
+    if (!status && !(*prompt = strdup(said + 3))) status = error_no_memory(error, "the chat template");
     if (!status) to->bos = chat_jinja_begins_with_bos(tokenizer, &text);
     jinja_text_free(&text);
     return status;
@@ -109,12 +105,12 @@ Status chat_jinja_open(const char *jinja, const Tokenizer *tokenizer, int64_t no
                        Error *error) {
     *out = NULL;
     ChatTemplate *to = calloc(1, sizeof *to);
-    if (!to) return no_memory(error);
+    if (!to) return error_no_memory(error, "the chat template");
     to->now = now;
     to->name = strdup(CHAT_JINJA);
     to->source = strdup(jinja);
-    Status status =
-        to->name && to->source ? jinja_parse(jinja, strlen(jinja), &to->jinja, error) : no_memory(error);
+    Status status = to->name && to->source ? jinja_parse(jinja, strlen(jinja), &to->jinja, error)
+                                           : error_no_memory(error, "the chat template");
     if (!status) status = learn(to, tokenizer, error);
     if (status)
         chat_template_close(to);
@@ -134,8 +130,9 @@ static Status add_thinking(const ChatTemplate *to, json_t *arguments, int thinki
     static const char *const names[] = {"enable_thinking", "thinking"};
     for (int i = 0; i < 2 && thinking >= 0; i++) {
         if (!strstr(to->source, names[i])) continue;
-        return json_object_set_new(arguments, names[i], json_boolean(thinking)) ? no_memory(error)
-                                                                                : STATUS_OK;
+        return json_object_set_new(arguments, names[i], json_boolean(thinking))
+                   ? error_no_memory(error, "the chat template")
+                   : STATUS_OK;
     }
     if (thinking < 0) return STATUS_OK;
     return error_set(error, STATUS_USAGE, "the model's chat template does not ask whether to think");

@@ -93,7 +93,7 @@ static Status find_default(const ChatTemplate *candidate, const char *text, char
     size_t length = strlen(after);
     if (system + length > user || strncmp(user - length, after, length) != 0) return STATUS_OK;
     *found = strndup(system, (size_t)(user - system) - length);
-    return *found ? STATUS_OK : error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
+    return *found ? STATUS_OK : error_no_memory(error, "the chat template");
 }
 
 // The built-in template, with what may differ from file to file: BOS, the default system prompt, and trimming. A text may
@@ -176,7 +176,7 @@ static Status guess_because(const char *why, const Tokenizer *tokenizer, ChatTem
     if (!notice) {
         chat_template_close(*found);
         *found = NULL;
-        return error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
+        return error_no_memory(error, "the chat template");
     }
     snprintf(notice, size, "%s: this chat uses %s, which is a guess; --template chooses another", why,
              (*found)->name);

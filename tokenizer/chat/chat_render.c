@@ -164,8 +164,7 @@ static void add_user_turn(Renderer *r, UserTurn what) {
     size_t most = 3 * ((size_t)(what.to - what.from) + 1) + 1;
     Piece *pieces = calloc(most, sizeof *pieces);
     if (!pieces) {
-        r->status =
-            r->status ? r->status : error_set(r->error, STATUS_MEMORY, "not enough memory for a turn");
+        r->status = r->status ? r->status : error_no_memory(r->error, "a turn");
         return;
     }
     int n = 0;
@@ -315,7 +314,7 @@ Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *
                   .tokens = tokens,
                   .error = error};
     r.spans = calloc((size_t)n_messages + 1, sizeof *r.spans);
-    if (!r.spans) return error_set(error, STATUS_MEMORY, "not enough memory for the conversation's text");
+    if (!r.spans) return error_no_memory(error, "the conversation's text");
     render(&r, generation_prompt);
     if (r.status) {
         tokens->n = before;
@@ -341,7 +340,7 @@ Status chat_template_render_text(const ChatTemplate *chat_template, const Tokeni
                   .error = error};
     *text = NULL;
     r.spans = calloc((size_t)n_messages + 1, sizeof *r.spans);
-    if (!r.spans) return error_set(error, STATUS_MEMORY, "not enough memory for the conversation's text");
+    if (!r.spans) return error_no_memory(error, "the conversation's text");
     render(&r, generation_prompt);
     add(&r, "", 1, false);
     if (!r.status) {

@@ -83,13 +83,8 @@ void items_answer_alone(Engine *engine, const ChatTemplate *chat_template, const
         }
         alone->status = conversation_reply(c, false, NULL, &report, &alone->error);
         if (alone->status) break;
-        const Message *m = conversation_message(c, conversation_length(c) - 1);
-        alone->replies = realloc(alone->replies, (size_t)(turn + 1) * sizeof *alone->replies);
-        Message *copy = &alone->replies[alone->n_replies++];
-        *copy = *m;
-        copy->text = strdup(m->text);
-        copy->ids = m->ids ? malloc((size_t)(m->n_ids + 1) * sizeof *m->ids) : NULL;
-        if (m->ids) memcpy(copy->ids, m->ids, (size_t)m->n_ids * sizeof *m->ids);
+        const Message *reply = conversation_message(c, conversation_length(c) - 1);
+        assert_int_equal(message_list_add(&alone->replies, reply, &alone->error), STATUS_OK);
         alone->finish = report.finish;
         alone->n_reply += report.n_reply;
     }
@@ -135,13 +130,14 @@ static void check_reply(int i, int k, const Message *a, const Message *b) {
 }
 
 void items_check_one(int i, const SchedulerItem *got, const SchedulerItem *want) {
-    if (got->status != want->status || got->n_replies != want->n_replies)
-        fail_msg("item %d: status %d, %d replies (%s); expected %d, %d (%s)", i, got->status, got->n_replies,
-                 got->status ? got->error.message : "", want->status, want->n_replies,
+    if (got->status != want->status || got->replies.n != want->replies.n)
+        fail_msg("item %d: status %d, %d replies (%s); expected %d, %d (%s)", i, got->status, got->replies.n,
+                 got->status ? got->error.message : "", want->status, want->replies.n,
                  want->status ? want->error.message : "");
     assert_int_equal(got->finish, want->finish);
     assert_int_equal(got->n_reply, want->n_reply);
-    for (int k = 0; k < got->n_replies; k++) check_reply(i, k, &got->replies[k], &want->replies[k]);
+    for (int k = 0; k < got->replies.n; k++)
+        check_reply(i, k, &got->replies.messages[k], &want->replies.messages[k]);
 }
 
 void items_check(const TestItem *items, int n) {

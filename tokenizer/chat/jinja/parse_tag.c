@@ -248,7 +248,7 @@ Status jinja_parse(const char *text, size_t size, Jinja **out, Error *error) {
     if (size > (4u << 20))
         return error_set(error, STATUS_UNSUPPORTED, "the chat template has more than 4 MB");
     Jinja *jinja = calloc(1, sizeof *jinja);
-    if (!jinja) return error_set(error, STATUS_MEMORY, "not enough memory for the chat template");
+    if (!jinja) return error_no_memory(error, "the chat template");
     jinja->arena.left = (size_t)256 << 20;
     jinja->arena.error = error;
     parse_all(jinja, text, size);

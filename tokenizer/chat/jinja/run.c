@@ -309,7 +309,7 @@ Status jinja_render(const Jinja *jinja, const json_t *context, int64_t now, Jinj
                            malloc((buffer.n_runs + 1) * sizeof *out->runs), buffer.n_runs};
         if (!out->data || !out->runs) {
             jinja_text_free(out);
-            arena.status = error_set(error, STATUS_MEMORY, "not enough memory for the conversation's text");
+            arena.status = error_no_memory(error, "the conversation's text");
         } else {
             if (buffer.size) memcpy(out->data, buffer.data, buffer.size);
             if (buffer.n_runs) memcpy(out->runs, buffer.runs, buffer.n_runs * sizeof *out->runs);
