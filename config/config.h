@@ -47,11 +47,6 @@ Status config_apply_user_files(Config *config, Error *error);
 // for `/config FILE`. Errors read FILE:LINE:COLUMN: what, and the allowed values.
 Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error);
 
-// The same for text in memory (`length` bytes, need not end with NUL); `name` stands for the file in
-// messages.
-Status config_apply_text(Config *config, ConfigLayer layer, const char *name, const char *text, size_t length,
-                         Error *error);
-
 // The [profile.NAME] sections of all files read so far. CONFIG_PROFILE replaces the profile chosen before.
 Status config_apply_profile(Config *config, ConfigLayer layer, const char *profile, Error *error);
 // Name of the i-th remembered profile, NULL past the last; in order of appearance.

@@ -1,4 +1,4 @@
-// Settings from files, profiles, the environment and typed text.
+// Settings from parsed TOML, profiles, the environment and typed text.
 #include "config/config_internal.h"
 #include "kernels/base/nearest.h"
 
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 // ---- TOML --------------------------------------------------------------------------------------------
 
@@ -120,46 +119,13 @@ static Status read_table(const Reading *reading, const TomlNode *table, Error *e
     return STATUS_OK;
 }
 
-static Status apply_tree(Config *config, ConfigLayer layer, const char *name, TomlNode *root, Error *error) {
+Status config_apply_tree(Config *config, ConfigLayer layer, const char *name, TomlNode *root, Error *error) {
     ConfigLayers added = {0};
     Reading reading = {name, layer, NULL, config->table, &added};
     Status status = read_table(&reading, root, error);
     toml_free(root);
     if (!status) return config_merge(config, &added, error);
     layers_free(&added);
-    return status;
-}
-
-Status config_apply_text(Config *config, ConfigLayer layer, const char *name, const char *text, size_t length,
-                         Error *error) {
-    TomlNode *root;
-    Status status = toml_parse(name, text, length, &root, error);
-    return status ? status : apply_tree(config, layer, name, root, error);
-}
-
-Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Error *error) {
-    TomlNode *root;
-    Status status = toml_parse_file(path, &root, error);
-    return status ? status : apply_tree(config, layer, path, root, error);
-}
-
-// Written like snprintf; 0 when there is neither XDG_CONFIG_HOME nor HOME.
-static int user_path(char *buffer, size_t size) {
-    const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (folder && *folder == '/') return snprintf(buffer, size, "%s/palaver/palaver.toml", folder);
-    if (home && *home) return snprintf(buffer, size, "%s/.config/palaver/palaver.toml", home);
-    if (size) *buffer = 0;
-    return 0;
-}
-
-Status config_apply_user_files(Config *config, Error *error) {
-    char path[4096];
-    int length = user_path(path, sizeof path);
-    Status status = STATUS_OK;
-    if (length > 0 && (size_t)length < sizeof path && !access(path, F_OK))
-        status = config_apply_file(config, CONFIG_FILES, path, error);
-    if (!status && !access("palaver.toml", F_OK))
-        status = config_apply_file(config, CONFIG_FILES, "palaver.toml", error);
     return status;
 }
 

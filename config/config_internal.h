@@ -9,4 +9,7 @@
 // empty afterwards in either case.
 Status config_merge(Config *config, ConfigLayers *added, Error *error);
 
+// What a parsed file says, which is `name` in messages and origins; takes `root` over.
+Status config_apply_tree(Config *config, ConfigLayer layer, const char *name, TomlNode *root, Error *error);
+
 #endif

@@ -1,7 +1,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
-#include "engine/key_rounding.h"
+#include "engine/key_study.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/clock.h"
 
@@ -91,7 +91,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     if (!status)
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
                                engine->context_size, &engine->cache, error);
-    if (!status) status = key_rounding_open(&engine->forward, options->random_weights, &engine->cache, error);
+    if (!status) status = key_study_open(&engine->forward, options->random_weights, &engine->cache, error);
     if (status) close_backend(engine);
     return status;
 }

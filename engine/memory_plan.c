@@ -1,6 +1,7 @@
 #include "engine/engine_internal.h"
 
-#include "engine/key_rounding.h"
+#include "engine/cache/key_rounding.h"
+#include "engine/key_study.h"
 #include "kernels/base/format.h"
 
 enum {

@@ -41,6 +41,7 @@ fuzz: deps ## run the fuzzers for FUZZ_SECONDS each (default here: 60)
 	$(AGAIN) $(JOBS) run-fuzzers FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
 run-fuzzers: $(FUZZERS:%=$(BUILD)/san/%)
 	@set -e; for f in $(notdir $(FUZZERS)); do $(BUILD)/san/tests/fuzz/$$f $(FUZZ_SECONDS) tests/fuzz/corpus/$$f; done
+$(BUILD)/san/tests/fuzz/fuzz_config_json: $(BUILD)/san/tests/support/model/model_config.c.o
 $(FUZZERS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(BUILD)/san/libpalaver.a
 	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS))
 

@@ -56,9 +56,6 @@ int32_t tokenizer_pad(const Tokenizer *tokenizer) {
 bool tokenizer_add_bos(const Tokenizer *tokenizer) {
     return tokenizer->add_bos;
 }
-bool tokenizer_add_eos(const Tokenizer *tokenizer) {
-    return tokenizer->add_eos;
-}
 
 bool tokenizer_is_end(const Tokenizer *tokenizer, int32_t id) {
     const Piece *piece = piece_at(tokenizer, id);

@@ -52,7 +52,7 @@ typedef struct TokenizerVocab {
     int32_t bos, eos, unk, pad;
     const int32_t *ends; // [n_ends] further ids that end a reply (eot_token_id, eom_token_id, …)
     int64_t n_ends;
-    int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1 where the file is silent
+    int add_bos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1 where the file is silent
     const void *charsmap; // precompiled_charsmap of a unigram model, or NULL
     size_t charsmap_size;
 } TokenizerVocab;
@@ -85,9 +85,8 @@ int32_t tokenizer_bos(const Tokenizer *tokenizer); // -1: none; the same below
 int32_t tokenizer_eos(const Tokenizer *tokenizer);
 int32_t tokenizer_unk(const Tokenizer *tokenizer);
 int32_t tokenizer_pad(const Tokenizer *tokenizer);
-// Whether the model wants BOS before (EOS after) a text. Encoding never adds them: the caller or template does.
+// Whether the model wants BOS before a text. Encoding never adds it: the caller or template does.
 bool tokenizer_add_bos(const Tokenizer *tokenizer);
-bool tokenizer_add_eos(const Tokenizer *tokenizer);
 // Whether `id` ends a reply: the declared eos ids and every control token that is named like one (<|im_end|>,
 // <|eot_id|>, <|endoftext|>, <end_of_turn>, </s>, …). False for ids out of range.
 bool tokenizer_is_end(const Tokenizer *tokenizer, int32_t id);

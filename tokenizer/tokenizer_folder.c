@@ -201,7 +201,6 @@ static Status read_special(Tokenizer *tokenizer, const char *folder, const json_
         json_decref(other);
     }
     tokenizer->add_bos = json_flag(config, "add_bos_token", tokenizer->add_bos) && tokenizer->bos >= 0;
-    tokenizer->add_eos = json_flag(config, "add_eos_token", tokenizer->add_eos) && tokenizer->eos >= 0;
     vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
     vocabulary_mark_named_ends(&tokenizer->vocabulary);
     return status;

@@ -27,7 +27,7 @@ struct Tokenizer {
     SentencePiece *spaced, *unspaced;
 
     int32_t bos, eos, unk, pad;
-    bool add_bos, add_eos;
+    bool add_bos;
     const atomic_int *interrupt; // NULL: none
     char describe[128];
     char notice[256]; // "" if there is nothing to say

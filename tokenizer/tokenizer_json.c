@@ -177,7 +177,6 @@ static void read_post_processor(Tokenizer *tokenizer, const json_t *processor, i
     }
     if (n > 1 && *last) {
         tokenizer->eos = tokenizer_find(tokenizer, last);
-        tokenizer->add_eos = tokenizer->eos >= 0;
     }
 }
 

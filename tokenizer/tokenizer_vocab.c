@@ -193,7 +193,6 @@ static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Erro
     bool begins = library || tokenizer->add_bos;
     if (vocab->add_bos >= 0 && strcmp(model, "gemma4") != 0) begins = vocab->add_bos != 0;
     tokenizer->add_bos = tokenizer->bos >= 0 && begins;
-    tokenizer->add_eos = tokenizer->eos >= 0 && vocab->add_eos == 1;
     vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
     for (int64_t i = 0; i < vocab->n_ends; i++) vocabulary_mark_end(&tokenizer->vocabulary, vocab->ends[i]);
     vocabulary_mark_named_ends(&tokenizer->vocabulary);

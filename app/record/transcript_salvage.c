@@ -104,8 +104,10 @@ static bool take_line(Salvage *s, const char *line, size_t size) {
     return ok && whole;
 }
 
-Status transcript_salvage(const char *text, size_t size, Transcript **transcript, TranscriptLoss *loss,
-                          Error *error) {
+// Reads every record [size] that can be read; a turn whose parent is lost follows the last that is not. The transcript's log
+// is another one than the damaged. STATUS_FILE: there is no turn.
+static Status salvage(const char *text, size_t size, Transcript **transcript, TranscriptLoss *loss,
+                      Error *error) {
     Salvage s = {.loss = loss};
     *loss = (TranscriptLoss){0};
     *transcript = NULL;
@@ -139,8 +141,7 @@ Status transcript_recover(const char *name, const char *text, size_t size, Trans
     *note = 0;
     Status status = transcript_parse(name, text, size, transcript, error);
     if (status != STATUS_FILE) return status;
-    if (transcript_salvage(text, size, transcript, &loss, &second))
-        return STATUS_FILE; // the first error says more
+    if (salvage(text, size, transcript, &loss, &second)) return STATUS_FILE; // the first error says more
     snprintf(note, TRANSCRIPT_NOTE_ROOM,
              "%.300s: what is whole is here, %d turns and attempts; records lost: %d, mended with U+FFFD: %d",
              error->message, transcript_tree(*transcript)->n, loss.n_lost, loss.n_mended);

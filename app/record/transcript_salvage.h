@@ -17,11 +17,6 @@ typedef struct TranscriptLoss {
 // What can be read of one line [size] of a log, mended unless it is `whole`; NULL: nothing, or no memory. To json_decref().
 json_t *transcript_salvage_record(const char *line, size_t size, bool *whole);
 
-// Reads every record [size] that can be read; a turn whose parent is lost follows the last that is not. The transcript's log
-// is another one than the damaged. STATUS_FILE: there is no turn.
-Status transcript_salvage(const char *text, size_t size, Transcript **transcript, TranscriptLoss *loss,
-                          Error *error);
-
 // transcript_parse(), and where that finds damage, what is whole: then `note` [TRANSCRIPT_NOTE_ROOM] says what is lost, else
 // it is empty.
 Status transcript_recover(const char *name, const char *text, size_t size, Transcript **transcript,

@@ -272,12 +272,6 @@ const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint, const char
     return !found ? NULL : *found;
 }
 
-int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint) {
-    int64_t bytes = 0; // cannot overflow: tensors do not overlap, and lie in files
-    for (int64_t i = 0; i < checkpoint->n_tensors; i++) bytes += (int64_t)checkpoint->tensors[i].bytes;
-    return bytes;
-}
-
 int checkpoint_n_files(const Checkpoint *checkpoint) {
     return checkpoint->n_files;
 }

@@ -45,13 +45,6 @@ typedef struct CheckpointTensor {
 // STATUS_MEMORY.
 Status checkpoint_open(const char *path, Checkpoint **checkpoint, Error *error);
 
-// The same readers over bytes in memory (tests, fuzzing, an embedded model); `data` is kept by reference and
-// outlives the Checkpoint. `name` stands for the file in messages. safetensors bring no config then.
-Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
-                            Error *error);
-Status checkpoint_from_safetensors(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
-                                   Error *error);
-
 void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
 
 CheckpointFormat checkpoint_format(const Checkpoint *checkpoint);
@@ -60,8 +53,7 @@ const char *checkpoint_path(const Checkpoint *checkpoint); // as it was given
 int64_t checkpoint_n_tensors(const Checkpoint *checkpoint);
 const CheckpointTensor *checkpoint_tensor(const Checkpoint *checkpoint, int64_t index); // in file order
 const CheckpointTensor *checkpoint_find(const Checkpoint *checkpoint,
-                                        const char *name);     // NULL: there is none
-int64_t checkpoint_tensor_bytes(const Checkpoint *checkpoint); // sum over all tensors
+                                        const char *name); // NULL: there is none
 
 int checkpoint_n_files(const Checkpoint *checkpoint);
 const char *checkpoint_file(const Checkpoint *checkpoint, int index,

@@ -1,5 +1,5 @@
 // What the readers of the two formats share: a Checkpoint while it is being filled. Only checkpoint*.c,
-// gguf*.c and safetensors.c include this.
+// gguf*.c, safetensors.c and tests include this.
 #ifndef PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
 #define PALAVER_ENGINE_CHECKPOINT_INTERNAL_H
 
@@ -42,6 +42,14 @@ struct Checkpoint {
     MetaTable meta;
     json_t *config, *generation;
 };
+
+// checkpoint_open() over bytes that no file maps, for tests and fuzzers: where these end a sanitizer sees what reads on, and
+// in a file's last page nobody does. `data` is kept by reference; `name` stands for the file in messages. safetensors bring
+// no config then.
+Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                            Error *error);
+Status checkpoint_from_safetensors(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
+                                   Error *error);
 
 // Maps the regular file at `path`. An empty file has data NULL. STATUS_FILE if it is not there or no file.
 Status checkpoint_file_map(const char *path, CheckpointFile *file, Error *error);

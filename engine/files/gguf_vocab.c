@@ -165,7 +165,6 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
                               .unk = -1,
                               .pad = -1,
                               .add_bos = -1,
-                              .add_eos = -1,
                               .add_space_prefix = -1,
                               .remove_extra_whitespaces = -1};
     if (checkpoint_format(checkpoint) != CHECKPOINT_GGUF) {
@@ -175,7 +174,6 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
         const char *key;
         int *value;
     } switches[] = {{"tokenizer.ggml.add_bos_token", &vocab->add_bos},
-                    {"tokenizer.ggml.add_eos_token", &vocab->add_eos},
                     {"tokenizer.ggml.add_space_prefix", &vocab->add_space_prefix},
                     {"tokenizer.ggml.remove_extra_whitespaces", &vocab->remove_extra_whitespaces}};
     Status status = read_name(checkpoint, "tokenizer.ggml.model", &vocab->model, error);

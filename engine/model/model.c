@@ -22,8 +22,7 @@ static Status check_quantization(const ParamSource *source, Error *error) {
                      source->path, method);
 }
 
-// Everything but the weights.
-static Status read_params(Model *model, ParamSource *source, Error *error) {
+Status model_read_params(Model *model, ParamSource *source, Error *error) {
     Status status = model_find_architecture(source, error);
     if (status) return status;
     snprintf(model->architecture, sizeof model->architecture, "%s", source->architecture->name);
@@ -55,7 +54,7 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
     snprintf(path, sizeof path, source.config ? "%s/config.json" : "%s", checkpoint_path(checkpoint));
     Unread unread;
     Status status = unread_open(&source, &unread, error);
-    if (!status) status = read_params(created, &source, error);
+    if (!status) status = model_read_params(created, &source, error);
     if (!status) status = model_read_weights(created, &source, error);
     if (!status) status = unread_check_tensors(&source, error);
     unread_close(&unread);
@@ -72,38 +71,6 @@ Status model_open(const char *path, Model **model, Error *error) {
     Checkpoint *checkpoint;
     Status status = checkpoint_open(path, &checkpoint, error);
     return status ? status : model_from_checkpoint(checkpoint, model, error);
-}
-
-Status model_from_config(const char *config, size_t config_size, const char *generation,
-                         size_t generation_size, Model **model, Error *error) {
-    *model = NULL;
-    json_t *parsed = NULL, *parsed_generation = NULL;
-    Status status = json_parse("config.json", config, config_size, &parsed, error);
-    if (!status && generation) {
-        status = json_parse("generation_config.json", generation, generation_size, &parsed_generation, error);
-    }
-    Model *created = NULL;
-    if (!status) {
-        created = calloc(1, sizeof *created);
-        if (!created) {
-            status = STATUS_MEMORY;
-            error_set(error, status, "out of memory");
-        } else {
-            ParamSource source = {.config = parsed, .generation = parsed_generation, .path = "config.json"};
-            Unread unread;
-            status = unread_open(&source, &unread, error);
-            if (!status) status = read_params(created, &source, error);
-            unread_close(&unread);
-        }
-    }
-    json_decref(parsed);
-    json_decref(parsed_generation);
-    if (status) {
-        model_close(created);
-        return status;
-    }
-    *model = created;
-    return STATUS_OK;
 }
 
 void model_close(Model *model) {

@@ -81,14 +81,6 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
 
 void model_close(Model *model); // closes the Checkpoint as well; NULL is fine
 
-// What the makers recommend for one of palaver's settings; NAN: nothing. Greedy decoding is a temperature of 0.
-double model_recommended(const Model *model, const char *setting);
-
-// Hyperparameters only, from the text of config.json and of generation_config.json (may be NULL): no weights,
-// no Checkpoint. For tests and fuzzing; freed with model_close().
-Status model_from_config(const char *config, size_t config_size, const char *generation,
-                         size_t generation_size, Model **model, Error *error);
-
 bool model_is_eos(const Model *model, int32_t id);
 
 // Which set of the rope's frequencies a text of n tokens is read with: its tokens all with one, as by a pass of

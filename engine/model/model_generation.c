@@ -66,12 +66,6 @@ static const struct {
     {"repeat_penalty", {"repetition_penalty", ".general.sampling.penalty_repeat"}, 0.01, 100},
 };
 
-double model_recommended(const Model *model, const char *setting) {
-    for (size_t i = 0; i < MODEL_N_GENERATION; i++)
-        if (strcmp(model->generation[i].key, setting) == 0) return model->generation[i].value;
-    return NAN;
-}
-
 // Keys of generation_config.json that change what transformers generates and that palaver has nothing for, each with the
 // number that asks for nothing; null, false and an empty list do so everywhere.
 static const struct {

@@ -8,6 +8,9 @@
 // Names of modules in GGUF files, without ".weight" or ".bias"; those of layers stand behind "blk.N.".
 extern const char *const GGUF_MODULES[N_MODULES];
 
+// Everything but the weights: the parts below, one after the other.
+Status model_read_params(Model *model, ParamSource *source, Error *error);
+
 // source->architecture.
 Status model_find_architecture(ParamSource *source, Error *error);
 // Sizes, norm, activation and biases into model->shape and its neighbours; checked against each other.

@@ -69,7 +69,7 @@ Status conversation_append(Conversation *c, const Message *message, Error *error
     return message_list_insert(&c->list, c->n, message, error);
 }
 
-Status conversation_replace(Conversation *c, int index, const char *text, Error *error) {
+static Status replace(Conversation *c, int index, const char *text, Error *error) {
     Message changed = {.role = c->messages[index].role, .text = (char *)text, .size = strlen(text)}, copy;
     changed.discarded = c->messages[index].discarded;
     Status status = message_copy(&changed, &copy, error);
@@ -82,7 +82,7 @@ Status conversation_replace(Conversation *c, int index, const char *text, Error 
 Status conversation_set_system(Conversation *c, const char *text, Error *error) {
     bool has = c->n > 0 && c->messages[0].role == CHAT_SYSTEM;
     if (text && *text) {
-        if (has) return conversation_replace(c, 0, text, error);
+        if (has) return replace(c, 0, text, error);
         return message_list_insert(
             &c->list, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)}, error);
     }

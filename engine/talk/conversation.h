@@ -76,8 +76,6 @@ int conversation_length(const Conversation *conversation);
 const Message *conversation_message(const Conversation *conversation, int index);
 // Appends a message (text is copied). Nothing is evaluated. With ids (may be NULL) as in Message.
 Status conversation_append(Conversation *conversation, const Message *message, Error *error);
-// Replaces the text of a message and forgets its ids.
-Status conversation_replace(Conversation *conversation, int index, const char *text, Error *error);
 // Sets, replaces or (NULL or "") removes the system message at the front.
 Status conversation_set_system(Conversation *conversation, const char *text, Error *error);
 // Drops every message from `length` on.

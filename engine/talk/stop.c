@@ -101,12 +101,7 @@ StopText stop_flush(StopMatcher *matcher) {
     if (matcher->n == 0) return (StopText){.n_held = 0};
     const Pattern *p = &matcher->patterns[matcher->longest];
     StopText text = {.held = p->text, .n_held = p->matched};
-    stop_reset(matcher);
-    return text;
-}
-
-void stop_reset(StopMatcher *matcher) {
-    matcher->stopped = false;
     matcher->longest = 0;
     for (int i = 0; i < matcher->n; i++) matcher->patterns[i].matched = 0;
+    return text;
 }

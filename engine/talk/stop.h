@@ -27,14 +27,12 @@ typedef struct StopText {
 Status stop_open(const char *const *strings, int n, StopMatcher **matcher, Error *error);
 void stop_close(StopMatcher *matcher); // NULL is fine
 
-// The next piece of the stream. After a stop nothing comes out until stop_reset(). O(size · n), nothing is
+// The next piece of the stream. After a stop nothing more comes out. O(size · n), nothing is
 // allocated.
 StopText stop_feed(StopMatcher *matcher, const char *bytes, size_t size);
 
-// The stream is over: what is still held back comes out.
+// The stream is over: what is still held back comes out. The next piece begins a new one,
+// unless a stop string has ended it.
 StopText stop_flush(StopMatcher *matcher);
-
-// Forgets the stream: the next piece begins a new one.
-void stop_reset(StopMatcher *matcher);
 
 #endif

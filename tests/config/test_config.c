@@ -143,7 +143,7 @@ static void layers_in_order(void **state) {
     assert_int_equal(config_apply_profile(config, CONFIG_PROFILE, "p", &error), STATUS_OK);
     assert_int_equal(settings_apply(config, "[sampling]\ntop_k = 2\n", &error), STATUS_OK);
     const char *b = "[sampling]\ntop_k = 3";
-    assert_int_equal(config_apply_text(config, CONFIG_FILES, "b.toml", b, strlen(b), &error), STATUS_OK);
+    assert_int_equal(settings_apply_named(config, "b.toml", b, &error), STATUS_OK);
     assert_int_equal(config_set(config, CONFIG_MODEL, "top_k", "1", &error), STATUS_OK);
     for (int layer = CONFIG_SESSION; layer >= CONFIG_BUILTIN; layer--) {
         assert_string_equal(settings_value(config, "top_k"), values[layer]);

@@ -35,9 +35,9 @@ static int64_t render(const ChatTemplate *chat_template, const char *text, size_
 
 static void start(void) {
     if (tokenizer_open_folder("tests/golden/chat/bytes", &tokenizer, NULL)) abort();
-    const char *const *names = chat_template_names(&n_templates);
+    const ChatBuiltin *builtins = chat_builtins(&n_templates);
     for (int i = 0; i < n_templates; i++) {
-        if (chat_template_open(names[i], &templates[i], NULL)) abort();
+        if (chat_template_open(builtins[i].name, &templates[i], NULL)) abort();
         harmless[i] = render(templates[i], "x", 1);
     }
 }

@@ -1,4 +1,5 @@
 // Hostile config.json, and behind a NUL generation_config.json: a Model within its limits, or one line of error.
+#include "tests/support/model/model_config.h"
 #include "engine/cache/kv_cache.h"
 
 #include <math.h>

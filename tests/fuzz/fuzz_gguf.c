@@ -1,5 +1,5 @@
 // Hostile GGUF bytes: a whole Checkpoint whose every byte can be read, or one line of error.
-#include "engine/files/checkpoint.h"
+#include "engine/files/checkpoint_internal.h"
 #include "engine/files/gguf_vocab.h"
 #include "engine/model/model.h"
 

@@ -1,5 +1,6 @@
 // Hostile TOML as a settings file: it is applied or refused with one line, and a refused one changes nothing. What
 // begins with / is text typed for the key of the second byte's number.
+#include "config/config_internal.h"
 #include "app/settings/settings.h"
 
 #include <stdio.h>
@@ -35,6 +36,12 @@ static Status type(Config *config, const uint8_t *data, size_t size, Error *erro
     return status;
 }
 
+static Status apply(Config *config, const uint8_t *data, size_t size, Error *error) {
+    TomlNode *root;
+    Status status = toml_parse("fuzz.toml", (const char *)data, size, &root, error);
+    return status ? status : config_apply_tree(config, CONFIG_FILES, "fuzz.toml", root, error);
+}
+
 static void print_all(const Config *config, char *buffer, size_t size) {
     size_t count, at = 0;
     const ConfigKey *keys = settings_keys(&count);
@@ -49,9 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (settings_init(&settings, &error)) abort();
     static char before[1 << 16], after[1 << 16];
     print_all(config, before, sizeof before);
-    if (size > 1 && data[0] == '/'
-            ? type(config, data, size, &error)
-            : config_apply_text(config, CONFIG_FILES, "fuzz.toml", (const char *)data, size, &error)) {
+    if (size > 1 && data[0] == '/' ? type(config, data, size, &error) : apply(config, data, size, &error)) {
         print_all(config, after, sizeof after);
         if (strcmp(before, after) != 0) abort();
         if (!*error.message || strchr(error.message, '\n')) abort();

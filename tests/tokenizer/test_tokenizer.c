@@ -201,7 +201,6 @@ static void facts(void **state) {
     assert_int_equal(tokenizer_unk(t), 0);
     assert_int_equal(tokenizer_pad(t), -1);
     assert_true(tokenizer_add_bos(t));
-    assert_false(tokenizer_add_eos(t));
     assert_true(tokenizer_is_end(t, 2));
     assert_false(tokenizer_is_end(t, 1));
     assert_false(tokenizer_is_end(t, -1));

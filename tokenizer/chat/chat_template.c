@@ -23,11 +23,6 @@ static const ChatBuiltin builtins[] = {
     BUILTIN("alpaca", alpaca),
 };
 enum { N_BUILTINS = sizeof builtins / sizeof *builtins };
-static const char *const builtin_names[N_BUILTINS] = {
-    "chatml",     "llama-2",           "llama-3",    "llama-3.1",    "mistral-v1", "mistral-v2",
-    "mistral-v3", "mistral-v3-tekken", "mistral-v7", "zephyr",       "gemma",      "phi-3",
-    "qwen-3",     "qwen-3-thinking",   "vicuna",     "vicuna-lines", "alpaca",
-};
 
 const char *chat_role_name(ChatRole role) {
     static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
@@ -43,11 +38,6 @@ int chat_role_find(const char *name) {
 const ChatBuiltin *chat_builtins(int *n) {
     *n = N_BUILTINS;
     return builtins;
-}
-
-const char *const *chat_template_names(int *n) {
-    *n = N_BUILTINS;
-    return builtin_names;
 }
 
 Status chat_open_builtin(const ChatBuiltin *builtin, ChatTemplate **chat_template, Error *error) {
@@ -78,10 +68,12 @@ Status chat_template_open(const char *name_or_path, ChatTemplate **chat_template
     for (int i = 0; i < N_BUILTINS; i++)
         if (!strcmp(name_or_path, builtins[i].name))
             return chat_open_builtin(&builtins[i], chat_template, error);
-    int nearest = nearest_name(name_or_path, builtin_names, N_BUILTINS);
+    const char *names[N_BUILTINS];
+    for (int i = 0; i < N_BUILTINS; i++) names[i] = builtins[i].name;
+    int nearest = nearest_name(name_or_path, names, N_BUILTINS);
     if (nearest >= 0)
         return error_set(error, STATUS_USAGE, "no chat template \"%.80s\"; did you mean \"%s\"?",
-                         name_or_path, builtin_names[nearest]);
+                         name_or_path, names[nearest]);
     return error_set(
         error, STATUS_USAGE,
         "no chat template \"%.80s\"; there are chatml, llama-2, llama-3, mistral-v3, gemma and more, or "

@@ -67,7 +67,6 @@ const char *chat_template_notice(const ChatTemplate *chat_template);
 const char *chat_template_lacking(const ChatTemplate *chat_template, const Tokenizer *tokenizer);
 
 const char *chat_template_name(const ChatTemplate *chat_template);
-const char *const *chat_template_names(int *n); // the built-in ones, for completion
 
 // Appends the rendered ids, BOS included where the template or the model wants it. `spans` [n_messages] may
 // be NULL. With generation_prompt the opening of an assistant's message follows. What the template cannot

@@ -1,5 +1,6 @@
 // What stays when turns leave a chat that has no system prompt: the first tokens of the window, on which attention rests
 // (Xiao et al., arXiv:2309.17453), for every template and policy that shifts.
+#include "tokenizer/chat/chat_template_internal.h"
 #include "tests/support/model/parley.h"
 #include "tests/support/talk/talk.h"
 #include "tests/support/test.h"
@@ -83,11 +84,11 @@ static void check_template(Talk *t) {
 static void every_template_keeps_its_beginning(void **state) {
     (void)state;
     int n;
-    const char *const *names = chat_template_names(&n);
+    const ChatBuiltin *builtins = chat_builtins(&n);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++) {
-            print_message("%s, %s\n", names[i], overflow_policy_name(SHIFTS[k]));
-            check_template(begin(names[i], SHIFTS[k], OVERFLOW_KEEP_SYSTEM, false));
+            print_message("%s, %s\n", builtins[i].name, overflow_policy_name(SHIFTS[k]));
+            check_template(begin(builtins[i].name, SHIFTS[k], OVERFLOW_KEEP_SYSTEM, false));
         }
 }
 
@@ -198,10 +199,10 @@ static void nor_does_any_template(void **state) {
     (void)state;
     const char *all = getenv("SINKS");
     int n = 0;
-    const char *const *names = chat_template_names(&n);
+    const ChatBuiltin *builtins = chat_builtins(&n);
     for (int i = 0; all && !strcmp(all, "all") && i < n; i++) {
-        check_loss(names[i], 2, false);
-        loss_of_story(names[i], OVERFLOW_SHIFT, 0);
+        check_loss(builtins[i].name, 2, false);
+        loss_of_story(builtins[i].name, OVERFLOW_SHIFT, 0);
     }
 }
 

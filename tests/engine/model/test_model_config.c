@@ -1,4 +1,5 @@
 // What a config.json means: values, defaults and refusals, in the styles of transformers 4 and 5.
+#include "tests/support/model/model_config.h"
 #include "tests/support/test.h"
 #include "engine/model/model.h"
 

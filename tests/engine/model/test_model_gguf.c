@@ -1,4 +1,6 @@
 // Models in GGUF files that the test writes: what metadata means, and what is refused.
+#include "engine/files/checkpoint_internal.h"
+#include "tests/support/model/model_config.h"
 #include "tests/support/test.h"
 #include "tests/support/files.h"
 #include "engine/model/model.h"

@@ -94,7 +94,9 @@ static void a_cut_reply_can_be_continued(void **state) {
     assert_string_equal(m->text + strlen(cut), t->text);
     talk_check_log(t);
     // A reply that has text only (loaded, edited) can be continued as well.
-    assert_int_equal(conversation_replace(t->c, 1, "Once upon a time", &error), STATUS_OK);
+    Message loaded = {.role = CHAT_ASSISTANT, .text = (char *)"Once upon a time", .size = 16};
+    conversation_truncate(t->c, 1);
+    assert_int_equal(conversation_append(t->c, &loaded, &error), STATUS_OK);
     assert_int_equal(talk_reply(t, true, &report, &error), STATUS_OK);
     assert_memory_equal(conversation_message(t->c, 1)->text, "Once upon a time", 16);
     conversation_truncate(t->c, 1);

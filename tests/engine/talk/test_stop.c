@@ -50,11 +50,13 @@ static size_t sure(const char *text, size_t size, const char *const *stops, int 
     return size;
 }
 
-static void feed_in_pieces(StopMatcher *m, const char *text, size_t size, const char *const *stops, int n) {
+static void feed_in_pieces(const char *text, size_t size, const char *const *stops, int n) {
     Shown shown = {.size = 0};
     bool stopped = false, want_stopped;
     size_t want = search(text, size, stops, n, &want_stopped), fed = 0;
-    stop_reset(m);
+    StopMatcher *m;
+    Error error;
+    assert_int_equal(stop_open(stops, n, &m, &error), STATUS_OK);
     while (fed < size) {
         size_t piece = (size_t)random_below(4);
         if (piece > size - fed) piece = size - fed;
@@ -74,6 +76,7 @@ static void feed_in_pieces(StopMatcher *m, const char *text, size_t size, const 
     assert_int_equal(stopped, want_stopped);
     assert_int_equal(shown.size, want);
     assert_memory_equal(shown.text, text, want);
+    stop_close(m);
 }
 
 static void stops_as_a_search_of_the_text(void **state) {
@@ -91,11 +94,7 @@ static void stops_as_a_search_of_the_text(void **state) {
         }
         size_t size = (size_t)random_below(sizeof text);
         for (size_t i = 0; i < size; i++) text[i] = (char)('a' + random_below(letters + round % 3));
-        StopMatcher *m;
-        Error error;
-        assert_int_equal(stop_open(stops, n, &m, &error), STATUS_OK);
-        for (int i = 0; i < 3; i++) feed_in_pieces(m, text, size, stops, n);
-        stop_close(m);
+        for (int i = 0; i < 3; i++) feed_in_pieces(text, size, stops, n);
     }
 }
 

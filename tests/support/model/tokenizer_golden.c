@@ -137,7 +137,7 @@ static void vocab_from_tokenizer_json(GoldenVocab *vocab) {
 
 GoldenVocab golden_vocab(const char *name, const char *pre) {
     GoldenVocab vocab = {.vocab = {.pre = pre, .bos = -1, .eos = -1, .unk = -1, .pad = -1}};
-    vocab.vocab.add_bos = vocab.vocab.add_eos = -1;
+    vocab.vocab.add_bos = -1;
     vocab.vocab.add_space_prefix = vocab.vocab.remove_extra_whitespaces = -1;
     vocab.json = read_json(name, "vocab.json");
     bool view = vocab.json != NULL;

@@ -1,5 +1,6 @@
 #include "tests/support/talk/settings.h"
 
+#include "config/config_internal.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -12,7 +13,13 @@ Settings settings_fresh(void) {
 }
 
 Status settings_apply(Config *config, const char *text, Error *error) {
-    return config_apply_text(config, CONFIG_FILES, "talk.toml", text, strlen(text), error);
+    return settings_apply_named(config, "talk.toml", text, error);
+}
+
+Status settings_apply_named(Config *config, const char *name, const char *text, Error *error) {
+    TomlNode *root;
+    Status status = toml_parse(name, text, strlen(text), &root, error);
+    return status ? status : config_apply_tree(config, CONFIG_FILES, name, root, error);
 }
 
 const char *settings_value(const Config *config, const char *name) {

@@ -6,6 +6,7 @@
 
 Settings settings_fresh(void);                                         // to config_free()
 Status settings_apply(Config *config, const char *text, Error *error); // as a file called talk.toml
+Status settings_apply_named(Config *config, const char *name, const char *text, Error *error);
 
 // A key's value as it is printed, until the next call, and where it comes from.
 const char *settings_value(const Config *config, const char *name);

@@ -76,9 +76,9 @@ static void expect_in_span(const Renderer *r, int message, const char *held, con
 static void with_all(void (*check)(Renderer *r)) {
     static const char *const tokenizers[] = {"bytes", "prepend", "metaspace"};
     int n_names;
-    const char *const *names = chat_template_names(&n_names);
+    const ChatBuiltin *builtins = chat_builtins(&n_names);
     for (int i = 0; i < 3 * n_names; i++) {
-        Renderer r = open_renderer(tokenizers[i % 3], names[i / 3]);
+        Renderer r = open_renderer(tokenizers[i % 3], builtins[i / 3].name);
         check(&r);
         close_renderer(&r);
     }

@@ -220,17 +220,14 @@ static void refusals(void **state) {
 
 static void names(void **state) {
     (void)state;
-    int n, n_builtins;
-    const char *const *all = chat_template_names(&n);
-    const ChatBuiltin *builtins = chat_builtins(&n_builtins);
-    assert_int_equal(n, n_builtins);
+    int n;
+    const ChatBuiltin *builtins = chat_builtins(&n);
     for (int i = 0; i < n; i++) {
         char path[200];
-        assert_string_equal(all[i], builtins[i].name);
-        ChatTemplate *chat_template = chat_template_named(all[i]);
-        assert_string_equal(chat_template_name(chat_template), all[i]);
+        ChatTemplate *chat_template = chat_template_named(builtins[i].name);
+        assert_string_equal(chat_template_name(chat_template), builtins[i].name);
         chat_template_close(chat_template);
-        snprintf(path, sizeof path, "config/chat/%s.toml", all[i]); // the same as a user's file
+        snprintf(path, sizeof path, "config/chat/%s.toml", builtins[i].name); // the same as a user's file
         chat_template_close(chat_template_named(path));
     }
     ChatTemplate *chat_template;

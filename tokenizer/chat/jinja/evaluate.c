@@ -186,7 +186,7 @@ Value jinja_apply(Interp *in, const Function *function, Value self, const Args *
     return function->call(in, self, &bound);
 }
 
-Value jinja_call(Interp *in, Value callee, const Args *args) {
+static Value call(Interp *in, Value callee, const Args *args) {
     bool forbidden = false;
     switch (callee.type) {
     case VALUE_FUNCTION:
@@ -269,7 +269,7 @@ static Value evaluate_node(Interp *in, const Node *node) {
     case NODE_CALL:
         a = jinja_evaluate(in, node->a);
         args = evaluate_args(in, node);
-        return jinja_call(in, a, &args);
+        return call(in, a, &args);
     case NODE_FILTER:
     case NODE_TEST:
         a = jinja_evaluate(in, node->a);

@@ -284,10 +284,7 @@ size_t jinja_weight(Value value);            // steps that it takes to look at a
 // evaluate.c, run.c
 Value jinja_evaluate(Interp *in, const Node *node);
 Value jinja_get(Interp *in, Value object, Value key, bool attribute_first);
-Value jinja_call(Interp *in, Value callee, const Args *args);
 Value jinja_apply(Interp *in, const Function *function, Value self, const Args *args);
-void jinja_assign(Interp *in, const Node *target, Value value);
-void jinja_define(Interp *in, const char *name, Value value);
 Value jinja_run_macro(Interp *in, const Macro *macro, const Args *args);
 
 // Tables; NULL: there is none.

@@ -131,7 +131,7 @@ static Node *parse_primary(Parser *p) {
     return node;
 }
 
-void parse_arguments(Parser *p, Node *call) {
+static void parse_arguments(Parser *p, Node *call) {
     parse_expect(p, '(');
     while (!parse_at(p, ')')) {
         int spread = p->token->type == LEX_OPERATOR && (p->token->op == '*' || p->token->op == OP_POWER)
@@ -345,7 +345,8 @@ static Node *parse_logic(Parser *p, NodeType type) {
     return left;
 }
 
-Node *parse_without_if(Parser *p) {
+// An expression that "if" ends.
+static Node *parse_without_if(Parser *p) {
     return parse_logic(p, NODE_OR);
 }
 

@@ -25,9 +25,7 @@ void parse_deeper(Parser *p);                // the caller takes one off p->dept
 __attribute__((noreturn)) void parse_wrong(Parser *p, const char *expected);
 
 Node *parse_expression(Parser *p);
-Node *parse_without_if(Parser *p);           // one that "if" ends
 Node *parse_tuple(Parser *p, bool with_if);  // one, or several with commas between
 Node *parse_filter(Parser *p, Node *object); // the name behind a |, with its arguments
-void parse_arguments(Parser *p, Node *call);
 
 #endif

@@ -13,11 +13,11 @@ static Scope *open_scope(Interp *in, Scope *outer) {
     return scope;
 }
 
-void jinja_define(Interp *in, const char *name, Value value) {
+static void define(Interp *in, const char *name, Value value) {
     jinja_put(in->arena, &in->scope->names, jinja_string(in->arena, name), value);
 }
 
-void jinja_assign(Interp *in, const Node *target, Value value) {
+static void assign(Interp *in, const Node *target, Value value) {
     if (target->type == NODE_NAME) {
         jinja_put(in->arena, &in->scope->names, target->constant, value);
     } else if (target->type == NODE_GET) {
@@ -29,7 +29,7 @@ void jinja_assign(Interp *in, const Node *target, Value value) {
         const List *list = jinja_iterate(in, value);
         if (list->n != target->items.n)
             jinja_fail(in->arena, STATUS_UNSUPPORTED, "%zu values for %zu names", list->n, target->items.n);
-        for (size_t i = 0; i < list->n; i++) jinja_assign(in, target->items.items[i], list->items[i]);
+        for (size_t i = 0; i < list->n; i++) assign(in, target->items.items[i], list->items[i]);
     }
 }
 
@@ -64,7 +64,7 @@ static List *chosen(Interp *in, const Node *node, Scope *outer) {
     some = jinja_alloc(in->arena, sizeof *some);
     for (size_t i = 0; i < all->n; i++) {
         in->scope = open_scope(in, outer);
-        jinja_assign(in, node->a, all->items[i]);
+        assign(in, node->a, all->items[i]);
         if (jinja_truth(in, jinja_evaluate(in, node->c))) jinja_append(in->arena, some, all->items[i]);
     }
     in->scope = outer;
@@ -83,7 +83,7 @@ static Flow run_for(Interp *in, const Node *node) {
         n_macros = in->n_macros;
         in->scope->names.n = 0; // the one of the last round, unless a macro has kept it
         jinja_put(in->arena, &in->scope->names, in->loop_name, (Value){VALUE_LOOP, {.loop = loop}});
-        jinja_assign(in, node->a, list->items[loop->at]);
+        assign(in, node->a, list->items[loop->at]);
         if (run(in, &node->body) == FLOW_BREAK) break;
     }
     in->scope = outer;
@@ -116,7 +116,7 @@ Value jinja_run_macro(Interp *in, const Macro *macro, const Args *args) {
     size_t used = 0, n = node->n_names;
     if (++in->depth > 600) jinja_fail(in->arena, STATUS_UNSUPPORTED, "it is nested too deeply");
     in->scope = scope;
-    if (macro->caller) jinja_define(in, "caller", (Value){VALUE_MACRO, {.macro = macro->caller}});
+    if (macro->caller) define(in, "caller", (Value){VALUE_MACRO, {.macro = macro->caller}});
     for (size_t i = 0; i < n; i++) {
         const Value *named = jinja_find(&args->named, node->names[i]);
         used += named != NULL;
@@ -127,7 +127,7 @@ Value jinja_run_macro(Interp *in, const Macro *macro, const Args *args) {
             value = *named;
         else if (i + node->items.n >= n)
             value = jinja_evaluate(in, node->items.items[i + node->items.n - n]);
-        jinja_define(in, node->names[i], value);
+        define(in, node->names[i], value);
     }
     if (args->n > n || used < args->named.n)
         jinja_fail(in->arena, STATUS_UNSUPPORTED, "the macro %s does not take these arguments", node->name);
@@ -155,7 +155,7 @@ static Flow run_with(Interp *in, const Node *node) {
     for (size_t i = 0; i < node->items.n; i += 2) {
         Value value = jinja_evaluate(in, node->items.items[i + 1]);
         in->scope = inner;
-        jinja_assign(in, node->items.items[i], value);
+        assign(in, node->items.items[i], value);
         in->scope = outer;
     }
     in->scope = inner;
@@ -179,14 +179,14 @@ static Flow run_node(Interp *in, const Node *node) {
     case NODE_IF:
         return run_if(in, node);
     case NODE_SET:
-        jinja_assign(in, node->a, jinja_evaluate(in, node->b));
+        assign(in, node->a, jinja_evaluate(in, node->b));
         return FLOW_ON;
     case NODE_SET_BLOCK:
         value = captured(in, &node->body, open_scope(in, in->scope));
-        jinja_assign(in, node->a, filtered(in, node->b, value));
+        assign(in, node->a, filtered(in, node->b, value));
         return FLOW_ON;
     case NODE_MACRO:
-        jinja_define(in, node->name, (Value){VALUE_MACRO, {.macro = make_macro(in, node)}});
+        define(in, node->name, (Value){VALUE_MACRO, {.macro = make_macro(in, node)}});
         return FLOW_ON;
     case NODE_CALL_BLOCK:
         run_call_block(in, node);
@@ -272,7 +272,7 @@ static void fill_context(Interp *in, const json_t *context) {
         for (size_t i = 0; messages && i < json_array_size(member); i++)
             jinja_append(in->arena, value.as.list,
                          from_json(in, json_array_get(member, i), JINJA_MESSAGE + (int)i));
-        jinja_define(in, name, value);
+        define(in, name, value);
     }
 }
 

@@ -1,32 +1,26 @@
 // How the keys of an int4 cache are rounded: what KvLayer in kernels/ops.h calls key_balance and key_feedback.
 //
 // Both come from the mean squares of keys and queries, element by element and averaged over RoPE's pairs, so that no
-// position matters: from a pass over KEY_STUDY_TOKENS made-up tokens when the model is loaded. Keys are divided by the
-// square root of their root mean square, half of the way to equal sizes; the feedback is what makes the error of
-// dot products with queries of these sizes least where each element is rounded after the other.
+// position matters (engine/key_study.h). Keys are divided by the square root of their root mean square, half of the way
+// to equal sizes; the feedback is what makes the error of dot products with queries of these sizes least where each
+// element is rounded after the other.
 #ifndef PALAVER_ENGINE_KEY_ROUNDING_H
 #define PALAVER_ENGINE_KEY_ROUNDING_H
 
-#include "engine/forward.h"
-
-enum { KEY_STUDY_TOKENS = 128 };
+#include "kernels/ops.h"
 
 // Whether heads of this size are rounded so: multiples of 4, in blocks of at most 256.
 bool key_rounding_suits(int head_dim);
 
+// Numbers of a head: its balance, and its feedback behind that.
+int64_t key_rounding_floats(int head_dim);
+
 // Bytes of all layers' balance and feedback in backend memory.
 int64_t key_rounding_bytes(const DecoderShape *shape);
-
-// Bytes of the cache that the study takes for a while.
-int64_t key_study_bytes(const DecoderShape *shape);
 
 // The balance [head_dim] and the feedback [head_dim/size, size/2, size/2] of a KV head whose keys and queries have
 // these mean squares [head_dim]. Sizes that are no positive numbers count as all the same.
 void key_rounding_of_head(const DecoderShape *shape, const double *keys, const double *queries,
                           float *balance, float *feedback);
-
-// Studies the model, through a cache of its own, and enters the result, which the cache will free, in all layers of an
-// int4 cache. With `made_up` weights nothing is studied: all sizes are the same.
-Status key_rounding_open(Forward *forward, bool made_up, KvCache *cache, Error *error);
 
 #endif
