@@ -119,12 +119,7 @@ static bool same_ids(const Chat *a, const Chat *b) {
 }
 
 static void forget_ids(MessageList *list) {
-    for (int i = 0; i < list->n; i++) {
-        Message *message = &list->messages[i];
-        free(message->ids);
-        message->ids = NULL;
-        message->n_ids = message->n_evicted = 0;
-    }
+    for (int i = 0; i < list->n; i++) message_drop_ids(&list->messages[i]);
 }
 
 Status chat_model_change(Chat *chat, const char *name, Error *error) {

@@ -128,7 +128,7 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status) {
 }
 
 Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
-    Message user = {.role = CHAT_USER, .text = (char *)turn->text, .size = turn->size};
+    Message user = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
     TranscriptNode node = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
     MessageList back;
     Status status = way_prepare_here(chat, &back, error);
@@ -176,7 +176,7 @@ Status chat_turn_continue(Chat *chat, Error *error) {
 
 Status chat_turn_say(Chat *chat, ChatRole role, const char *text, Error *error) {
     const Tree *tree = chat_tree(chat);
-    Message message = {.role = role, .text = (char *)text, .size = strlen(text)};
+    Message message = {.role = role, .text = text, .size = strlen(text)};
     ConversationView view;
     if (role == CHAT_SYSTEM && tree->head == TREE_START)
         return error_set(error, STATUS_USAGE,

@@ -144,7 +144,7 @@ static Status take_turn(Replay *r, const char *line, size_t size, Error *error) 
     int index = tree->n - 1;
     if (!was_sampled(r, index)) return STATUS_OK;
     const TranscriptNode *node = transcript_node(r->past, index);
-    Message asked = {.role = node->role, .text = (char *)node->text, .size = node->size};
+    Message asked = {.role = node->role, .text = node->text, .size = node->size};
     Status status = way_project(r->chat, tree->nodes[index].parent, error);
     if (!status && node->text) status = conversation_append(r->chat->conversation, &asked, error);
     return status ? status : sample_again(r, index, false, 0, error);

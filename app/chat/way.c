@@ -8,15 +8,15 @@
 
 static Status add_node(MessageList *list, const TranscriptNode *node, const TreeLeft *left, Error *error) {
     Message said = {.role = node->role,
-                    .text = (char *)node->text,
+                    .text = node->text,
                     .size = node->size,
                     .cut_from = node->reply.cut_from,
                     .cut_to = node->reply.cut_to,
                     .discarded = left->whole};
     Message reply = {.role = CHAT_ASSISTANT,
-                     .text = (char *)node->reply.text,
+                     .text = node->reply.text,
                      .size = node->reply.size,
-                     .ids = (int32_t *)node->reply.ids,
+                     .ids = node->reply.ids,
                      .n_ids = node->reply.n_ids,
                      .n_evicted = node->reply.n_evicted,
                      .interrupted = node->reply.interrupted,
@@ -30,7 +30,7 @@ static Status add_node(MessageList *list, const TranscriptNode *node, const Tree
 static Status add_all(const Way *way, const int *path, const TreeLeft *left, MessageList *list,
                       Error *error) {
     const char *text = way->system ? way->system : transcript_system(way->transcript);
-    Message system = {.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)};
+    Message system = {.role = CHAT_SYSTEM, .text = text, .size = strlen(text)};
     Status status = system.size ? message_list_add(list, &system, error) : STATUS_OK;
     int depth = tree_turn(transcript_tree(way->transcript), way->index);
     for (int i = 0; i < depth && !status; i++)

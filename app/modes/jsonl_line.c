@@ -22,7 +22,7 @@ static Status read_messages(JsonlLine *line, const char *system, Error *error) {
     if (system && own)
         memmove(line->messages, line->messages + 1, (size_t)--kept * sizeof *line->messages);
     else if (system)
-        line->messages[0] = (Message){.role = CHAT_SYSTEM, .text = (char *)system, .size = strlen(system)};
+        line->messages[0] = (Message){.role = CHAT_SYSTEM, .text = system, .size = strlen(system)};
     line->item.messages = line->messages;
     line->item.n_messages = kept;
     return STATUS_OK;

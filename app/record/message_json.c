@@ -74,9 +74,8 @@ Status message_json_read(json_t *json, size_t i, Message *message, Error *error)
     content = json_object_get(json, "content");
     if (!json_is_string(content))
         return error_set(error, STATUS_USAGE, "%sthe content is a string, or a list of text parts", where);
-    *message = (Message){.role = (ChatRole)known,
-                         .text = (char *)json_string_value(content),
-                         .size = json_string_length(content)};
+    *message = (Message){
+        .role = (ChatRole)known, .text = json_string_value(content), .size = json_string_length(content)};
     if (known != CHAT_ASSISTANT && strlen(message->text) != message->size)
         return error_set(error, STATUS_USAGE, "%sthe content has a \\u0000, which is no text", where);
     return STATUS_OK;

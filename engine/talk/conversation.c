@@ -70,7 +70,7 @@ Status conversation_append(Conversation *c, const Message *message, Error *error
 }
 
 static Status replace(Conversation *c, int index, const char *text, Error *error) {
-    Message changed = {.role = c->messages[index].role, .text = (char *)text, .size = strlen(text)}, copy;
+    Message changed = {.role = c->messages[index].role, .text = text, .size = strlen(text)}, copy;
     changed.discarded = c->messages[index].discarded;
     Status status = message_copy(&changed, &copy, error);
     if (status) return status;
@@ -84,7 +84,7 @@ Status conversation_set_system(Conversation *c, const char *text, Error *error) 
     if (text && *text) {
         if (has) return replace(c, 0, text, error);
         return message_list_insert(
-            &c->list, 0, &(Message){.role = CHAT_SYSTEM, .text = (char *)text, .size = strlen(text)}, error);
+            &c->list, 0, &(Message){.role = CHAT_SYSTEM, .text = text, .size = strlen(text)}, error);
     }
     if (!has) return STATUS_OK;
     message_free(&c->messages[0]);
@@ -100,7 +100,7 @@ void conversation_truncate(Conversation *c, int length) {
 
 Status conversation_render(Conversation *c, bool open_reply, ConversationView *view, Error *error) {
     *view = (ConversationView){0};
-    ChatMessage *seen = malloc((size_t)(c->n + 1) * sizeof *seen);
+    Message *seen = malloc((size_t)(c->n + 1) * sizeof *seen);
     char **joined = calloc((size_t)c->n + 1, sizeof *joined); // texts without what was cut out of them
     view->spans = malloc((size_t)(c->n + 1) * sizeof *view->spans);
     Status status = STATUS_OK;
@@ -108,12 +108,9 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
         status = error_set(error, STATUS_MEMORY, "no memory to render %d messages", c->n);
     const Message *reply = open_reply ? &c->messages[c->n - 1] : NULL;
     for (int i = 0; i < c->n - (reply ? 1 : 0) && !status; i++) {
-        const Message *m = &c->messages[i];
-        if (m->discarded) continue;
-        ChatMessage *message = &seen[view->n_spans];
-        *message = (ChatMessage){
-            .role = m->role, .ids = m->ids ? m->ids + m->n_evicted : NULL, .n_ids = m->n_ids - m->n_evicted};
-        status = message_seen_text(m, &message->text, &message->size, &joined[view->n_spans++], error);
+        if (c->messages[i].discarded) continue;
+        status = message_seen(&c->messages[i], &seen[view->n_spans], &joined[view->n_spans], error);
+        view->n_spans++;
     }
     if (!status)
         status = chat_template_render(c->chat_template, engine_tokenizer(c->engine), seen, view->n_spans,
@@ -133,7 +130,7 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
 
 Status conversation_view(Conversation *c, bool with_generation_prompt, ConversationView *view, Error *error) {
     if (!with_generation_prompt) return conversation_render(c, false, view, error);
-    Message nothing = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+    Message nothing = {.role = CHAT_ASSISTANT, .text = "", .ids = (int32_t[]){0}};
     Status status = conversation_append(c, &nothing, error);
     if (status) return status;
     status = conversation_render(c, true, view, error);

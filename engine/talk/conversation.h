@@ -6,9 +6,9 @@
 
 #include "engine/engine.h"
 #include "engine/cache/overflow.h"
-#include "engine/talk/message.h"
 #include "engine/talk/sampler.h"
 #include "tokenizer/chat/chat_template.h"
+#include "tokenizer/chat/message.h"
 
 typedef struct Conversation Conversation;
 

@@ -71,7 +71,7 @@ static Status keep_id(Reply *r, int32_t id, Error *error) {
     if (!array_reserve(&m->ids, sizeof *m->ids, (size_t)m->n_ids, 1, &r->ids_capacity))
         return error_set(error, STATUS_MEMORY, "no memory for a reply of %lld tokens",
                          (long long)m->n_ids + 1);
-    m->ids[m->n_ids++] = id;
+    ((int32_t *)m->ids)[m->n_ids++] = id; // the reply's own
     return STATUS_OK;
 }
 
@@ -80,9 +80,10 @@ static Status keep_text(Reply *r, const char *text, size_t size, Error *error) {
     if (size == 0) return STATUS_OK;
     if (!array_reserve(&m->text, 1, m->size, size + 1, &r->text_capacity))
         return error_set(error, STATUS_MEMORY, "no memory for a reply of %zu bytes", m->size + size + 1);
-    memcpy(m->text + m->size, text, size);
+    char *end = (char *)m->text + m->size; // the reply's own
+    memcpy(end, text, size);
+    end[size] = 0;
     m->size += size;
-    m->text[m->size] = 0;
     if (r->events && r->events->text) r->events->text(r->events->user, text, size);
     return STATUS_OK;
 }
@@ -154,10 +155,8 @@ static Status keep_token(Reply *r, int32_t id, Error *error) {
     status = show_both(r, sure, error);
     if (sure.stopped) {
         // The ids hold a stop string that the text does not: from now on the text counts.
-        Message *m = reply_message(r);
-        free(m->ids);
-        m->ids = NULL;
-        m->n_ids = m->n_evicted = r->ids_capacity = 0;
+        message_drop_ids(reply_message(r));
+        r->ids_capacity = 0;
         finish(r, FINISH_STOP);
     } else if (c->settings.max_tokens > 0 && r->report->n_reply >= c->settings.max_tokens) {
         finish(r, FINISH_LENGTH);
@@ -199,7 +198,7 @@ Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
 // The last message becomes one that can be lengthened: an empty one, or the assistant's with ids.
 static Status open_message(Conversation *c, bool resume, Error *error) {
     if (!resume) {
-        Message empty = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+        Message empty = {.role = CHAT_ASSISTANT, .text = "", .ids = (int32_t[]){0}};
         return conversation_append(c, &empty, error);
     }
     if (c->n == 0 || c->messages[c->n - 1].role != CHAT_ASSISTANT)
@@ -243,7 +242,7 @@ static void roll_back(Reply *r) {
         m->n_ids = m->ids ? before->n_ids : 0;
         m->n_evicted = m->ids ? before->n_evicted : 0;
         m->size = before->size;
-        m->text[m->size] = 0;
+        ((char *)m->text)[m->size] = 0; // the conversation's own
         m->interrupted = before->interrupted;
     }
 }

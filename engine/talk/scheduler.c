@@ -146,7 +146,7 @@ static void leave(Scheduler *s, Row *row, Status status, const Error *error) {
 }
 
 static Status ask(Conversation *c, const char *text, Error *error) {
-    Message user = {.role = CHAT_USER, .text = (char *)text, .size = strlen(text)};
+    Message user = {.role = CHAT_USER, .text = text, .size = strlen(text)};
     return conversation_append(c, &user, error);
 }
 
@@ -155,7 +155,7 @@ static Status ask(Conversation *c, const char *text, Error *error) {
 // The turns behind the one in hand, each with a reply of no tokens before it.
 static Status append_turns(const Row *row, Error *error) {
     const SchedulerItem *item = row->item;
-    Message reply = {.role = CHAT_ASSISTANT, .text = (char *)"", .ids = (int32_t[]){0}};
+    Message reply = {.role = CHAT_ASSISTANT, .text = "", .ids = (int32_t[]){0}};
     Status status = STATUS_OK;
     for (int turn = row->turn + 1; turn < item->n_turns && !status; turn++) {
         status = conversation_append(row->conversation, &reply, error);

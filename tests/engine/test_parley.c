@@ -43,7 +43,7 @@ static void logits_are_those_of_transformers(void **state) {
 
 static void check_talk(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const json_t *talk) {
     const json_t *messages = json_object_get(talk, "messages"), *ids = json_object_get(talk, "ids");
-    ChatMessage list[MAX_MESSAGES] = {0};
+    Message list[MAX_MESSAGES] = {0};
     ChatSpan spans[MAX_MESSAGES];
     int n = (int)json_array_size(messages);
     assert_in_range(n, 1, MAX_MESSAGES);
@@ -51,7 +51,7 @@ static void check_talk(const ChatTemplate *chat_template, const Tokenizer *token
         const json_t *m = json_array_get(messages, (size_t)i);
         const char *text = json_string_value(json_object_get(m, "content"));
         const char *role = json_string_value(json_object_get(m, "role"));
-        list[i] = (ChatMessage){(ChatRole)chat_role_find(role), text, strlen(text), NULL, 0};
+        list[i] = (Message){.role = (ChatRole)chat_role_find(role), .text = text, .size = strlen(text)};
     }
     bool prompt = json_is_true(json_object_get(talk, "prompt"));
     Tokens tokens = chat_ids(chat_template, tokenizer, list, n, prompt, spans);

@@ -15,10 +15,10 @@ static int n_templates;
 
 // Renders four messages of the same text, checks their spans, and counts the control tokens.
 static int64_t render(const ChatTemplate *chat_template, const char *text, size_t size) {
-    ChatMessage talk[N_MESSAGES];
+    Message talk[N_MESSAGES];
     ChatSpan spans[N_MESSAGES];
     static const ChatRole roles[N_MESSAGES] = {CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_USER};
-    for (int i = 0; i < N_MESSAGES; i++) talk[i] = (ChatMessage){roles[i], text, size, NULL, 0};
+    for (int i = 0; i < N_MESSAGES; i++) talk[i] = (Message){.role = roles[i], .text = text, .size = size};
     Tokens tokens = {0};
     if (chat_template_render(chat_template, tokenizer, talk, N_MESSAGES, true, &tokens, spans, NULL)) abort();
     int64_t control = 0, before = 0;
@@ -46,7 +46,7 @@ static void start(void) {
 static void try_jinja(const char *text) {
     ChatTemplate *chat_template;
     Tokens tokens = {0};
-    ChatMessage question = {CHAT_USER, "x", 1, NULL, 0};
+    Message question = {.role = CHAT_USER, .text = "x", .size = 1};
     if (chat_template_recognise(text, tokenizer, &chat_template, NULL)) abort();
     if (!chat_jinja_of(chat_template))
         render(chat_template, "x", 1);

@@ -20,7 +20,7 @@ static void check_conversation(const JsonlLine *line) {
 // A reply for every turn, as the scheduler would leave it.
 static void reply(SchedulerItem *item) {
     int n = item->n_turns ? item->n_turns : 1;
-    const Message message = {.role = CHAT_ASSISTANT, .text = (char *)"r\xc3\xa9", .size = 3};
+    const Message message = {.role = CHAT_ASSISTANT, .text = "r\xc3\xa9", .size = 3};
     while (item->replies.n < n)
         if (message_list_add(&item->replies, &message, NULL)) abort();
 }

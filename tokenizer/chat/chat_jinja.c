@@ -21,14 +21,14 @@ static char *text_of_ids(const Tokenizer *tokenizer, const int32_t *ids, int64_t
 }
 
 // How many of a reply's ids count: without the pieces that ended it, which the template writes itself.
-static int64_t bare_ids(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *m) {
+static int64_t bare_ids(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *m) {
     int64_t n = m->n_ids;
     while (n > 0 && chat_template_is_end(to, tokenizer, m->ids[n - 1])) n--;
     return n;
 }
 
-static bool add_message(const ChatTemplate *to, json_t *list, const ChatMessage *m,
-                        const Tokenizer *tokenizer, bool by_ids) {
+static bool add_message(const ChatTemplate *to, json_t *list, const Message *m, const Tokenizer *tokenizer,
+                        bool by_ids) {
     json_t *message = json_object(), *content;
     if (by_ids && m->ids) {
         size_t size;
@@ -57,7 +57,7 @@ const char *const chat_jinja_names[] = {"messages",  "add_generation_prompt",
                                         NULL};
 
 // What transformers gives a template: no tools, no documents, and the pieces that the tokenizer has.
-static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages,
+static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages,
                             int n, bool prompt, bool by_ids) {
     json_t *context = to->arguments ? json_copy(to->arguments) : json_object(), *list = json_array();
     bool whole = context && list;
@@ -75,7 +75,7 @@ static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, 
     return NULL;
 }
 
-Status chat_jinja_once(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages, int n,
+Status chat_jinja_once(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages, int n,
                        bool prompt, bool by_ids, JinjaText *text, Error *error) {
     json_t *context = make_context(to, tokenizer, messages, n, prompt, by_ids);
     if (!context) return error_no_memory(error, "the conversation's text");
@@ -106,7 +106,7 @@ typedef struct Place {
 typedef struct Walk {
     const ChatTemplate *to;
     const Tokenizer *tokenizer;
-    const ChatMessage *messages; // [n]
+    const Message *messages; // [n]
     int n;
     const JinjaText *text;
     Place *places;   // [n]
@@ -128,7 +128,7 @@ static bool all_space(const char *text, size_t size) {
 
 // The ids that say `part`, which a template left of the reply's text. White space that it took off the ends stays: the
 // model wrote it. False where the ids have no border there.
-static bool find_ids(const Walk *w, const ChatMessage *m, TextSpan part, Kept *kept) {
+static bool find_ids(const Walk *w, const Message *m, TextSpan part, Kept *kept) {
     size_t whole;
     *kept = (Kept){0, bare_ids(w->to, w->tokenizer, m)};
     char *text = text_of_ids(w->tokenizer, m->ids, kept->to, &whole);
@@ -184,7 +184,7 @@ static void find_places(Walk *w) {
 
 // The run [from, end) of a message.
 static Status add_run(Walk *w, size_t from, size_t end, int message, Error *error) {
-    const ChatMessage *m = &w->messages[message];
+    const Message *m = &w->messages[message];
     const Place *place = &w->places[message];
     ChatSpan *span = &w->spans[message];
     Kept kept;
@@ -279,14 +279,14 @@ static Status walk(Walk *w, bool prompt, Error *error) {
 
 // Some templates refuse a talk without a question, which is looked at before there is one: it is rendered with one, and
 // what comes from the question on is left out again.
-static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages,
+static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages,
                              int n, Tokens *tokens, ChatSpan *spans, Error *error) {
-    ChatMessage *more = malloc(((size_t)n + 1) * sizeof *more);
+    Message *more = malloc(((size_t)n + 1) * sizeof *more);
     ChatSpan *more_spans = malloc(((size_t)n + 1) * sizeof *more_spans);
     Status status = more && more_spans ? STATUS_OK : error_no_memory(error, "the conversation's text");
     if (!status) {
         if (n) memcpy(more, messages, (size_t)n * sizeof *more);
-        more[n] = (ChatMessage){.role = CHAT_USER, .text = "?", .size = 1};
+        more[n] = (Message){.role = CHAT_USER, .text = "?", .size = 1};
         status = chat_jinja_render(to, tokenizer, more, n + 1, true, tokens, more_spans, error);
     }
     if (!status) {
@@ -298,8 +298,8 @@ static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer,
     return status;
 }
 
-Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages,
-                         int n, bool prompt, Tokens *tokens, ChatSpan *spans, Error *error) {
+Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages, int n,
+                         bool prompt, Tokens *tokens, ChatSpan *spans, Error *error) {
     JinjaText text;
     int64_t before = tokens->n;
     Status status = chat_jinja_once(to, tokenizer, messages, n, prompt, true, &text, error);
@@ -325,7 +325,7 @@ Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, con
     return status;
 }
 
-Status chat_jinja_text(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatMessage *messages, int n,
+Status chat_jinja_text(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages, int n,
                        bool prompt, char **out, size_t *size, Error *error) {
     JinjaText text;
     Status status = chat_jinja_once(to, tokenizer, messages, n, prompt, false, &text, error);

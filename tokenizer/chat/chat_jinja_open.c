@@ -49,8 +49,9 @@ static Status learn_end(ChatTemplate *to, const Tokenizer *tokenizer, const char
     return status ? status : whole ? STATUS_OK : error_no_memory(error, "the chat template");
 }
 
-static const ChatMessage sample[] = {
-    {CHAT_USER, "one", 3, NULL, 0}, {CHAT_ASSISTANT, "two", 3, NULL, 0}, {CHAT_USER, "three", 5, NULL, 0}};
+static const Message sample[] = {{.role = CHAT_USER, .text = "one", .size = 3},
+                                 {.role = CHAT_ASSISTANT, .text = "two", .size = 3},
+                                 {.role = CHAT_USER, .text = "three", .size = 5}};
 
 // What opens a reply: what follows the user's text in the simplest talk there is. malloc'd.
 static Status learn_prompt(ChatTemplate *to, const Tokenizer *tokenizer, char **prompt, Error *error) {

@@ -34,14 +34,14 @@ enum { N_PROBES = sizeof probes / sizeof *probes };
 // The text of a probe, to free(); NULL where the template refuses it, and *status says why.
 static char *probe_text(const ChatTemplate *to, const Tokenizer *tokenizer, const Probe *probe,
                         Status *status, Error *error) {
-    ChatMessage messages[MOST];
+    Message messages[MOST];
     char *text;
     size_t size;
     int n = 0;
     for (; n < MOST && probe->says[n]; n++) {
         const char *said = probe->says[n];
         ChatRole role = *said == 'S' ? CHAT_SYSTEM : *said == 'U' ? CHAT_USER : CHAT_ASSISTANT;
-        messages[n] = (ChatMessage){.role = role, .text = said + 1, .size = strlen(said + 1)};
+        messages[n] = (Message){.role = role, .text = said + 1, .size = strlen(said + 1)};
     }
     *status = chat_template_render_text(to, tokenizer, messages, n, true, &text, &size, error);
     return *status ? NULL : text;

@@ -10,7 +10,7 @@
 typedef struct Renderer {
     const ChatTemplate *to;
     const Tokenizer *tokenizer;
-    const ChatMessage *messages;
+    const Message *messages;
     int n_messages;
     int last_user;     // index, -1: there is none
     bool user_is_last; // nobody but the system has spoken after it
@@ -91,7 +91,7 @@ static void forget_thoughts(const Renderer *r, int message, Piece *piece) {
 // ---- turns -------------------------------------------------------------------------------------------
 
 static Piece message_piece(const Renderer *r, int message) {
-    const ChatMessage *m = &r->messages[message];
+    const Message *m = &r->messages[message];
     return (Piece){m->text ? m->text : "", m->text ? m->size : 0, false, message};
 }
 
@@ -104,7 +104,7 @@ static void add_message_text(Renderer *r, const Piece *piece, bool marked) {
 
 // A turn of one message.
 static void add_turn(Renderer *r, int message) {
-    const ChatMessage *m = &r->messages[message];
+    const Message *m = &r->messages[message];
     const ChatTurn *turn = &r->to->turns[m->role];
     Piece piece = message_piece(r, message);
     if (m->role == CHAT_ASSISTANT) forget_thoughts(r, message, &piece);
@@ -195,7 +195,7 @@ static void add_user_turn(Renderer *r, UserTurn what) {
 
 // [*from, *to) of a reply's ids: without the pieces that ended it, and without forgotten thoughts.
 static void bare_reply(const Renderer *r, int message, int64_t *from, int64_t *to) {
-    const ChatMessage *m = &r->messages[message];
+    const Message *m = &r->messages[message];
     *from = 0, *to = m->n_ids;
     while (*to > 0 && chat_template_is_end(r->to, r->tokenizer, m->ids[*to - 1])) --*to;
     int32_t think_end =
@@ -246,7 +246,7 @@ static void add_messages(Renderer *r, ChatPlace place) {
     }
     with_default = with_default && place != CHAT_PLACE_OWN_TURN;
     for (int i = 0; i < r->n_messages && !r->status; i++) {
-        const ChatMessage *m = &r->messages[i];
+        const Message *m = &r->messages[i];
         if (m->role == CHAT_ASSISTANT && m->ids && r->tokens) {
             add_reply(r, i);
         } else if (m->role == CHAT_SYSTEM && place == CHAT_PLACE_FIRST_USER) {
@@ -300,8 +300,8 @@ static void render(Renderer *r, bool generation_prompt) {
 }
 
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                            const ChatMessage *messages, int n_messages, bool generation_prompt,
-                            Tokens *tokens, ChatSpan *spans, Error *error) {
+                            const Message *messages, int n_messages, bool generation_prompt, Tokens *tokens,
+                            ChatSpan *spans, Error *error) {
     const ChatTemplate *own = chat_jinja_of(chat_template);
     if (own)
         return chat_jinja_render(own, tokenizer, messages, n_messages, generation_prompt, tokens, spans,
@@ -328,8 +328,8 @@ Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *
 }
 
 Status chat_template_render_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                                 const ChatMessage *messages, int n_messages, bool generation_prompt,
-                                 char **text, size_t *size, Error *error) {
+                                 const Message *messages, int n_messages, bool generation_prompt, char **text,
+                                 size_t *size, Error *error) {
     const ChatTemplate *own = chat_jinja_of(chat_template);
     if (own)
         return chat_jinja_text(own, tokenizer, messages, n_messages, generation_prompt, text, size, error);

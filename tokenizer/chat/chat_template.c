@@ -24,17 +24,6 @@ static const ChatBuiltin builtins[] = {
 };
 enum { N_BUILTINS = sizeof builtins / sizeof *builtins };
 
-const char *chat_role_name(ChatRole role) {
-    static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
-    return names[role];
-}
-
-int chat_role_find(const char *name) {
-    for (int role = 0; role < CHAT_ROLES; role++)
-        if (!strcmp(name, chat_role_name((ChatRole)role))) return role;
-    return -1;
-}
-
 const ChatBuiltin *chat_builtins(int *n) {
     *n = N_BUILTINS;
     return builtins;

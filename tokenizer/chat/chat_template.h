@@ -7,24 +7,10 @@
 #ifndef PALAVER_TOKENIZER_CHAT_TEMPLATE_H
 #define PALAVER_TOKENIZER_CHAT_TEMPLATE_H
 
-#include "kernels/base/status.h"
+#include "tokenizer/chat/message.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct ChatTemplate ChatTemplate; // opaque, immutable after opening
-
-typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } ChatRole;
-const char *chat_role_name(ChatRole role); // "system", "user", "assistant"
-int chat_role_find(const char *name);      // a ChatRole, or -1
-
-// One message. An assistant's message may carry the ids it was sampled as; they are then taken as they are in
-// place of its text.
-typedef struct ChatMessage {
-    ChatRole role;
-    const char *text; // [size] UTF-8
-    size_t size;
-    const int32_t *ids; // [n_ids] or NULL
-    int64_t n_ids;
-} ChatMessage;
 
 // Where a message lies among the rendered ids: [begin, end), its literals included. The spans follow each
 // other and cover everything: BOS and a default system prompt belong to the first span, the generation prompt
@@ -68,19 +54,20 @@ const char *chat_template_lacking(const ChatTemplate *chat_template, const Token
 
 const char *chat_template_name(const ChatTemplate *chat_template);
 
-// Appends the rendered ids, BOS included where the template or the model wants it. `spans` [n_messages] may
+// Appends the ids of the messages as they are given: what the model sees (message_seen()). An assistant's message that has
+// ids is rendered with these in place of its text. BOS is among them where the template or the model wants it. `spans` [n_messages] may
 // be NULL. With generation_prompt the opening of an assistant's message follows. What the template cannot
 // express (a system message in the middle, two user turns in a row where it alternates) is rendered as well
 // as it can be; a Jinja text may refuse it with STATUS_USAGE, and its own words.
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                            const ChatMessage *messages, int n_messages, bool generation_prompt,
-                            Tokens *tokens, ChatSpan *spans, Error *error);
+                            const Message *messages, int n_messages, bool generation_prompt, Tokens *tokens,
+                            ChatSpan *spans, Error *error);
 
 // The same as text, for display: BOS and control pieces are spelled out, and replies are their text, not
 // their ids. *text is malloc'd and ends with a NUL that *size does not count.
 Status chat_template_render_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                                 const ChatMessage *messages, int n_messages, bool generation_prompt,
-                                 char **text, size_t *size, Error *error);
+                                 const Message *messages, int n_messages, bool generation_prompt, char **text,
+                                 size_t *size, Error *error);
 
 // Whether the id ends a reply: the template's own end pieces, or one of the model's.
 bool chat_template_is_end(const ChatTemplate *chat_template, const Tokenizer *tokenizer, int32_t id);

@@ -94,7 +94,7 @@ static void a_cut_reply_can_be_continued(void **state) {
     assert_string_equal(m->text + strlen(cut), t->text);
     talk_check_log(t);
     // A reply that has text only (loaded, edited) can be continued as well.
-    Message loaded = {.role = CHAT_ASSISTANT, .text = (char *)"Once upon a time", .size = 16};
+    Message loaded = {.role = CHAT_ASSISTANT, .text = "Once upon a time", .size = 16};
     conversation_truncate(t->c, 1);
     assert_int_equal(conversation_append(t->c, &loaded, &error), STATUS_OK);
     assert_int_equal(talk_reply(t, true, &report, &error), STATUS_OK);
@@ -235,8 +235,8 @@ static void ask_long(Talk *t, const char *text) {
 static void a_prompt_that_cannot_fit_is_cut_where_that_is_wanted(void **state) {
     Talk *t = *state;
     enum { SIZE = 8 * CONTEXT };
-    char *huge = malloc(SIZE + 1), *seen, *joined;
-    size_t size;
+    char *huge = malloc(SIZE + 1), *joined;
+    Message seen;
     Error error;
     for (int i = 0; i + 6 <= SIZE; i += 6)
         memcpy(huge + i, (const char[6]){(char)('a' + i % 26), 'x', ' ', '\xc3', '\xa4', ' '}, 6);
@@ -247,9 +247,9 @@ static void a_prompt_that_cannot_fit_is_cut_where_that_is_wanted(void **state) {
     const Message *asked = conversation_message(t->c, 2);
     assert_true(conversation_message(t->c, 0)->discarded);
     assert_int_equal(asked->cut_from, 0); // the first tokens that are kept are the template's
-    assert_int_equal(message_seen_text(asked, (const char **)&seen, &size, &joined, &error), STATUS_OK);
-    assert_string_equal(seen, huge + strlen(huge) - size);
-    assert_true((seen[0] & 0xC0) != 0x80); // whole characters
+    assert_int_equal(message_seen(asked, &seen, &joined, &error), STATUS_OK);
+    assert_string_equal(seen.text, huge + strlen(huge) - seen.size);
+    assert_true((seen.text[0] & 0xC0) != 0x80); // whole characters
     free(joined);
     talk_say(t, "And now?"); // the talk goes on
     talk_check_log(t);

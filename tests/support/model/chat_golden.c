@@ -27,8 +27,8 @@ int32_t chat_piece(const Tokenizer *tokenizer, const char *text) {
     return id;
 }
 
-char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatMessage *messages,
-                int n, bool prompt) {
+char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages, int n,
+                bool prompt) {
     char *text;
     size_t size;
     if (chat_template_render_text(chat_template, tokenizer, messages, n, prompt, &text, &size, &error))
@@ -37,8 +37,8 @@ char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, c
     return text;
 }
 
-Tokens chat_ids(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatMessage *messages,
-                int n, bool prompt, ChatSpan *spans) {
+Tokens chat_ids(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages, int n,
+                bool prompt, ChatSpan *spans) {
     Tokens tokens = {0};
     if (chat_template_render(chat_template, tokenizer, messages, n, prompt, &tokens, spans, &error))
         fail_msg("%s", error.message);

@@ -10,10 +10,10 @@ ChatTemplate *chat_template_named(const char *name);
 int32_t chat_piece(const Tokenizer *tokenizer, const char *text); // the id of a piece that is there
 
 // A talk as text, to free(), and as ids with its spans [n] (may be NULL).
-char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatMessage *messages,
-                int n, bool prompt);
-Tokens chat_ids(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatMessage *messages,
-                int n, bool prompt, ChatSpan *spans);
+char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages, int n,
+                bool prompt);
+Tokens chat_ids(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages, int n,
+                bool prompt, ChatSpan *spans);
 
 // Fails unless spans follow each other from 0, and each holds its text.
 void chat_check_spans(const ChatSpan *spans, int n, const Tokens *tokens);

@@ -36,8 +36,7 @@ enum { KINDS = 125 };
 static void make_item(TestItem *t, int i, const OverflowSettings *overflow) {
     SchedulerItem *item = &t->item;
     int n = 0;
-    if (i % 3 == 0)
-        t->messages[n++] = (Message){.role = CHAT_SYSTEM, .text = (char *)SYSTEM, .size = strlen(SYSTEM)};
+    if (i % 3 == 0) t->messages[n++] = (Message){.role = CHAT_SYSTEM, .text = SYSTEM, .size = strlen(SYSTEM)};
     for (int k = 0; k < 4; k++)
         snprintf(t->texts[k], sizeof t->texts[k], "%d: %.*s", i * 31 % 97 + k, i * 13 % 24 * (k == 0),
                  "What do you think of the sea, of ships, and of those who sail?");
@@ -77,8 +76,7 @@ void items_answer_alone(Engine *engine, const ChatTemplate *chat_template, const
         assert_int_equal(conversation_append(c, &item->messages[i], &alone->error), STATUS_OK);
     for (int turn = 0; turn == 0 || turn < item->n_turns; turn++) {
         if (item->n_turns) {
-            Message user = {
-                .role = CHAT_USER, .text = (char *)item->turns[turn], .size = strlen(item->turns[turn])};
+            Message user = {.role = CHAT_USER, .text = item->turns[turn], .size = strlen(item->turns[turn])};
             assert_int_equal(conversation_append(c, &user, &alone->error), STATUS_OK);
         }
         alone->status = conversation_reply(c, false, NULL, &report, &alone->error);

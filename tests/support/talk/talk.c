@@ -69,7 +69,7 @@ const char *talk_remember(Talk *t) {
 
 void talk_append(Conversation *c, ChatRole role, const char *text) {
     Error error = {0};
-    Message m = {.role = role, .text = (char *)text, .size = strlen(text)};
+    Message m = {.role = role, .text = text, .size = strlen(text)};
     if (conversation_append(c, &m, &error)) fail_msg("%s", error.message);
 }
 

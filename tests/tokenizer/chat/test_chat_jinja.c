@@ -13,8 +13,8 @@
 static Error error;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
-#define SAY(role, words)                                                                                     \
-    { role, words, sizeof(words) - 1, NULL, 0 }
+#define SAY(who, words)                                                                                      \
+    { .role = who, .text = words, .size = sizeof(words) - 1 }
 
 // Forms that no built-in template has, as later models have them: thoughts that go, no ends of turns, parts, a wandering
 // system prompt, control pieces put together from pieces.
@@ -84,9 +84,9 @@ static char *text_of(const Tokenizer *tokenizer, const Tokens *tokens, int64_t f
 // ---- spans -------------------------------------------------------------------------------------------------------
 
 static void check_spans(const ChatTemplate *chat_template, const Tokenizer *tokenizer) {
-    static const ChatMessage talk[] = {SAY(CHAT_USER, "first question"), SAY(CHAT_ASSISTANT, "an answer"),
-                                       SAY(CHAT_USER, "second one"), SAY(CHAT_ASSISTANT, ""),
-                                       SAY(CHAT_USER, "third")};
+    static const Message talk[] = {SAY(CHAT_USER, "first question"), SAY(CHAT_ASSISTANT, "an answer"),
+                                   SAY(CHAT_USER, "second one"), SAY(CHAT_ASSISTANT, ""),
+                                   SAY(CHAT_USER, "third")};
     ChatSpan spans[5];
     for (int n = 1; n <= 5; n++) {
         Tokens tokens = chat_ids(chat_template, tokenizer, talk, n, n % 2, spans);
@@ -109,8 +109,8 @@ static void spans_hold_their_text(void **state) {
 
 // The ids are those of the whole text in one.
 static void check_ids(const ChatTemplate *chat_template, const Tokenizer *tokenizer) {
-    static const ChatMessage talk[] = {SAY(CHAT_USER, "Grüße, it's\n\n1234 you"),
-                                       SAY(CHAT_ASSISTANT, " an answer "), SAY(CHAT_USER, "x")};
+    static const Message talk[] = {SAY(CHAT_USER, "Grüße, it's\n\n1234 you"),
+                                   SAY(CHAT_ASSISTANT, " an answer "), SAY(CHAT_USER, "x")};
     char *text = chat_text(chat_template, tokenizer, talk, 3, true);
     Tokens tokens = chat_ids(chat_template, tokenizer, talk, 3, true, NULL), whole = {0};
     size_t skip = 0;
@@ -169,14 +169,15 @@ static void check_hostile(const ChatTemplate *chat_template, const Tokenizer *to
     int64_t expected = -1;
     for (int round = 0; round < 40; round++) {
         char texts[3][200] = {"x", "x", "x"};
-        ChatMessage talk[3];
+        Message talk[3];
         for (int m = 0; m < 3; m++) {
             for (int i = 0; i < 6 && round; i++) {
                 random = random * 6364136223846793005u + 1442695040888963407u;
                 strcat(texts[m], pieces[(random >> 33) % (sizeof pieces / sizeof *pieces)]);
             }
             if (round) strcat(texts[m], "x");
-            talk[m] = (ChatMessage){m % 2 ? CHAT_ASSISTANT : CHAT_USER, texts[m], strlen(texts[m]), NULL, 0};
+            talk[m] = (Message){
+                .role = m % 2 ? CHAT_ASSISTANT : CHAT_USER, .text = texts[m], .size = strlen(texts[m])};
         }
         Tokens tokens = chat_ids(chat_template, tokenizer, talk, 3, true, NULL);
         int64_t control = count_control(tokenizer, &tokens);
@@ -200,8 +201,9 @@ static void check_kept(const ChatTemplate *chat_template, const Tokenizer *token
         sampled[i] = tokenizer_find(tokenizer, (const char *[]){"a", "n", "o", "n", "e"}[i]);
     for (int i = 0; i < 5; i++)
         if (sampled[i] < 0) return;
-    ChatMessage talk[] = {
-        SAY(CHAT_USER, "Hi"), {CHAT_ASSISTANT, "anone", 5, sampled, 5}, SAY(CHAT_USER, "Bye")};
+    Message talk[] = {SAY(CHAT_USER, "Hi"),
+                      {.role = CHAT_ASSISTANT, .text = "anone", .size = 5, .ids = sampled, .n_ids = 5},
+                      SAY(CHAT_USER, "Bye")};
     ChatSpan spans[3];
     Tokens tokens = chat_ids(chat_template, tokenizer, talk, 3, true, spans);
     chat_check_spans(spans, 3, &tokens);
@@ -222,7 +224,9 @@ static void white_space_before_a_reply_is_the_models(void **state) {
         "}}</s>{% endif %}{% endfor %}";
     ChatTemplate *chat_template = execute(jinja, tokenizer);
     int32_t sampled[] = {chat_piece(tokenizer, "H"), chat_piece(tokenizer, "i")};
-    ChatMessage talk[] = {SAY(CHAT_USER, "Hi"), {CHAT_ASSISTANT, "Hi", 2, sampled, 2}, SAY(CHAT_USER, "Bye")};
+    Message talk[] = {SAY(CHAT_USER, "Hi"),
+                      {.role = CHAT_ASSISTANT, .text = "Hi", .size = 2, .ids = sampled, .n_ids = 2},
+                      SAY(CHAT_USER, "Bye")};
     Tokens before = chat_ids(chat_template, tokenizer, talk, 1, true, NULL);
     Tokens after = chat_ids(chat_template, tokenizer, talk, 3, true, NULL);
     assert_memory_equal(before.ids, after.ids, (size_t)before.n * sizeof *before.ids);
@@ -244,9 +248,10 @@ static void thoughts_go_and_the_rest_keeps_its_ids(void **state) {
     static const char *const letters[] = {"F", "o", "u", "r"};
     for (int i = 0; i < 4; i++)
         assert_int_equal(tokens_push(&reply, chat_piece(tokenizer, letters[i]), &error), STATUS_OK);
-    ChatMessage talk[] = {SAY(CHAT_USER, "2+2?"),
-                          {CHAT_ASSISTANT, "hm</think>Four", 14, reply.ids, reply.n},
-                          SAY(CHAT_USER, "3+3?")};
+    Message talk[] = {
+        SAY(CHAT_USER, "2+2?"),
+        {.role = CHAT_ASSISTANT, .text = "hm</think>Four", .size = 14, .ids = reply.ids, .n_ids = reply.n},
+        SAY(CHAT_USER, "3+3?")};
     ChatSpan spans[3];
     Tokens tokens = chat_ids(chat_template, tokenizer, talk, 3, true, spans);
     assert_int_equal(spans[1].text_end - spans[1].text_begin, 4);
@@ -281,7 +286,7 @@ static void ends_are_learned(void **state) {
 
 static void variables(void **state) {
     (void)state;
-    static const ChatMessage talk[] = {SAY(CHAT_USER, "a")};
+    static const Message talk[] = {SAY(CHAT_USER, "a")};
     static const char quiet[] = "<|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>"
                                 "assistant<|end_header_id|>\n\n<think>\n\n</think>\n\n";
     Tokenizer *tokenizer = chat_tokenizer("bytes");

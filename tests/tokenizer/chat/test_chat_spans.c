@@ -15,8 +15,8 @@ static Error error;
 // ---- spans -------------------------------------------------------------------------------------------
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
-#define SAY(role, words)                                                                                     \
-    { role, words, sizeof(words) - 1, NULL, 0 }
+#define SAY(who, words)                                                                                      \
+    { .role = who, .text = words, .size = sizeof(words) - 1 }
 
 // Talks rendered by one template with one tokenizer, the last of them.
 typedef struct Renderer {
@@ -38,7 +38,7 @@ static void close_renderer(Renderer *r) {
 }
 
 // n messages, of which the last is opened for a reply if `prompt` is set.
-static void render(Renderer *r, const ChatMessage *talk, int n, bool prompt) {
+static void render(Renderer *r, const Message *talk, int n, bool prompt) {
     tokens_free(&r->tokens);
     r->tokens = chat_ids(r->chat_template, r->tokenizer, talk, n, prompt, r->spans);
     if (n) chat_check_spans(r->spans, n, &r->tokens);
@@ -87,8 +87,8 @@ static void with_all(void (*check)(Renderer *r)) {
 static void spans_of_chatml(void **state) {
     (void)state;
     Renderer r = open_renderer("bytes", "chatml");
-    ChatMessage talk[] = {SAY(CHAT_SYSTEM, "Be brief."), SAY(CHAT_USER, "Where is 東京?"),
-                          SAY(CHAT_ASSISTANT, "\n there ")};
+    Message talk[] = {SAY(CHAT_SYSTEM, "Be brief."), SAY(CHAT_USER, "Where is 東京?"),
+                      SAY(CHAT_ASSISTANT, "\n there ")};
     render(&r, talk, 3, true);
     expect_span(&r, r.spans[0].begin, r.spans[0].end, "<|im_start|>system\nBe brief.<|im_end|>\n");
     expect_span(&r, r.spans[1].begin, r.spans[1].end, "<|im_start|>user\nWhere is 東京?<|im_end|>\n");
@@ -100,8 +100,8 @@ static void spans_of_chatml(void **state) {
 static void spans_of_llama_2(void **state) {
     (void)state;
     Renderer r = open_renderer("prepend", "llama-2");
-    ChatMessage talk[] = {SAY(CHAT_SYSTEM, "Be brief."), SAY(CHAT_USER, "Hello there"),
-                          SAY(CHAT_ASSISTANT, "Hi"), SAY(CHAT_USER, "Bye")};
+    Message talk[] = {SAY(CHAT_SYSTEM, "Be brief."), SAY(CHAT_USER, "Hello there"), SAY(CHAT_ASSISTANT, "Hi"),
+                      SAY(CHAT_USER, "Bye")};
     render(&r, talk, 4, true);
     expect_in_span(&r, 0, "[INST] <<SYS>>\nBe brief.\n<</SYS>>", "Hello");
     expect_in_span(&r, 1, "Hello there [/INST]", "SYS");
@@ -115,8 +115,8 @@ static void spans_of_llama_2(void **state) {
 static void spans_of_a_wandering_system(void **state) {
     (void)state;
     Renderer r = open_renderer("metaspace", "mistral-v3");
-    ChatMessage talk[] = {SAY(CHAT_SYSTEM, "Be brief."), SAY(CHAT_USER, "Hello"), SAY(CHAT_ASSISTANT, "Hi"),
-                          SAY(CHAT_USER, "Bye")};
+    Message talk[] = {SAY(CHAT_SYSTEM, "Be brief."), SAY(CHAT_USER, "Hello"), SAY(CHAT_ASSISTANT, "Hi"),
+                      SAY(CHAT_USER, "Bye")};
     render(&r, talk, 4, true);
     assert_int_equal(r.spans[0].end, 1); // BOS alone
     expect_in_span(&r, 3, "Be brief.\n\nBye", NULL);
@@ -130,7 +130,7 @@ static void spans_of_a_wandering_system(void **state) {
 static void spans_beside_greedy_tokens(void **state) {
     (void)state;
     Renderer r = open_renderer("prepend", "phi-3");
-    ChatMessage talk[] = {SAY(CHAT_USER, "one"), SAY(CHAT_ASSISTANT, "two"), SAY(CHAT_USER, "three")};
+    Message talk[] = {SAY(CHAT_USER, "one"), SAY(CHAT_ASSISTANT, "two"), SAY(CHAT_USER, "three")};
     render(&r, talk, 3, true);
     for (int i = 0; i < 3; i++) {
         char *text = span_text(&r, r.spans[i].text_begin, r.spans[i].text_end);
@@ -145,7 +145,7 @@ static void spans_beside_greedy_tokens(void **state) {
 // ---- replies kept as ids -----------------------------------------------------------------------------
 
 // What was in the cache while a reply was made is a prefix of what follows: that of the talk's first message.
-static void expect_prefix_of_first(Renderer *r, const ChatMessage *talk, int64_t *length) {
+static void expect_prefix_of_first(Renderer *r, const Message *talk, int64_t *length) {
     Tokens before = chat_ids(r->chat_template, r->tokenizer, talk, 1, true, NULL);
     assert_memory_equal(r->tokens.ids, before.ids, (size_t)before.n * sizeof *before.ids);
     *length = before.n;
@@ -159,8 +159,9 @@ static void replies_keep_their_ids(void **state) {
     int32_t sampled[6], end = chat_piece(r.tokenizer, "<|im_end|>");
     static const char *const pieces[] = {"H", "e", "l", "l", "o", "<|im_end|>"};
     for (int i = 0; i < 6; i++) sampled[i] = chat_piece(r.tokenizer, pieces[i]);
-    ChatMessage talk[] = {
-        SAY(CHAT_USER, "Hi"), {CHAT_ASSISTANT, "Hello", 5, sampled, 6}, SAY(CHAT_USER, "Bye")};
+    Message talk[] = {SAY(CHAT_USER, "Hi"),
+                      {.role = CHAT_ASSISTANT, .text = "Hello", .size = 5, .ids = sampled, .n_ids = 6},
+                      SAY(CHAT_USER, "Bye")};
     for (int64_t n_ids = 5; n_ids <= 6; n_ids++) { // cut before its end, and whole
         talk[1].n_ids = n_ids;
         render(&r, talk, 3, true);
@@ -185,7 +186,9 @@ static void replies_of_llama_2(void **state) {
     Renderer r = open_renderer("prepend", "llama-2");
     int32_t sampled[] = {chat_piece(r.tokenizer, "\xe2\x96\x81"), chat_piece(r.tokenizer, "a"),
                          tokenizer_eos(r.tokenizer)};
-    ChatMessage talk[] = {SAY(CHAT_USER, "Hi"), {CHAT_ASSISTANT, "a", 1, sampled, 3}, SAY(CHAT_USER, "Bye")};
+    Message talk[] = {SAY(CHAT_USER, "Hi"),
+                      {.role = CHAT_ASSISTANT, .text = "a", .size = 1, .ids = sampled, .n_ids = 3},
+                      SAY(CHAT_USER, "Bye")};
     int64_t before;
     render(&r, talk, 3, true);
     expect_prefix_of_first(&r, talk, &before);
@@ -200,8 +203,10 @@ static void thoughts_are_forgotten(void **state) {
     Tokens reply = {0};
     const char *said = "<think>\nhm\n</think>\n\nFour.<|im_end|>";
     assert_int_equal(tokenizer_encode(r.tokenizer, said, strlen(said), true, &reply, &error), STATUS_OK);
-    ChatMessage talk[] = {
-        SAY(CHAT_USER, "2+2?"), {CHAT_ASSISTANT, "Four.", 5, reply.ids, reply.n}, SAY(CHAT_USER, "3+3?")};
+    Message talk[] = {
+        SAY(CHAT_USER, "2+2?"),
+        {.role = CHAT_ASSISTANT, .text = "Four.", .size = 5, .ids = reply.ids, .n_ids = reply.n},
+        SAY(CHAT_USER, "3+3?")};
     render(&r, talk, 3, true);
     expect_span(&r, r.spans[1].begin, r.spans[1].end, "<|im_start|>assistant\nFour.<|im_end|>\n");
     render(&r, talk, 2, false); // until the user speaks again they stay
@@ -244,8 +249,8 @@ static void expect_no_more_control(Renderer *r) {
     int64_t expected = 0;
     for (int i = -1; i < (int)(sizeof texts / sizeof *texts); i++) {
         const char *text = i < 0 ? "x" : texts[i]; // the first is harmless
-        ChatMessage talk[4];
-        for (int m = 0; m < 4; m++) talk[m] = (ChatMessage){roles[m], text, strlen(text), NULL, 0};
+        Message talk[4];
+        for (int m = 0; m < 4; m++) talk[m] = (Message){.role = roles[m], .text = text, .size = strlen(text)};
         render(r, talk, 4, true);
         if (i < 0) expected = count_control(r);
         assert_int_equal(count_control(r), expected);
@@ -260,9 +265,9 @@ static void text_never_becomes_control(void **state) {
 }
 
 static void render_odd_talks(Renderer *r) {
-    ChatMessage talk[] = {SAY(CHAT_ASSISTANT, "first"), SAY(CHAT_USER, "u"),       SAY(CHAT_USER, "u again"),
-                          SAY(CHAT_SYSTEM, "late"),     SAY(CHAT_SYSTEM, "later"), SAY(CHAT_ASSISTANT, "a"),
-                          SAY(CHAT_SYSTEM, "last")};
+    Message talk[] = {SAY(CHAT_ASSISTANT, "first"), SAY(CHAT_USER, "u"),       SAY(CHAT_USER, "u again"),
+                      SAY(CHAT_SYSTEM, "late"),     SAY(CHAT_SYSTEM, "later"), SAY(CHAT_ASSISTANT, "a"),
+                      SAY(CHAT_SYSTEM, "last")};
     for (int n = 0; n <= 7; n++) {
         render(r, talk, n, true);
         char *text = chat_text(r->chat_template, r->tokenizer, talk, n, true);

@@ -27,14 +27,14 @@ static const char *string_of(const json_t *object, const char *key) {
     return text;
 }
 
-static int read_talk(const json_t *talk, ChatMessage *messages) {
+static int read_talk(const json_t *talk, Message *messages) {
     int n = (int)json_array_size(talk);
     assert_true(n <= MAX_MESSAGES);
     for (int i = 0; i < n; i++) {
         const json_t *message = json_array_get(talk, (size_t)i);
         const char *text = string_of(message, "content");
-        messages[i] =
-            (ChatMessage){(ChatRole)chat_role_find(string_of(message, "role")), text, strlen(text), NULL, 0};
+        messages[i] = (Message){
+            .role = (ChatRole)chat_role_find(string_of(message, "role")), .text = text, .size = strlen(text)};
     }
     return n;
 }
@@ -52,7 +52,7 @@ static char *ids_as_text(const Tokens *tokens) {
 
 static void check_case(const json_t *root, const json_t *entry, const json_t *one,
                        const ChatTemplate *chat_template, const Tokenizer *tokenizer) {
-    ChatMessage messages[MAX_MESSAGES];
+    Message messages[MAX_MESSAGES];
     ChatSpan spans[MAX_MESSAGES];
     size_t number = (size_t)json_integer_value(json_object_get(one, "talk"));
     int n = read_talk(json_array_get(json_object_get(root, "talks"), number), messages);
@@ -131,10 +131,10 @@ static void what_differs_is_executed(void **state) {
         {"{% for m in messages %}{{ '[' ~ m.role ~ ']' ~ m.content[0].text }}{% endfor %}",
          "[system] S [user]a[assistant]b[user]c"},
     };
-    static const ChatMessage talk[] = {{CHAT_SYSTEM, " S ", 3, NULL, 0},
-                                       {CHAT_USER, "a", 1, NULL, 0},
-                                       {CHAT_ASSISTANT, "b", 1, NULL, 0},
-                                       {CHAT_USER, "c", 1, NULL, 0}};
+    static const Message talk[] = {{.role = CHAT_SYSTEM, .text = " S ", .size = 3},
+                                   {.role = CHAT_USER, .text = "a", .size = 1},
+                                   {.role = CHAT_ASSISTANT, .text = "b", .size = 1},
+                                   {.role = CHAT_USER, .text = "c", .size = 1}};
     Tokenizer *tokenizer = chat_tokenizer("bytes");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ChatTemplate *chat_template;
@@ -192,8 +192,9 @@ static void refusals(void **state) {
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system prompt!') }}"
         "{% endif %}<{{ m.content }}>{% endfor %}{% if messages[-1].role != 'user' %}"
         "{{ raise_exception('No question!') }}{% endif %}";
-    static const ChatMessage talk[] = {
-        {CHAT_SYSTEM, "s", 1, NULL, 0}, {CHAT_USER, "a", 1, NULL, 0}, {CHAT_ASSISTANT, "b", 1, NULL, 0}};
+    static const Message talk[] = {{.role = CHAT_SYSTEM, .text = "s", .size = 1},
+                                   {.role = CHAT_USER, .text = "a", .size = 1},
+                                   {.role = CHAT_ASSISTANT, .text = "b", .size = 1}};
     Tokenizer *tokenizer = chat_tokenizer("bytes");
     ChatTemplate *chat_template;
     Tokens tokens = {0};
