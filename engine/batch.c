@@ -31,7 +31,7 @@ Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **out, Erro
         return error_set(error, STATUS_MEMORY, "no memory for steps of %d rows", engine->n_rows);
     }
     for (int i = 0; i < engine->n_rows; i++) b->rows[i] = i;
-    while (kv_branch_forget(&engine->cache)) continue; // of what others left nobody knows what was decoded
+    while (kv_branch_drop(&engine->cache)) continue; // of what others left nobody knows what was decoded
     *out = b;
     return STATUS_OK;
 }

@@ -12,7 +12,7 @@
 typedef struct Batch Batch;
 
 // Room for steps of as many sessions as the engine was opened for (EngineOptions.n_rows). Branches in the cache are
-// forgotten. A nonzero *interrupt (may be NULL) ends a step with STATUS_INTERRUPTED.
+// dropped. A nonzero *interrupt (may be NULL) ends a step with STATUS_INTERRUPTED.
 Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **batch, Error *error);
 void batch_close(Batch *batch); // NULL is fine
 

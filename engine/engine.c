@@ -206,7 +206,7 @@ int engine_chunk(const Engine *engine) {
 int engine_rows(const Engine *engine) {
     return engine->n_rows;
 }
-int engine_windows(const Engine *engine) {
+int engine_full_sessions(const Engine *engine) {
     return engine->cache_options.n_sequences;
 }
 DType engine_cache_type(const Engine *engine) {

@@ -55,7 +55,7 @@ int engine_context_size(const Engine *engine);    // most tokens of a session
 int64_t engine_token_bytes(const Engine *engine); // of the cache for one token
 int engine_chunk(const Engine *engine);
 int engine_rows(const Engine *engine);
-int engine_windows(const Engine *engine); // sessions of the full size that the cache has room for
+int engine_full_sessions(const Engine *engine); // sessions of the full size that the cache has room for
 // STATUS_FILE: another program has written to the model's files since they were opened, and the weights are read from there.
 Status engine_check_files(const Engine *engine, Error *error);
 DType engine_cache_type(const Engine *engine);
@@ -102,20 +102,20 @@ int64_t session_recall(Session *session, const int32_t *tokens, int64_t n);
 // That length, here or in a branch, and nothing changes.
 int64_t session_known(const Session *session, const int32_t *tokens, int64_t n);
 
-// Takes the tokens [from, from + n) out of the log. How what follows them stays usable is the policy's: OVERFLOW_SHIFT
+// Evicts the tokens [from, from + n), out of the log as well. How what follows them stays usable is the policy's: OVERFLOW_SHIFT
 // leaves the cache as it is and sees it through two rotations, OVERFLOW_SHIFT_INPLACE turns its keys, and everything
 // else, or a model that cannot be shifted, or a `from` other than the last time, has it evaluated again by the next
 // call that needs logits.
-Status session_discard(Session *session, int64_t from, int64_t n, OverflowPolicy policy, Error *error);
+Status session_evict(Session *session, int64_t from, int64_t n, OverflowPolicy policy, Error *error);
 
-// Forgets what is cached of tokens that have seen others leave, in the log and in branches: for a text to which these
-// never belonged.
-void session_forget_gone(Session *session);
+// Drops what is cached of tokens that have seen evicted ones, in the log and in branches: for a text to which these never
+// belonged.
+void session_drop_shifted(Session *session);
 
-// How many tokens stand in front of what left by a shift: the `from` at which more can; -1: none did.
-int64_t session_kept(const Session *session);
+// How many tokens stay in front of what a shift evicted: the `from` at which more can be; -1: nothing was.
+int64_t session_sinks(const Session *session);
 
-// For streams without turns: if n more tokens do not fit, takes out what overflow_discard() says, more where that is
+// For streams without turns: if n more tokens do not fit, evicts what overflow_n_evicted() says, more where that is
 // too little. STATUS_CONTEXT: they cannot fit, or the policy is OVERFLOW_STOP.
 Status session_make_room(Session *session, const OverflowSettings *settings, int64_t n, Error *error);
 

@@ -14,7 +14,8 @@ static Status pass_layer(const Pass *p, int l, Error *error) {
     const bool parallel = p->shape->parallel_residual;
     Status s = done(p, PROFILE_QKV, ops->qkv(b, layer, at->x, kv, at->q, error), error);
     if (!s && p->tap) s = p->tap->take(p->tap->context, l, at->q, p->n_tokens, error);
-    if (!s) s = done(p, PROFILE_ATTEND, ops->attend(b, at->q, kv, p->windows[l], at->q, error), error);
+    if (!s)
+        s = done(p, PROFILE_ATTEND, ops->attend(b, at->q, kv, p->attention_windows[l], at->q, error), error);
     if (!s && parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
     if (!s) s = done(p, PROFILE_OUT, ops->out(b, layer, at->q, at->x, error), error);
     if (!s && !parallel) s = done(p, PROFILE_GATE_UP, ops->gate_up(b, layer, at->x, at->g, error), error);
@@ -52,7 +53,7 @@ static Status decode(Forward *f, const Step *step, const Pass *pass, Error *erro
         .head = f->head,
         .layers = f->layers,
         .kv = pass->kv,
-        .windows = f->model->windows,
+        .windows = f->model->attention_windows,
         .logits = f->logits,
         .pass = forward_pass_in,
         .context = pass,
@@ -71,7 +72,7 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache, const at
         .head = f->head,
         .layers = f->layers,
         .kv = cache->layers,
-        .windows = f->model->windows,
+        .attention_windows = f->model->attention_windows,
         .buffers = {f->x, f->q, f->g, f->logits},
         .n_tokens = step->n_tokens,
         .profile = f->profile,

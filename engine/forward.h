@@ -23,7 +23,7 @@ typedef struct Pass {
     const Head *head;
     Layer *const *layers; // [n_layers], as the following
     const KvLayer *kv;
-    const int *windows;
+    const int *attention_windows;
     PassBuffers buffers;
     int n_tokens;
     Profile *profile;            // NULL: none

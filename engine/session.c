@@ -64,7 +64,7 @@ void session_set_independent(Session *s) {
     s->independent = true;
 }
 
-int64_t session_kept(const Session *s) {
+int64_t session_sinks(const Session *s) {
     return s->sequence.n_evicted > 0 ? s->sequence.n_sinks : -1;
 }
 
@@ -170,8 +170,9 @@ Status session_evaluate(Session *s, Error *error) {
 
 Status session_draw(Session *s, const SampleParams *params, int32_t *token, Error *error) {
     if (s->n_log < 1) return error_set(error, STATUS_USAGE, "nothing to go on from: the session is empty");
-    if (s->n_log > s->engine->cache.window)
-        return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full", s->engine->cache.window);
+    if (s->n_log > s->engine->cache.context_size)
+        return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full",
+                         s->engine->cache.context_size);
     Status status = evaluate_pending(s, error);
     if (!status) status = forward_sample(&s->engine->forward, 1, params, token, error);
     return status ? status : forward_check_sampled(*token, error);
@@ -244,7 +245,7 @@ Status session_stream(Session *s, const int32_t *tokens, int64_t n, const Overfl
     int64_t vocab = s->engine->model->shape.vocab_size;
     Status status = STATUS_OK;
     while (n > 0 && !status) {
-        int64_t room = s->engine->cache.window - s->n_log;
+        int64_t room = s->engine->cache.context_size - s->n_log;
         if (room <= 0) {
             status = session_make_room(s, settings, 1, error);
             continue;

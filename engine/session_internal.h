@@ -8,7 +8,7 @@
 struct Session {
     Engine *engine;
     KvSequence sequence; // of the log's first tokens
-    int32_t *log;        // [window + 1]: the last token may wait for its evaluation
+    int32_t *log;        // [context_size + 1]: the last token may wait for its evaluation
     int64_t n_log;       // tokens in the log
     int64_t n_expected;  // see session_expect()
     bool independent;    // see session_set_independent()

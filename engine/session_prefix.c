@@ -8,7 +8,7 @@ enum { WORTH_KEEPING = 16 }; // tokens that would have to be read again: fewer a
 
 static int64_t text_length(const Session *s) {
     int64_t n = s->n_log > s->n_expected ? s->n_log : s->n_expected;
-    return n < s->engine->cache.window ? n : s->engine->cache.window;
+    return n < s->engine->cache.context_size ? n : s->engine->cache.context_size;
 }
 
 void session_expect(Session *s, int64_t n_tokens) {
@@ -101,9 +101,9 @@ int64_t session_recall(Session *s, const int32_t *tokens, int64_t n) {
 
 Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     if (n < 1) return error_set(error, STATUS_USAGE, "a sequence has at least one token");
-    if (n > s->engine->cache.window)
+    if (n > s->engine->cache.context_size)
         return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit in the context of %d", (long long)n,
-                         s->engine->cache.window);
+                         s->engine->cache.context_size);
     int64_t common = recall(s, tokens, n, true);
     memcpy(s->log + common, tokens + common, (size_t)(n - common) * sizeof *s->log);
     s->n_log = n;
@@ -111,23 +111,23 @@ Status session_set(Session *s, const int32_t *tokens, int64_t n, Error *error) {
     return STATUS_OK;
 }
 
-// ---- discarding ------------------------------------------------------------------------------------------------
+// ---- evicting ------------------------------------------------------------------------------------------------
 
-Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy policy, Error *error) {
+Status session_evict(Session *s, int64_t from, int64_t n, OverflowPolicy policy, Error *error) {
     if (from < 0 || n < 1 || from + n > s->n_log)
         return error_set(error, STATUS_USAGE, "tokens %lld to %lld cannot leave a log of %lld",
                          (long long)from, (long long)(from + n - 1), (long long)s->n_log);
     KvCache *cache = &s->engine->cache;
     bool in_place = policy == OVERFLOW_SHIFT_INPLACE;
     bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&
-                 kv_sequence_can_discard(cache, &s->sequence, from, n, in_place);
+                 kv_sequence_can_evict(cache, &s->sequence, from, n, in_place);
     Status status = STATUS_OK;
-    if (shift) status = kv_sequence_discard(cache, &s->sequence, from, n, in_place, error);
+    if (shift) status = kv_sequence_evict(cache, &s->sequence, from, n, in_place, error);
     if (status && status != STATUS_CONTEXT)
         return status; // no page for what it shares with others: read it again
     // After a shift the logits still speak of the last token: it is what it was.
     if (!shift || status || from + n == s->n_log) session_drop_logits(s);
-    if (!shift || status) // from the kept prefix on, so that the next time another one may be kept
+    if (!shift || status) // from the sinks on, so that the next time there may be others
         kv_sequence_truncate(cache, &s->sequence,
                              s->sequence.n_evicted > 0 && from > s->sequence.n_sinks ? s->sequence.n_sinks
                                                                                      : from);
@@ -136,8 +136,8 @@ Status session_discard(Session *s, int64_t from, int64_t n, OverflowPolicy polic
     return STATUS_OK;
 }
 
-void session_forget_gone(Session *s) {
-    kv_branch_forget_gone(&s->engine->cache);
+void session_drop_shifted(Session *s) {
+    kv_branch_drop_shifted(&s->engine->cache);
     if (s->sequence.n_evicted == 0) return;
     kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.n_sinks);
     s->n_log = s->sequence.length;
@@ -145,13 +145,13 @@ void session_forget_gone(Session *s) {
 }
 
 Status session_make_room(Session *s, const OverflowSettings *settings, int64_t n, Error *error) {
-    int64_t excess = s->n_log + n - s->engine->cache.window;
+    int64_t excess = s->n_log + n - s->engine->cache.context_size;
     if (excess <= 0) return STATUS_OK;
     int64_t keep = settings->keep < 0 ? OVERFLOW_SINKS : settings->keep;
-    int64_t leaving = s->n_log > keep ? overflow_discard(settings, s->n_log - keep) : 0;
+    int64_t leaving = s->n_log > keep ? overflow_n_evicted(settings, s->n_log - keep) : 0;
     if (leaving < excess) leaving = excess;
     if (settings->policy == OVERFLOW_STOP || keep + leaving > s->n_log)
         return error_set(error, STATUS_CONTEXT, "%lld tokens do not fit: %lld of the context of %d are used",
-                         (long long)n, (long long)s->n_log, s->engine->cache.window);
-    return session_discard(s, keep, leaving, settings->policy, error);
+                         (long long)n, (long long)s->n_log, s->engine->cache.context_size);
+    return session_evict(s, keep, leaving, settings->policy, error);
 }

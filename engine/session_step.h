@@ -40,7 +40,7 @@ void session_leave(Session *session, int n);
 // Keeps what was read in of the log's first n tokens, none of which was decoded, for other sessions, unless they are few.
 void session_share(Session *session, int64_t n);
 
-// Forgets everything: the next session_set() finds nothing of its own.
+// Drops everything: the next session_set() finds nothing of its own.
 void session_clear(Session *session);
 
 #endif

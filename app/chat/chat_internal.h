@@ -32,7 +32,7 @@ typedef struct ChatNumbers {
 // The reply in hand.
 typedef struct ChatReply {
     int parent;                   // the node that its turn follows
-    TreeLeft *left;               // [its turns] what of them is out of the window
+    TreeEvicted *evicted;         // [its turns] what of them is
     TranscriptOverflow *overflow; // [n_overflow]
     int n_overflow;
     size_t overflow_room;   // elements that there is memory for

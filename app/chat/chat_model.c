@@ -118,7 +118,7 @@ static bool same_ids(const Chat *a, const Chat *b) {
            !strcmp(chat_template_name(a->model.chat_template), chat_template_name(b->model.chat_template));
 }
 
-static void forget_ids(MessageList *list) {
+static void drop_ids(MessageList *list) {
     for (int i = 0; i < list->n; i++) message_drop_ids(&list->messages[i]);
 }
 
@@ -136,7 +136,7 @@ Status chat_model_change(Chat *chat, const char *name, Error *error) {
     Status status = way_prepare_here(chat, &list, error);
     if (!status) status = open_other(&other, error);
     // Its record may have made the ids void: then they are read again as text, which needs less.
-    if (!status && !same_ids(chat, &other)) forget_ids(&list);
+    if (!status && !same_ids(chat, &other)) drop_ids(&list);
     if (status) {
         message_list_free(&list);
         settings_free(chat->settings);

@@ -59,6 +59,6 @@ void chat_close(Chat *chat) {
     journal_close(chat->record.journal);
     free(chat->attachment);
     free(chat->reply.overflow);
-    free(chat->reply.left);
+    free(chat->reply.evicted);
     free(chat);
 }

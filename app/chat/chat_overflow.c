@@ -27,7 +27,7 @@ static void tell_run(Chat *chat) {
 }
 
 // A turn that has left in part: further than before, if it had; one that has left whole since is told as that.
-static void add_part(TranscriptOverflow *run, const TreeLoss *part) {
+static void add_part(TranscriptOverflow *run, const TreeEviction *part) {
     int n = 0;
     for (int i = 0; i < run->n_partly; i++) {
         int turn = run->partly[i].turns.first;
@@ -43,11 +43,11 @@ static void add(TranscriptOverflow *run, const TranscriptOverflow *more) {
     const OverflowEvent *event = &more->event;
     if (!sum->first_turn) sum->first_turn = event->first_turn;
     if (event->last_turn) sum->last_turn = event->last_turn;
-    sum->n_discarded += event->n_discarded;
-    sum->n_kept = event->n_kept;
+    sum->n_evicted += event->n_evicted;
+    sum->n_cached = event->n_cached;
     sum->n_evaluated += event->n_evaluated;
     sum->n_inside += event->n_inside;
-    sum->n_cut += event->n_cut;
+    sum->n_of_reply += event->n_of_reply;
     sum->n_prompt += event->n_prompt;
     sum->seconds += event->seconds;
     add_part(run, NULL);
@@ -59,7 +59,7 @@ void chat_overflow_note(Chat *chat, const OverflowEvent *event) {
     TranscriptOverflow own = {.event = *event};
     way_name_turns(chat, &own);
     if (chat->reply.n_overflow > 0 &&
-        event->n_discarded < engine_context_size(chat->model.engine) / SMALL_SHARE) {
+        event->n_evicted < engine_context_size(chat->model.engine) / SMALL_SHARE) {
         add(&chat->reply.run, &own);
         return;
     }

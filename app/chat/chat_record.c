@@ -95,7 +95,7 @@ Status chat_record_new(Chat *chat, const char *name, Error *error) {
     }
     adopt(chat, transcript, journal);
     way_take(chat, &none);
-    session_forget_gone(conversation_session(chat->conversation));
+    session_drop_shifted(conversation_session(chat->conversation));
     conversation_settings(chat->conversation)->stream = chat->numbers.stream;
     conversation_settings(chat->conversation)->position = 0;
     return STATUS_OK;
@@ -120,7 +120,7 @@ Status chat_record_load(Chat *chat, Transcript *transcript, Journal *journal, Er
     }
     adopt(chat, transcript, journal);
     way_take(chat, &list);
-    session_forget_gone(conversation_session(chat->conversation));
+    session_drop_shifted(conversation_session(chat->conversation));
     chat_settings_restore(chat);
     status = chat_seed_restore(chat, error);
     if (!status) status = chat_settings_apply(chat, error);

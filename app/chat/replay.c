@@ -77,10 +77,10 @@ static bool shifts(const Chat *chat) {
 
 // What a shift left in the cache has seen what left. Where the reply was made without it, since the conversation had
 // been resumed or left for another in between, it is made without it again.
-static bool forget_shifted(Replay *r) {
+static bool drop_shifted(Replay *r) {
     Session *session = conversation_session(r->chat->conversation);
-    if (r->wanted->report.cached > session_kept(session)) return false;
-    session_forget_gone(session);
+    if (r->wanted->report.cached > session_sinks(session)) return false;
+    session_drop_shifted(session);
     return true;
 }
 
@@ -100,8 +100,8 @@ static Status sample_again(Replay *r, int index, bool resume, int64_t begun, Err
     r->place = begun;
     r->stop = 0;
     Status status = set_stage(r, error);
-    bool without = !status && forget_shifted(r);
-    bool shifted = session_kept(conversation_session(chat->conversation)) >= 0;
+    bool without = !status && drop_shifted(r);
+    bool shifted = session_sinks(conversation_session(chat->conversation)) >= 0;
     if (!status) status = conversation_reply(chat->conversation, resume, &events, &made, error);
     if (status) return status;
     if (*signals_interrupt()) return error_set(error, STATUS_INTERRUPTED, "interrupted");
@@ -233,7 +233,7 @@ Status replay_verify(Chat *chat, ReplayReport *report, Error *error) {
         chat->transcript = r.past;
         session_set_interrupt(session, &r.stop);
         chat->told.settings.quiet = true;
-        session_forget_gone(session); // the first turns were made before anything left
+        session_drop_shifted(session); // the first turns were made before anything left
         status = take_log(&r, log, size, error);
         session_set_interrupt(session, signals_interrupt());
         chat->transcript = whole;

@@ -55,7 +55,7 @@ static void warn_of_next(Chat *chat) {
     WindowForecast next;
     Error ignored;
     if (chat->told.next || window_forecast(chat, WINDOW_NEXT_TURN, &next, &ignored)) return;
-    if (next.fits && !next.turns.first && !next.n_cut) return;
+    if (next.fits && !next.turns.first && !next.n_of_reply) return;
     chat->told.next = true;
     char range[WAY_RANGE_ROOM];
     if (chat->settings->talk.overflow.policy == OVERFLOW_STOP)
@@ -64,9 +64,9 @@ static void warn_of_next(Chat *chat) {
     else if (next.turns.first)
         screen_warn(chat->screen, "[the next turn may discard %s (%" PRId64 " tokens); /context tells more]",
                     way_range_text(next.turns, range), next.n_tokens);
-    else if (next.n_cut)
+    else if (next.n_of_reply)
         screen_warn(chat->screen, "[the next turn may discard %" PRId64 " tokens of the oldest reply]",
-                    next.n_cut);
+                    next.n_of_reply);
 }
 
 void report_again(Chat *chat) {
@@ -107,24 +107,24 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
         snprintf(what, sizeof what, "%s left",
                  way_range_text((TreeRange){event->first_turn, event->last_turn}, range));
     for (int i = 0; i < overflow->n_partly; i++)
-        if (overflow->partly[i].gone == TREE_REPLY)
+        if (overflow->partly[i].n_evicted == TREE_REPLY)
             snprintf(what + strlen(what), sizeof what - strlen(what), "%sthe reply of turn %d left",
                      *what ? ", " : "", overflow->partly[i].turns.first);
     if (event->n_inside)
         snprintf(what + strlen(what), sizeof what - strlen(what), "%s%" PRId64 " token%s of this reply left",
                  *what ? ", " : "", event->n_inside, text_plural(event->n_inside));
-    if (event->n_cut)
+    if (event->n_of_reply)
         snprintf(what + strlen(what), sizeof what - strlen(what),
-                 "%s%" PRId64 " token%s of an older reply left", *what ? ", " : "", event->n_cut,
-                 text_plural(event->n_cut));
+                 "%s%" PRId64 " token%s of an older reply left", *what ? ", " : "", event->n_of_reply,
+                 text_plural(event->n_of_reply));
     char again[48] = "";
     if (overflow->times > 1) snprintf(again, sizeof again, ", %" PRId64 " times more", overflow->times);
     if (event->n_prompt && !*what) return; // nothing else left
     screen_notice(chat->screen,
                   "[context full%s: %s (%" PRId64 " token%s), %" PRId64 " kept, %" PRId64
                   " re-evaluated, %.0f ms]",
-                  again, *what ? what : "nothing left", event->n_discarded, text_plural(event->n_discarded),
-                  event->n_kept, event->n_evaluated, 1e3 * event->seconds);
+                  again, *what ? what : "nothing left", event->n_evicted, text_plural(event->n_evicted),
+                  event->n_cached, event->n_evaluated, 1e3 * event->seconds);
 }
 
 // ---- /stats ----------------------------------------------------------------------------------

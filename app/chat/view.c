@@ -15,7 +15,7 @@ static const char *owner_of(Chat *chat, const ConversationView *view, int64_t in
     if (index < view->spans[*span].text_begin || index >= view->spans[*span].text_end) return "template";
     for (int i = 0, k = 0; i < conversation_length(chat->conversation); i++) {
         const Message *message = conversation_message(chat->conversation, i);
-        if (message->discarded) continue;
+        if (message->evicted) continue;
         if (k++ == *span) return chat_role_name(message->role);
     }
     return "template";

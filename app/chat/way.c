@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Status add_node(MessageList *list, const TranscriptNode *node, const TreeLeft *left, Error *error) {
+static Status add_node(MessageList *list, const TranscriptNode *node, const TreeEvicted *evicted,
+                       Error *error) {
     Message said = {.role = node->role,
                     .text = node->text,
                     .size = node->size,
                     .cut_from = node->reply.cut_from,
                     .cut_to = node->reply.cut_to,
-                    .discarded = left->whole};
+                    .evicted = evicted->whole};
     Message reply = {.role = CHAT_ASSISTANT,
                      .text = node->reply.text,
                      .size = node->reply.size,
@@ -20,22 +21,23 @@ static Status add_node(MessageList *list, const TranscriptNode *node, const Tree
                      .n_ids = node->reply.n_ids,
                      .n_evicted = node->reply.n_evicted,
                      .interrupted = node->reply.interrupted,
-                     .discarded = left->whole || left->reply};
-    if (reply.n_evicted < left->gone) reply.n_evicted = left->gone < reply.n_ids ? left->gone : reply.n_ids;
+                     .evicted = evicted->whole || evicted->reply};
+    if (reply.n_evicted < evicted->n_evicted)
+        reply.n_evicted = evicted->n_evicted < reply.n_ids ? evicted->n_evicted : reply.n_ids;
     Status status = said.text ? message_list_add(list, &said, error) : STATUS_OK;
     if (!status && reply.text) status = message_list_add(list, &reply, error);
     return status;
 }
 
-static Status add_all(const Way *way, const int *path, const TreeLeft *left, MessageList *list,
+static Status add_all(const Way *way, const int *path, const TreeEvicted *evicted, MessageList *list,
                       Error *error) {
     const char *text = way->system ? way->system : transcript_system(way->transcript);
     Message system = {.role = CHAT_SYSTEM, .text = text, .size = strlen(text)};
     Status status = system.size ? message_list_add(list, &system, error) : STATUS_OK;
     int depth = tree_turn(transcript_tree(way->transcript), way->index);
     for (int i = 0; i < depth && !status; i++)
-        status = add_node(list, transcript_node(way->transcript, path[i]), &left[i], error);
-    if (!status && way->more) status = add_node(list, way->more, &(TreeLeft){0}, error);
+        status = add_node(list, transcript_node(way->transcript, path[i]), &evicted[i], error);
+    if (!status && way->more) status = add_node(list, way->more, &(TreeEvicted){0}, error);
     return status;
 }
 
@@ -43,17 +45,17 @@ Status way_prepare(const Way *way, MessageList *list, Error *error) {
     const Tree *tree = transcript_tree(way->transcript);
     size_t depth = (size_t)tree_turn(tree, way->index);
     int *path = malloc((depth + 1) * sizeof *path);
-    TreeLeft *left = malloc((depth + 1) * sizeof *left);
-    Status status = path && left ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
+    TreeEvicted *evicted = malloc((depth + 1) * sizeof *evicted);
+    Status status = path && evicted ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
     *list = (MessageList){0};
     if (!status) {
         tree_path(tree, way->index, path);
-        (way->go ? tree_find_left_after : tree_find_left)(tree, way->index, left);
-        status = add_all(way, path, left, list, error);
+        (way->go ? tree_find_evicted_after : tree_find_evicted)(tree, way->index, evicted);
+        status = add_all(way, path, evicted, list, error);
     }
     if (status) message_list_free(list);
     free(path);
-    free(left);
+    free(evicted);
     return status;
 }
 
@@ -95,11 +97,11 @@ Status way_project_here(Chat *chat, Error *error) {
 Status way_begin(Chat *chat, int parent, int from, Error *error) {
     const Tree *tree = chat_tree(chat);
     size_t n = (size_t)tree_turn(tree, parent) + 1;
-    TreeLeft *left = calloc(n, sizeof *left);
-    if (!left) return error_set(error, STATUS_MEMORY, "out of memory");
-    tree_find_left(tree, from, left);
-    free(chat->reply.left);
-    chat->reply.left = left;
+    TreeEvicted *evicted = calloc(n, sizeof *evicted);
+    if (!evicted) return error_set(error, STATUS_MEMORY, "out of memory");
+    tree_find_evicted(tree, from, evicted);
+    free(chat->reply.evicted);
+    chat->reply.evicted = evicted;
     chat->reply.parent = parent;
     return STATUS_OK;
 }
@@ -110,7 +112,7 @@ Status way_begin(Chat *chat, int parent, int from, Error *error) {
 static void count_tokens(Chat *chat, const ConversationView *view, WayTurn *turns, int n) {
     for (int message = 0, span = 0, i = 0; message < conversation_length(chat->conversation); message++) {
         while (i < n && message >= turns[i].end) i++;
-        if (conversation_message(chat->conversation, message)->discarded || span >= view->n_spans) continue;
+        if (conversation_message(chat->conversation, message)->evicted || span >= view->n_spans) continue;
         if (i < n && message >= turns[i].begin)
             turns[i].n_tokens += view->spans[span].end - view->spans[span].begin;
         span++;
@@ -134,9 +136,9 @@ Status way_turns(Chat *chat, int index, const ConversationView *view, WayTurn **
         (*turns)[i] = (WayTurn){.node = path[i],
                                 .begin = message,
                                 .end = end,
-                                .left = conversation_message(chat->conversation, message)->discarded};
+                                .evicted = conversation_message(chat->conversation, message)->evicted};
         for (; message < end; message++)
-            (*turns)[i].n_seen += !conversation_message(chat->conversation, message)->discarded;
+            (*turns)[i].n_seen += !conversation_message(chat->conversation, message)->evicted;
     }
     if (view) count_tokens(chat, view, *turns, depth);
     free(path);
@@ -166,14 +168,14 @@ const char *way_range_text(TreeRange range, char *text) {
 }
 
 // What of a turn is out of the window, by its messages.
-static TreeLeft left_of(const Chat *chat, const WayTurn *turn) {
+static TreeEvicted evicted_of(const Chat *chat, const WayTurn *turn) {
     const TranscriptNode *node = transcript_node(chat->transcript, turn->node);
     const Message *last = conversation_message(chat->conversation, turn->end - 1);
-    TreeLeft left = {.whole = turn->left && last->discarded};
-    if (!node->reply.text || left.whole) return left;
-    left.reply = last->discarded;
-    left.gone = last->n_evicted > node->reply.n_evicted ? last->n_evicted : 0;
-    return left;
+    TreeEvicted evicted = {.whole = turn->evicted && last->evicted};
+    if (!node->reply.text || evicted.whole) return evicted;
+    evicted.reply = last->evicted;
+    evicted.n_evicted = last->n_evicted > node->reply.n_evicted ? last->n_evicted : 0;
+    return evicted;
 }
 
 void way_name_turns(Chat *chat, TranscriptOverflow *overflow) {
@@ -184,15 +186,15 @@ void way_name_turns(Chat *chat, TranscriptOverflow *overflow) {
     if (way_turns(chat, chat->reply.parent, NULL, &turns, &ignored)) return;
     event->first_turn = event->last_turn = 0;
     for (int i = 0; i < tree_turn(chat_tree(chat), chat->reply.parent); i++) {
-        TreeLeft now = left_of(chat, &turns[i]), before = chat->reply.left[i];
-        chat->reply.left[i] = now;
+        TreeEvicted now = evicted_of(chat, &turns[i]), before = chat->reply.evicted[i];
+        chat->reply.evicted[i] = now;
         if (now.whole && !before.whole) {
             if (!event->first_turn) event->first_turn = i + 1;
             event->last_turn = i + 1;
         } else if (!now.whole && overflow->n_partly < 2 &&
-                   ((now.reply && !before.reply) || now.gone > before.gone)) {
+                   ((now.reply && !before.reply) || now.n_evicted > before.n_evicted)) {
             overflow->partly[overflow->n_partly++] =
-                (TreeLoss){{i + 1, i + 1}, now.reply ? TREE_REPLY : now.gone};
+                (TreeEviction){{i + 1, i + 1}, now.reply ? TREE_REPLY : now.n_evicted};
         }
     }
     free(turns);

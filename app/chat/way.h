@@ -33,7 +33,7 @@ Status way_begin(Chat *chat, int parent, int from, Error *error);
 typedef struct WayTurn {
     int node;         // of the tree
     int begin, end;   // its messages: [begin, end)
-    bool left;        // out of the window
+    bool evicted;     // whole
     int n_seen;       // messages of it in the window
     int64_t n_tokens; // in the window
 } WayTurn;

@@ -16,7 +16,7 @@ Status window_open(Chat *chat, Window *window, Error *error) {
         window->used = view.tokens.n;
         if (*transcript_system(chat->transcript)) window->system = view.spans[0].end - view.spans[0].begin;
         for (int i = 0; i < window->n; i++) {
-            window->n_seen += !window->each[i].left;
+            window->n_seen += !window->each[i].evicted;
             window->turns += window->each[i].n_tokens;
         }
     }
@@ -43,7 +43,7 @@ Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForec
     if (!spans) return error_set(error, STATUS_MEMORY, "out of memory");
     spans[n++] = (OverflowSpan){.n_tokens = window->used - window->turns, .is_system = true};
     for (int i = 0; i < window->n; i++)
-        if (!window->each[i].left)
+        if (!window->each[i].evicted)
             spans[n++] = (OverflowSpan){.n_tokens = window->each[i].n_tokens, .is_user = true};
     int64_t each =
         (window->turns + window->n_seen - 1) / window->n_seen; // so much that the last does not fit
@@ -70,7 +70,7 @@ Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, E
                          .turns = way_oldest(turns, tree_depth(tree),
                                              plan.first > system ? plan.first - system : 0, plan.n_messages),
                          .n_tokens = plan.n_tokens,
-                         .n_cut = plan.n_cut};
+                         .n_of_reply = plan.n_of_reply};
     free(turns);
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-// What fills the context window, and what will leave it.
+// What fills the context window, and what will be evicted from it.
 #ifndef PALAVER_APP_WINDOW_H
 #define PALAVER_APP_WINDOW_H
 
@@ -23,9 +23,9 @@ int64_t window_turns_left(const Window *window);
 // What leaves if `n_tokens` are asked now.
 typedef struct WindowForecast {
     bool fits;
-    TreeRange turns;  // first 0: none
-    int64_t n_tokens; // theirs, and n_cut
-    int64_t n_cut;    // by token: tokens of the oldest reply that stays
+    TreeRange turns;    // first 0: none
+    int64_t n_tokens;   // theirs, and n_of_reply
+    int64_t n_of_reply; // by token: tokens of the oldest reply that stays
 } WindowForecast;
 Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, Error *error);
 // The same for the first turn that makes something leave, if all turns to come have the size of those so far; these count

@@ -32,10 +32,10 @@ typedef struct Drawing {
     Chat *chat;
     const Tree *tree;
     FILE *out;
-    int *child;     // [n + 1] the oldest child, TREE_NONE: none
-    int *sibling;   // [n] the next younger one, likewise
-    bool *on_way;   // [n] on the way to the head
-    TreeLeft *left; // [depth] what of that way is out of the window
+    int *child;           // [n + 1] the oldest child, TREE_NONE: none
+    int *sibling;         // [n] the next younger one, likewise
+    bool *on_way;         // [n] on the way to the head
+    TreeEvicted *evicted; // [depth] what of that way is out of the window
     struct Side {
         int at, next; // a node, and the child that is drawn next
     } * sides;        // [n + 1] where the picture turned aside, the latest last
@@ -47,9 +47,9 @@ static Status drawing_open(Drawing *d, Error *error) {
     d->child = calloc(n, sizeof *d->child);
     d->sibling = calloc(n, sizeof *d->sibling);
     d->on_way = calloc(n, sizeof *d->on_way);
-    d->left = calloc(n, sizeof *d->left);
+    d->evicted = calloc(n, sizeof *d->evicted);
     d->sides = calloc(n, sizeof *d->sides);
-    if (!d->child || !d->sibling || !d->on_way || !d->left || !d->sides)
+    if (!d->child || !d->sibling || !d->on_way || !d->evicted || !d->sides)
         return error_set(error, STATUS_MEMORY, "out of memory");
     for (int i = 0; i <= tree->n; i++) d->child[i] = TREE_NONE;
     for (int i = tree->n - 1; i >= 0; i--) {
@@ -58,7 +58,7 @@ static Status drawing_open(Drawing *d, Error *error) {
         *first = i;
     }
     for (int i = tree->head; i != TREE_START; i = tree->nodes[i].parent) d->on_way[i] = true;
-    tree_find_left(tree, tree->head, d->left);
+    tree_find_evicted(tree, tree->head, d->evicted);
     return STATUS_OK;
 }
 
@@ -66,7 +66,7 @@ static void drawing_close(Drawing *d) {
     free(d->child);
     free(d->sibling);
     free(d->on_way);
-    free(d->left);
+    free(d->evicted);
     free(d->sides);
 }
 
@@ -75,8 +75,8 @@ static void draw_node(const Drawing *d, int index, int depth, const char *joint)
     const TreeNode *place = &d->tree->nodes[index];
     char name[TREE_NAME_ROOM];
     tree_name(d->tree, index, name);
-    bool left = d->on_way[index] && d->left[place->turn - 1].whole;
-    fprintf(d->out, "%c ", index == d->tree->head ? '*' : left ? '-' : ' ');
+    bool evicted = d->on_way[index] && d->evicted[place->turn - 1].whole;
+    fprintf(d->out, "%c ", index == d->tree->head ? '*' : evicted ? '-' : ' ');
     for (int i = 0; i < depth && i < DEEPEST; i++) fputs("│ ", d->out);
     if (depth > DEEPEST) fprintf(d->out, "(%d more) ", depth - DEEPEST);
     fprintf(d->out, "%s%s  ", joint, name);

@@ -32,7 +32,7 @@ static void print_turns(Chat *chat, const Window *window, FILE *out) {
     int64_t tokens = 0;
     for (int i = 0; i < window->n; i++) {
         const WayTurn *turn = &window->each[i];
-        if (turn->left) continue;
+        if (turn->evicted) continue;
         seen++;
         if (seen > OLDEST_SHOWN && seen <= window->n_seen - YOUNGEST_SHOWN) {
             skipped++;
@@ -50,8 +50,9 @@ static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
     if (next->turns.first)
         fprintf(out, "next     the next turn discards %s (%" PRId64 " tokens)\n",
                 way_range_text(next->turns, range), next->n_tokens);
-    else if (next->n_cut)
-        fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n", next->n_cut);
+    else if (next->n_of_reply)
+        fprintf(out, "next     the next turn discards %" PRId64 " tokens of the oldest reply\n",
+                next->n_of_reply);
     else if (next->fits)
         fputs("next     nothing leaves with the next turn\n", out);
     else if (chat_settings(chat)->talk.overflow.policy == OVERFLOW_STOP)
@@ -128,9 +129,9 @@ static Status preview(Chat *chat, Error *error) {
         screen_say(chat_screen(chat),
                    "with the next turn, %s will leave (%" PRId64 " tokens) and %" PRId64 " tokens stay",
                    way_range_text(next.turns, range), next.n_tokens, window.used - next.n_tokens);
-    else if (!status && next.n_cut)
+    else if (!status && next.n_of_reply)
         screen_say(chat_screen(chat), "with the next turn, %" PRId64 " tokens of the oldest reply will leave",
-                   next.n_cut);
+                   next.n_of_reply);
     else if (!status && !next.fits)
         screen_say(chat_screen(chat), "the next turn does not fit: it will be refused");
     else if (!status && later.turns.first)
@@ -175,7 +176,7 @@ Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
         status = argument_number(argument, "a number of turns", 1, window.n_seen - 1, &n, error);
     TreeRange turns = {0, 0};
     for (int i = 0; i < window.n && n > 0; i++) {
-        if (window.each[i].left) continue;
+        if (window.each[i].evicted) continue;
         if (!turns.first) turns.first = i + 1;
         turns.last = i + 1;
         tokens += window.each[i].n_tokens;
@@ -187,7 +188,7 @@ Status commands_window_forget(Chat *chat, const char *argument, Error *error) {
     MessageList list = {0};
     if (!status) status = way_prepare_here(chat, &list, error);
     for (int i = turns.first - 1; i < turns.last && !status; i++)
-        for (int k = window.each[i].begin; k < window.each[i].end; k++) list.messages[k].discarded = true;
+        for (int k = window.each[i].begin; k < window.each[i].end; k++) list.messages[k].evicted = true;
     if (!status) status = transcript_forget(chat_transcript(chat), turns, tokens, error);
     if (!status) way_take(chat, &list);
     message_list_free(&list);

@@ -340,9 +340,9 @@ int jsonl_main(Program *program) {
     Status status = program_load_model(program, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     const Engine *engine = program->engine;
-    if (engine_windows(engine) < engine_rows(engine))
+    if (engine_full_sessions(engine) < engine_rows(engine))
         screen_notice(program->screen,
                       "[the cache has room for %d whole windows of %d tokens, for %d conversations at once]",
-                      engine_windows(engine), engine_context_size(engine), engine_rows(engine));
+                      engine_full_sessions(engine), engine_context_size(engine), engine_rows(engine));
     return run(program);
 }

@@ -172,10 +172,10 @@ static json_t *list_add(json_t *list, json_t *value) {
 static json_t *partly_to_json(const TranscriptOverflow *overflow) {
     json_t *list = json_array();
     for (int i = 0; i < overflow->n_partly; i++) {
-        const TreeLoss *loss = &overflow->partly[i];
-        list = list_add(list, loss->gone > 0 ? json_pack("{s:i, s:I}", "turn", loss->turns.first, "gone",
-                                                         (json_int_t)loss->gone)
-                                             : json_pack("{s:i}", "turn", loss->turns.first));
+        const TreeEviction *eviction = &overflow->partly[i];
+        list = list_add(list, eviction->n_evicted > 0 ? json_pack("{s:i, s:I}", "turn", eviction->turns.first,
+                                                                  "gone", (json_int_t)eviction->n_evicted)
+                                                      : json_pack("{s:i}", "turn", eviction->turns.first));
     }
     return list;
 }
@@ -186,9 +186,9 @@ static json_t *overflow_to_json(const TranscriptOverflow *overflow, int n) {
         const OverflowEvent *e = &overflow[i].event;
         json_t *event =
             json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f}", "first", e->first_turn, "last",
-                      e->last_turn, "discarded", (json_int_t)e->n_discarded, "kept", (json_int_t)e->n_kept,
+                      e->last_turn, "discarded", (json_int_t)e->n_evicted, "kept", (json_int_t)e->n_cached,
                       "evaluated", (json_int_t)e->n_evaluated, "inside", (json_int_t)e->n_inside, "cut",
-                      (json_int_t)e->n_cut, "seconds", e->seconds);
+                      (json_int_t)e->n_of_reply, "seconds", e->seconds);
         bool ok = event && (!overflow[i].n_partly ||
                             !json_object_set_new(event, "partly", partly_to_json(&overflow[i])));
         if (ok && e->n_prompt) ok = !json_object_set_new(event, "prompt", json_integer(e->n_prompt));

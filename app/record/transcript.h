@@ -55,7 +55,7 @@ typedef struct TranscriptHeader {
 // Room was made: turns are those of the tree.
 typedef struct TranscriptOverflow {
     OverflowEvent event;
-    TreeLoss partly[2]; // [n_partly] turns that left in part: at both ends of what left whole
+    TreeEviction partly[2]; // [n_partly] turns that left in part: at both ends of what left whole
     int n_partly;
     int64_t times; // small ones in one reply that this stands for, added up; 0 or 1: it is one
 } TranscriptOverflow;

@@ -150,34 +150,34 @@ static Status take_range(const json_t *record, TreeRange *range, Error *error) {
 }
 
 // A turn that left in part: some tokens of its reply, or all of the reply.
-static Status take_part(const json_t *part, TreeLoss *loss, Error *error) {
+static Status take_part(const json_t *part, TreeEviction *eviction, Error *error) {
     int64_t turn, gone;
     if (take_count(part, "turn", &turn, error) || take_count(part, "gone", &gone, error))
         return error->status;
     int number = turn < INT_MAX ? (int)turn : INT_MAX;
-    *loss = (TreeLoss){{number, number}, gone ? gone : TREE_REPLY};
+    *eviction = (TreeEviction){{number, number}, gone ? gone : TREE_REPLY};
     return STATUS_OK;
 }
 
-// What the record's overflow events sent out of the window; *losses is malloc'ed.
-static Status take_overflow(const json_t *record, TreeLoss **losses, int *n, Error *error) {
+// What the record's overflow events sent out of the window; *evictions is malloc'ed.
+static Status take_overflow(const json_t *record, TreeEviction **evictions, int *n, Error *error) {
     const json_t *events = json_object_get(record, "overflow");
     size_t room = json_array_size(events), i, k;
     json_t *event, *part;
     json_array_foreach(events, i, event) room += json_array_size(json_object_get(event, "partly"));
     *n = 0;
-    if (!(*losses = calloc(room + 1, sizeof **losses)))
+    if (!(*evictions = calloc(room + 1, sizeof **evictions)))
         return error_set(error, STATUS_MEMORY, "out of memory");
     Status status = STATUS_OK;
     json_array_foreach(events, i, event) {
-        if (!status) status = take_range(event, &(*losses)[*n].turns, error);
-        *n += !status && (*losses)[*n].turns.first > 0;
+        if (!status) status = take_range(event, &(*evictions)[*n].turns, error);
+        *n += !status && (*evictions)[*n].turns.first > 0;
         json_array_foreach(json_object_get(event, "partly"), k, part) if (!status) {
-            status = take_part(part, &(*losses)[*n], error);
+            status = take_part(part, &(*evictions)[*n], error);
             ++*n;
         }
     }
-    if (status) free(*losses);
+    if (status) free(*evictions);
     return status;
 }
 
@@ -207,7 +207,7 @@ static Status take_said(const json_t *record, TranscriptNode *node, Error *error
 }
 
 static Status take_turn(Transcript *transcript, const json_t *record, Error *error) {
-    int parent, n_losses;
+    int parent, n_evictions;
     if (take_node(transcript, record, "parent", &parent, error)) return error->status;
     char expected[TREE_NAME_ROOM];
     snprintf(expected, sizeof expected, "%d.%d", tree_turn(&transcript->tree, parent) + 1,
@@ -217,16 +217,16 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
         return error_set(error, STATUS_FILE, "\"node\": expected \"%s\", not \"%.24s\"", expected,
                          name ? name : "");
     TranscriptNode node;
-    TreeLoss *losses;
+    TreeEviction *evictions;
     if (take_said(record, &node, error)) return error->status;
-    Status status = take_overflow(record, &losses, &n_losses, error);
+    Status status = take_overflow(record, &evictions, &n_evictions, error);
     if (status) {
         node_free(&node);
         return status;
     }
     if (!grow_nodes(transcript)) status = error_set(error, STATUS_MEMORY, "out of memory");
-    if (!status) status = tree_add(&transcript->tree, parent, losses, n_losses, error);
-    free(losses);
+    if (!status) status = tree_add(&transcript->tree, parent, evictions, n_evictions, error);
+    free(evictions);
     if (status) {
         node_free(&node);
         return status;
@@ -237,16 +237,16 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
 }
 
 static Status take_other_reply(Transcript *transcript, const json_t *record, Error *error) {
-    int index, n_losses;
-    TreeLoss *losses;
+    int index, n_evictions;
+    TreeEviction *evictions;
     TranscriptReply reply;
     if (take_node(transcript, record, "node", &index, error)) return error->status;
     if (index == TREE_START) return bad_field(error, "node", "a turn");
     if (take_reply(record, transcript->nodes[index].size, &reply, error)) return error->status;
-    Status status = take_overflow(record, &losses, &n_losses, error);
+    Status status = take_overflow(record, &evictions, &n_evictions, error);
     if (!status) {
-        status = tree_leave(&transcript->tree, index, losses, n_losses, error);
-        free(losses);
+        status = tree_evict(&transcript->tree, index, evictions, n_evictions, error);
+        free(evictions);
     }
     if (status) {
         reply_free(&reply);
@@ -268,7 +268,7 @@ static Status take_forget(Transcript *transcript, const json_t *record, Error *e
 }
 
 // Ids mean nothing to another model or template: from here on only the texts count.
-static void forget_ids(Transcript *transcript) {
+static void drop_ids(Transcript *transcript) {
     for (int i = 0; i < transcript->tree.n; i++) transcript_drop_ids(transcript, i);
 }
 
@@ -284,7 +284,7 @@ static Status take_model(Transcript *transcript, const json_t *record, Error *er
     }
     bool other = transcript->fingerprint &&
                  (strcmp(transcript->fingerprint, texts[2]) || strcmp(transcript->chat_template, texts[3]));
-    if (other) forget_ids(transcript);
+    if (other) drop_ids(transcript);
     char **held[4] = {&transcript->name, &transcript->path, &transcript->fingerprint,
                       &transcript->chat_template};
     for (int i = 0; i < 4; i++) {

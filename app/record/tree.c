@@ -13,7 +13,7 @@ void tree_init(Tree *tree) {
 }
 
 void tree_free(Tree *tree) {
-    for (int i = 0; i < tree->n; i++) free(tree->nodes[i].losses);
+    for (int i = 0; i < tree->n; i++) free(tree->nodes[i].evictions);
     free(tree->nodes);
     free(tree->attempts);
     tree_init(tree);
@@ -28,14 +28,14 @@ static bool grow(Tree *tree) {
            array_reserve(&tree->attempts, sizeof *tree->attempts, n, 1, &tree->attempts_capacity);
 }
 
-Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error) {
+Status tree_evict(Tree *tree, int index, const TreeEviction *evictions, int n, Error *error) {
     TreeNode *node = &tree->nodes[index];
     if (!n) return STATUS_OK;
-    if (!array_reserve(&node->losses, sizeof *losses, (size_t)node->n_losses, (size_t)n,
-                       &node->losses_capacity))
+    if (!array_reserve(&node->evictions, sizeof *evictions, (size_t)node->n_evictions, (size_t)n,
+                       &node->evictions_capacity))
         return error_set(error, STATUS_MEMORY, "out of memory");
-    memcpy(node->losses + node->n_losses, losses, (size_t)n * sizeof *losses);
-    node->n_losses += n;
+    memcpy(node->evictions + node->n_evictions, evictions, (size_t)n * sizeof *evictions);
+    node->n_evictions += n;
     return STATUS_OK;
 }
 
@@ -45,14 +45,14 @@ static void link_parent(Tree *tree, int index) {
     *(parent == TREE_START ? &tree->first : &tree->nodes[parent].next) = index;
 }
 
-Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *error) {
+Status tree_add(Tree *tree, int parent, const TreeEviction *evictions, int n, Error *error) {
     if (!grow(tree)) return error_set(error, STATUS_MEMORY, "no memory for %d turns", tree->n + 1);
     int index = tree->n;
     tree->nodes[index] = (TreeNode){.turn = tree_turn(tree, parent) + 1,
                                     .attempt = tree_next_attempt(tree, parent),
                                     .parent = parent,
                                     .next = TREE_NONE};
-    if (tree_leave(tree, index, losses, n, error)) return error->status;
+    if (tree_evict(tree, index, evictions, n, error)) return error->status;
     tree->attempts[tree->n++] = 0;
     tree->attempts[tree->nodes[index].turn - 1]++;
     if (parent == tree->head) { // the way up to here is linked already
@@ -82,31 +82,31 @@ void tree_forget(Tree *tree, int index, TreeRange range) {
 
 // ---- ways -------------------------------------------------------------------------------------------------
 
-static void take_loss(const TreeLoss *loss, int last_turn, TreeLeft *left) {
-    for (int turn = loss->turns.first; turn <= loss->turns.last && turn <= last_turn; turn++) {
+static void take_eviction(const TreeEviction *eviction, int last_turn, TreeEvicted *evicted) {
+    for (int turn = eviction->turns.first; turn <= eviction->turns.last && turn <= last_turn; turn++) {
         if (turn < 1) continue;
-        TreeLeft *of = &left[turn - 1];
-        if (loss->gone == 0) of->whole = true;
-        if (loss->gone == TREE_REPLY) of->reply = true;
-        if (loss->gone > of->gone) of->gone = loss->gone;
+        TreeEvicted *of = &evicted[turn - 1];
+        if (eviction->n_evicted == 0) of->whole = true;
+        if (eviction->n_evicted == TREE_REPLY) of->reply = true;
+        if (eviction->n_evicted > of->n_evicted) of->n_evicted = eviction->n_evicted;
     }
 }
 
-static void find_left(const Tree *tree, int index, bool remember, TreeLeft *left) {
-    memset(left, 0, (size_t)tree_turn(tree, index) * sizeof *left);
+static void find_evicted(const Tree *tree, int index, bool remember, TreeEvicted *evicted) {
+    memset(evicted, 0, (size_t)tree_turn(tree, index) * sizeof *evicted);
     for (; index != TREE_START; index = tree->nodes[index].parent) {
         const TreeNode *node = &tree->nodes[index];
-        if (node->forgotten && !remember) left[node->turn - 1].whole = true;
-        for (int i = 0; i < node->n_losses; i++) take_loss(&node->losses[i], node->turn, left);
+        if (node->forgotten && !remember) evicted[node->turn - 1].whole = true;
+        for (int i = 0; i < node->n_evictions; i++) take_eviction(&node->evictions[i], node->turn, evicted);
     }
 }
 
-void tree_find_left(const Tree *tree, int index, TreeLeft *left) {
-    find_left(tree, index, false, left);
+void tree_find_evicted(const Tree *tree, int index, TreeEvicted *evicted) {
+    find_evicted(tree, index, false, evicted);
 }
 
-void tree_find_left_after(const Tree *tree, int index, TreeLeft *left) {
-    find_left(tree, index, index != TREE_START && tree->nodes[index].forgotten, left);
+void tree_find_evicted_after(const Tree *tree, int index, TreeEvicted *evicted) {
+    find_evicted(tree, index, index != TREE_START && tree->nodes[index].forgotten, evicted);
 }
 
 int tree_turn(const Tree *tree, int index) {

@@ -1,11 +1,11 @@
-// The tree of a conversation's turns: which turn follows which, where one stands, and what has left the window
+// The tree of a conversation's turns: which turn follows which, where one stands, and what was evicted
 // on the way there. Pure structure: what was said at a node lies beside it, by the same index (transcript.h).
 //
 // Node 3.1 is the first attempt at the third turn, 3.2 the second (a retry, an edited question, or another
 // question after an undo); "0" is the place before the first turn. The head is the node that the next turn
 // follows. Nodes are never removed.
 //
-// What has left the window belongs to the way: turns that left while turn 9.1 was answered are out of the window
+// What was evicted from the context window belongs to the way: turns that were while turn 9.1 was answered are so
 // for 9.1 and all that follows it, but at 8.1 they are seen, as they were then. What was forgotten by hand stays
 // forgotten on every way, until the head goes back to one of the forgotten turns.
 #ifndef PALAVER_APP_TREE_H
@@ -21,33 +21,33 @@ enum {
     TREE_START = -1,     // the index of the place before the first turn
     TREE_NONE = -2,      // no such node
     TREE_NAME_ROOM = 24, // bytes of "3.1"
-    TREE_REPLY = -1,     // see TreeLoss
+    TREE_REPLY = -1,     // see TreeEviction
 };
 
 typedef struct TreeRange {
     int first, last; // turns, both included
 } TreeRange;
 
-// What left the window: turns, or something of theirs.
-typedef struct TreeLoss {
+// What was evicted: turns, or something of theirs.
+typedef struct TreeEviction {
     TreeRange turns;
-    int64_t gone; // 0: all; > 0: the first tokens of their reply, so many in all; TREE_REPLY: the reply
-} TreeLoss;
+    int64_t n_evicted; // 0: all; > 0: the first tokens of their reply, so many in all; TREE_REPLY: the reply
+} TreeEviction;
 
-// What of a turn is out of the window.
-typedef struct TreeLeft {
+// What of a turn is evicted.
+typedef struct TreeEvicted {
     bool whole, reply;
-    int64_t gone; // tokens of its reply that left later than the reply was made
-} TreeLeft;
+    int64_t n_evicted; // tokens of its reply, later than it was made
+} TreeEvicted;
 
 typedef struct TreeNode {
     int turn, attempt; // from 1
     int parent;        // index of an older node, or TREE_START
     int next;          // the child by which the head last went on; TREE_NONE: none yet
     bool forgotten;
-    TreeLoss *losses; // [n_losses] what of its way left the window while this one was answered, owned
-    int n_losses;
-    size_t losses_capacity;
+    TreeEviction *evictions; // [n_evictions] what of its way was evicted while this one was answered, owned
+    int n_evictions;
+    size_t evictions_capacity;
 } TreeNode;
 
 typedef struct Tree {
@@ -62,20 +62,20 @@ typedef struct Tree {
 void tree_init(Tree *tree); // empty
 void tree_free(Tree *tree); // and makes it an empty one
 
-// A new attempt at the turn after `parent`, with which losses [n] (may be NULL) of its way left the window; it becomes
+// A new attempt at the turn after `parent`, with which evictions [n] (may be NULL) of its way; it becomes
 // the head. On failure nothing is changed, here and below.
-Status tree_add(Tree *tree, int parent, const TreeLoss *losses, int n, Error *error);
+Status tree_add(Tree *tree, int parent, const TreeEviction *evictions, int n, Error *error);
 // The head moves to a node or to TREE_START. Going to a forgotten turn is to remember it, and those before it.
 void tree_go(Tree *tree, int index);
 
-// More has left the window with a node (its reply went on).
-Status tree_leave(Tree *tree, int index, const TreeLoss *losses, int n, Error *error);
+// More was evicted with a node (its reply went on).
+Status tree_evict(Tree *tree, int index, const TreeEviction *evictions, int n, Error *error);
 // A range of the way to `index` is forgotten: from now on, on every way.
 void tree_forget(Tree *tree, int index, TreeRange range);
-// What of the way to `index` is out of the window there: left [tree_turn(index)], turn 1 first.
-void tree_find_left(const Tree *tree, int index, TreeLeft *left);
+// What of the way to `index` is evicted there: evicted [tree_turn(index)], turn 1 first.
+void tree_find_evicted(const Tree *tree, int index, TreeEvicted *evicted);
 // The same as it will be after tree_go(index).
-void tree_find_left_after(const Tree *tree, int index, TreeLeft *left);
+void tree_find_evicted_after(const Tree *tree, int index, TreeEvicted *evicted);
 
 int tree_turn(const Tree *tree, int index); // 0 for TREE_START
 int tree_depth(const Tree *tree);           // turns from the beginning to the head

@@ -97,11 +97,11 @@ Status bench_parallel(Engine *engine, const BenchSettings *b, FILE *out, Error *
     if (b->shared > b->prefill)
         return error_set(error, STATUS_USAGE, "--shared %d: the prompts have %d tokens", b->shared,
                          b->prefill);
-    if (engine_windows(engine) < b->parallel)
+    if (engine_full_sessions(engine) < b->parallel)
         return error_set(
             error, STATUS_MEMORY,
             "the cache has room for %d conversations of %d tokens, not %d; use a smaller --context",
-            engine_windows(engine), engine_context_size(engine), b->parallel);
+            engine_full_sessions(engine), engine_context_size(engine), b->parallel);
     Rows r;
     const int vocab = engine_model(engine)->shape.vocab_size, few = b->decode < 4 ? b->decode : 4;
     Status status = rows_open(engine, b, &r, error);

@@ -45,9 +45,9 @@ static void print_architecture(const Model *m, FILE *out) {
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
     fprintf(out, "context       %" PRId64 " tokens", m->context_length);
     int windowed = 0;
-    for (int l = 0; l < s->n_layers; l++) windowed += m->windows[l] > 0;
+    for (int l = 0; l < s->n_layers; l++) windowed += m->attention_windows[l] > 0;
     if (windowed)
-        fprintf(out, ", sliding window of %d in %d layer%s", m->windows[s->n_layers - 1], windowed,
+        fprintf(out, ", sliding window of %d in %d layer%s", m->attention_windows[s->n_layers - 1], windowed,
                 text_plural(windowed));
     fputc('\n', out);
     print_positions(m, out);

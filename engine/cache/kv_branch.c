@@ -20,20 +20,20 @@ static KvSequence take_out(KvCache *cache, int i) {
     return sequence;
 }
 
-static void forget(KvCache *cache, int i) {
+static void drop(KvCache *cache, int i) {
     KvSequence sequence = take_out(cache, i);
     kv_sequence_free(cache, &sequence);
 }
 
-bool kv_branch_forget(KvCache *cache) {
+bool kv_branch_drop(KvCache *cache) {
     if (cache->n_branches == 0) return false;
-    forget(cache, 0);
+    drop(cache, 0);
     return true;
 }
 
-void kv_branch_forget_gone(KvCache *cache) {
+void kv_branch_drop_shifted(KvCache *cache) {
     for (int i = cache->n_branches - 1; i >= 0; i--)
-        if (cache->branches[i].sequence.n_evicted > 0) forget(cache, i);
+        if (cache->branches[i].sequence.n_evicted > 0) drop(cache, i);
 }
 
 void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
@@ -46,7 +46,7 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
         if (other->sequence.rope_set != branch.sequence.rope_set) continue;
         int64_t common = kv_common_prefix(log, n, other->log, other->sequence.length);
         known = common == n && other->sequence.n_evicted == branch.sequence.n_evicted;
-        if (!known && common == other->sequence.length) forget(cache, i);
+        if (!known && common == other->sequence.length) drop(cache, i);
     }
     if (!known) branch.log = malloc((size_t)n * sizeof *log);
     if (!branch.log) {
@@ -54,7 +54,7 @@ void kv_branch_keep(KvCache *cache, const int32_t *log, KvSequence *sequence) {
         return;
     }
     memcpy(branch.log, log, (size_t)n * sizeof *log);
-    if (cache->n_branches == cache->n_pages) forget(cache, 0);
+    if (cache->n_branches == cache->n_pages) drop(cache, 0);
     cache->branches[cache->n_branches++] = branch;
 }
 

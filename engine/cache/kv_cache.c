@@ -12,8 +12,9 @@ CacheOptions cache_options(DType type) {
     return (CacheOptions){.type = type, .layout = 3, .page_size = 64, .n_sequences = 1};
 }
 
-static int64_t page_size_of(const CacheOptions *o, int window) {
-    return o->paged ? o->page_size : ((int64_t)window + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+static int64_t page_size_of(const CacheOptions *o, int context_size) {
+    return o->paged ? o->page_size
+                    : ((int64_t)context_size + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
 }
 
 // Of 4 bits in smaller groups: 5 bits an element with its share of a scale. MEASUREMENTS.md has what that costs.
@@ -25,12 +26,12 @@ static int group_of(const CacheOptions *o, int head_dim) {
     return group;
 }
 
-Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int window, KvLayout *layout,
+Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int context_size, KvLayout *layout,
                        Error *error) {
     if (o->n_sequences < 1 || (o->paged && o->page_size < 1))
         return error_set(error, STATUS_USAGE, "a cache for %d sequences in pages of %d", o->n_sequences,
                          o->page_size);
-    int64_t page = page_size_of(o, window), pages = (window + page - 1) / page;
+    int64_t page = page_size_of(o, context_size), pages = (context_size + page - 1) / page;
     *layout = (KvLayout){
         .layout = o->layout,
         .n_layers = shape->n_layers,
@@ -80,19 +81,21 @@ static Status open_memory(KvCache *cache, Error *error) {
     return status;
 }
 
-Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape, int window,
-                     KvCache *cache, Error *error) {
-    *cache =
-        (KvCache){.backend = backend, .window = window, .paged = options->paged, .position_limit = INT32_MAX};
-    Status status = kv_cache_layout(options, shape, window, &cache->layout, error);
+Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
+                     int context_size, KvCache *cache, Error *error) {
+    *cache = (KvCache){.backend = backend,
+                       .context_size = context_size,
+                       .paged = options->paged,
+                       .position_limit = INT32_MAX};
+    Status status = kv_cache_layout(options, shape, context_size, &cache->layout, error);
     if (status) return status;
-    cache->page_size = (int)page_size_of(options, window);
+    cache->page_size = (int)page_size_of(options, context_size);
     cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
     status = open_host(cache, error);
     if (!status) status = open_memory(cache, error);
     if (status) {
         kv_cache_close(cache);
-        return error_prefix(error, "KV cache of %d tokens: ", window);
+        return error_prefix(error, "KV cache of %d tokens: ", context_size);
     }
     for (int l = 0; l < cache->layout.n_layers; l++) {
         cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
@@ -102,7 +105,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
 }
 
 void kv_cache_close(KvCache *cache) {
-    while (kv_branch_forget(cache)) continue;
+    while (kv_branch_drop(cache)) continue;
     if (cache->memory) cache->backend->ops->free(cache->backend, cache->memory);
     if (cache->scales) cache->backend->ops->free(cache->backend, cache->scales);
     if (cache->key_rounding) cache->backend->ops->free(cache->backend, cache->key_rounding);

@@ -2,7 +2,7 @@
 //
 // A slot holds one token's key and value in every layer, and its position (slot_positions; -1: empty). A sequence is
 // a table of pages. Attention looks at positions only, so a sequence that is full goes on as a ring: what was
-// discarded after its first n_sinks tokens is overwritten by what comes, and nothing is copied.
+// evicted after its first n_sinks tokens is overwritten by what comes, and nothing is copied.
 //
 // Pages are counted: a fork shares them, and who writes to a page that others hold gets a copy first. Branches are
 // sequences that nobody talks in at present (what undo left behind), kept as long as no one needs their pages.
@@ -15,13 +15,13 @@
 #include "engine/options.h"
 
 // Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_evicted from n_sinks on; ordinal a
-// lies at index a, or n_sinks + (a - n_sinks) mod (window - n_sinks) from n_sinks on; its position is the ordinal,
+// lies at index a, or n_sinks + (a - n_sinks) mod (context_size - n_sinks) from n_sinks on; its position is the ordinal,
 // less n_moved from n_sinks on. Zeroed: an empty sequence.
 typedef struct KvSequence {
     int32_t *pages; // host [n_pages] first slot of each page
     int n_pages;
     int64_t length;
-    int32_t n_sinks;   // attention sinks: tokens that stay in front; means nothing while n_evicted is 0
+    int32_t n_sinks;   // the first tokens, which stay; means nothing while n_evicted is 0
     int32_t n_evicted; // tokens that were ever evicted behind them
     int32_t n_moved;   // of n_evicted: how far the keys of the others were turned in place
     int32_t rope_set;  // by which set of frequencies the keys are turned (model_rope_set): the owner's choice
@@ -39,7 +39,7 @@ typedef struct KvCache {
     void *memory, *scales;   // backend memory of all layers
     void *key_rounding;      // likewise; NULL: none
     int32_t *slot_positions; // backend memory [layout.n_slots]
-    int window;              // most tokens of a sequence
+    int context_size;        // most tokens of a sequence
     bool paged;
     int page_size, n_pages;
     int32_t *references; // [n_pages] sequences that hold a page
@@ -51,39 +51,39 @@ typedef struct KvCache {
     int64_t position_limit; // positions stay below it: INT32_MAX
 } KvCache;
 
-// How a cache for sequences of `window` tokens lies. STATUS_USAGE for options that cannot be.
-Status kv_cache_layout(const CacheOptions *options, const DecoderShape *shape, int window, KvLayout *layout,
-                       Error *error);
+// How a cache for sequences of `context_size` tokens lies. STATUS_USAGE for options that cannot be.
+Status kv_cache_layout(const CacheOptions *options, const DecoderShape *shape, int context_size,
+                       KvLayout *layout, Error *error);
 // Bytes of keys, values, scales and positions.
 int64_t kv_cache_bytes(const KvLayout *layout);
 
-Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape, int window,
-                     KvCache *cache, Error *error);
-void kv_cache_close(KvCache *cache); // branches are forgotten; sequences were freed before
+Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
+                     int context_size, KvCache *cache, Error *error);
+void kv_cache_close(KvCache *cache); // branches are dropped; sequences were freed before
 
 // ---- sequences (kv_sequence.c) ----------------------------------------------------------------------------------
 
 // Makes room for n more tokens at the end and fills `slots` and `positions` [n] with where they go; pages are taken,
-// and copied where they are shared. STATUS_CONTEXT: beyond the window, or no page is left; then nothing changed.
+// and copied where they are shared. STATUS_CONTEXT: beyond the context window, or no page is left; then nothing changed.
 Status kv_sequence_extend(KvCache *cache, KvSequence *sequence, int n, int32_t *slots, int32_t *positions,
                           Error *error);
 
 // What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
 StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
 
-// Drops the tokens from `length` on. Where no more than the kept prefix is left, the ring begins anew.
+// Drops the tokens from `length` on. Where no more than the sinks are left, the ring begins anew.
 void kv_sequence_truncate(KvCache *cache, KvSequence *sequence, int64_t length);
 
 // *to shares the first `length` tokens of `from`.
 Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, KvSequence *to, Error *error);
 
-// Discards the tokens [from, from + n), n >= 1, without evaluating any. In place: turns the keys of those behind
-// them, which take over their positions; else no byte of the cache changes. False: it cannot (another prefix was
-// kept before, or positions come to their end), and nothing changed.
-bool kv_sequence_can_discard(const KvCache *cache, const KvSequence *sequence, int64_t from, int64_t n,
-                             bool in_place);
-Status kv_sequence_discard(KvCache *cache, KvSequence *sequence, int64_t from, int64_t n, bool in_place,
-                           Error *error);
+// Evicts the tokens [from, from + n), n >= 1, without evaluating any. In place: turns the keys of those behind
+// them, which take over their positions; else no byte of the cache changes. False: it cannot (there were other
+// sinks before, or positions come to their end), and nothing changed.
+bool kv_sequence_can_evict(const KvCache *cache, const KvSequence *sequence, int64_t from, int64_t n,
+                           bool in_place);
+Status kv_sequence_evict(KvCache *cache, KvSequence *sequence, int64_t from, int64_t n, bool in_place,
+                         Error *error);
 
 void kv_sequence_free(KvCache *cache, KvSequence *sequence);
 
@@ -103,10 +103,10 @@ int64_t kv_branch_find(const KvCache *cache, const int32_t *tokens, int64_t n, i
 int64_t kv_branch_recall(KvCache *cache, const int32_t *tokens, int64_t n, int rope_set, int64_t at_least,
                          KvSequence *sequence);
 
-// Forgets the branches from which tokens were discarded: what is left of them has seen these.
-void kv_branch_forget_gone(KvCache *cache);
+// Drops the branches that tokens were evicted from: what stayed of them has seen these.
+void kv_branch_drop_shifted(KvCache *cache);
 
-// Forgets the branch that was used longest ago. False: there is none.
-bool kv_branch_forget(KvCache *cache);
+// Drops the branch that was used longest ago. False: there is none.
+bool kv_branch_drop(KvCache *cache);
 
 #endif

@@ -1,4 +1,4 @@
-// One sequence's table of pages: growing, cutting, sharing, discarding.
+// One sequence's table of pages: growing, cutting, sharing, evicting.
 #include "engine/cache/kv_cache.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static int32_t position_of(const KvSequence *s, int64_t token) {
 
 static int index_of(const KvCache *cache, const KvSequence *s, int64_t token) {
     int64_t a = ordinal_of(s, token);
-    return (int)(a < s->n_sinks ? a : s->n_sinks + (a - s->n_sinks) % (cache->window - s->n_sinks));
+    return (int)(a < s->n_sinks ? a : s->n_sinks + (a - s->n_sinks) % (cache->context_size - s->n_sinks));
 }
 
 static int32_t slot_of(const KvCache *cache, const KvSequence *s, int index) {
@@ -26,7 +26,7 @@ static int32_t slot_of(const KvCache *cache, const KvSequence *s, int index) {
 // Indexes that were ever written: the others hold whatever was there before.
 static int written(const KvCache *cache, const KvSequence *s) {
     int64_t n = s->length + s->n_evicted;
-    return (int)(n < cache->window ? n : cache->window);
+    return (int)(n < cache->context_size ? n : cache->context_size);
 }
 
 static int pages_for(const KvCache *cache, int indexes) {
@@ -51,7 +51,7 @@ static void release_page(KvCache *cache, int32_t first_slot) {
 
 static Status take_page(KvCache *cache, int32_t *first_slot, Error *error) {
     while (cache->n_free == 0)
-        if (!kv_branch_forget(cache))
+        if (!kv_branch_drop(cache))
             return error_set(error, STATUS_CONTEXT, "all %d pages of the cache, of %d tokens each, are taken",
                              cache->n_pages, cache->page_size);
     int page = cache->free_pages[--cache->n_free];
@@ -65,7 +65,7 @@ static Status own_page(KvCache *cache, KvSequence *s, int i, Error *error) {
     const int32_t shared = s->pages[i];
     int32_t own = 0;
     while (cache->references[shared / cache->page_size] > 1 && cache->n_free == 0)
-        if (!kv_branch_forget(cache)) break;
+        if (!kv_branch_drop(cache)) break;
     if (cache->references[shared / cache->page_size] == 1) return STATUS_OK;
     Status status = take_page(cache, &own, error);
     if (status) return status;
@@ -82,16 +82,16 @@ static Status own_page(KvCache *cache, KvSequence *s, int i, Error *error) {
 
 static Status grow_table(const KvCache *cache, KvSequence *s, Error *error) {
     if (s->pages) return STATUS_OK;
-    s->pages = calloc((size_t)pages_for(cache, cache->window), sizeof *s->pages);
+    s->pages = calloc((size_t)pages_for(cache, cache->context_size), sizeof *s->pages);
     if (!s->pages) return error_set(error, STATUS_MEMORY, "no memory for a table of pages");
     return STATUS_OK;
 }
 
 Status kv_sequence_extend(KvCache *cache, KvSequence *s, int n, int32_t *slots, int32_t *positions,
                           Error *error) {
-    if (n > cache->window - s->length)
+    if (n > cache->context_size - s->length)
         return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full: %lld used, %d more wanted",
-                         cache->window, (long long)s->length, n);
+                         cache->context_size, (long long)s->length, n);
     Status status = grow_table(cache, s, error);
     int held = s->n_pages;
     for (int i = 0, before = -1; i < n && !status; i++) {
@@ -144,12 +144,12 @@ Status kv_sequence_fork(KvCache *cache, const KvSequence *from, int64_t length, 
     return STATUS_OK;
 }
 
-// ---- discarding ------------------------------------------------------------------------------------------------------
+// ---- evicting ------------------------------------------------------------------------------------------------------
 
-bool kv_sequence_can_discard(const KvCache *cache, const KvSequence *s, int64_t from, int64_t n,
-                             bool in_place) {
+bool kv_sequence_can_evict(const KvCache *cache, const KvSequence *s, int64_t from, int64_t n,
+                           bool in_place) {
     if (from < 0 || n < 1 || from + n > s->length || (s->n_evicted > 0 && from != s->n_sinks)) return false;
-    return in_place || s->n_evicted - s->n_moved + n + cache->window <= cache->position_limit;
+    return in_place || s->n_evicted - s->n_moved + n + cache->context_size <= cache->position_limit;
 }
 
 // Empties the indexes [from, to).
@@ -167,7 +167,7 @@ static Status empty(KvCache *cache, const KvSequence *s, int from, int to, Error
 }
 
 // Turns the keys of the tokens [from, length) back by `delta`, and empties every index that holds no token: the
-// discarded ones and what truncation left, since others take over their positions.
+// evicted ones and what truncation left, since others take over their positions.
 static Status move_back(KvCache *cache, KvSequence *s, int64_t from, int64_t n, int32_t delta, Error *error) {
     Status status = STATUS_OK;
     int behind = (int)(s->length - from - n), end = written(cache, s);
@@ -192,17 +192,17 @@ static Status move_back(KvCache *cache, KvSequence *s, int64_t from, int64_t n, 
     return status;
 }
 
-Status kv_sequence_discard(KvCache *cache, KvSequence *s, int64_t from, int64_t n, bool in_place,
-                           Error *error) {
+Status kv_sequence_evict(KvCache *cache, KvSequence *s, int64_t from, int64_t n, bool in_place,
+                         Error *error) {
     Status status = STATUS_OK;
     if (s->n_evicted == 0) s->n_sinks = (int32_t)from;
-    int32_t ring = cache->window - s->n_sinks, n_evicted = s->n_evicted + (int32_t)n;
-    if (in_place) status = move_back(cache, s, from, n, n_evicted - s->n_moved, error);
+    int32_t ring = cache->context_size - s->n_sinks, evicted = s->n_evicted + (int32_t)n;
+    if (in_place) status = move_back(cache, s, from, n, evicted - s->n_moved, error);
     if (status) return status;
-    s->n_evicted = n_evicted;
+    s->n_evicted = evicted;
     s->length -= n;
-    if (in_place) s->n_moved = n_evicted;
+    if (in_place) s->n_moved = evicted;
     // What was moved in place has no positions to tell rounds of the ring apart by.
-    while (s->n_moved > cache->window + ring) s->n_moved -= ring, s->n_evicted -= ring;
+    while (s->n_moved > cache->context_size + ring) s->n_moved -= ring, s->n_evicted -= ring;
     return STATUS_OK;
 }

@@ -1,16 +1,16 @@
-// What leaves when the context is full. Pure arithmetic over the spans of the messages: no tokens, no cache.
+// What is evicted when the context window is full. Pure arithmetic over the spans of the messages: no tokens, no cache.
 //
-// The kept prefix (BOS and the system prompt, or so many tokens) stays; the oldest leave after it (requirements C1, C2,
+// The sinks (BOS and the system prompt, or so many tokens) stay; behind them the oldest are evicted (requirements C1, C2,
 // C11): whole turns until what remains fits below low_water, a turn being a user message and what follows it up to the
 // next user message; or, by token, no more than has to, down to a part of a reply. What remains is the template over the
-// remaining messages. How it comes to its new places is the policy: read again, or shifted (session_discard).
+// remaining messages. How it comes to its new places is the policy: read again, or shifted (session_evict).
 #ifndef PALAVER_ENGINE_OVERFLOW_H
 #define PALAVER_ENGINE_OVERFLOW_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// How what stays is seen after something left (session_discard). Two rotations of the query round nothing. Keys turned in
+// How what stays is seen after an eviction (session_evict). Two rotations of the query round nothing. Keys turned in
 // place are rounded each time: on a random model the logits' error in f16 stays at 4e-4 (3e-4 by "shift") where half
 // of the context leaves at once, and comes to 1e-2 after 250 turns by one; in int8 to 5e-3 (4e-3) and 1e-1.
 typedef enum OverflowPolicy {
@@ -46,18 +46,18 @@ typedef struct OverflowSettings {
 typedef struct OverflowSpan {
     int64_t n_tokens;
     int64_t n_text; // of these, a reply's own: the oldest of them may leave by themselves
-    bool is_system; // part of the kept prefix
+    bool is_system; // a sink
     bool is_user;   // begins a turn
 } OverflowSpan;
 
 typedef struct OverflowPlan {
-    int first;        // the first span after the kept prefix
-    int n_messages;   // messages from there on that leave
-    int n_turns;      // the turns among them
-    int cut;          // by token: the span whose text loses n_cut of its oldest tokens
-    int64_t n_cut;    // 0: none does
-    int64_t n_tokens; // all that leaves
-    bool fits;        // whether `needed` tokens are free after they left
+    int first;          // the first span behind the sinks
+    int n_messages;     // messages from there on that are evicted
+    int n_turns;        // the turns among them
+    int reply;          // by token: the span whose text loses n_of_reply of its oldest tokens
+    int64_t n_of_reply; // 0: none does
+    int64_t n_tokens;   // all that are evicted
+    bool fits;          // whether `needed` tokens are free then
 } OverflowPlan;
 
 // Which messages leave so that `needed` more tokens fit in `context_size`. The last turn never leaves whole.
@@ -69,8 +69,8 @@ OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan 
 // hold a conversation.
 int64_t overflow_reserve(const OverflowSettings *settings, int64_t context_size);
 
-// Tokens that leave of `n` which are not kept: what discard says, half of them where it says
+// How many to evict of `n` tokens that are no sinks: what discard says, half of them where it says
 // nothing; at least 1, at most n.
-int64_t overflow_discard(const OverflowSettings *settings, int64_t n);
+int64_t overflow_n_evicted(const OverflowSettings *settings, int64_t n);
 
 #endif

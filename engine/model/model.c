@@ -79,7 +79,7 @@ void model_close(Model *model) {
     for (int i = 0; model->gathered && i < model->shape.n_layers; i++) free(model->gathered[i]);
     free(model->gathered);
     free(model->layers);
-    free(model->windows);
+    free(model->attention_windows);
     free(model->inv_freq);
     free(model);
 }

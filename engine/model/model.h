@@ -47,7 +47,8 @@ typedef struct Model {
     LayerWeights *layers;
     void **gathered;
     HeadWeights head;
-    int *windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
+    int *
+        attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
     bool tied_head; // the output matrix is the embedding
     bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;

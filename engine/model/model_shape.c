@@ -73,9 +73,9 @@ Status model_of_shape(const char *name, DType type, Model **out, Error *error) {
     Model *m = calloc(1, sizeof *m);
     if (!m) return error_set(error, STATUS_MEMORY, "no memory for a model");
     m->layers = calloc((size_t)named->n_layers, sizeof *m->layers);
-    m->windows = calloc((size_t)named->n_layers, sizeof *m->windows);
+    m->attention_windows = calloc((size_t)named->n_layers, sizeof *m->attention_windows);
     m->inv_freq = calloc((size_t)named->head_dim / 2, sizeof *m->inv_freq);
-    if (!m->layers || !m->windows || !m->inv_freq) {
+    if (!m->layers || !m->attention_windows || !m->inv_freq) {
         model_close(m);
         return error_set(error, STATUS_MEMORY, "no memory for a model of %d layers", named->n_layers);
     }

@@ -50,8 +50,8 @@ static Status apply_layer_types(Model *model, const ParamSource *source, int win
             status = error_set(error, STATUS_FILE,
                                "%s: layer_types[%d] slides, but there is no sliding_window", source->path, i);
         }
-        if (decide) model->windows[i] = slides[i] ? window : 0;
-        bool differs = (slides[i] != 0) != (model->windows[i] > 0);
+        if (decide) model->attention_windows[i] = slides[i] ? window : 0;
+        bool differs = (slides[i] != 0) != (model->attention_windows[i] > 0);
         if (!decide && differs && (window == 0 || is_window(model, window))) {
             status = error_set(error, STATUS_UNSUPPORTED,
                                "%s: layer_types[%d] is \"%s\", sliding_window says otherwise, and a %s model "
@@ -80,7 +80,7 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
                          source->path, window, asked ? "asked for" : "switched off", model->architecture);
     }
     for (int i = 0; i < model->shape.n_layers; i++)
-        model->windows[i] = used && (!upper || i >= first) ? window : 0;
+        model->attention_windows[i] = used && (!upper || i >= first) ? window : 0;
     return apply_layer_types(model, source, upper && !used ? 0 : window, error);
 }
 
@@ -101,14 +101,14 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
             return error_set(error, STATUS_FILE, "%s: %s has %lld elements for %d layers", source->path, key,
                              (long long)pattern->count, model->shape.n_layers);
         }
-        model->windows[i] = sliding.flag ? window : 0;
+        model->attention_windows[i] = sliding.flag ? window : 0;
     }
     return STATUS_OK;
 }
 
 Status model_read_windows(Model *model, const ParamSource *source, Error *error) {
-    model->windows = calloc((size_t)model->shape.n_layers, sizeof *model->windows);
-    if (!model->windows) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    model->attention_windows = calloc((size_t)model->shape.n_layers, sizeof *model->attention_windows);
+    if (!model->attention_windows) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     // null in config.json means none; an absent key means the configuration class's default.
     bool said = !source->config || json_object_get(source->config, "sliding_window") != NULL;
     int64_t window = said ? 0 : source->architecture->default_window;

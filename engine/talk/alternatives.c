@@ -45,7 +45,7 @@ static Status fill_places(Conversation *c, const int32_t *ids, int64_t n_ids, Al
 Status alternatives_find(Conversation *c, int n, Alternatives *places, int *count, Error *error) {
     ConversationView view;
     *count = 0;
-    if (c->n == 0 || c->messages[c->n - 1].role != CHAT_ASSISTANT || c->messages[c->n - 1].discarded)
+    if (c->n == 0 || c->messages[c->n - 1].role != CHAT_ASSISTANT || c->messages[c->n - 1].evicted)
         return error_set(error, STATUS_USAGE, "there is no reply whose tokens could be others");
     Status status = conversation_render(c, false, &view, error);
     if (status) return status;

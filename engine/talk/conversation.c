@@ -71,7 +71,7 @@ Status conversation_append(Conversation *c, const Message *message, Error *error
 
 static Status replace(Conversation *c, int index, const char *text, Error *error) {
     Message changed = {.role = c->messages[index].role, .text = text, .size = strlen(text)}, copy;
-    changed.discarded = c->messages[index].discarded;
+    changed.evicted = c->messages[index].evicted;
     Status status = message_copy(&changed, &copy, error);
     if (status) return status;
     message_free(&c->messages[index]);
@@ -108,7 +108,7 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
         status = error_set(error, STATUS_MEMORY, "no memory to render %d messages", c->n);
     const Message *reply = open_reply ? &c->messages[c->n - 1] : NULL;
     for (int i = 0; i < c->n - (reply ? 1 : 0) && !status; i++) {
-        if (c->messages[i].discarded) continue;
+        if (c->messages[i].evicted) continue;
         status = message_seen(&c->messages[i], &seen[view->n_spans], &joined[view->n_spans], error);
         view->n_spans++;
     }
@@ -151,7 +151,7 @@ Status conversation_overflow_spans(const Conversation *c, const ConversationView
     if (!*spans) return error_set(error, STATUS_MEMORY, "no memory for %d spans", view->n_spans);
     for (int i = 0, k = 0; i < c->n && k < view->n_spans; i++) {
         const Message *m = &c->messages[i];
-        if (m->discarded) continue;
+        if (m->evicted) continue;
         (*spans)[k] =
             (OverflowSpan){.n_tokens = view->spans[k].end - view->spans[k].begin,
                            .n_text = m->ids ? view->spans[k].text_end - view->spans[k].text_begin : 0,

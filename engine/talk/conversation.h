@@ -24,14 +24,16 @@ typedef struct ConversationSettings {
     int n_stop;
 } ConversationSettings;
 
+// What was evicted, and what it took.
 typedef struct OverflowEvent {
-    int first_turn, last_turn; // which turns left, counted from 1 over the whole conversation; 0, 0: none
-    int64_t n_discarded;       // tokens that left
-    int64_t n_kept;            // tokens that were still in the cache and stay
-    int64_t n_evaluated;       // tokens read in again
-    int64_t n_inside;          // tokens that left from inside the current reply
-    int64_t n_cut;             // by token: tokens that left from the oldest reply that stays
-    int64_t n_prompt;          // tokens of a prompt that is too long: they are not read
+    int first_turn,
+        last_turn;       // which turns were evicted, counted from 1 over the whole conversation; 0, 0: none
+    int64_t n_evicted;   // tokens
+    int64_t n_cached;    // tokens that stay and were in the cache
+    int64_t n_evaluated; // tokens read in again
+    int64_t n_inside;    // tokens of the current reply
+    int64_t n_of_reply;  // by token: tokens of the oldest reply that stays
+    int64_t n_prompt;    // tokens of a prompt that is too long: they are not read
     double seconds;
 } OverflowEvent;
 
@@ -95,7 +97,7 @@ Status conversation_reply(Conversation *conversation, bool resume, const Convers
 // What the model would see now: ids and the span of each rendered message (malloc'ed; free both). For /view, /context.
 typedef struct ConversationView {
     Tokens tokens;
-    ChatSpan *spans; // [n_spans], one for each message that is not discarded
+    ChatSpan *spans; // [n_spans], one for each message that is not evicted
     int n_spans;
 } ConversationView;
 Status conversation_view(Conversation *conversation, bool with_generation_prompt, ConversationView *view,

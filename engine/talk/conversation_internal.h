@@ -20,7 +20,7 @@ struct Conversation {
     };
 };
 
-// The ids of the messages that are not discarded. With `open_reply` the last message, the assistant's, stays open
+// The ids of the messages that are not evicted. With `open_reply` the last message, the assistant's, stays open
 // at its end: the model goes on with it.
 Status conversation_render(Conversation *conversation, bool open_reply, ConversationView *view, Error *error);
 

@@ -15,16 +15,16 @@ static void leave(Conversation *c, const OverflowPlan *plan, OverflowEvent *even
     for (int i = 0, turn = 0, span = 0; i < c->n; i++) {
         Message *m = &c->messages[i];
         turn += m->role == CHAT_USER;
-        if (m->discarded) continue;
-        if (plan->n_cut && span == plan->cut) m->n_evicted += plan->n_cut;
+        if (m->evicted) continue;
+        if (plan->n_of_reply && span == plan->reply) m->n_evicted += plan->n_of_reply;
         if (span >= plan->first && span < plan->first + plan->n_messages) {
-            m->discarded = true;
+            m->evicted = true;
             if (event->first_turn == 0) event->first_turn = turn;
             event->last_turn = turn;
         }
         span++;
     }
-    event->n_cut += plan->n_cut;
+    event->n_of_reply += plan->n_of_reply;
 }
 
 // The oldest of the reply in hand leave, `excess` of them at least. Returns how many.
@@ -32,7 +32,7 @@ static int64_t leave_inside(Conversation *c, int64_t excess) {
     Message *reply = &c->messages[c->n - 1];
     int64_t there = reply->n_ids - reply->n_evicted;
     if (there == 0) return 0;
-    int64_t n = overflow_discard(&c->settings.overflow, there);
+    int64_t n = overflow_n_evicted(&c->settings.overflow, there);
     if (n < excess) n = excess < there ? excess : there;
     reply->n_evicted += n;
     return n;
@@ -50,8 +50,8 @@ static Status leave_once(Conversation *c, const ConversationView *view, int64_t 
     OverflowPlan plan = overflow_plan(settings, spans, view->n_spans, size, needed);
     free(spans);
     leave(c, &plan, event);
-    *left = plan.n_messages > 0 || plan.n_cut > 0;
-    *from = plan.n_messages ? view->spans[plan.first].begin : view->spans[plan.cut].text_begin;
+    *left = plan.n_messages > 0 || plan.n_of_reply > 0;
+    *from = plan.n_messages ? view->spans[plan.first].begin : view->spans[plan.reply].text_begin;
     if (*left || settings->policy == OVERFLOW_STOP) return STATUS_OK;
     int64_t n = leave_inside(c, view->tokens.n + needed - size);
     event->n_inside += n;
@@ -85,14 +85,14 @@ static Status shift(Conversation *c, const ConversationView *view, const Tokens 
     while (suffix < after->n && before->ids[before->n - 1 - suffix] == after->ids[after->n - 1 - suffix])
         suffix++;
     int64_t first = after->n - suffix, last = prefix; // the range may begin anywhere between
-    const int64_t stays = sinks(c, view, prefix), kept = session_kept(c->session);
+    const int64_t stays = sinks(c, view, prefix), kept = session_sinks(c->session);
     if (first < stays) first = stays;
     if (kept >= first && kept <= last) from = kept;
     if (from < first) from = first;
     if (from > last) from = last;
     const bool rests = stays > 0 || c->settings.overflow.keep == 0;
     if (first > last || !rests || from + n > cached) return STATUS_OK;
-    return session_discard(c->session, from, n, c->settings.overflow.policy, error);
+    return session_evict(c->session, from, n, c->settings.overflow.policy, error);
 }
 
 Status conversation_follow(Conversation *c, const ConversationView *before, Error *error) {
@@ -101,7 +101,7 @@ Status conversation_follow(Conversation *c, const ConversationView *before, Erro
     if (status) return status;
     int64_t from = 0;
     for (int i = 0, k = 0; i < c->n && k < now.n_spans && c->messages[i].role == CHAT_SYSTEM; i++)
-        if (!c->messages[i].discarded) from = now.spans[k++].end;
+        if (!c->messages[i].evicted) from = now.spans[k++].end;
     int64_t cached = session_recall(c->session, before->tokens.ids, before->tokens.n);
     status = shift(c, before, &now.tokens, from, cached, error);
     conversation_view_free(&now);
@@ -138,7 +138,7 @@ Status conversation_make_room(Conversation *c, int64_t needed, ConversationView 
             (long long)now->tokens.n, (long long)needed, (long long)size);
     if (!status) {
         int64_t cached = session_recall(c->session, before.tokens.ids, before.tokens.n);
-        event->n_discarded = before.tokens.n - view->tokens.n;
+        event->n_evicted = before.tokens.n - view->tokens.n;
         event->n_evaluated = cached - before.tokens.n; // what was never read is not read again
         status = shift(c, &before, &view->tokens, from, cached, error);
     }

@@ -75,8 +75,8 @@ static bool find_question(Conversation *c, Cut *cut) {
     *cut = (Cut){.conversation = c};
     if (c->n < 2 || c->messages[c->n - 2].role != CHAT_USER) return false;
     cut->question = &c->messages[c->n - 2];
-    for (int i = 0; i < c->n - 2; i++) cut->span += !c->messages[i].discarded;
-    return !cut->question->discarded;
+    for (int i = 0; i < c->n - 2; i++) cut->span += !c->messages[i].evicted;
+    return !cut->question->evicted;
 }
 
 // Whether turns are in the window that would leave if the policy let any.
@@ -89,7 +89,7 @@ static Status others_are_seen(Conversation *c, const ConversationView *view, int
     settings.policy = OVERFLOW_REEVALUATE;
     OverflowPlan plan =
         overflow_plan(&settings, spans, view->n_spans, engine_context_size(c->engine), needed);
-    *seen = plan.n_messages > 0 || plan.n_cut > 0;
+    *seen = plan.n_messages > 0 || plan.n_of_reply > 0;
     free(spans);
     return STATUS_OK;
 }

@@ -56,7 +56,7 @@ static Status set_prompt(Reply *r, int64_t needed, Error *error) {
     if (!r->was_read) r->report->cached = cached, r->report->read = read;
     r->report->n_prompt_cut += r->event.n_prompt;
     r->made_room = full;
-    r->event.n_kept = cached;
+    r->event.n_cached = cached;
     r->event.n_evaluated += read;
     if (r->event.n_evaluated < 0) r->event.n_evaluated = 0; // what is new left at once
     r->event_read = read;
@@ -236,7 +236,7 @@ static void roll_back(Reply *r) {
     for (int i = 0; i < r->n_before; i++) {
         Message *m = &c->messages[i];
         const Message *before = &r->before[i];
-        m->discarded = before->discarded;
+        m->evicted = before->evicted;
         m->cut_from = before->cut_from;
         m->cut_to = before->cut_to;
         m->n_ids = m->ids ? before->n_ids : 0;

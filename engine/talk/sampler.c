@@ -133,7 +133,7 @@ Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint
 
 // ---- adjustments ----------------------------------------------------------------------------------------
 
-static void forget_adjustments(Sampler *sampler) {
+static void drop_adjustments(Sampler *sampler) {
     for (int i = 0; i < sampler->n_adjustments; i++) sampler->slots[sampler->adjustments[i].id] = 0;
     sampler->n_adjustments = 0;
 }
@@ -223,7 +223,7 @@ static void add_dry(Sampler *sampler, const int32_t *history, int64_t n) {
 void sampler_params(Sampler *sampler, const int32_t *history, int64_t n, uint64_t position,
                     SampleParams *params) {
     const SamplerSettings *s = &sampler->settings;
-    forget_adjustments(sampler);
+    drop_adjustments(sampler);
     add_penalties(sampler, history, n);
     add_dry(sampler, history, n);
     for (int i = 0; i < s->n_logit_bias; i++)

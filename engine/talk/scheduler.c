@@ -175,7 +175,7 @@ static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error 
     Conversation *c = row->conversation;
     const int64_t limit = row->item->settings.max_tokens;
     const int n = c->n, n_replies = row->item->n_turns > 1 ? row->item->n_turns - row->turn : 1;
-    int64_t most = s->engine->cache.window;
+    int64_t most = s->engine->cache.context_size;
     Status status = STATUS_OK;
     if (limit > 0 && limit < most / n_replies) {
         ConversationView view;
@@ -195,7 +195,7 @@ static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error 
 // room, for what it says must not depend on others.
 static Status renew_promise(Scheduler *s, Row *row, Error *error) {
     row->state = ROW_READING;
-    if (row->pages == pages_of(s, s->engine->cache.window)) return STATUS_OK;
+    if (row->pages == pages_of(s, s->engine->cache.context_size)) return STATUS_OK;
     int pages,
         held = pages_of(s, session_cached(row->conversation->session)); // until the next prompt is read
     Status status = count_pages(s, row, &pages, error);

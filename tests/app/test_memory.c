@@ -40,7 +40,7 @@ static char *write_all(void) {
         "\"sampling\": {\"stop\": \"x\", \"temperature\": 0.5}}";
     Transcript *transcript = transcript_fresh(), *again;
     TranscriptSetting setting = {"temperature", "0.5", true};
-    TranscriptOverflow overflow = {.event = {.first_turn = 1, .last_turn = 1, .n_discarded = 7},
+    TranscriptOverflow overflow = {.event = {.first_turn = 1, .last_turn = 1, .n_evicted = 7},
                                    .partly = {{{2, 2}, 3}, {{1, 1}, TREE_REPLY}},
                                    .n_partly = 2};
     TranscriptNode turn = {.role = CHAT_USER, .text = "Ask", .size = 3};

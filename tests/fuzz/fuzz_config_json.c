@@ -29,7 +29,7 @@ static void check(const Model *model) {
     }
     if (!(shape->rope.magnitude > 0) || !isfinite(shape->rope.magnitude)) abort();
     for (int i = 0; i < shape->n_layers; i++) {
-        if (model->windows[i] < 0) abort();
+        if (model->attention_windows[i] < 0) abort();
     }
     for (int i = 0; i < model->n_eos; i++) {
         if (model->eos_ids[i] < 0 || model->eos_ids[i] >= shape->vocab_size) abort();

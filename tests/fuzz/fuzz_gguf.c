@@ -55,7 +55,7 @@ static void walk_model(const Model *model) {
         const Matrix *all[] = {&l->wq, &l->wv, &l->bv, &l->w_up, &l->w_down};
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             touch(all[j]->data, (size_t)(all[j]->rows * dtype_row_bytes(all[j]->type, all[j]->cols)));
-        touch(&model->windows[i], sizeof model->windows[i]);
+        touch(&model->attention_windows[i], sizeof model->attention_windows[i]);
     }
     touch(model->inv_freq,
           (size_t)(model->shape.rope.n_sets * model->shape.rope.rotary_dim / 2) * sizeof *model->inv_freq);

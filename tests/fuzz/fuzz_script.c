@@ -38,10 +38,10 @@ static void read_journal(const char *text, size_t size) {
         if (tree->nodes[i].parent >= i) abort();
     for (int turn = tree_depth(tree); turn > 0; turn--)
         if (tree_turn(tree, tree_at(tree, turn)) != turn) abort();
-    TreeLeft *left = malloc(((size_t)tree_depth(tree) + 1) * sizeof *left);
-    if (!left) abort();
-    tree_find_left(tree, tree->head, left);
-    free(left);
+    TreeEvicted *evicted = malloc(((size_t)tree_depth(tree) + 1) * sizeof *evicted);
+    if (!evicted) abort();
+    tree_find_evicted(tree, tree->head, evicted);
+    free(evicted);
     for (ExportForm form = EXPORT_MD; form <= EXPORT_JSONL; form++) {
         char *out;
         size_t n;

@@ -128,7 +128,7 @@ Pass side_pass(const Side *s, const Step *step, const int *windows) {
                   .head = s->head,
                   .layers = s->layers,
                   .kv = s->kv,
-                  .windows = windows,
+                  .attention_windows = windows,
                   .buffers = {s->x, s->q, s->g, s->logits},
                   .n_tokens = step->n_tokens};
 }
@@ -138,7 +138,7 @@ DecodeStep side_decode(const Side *s, const Step *step, const Pass *pass) {
                         .head = s->head,
                         .layers = s->layers,
                         .kv = s->kv,
-                        .windows = pass->windows,
+                        .windows = pass->attention_windows,
                         .logits = s->logits,
                         .pass = forward_pass_in,
                         .context = pass};

@@ -75,7 +75,7 @@ static void trim_piece(Piece *piece, bool begin, bool end) {
 }
 
 // What is left of an earlier reply when its thoughts are forgotten.
-static void forget_thoughts(const Renderer *r, int message, Piece *piece) {
+static void drop_thoughts(const Renderer *r, int message, Piece *piece) {
     const char *end_mark = r->to->think_end, *found = NULL;
     if (!end_mark || message > r->last_user) return;
     size_t length = strlen(end_mark);
@@ -107,7 +107,7 @@ static void add_turn(Renderer *r, int message) {
     const Message *m = &r->messages[message];
     const ChatTurn *turn = &r->to->turns[m->role];
     Piece piece = message_piece(r, message);
-    if (m->role == CHAT_ASSISTANT) forget_thoughts(r, message, &piece);
+    if (m->role == CHAT_ASSISTANT) drop_thoughts(r, message, &piece);
     if (turn->trim) trim_piece(&piece, true, true);
     mark(r, &r->spans[message].begin);
     add_string(r, turn->before);

@@ -24,16 +24,16 @@ typedef struct Message {
     int64_t n_ids;
     // Bytes of the text that were left out of a prompt too long for the context; 0, 0: none.
     int64_t cut_from, cut_to;
-    int64_t n_evicted;   // of ids: the oldest, which overflow discarded from this reply
-    bool interrupted; // the reply was cut short: by the user, by a limit, or by the end of the context
-    bool discarded;   // left the window by overflow: still shown and saved, no longer seen by the model
+    int64_t n_evicted; // of ids: the oldest
+    bool interrupted;  // the reply was cut short: by the user, by a limit, or by the end of the context
+    bool evicted;      // from the context window: still shown and saved, no longer seen by the model
 } Message;
 
 // A deep copy, and its end.
 Status message_copy(const Message *from, Message *to, Error *error);
 void message_free(Message *message);
 
-// A view of what the model sees of a message that is not discarded; its text is *joined, to free(), where something was left
+// A view of what the model sees of a message that is not evicted; its text is *joined, to free(), where something was left
 // out of it, else *joined is NULL.
 Status message_seen(const Message *message, Message *seen, char **joined, Error *error);
 

@@ -131,11 +131,11 @@ static void forgotten_turns(void **state) {
     say(chat, "three", "third");
     assert_int_equal(commands_run(chat, "/forget 2", &error), STATUS_OK);
     for (int i = 0; i < 6; i++)
-        assert_int_equal(conversation_message(chat_conversation(chat), i)->discarded, i < 4);
+        assert_int_equal(conversation_message(chat_conversation(chat), i)->evicted, i < 4);
     assert_int_equal(commands_run(chat, "/goto 2.1", &error), STATUS_OK);
-    for (int i = 0; i < 4; i++) assert_false(conversation_message(chat_conversation(chat), i)->discarded);
+    for (int i = 0; i < 4; i++) assert_false(conversation_message(chat_conversation(chat), i)->evicted);
     assert_int_equal(commands_run(chat, "/redo", &error), STATUS_OK);
-    for (int i = 0; i < 6; i++) assert_false(conversation_message(chat_conversation(chat), i)->discarded);
+    for (int i = 0; i < 6; i++) assert_false(conversation_message(chat_conversation(chat), i)->evicted);
     fixture_close(f);
 }
 

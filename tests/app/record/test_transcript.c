@@ -67,7 +67,7 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     Transcript *t = transcript_fresh();
     int32_t ids[] = {0, 17, INT32_MAX};
     TranscriptOverflow overflow = {
-        .event = {.first_turn = 1, .last_turn = 1, .n_discarded = 612, .n_kept = 410, .seconds = 0.25},
+        .event = {.first_turn = 1, .last_turn = 1, .n_evicted = 612, .n_cached = 410, .seconds = 0.25},
         .partly = {{{2, 2}, 4}, {{3, 3}, TREE_REPLY}},
         .n_partly = 2};
     transcript_say(t, TREE_START, "ask", "left", "gone");
@@ -108,12 +108,12 @@ static void test_everything_of_a_reply_is_read_back(void **state) {
     assert_int_equal(node->reply.report.used, 15);
     assert_int_equal(node->reply.report.finish, FINISH_INTERRUPTED);
     assert_true(node->reply.report.decode_seconds == 1.25);
-    TreeLeft left[2];
-    tree_find_left(transcript_tree(again), 1, left);
+    TreeEvicted left[2];
+    tree_find_evicted(transcript_tree(again), 1, left);
     assert_true(left[0].whole && !left[1].whole);
-    assert_int_equal(left[1].gone, 4);
-    assert_int_equal(transcript_tree(again)->nodes[1].losses[2].gone, TREE_REPLY);
-    tree_find_left(transcript_tree(again), 0, left);
+    assert_int_equal(left[1].n_evicted, 4);
+    assert_int_equal(transcript_tree(again)->nodes[1].evictions[2].n_evicted, TREE_REPLY);
+    tree_find_evicted(transcript_tree(again), 0, left);
     assert_false(left[0].whole); // there it had not left yet
     transcript_free(again);
     transcript_free(t);
@@ -227,7 +227,7 @@ static Transcript *rich(void) {
 
 static void expect_same_tree(const Transcript *a, const Transcript *b) {
     const Tree *x = transcript_tree(a), *y = transcript_tree(b);
-    TreeLeft left_x[8], left_y[8];
+    TreeEvicted left_x[8], left_y[8];
     assert_int_equal(x->n, y->n);
     assert_int_equal(x->head, y->head);
     assert_int_equal(x->first, y->first);
@@ -239,10 +239,10 @@ static void expect_same_tree(const Transcript *a, const Transcript *b) {
         assert_string_equal(p->text, q->text);
         assert_int_equal(!p->reply.text, !q->reply.text);
         if (p->reply.text) assert_string_equal(p->reply.text, q->reply.text);
-        tree_find_left(x, i, left_x);
-        tree_find_left(y, i, left_y);
+        tree_find_evicted(x, i, left_x);
+        tree_find_evicted(y, i, left_y);
         for (int turn = 0; turn < tree_turn(x, i); turn++)
-            assert_int_equal(left_x[turn].gone, left_y[turn].gone);
+            assert_int_equal(left_x[turn].n_evicted, left_y[turn].n_evicted);
     }
     assert_string_equal(transcript_system(a), transcript_system(b));
     assert_int_equal(transcript_position(a), transcript_position(b));

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add_left(Tree *tree, int parent, const TreeLoss *losses, int n) {
+static void add_left(Tree *tree, int parent, const TreeEviction *evictions, int n) {
     Error error = {0};
-    if (tree_add(tree, parent, losses, n, &error)) fail_msg("%s", error.message);
+    if (tree_add(tree, parent, evictions, n, &error)) fail_msg("%s", error.message);
 }
 
 static void add(Tree *tree, int parent) {
@@ -24,13 +24,13 @@ static void expect_name(const Tree *tree, int index, const char *name) {
 // `left` has a sign for each turn on the way to `index`: '-' out of the window, 'r' its reply, 'g' some tokens of
 // it, '+' seen.
 static void expect_left(const Tree *tree, int index, const char *left) {
-    TreeLeft found[100];
+    TreeEvicted found[100];
     char signs[101] = "";
     int n = tree_turn(tree, index);
     assert_true(n <= 100);
-    tree_find_left(tree, index, found);
+    tree_find_evicted(tree, index, found);
     for (int i = 0; i < n; i++)
-        signs[i] = found[i].whole ? '-' : found[i].reply ? 'r' : found[i].gone ? 'g' : '+';
+        signs[i] = found[i].whole ? '-' : found[i].reply ? 'r' : found[i].n_evicted ? 'g' : '+';
     assert_string_equal(signs, left);
 }
 
@@ -133,19 +133,19 @@ static void test_what_left_belongs_to_the_way(void **state) {
     Tree tree;
     tree_init(&tree);
     for (int i = 0; i < 4; i++) add(&tree, i - 1);
-    add_left(&tree, 3, &(TreeLoss){{1, 2}, 0}, 1); // 4: 5.1
-    add(&tree, 4);                                 // 5: 6.1
+    add_left(&tree, 3, &(TreeEviction){{1, 2}, 0}, 1); // 4: 5.1
+    add(&tree, 4);                                     // 5: 6.1
     expect_left(&tree, 3, "++++");
     expect_left(&tree, 4, "--+++");
     expect_left(&tree, 5, "--++++");
     add(&tree, 3); // 6: 5.2, from before
     expect_left(&tree, 6, "+++++");
-    add_left(&tree, 5, (TreeLoss[]){{{3, 3}, 0}, {{4, 5}, 0}}, 2); // 7: 7.1, twice in one reply
+    add_left(&tree, 5, (TreeEviction[]){{{3, 3}, 0}, {{4, 5}, 0}}, 2); // 7: 7.1, twice in one reply
     expect_left(&tree, 7, "-----++");
     Error error;
-    assert_int_equal(tree_leave(&tree, 6, &(TreeLoss){{1, 1}, 0}, 1, &error), STATUS_OK);
-    assert_int_equal(tree_leave(&tree, 6, &(TreeLoss){{2, 3}, 0}, 1, &error), STATUS_OK);
-    assert_int_equal(tree_leave(&tree, 6, NULL, 0, &error), STATUS_OK);
+    assert_int_equal(tree_evict(&tree, 6, &(TreeEviction){{1, 1}, 0}, 1, &error), STATUS_OK);
+    assert_int_equal(tree_evict(&tree, 6, &(TreeEviction){{2, 3}, 0}, 1, &error), STATUS_OK);
+    assert_int_equal(tree_evict(&tree, 6, NULL, 0, &error), STATUS_OK);
     expect_left(&tree, 6, "---++");
     expect_left(&tree, 3, "++++");
     tree_free(&tree);
@@ -155,19 +155,19 @@ static void test_what_left_belongs_to_the_way(void **state) {
 static void test_parts_of_a_turn(void **state) {
     (void)state;
     Tree tree;
-    TreeLeft left[4];
+    TreeEvicted left[4];
     tree_init(&tree);
     add(&tree, TREE_START);
     add(&tree, 0);
-    add_left(&tree, 1, (TreeLoss[]){{{1, 1}, TREE_REPLY}, {{2, 2}, 5}}, 2);
+    add_left(&tree, 1, (TreeEviction[]){{{1, 1}, TREE_REPLY}, {{2, 2}, 5}}, 2);
     expect_left(&tree, 1, "++");
     expect_left(&tree, 2, "rg+");
-    add_left(&tree, 2, &(TreeLoss){{2, 2}, 9}, 1);
-    tree_find_left(&tree, 3, left);
-    assert_int_equal(left[1].gone, 9);
-    tree_find_left(&tree, 2, left);
-    assert_int_equal(left[1].gone, 5);
-    add_left(&tree, 3, &(TreeLoss){{2, 2}, 0}, 1);
+    add_left(&tree, 2, &(TreeEviction){{2, 2}, 9}, 1);
+    tree_find_evicted(&tree, 3, left);
+    assert_int_equal(left[1].n_evicted, 9);
+    tree_find_evicted(&tree, 2, left);
+    assert_int_equal(left[1].n_evicted, 5);
+    add_left(&tree, 3, &(TreeEviction){{2, 2}, 0}, 1);
     expect_left(&tree, 4, "r-+++");
     tree_free(&tree);
 }
@@ -177,9 +177,9 @@ static void test_ranges_out_of_the_way_are_harmless(void **state) {
     Tree tree;
     tree_init(&tree);
     add_left(&tree, TREE_START,
-             (TreeLoss[]){{{0, 0}, 0}, {{5, 9}, 0}, {{2, 1}, 0}, {{2147483647, 2147483647}, 0}}, 4);
+             (TreeEviction[]){{{0, 0}, 0}, {{5, 9}, 0}, {{2, 1}, 0}, {{2147483647, 2147483647}, 0}}, 4);
     expect_left(&tree, 0, "+");
-    add_left(&tree, 0, &(TreeLoss){{-5, 2147483647}, 0}, 1);
+    add_left(&tree, 0, &(TreeEviction){{-5, 2147483647}, 0}, 1);
     expect_left(&tree, 1, "--");
     tree_free(&tree);
 }

@@ -1,5 +1,5 @@
 // The pool of pages, with a backend that only remembers which token lies in which slot: after any walk of growing,
-// cutting, forking, discarding and coming back, each sequence sees exactly its own tokens, each at its distance.
+// cutting, forking, evicting and coming back, each sequence sees exactly its own tokens, each at its distance.
 #include "tests/support/test.h"
 #include "engine/cache/kv_cache.h"
 
@@ -123,8 +123,8 @@ static Status extend(KvCache *cache, Walker *w, const int32_t *tokens, int n) {
 
 static void discard(KvCache *cache, Walker *w, int64_t from, int64_t n, bool in_place) {
     Error error = {0};
-    assert_true(kv_sequence_can_discard(cache, &w->sequence, from, n, in_place));
-    if (kv_sequence_discard(cache, &w->sequence, from, n, in_place, &error)) {
+    assert_true(kv_sequence_can_evict(cache, &w->sequence, from, n, in_place));
+    if (kv_sequence_evict(cache, &w->sequence, from, n, in_place, &error)) {
         assert_int_equal(error.status, STATUS_CONTEXT); // no page for a copy of what others hold
         assert_true(in_place && cache->n_free == 0);
         return;
@@ -150,7 +150,7 @@ static void check_references(const KvCache *cache, const Walker *walkers, int n)
 
 static void close_cache(KvCache *cache, Walker *walkers, int n) {
     for (int i = 0; i < n; i++) kv_sequence_free(cache, &walkers[i].sequence);
-    while (kv_branch_forget(cache)) continue;
+    while (kv_branch_drop(cache)) continue;
     assert_int_equal(cache->n_free, cache->n_pages); // nothing leaked
     kv_cache_close(cache);
     assert_int_equal(n_allocated, 0);
@@ -323,20 +323,20 @@ static void what_cannot_be_discarded(void **test) {
     Walker w = {0};
     KvCache cache = open_cache(16, 4, 1);
     fill(&w, &cache, 16);
-    assert_false(kv_sequence_can_discard(&cache, &w.sequence, 3, 0, false));
-    assert_false(kv_sequence_can_discard(&cache, &w.sequence, 3, 14, false));
-    assert_false(kv_sequence_can_discard(&cache, &w.sequence, -1, 2, false));
+    assert_false(kv_sequence_can_evict(&cache, &w.sequence, 3, 0, false));
+    assert_false(kv_sequence_can_evict(&cache, &w.sequence, 3, 14, false));
+    assert_false(kv_sequence_can_evict(&cache, &w.sequence, -1, 2, false));
     discard(&cache, &w, 3, 4, false);
-    assert_false(kv_sequence_can_discard(&cache, &w.sequence, 2, 4, false)); // another prefix
-    cache.position_limit = 24;                                               // 4 + 16 + 4
-    assert_true(kv_sequence_can_discard(&cache, &w.sequence, 3, 4, false));
-    assert_false(kv_sequence_can_discard(&cache, &w.sequence, 3, 5, false));
-    assert_true(kv_sequence_can_discard(&cache, &w.sequence, 3, 5, true));
+    assert_false(kv_sequence_can_evict(&cache, &w.sequence, 2, 4, false)); // another prefix
+    cache.position_limit = 24;                                             // 4 + 16 + 4
+    assert_true(kv_sequence_can_evict(&cache, &w.sequence, 3, 4, false));
+    assert_false(kv_sequence_can_evict(&cache, &w.sequence, 3, 5, false));
+    assert_true(kv_sequence_can_evict(&cache, &w.sequence, 3, 5, true));
     kv_sequence_truncate(&cache, &w.sequence, 3); // only the prefix is left: the ring begins anew
     assert_int_equal(w.sequence.n_evicted, 0);
     assert_int_equal(w.sequence.n_pages, 1);
     fill(&w, &cache, 13);
-    assert_true(kv_sequence_can_discard(&cache, &w.sequence, 2, 4, false));
+    assert_true(kv_sequence_can_evict(&cache, &w.sequence, 2, 4, false));
     close_cache(&cache, &w, 1);
 }
 

@@ -102,8 +102,8 @@ static void a_shift_takes_out_one_piece(void **state) {
     static const struct {
         OverflowPolicy policy;
         int64_t discard, needed;
-        int n_turns, cut;
-        int64_t n_cut, n_tokens;
+        int n_turns, reply;
+        int64_t n_of_reply, n_tokens;
     } CASES[] = {{OVERFLOW_REEVALUATE, 60, 20, 1, 4, 20, 60}, // a turn of 40, and 20 of the next reply
                  {OVERFLOW_SHIFT, 60, 20, 1, 0, 0, 40},
                  {OVERFLOW_SHIFT_INPLACE, 60, 20, 1, 0, 0, 40},
@@ -121,8 +121,8 @@ static void a_shift_takes_out_one_piece(void **state) {
         assert_true(plan.fits);
         assert_int_equal(plan.n_turns, CASES[i].n_turns);
         assert_int_equal(plan.n_messages, 2 * CASES[i].n_turns);
-        assert_int_equal(plan.cut, CASES[i].cut);
-        assert_int_equal(plan.n_cut, CASES[i].n_cut);
+        assert_int_equal(plan.reply, CASES[i].reply);
+        assert_int_equal(plan.n_of_reply, CASES[i].n_of_reply);
         assert_int_equal(plan.n_tokens, CASES[i].n_tokens);
     }
 }

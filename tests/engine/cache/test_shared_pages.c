@@ -53,7 +53,7 @@ static int tear_down(void **state) {
     Fixture *f = *state;
     KvCache *cache = &f->engine->cache;
     session_close(f->session);
-    while (kv_branch_forget(cache)) continue;
+    while (kv_branch_drop(cache)) continue;
     assert_int_equal(cache->n_free, cache->n_pages);
     engine_close(f->engine);
     free(f);
@@ -145,7 +145,7 @@ static void branches_of_a_ring(void **state) {
     int32_t log[WINDOW];
     sync_costs(f->session, f->ids, WINDOW, WINDOW);
     sync_costs(f->session, f->ids, WINDOW - 20, 1);
-    assert_int_equal(session_discard(f->session, 5, 40, OVERFLOW_SHIFT, &error), STATUS_OK);
+    assert_int_equal(session_evict(f->session, 5, 40, OVERFLOW_SHIFT, &error), STATUS_OK);
     memcpy(log, session_tokens(f->session), 68 * sizeof *log);
     assert_memory_equal(log + 5, f->ids + 45, 63 * sizeof *log);
     for (int i = 68; i < WINDOW; i++) log[i] = f->other[i];
@@ -156,7 +156,7 @@ static void branches_of_a_ring(void **state) {
     sync_costs(f->session, f->ids, WINDOW, 1); // the whole text from before
     check_logits(f, f->ids, WINDOW);
     sync_costs(f->session, log, WINDOW - 10, 1); // and after
-    assert_int_equal(session_kept(f->session), 5);
+    assert_int_equal(session_sinks(f->session), 5);
     assert_int_equal(session_logits(f->session, b, &error), STATUS_OK);
     assert_true(golden_distance(b, a, (size_t)f->vocab) <= 1e-5);
     free(a);
@@ -168,7 +168,7 @@ static void in_place_leaves_branches_alone(void **state) {
     Error error = {0};
     sync_costs(f->session, f->ids, N, N);
     sync_costs(f->session, f->ids, 70, 1);
-    assert_int_equal(session_discard(f->session, 5, 20, OVERFLOW_SHIFT_INPLACE, &error), STATUS_OK);
+    assert_int_equal(session_evict(f->session, 5, 20, OVERFLOW_SHIFT_INPLACE, &error), STATUS_OK);
     assert_int_equal(session_cached(f->session), 50);
     sync_costs(f->session, f->ids, N, 1);
     check_logits(f, f->ids, N);

@@ -112,7 +112,7 @@ static void the_oracle_says_what_transformers_say(void **state) {
     }
 }
 
-// One model, one cache, one way of discarding, whatever pieces the tokens come in.
+// One model, one cache, one way of evicting, whatever pieces the tokens come in.
 static double distance_to_oracle(const char *root, const char *name, const CacheOptions *cache,
                                  OverflowPolicy policy, int64_t discard) {
     int32_t ids[STREAM], gone[STREAM];
@@ -261,7 +261,7 @@ static double shifted_against_fresh(const char *root, const char *name, Overflow
     assert_int_equal(session_sync(fresh, log, n, NULL, &error), STATUS_OK);
     assert_int_equal(session_logits(fresh, b, &error), STATUS_OK);
     double distance = golden_distance(a + (size_t)(STREAM - 1) * (size_t)vocab, b, (size_t)vocab);
-    assert_int_equal(session_discard(session, KEEP, 2, policy, &error), STATUS_OK);
+    assert_int_equal(session_evict(session, KEEP, 2, policy, &error), STATUS_OK);
     *cached = session_cached(session);
     assert_int_equal(session_length(session), n - 2);
     free(a);
@@ -353,7 +353,7 @@ static void stop_refuses_with_figures(void **state) {
     assert_int_equal(session_make_room(session, &settings, WINDOW - KEEP + 1, &error), STATUS_CONTEXT);
     assert_int_equal(session_make_room(session, &settings, WINDOW - KEEP, &error), STATUS_OK);
     assert_int_equal(session_length(session), KEEP);
-    assert_int_equal(session_discard(session, 2, 3, OVERFLOW_SHIFT, &error), STATUS_USAGE);
+    assert_int_equal(session_evict(session, 2, 3, OVERFLOW_SHIFT, &error), STATUS_USAGE);
     session_close(session);
     engine_close(engine);
 }
@@ -374,7 +374,7 @@ static void positions_come_to_their_end(void **state) {
     for (int i = 0; i < STREAM; i++) {
         int64_t length = session_length(session);
         assert_int_equal(session_stream(session, ids + i, 1, &settings, a, &error), STATUS_OK);
-        if (length == WINDOW && session_kept(session) < 0) begun_anew++;
+        if (length == WINDOW && session_sinks(session) < 0) begun_anew++;
         for (int slot = 0; slot < WINDOW; slot++)
             assert_true(engine->cache.slot_positions[slot] < engine->cache.position_limit);
     }

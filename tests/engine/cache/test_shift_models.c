@@ -92,7 +92,7 @@ static double stream_text(Stream *s, const int32_t *ids, int n, bool in_place, d
     *control = 0;
     for (int at = 0, take = 2; at + take <= n; at += take, take = 5 - take) {
         if (length + take > WINDOW) {
-            if (kv_sequence_discard(&s->cache, &sequence, KEEP, DISCARD, in_place, &error))
+            if (kv_sequence_evict(&s->cache, &sequence, KEEP, DISCARD, in_place, &error))
                 fail_msg("%s", error.message);
             memmove(log + KEEP, log + KEEP + DISCARD, (size_t)(length - KEEP - DISCARD) * sizeof *log);
             length -= DISCARD, gone += DISCARD;

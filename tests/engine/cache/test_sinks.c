@@ -74,7 +74,7 @@ static void check_template(Talk *t) {
         talk_check_log(t);
         if (t->n_overflows == before) continue;
         assert_int_equal(t->last.n_evaluated, 0);
-        shifts += session_kept(session) >= 1;
+        shifts += session_sinks(session) >= 1;
     }
     assert_int_equal(t->n_overflows, OVERFLOWS);
     assert_int_equal(shifts, OVERFLOWS);
@@ -111,7 +111,7 @@ static void so_does_a_text_that_is_executed(void **state) {
             int before = t->n_overflows;
             talk_say(t, "And then?");
             talk_check_log(t);
-            if (t->n_overflows > before) assert_int_not_equal(session_kept(conversation_session(t->c)), 0);
+            if (t->n_overflows > before) assert_int_not_equal(session_sinks(conversation_session(t->c)), 0);
         }
         assert_int_equal(t->n_overflows, OVERFLOWS);
         talk_close(t);
@@ -135,7 +135,7 @@ static void without_a_common_beginning_the_rest_is_read_again(void **state) {
     for (int turn = 0; turn < 200 && !t->n_overflows; turn++) talk_say(t, "And then?");
     assert_true(t->n_overflows > 0);
     assert_true(t->last.n_evaluated > 0);
-    assert_int_equal(session_kept(conversation_session(t->c)), -1);
+    assert_int_equal(session_sinks(conversation_session(t->c)), -1);
     talk_check_log(t);
     talk_close(t);
 }
@@ -180,7 +180,7 @@ static double loss_of_story(const char *chat_template, OverflowPolicy policy, in
     assert_int_equal(t->n_overflows, OVERFLOWS);
     print_message("%-8s %-13s keep %2lld: %.3f nats over %lld tokens, %lld kept\n", chat_template,
                   overflow_policy_name(policy), (long long)keep, loss / (double)n, (long long)n,
-                  (long long)session_kept(conversation_session(t->c)));
+                  (long long)session_sinks(conversation_session(t->c)));
     talk_close(t);
     return loss / (double)n;
 }

@@ -89,7 +89,7 @@ static void describes_golden_models(void **state) {
         assert_int_equal(model->rope_scaling, CASES[i].scaling);
         assert_int_equal(model->context_length, 256);
         for (int layer = 0; layer < CASES[i].n_layers; layer++)
-            assert_int_equal(model->windows[layer], CASES[i].windows[layer]);
+            assert_int_equal(model->attention_windows[layer], CASES[i].windows[layer]);
         assert_int_equal(model->tied_head, (CASES[i].flags & TIED) != 0);
         assert_int_equal(model->head.output.data == model->head.embedding.data, (CASES[i].flags & TIED) != 0);
         assert_int_equal(model->qkv_bias, (CASES[i].flags & QKV) != 0);

@@ -254,8 +254,9 @@ static void reads_windows(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         Model *model = with_ok(CASES[i].changes, NULL);
         for (int layer = 0; layer < 4; layer++) {
-            if (model->windows[layer] != CASES[i].windows[layer]) {
-                fail_msg("%s: layer %d has window %d", CASES[i].changes, layer, model->windows[layer]);
+            if (model->attention_windows[layer] != CASES[i].windows[layer]) {
+                fail_msg("%s: layer %d has window %d", CASES[i].changes, layer,
+                         model->attention_windows[layer]);
             }
         }
         model_close(model);

@@ -280,7 +280,7 @@ static void reads_gguf_settings(void **state) {
         fail_msg("%s", error.message);
         return;
     }
-    assert_int_equal(model->windows[0], 5);
+    assert_int_equal(model->attention_windows[0], 5);
     assert_int_equal(model->rope_scaling, ROPE_SCALING_YARN);
     assert_int_equal(model->context_length, 200);
     assert_true(fabs(model->shape.rope.magnitude - 0.5 * (1 + 0.1 * log(4))) < 1e-12);

@@ -277,7 +277,7 @@ static void a_full_context_is_read_again(void **state) {
                             "its rotary frequencies go by the length of the text");
         for (int i = 0; i < 3 * CONTEXT; i += 5) {
             if (session_stream(session, ids + i, 5, &settings, NULL, &error)) fail_msg("%s", error.message);
-            assert_int_equal(session_kept(session), -1);
+            assert_int_equal(session_sinks(session), -1);
             double distance = distance_from_fresh(engine, session);
             if (!(distance <= 1e-5)) fail_msg("%s, %d tokens: %g", c->name, i + 5, distance);
         }

@@ -155,14 +155,14 @@ static void whole_turns_leave_and_the_system_prompt_stays(void **state) {
         if (r.used > most) most = r.used;
         assert_true(r.used <= CONTEXT);
         talk_check_log(t);
-        assert_false(conversation_message(t->c, 0)->discarded);
+        assert_false(conversation_message(t->c, 0)->evicted);
     }
     assert_true(t->n_overflows > 3);
     assert_true(most > CONTEXT / 2);
     assert_int_equal(talk_turns(t), 60); // still there for the person
-    assert_true(conversation_message(t->c, 1)->discarded);
+    assert_true(conversation_message(t->c, 1)->evicted);
     assert_true(t->last.first_turn >= 1 && t->last.last_turn >= t->last.first_turn);
-    assert_true(t->last.n_discarded > 0);
+    assert_true(t->last.n_evicted > 0);
 }
 
 static void a_long_reply_discards_turns_then_its_own_beginning(void **state) {
@@ -175,8 +175,8 @@ static void a_long_reply_discards_turns_then_its_own_beginning(void **state) {
     assert_int_equal(r.n_reply, 3 * CONTEXT);
     assert_true(t->n_overflows >= 3);
     assert_true(t->last.n_inside > 0);
-    assert_true(conversation_message(t->c, 0)->discarded);
-    assert_false(conversation_message(t->c, 2)->discarded); // the question stays
+    assert_true(conversation_message(t->c, 0)->evicted);
+    assert_false(conversation_message(t->c, 2)->evicted); // the question stays
     talk_check_log(t);
     conversation_settings(t->c)->max_tokens = 24;
     talk_say(t, "Now stop"); // and the talk goes on
@@ -197,7 +197,7 @@ static void stop_policy_refuses_and_ends(void **state) {
     talk_append(t->c, CHAT_USER, "More");
     assert_int_equal(talk_reply(t, false, &report, &error), STATUS_CONTEXT);
     assert_int_equal(conversation_length(t->c), 3);
-    assert_false(conversation_message(t->c, 0)->discarded);
+    assert_false(conversation_message(t->c, 0)->evicted);
 }
 
 static void a_prompt_that_cannot_fit_is_refused_and_rolled_back(void **state) {
@@ -212,7 +212,7 @@ static void a_prompt_that_cannot_fit_is_refused_and_rolled_back(void **state) {
     assert_int_equal(talk_reply(t, false, &report, &error), STATUS_CONTEXT);
     assert_non_null(strstr(error.message, "512"));
     assert_int_equal(conversation_length(t->c), 3);
-    assert_false(conversation_message(t->c, 0)->discarded);
+    assert_false(conversation_message(t->c, 0)->evicted);
     conversation_truncate(t->c, 2);
     ReplyReport r = talk_say(t, "Still there?");
     assert_true(r.cached > 0);
@@ -245,7 +245,7 @@ static void a_prompt_that_cannot_fit_is_cut_where_that_is_wanted(void **state) {
     talk_say(t, "Hello");
     ask_long(t, huge);
     const Message *asked = conversation_message(t->c, 2);
-    assert_true(conversation_message(t->c, 0)->discarded);
+    assert_true(conversation_message(t->c, 0)->evicted);
     assert_int_equal(asked->cut_from, 0); // the first tokens that are kept are the template's
     assert_int_equal(message_seen(asked, &seen, &joined, &error), STATUS_OK);
     assert_string_equal(seen.text, huge + strlen(huge) - seen.size);

@@ -44,7 +44,7 @@ static void check_memory(const Talk *t) {
 // What a whole conversation came to.
 typedef struct Sum {
     int overflows;
-    int64_t discarded, evaluated, most_used;
+    int64_t evicted, evaluated, most_used;
 } Sum;
 
 static Sum talk_for_long(const Endless *e) {
@@ -64,23 +64,23 @@ static Sum talk_for_long(const Endless *e) {
         check_memory(t);
         if (t->n_overflows == before) continue;
         sum.overflows += t->n_overflows - before;
-        sum.discarded += t->last.n_discarded;
+        sum.evicted += t->last.n_evicted;
         sum.evaluated += t->last.n_evaluated;
-        assert_true(t->last.n_discarded > 0);
-        assert_true(t->last.n_kept > 0);
+        assert_true(t->last.n_evicted > 0);
+        assert_true(t->last.n_cached > 0);
     }
     assert_int_equal(talk_turns(t), TURNS); // all still there for the person
-    assert_false(conversation_message(t->c, 0)->discarded);
+    assert_false(conversation_message(t->c, 0)->evicted);
     assert_string_equal(conversation_message(t->c, 0)->text, SYSTEM);
-    assert_true(conversation_message(t->c, 1)->discarded);
+    assert_true(conversation_message(t->c, 1)->evicted);
     assert_true(sum.most_used > CONTEXT / 2);
     print_message("%s%s%s: %d overflows, %lld tokens left, %lld read again\n",
                   overflow_policy_name(e->policy), e->by_token ? " by token" : "", e->paged ? ", paged" : "",
-                  sum.overflows, (long long)sum.discarded, (long long)sum.evaluated);
+                  sum.overflows, (long long)sum.evicted, (long long)sum.evaluated);
     KvCache *cache = &t->engine->cache;
     conversation_close(t->c);
     t->c = NULL;
-    while (kv_branch_forget(cache)) continue;
+    while (kv_branch_drop(cache)) continue;
     assert_int_equal(cache->n_free, cache->n_pages); // nothing leaked
     talk_close(t);
     return sum;

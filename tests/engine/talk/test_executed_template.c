@@ -56,8 +56,8 @@ static void check_overflow(OverflowPolicy policy, bool by_token) {
         talk_check_log(t);
     }
     assert_true(t->n_overflows > 2);
-    assert_false(conversation_message(t->c, 0)->discarded); // the system prompt
-    assert_true(conversation_message(t->c, 1)->discarded);
+    assert_false(conversation_message(t->c, 0)->evicted); // the system prompt
+    assert_true(conversation_message(t->c, 1)->evicted);
     talk_close(t);
 }
 

@@ -113,7 +113,7 @@ static void waits_for_memory(void **state) {
     (void)state;
     TestItem *items = items_make(40, &ROOMY, 256, DTYPE_F16);
     Run run = run_open(10, 2, 256, 0);
-    assert_int_equal(engine_windows(run.engine), 2);
+    assert_int_equal(engine_full_sessions(run.engine), 2);
     answer_all(&run, items, 40, NULL);
     assert_in_range(run.most, 3, 9); // more than two of short ones, never all ten
     run_close(&run);

@@ -1,6 +1,7 @@
-// Text far beyond the context, read by a small model that was trained (tests/golden/make_scribe.py): what it makes of ten
-// contexts stays as good as in the first (requirement C10). As a control nothing leaves and nothing is shifted: positions
-// run on beyond those that the model was trained for, 96, which is why it is not the model in assets/: that one knows 1,024.
+// Text far beyond the context, read by a small model that was trained (tests/golden/make_scribe.py): what it makes of
+// ten contexts stays as good as in the first (requirement C10). As a control nothing leaves and nothing is shifted:
+// positions run on beyond those that the model was trained for, 96, which is why it is not the model in assets/: that
+// one knows 1,024.
 #include "tests/support/model/stream.h"
 #include "tests/support/test.h"
 
@@ -25,7 +26,7 @@ static float *read_anew(const Stream *stream) {
         int from = begin == 0 ? 0 : CONTEXT / 2;
         memcpy(window, stream->ids + begin, sizeof window);
         window[0] = stream->ids[0];
-        session_forget_gone(session);
+        session_drop_shifted(session);
         if (session_logits_of(session, window, CONTEXT, from,
                               logits + (size_t)(begin + from) * (size_t)stream->vocab, &error))
             fail_msg("%s", error.message);

@@ -147,7 +147,7 @@ static void layer(const Oracle *o, int l) {
         norm_rows(s, NORM_RMS, &w->q_norm, NULL, s->head_dim, (int64_t)n * s->n_heads, o->q, o->q);
     if (w->k_norm.data)
         norm_rows(s, NORM_RMS, &w->k_norm, NULL, s->head_dim, (int64_t)n * s->n_kv_heads, o->k, o->k);
-    attend(o, o->model->windows[l]);
+    attend(o, o->model->attention_windows[l]);
     if (s->parallel_residual) feed_forward(o, w);
     linear(&w->wo, &w->bo, o->y, n, o->x, true);
     if (!s->parallel_residual) feed_forward(o, w);

@@ -26,7 +26,7 @@ void talk_close(Talk *talk);
 // Another conversation of the same engine, replies of 24 tokens at most, seed 42.
 Conversation *talk_conversation(Talk *talk);
 
-int talk_turns(const Talk *talk);      // user messages, those discarded included
+int talk_turns(const Talk *talk);      // user messages, those evicted included
 const char *talk_remember(Talk *talk); // a copy of what was shown
 void talk_append(Conversation *conversation, ChatRole role, const char *text);
 Status talk_reply(Talk *talk, bool resume, ReplyReport *report, Error *error);
