@@ -7,14 +7,15 @@
 #include "engine/engine.h"
 #include "engine/model/model.h"
 
-// What the model recommends becomes the configuration's layer of the model: its makers' generation defaults, then the TOML
-// file beside `path`, if there is one.
+// What the model recommends becomes the configuration's layer of the model: its makers' generation defaults, then the
+// TOML file beside `path`, if there is one.
 Status load_recommendations(Config *config, const char *path, const Model *model, Error *error);
 
 // What an engine is to have room for.
 typedef struct LoadRoom {
     int n_sequences; // of the full size, in the cache
-    int n_rows; // 0; or decoded together (EngineOptions): the cache is in pages then, which is said if the settings want none
+    // 0; or decoded together (EngineOptions): the cache is in pages then, which is said if the settings want none.
+    int n_rows;
 } LoadRoom;
 
 CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRoom room);

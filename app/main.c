@@ -77,8 +77,8 @@ static int run(Program *program) {
     return result;
 }
 
-// A standard file that the caller has closed cannot be read or written, but no file of ours gets its number: else a journal
-// would take what is said on stdout.
+// A standard file that the caller has closed cannot be read or written, but no file of ours gets its number: else a
+// journal would take what is said on stdout.
 static void hold_standard_files(void) {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
         if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -90,8 +90,8 @@ static bool reader_left(void) {
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
 }
 
-// Whatever was printed on stdout has arrived, or it is said and the exit status tells. stdio has forgotten why by now where
-// it was not the last piece that failed. `| head` is no news, but the rest was not written all the same.
+// Whatever was printed on stdout has arrived, or it is said and the exit status tells. stdio has forgotten why by now
+// where it was not the last piece that failed. `| head` is no news, but the rest was not written all the same.
 static int end_output(const Program *program, int result) {
     errno = 0;
     bool flushed = !fflush(stdout);

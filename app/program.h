@@ -1,5 +1,6 @@
-// One run of palaver: what main() opened for the part of it that was asked for, and the steps that several parts have in
-// common. Each part has a function NAME_main() that returns the exit status (exit_status.h): chat, --jsonl, inspect, ….
+// One run of palaver: what main() opened for the part of it that was asked for, and the steps that several parts have
+// in common. Each part has a function NAME_main() that returns the exit status (exit_status.h): chat, --jsonl, inspect,
+// ….
 #ifndef PALAVER_APP_PROGRAM_H
 #define PALAVER_APP_PROGRAM_H
 
@@ -28,8 +29,8 @@ int program_finish(const Program *program, Status status, const Error *error);
 // STATUS_UNSUPPORTED: what the configuration can say, but this version cannot do.
 Status program_check_settings(const Program *program, Error *error);
 
-// Finds the model that is asked for, else that of the conversation that goes on (`resumed`, NULL: none), else the configured
-// or default one.
+// Finds the model that is asked for, else that of the conversation that goes on (`resumed`, NULL: none), else the
+// configured or default one.
 Status program_find_model(Program *program, const char *resumed, Error *error);
 // What an engine has to have room for: two conversations of the full size are compared, many decoded together.
 LoadRoom program_room(const Program *program);

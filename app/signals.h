@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 
 // SIGINT asks to stop what is being done; SIGTERM and SIGHUP to save and leave as well. System calls return
-// with EINTR. What is ignored at the start (nohup, a job in the background of a script) stays ignored. SIGPIPE and SIGXFSZ are
-// ignored: a closed pipe and a full disk are errors like any other.
+// with EINTR. What is ignored at the start (nohup, a job in the background of a script) stays ignored. SIGPIPE and
+// SIGXFSZ are ignored: a closed pipe and a full disk are errors like any other.
 void signals_install(void);
 
 // Nonzero from a signal on: for session_set_interrupt(). Any thread may take the signal, and any may look.

@@ -27,7 +27,8 @@ Status value_no_memory(const ConfigKey *key, Error *error);
 Status value_copy(const ConfigKey *key, const ConfigValue *from, ConfigValue *copy, Error *error);
 void value_free(const ConfigKey *key, ConfigValue *value);
 
-// Stores into the key's field of `settings`, the struct that its table is about; strings and lists are shared, not copied.
+// Stores into the key's field of `settings`, the struct that its table is about; strings and lists are shared, not
+// copied.
 void value_store(const ConfigKey *key, const ConfigValue *value, void *settings);
 
 #endif

@@ -56,7 +56,8 @@ int64_t engine_token_bytes(const Engine *engine); // of the cache for one token
 int engine_chunk(const Engine *engine);
 int engine_rows(const Engine *engine);
 int engine_full_sessions(const Engine *engine); // sessions of the full size that the cache has room for
-// STATUS_FILE: another program has written to the model's files since they were opened, and the weights are read from there.
+// STATUS_FILE: another program has written to the model's files since they were opened, and the weights are read from
+// there.
 Status engine_check_files(const Engine *engine, Error *error);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
@@ -102,14 +103,14 @@ int64_t session_recall(Session *session, const int32_t *tokens, int64_t n);
 // That length, here or in a branch, and nothing changes.
 int64_t session_known(const Session *session, const int32_t *tokens, int64_t n);
 
-// Evicts the tokens [from, from + n), out of the log as well. How what follows them stays usable is the policy's: OVERFLOW_SHIFT
-// leaves the cache as it is and sees it through two rotations, OVERFLOW_SHIFT_INPLACE turns its keys, and everything
-// else, or a model that cannot be shifted, or a `from` other than the last time, has it evaluated again by the next
-// call that needs logits.
+// Evicts the tokens [from, from + n), out of the log as well. How what follows them stays usable is the policy's:
+// OVERFLOW_SHIFT leaves the cache as it is and sees it through two rotations, OVERFLOW_SHIFT_INPLACE turns its keys,
+// and everything else, or a model that cannot be shifted, or a `from` other than the last time, has it evaluated again
+// by the next call that needs logits.
 Status session_evict(Session *session, int64_t from, int64_t n, OverflowPolicy policy, Error *error);
 
-// Drops what is cached of tokens that have seen evicted ones, in the log and in branches: for a text to which these never
-// belonged.
+// Drops what is cached of tokens that have seen evicted ones, in the log and in branches: for a text to which these
+// never belonged.
 void session_drop_shifted(Session *session);
 
 // How many tokens stay in front of what a shift evicted: the `from` at which more can be; -1: nothing was.
@@ -119,9 +120,9 @@ int64_t session_sinks(const Session *session);
 // too little. STATUS_CONTEXT: they cannot fit, or the policy is OVERFLOW_STOP.
 Status session_make_room(Session *session, const OverflowSettings *settings, int64_t n, Error *error);
 
-// Says that the text will have n_tokens in the end. Where frequencies go by the length of the text (dynamic NTK, LongRoPE)
-// its pieces are then read with those of that length, or of the whole context where it is longer, from the first on, as in
-// one pass over all of it. 0, as at first: the text is what is there.
+// Says that the text will have n_tokens in the end. Where frequencies go by the length of the text (dynamic NTK,
+// LongRoPE) its pieces are then read with those of that length, or of the whole context where it is longer, from the
+// first on, as in one pass over all of it. 0, as at first: the text is what is there.
 void session_expect(Session *session, int64_t n_tokens);
 
 // Appends `tokens` [n] to the log, in pieces for which room is made when the context is full, and evaluates them.

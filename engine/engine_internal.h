@@ -24,8 +24,9 @@ struct Engine {
 
 // ---- memory_plan.c: what an engine will take of the device's memory, known before any of it is taken ---------------
 
-// Settles the context size, how many windows the cache has room for, and engine->memory [bytes]. STATUS_MEMORY: weights,
-// scratch and cache do not fit in what is free; STATUS_USAGE: a context that the model or the cache cannot have.
+// Settles the context size, how many windows the cache has room for, and engine->memory [bytes]. STATUS_MEMORY:
+// weights, scratch and cache do not fit in what is free; STATUS_USAGE: a context that the model or the cache cannot
+// have.
 Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend, Error *error);
 
 #endif

@@ -1,5 +1,5 @@
-// The forward pass: the only layer loop there is, for one token or many, one sequence or many. A backend that captures a
-// step captures this loop; one kernel that walks the layers on the device itself is tested against it.
+// The forward pass: the only layer loop there is, for one token or many, one sequence or many. A backend that captures
+// a step captures this loop; one kernel that walks the layers on the device itself is tested against it.
 #ifndef PALAVER_ENGINE_FORWARD_H
 #define PALAVER_ENGINE_FORWARD_H
 

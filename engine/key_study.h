@@ -1,5 +1,5 @@
-// The sizes of a model's keys and queries, by which an int4 cache rounds keys: from a pass over KEY_STUDY_TOKENS made-up
-// tokens when the model is loaded.
+// The sizes of a model's keys and queries, by which an int4 cache rounds keys: from a pass over KEY_STUDY_TOKENS
+// made-up tokens when the model is loaded.
 #ifndef PALAVER_ENGINE_KEY_STUDY_H
 #define PALAVER_ENGINE_KEY_STUDY_H
 

@@ -10,8 +10,8 @@ enum {
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
 };
 
-// Of the context windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device takes by
-// the way; one is there anyway. *layout becomes theirs.
+// Of the context windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device
+// takes by the way; one is there anyway. *layout becomes theirs.
 static Status fit_windows(Engine *engine, int wanted, int64_t left, KvLayout *layout, Error *error) {
     int64_t fit = (left - left / SPARED_SHARE) / kv_cache_bytes(layout), most = INT32_MAX / layout->n_slots;
     if (fit > most) fit = most;

@@ -37,7 +37,8 @@ typedef struct SessionPart {
 Status session_enter(Session *session, int n, SessionPart *part, Error *error);
 void session_leave(Session *session, int n);
 
-// Keeps what was read in of the log's first n tokens, none of which was decoded, for other sessions, unless they are few.
+// Keeps what was read in of the log's first n tokens, none of which was decoded, for other sessions, unless they are
+// few.
 void session_share(Session *session, int64_t n);
 
 // Drops everything: the next session_set() finds nothing of its own.

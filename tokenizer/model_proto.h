@@ -16,8 +16,9 @@ typedef struct ModelProto {
 } ModelProto;
 
 // User-defined pieces with the name of a control piece become control pieces, in `data` too, so that the library
-// does not find them in what people type. Checks what the library would trust (piece sizes, finite scores, the character map's tables stay inside it),
-// fills `model` and, with the pieces, `vocabulary` (vocabulary_init is done here; free it also after a failure).
+// does not find them in what people type. Checks what the library would trust (piece sizes, finite scores, the
+// character map's tables stay inside it), fills `model` and, with the pieces, `vocabulary` (vocabulary_init is done
+// here; free it also after a failure).
 Status model_proto_read(void *data, size_t size, ModelProto *model, Vocabulary *vocabulary, Error *error);
 
 // Appends to `out` the ModelProto of a GGUF vocabulary (model "llama" or "t5"). Pieces that the library refuses

@@ -35,9 +35,9 @@ void normalizer_free(Normalizer *normalizer);
 bool normalizer_prepends(const Normalizer *normalizer); // whether a step does
 
 // Normalizes valid UTF-8: *result is either `text` itself or lies in `buffer`, whose content is replaced. `inside`
-// says that the text goes on after bytes that are no UTF-8: nothing is prepended. Linear in the text's length, whatever the text.
-// STATUS_UNSUPPORTED where the result would be more than 64 times as long as the text (and 64 KiB): the longest compatibility
-// decomposition makes 11 of one, U+2581 for a space 3.
+// says that the text goes on after bytes that are no UTF-8: nothing is prepended. Linear in the text's length, whatever
+// the text. STATUS_UNSUPPORTED where the result would be more than 64 times as long as the text (and 64 KiB): the
+// longest compatibility decomposition makes 11 of one, U+2581 for a space 3.
 Status normalizer_run(const Normalizer *normalizer, const char *text, size_t size, bool inside, Text *buffer,
                       const char **result, size_t *result_size, Error *error);
 

@@ -69,8 +69,8 @@ Status tokenizer_open_vocab(const TokenizerVocab *vocab, Tokenizer **out, Error 
 void tokenizer_close(Tokenizer *tokenizer); // NULL is fine
 
 #ifndef __cplusplus // whose atomics are others
-// Looked at while the splitting of a text takes long: a nonzero flag ends it with STATUS_INTERRUPTED. NULL: never. To be
-// set before other threads use the tokenizer.
+// Looked at while the splitting of a text takes long: a nonzero flag ends it with STATUS_INTERRUPTED. NULL: never. To
+// be set before other threads use the tokenizer.
 void tokenizer_set_interrupt(Tokenizer *tokenizer, const atomic_int *flag);
 #endif
 
@@ -101,8 +101,8 @@ const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *size
 
 // ---- encoding -------------------------------------------------------------------------------------------------
 // What a text may cost is bounded by its length, whatever the tokenizer's file says: STATUS_UNSUPPORTED where its split
-// patterns take more steps (split.h) or its normalizer makes more of it (normalize.h). The count is of work, not of time:
-// a text that passes once always does.
+// patterns take more steps (split.h) or its normalizer makes more of it (normalize.h). The count is of work, not of
+// time: a text that passes once always does.
 
 // A run of text; `special` lets control pieces within it become their ids (a template's literals).
 typedef struct TextSpan {

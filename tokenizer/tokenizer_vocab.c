@@ -69,7 +69,7 @@ static Status load_sentencepiece(Tokenizer *tokenizer, const TokenizerVocab *voc
     return status ? status : tokenizer_add_pieces(tokenizer, false, error);
 }
 
-// ---- BPE --------------------------------------------------------------------------------------------------------------
+// ---- BPE ------------------------------------------------------------------------------------------------------------
 
 static Status load_pieces(Tokenizer *tokenizer, const TokenizerVocab *vocab, bool characters, Error *error) {
     Status status = vocabulary_init(&tokenizer->vocabulary, vocab->n_pieces, error);
@@ -188,8 +188,8 @@ static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Erro
     if (vocab->eos >= 0) tokenizer->eos = vocab->eos;
     if (vocab->unk >= 0) tokenizer->unk = vocab->unk;
     if (vocab->pad >= 0) tokenizer->pad = vocab->pad;
-    // Files that are silent: SentencePiece models begin with BOS, others as their split rule's makers do. Files of Gemma 4
-    // that say otherwise were converted wrongly.
+    // Files that are silent: SentencePiece models begin with BOS, others as their split rule's makers do. Files of
+    // Gemma 4 that say otherwise were converted wrongly.
     bool begins = library || tokenizer->add_bos;
     if (vocab->add_bos >= 0 && strcmp(model, "gemma4") != 0) begins = vocab->add_bos != 0;
     tokenizer->add_bos = tokenizer->bos >= 0 && begins;

@@ -28,7 +28,8 @@ typedef struct ChatOpening {
     Transcript *transcript; // likewise
 } ChatOpening;
 
-// Opens the template, the conversation and its transcript; with --resume those of the journal. On failure *chat is NULL.
+// Opens the template, the conversation and its transcript; with --resume those of the journal. On failure *chat is
+// NULL.
 Status chat_open(const ChatOpening *with, Chat **chat, Error *error);
 void chat_close(Chat *chat); // NULL is fine
 
@@ -45,7 +46,8 @@ const Tree *chat_tree(const Chat *chat); // of the conversation's turns
 Thoughts *chat_thoughts(Chat *chat);
 double chat_share(Chat *chat); // of the context that is used, 0 … 1
 
-// What came of writing to stdout: the first failure is said, unless the reader has left, and is chat_output() from then on.
+// What came of writing to stdout: the first failure is said, unless the reader has left, and is chat_output() from then
+// on.
 void chat_note_output(Chat *chat, Status status, const Error *error);
 Status chat_output(const Chat *chat); // not STATUS_OK once stdout takes no more
 
@@ -74,8 +76,8 @@ Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error);
 // Goes on with the last reply; answers what /say put there without one.
 Status chat_turn_continue(Chat *chat, Error *error);
 
-// Puts a message there without an answer: the assistant's is the reply to a question that has none, all others are turns
-// of their own. STATUS_USAGE: the template has no place for it.
+// Puts a message there without an answer: the assistant's is the reply to a question that has none, all others are
+// turns of their own. STATUS_USAGE: the template has no place for it.
 Status chat_turn_say(Chat *chat, ChatRole role, const char *text, Error *error);
 
 // /file: `text` waits to be put before the next turn, behind what waits already.
@@ -94,8 +96,9 @@ Status chat_record_save(Chat *chat, const char *path, Error *error);
 // Whether nothing of the conversation would be lost now: the journal or a file of /save has all, or none was wanted.
 bool chat_record_is_kept(const Chat *chat);
 
-// Begins a new conversation with the same model and system prompt; its journal is called `name` (NULL: by the time). Here
-// and in chat_record_load(), STATUS_FILE: the present one's journal cannot be written, and /save did not keep it either.
+// Begins a new conversation with the same model and system prompt; its journal is called `name` (NULL: by the time).
+// Here and in chat_record_load(), STATUS_FILE: the present one's journal cannot be written, and /save did not keep it
+// either.
 Status chat_record_new(Chat *chat, const char *name, Error *error);
 
 // Takes another transcript over (/load), with its journal (NULL: a new one), whatever happens; the same model, but the
@@ -109,8 +112,8 @@ Status chat_record_fork(Chat *chat, const char *name, Error *error);
 
 const char *chat_model_path(const Chat *chat);
 
-// Goes on with another model: a path or a name. The turns stay, replies are read again as text. On failure everything is
-// as it was.
+// Goes on with another model: a path or a name. The turns stay, replies are read again as text. On failure everything
+// is as it was.
 Status chat_model_change(Chat *chat, const char *name, Error *error);
 
 // ---- random numbers (chat_seed.c) -----------------------------------------------------------------------------
@@ -127,9 +130,9 @@ uint64_t chat_seed_next_stream(Chat *chat);
 Status chat_settings_apply(Chat *chat, Error *error);
 // Enters them in the transcript, if they changed.
 Status chat_settings_record(Chat *chat, Error *error);
-// Settings of sampling and context that are set by hand belong to their conversation: puts those of the transcript in the
-// place of those that are set, except where a flag says otherwise; one that is not valid any more is left out, which is
-// said.
+// Settings of sampling and context that are set by hand belong to their conversation: puts those of the transcript in
+// the place of those that are set, except where a flag says otherwise; one that is not valid any more is left out,
+// which is said.
 void chat_settings_restore(Chat *chat);
 
 #endif

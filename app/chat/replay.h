@@ -16,8 +16,9 @@ typedef struct ReplayReport {
     char apart[TREE_NAME_ROOM];
 } ReplayReport;
 
-// Samples every reply on the way to the head again, each with the system prompt, settings and random numbers of its time,
-// up to the first token that differs; where the cache was shifted, those aside as well. The conversation is afterwards as it was before. STATUS_INTERRUPTED: Ctrl-C.
+// Samples every reply on the way to the head again, each with the system prompt, settings and random numbers of its
+// time, up to the first token that differs; where the cache was shifted, those aside as well. The conversation is
+// afterwards as it was before. STATUS_INTERRUPTED: Ctrl-C.
 Status replay_verify(Chat *chat, ReplayReport *report, Error *error);
 
 #endif

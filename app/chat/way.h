@@ -4,8 +4,8 @@
 
 #include "app/chat/chat.h"
 
-// Messages of the way to a node: sampled ids, what left the window, all as it was there. They are prepared beside those of
-// the conversation, and taken when all that can fail has gone well: the tree and the messages never tell two things.
+// Messages of the way to a node: sampled ids, what was evicted, all as it was there. They are prepared beside those
+// of the conversation, and taken when all that can fail has gone well: the tree and the messages never tell two things.
 typedef struct Way {
     const Transcript *transcript;
     int index;                  // of the node, or TREE_START
@@ -22,8 +22,8 @@ void way_take(Chat *chat, MessageList *list);
 Status way_project(Chat *chat, int index, Error *error);
 Status way_project_here(Chat *chat, Error *error); // to the transcript's head
 
-// The head moves: `why` is one word for the journal ("undo"). The messages follow; the cache does with the next reply, whose
-// session_sync() cuts it there or keeps what goes on as a branch (engine/session_prefix.c).
+// The head moves: `why` is one word for the journal ("undo"). The messages follow; the cache does with the next reply,
+// whose session_sync() cuts it there or keeps what goes on as a branch (engine/session_prefix.c).
 Status way_go(Chat *chat, int index, const char *why, Error *error);
 
 // A reply is about to be made: it belongs to the turn after `parent`, and what is out of the window is so at `from`.

@@ -18,8 +18,8 @@ Status argument_none(const char *argument, Error *error);
 // A file of at most `limit` bytes whose text is to be taken (text_check); *text [*size] is malloc'ed.
 Status argument_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error);
 
-// The system prompt that TEXT or @FILE means; *system is malloc'ed. STATUS_USAGE: TEXT, which `name` is called in messages,
-// is no UTF-8.
+// The system prompt that TEXT or @FILE means; *system is malloc'ed. STATUS_USAGE: TEXT, which `name` is called in
+// messages, is no UTF-8.
 Status argument_read_system(const char *name, const char *argument, char **system, Error *error);
 
 #endif

@@ -1,8 +1,9 @@
 // `palaver --jsonl`: conversations from stdin, one a line, answered many at once.
 //
-// A thread reads and parses lines into a queue; this one, which owns the engine, takes them into the scheduler's rows and
-// writes each answer as soon as it is finished, so that whatever ends the program loses none of these: after Ctrl-C, SIGTERM,
-// a reader that leaves or a full disk there are whole lines, and the lines without an answer are named.
+// A thread reads and parses lines into a queue; this one, which owns the engine, takes them into the scheduler's rows
+// and writes each answer as soon as it is finished, so that whatever ends the program loses none of these: after
+// Ctrl-C, SIGTERM, a reader that leaves or a full disk there are whole lines, and the lines without an answer are
+// named.
 #include "app/commands/argument.h"
 #include "app/choose_template.h"
 #include "app/modes/jsonl_reader.h"
@@ -26,7 +27,8 @@ enum {
     HELD = 4096,       // answers that wait for an earlier one (--ordered): then no more lines are taken
 };
 
-// Lines that were read, but not answered. Their numbers have room from the beginning: at the end there may be no memory.
+// Lines that were read, but not answered. Their numbers have room from the beginning: at the end there may be no
+// memory.
 typedef struct Rest {
     long long *lines; // [n] NULL: not opened
     int n;
@@ -60,7 +62,7 @@ typedef struct Jsonl {
     double start;
 } Jsonl;
 
-// ---- answers ------------------------------------------------------------------------------------------------------------
+// ---- answers --------------------------------------------------------------------------------------------------------
 
 static Status write_answer(Jsonl *j, JsonlLine *line, Error *error) {
     char *answer = jsonl_line_answer(line);
@@ -120,7 +122,7 @@ static Status deliver(Jsonl *j, JsonlLine *line, Error *error) {
     return status;
 }
 
-// ---- the work -------------------------------------------------------------------------------------------------------------
+// ---- the work -------------------------------------------------------------------------------------------------------
 
 // A line cannot choose its model.
 static void tell_model(Jsonl *j, const JsonlLine *line) {
@@ -207,7 +209,7 @@ static Status answer_all(Jsonl *j, Error *error) {
     return status;
 }
 
-// ---- beginning and end ------------------------------------------------------------------------------------------------------
+// ---- beginning and end ----------------------------------------------------------------------------------------------
 
 static Status open_all(Jsonl *j, Error *error) {
     SchedulerOptions options = {.interrupt = signals_interrupt()};

@@ -50,8 +50,8 @@ static Status read_turns(JsonlLine *line, Error *error) {
     return error_set(error, STATUS_USAGE, "there is nothing to answer: \"messages\" or \"turns\" says what");
 }
 
-// The value as the settings read it: JSON's numbers, switches, strings and lists of strings are TOML's as well; an object
-// (logit_bias) becomes key=value,….
+// The value as the settings read it: JSON's numbers, switches, strings and lists of strings are TOML's as well; an
+// object (logit_bias) becomes key=value,….
 static char *setting_text(const ConfigKey *setting, json_t *value) {
     if (json_is_string(value) && setting->type == CONFIG_STRINGS) { // a single one, whatever commas are in it
         json_t *list = json_pack("[O]", value);
@@ -188,7 +188,7 @@ void jsonl_line_free(JsonlLine *line) {
     free(line);
 }
 
-// ---- the answer ------------------------------------------------------------------------------------------------------
+// ---- the answer -----------------------------------------------------------------------------------------------------
 
 static bool add_message(json_t *messages, ChatRole role, const char *text, size_t size) {
     return !json_array_append_new(

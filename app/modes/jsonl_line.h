@@ -2,10 +2,11 @@
 //
 //   {"id": …, "messages": [{"role": "system|user|assistant", "content": …}, …], "turns": ["…", …], "sampling": {…}}
 //
-// `messages` (message_json.h) come first; `turns` are the user's, answered one after the other. One of the two is there, or both;
-// without turns the last message is the one that is answered, and a conversation that does not end with a question is complete:
-// it comes back as it is. `id` is a string or a number; without it, it is the line's number. `sampling` holds keys of the settings' section
-// [sampling] for this conversation. `model` and `branch` are what /export says of a conversation; nothing follows from them.
+// `messages` (message_json.h) come first; `turns` are the user's, answered one after the other. One of the two is
+// there, or both; without turns the last message is the one that is answered, and a conversation that does not end with
+// a question is complete: it comes back as it is. `id` is a string or a number; without it, it is the line's number.
+// `sampling` holds keys of the settings' section [sampling] for this conversation. `model` and `branch` are what
+// /export says of a conversation; nothing follows from them.
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
 
@@ -29,16 +30,17 @@ typedef struct JsonlLine {
     Error error;         // where the line is wrong: status and why
 } JsonlLine;
 
-// Reads a line [size]. `system`, if it is not NULL, is put in front of messages that do not begin with a system message;
-// it is kept by reference. What is wrong with the line is in its own `error`; NULL only where there is no memory for that.
+// Reads a line [size]. `system`, if it is not NULL, is put in front of messages that do not begin with a system
+// message; it is kept by reference. What is wrong with the line is in its own `error`; NULL only where there is no
+// memory for that.
 JsonlLine *jsonl_line_read(const char *text, size_t size, const Settings *settings, const char *system);
 // A line that cannot be read, for a reason.
 JsonlLine *jsonl_line_wrong(const Error *error);
 void jsonl_line_free(JsonlLine *line); // NULL is fine
 
-// The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|complete|error", "error" (only then),
-// "usage": {"prompt", "reply", "cached", "seconds", "left_out" (tokens of prompts that were too long, where there are
-// any)}, "seed"}, or {"id" (if it can be read), "line", "error"}. NULL: no memory.
+// The answer, a line with its newline, malloc'ed: {"id", "messages", "finish": "stop|length|complete|error", "error"
+// (only then), "usage": {"prompt", "reply", "cached", "seconds", "left_out" (tokens of prompts that were too long,
+// where there are any)}, "seed"}, or {"id" (if it can be read), "line", "error"}. NULL: no memory.
 char *jsonl_line_answer(const JsonlLine *line);
 
 #endif

@@ -57,8 +57,9 @@ static bool is_sign(const Line *line, char sign) {
     return n == 1 && line->text[0] == sign;
 }
 
-// A line that is { alone begins an object that is written over several lines, indented, and ends with one that is } alone.
-// *taken: the line is part of it. A line that is neither indented nor its end is one by itself, and what came before is torn.
+// A line that is { alone begins an object that is written over several lines, indented, and ends with one that is }
+// alone. *taken: the line is part of it. A line that is neither indented nor its end is one by itself, and what came
+// before is torn.
 static Status gather(JsonlReader *r, const Line *line, bool *taken, Error *error) {
     bool ends = is_sign(line, '}'), begins = !r->open && is_sign(line, '{');
     bool inside = r->open && !line->too_long && (ends || !line->size || strchr(" \t", line->text[0]));

@@ -7,8 +7,8 @@
 
 typedef struct JsonlReader JsonlReader;
 
-// Begins to read `file`; JsonlLines go to the queue, which ends with the input. A line of more than LINE_LIMIT bytes is a
-// wrong one. `settings` and `system` are kept by reference, and nobody changes them meanwhile.
+// Begins to read `file`; JsonlLines go to the queue, which ends with the input. A line of more than LINE_LIMIT bytes is
+// a wrong one. `settings` and `system` are kept by reference, and nobody changes them meanwhile.
 Status jsonl_reader_open(int file, ItemQueue *queue, const Settings *settings, const char *system,
                          JsonlReader **reader, Error *error);
 

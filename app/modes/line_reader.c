@@ -89,8 +89,8 @@ static void be_woken(int number) {
     (void)number;
 }
 
-// Signals are the main thread's, which polls their flags; but a process that reads from its terminal in the background has
-// to stop, not to fail, and SIGURG is how join() wakes the thread.
+// Signals are the main thread's, which polls their flags; but a process that reads from its terminal in the background
+// has to stop, not to fail, and SIGURG is how join() wakes the thread.
 static int start(LineReader *r) {
     sigset_t most, before;
     sigfillset(&most);
@@ -105,8 +105,8 @@ static int start(LineReader *r) {
     return failed;
 }
 
-// Another process that reads the same pipe or terminal may have taken what poll() had seen: then the thread waits within
-// read(), where no byte in our pipe wakes it.
+// Another process that reads the same pipe or terminal may have taken what poll() had seen: then the thread waits
+// within read(), where no byte in our pipe wakes it.
 static void join(LineReader *r) {
     struct timespec until;
     do {

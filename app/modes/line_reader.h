@@ -35,8 +35,8 @@ typedef struct LineReaderOptions {
 // Begins to read.
 Status line_reader_open(const LineReaderOptions *options, LineReader **reader, Error *error);
 
-// Ends the thread, wherever it is, and the queue, in which what is there stays. Returns what had ended the reading before
-// the end of the input. NULL is fine.
+// Ends the thread, wherever it is, and the queue, in which what is there stays. Returns what had ended the reading
+// before the end of the input. NULL is fine.
 Status line_reader_close(LineReader *reader, Error *error);
 
 #endif

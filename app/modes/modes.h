@@ -12,8 +12,8 @@ int talk_main(Program *program);
 // repl.c: prompt, turn, prompt, …
 int repl_run(Chat *chat);
 
-// script.c: turns and commands, one after the other, from the file `input`, which is read ahead (script_reader.h). `name`
-// stands for it in messages.
+// script.c: turns and commands, one after the other, from the file `input`, which is read ahead (script_reader.h).
+// `name` stands for it in messages.
 int script_run(Chat *chat, int input, const char *name);
 // The reason to leave that does not lie in what was said (a signal, a reader that left), or EXIT_WELL.
 int script_outer_reason(const Chat *chat);

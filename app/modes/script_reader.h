@@ -20,7 +20,8 @@ Status script_reader_open(int file, const char *name, ScriptReader **reader, Err
 QueueState script_reader_take(ScriptReader *reader, int milliseconds, ScriptTurn **turn);
 void script_turn_free(ScriptTurn *turn); // NULL is fine
 
-// Ends the reading. What had ended it before the end of the input: STATUS_FILE, STATUS_MEMORY, or STATUS_OK. NULL is fine.
+// Ends the reading. What had ended it before the end of the input: STATUS_FILE, STATUS_MEMORY, or STATUS_OK. NULL is
+// fine.
 Status script_reader_close(ScriptReader *reader, Error *error);
 
 #endif

@@ -62,8 +62,8 @@ static int prepare(Program *program, const Transcript *transcript) {
     return EXIT_WELL;
 }
 
-// What becomes of the exit status where the journal lacks something. Nobody asked for the journal of a single new question:
-// its answer is what counts, and what is missing was told.
+// What becomes of the exit status where the journal lacks something. Nobody asked for the journal of a single new
+// question: its answer is what counts, and what is missing was told.
 static int end_unkept(Program *program, const Chat *chat, int result) {
     if (*chat_record_name(chat))
         screen_error(program->screen, "the end of this conversation could not be kept");

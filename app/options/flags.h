@@ -9,8 +9,8 @@
 enum { FLAG_FIRST = 256 }; // values of long flags for getopt: FLAG_FIRST + an index into all flags
 enum { FLAGS_LETTERS_ROOM = 128 };
 
-// What a flag does. Most of those of the program itself have a field of Options; configuration keys come after these in the
-// list of all flags.
+// What a flag does. Most of those of the program itself have a field of Options; configuration keys come after these in
+// the list of all flags.
 typedef enum FlagUse {
     FLAG_SWITCH, // its field, a bool, becomes true
     FLAG_TEXT,   // its field, a string, becomes the value

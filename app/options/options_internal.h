@@ -1,4 +1,5 @@
-// What options_parse.c takes from options_scope.c: which flags have a meaning where. One that would change nothing is refused, not ignored.
+// What options_parse.c takes from options_scope.c: which flags have a meaning where. One that would change nothing is
+// refused, not ignored.
 #ifndef PALAVER_APP_OPTIONS_INTERNAL_H
 #define PALAVER_APP_OPTIONS_INTERNAL_H
 

@@ -108,8 +108,8 @@ static Status write_rest(Journal *journal, const char *log, size_t size, Error *
                      journal->name, strerror(reason));
 }
 
-// What other programs did to the file: a journal that was removed, or replaced, is made again; what was cut off is written
-// again.
+// What other programs did to the file: a journal that was removed, or replaced, is made again; what was cut off is
+// written again.
 static Status look_after(Journal *journal, Error *error) {
     struct stat facts;
     if (fstat(journal->file, &facts)) return STATUS_OK; // writing will tell

@@ -18,9 +18,10 @@ typedef struct Journal Journal;
 Status journal_new(const char *name, Journal **journal, Error *error);
 
 // Opens the journal called `name` (its beginning is enough if it is the only one), NULL: the last one in which somebody
-// has talked, else the last of all; empty ones are passed over. Reads its transcript and goes on behind it. A torn end is put
-// aside, in NAME.torn; of a damaged one what is whole is read, and goes on in a journal of its own, while the file stays as it is.
-// STATUS_FILE: there is none (with the nearest name), nothing of it is whole, or another palaver has it open.
+// has talked, else the last of all; empty ones are passed over. Reads its transcript and goes on behind it. A torn end
+// is put aside, in NAME.torn; of a damaged one what is whole is read, and goes on in a journal of its own, while the
+// file stays as it is. STATUS_FILE: there is none (with the nearest name), nothing of it is whole, or another palaver
+// has it open.
 Status journal_resume(const char *name, Journal **journal, Transcript **transcript, Error *error);
 
 void journal_close(Journal *journal); // NULL is fine; a file that is still empty goes

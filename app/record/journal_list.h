@@ -35,8 +35,8 @@ Status journal_path(const char *name, char *path, Error *error);
 Status journal_list_read(JournalList *list, Error *error);
 void journal_list_free(JournalList *list);
 
-// The entry called `name`, or the only one whose name begins so; NULL: the one written last. STATUS_USAGE: several begin
-// so, or the name is empty. STATUS_FILE: there is none (with the nearest name).
+// The entry called `name`, or the only one whose name begins so; NULL: the one written last. STATUS_USAGE: several
+// begin so, or the name is empty. STATUS_FILE: there is none (with the nearest name).
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error);
 
 // STATUS_USAGE unless `name` can be the name of a new conversation: no folder, not hidden, not too long, not in use.
@@ -49,8 +49,8 @@ char *journal_topic(const char *name);
 bool journal_is_empty(const JournalEntry *entry);
 bool journal_was_talked_in(const JournalEntry *entry);
 
-// The name of the copy in which a damaged journal goes on, into mended [JOURNAL_NAME_ROOM]; a number may follow it where it
-// is in use.
+// The name of the copy in which a damaged journal goes on, into mended [JOURNAL_NAME_ROOM]; a number may follow it
+// where it is in use.
 void journal_mended_name(const char *name, char *mended);
 // Whether an entry goes on in such a copy, which was written later: then it is no more than what is left of the damage.
 bool journal_is_mended_later(const JournalList *list, size_t index);

@@ -8,11 +8,12 @@
 
 #include <jansson.h>
 
-// Every key of the object is one of `names` [n]; STATUS_USAGE names the one that is not, with the nearest, behind `where`.
+// Every key of the object is one of `names` [n]; STATUS_USAGE names the one that is not, with the nearest, behind
+// `where`.
 Status message_json_keys(json_t *object, const char *where, const char *const *names, size_t n, Error *error);
 
-// Message `i` of a list, as a view of the JSON, in which a list of parts becomes one text, its parts joined by newlines. What
-// a person says holds no zero byte. STATUS_USAGE: "messages[i]: …".
+// Message `i` of a list, as a view of the JSON, in which a list of parts becomes one text, its parts joined by
+// newlines. What a person says holds no zero byte. STATUS_USAGE: "messages[i]: …".
 Status message_json_read(json_t *json, size_t i, Message *message, Error *error);
 
 #endif

@@ -20,9 +20,10 @@
 //     talked    a person has gone on with it, whose header says that it is a script's (by: "script")
 //
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
-// window), left_out [from, to] (bytes of the user's text that were not read, since it was too long), seed and position (of its first random number), next (position of the next turn's), interrupted,
-// finish, tokens {cached, read, reply, used, size}, seconds {first, decode}, overflow [{first, last,
-// discarded, kept, evaluated, inside, cut, prompt, seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
+// window), left_out [from, to] (bytes of the user's text that were not read, since it was too long), seed and position
+// (of its first random number), next (position of the next turn's), interrupted, finish, tokens {cached, read, reply,
+// used, size}, seconds {first, decode}, overflow [{first, last, discarded, kept, evaluated, inside, cut, prompt,
+// seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
 #ifndef PALAVER_APP_TRANSCRIPT_H
 #define PALAVER_APP_TRANSCRIPT_H
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where a turn is whose name in the damaged log was `name`: turns before it may be lost, which changes the names behind.
+// Where a turn is whose name in the damaged log was `name`: turns before it may be lost, which changes the names
+// behind.
 typedef struct Renamed {
     char name[TREE_NAME_ROOM];
     int index;
@@ -104,8 +105,8 @@ static bool take_line(Salvage *s, const char *line, size_t size) {
     return ok && whole;
 }
 
-// Reads every record [size] that can be read; a turn whose parent is lost follows the last that is not. The transcript's log
-// is another one than the damaged. STATUS_FILE: there is no turn.
+// Reads every record [size] that can be read; a turn whose parent is lost follows the last that is not. The
+// transcript's log is another one than the damaged. STATUS_FILE: there is no turn.
 static Status salvage(const char *text, size_t size, Transcript **transcript, TranscriptLoss *loss,
                       Error *error) {
     Salvage s = {.loss = loss};

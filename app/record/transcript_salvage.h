@@ -14,11 +14,12 @@ typedef struct TranscriptLoss {
     long long line; // the first of them, from 1; 0: none
 } TranscriptLoss;
 
-// What can be read of one line [size] of a log, mended unless it is `whole`; NULL: nothing, or no memory. To json_decref().
+// What can be read of one line [size] of a log, mended unless it is `whole`; NULL: nothing, or no memory. To
+// json_decref().
 json_t *transcript_salvage_record(const char *line, size_t size, bool *whole);
 
-// transcript_parse(), and where that finds damage, what is whole: then `note` [TRANSCRIPT_NOTE_ROOM] says what is lost, else
-// it is empty.
+// transcript_parse(), and where that finds damage, what is whole: then `note` [TRANSCRIPT_NOTE_ROOM] says what is lost,
+// else it is empty.
 Status transcript_recover(const char *name, const char *text, size_t size, Transcript **transcript,
                           char *note, Error *error);
 

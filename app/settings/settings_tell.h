@@ -14,8 +14,8 @@ typedef struct SettingsTold {
     unsigned idle;     // bit i: row i of the table of settings that change nothing
 } SettingsTold;
 
-// Warns of a policy that the model cannot follow, of a reserve that the context is too small for, and of settings given by
-// a flag or by hand that change nothing because another one says so, such as what template_args say of thinking.
+// Warns of a policy that the model cannot follow, of a reserve that the context is too small for, and of settings given
+// by a flag or by hand that change nothing because another one says so, such as what template_args say of thinking.
 void settings_tell(const Settings *settings, const Engine *engine, Screen *screen, SettingsTold *told);
 // The same without the reserve, for who makes no replies.
 void settings_tell_of_window(const Settings *settings, const Engine *engine, Screen *screen,

@@ -202,8 +202,8 @@ typedef struct Notice {
     bool whole;         // the style covers the text, too
 } Notice;
 
-// The text of a notice: in screen->said, or *longer, to be freed, where it does not fit. Without memory for that as much of
-// it as fits.
+// The text of a notice: in screen->said, or *longer, to be freed, where it does not fit. Without memory for that as
+// much of it as fits.
 static const char *format_notice(Screen *screen, const char *format, va_list args, char **longer) {
     static const char cut[] = "…";
     va_list again;

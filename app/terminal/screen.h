@@ -57,8 +57,8 @@ void screen_close(Screen *screen); // NULL is fine; ends progress and reply line
 const ScreenTraits *screen_traits(const Screen *screen);
 int screen_width(const Screen *screen); // columns of stderr's terminal now; COLUMNS, else 80, without one
 
-// Streams n bytes of a reply to stdout, at once, on a terminal in a style. A character cut between two calls is put together
-// again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
+// Streams n bytes of a reply to stdout, at once, on a terminal in a style. A character cut between two calls is put
+// together again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
 // reply; further calls fail likewise without writing.
 Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error);
 // Ends a reply: what was held back, and a newline unless the reply ended with one (or was empty).
@@ -75,7 +75,8 @@ void screen_notice(Screen *screen, const char *format, ...) __attribute__((forma
 void screen_warn(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_error(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals take.
+// Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals
+// take.
 Status screen_clipboard(Screen *screen, const char *text, size_t n, Error *error);
 
 // Progress of something measured in bytes: a bar with bytes and rate, drawn at most 20 times a second,
@@ -85,8 +86,8 @@ void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t t
 // The same, counted in tokens.
 void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total);
 void screen_progress_end(Screen *screen);
-// How work of no known length stands: a line that is rewritten in place on a terminal, at most 20 times a second, and taken
-// away by screen_progress_end; plain or elsewhere a line now and then (half a minute).
+// How work of no known length stands: a line that is rewritten in place on a terminal, at most 20 times a second, and
+// taken away by screen_progress_end; plain or elsewhere a line now and then (half a minute).
 void screen_status(Screen *screen, const char *text);
 
 // The escape sequence that switches a style on, "" without colours. For the prompt.

@@ -25,28 +25,28 @@ size_t text_encode(uint32_t code, char out[4]);
 // C0 other than \n and \t, DEL, C1.
 bool text_is_control(uint32_t code);
 
-// The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory. *dropped (may be
-// NULL) counts the control characters that are left out.
+// The text without control characters, \r\n and \r as \n, bad bytes as U+FFFD. To free(); NULL: no memory. *dropped
+// (may be NULL) counts the control characters that are left out.
 char *text_clean(const char *bytes, size_t n, size_t *dropped);
 // How that is told: their count, and the plural of it.
 #define TEXT_DROPPED "(%zu control character%s left out)"
 
 // Whether text that enters, from wherever, can be taken: UTF-8 without zero bytes. It is taken as it is or not at all.
-// STATUS_FILE says where the first bad byte is: NAME:LINE and its number in that line; `name` NULL: the number alone, of a
-// text that is one line.
+// STATUS_FILE says where the first bad byte is: NAME:LINE and its number in that line; `name` NULL: the number alone,
+// of a text that is one line.
 Status text_check(const char *name, const char *text, size_t size, Error *error);
 
-// The visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e); others as they are.
-// Without UTF-8 signs of the kind ^[ and <9b>. Writes it to `sign`, without a NUL, and returns its bytes.
+// The visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e); others as they
+// are. Without UTF-8 signs of the kind ^[ and <9b>. Writes it to `sign`, without a NUL, and returns its bytes.
 enum { TEXT_SIGN = 8 };
 size_t text_harmless(uint32_t code, bool utf8, char sign[TEXT_SIGN]);
 // Adds that.
 bool text_add_harmless(Text *text, uint32_t code, bool utf8);
-// The same for a text, whose bad bytes are shown as U+FFFD. All that is foreign and meant for people goes through here, or
-// through the next.
+// The same for a text, whose bad bytes are shown as U+FFFD. All that is foreign and meant for people goes through here,
+// or through the next.
 bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
-// For names and values that stand within a line: what cannot be shown, newlines, tabs and bad bytes among it, is \xNN or
-// \uNNNN. Asks for no memory. False: not written.
+// For names and values that stand within a line: what cannot be shown, newlines, tabs and bad bytes among it, is \xNN
+// or \uNNNN. Asks for no memory. False: not written.
 bool text_print_escaped(FILE *out, const char *bytes, size_t n);
 
 // Between UTF-8 and libedit's wide characters. To free(); NULL: no memory.

@@ -280,8 +280,8 @@ static bool make_room(size_t n) {
     return array_reserve(&tty.ahead, 1, tty.ahead_n, n, &tty.ahead_room);
 }
 
-// What a terminal that edits lines has made of the keys: Enter is a newline, and a Ctrl-D that nobody read as the end is
-// a NUL (on Linux).
+// What a terminal that edits lines has made of the keys: Enter is a newline, and a Ctrl-D that nobody read as the end
+// is a NUL (on Linux).
 static void make_keys(unsigned char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (bytes[i] == '\n') bytes[i] = '\r';

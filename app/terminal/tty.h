@@ -29,11 +29,11 @@ void tty_end(void);
 
 TtyEvent tty_next(unsigned char *byte); // waits for the next event; signals go before bytes
 
-// After the terminal was made raw: takes what was typed before that. A newline that a terminal which edited lines made of
-// Enter becomes Enter again: each line that was ended is a turn.
+// After the terminal was made raw: takes what was typed before that. A newline that a terminal which edited lines made
+// of Enter becomes Enter again: each line that was ended is a turn.
 void tty_take_typed_ahead(void);
-// What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last. False: there is
-// nothing.
+// What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last. False:
+// there is nothing.
 bool tty_make_draft(void);
 // Takes it away, as a text to free(); NULL: no memory.
 char *tty_drop_draft(void);
@@ -46,20 +46,22 @@ void tty_lend(void);
 void tty_take_back(void);
 
 // As tty_end(), but until the next tty_begin() keys are not echoed and wait as they are, bracketed pastes among them
-// (without `raw` as lines of the terminal's own), also those before a Ctrl-C; signals come as before, and a stopped process
-// leaves the terminal as it was. Where stdin is no terminal, or one whose foreground is somebody else's, it is tty_end().
+// (without `raw` as lines of the terminal's own), also those before a Ctrl-C; signals come as before, and a stopped
+// process leaves the terminal as it was. Where stdin is no terminal, or one whose foreground is somebody else's, it is
+// tty_end().
 void tty_end_hushed(bool raw);
 // Ends that: the terminal is as it was before tty_begin().
 void tty_unhush(void);
-// The same for a child that needs the terminal: what was typed by then is kept from it. False: nothing was hushed. Then back.
+// The same for a child that needs the terminal: what was typed by then is kept from it. False: nothing was hushed. Then
+// back.
 bool tty_lend_hushed(void);
 void tty_hush_again(void);
 
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
 int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
 int tty_rows(void);                // its rows, 24 where it does not say
-// Gives the terminal back as it was before tty_begin(). Async-signal-safe: for a handler of a deadly signal. Does nothing
-// where nobody has it.
+// Gives the terminal back as it was before tty_begin(). Async-signal-safe: for a handler of a deadly signal. Does
+// nothing where nobody has it.
 void tty_restore(void);
 
 #endif

@@ -1,4 +1,5 @@
-// Many conversations at once, through the steps that a scheduler makes: prompts one after the other, then a token for all.
+// Many conversations at once, through the steps that a scheduler makes: prompts one after the other, then a token for
+// all.
 #include "app/tools/bench_internal.h"
 
 #include "engine/batch.h"

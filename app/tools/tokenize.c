@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One line a token: id, kind, piece as the vocabulary spells it. The text is encoded as a person's is: no control tokens.
+// One line a token: id, kind, piece as the vocabulary spells it. The text is encoded as a person's is: no control
+// tokens.
 static Status print_pieces(const char *path, const char *text, size_t size, FILE *out, Error *error) {
     static const char *const kinds[] = {"normal", "byte", "control", "user", "unknown", "unused"};
     Checkpoint *checkpoint = NULL;

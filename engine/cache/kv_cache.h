@@ -14,9 +14,9 @@
 #include "kernels/ops.h"
 #include "engine/options.h"
 
-// Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_evicted from n_sinks on; ordinal a
-// lies at index a, or n_sinks + (a - n_sinks) mod (context_size - n_sinks) from n_sinks on; its position is the ordinal,
-// less n_moved from n_sinks on. Zeroed: an empty sequence.
+// Tokens 0 … length-1 of a log and where they lie. Token j has the ordinal j, or j + n_evicted from n_sinks on; ordinal
+// a lies at index a, or n_sinks + (a - n_sinks) mod (context_size - n_sinks) from n_sinks on; its position is the
+// ordinal, less n_moved from n_sinks on. Zeroed: an empty sequence.
 typedef struct KvSequence {
     int32_t *pages; // host [n_pages] first slot of each page
     int n_pages;
@@ -64,7 +64,8 @@ void kv_cache_close(KvCache *cache); // branches are dropped; sequences were fre
 // ---- sequences (kv_sequence.c) ----------------------------------------------------------------------------------
 
 // Makes room for n more tokens at the end and fills `slots` and `positions` [n] with where they go; pages are taken,
-// and copied where they are shared. STATUS_CONTEXT: beyond the context window, or no page is left; then nothing changed.
+// and copied where they are shared. STATUS_CONTEXT: beyond the context window, or no page is left; then nothing
+// changed.
 Status kv_sequence_extend(KvCache *cache, KvSequence *sequence, int n, int32_t *slots, int32_t *positions,
                           Error *error);
 

@@ -1,9 +1,9 @@
 // What is evicted when the context window is full. Pure arithmetic over the spans of the messages: no tokens, no cache.
 //
-// The sinks (BOS and the system prompt, or so many tokens) stay; behind them the oldest are evicted (requirements C1, C2,
-// C11): whole turns until what remains fits below low_water, a turn being a user message and what follows it up to the
-// next user message; or, by token, no more than has to, down to a part of a reply. What remains is the template over the
-// remaining messages. How it comes to its new places is the policy: read again, or shifted (session_evict).
+// The sinks (BOS and the system prompt, or so many tokens) stay; behind them the oldest are evicted (requirements C1,
+// C2, C11): whole turns until what remains fits below low_water, a turn being a user message and what follows it up to
+// the next user message; or, by token, no more than has to, down to a part of a reply. What remains is the template
+// over the remaining messages. How it comes to its new places is the policy: read again, or shifted (session_evict).
 #ifndef PALAVER_ENGINE_OVERFLOW_H
 #define PALAVER_ENGINE_OVERFLOW_H
 
@@ -29,16 +29,16 @@ enum {
 
 typedef struct OverflowSettings {
     OverflowPolicy policy;
-    // First tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps nothing, not
-    // even what the beginning of what is left has in common with that of before.
+    // First tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps nothing,
+    // not even what the beginning of what is left has in common with that of before.
     int64_t keep;
     bool by_token; // leave as few tokens as discard says; else whole turns down to low_water
     // A prompt that is too long by itself is cut: its first `keep` tokens and its end are read; else refused.
     bool cut_prompt;
     int64_t reserve;  // tokens kept free for the reply before a turn begins
     double low_water; // share of the context to go down to once something has to leave, 0 … 1
-    // Leave at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest end of a turn; 0:
-    // as the others say.
+    // Leave at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest end of a turn;
+    // 0: as the others say.
     double discard;
 } OverflowSettings;
 
@@ -65,8 +65,8 @@ typedef struct OverflowPlan {
 OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan *spans, int n_spans,
                            int64_t context_size, int64_t needed);
 
-// Tokens kept free for a reply: as the settings say, but no more than a quarter of the context, so that small contexts still
-// hold a conversation.
+// Tokens kept free for a reply: as the settings say, but no more than a quarter of the context, so that small contexts
+// still hold a conversation.
 int64_t overflow_reserve(const OverflowSettings *settings, int64_t context_size);
 
 // How many to evict of `n` tokens that are no sinks: what discard says, half of them where it says

@@ -59,8 +59,8 @@ int checkpoint_n_files(const Checkpoint *checkpoint);
 const char *checkpoint_file(const Checkpoint *checkpoint, int index,
                             int64_t *bytes); // path; bytes may be NULL
 
-// Whether the files are as they were when they were opened: what is read from a file that another program has written to
-// since is nobody's model. STATUS_FILE names the first that is not. One look at each file.
+// Whether the files are as they were when they were opened: what is read from a file that another program has written
+// to since is nobody's model. STATUS_FILE names the first that is not. One look at each file.
 Status checkpoint_check_files(const Checkpoint *checkpoint, Error *error);
 
 // ---- metadata of a GGUF file -------------------------------------------------------------------------

@@ -43,9 +43,9 @@ struct Checkpoint {
     json_t *config, *generation;
 };
 
-// checkpoint_open() over bytes that no file maps, for tests and fuzzers: where these end a sanitizer sees what reads on, and
-// in a file's last page nobody does. `data` is kept by reference; `name` stands for the file in messages. safetensors bring
-// no config then.
+// checkpoint_open() over bytes that no file maps, for tests and fuzzers: where these end a sanitizer sees what reads
+// on, and in a file's last page nobody does. `data` is kept by reference; `name` stands for the file in messages.
+// safetensors bring no config then.
 Status checkpoint_from_gguf(const char *name, const void *data, size_t size, Checkpoint **checkpoint,
                             Error *error);
 Status checkpoint_from_safetensors(const char *name, const void *data, size_t size, Checkpoint **checkpoint,

@@ -1,8 +1,8 @@
 // Which files are mapped where: for whoever learns that a part of one cannot be read any more.
 //
-// A file that another program shortens while it is mapped, or whose disk fails, ends the process with SIGBUS where the lost
-// part is touched. Nothing can be put in its place, but the handler can say which file it was: it asks here, and a handler
-// can only find what is static.
+// A file that another program shortens while it is mapped, or whose disk fails, ends the process with SIGBUS where the
+// lost part is touched. Nothing can be put in its place, but the handler can say which file it was: it asks here, and a
+// handler can only find what is static.
 #ifndef PALAVER_ENGINE_MAPPED_H
 #define PALAVER_ENGINE_MAPPED_H
 

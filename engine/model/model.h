@@ -89,9 +89,9 @@ bool model_is_eos(const Model *model, int32_t id);
 int model_rope_set(const Model *model, int64_t n_tokens);
 
 // Whether a text that was read with `set` may grow to n tokens, one by one, before it is read again. With dynamic NTK
-// every token changes the frequencies of all: they stay while the text grows by an eighth and as far as they cover (a set
-// for n tokens beyond the trained context covers factor·n). transformers turns new tokens by new frequencies and leaves
-// those that it has cached.
+// every token changes the frequencies of all: they stay while the text grows by an eighth and as far as they cover (a
+// set for n tokens beyond the trained context covers factor·n). transformers turns new tokens by new frequencies and
+// leaves those that it has cached.
 bool model_rope_holds(const Model *model, int set, int64_t n_tokens);
 
 // Makes the sets for texts of up to `context` tokens, before a backend is opened: until then dynamic NTK has the first.

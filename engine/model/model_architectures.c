@@ -296,8 +296,8 @@ static const Architecture ARCHITECTURES[] = {
 
 enum { N_ARCHITECTURES = sizeof ARCHITECTURES / sizeof *ARCHITECTURES };
 
-// Whether `name` is that of transformers' class for text of the architecture; publishers write its letters large or small
-// as they like ("MPTForCausalLM", "MptForCausalLM").
+// Whether `name` is that of transformers' class for text of the architecture; publishers write its letters large or
+// small as they like ("MPTForCausalLM", "MptForCausalLM").
 static bool is_class_of(const Architecture *a, const char *name) {
     for (const char *at = a->name; *at; at++) {
         if (*at == '_') continue;

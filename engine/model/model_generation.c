@@ -52,7 +52,8 @@ static Status read_ids(Model *model, const ParamSource *source, Error *error) {
     return status;
 }
 
-// Of generation_config.json and of GGUF files. In config.json these keys are not looked for: they were never meant there.
+// Of generation_config.json and of GGUF files. In config.json these keys are not looked for: they were never meant
+// there.
 static const struct {
     const char *setting; // palaver's
     Key key;
@@ -66,8 +67,8 @@ static const struct {
     {"repeat_penalty", {"repetition_penalty", ".general.sampling.penalty_repeat"}, 0.01, 100},
 };
 
-// Keys of generation_config.json that change what transformers generates and that palaver has nothing for, each with the
-// number that asks for nothing; null, false and an empty list do so everywhere.
+// Keys of generation_config.json that change what transformers generates and that palaver has nothing for, each with
+// the number that asks for nothing; null, false and an empty list do so everywhere.
 static const struct {
     const char *key;
     double off; // NAN: no number does

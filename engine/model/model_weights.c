@@ -141,8 +141,8 @@ static Status check_tensor(const Model *model, const CheckpointTensor *tensor, i
 
 enum { NAME_SIZE = 128 };
 
-// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model. Not the usual
-// name: that of files saved without the head, which leave the base out.
+// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model. Not the
+// usual name: that of files saved without the head, which leave the base out.
 static void tensor_name(const Reader *r, Module module, int layer, const char *kind, bool usual,
                         char name[NAME_SIZE]) {
     const Architecture *a = r->architecture;

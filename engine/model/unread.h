@@ -20,8 +20,8 @@ void unread_take_key(const ParamSource *source, const char *object, const char *
 void unread_take_meta(const ParamSource *source, const char *key);
 void unread_take_tensor(const ParamSource *source, const CheckpointTensor *tensor);
 
-// STATUS_UNSUPPORTED for the first key of config.json, or of the architecture's in GGUF metadata, that is unread and means
-// something or is unknown; the same for tensors.
+// STATUS_UNSUPPORTED for the first key of config.json, or of the architecture's in GGUF metadata, that is unread and
+// means something or is unknown; the same for tensors.
 Status unread_check_keys(const ParamSource *source, Error *error);
 Status unread_check_tensors(const ParamSource *source, Error *error);
 

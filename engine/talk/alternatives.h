@@ -21,9 +21,9 @@ typedef struct Alternatives {
     Alternative each[ALTERNATIVES_KEPT]; // [n] the most probable first
 } Alternatives;
 
-// For the last `n` tokens (at most ALTERNATIVES_TOKENS; *count, if the reply is shorter) of the last message, which has to
-// be the assistant's and in the window; the oldest comes first in `places` [n]. Evaluates them again. STATUS_USAGE: there
-// is no such message.
+// For the last `n` tokens (at most ALTERNATIVES_TOKENS; *count, if the reply is shorter) of the last message, which has
+// to be the assistant's and in the window; the oldest comes first in `places` [n]. Evaluates them again. STATUS_USAGE:
+// there is no such message.
 Status alternatives_find(Conversation *conversation, int n, Alternatives *places, int *count, Error *error);
 
 #endif

@@ -89,8 +89,8 @@ void conversation_take(Conversation *conversation, MessageList *list);
 // Answers: renders the messages with the opening of an assistant's message (or, if the last message is the
 // assistant's and `resume` is set, goes on with it), makes room as the settings say, samples until the end token, a
 // stop string, the limit or an interrupt, and appends the reply to the messages (or lengthens it). STATUS_CONTEXT:
-// the prompt cannot fit; any other error: the messages are as they were before the call. An interrupt while the prompt is
-// read in gives STATUS_INTERRUPTED and leaves the messages alone; one during the reply keeps it as it is, STATUS_OK.
+// the prompt cannot fit; any other error: the messages are as they were before the call. An interrupt while the prompt
+// is read in gives STATUS_INTERRUPTED and leaves the messages alone; one during the reply keeps it as it is, STATUS_OK.
 Status conversation_reply(Conversation *conversation, bool resume, const ConversationEvents *events,
                           ReplyReport *report, Error *error);
 

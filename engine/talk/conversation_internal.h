@@ -28,9 +28,9 @@ Status conversation_render(Conversation *conversation, bool open_reply, Conversa
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
 
-// Where nothing more can leave, and the settings say so: cuts the last question so that `needed` tokens are free behind it.
-// `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it becomes shorter by,
-// 0: it cannot be done. After a failure the question is as it was.
+// Where nothing more can leave, and the settings say so: cuts the last question so that `needed` tokens are free behind
+// it. `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it becomes
+// shorter by, 0: it cannot be done. After a failure the question is as it was.
 Status long_prompt_cut(Conversation *conversation, int64_t needed, const ConversationView *view,
                        int64_t *n_cut, Error *error);
 

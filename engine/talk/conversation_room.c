@@ -60,11 +60,11 @@ static Status leave_once(Conversation *c, const ConversationView *view, int64_t 
     return STATUS_OK;
 }
 
-// Tokens at the front of `view` that stay in the cache whatever leaves, because attention rests on them: BOS and all that
-// the template puts before the first message's text, as far as the beginning of what is left has them as well, which is
-// `common` tokens. All of it, for a model rests on one of them, and it need not be the first: a role's name that is
-// spelled out in six tokens cost half of what the model knew when only four of them stayed. They are the same the next
-// time something leaves. None only where the settings keep none.
+// Tokens at the front of `view` that stay in the cache whatever leaves, because attention rests on them: BOS and all
+// that the template puts before the first message's text, as far as the beginning of what is left has them as well,
+// which is `common` tokens. All of it, for a model rests on one of them, and it need not be the first: a role's name
+// that is spelled out in six tokens cost half of what the model knew when only four of them stayed. They are the same
+// the next time something leaves. None only where the settings keep none.
 static int64_t sinks(const Conversation *c, const ConversationView *view, int64_t common) {
     if (c->settings.overflow.keep == 0) return 0;
     int64_t n = view->n_spans > 0 ? view->spans[0].text_begin : 0;
@@ -73,9 +73,9 @@ static int64_t sinks(const Conversation *c, const ConversationView *view, int64_
 }
 
 // The log becomes that of the view before, as far as it is cached. If what stays is that without a single range behind
-// the first tokens, this range leaves the log, and the rest is shifted; else the next session_sync() reads it again: also
-// where the old beginning and the new one have no token in common, for without one a shift costs half of what a model
-// knows, and with another one the log would not be the template over what is left.
+// the first tokens, this range leaves the log, and the rest is shifted; else the next session_sync() reads it again:
+// also where the old beginning and the new one have no token in common, for without one a shift costs half of what a
+// model knows, and with another one the log would not be the template over what is left.
 static Status shift(Conversation *c, const ConversationView *view, const Tokens *after, int64_t from,
                     int64_t cached, Error *error) {
     const Tokens *before = &view->tokens;

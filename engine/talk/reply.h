@@ -21,13 +21,13 @@ Status reply_begin(Conversation *conversation, bool resume, const ConversationEv
 bool reply_finished(const Reply *reply); // the report says why
 bool reply_was_read(const Reply *reply); // whether the prompt was, so that tokens have been drawn
 
-// What the next token is drawn with, good until the next call for this conversation. Nothing is pending: what it took to
-// make room is told to the events.
+// What the next token is drawn with, good until the next call for this conversation. Nothing is pending: what it took
+// to make room is told to the events.
 void reply_params(Reply *reply, SampleParams *params);
 
-// Takes a drawn token, which is appended to the session's log: its text, stop strings, limits, and, if it is not the last,
-// room for what follows. Then the token is pending, or more if room was made (*moved, may be NULL), or the reply is
-// finished.
+// Takes a drawn token, which is appended to the session's log: its text, stop strings, limits, and, if it is not the
+// last, room for what follows. Then the token is pending, or more if room was made (*moved, may be NULL), or the reply
+// is finished.
 Status reply_token(Reply *reply, int32_t id, bool *moved, Error *error);
 
 // Ends the reply, which is freed. `status` is what came of making it: where that is a failure, the messages become what

@@ -190,9 +190,9 @@ static Status count_pages(const Scheduler *s, const Row *row, int *pages, Error 
     return status;
 }
 
-// Between two turns: what the rest does not need is others', unless it has a whole window, where tokens may lie anywhere.
-// An item that needs more than was thought gives everything back and waits like one that comes: also where there would be
-// room, for what it says must not depend on others.
+// Between two turns: what the rest does not need is others', unless it has a whole window, where tokens may lie
+// anywhere. An item that needs more than was thought gives everything back and waits like one that comes: also where
+// there would be room, for what it says must not depend on others.
 static Status renew_promise(Scheduler *s, Row *row, Error *error) {
     row->state = ROW_READING;
     if (row->pages == pages_of(s, s->engine->cache.context_size)) return STATUS_OK;
@@ -300,7 +300,7 @@ void scheduler_give(Scheduler *s, SchedulerItem *item) {
     admit(s);
 }
 
-// ---- a step ------------------------------------------------------------------------------------------------------------
+// ---- a step ---------------------------------------------------------------------------------------------------------
 
 // Reads a piece of a row's prompt; after the last one draws its first token.
 static Status read_piece(Scheduler *s, Row *row, int64_t *budget, Error *error) {

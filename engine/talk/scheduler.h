@@ -2,18 +2,18 @@
 //
 //   items → rows: refill → read prompts in → decode a token for every row that is ready → replies → finished items
 //
-// A row holds one conversation. Each step takes finished rows out, refills them, first come first served, reads pieces of
-// prompts under a budget of tokens, so that rows that decode are not held up for long, and decodes one token for each of
-// these. What an item's replies are depends on nothing but the item: not on its neighbours, its row, or when it came (the
-// steps of batch.h; other conversations' prompts are shared only as they were read in).
+// A row holds one conversation. Each step takes finished rows out, refills them, first come first served, reads pieces
+// of prompts under a budget of tokens, so that rows that decode are not held up for long, and decodes one token for
+// each of these. What an item's replies are depends on nothing but the item: not on its neighbours, its row, or when it
+// came (the steps of batch.h; other conversations' prompts are shared only as they were read in).
 //
 // Memory is admitted before: an item enters when the pages that it may come to need, for all of its turns, are not
 // promised to others; until then it waits, and those behind it. One thread uses a scheduler, and nobody else its engine
 // meanwhile.
 //
-// A chat at the prompt or in a script has no neighbours and goes through conversation_reply(), which makes the same Reply
-// (reply.h) with the backend's kernels for one sequence, keeps branches, and takes back a turn that fails: so a script's
-// conversation can be resumed and replayed at the prompt to the last bit.
+// A chat at the prompt or in a script has no neighbours and goes through conversation_reply(), which makes the same
+// Reply (reply.h) with the backend's kernels for one sequence, keeps branches, and takes back a turn that fails: so a
+// script's conversation can be resumed and replayed at the prompt to the last bit.
 #ifndef PALAVER_ENGINE_SCHEDULER_H
 #define PALAVER_ENGINE_SCHEDULER_H
 

@@ -1,7 +1,9 @@
-// The n-th allocation, write, fsync, … fails: nothing crashes, what was said is in the journal, and what is lost is told.
+// The n-th allocation, write, fsync, … fails: nothing crashes, what was said is in the journal, and what is lost is
+// told.
 //
-// The program is one whose calls fail as FAULT asks (tests/faults/inject.c). A first run records which calls there are and from
-// where; then some 100 runs of each talk have a fault each. FAULTS=sites makes every place fail once, FAULTS=all every call.
+// The program is one whose calls fail as FAULT asks (tests/faults/inject.c). A first run records which calls there are
+// and from where; then some 100 runs of each talk have a fault each. FAULTS=sites makes every place fail once,
+// FAULTS=all every call.
 #include "app/record/transcript.h"
 #include "tests/support/batch.h"
 #include "tests/support/faults.h"
@@ -87,8 +89,8 @@ static bool read_journals(const char *folder, char *journals[2]) {
     return ok;
 }
 
-// Whether the records of a run are those of the run without a fault, all of them (`whole`) or as far as they go: the last
-// reply may have been cut short by what failed.
+// Whether the records of a run are those of the run without a fault, all of them (`whole`) or as far as they go: the
+// last reply may have been cut short by what failed.
 static bool same_records(const char *wanted, const char *records, bool whole) {
     size_t size = strlen(records);
     if (whole) return !strcmp(wanted, records);

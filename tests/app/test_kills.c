@@ -24,13 +24,8 @@ static uint32_t random_number(uint32_t *state) { // xorshift
     return *state;
 }
 
-static int count(const char *text, const char *part) {
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
-    return n;
-}
-
-// Runs the script and kills it some microseconds after it has told of `n_turns` turns. Returns all that it said on stderr.
+// Runs the script and kills it some microseconds after it has told of `n_turns` turns. Returns all that it said on
+// stderr.
 static char *run_and_kill(const char *script, int n_turns, unsigned delay) {
     int said[2];
     assert_int_equal(pipe(said), 0);
@@ -51,7 +46,7 @@ static char *run_and_kill(const char *script, int n_turns, unsigned delay) {
     for (;;) {
         bytes_add(&err, "", 1);
         err.size--;
-        if (!killed && count((char *)err.data, "[turn ") >= n_turns) {
+        if (!killed && program_count((char *)err.data, "[turn ") >= n_turns) {
             usleep(delay);
             kill(pid, SIGKILL);
             killed = true;
@@ -121,11 +116,11 @@ static void test_kills(void **state) {
         unsigned delay = random_number(&random) % 4000;
         write_script(*state, script);
         char *err = run_and_kill(script, after, delay);
-        int told = count(err, "[turn "), kept = turns_of_journal(*state);
+        int told = program_count(err, "[turn "), kept = turns_of_journal(*state);
         if (told > 0 && kept < told)
             fail_msg("kill %d: %d turns were finished, %d are kept\n%s", i, told, kept, err);
         snprintf(saved, sizeof saved, "%s/saved.jsonl", (char *)*state);
-        int n_saved = count(err, " saved to ");
+        int n_saved = program_count(err, " saved to ");
         if (n_saved > 0) assert_in_range(turns_of(saved), 3 * n_saved, told + 1);
         free(err);
         if (kept > 0) {

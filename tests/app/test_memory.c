@@ -1,5 +1,5 @@
-// No line of a journal and no answer is ever not JSON, whichever allocation fails: it is written as always, or the program
-// ends and says so.
+// No line of a journal and no answer is ever not JSON, whichever allocation fails: it is written as always, or the
+// program ends and says so.
 #include "tests/support/test.h"
 #include "tests/support/talk/transcripts.h"
 

@@ -1,5 +1,5 @@
-// One stream of tokens over its cache: what is kept, what is evaluated again, roll-back, and that how the tokens came in
-// makes no difference.
+// One stream of tokens over its cache: what is kept, what is evaluated again, roll-back, and that how the tokens came
+// in makes no difference.
 #include "tests/support/test.h"
 #include "engine/engine.h"
 #include "kernels/ops.h"

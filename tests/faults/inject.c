@@ -2,11 +2,12 @@
 //
 //     FAULT=KIND:N     the N-th call of the kind from main() on fails (1 is the first)
 //     FAULT=KIND:N+    and so do all that follow
-//     FAULT_RECORD=FILE   nothing fails; each call becomes a line: its kind and a hash of the stack that it was made from
+//     FAULT_RECORD=FILE   nothing fails; each call becomes a line: its kind and a hash of the stack that it was made
+//     from
 //     FAULT_SHOW=1     prints the stack of the call that fails
 //
-// The program's own symbols come before those of any library, so these functions stand in for the C library's; memory is
-// the address sanitizer's all the same. What goes to stderr does not fail: a test wants to read it.
+// The program's own symbols come before those of any library, so these functions stand in for the C library's; memory
+// is the address sanitizer's all the same. What goes to stderr does not fail: a test wants to read it.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -54,8 +54,8 @@ static int32_t slot_of(const Run *r, int index) {
     return r->pages[index / r->page_size] + index % r->page_size;
 }
 
-// Pages in disorder, and the positions of a past with a gap at every ninth index. Where tokens were evicted, positions
-// jump behind the attention sinks, and some slots still hold what was evicted.
+// Pages in disorder, and the positions of a past with a gap at every ninth index. Where something is gone, positions
+// jump behind the kept ones, and some slots still hold what was discarded.
 static void lay_out_cache(Run *r) {
     const Case *c = r->c;
     r->n_indexes = c->past + c->n_tokens + 4;

@@ -1,5 +1,5 @@
-// Which CUDA kernel runs, as a table: kernels/cuda/dispatch.h. Expectations are written by hand from what each kernel can
-// do and what was measured (kernels/cuda/NOTES.md); no GPU is asked.
+// Which CUDA kernel runs, as a table: kernels/cuda/dispatch.h. Expectations are written by hand from what each kernel
+// can do and what was measured (kernels/cuda/NOTES.md); no GPU is asked.
 #include "tests/support/test.h"
 #include "kernels/cuda/dispatch.h"
 

@@ -24,8 +24,9 @@ typedef struct Batch {
     void *user;
 } Batch;
 
-// Runs the program once for each of settings [n] ("NAME=VALUE", put into the environment), as many at once as there are cores,
-// and shows those that are judged wrong; returns how many they are. A run that does not end in two minutes is wrong.
+// Runs the program once for each of settings [n] ("NAME=VALUE", put into the environment), as many at once as there are
+// cores, and shows those that are judged wrong; returns how many they are. A run that does not end in two minutes is
+// wrong.
 int batch_run(const Batch *batch, const char *const *settings, int n);
 
 #endif

@@ -7,9 +7,10 @@ typedef struct Faults {
     int n, room;
 } Faults;
 
-// Of the calls in a record (FAULT_RECORD), those that fail, one a run, and from there on for good in one run of eight: of each
-// place from which a call is made the first; of the many that ask for memory about `sample`, evenly spread. With FAULTS=sites
-// in the environment all places, and calls for anything but memory both once and for good; with FAULTS=all so do all calls.
+// Of the calls in a record (FAULT_RECORD), those that fail, one a run, and from there on for good in one run of eight:
+// of each place from which a call is made the first; of the many that ask for memory about `sample`, evenly spread.
+// With FAULTS=sites in the environment all places, and calls for anything but memory both once and for good; with
+// FAULTS=all so do all calls.
 Faults faults_choose(const char *record, int sample);
 void faults_free(Faults *faults);
 

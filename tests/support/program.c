@@ -219,3 +219,9 @@ void program_refuses(const char *arguments, const char *input, const char *part)
     assert_string_equal(run.out, "");
     program_free(&run);
 }
+
+int program_count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
+    return n;
+}

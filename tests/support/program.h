@@ -43,4 +43,7 @@ void expect_err(const Run *run, const char *part);
 void expect_out(const Run *run, const char *part);
 void expect_no_err(const Run *run, const char *part);
 
+// How often `part` stands in the text.
+int program_count(const char *text, const char *part);
+
 #endif

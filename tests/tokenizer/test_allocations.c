@@ -58,8 +58,8 @@ void sized_array_delete(void *pointer, size_t size) {
     plain_delete(pointer);
 }
 
-// Runs `work` with more and more memory beside what is taken already, until it passes: under the limit that does, too, there
-// are as many ways to run short as there are allocations.
+// Runs `work` with more and more memory beside what is taken already, until it passes: under the limit that does, too,
+// there are as many ways to run short as there are allocations.
 static void check_each(Status (*work)(Error *error)) {
     int64_t failed = 0;
     for (size_t room = 1;; room += 1 + room / 8) {

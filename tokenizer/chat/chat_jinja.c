@@ -1,7 +1,7 @@
 // Messages to token ids through the model's own Jinja template.
 //
-// The template is rendered over the whole conversation. Its own text may hold control pieces, what anyone wrote may not;
-// the ids of a reply stand in for its text where that is found again. The runs of the rendered text tell where the
+// The template is rendered over the whole conversation. Its own text may hold control pieces, what anyone wrote may
+// not; the ids of a reply stand in for its text where that is found again. The runs of the rendered text tell where the
 // messages lie.
 #include "tokenizer/chat/chat_chunk.h"
 #include "tokenizer/chat/chat_template_internal.h"
@@ -97,7 +97,8 @@ static bool lacks_bos(const Tokenizer *tokenizer, const JinjaText *text) {
            !chat_jinja_begins_with_bos(tokenizer, text);
 }
 
-// Where a message's text lies in the rendered text; begin is SIZE_MAX where it has none, or stands apart from its place.
+// Where a message's text lies in the rendered text; begin is SIZE_MAX where it has none, or stands apart from its
+// place.
 typedef struct Place {
     size_t begin, end;
     int runs;

@@ -1,5 +1,5 @@
-// Which template a model's own Jinja text amounts to: that of the built-in ones which gives the same text for every talk
-// of a set, else the text itself, executed.
+// Which template a model's own Jinja text amounts to: that of the built-in ones which gives the same text for every
+// talk of a set, else the text itself, executed.
 #include "tokenizer/chat/chat_template_internal.h"
 
 #include <stdio.h>
@@ -81,8 +81,8 @@ static bool fits(const ChatTemplate *candidate, const Tokenizer *tokenizer, cons
 
 // ---- candidates --------------------------------------------------------------------------------------------------
 
-// The system prompt that stands in the text of a talk without one, where the candidate would put it. *found is malloc'd,
-// or NULL.
+// The system prompt that stands in the text of a talk without one, where the candidate would put it. *found is
+// malloc'd, or NULL.
 static Status find_default(const ChatTemplate *candidate, const char *text, char **found, Error *error) {
     const char *before = candidate->turns[CHAT_SYSTEM].before, *after = candidate->turns[CHAT_SYSTEM].after;
     *found = NULL;
@@ -96,8 +96,8 @@ static Status find_default(const ChatTemplate *candidate, const char *text, char
     return *found ? STATUS_OK : error_no_memory(error, "the chat template");
 }
 
-// The built-in template, with what may differ from file to file: BOS, the default system prompt, and trimming. A text may
-// begin with the piece that is BOS because its first turn does.
+// The built-in template, with what may differ from file to file: BOS, the default system prompt, and trimming. A text
+// may begin with the piece that is BOS because its first turn does.
 enum { OWN_DEFAULT = 1, TRIMMED = 2, NO_BOS = 4, VARIANTS = 8 };
 
 static Status try_variant(const ChatBuiltin *builtin, int variant, const Tokenizer *tokenizer,

@@ -36,10 +36,10 @@ Status chat_template_recognise(const char *jinja, const Tokenizer *tokenizer, Ch
 Status chat_template_open_jinja(const char *jinja, const Tokenizer *tokenizer, ChatTemplate **chat_template,
                                 Error *error);
 
-// Variables for a Jinja text: `arguments` is a JSON object ("": none), `thinking` 1 or 0 whether the model thinks before
-// it answers (enable_thinking, or thinking, whichever the text knows), -1: as it is made. A built-in template that was
-// recognised is left for the model's own text while there are any. STATUS_USAGE: the text knows no such variable, or
-// there is none; what was set before stays. Not while a conversation is being answered.
+// Variables for a Jinja text: `arguments` is a JSON object ("": none), `thinking` 1 or 0 whether the model thinks
+// before it answers (enable_thinking, or thinking, whichever the text knows), -1: as it is made. A built-in template
+// that was recognised is left for the model's own text while there are any. STATUS_USAGE: the text knows no such
+// variable, or there is none; what was set before stays. Not while a conversation is being answered.
 Status chat_template_set(ChatTemplate *chat_template, const Tokenizer *tokenizer, const char *arguments,
                          int thinking, Error *error);
 
@@ -54,11 +54,11 @@ const char *chat_template_lacking(const ChatTemplate *chat_template, const Token
 
 const char *chat_template_name(const ChatTemplate *chat_template);
 
-// Appends the ids of the messages as they are given: what the model sees (message_seen()). An assistant's message that has
-// ids is rendered with these in place of its text. BOS is among them where the template or the model wants it. `spans` [n_messages] may
-// be NULL. With generation_prompt the opening of an assistant's message follows. What the template cannot
-// express (a system message in the middle, two user turns in a row where it alternates) is rendered as well
-// as it can be; a Jinja text may refuse it with STATUS_USAGE, and its own words.
+// Appends the ids of the messages as they are given: what the model sees (message_seen()). An assistant's message that
+// has ids is rendered with these in place of its text. BOS is among them where the template or the model wants it.
+// `spans` [n_messages] may be NULL. With generation_prompt the opening of an assistant's message follows. What the
+// template cannot express (a system message in the middle, two user turns in a row where it alternates) is rendered as
+// well as it can be; a Jinja text may refuse it with STATUS_USAGE, and its own words.
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
                             const Message *messages, int n_messages, bool generation_prompt, Tokens *tokens,
                             ChatSpan *spans, Error *error);

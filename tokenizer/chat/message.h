@@ -33,8 +33,8 @@ typedef struct Message {
 Status message_copy(const Message *from, Message *to, Error *error);
 void message_free(Message *message);
 
-// A view of what the model sees of a message that is not evicted; its text is *joined, to free(), where something was left
-// out of it, else *joined is NULL.
+// A view of what the model sees of a message that is not evicted; its text is *joined, to free(), where something was
+// left out of it, else *joined is NULL.
 Status message_seen(const Message *message, Message *seen, char **joined, Error *error);
 
 // From now on the text counts. Of a message that owns its ids.

@@ -253,8 +253,8 @@ static Status next_match(SplitRun *run, int index, const Stretch *stretch, size_
     return error_set(error, STATUS_UNSUPPORTED, "a split pattern of the tokenizer matches backwards");
 }
 
-// Matches as the tokenizers package finds them: an empty one cuts as well, but not right behind the last match, where the
-// search goes on after one character.
+// Matches as the tokenizers package finds them: an empty one cuts as well, but not right behind the last match, where
+// the search goes on after one character.
 static Status run_regex(SplitRun *run, int index, const Stretch *stretch, Error *error) {
     Cutter cutter = {.run = run, .stretch = stretch, .index = index};
     size_t done = 0, from = 0;

@@ -33,8 +33,8 @@ typedef enum SplitPrefix { SPLIT_PREFIX_NEVER, SPLIT_PREFIX_FIRST, SPLIT_PREFIX_
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"      \
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define SPLIT_DIGIT "\\p{N}"
-// What the tokenizers package's Punctuation takes for it: ASCII's, and Unicode's as of version 8: what came later is none to
-// it, and two that have become something else since are.
+// What the tokenizers package's Punctuation takes for it: ASCII's, and Unicode's as of version 8: what came later is
+// none to it, and two that have become something else since are.
 #define SPLIT_PUNCTUATION                                                                                    \
     "(?![\\x{1B4E}\\x{1B4F}\\x{1B7F}\\x{10D6E}\\x{113D4}\\x{113D5}\\x{113D7}\\x{113D8}\\x{11B00}-\\x{11B09}" \
     "\\x{11BE1}"                                                                                             \
@@ -95,8 +95,8 @@ Status split_rules_run(const SplitRules *rules, const SplitText *text, SplitWord
                        Error *error);
 
 // Translates a pattern from Oniguruma's syntax, as the tokenizers package reads it, to PCRE2's: \s, \w and \b by
-// Unicode's properties, \p{Han} as a script, [a&&[^b]] as a class behind a condition. *out is owned by the caller. STATUS_UNSUPPORTED names what PCRE2
-// would read differently.
+// Unicode's properties, \p{Han} as a script, [a&&[^b]] as a class behind a condition. *out is owned by the caller.
+// STATUS_UNSUPPORTED names what PCRE2 would read differently.
 Status split_pattern_translate(const char *pattern, size_t size, char **out, size_t *out_size, Error *error);
 
 #endif

@@ -40,7 +40,8 @@ static Status put_late(Translation *t, const char *name, size_t size, Error *err
     return status;
 }
 
-// A property as an item of a class, or as a class of its own where there is none. `escape` is its PCRE2 name, "\\p{" and all.
+// A property as an item of a class, or as a class of its own where there is none. `escape` is its PCRE2 name, "\\p{"
+// and all.
 static Status put_item(Translation *t, const Text *escape, const char *name, size_t size, bool negated,
                        Error *error) {
     Status status = STATUS_OK;

@@ -1,6 +1,7 @@
-// Which names there are, what they share and what goes with them are facts of llama.cpp (src/llama-vocab.cpp); where its
-// patterns only stand in for those of the models' own tokenizer.json, the latter are here, as their comments there quote
-// them or the makers publish them. Its clean_spaces is about the text that comes back, which is here always the tokens' own.
+// Which names there are, what they share and what goes with them are facts of llama.cpp (src/llama-vocab.cpp); where
+// its patterns only stand in for those of the models' own tokenizer.json, the latter are here, as their comments there
+// quote them or the makers publish them. Its clean_spaces is about the text that comes back, which is here always the
+// tokens' own.
 #include "tokenizer/split/split_presets.h"
 
 #include <stdio.h>

@@ -23,8 +23,8 @@ typedef struct SplitPreset {
     bool characters;    // no byte-level vocabulary: characters, U+2581 for spaces, bytes as <0x0A>
 } SplitPreset;
 
-// The rule of a name as llama.cpp writes it; "default" and NULL or "" are its rule for files without a name. NULL: the name
-// is not known.
+// The rule of a name as llama.cpp writes it; "default" and NULL or "" are its rule for files without a name. NULL: the
+// name is not known.
 const SplitPreset *split_preset_find(const char *name);
 
 // Appends the preset's steps to `rules`, with a space in front of every text that has none if `space_prefix`.

@@ -33,7 +33,8 @@ typedef struct EditorOptions {
     const char *history; // file of earlier turns, created with mode 600 and its folders with 700; NULL: none
     bool plain;          // no cursor movement, no escape sequences
     bool color;          // the editor's own hints may be dim
-    // Between a turn and the next editor_read() keys are not echoed and wait as what they are; editor_close() ends that.
+    // Between a turn and the next editor_read() keys are not echoed and wait as what they are; editor_close() ends
+    // that.
     bool hush;
 } EditorOptions;
 
@@ -58,8 +59,8 @@ void editor_close(Editor *editor); // NULL is fine
 // unless options.hush). What is no UTF-8 is refused, and control characters are left out of a paste: both are told.
 EditorResult editor_read(Editor *editor, char **turn, Error *error);
 
-// What was typed since the last turn is not sent by the next editor_read, whatever Enters are in it: it comes as one draft,
-// behind what editor_prefill() said. (Without libedit, where nothing can be edited, its lines are shown.)
+// What was typed since the last turn is not sent by the next editor_read, whatever Enters are in it: it comes as one
+// draft, behind what editor_prefill() said. (Without libedit, where nothing can be edited, its lines are shown.)
 void editor_hold(Editor *editor);
 
 // Text that the next editor_read starts with, to be edited (for instance a turn that was refused).

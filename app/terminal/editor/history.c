@@ -81,8 +81,8 @@ static bool take_line(TurnHistory *history, char *line, size_t n) {
     return turn || !*line;
 }
 
-// Lines that are longer than any that is written here are somebody else's and left out, as is all but the end of a file that
-// is larger than a history.
+// Lines that are longer than any that is written here are somebody else's and left out, as is all but the end of a file
+// that is larger than a history.
 static Status read_file(TurnHistory *history, FILE *file, off_t size, size_t *lines, Error *error) {
     char *line = malloc(LINE_ROOM);
     bool ok = line != NULL, skip = size > FILE_LIMIT; // the first line is not whole

@@ -88,7 +88,8 @@ static void test_a_question_that_was_cut_is_cut_again(void **state) {
     program_free(&run);
 }
 
-// A shift leaves tokens in the cache that have seen what left: neither a replay nor a new conversation begins with them.
+// A shift leaves tokens in the cache that have seen what left: neither a replay nor a new conversation begins with
+// them.
 static void test_nothing_shifted_is_begun_with(void **state) {
     (void)state;
     static const char full[] = STORY "Hello there.\nAnd of Italy?\nAnd of Italy?\n";
@@ -106,8 +107,8 @@ static void test_nothing_shifted_is_begun_with(void **state) {
         }
 }
 
-// What a shifted cache holds depends on all that went through it: on turns that were left for others, on turns that were
-// forgotten, and on where the conversation was resumed with an empty cache. A replay goes the same way.
+// What a shifted cache holds depends on all that went through it: on turns that were left for others, on turns that
+// were forgotten, and on where the conversation was resumed with an empty cache. A replay goes the same way.
 static void test_a_shifted_cache_is_made_again(void **state) {
     (void)state;
     static const char *const

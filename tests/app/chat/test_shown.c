@@ -1,4 +1,5 @@
-// What is foreign and shown: settings of other hands are told harmlessly, and `palaver config` tells what a chat would use.
+// What is foreign and shown: settings of other hands are told harmlessly, and `palaver config` tells what a chat would
+// use.
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"

@@ -1,4 +1,5 @@
-// The tree of turns and the messages that the model sees tell one thing, also when there is no memory to follow the head.
+// The tree of turns and the messages that the model sees tell one thing, also when there is no memory to follow the
+// head.
 #include "app/chat/way.h"
 #include "app/commands/commands.h"
 #include "tests/support/program.h"

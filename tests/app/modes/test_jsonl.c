@@ -420,7 +420,8 @@ static void flags_that_do_not_go_together(void **state) {
     program_says(JSONL "|--parallel|257", "", 2, "allowed is 1 to 256");
 }
 
-// At a terminal: lines as they are typed, how it stands on one line that is rewritten, Ctrl-C while nothing is to be done.
+// At a terminal: lines as they are typed, how it stands on one line that is rewritten, Ctrl-C while nothing is to be
+// done.
 static void at_a_terminal(void **state) {
     (void)state;
     const PtyOptions wide = {.rows = 30, .cols = 100};

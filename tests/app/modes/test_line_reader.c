@@ -1,5 +1,5 @@
-// The thread that reads lines ahead: every line once and in order, whoever is faster; only on demand where that is asked
-// for; ended wherever it is. Built with the thread sanitizer besides (make check).
+// The thread that reads lines ahead: every line once and in order, whoever is faster; only on demand where that is
+// asked for; ended wherever it is. Built with the thread sanitizer besides (make check).
 #include "app/modes/line_reader.h"
 #include "tests/support/test.h"
 

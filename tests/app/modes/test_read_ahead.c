@@ -10,8 +10,8 @@
 #define TALK BABBLER "|--device|cpu|--seed|1|--max-tokens|6|--threads|1"
 #define SHELL "$PALAVER " BABBLER " --device cpu --seed 1 --max-tokens 6 --threads 1"
 
-// More than a pipe holds is taken while a turn takes its time: the editor of /edit waits for the end of the script. Then
-// all of it is obeyed.
+// More than a pipe holds is taken while a turn takes its time: the editor of /edit waits for the end of the script.
+// Then all of it is obeyed.
 static void who_writes_never_waits(void **state) {
     (void)state;
     Run run;

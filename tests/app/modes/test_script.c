@@ -12,12 +12,6 @@
 // Short replies, always the same.
 #define TALK BABBLER "|--seed=1|--max-tokens=6|--threads=1"
 
-static int count(const char *text, const char *part) {
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
-    return n;
-}
-
 static void test_one_line_is_one_turn(void **state) {
     (void)state;
     Run run, again;
@@ -290,7 +284,7 @@ static void test_retry_undo_and_continue(void **state) {
     program_run(&run, TALK "|--stats",
                 "Hello there.\n/retry 5\n/retry 6\n/retry 5\n/continue\n/undo\nWhat?\n");
     expect_status(&run, 0);
-    assert_int_equal(count(run.err, "[turn 1: "), 6);
+    assert_int_equal(program_count(run.err, "[turn 1: "), 6);
     expect_err(&run, "[1 turn taken back, 0 left]");
     program_free(&run);
     program_run(&run, TALK, "Hello there.\n/retry 5\n");

@@ -294,8 +294,8 @@ static void utf8_is_decoded_strictly(void **state) {
     free(clean);
 }
 
-// What says that there is no memory must not need any. The sanitizer tells of each allocation; its header does not come with
-// every compiler.
+// What says that there is no memory must not need any. The sanitizer tells of each allocation; its header does not come
+// with every compiler.
 int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void *, size_t),
                                               void (*released)(const volatile void *));
 static int n_allocations;

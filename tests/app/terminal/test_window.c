@@ -18,12 +18,6 @@ static void expect_refusal(const char *input, const char *part) {
     program_says(TALK "|--no-save", input, 5, part);
 }
 
-static int count(const char *text, const char *part) {
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
-    return n;
-}
-
 // The number that follows `label` in the last /context of a run.
 static long shown(const Run *run, const char *label) {
     const char *last = NULL;
@@ -49,7 +43,7 @@ static void test_context_adds_up(void **state) {
     strcat(many, "/context\n");
     run = program_script(TALK "|--no-save", many);
     expect_err(&run, "  in 5 more\nturn 10");
-    assert_int_equal(count(run.err, "  Hello there.\n"), 20);
+    assert_int_equal(program_count(run.err, "  Hello there.\n"), 20);
     program_free(&run);
 }
 
@@ -57,7 +51,7 @@ static void test_overflow_is_told_and_recorded_once(void **state) {
     char input[2000] = "", command[300];
     for (int i = 0; i < 20; i++) strcat(input, STORY);
     Run run = program_script(TALK "|--context=128", input), journal;
-    int lines = count(run.err, "[context full: turn");
+    int lines = program_count(run.err, "[context full: turn");
     assert_true(lines >= 3);
     expect_err(&run, "[context full: turns 1-3 left (");
     expect_err(&run, " tokens), ");
@@ -66,8 +60,8 @@ static void test_overflow_is_told_and_recorded_once(void **state) {
     expect_err(&run, " ms]\n");
     snprintf(command, sizeof command, "cat %s/palaver/conversations/*.jsonl", (char *)*state);
     program_shell(&journal, command);
-    assert_int_equal(count(journal.out, "\"discarded\":"), lines);
-    assert_int_equal(count(journal.out, "\"overflow\":[{\"first\":1,\"last\":3,"), 1);
+    assert_int_equal(program_count(journal.out, "\"discarded\":"), lines);
+    assert_int_equal(program_count(journal.out, "\"overflow\":[{\"first\":1,\"last\":3,"), 1);
     program_free(&journal);
     program_free(&run);
 }
@@ -76,12 +70,12 @@ static void test_warnings_come_once(void **state) {
     (void)state;
     static const char script[] = STORY STORY STORY STORY STORY STORY "/undo\n" STORY "/undo\n" STORY;
     Run run = program_script(TALK "|--no-save|--context=256|--overflow=stop", script);
-    assert_int_equal(count(run.err, "[86% of the context is used]"), 1);
-    assert_int_equal(count(run.err, "the next turn may be refused"), 1);
+    assert_int_equal(program_count(run.err, "[86% of the context is used]"), 1);
+    assert_int_equal(program_count(run.err, "the next turn may be refused"), 1);
     program_free(&run);
     run = program_script(TALK "|--no-save|--context=256", script);
-    assert_int_equal(count(run.err, "% of the context is used]"), 1);
-    assert_int_equal(count(run.err, "[the next turn may discard turns 1-"), 1);
+    assert_int_equal(program_count(run.err, "% of the context is used]"), 1);
+    assert_int_equal(program_count(run.err, "[the next turn may discard turns 1-"), 1);
     program_free(&run);
 }
 
@@ -147,7 +141,7 @@ static void test_a_model_that_cannot_be_shifted(void **state) {
     expect_err(&run,
                "[this model cannot be shifted, its rotary frequencies go by the length of the text: when the "
                "context is full, the rest is read again]\n");
-    assert_int_equal(count(run.err, "cannot be shifted"), 1);
+    assert_int_equal(program_count(run.err, "cannot be shifted"), 1);
     expect_err(&run, "[turn 2: 0 cached + 67 read -> ");  // 67 tokens are more than 64
     expect_err(&run, "[turn 4: 0 cached + 169 read -> "); // of another length than the turn before
     expect_err(&run, "[context full: turns 1-3 left (140 tokens), 0 kept, 48 re-evaluated, ");
@@ -172,7 +166,7 @@ static void test_policies_and_caches(void **state) {
         Run run = program_script(arguments, "/system Be brief.\n/set max_tokens 30\n" STORY STORY STORY STORY
                                             "/retry\n/undo\n" STORY STORY STORY
                                             "/set by token\n/set discard 10\n" STORY STORY "/view\n/stats\n");
-        assert_in_range(count(run.err, "[context full: turn"), 1, 6);
+        assert_in_range(program_count(run.err, "[context full: turn"), 1, 6);
         expect_err(&run, " tokens of an older reply left");
         expect_err(&run, "[system] Be brief.");
         const char *first = strstr(run.err, "[context full"), *end = strchr(first, '\n');

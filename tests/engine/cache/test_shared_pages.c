@@ -1,5 +1,5 @@
-// What undo, retry, goto and fork come down to: a session that comes back to where it was evaluates only what is new, and
-// sequences share their pages until one of them writes.
+// What undo, retry, goto and fork come down to: a session that comes back to where it was evaluates only what is new,
+// and sequences share their pages until one of them writes.
 #include "tests/support/test.h"
 #include "engine/engine_internal.h"
 #include "tests/support/model/golden_model.h"

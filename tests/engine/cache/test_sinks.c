@@ -1,5 +1,5 @@
-// What stays when turns leave a chat that has no system prompt: the first tokens of the window, on which attention rests
-// (Xiao et al., arXiv:2309.17453), for every template and policy that shifts.
+// What stays when turns leave a chat that has no system prompt: the first tokens of the window, on which attention
+// rests (Xiao et al., arXiv:2309.17453), for every template and policy that shifts.
 #include "tokenizer/chat/chat_template_internal.h"
 #include "tests/support/model/parley.h"
 #include "tests/support/talk/talk.h"
@@ -61,7 +61,7 @@ static Talk *begin(const char *chat_template, OverflowPolicy policy, int64_t kee
     return t;
 }
 
-// ---- what is left is the template, and its beginning stayed -----------------------------------------------------------
+// ---- what is left is the template, and its beginning stayed ---------------------------------------------------------
 
 static void check_template(Talk *t) {
     const Session *session = conversation_session(t->c);
@@ -140,7 +140,7 @@ static void without_a_common_beginning_the_rest_is_read_again(void **state) {
     talk_close(t);
 }
 
-// ---- what it is worth -------------------------------------------------------------------------------------------------
+// ---- what it is worth -----------------------------------------------------------------------------------------------
 
 // The sum of -log p over the tokens of the last question, each read behind what stays; *n counts them.
 static double loss_of_question(Talk *t, int64_t *n) {
@@ -193,8 +193,8 @@ static void check_loss(const char *chat_template, int n_policies, bool control) 
     if (control) assert_true(loss_of_story(chat_template, OVERFLOW_SHIFT, 0) > again + 0.2);
 }
 
-// The same for every template there is, in minutes: SINKS=all. Which control is worse goes by the model, which knows only
-// ChatML's tokens.
+// The same for every template there is, in minutes: SINKS=all. Which control is worse goes by the model, which knows
+// only ChatML's tokens.
 static void nor_does_any_template(void **state) {
     (void)state;
     const char *all = getenv("SINKS");

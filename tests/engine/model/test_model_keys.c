@@ -1,5 +1,5 @@
-// Keys and tensors of a model's files that change what it computes: each is computed as transformers does, or refused by
-// its name; none is left out in silence.
+// Keys and tensors of a model's files that change what it computes: each is computed as transformers does, or refused
+// by its name; none is left out in silence.
 #include "tests/support/model/model_config.h"
 #include "engine/engine_internal.h"
 #include "engine/session_step.h"

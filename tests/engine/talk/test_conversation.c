@@ -219,7 +219,8 @@ static void a_prompt_that_cannot_fit_is_refused_and_rolled_back(void **state) {
     free(huge);
 }
 
-// Asks text that is too long, cut: what is read is the template over the messages with the question cut, as long as can be.
+// Asks text that is too long, cut: what is read is the template over the messages with the question cut, as long as can
+// be.
 static void ask_long(Talk *t, const char *text) {
     ReplyReport r = talk_say(t, text);
     const Message *asked = conversation_message(t->c, conversation_length(t->c) - 2);

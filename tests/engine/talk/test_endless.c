@@ -1,5 +1,5 @@
-// A conversation that goes on for ever in a small context, in every policy: it never fails, keeps its system prompt, and
-// the model sees the template over what is left.
+// A conversation that goes on for ever in a small context, in every policy: it never fails, keeps its system prompt,
+// and the model sees the template over what is left.
 #include "tests/support/talk/talk.h"
 #include "tests/support/test.h"
 #include "engine/engine_internal.h"

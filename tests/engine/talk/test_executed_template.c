@@ -69,7 +69,8 @@ static void oldest_turns_leave(void **state) {
     check_overflow(OVERFLOW_SHIFT, true);
 }
 
-// What a template refuses ends the turn with its words, and nothing else changes; what is only looked at is never refused.
+// What a template refuses ends the turn with its words, and nothing else changes; what is only looked at is never
+// refused.
 static void refusals_roll_back(void **state) {
     (void)state;
     Error error = {0};

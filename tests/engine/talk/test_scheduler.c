@@ -120,8 +120,8 @@ static void waits_for_memory(void **state) {
     items_free(items, 40);
 }
 
-// Talks of two turns, each of which needs a good third of a window at most: two windows hold five of them or more, not only
-// two. Some replies take more tokens as text than they were made of, and what was promised does not do.
+// Talks of two turns, each of which needs a good third of a window at most: two windows hold five of them or more, not
+// only two. Some replies take more tokens as text than they were made of, and what was promised does not do.
 static void talks_wait_for_what_they_may_need(void **state) {
     (void)state;
     enum { TALKS = 20 };
@@ -267,7 +267,7 @@ static void an_interrupt_ends_everything(void **state) {
     items_free(items, 8);
 }
 
-// ---- with a producer -------------------------------------------------------------------------------------------------
+// ---- with a producer ------------------------------------------------------------------------------------------------
 
 typedef struct Producer {
     ItemQueue *queue;

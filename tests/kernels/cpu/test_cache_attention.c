@@ -1,5 +1,5 @@
-// cache_attention() on the CPU against tests/golden/cache_attention.bin (see make_cache_attention.py), in every layout and
-// mode, among sentinels and NaN; and against itself, cut and batched otherwise.
+// cache_attention() on the CPU against tests/golden/cache_attention.bin (see make_cache_attention.py), in every layout
+// and mode, among sentinels and NaN; and against itself, cut and batched otherwise.
 #include "kernels/cache_attention.h"
 #include "kernels/cpu/loops/quant.h"
 #include "tests/support/files.h"

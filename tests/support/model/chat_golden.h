@@ -1,5 +1,5 @@
-// The small tokenizers of tests/golden/chat and the built-in templates, and what a talk becomes with them. What fails fails
-// the test.
+// The small tokenizers of tests/golden/chat and the built-in templates, and what a talk becomes with them. What fails
+// fails the test.
 #ifndef PALAVER_TESTS_CHAT_GOLDEN_H
 #define PALAVER_TESTS_CHAT_GOLDEN_H
 

@@ -4,7 +4,8 @@
 
 #include "engine/model/model.h"
 
-// From the text of config.json and of generation_config.json (may be NULL): no weights, no Checkpoint. To model_close().
+// From the text of config.json and of generation_config.json (may be NULL): no weights, no Checkpoint. To
+// model_close().
 Status model_from_config(const char *config, size_t config_size, const char *generation,
                          size_t generation_size, Model **model, Error *error);
 

@@ -13,9 +13,9 @@ typedef struct TestItem {
     int n_finished;      // how often the scheduler gave it back
 } TestItem;
 
-// Items [n], numbers 0 …: short and long prompts, one turn or two, greedy or drawn, with and without a common system prompt,
-// stop strings, penalties, limits of 1 to 12 tokens. Expected results are there: what conversation_reply() says, each in a
-// conversation of its own. From the 126th on they come again.
+// Items [n], numbers 0 …: short and long prompts, one turn or two, greedy or drawn, with and without a common system
+// prompt, stop strings, penalties, limits of 1 to 12 tokens. Expected results are there: what conversation_reply()
+// says, each in a conversation of its own. From the 126th on they come again.
 TestItem *items_make(int n, const OverflowSettings *overflow, int context_size, DType cache);
 void items_free(TestItem *items, int n);
 

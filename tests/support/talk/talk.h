@@ -1,5 +1,5 @@
-// A conversation with the small model that babbles, for tests: what was shown, and whether what the model sees is what it
-// ought to see.
+// A conversation with the small model that babbles, for tests: what was shown, and whether what the model sees is what
+// it ought to see.
 #ifndef PALAVER_TESTS_TALK_H
 #define PALAVER_TESTS_TALK_H
 

@@ -7,10 +7,12 @@
 
 // edit [--history FILE] [--plain] [--color] [--prompt TEXT] [--prefill TEXT] [--default-signals] [--late]
 // [--raw]:
-//     reads turns and writes `got[TURN]` (\n as \\n) until the end (0), the second Ctrl-C (130), a SIGTERM or SIGHUP (7;
-//     handled unless --default-signals) or a failure (1); says which and whether the terminal is `cooked` or `raw`.
-//     --late: begins only when it gets SIGUSR1, says `ready` before. --raw: the terminal is raw outside the editor, too.
-// reply TEXT…: each TEXT (\e, \r, \n, \xNN, \uNNNN made bytes) is one screen_reply. notices, progress, broken: see terminal.c.
+//     reads turns and writes `got[TURN]` (\n as \\n) until the end (0), the second Ctrl-C (130), a SIGTERM or SIGHUP
+//     (7; handled unless --default-signals) or a failure (1); says which and whether the terminal is `cooked` or `raw`.
+//     --late: begins only when it gets SIGUSR1, says `ready` before. --raw: the terminal is raw outside the editor,
+//     too.
+// reply TEXT…: each TEXT (\e, \r, \n, \xNN, \uNNNN made bytes) is one screen_reply. notices, progress, broken: see
+// terminal.c.
 int terminal_child(int argc, char **argv);
 
 // The main of such a test: the child where it is asked for, else the tests; a folder for files is made and removed.

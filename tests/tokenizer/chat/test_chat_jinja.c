@@ -16,8 +16,8 @@ static Error error;
 #define SAY(who, words)                                                                                      \
     { .role = who, .text = words, .size = sizeof(words) - 1 }
 
-// Forms that no built-in template has, as later models have them: thoughts that go, no ends of turns, parts, a wandering
-// system prompt, control pieces put together from pieces.
+// Forms that no built-in template has, as later models have them: thoughts that go, no ends of turns, parts, a
+// wandering system prompt, control pieces put together from pieces.
 static const char *const forms[] = {
     "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}{% if "
     "add_generation_prompt %}<|assistant|>{% endif %}",
@@ -194,7 +194,8 @@ static void text_never_becomes_control(void **state) {
 
 // ---- replies that are kept as ids --------------------------------------------------------------------------------
 
-// Letter by letter, as no tokenizer would encode it: so they come back, and what the model saw before them is before them.
+// Letter by letter, as no tokenizer would encode it: so they come back, and what the model saw before them is before
+// them.
 static void check_kept(const ChatTemplate *chat_template, const Tokenizer *tokenizer) {
     int32_t sampled[5];
     for (int i = 0; i < 5; i++)

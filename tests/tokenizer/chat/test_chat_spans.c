@@ -1,4 +1,5 @@
-// Where messages lie among the tokens of a talk: spans, replies kept as ids, hostile texts, talks that no template expects.
+// Where messages lie among the tokens of a talk: spans, replies kept as ids, hostile texts, talks that no template
+// expects.
 #include "tests/support/model/chat_golden.h"
 #include "tests/support/test.h"
 

@@ -39,8 +39,8 @@ void jinja_free(Jinja *jinja); // NULL is fine
 
 // Renders with the members of the object `context` as variables. Strings of messages[i] have its origin, but for
 // "role" and the keys; those of members that are called …_token, the template's; all others are settings. `now` is what
-// strftime_now says, in seconds since 1970. STATUS_USAGE: the template itself refuses the messages (raise_exception) and
-// says why; STATUS_UNSUPPORTED: what it does is wrong or not supported, with the line; STATUS_MEMORY.
+// strftime_now says, in seconds since 1970. STATUS_USAGE: the template itself refuses the messages (raise_exception)
+// and says why; STATUS_UNSUPPORTED: what it does is wrong or not supported, with the line; STATUS_MEMORY.
 Status jinja_render(const Jinja *jinja, const struct json_t *context, int64_t now, JinjaText *out,
                     Error *error);
 void jinja_text_free(JinjaText *text);

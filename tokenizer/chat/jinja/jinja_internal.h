@@ -177,7 +177,7 @@ struct Jinja {
     Nodes body;
 };
 
-// ---- lexing ----------------------------------------------------------------------------------------------------------
+// ---- lexing ---------------------------------------------------------------------------------------------------------
 typedef enum TokenType {
     LEX_END,
     LEX_DATA,
@@ -199,7 +199,7 @@ typedef struct Token {
 // The tokens of a template, the last is LEX_END.
 Token *jinja_lex(Arena *arena, const char *text, size_t size);
 
-// ---- evaluation ------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 typedef struct Scope {
     struct Scope *outer;
     Dict names;

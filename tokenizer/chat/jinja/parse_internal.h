@@ -1,4 +1,5 @@
-// What the two halves of the parser share: expressions (parse.c) and statements (parse_tag.c). Inner header of the room.
+// What the two halves of the parser share: expressions (parse.c) and statements (parse_tag.c). Inner header of the
+// room.
 #ifndef PALAVER_TOKENIZER_CHAT_JINJA_PARSE_INTERNAL_H
 #define PALAVER_TOKENIZER_CHAT_JINJA_PARSE_INTERNAL_H
 

@@ -1,0 +1,171 @@
+// What a config.json may not say: each contradiction, missing or impossible value is named.
+#include "tests/support/model/base_config.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+static void refuses_bad_configs(void **state) {
+    (void)state;
+    static const struct {
+        const char *changes;
+        Status status;
+        const char *fragment;
+    } CASES[] = {
+        {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
+        {"{\"model_type\": \"gpt9\"}", STATUS_UNSUPPORTED,
+         "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, phi3, gptj, gpt_neox, "
+         "opt, bloom, mpt"},
+        {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a?[31mb\""},
+        {"{\"model_type\": 3}", STATUS_FILE, "model_type should be a string"},
+        {"{\"num_hidden_layers\": 0}", STATUS_FILE, "num_hidden_layers is 0; palaver takes 1 to 1024"},
+        {"{\"num_hidden_layers\": -1}", STATUS_FILE, "num_hidden_layers is -1"},
+        {"{\"num_hidden_layers\": 9223372036854775807}", STATUS_FILE,
+         "num_hidden_layers is 9223372036854775807"},
+        {"{\"num_hidden_layers\": \"absent\"}", STATUS_FILE, "num_hidden_layers is missing"},
+        {"{\"hidden_size\": \"absent\"}", STATUS_FILE, "hidden_size is missing"},
+        {"{\"hidden_size\": 64.0}", STATUS_FILE, "hidden_size should be an integer"},
+        {"{\"hidden_size\": 4294967296}", STATUS_FILE, "hidden_size is 4294967296"},
+        {"{\"vocab_size\": \"absent\"}", STATUS_FILE, "vocab_size is missing"},
+        {"{\"num_attention_heads\": 5}", STATUS_FILE, "hidden size 64 is no multiple of 5 heads"},
+        {"{\"num_key_value_heads\": 3}", STATUS_FILE, "4 attention heads cannot share 3"},
+        {"{\"num_key_value_heads\": 8}", STATUS_FILE, "4 attention heads cannot share 8"},
+        {"{\"num_attention_heads\": 65536, \"head_dim\": 65536}", STATUS_FILE, "beyond every model"},
+        {"{\"head_dim\": 15}", STATUS_FILE, "15 elements; it must be an even number"},
+        {"{\"hidden_act\": \"mish\"}", STATUS_UNSUPPORTED, "hidden_act \"mish\""},
+        {"{\"model_type\": \"gptj\", \"activation_function\": \"mish\"}", STATUS_UNSUPPORTED,
+         "activation_function \"mish\""},
+        {"{\"model_type\": \"gptj\", \"num_hidden_layers\": \"absent\"}", STATUS_FILE, "n_layer is missing"},
+        {"{\"model_type\": \"gptj\", \"rotary_dim\": 20}", STATUS_FILE, "rope turns 20 of a head's 16"},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.2}", STATUS_FILE, "rope turns 3 of a head's 16"},
+        {"{\"model_type\": \"gpt_neox\", \"num_key_value_heads\": 2}", STATUS_FILE,
+         "2 key-value heads for 4 attention heads: a gpt_neox model has as many"},
+        {"{\"model_type\": \"gpt_neox\", \"layer_norm_eps\": 2}", STATUS_FILE, "epsilon"},
+        {"{\"model_type\": \"bloom\", \"apply_residual_connection_post_layernorm\": true}",
+         STATUS_UNSUPPORTED, "asks for residuals that begin behind the norms"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"alibi\": false}}", STATUS_UNSUPPORTED,
+         "attn_config.alibi asks for positions other than ALiBi's"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"clip_qkv\": 6}}", STATUS_UNSUPPORTED,
+         "attn_config.clip_qkv asks for clipped queries"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"alibi_bias_max\": 16}}", STATUS_UNSUPPORTED,
+         "another range of slopes"},
+        {"{\"model_type\": \"mpt\", \"logit_scale\": \"inv_sqrt_d_model\"}", STATUS_UNSUPPORTED,
+         "logit_scale asks for scaled logits"},
+        {"{\"model_type\": \"mpt\", \"no_bias\": false}", STATUS_UNSUPPORTED, "no_bias asks for biases"},
+        {"{\"model_type\": \"opt\", \"do_layer_norm_before\": false}", STATUS_UNSUPPORTED,
+         "do_layer_norm_before asks for norms after attention and feed-forward"},
+        {"{\"model_type\": \"opt\", \"word_embed_proj_dim\": 32}", STATUS_UNSUPPORTED,
+         "embeddings of 32 elements, projected to a hidden size of 64"},
+        {"{\"model_type\": \"opt\", \"_remove_final_layer_norm\": true}", STATUS_UNSUPPORTED,
+         "without its last norm"},
+        {"{\"model_type\": \"opt\", \"layer_norm_elementwise_affine\": \"no\"}", STATUS_UNSUPPORTED,
+         "norms without weights"},
+        {"{\"rms_norm_eps\": -1}", STATUS_FILE, "epsilon"},
+        {"{\"num_local_experts\": 8}", STATUS_UNSUPPORTED, "mixture of 8 experts"},
+        {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", STATUS_UNSUPPORTED, "quantised by gptq"},
+        {"{\"max_position_embeddings\": 0}", STATUS_FILE, "context of 0 tokens"},
+        {"{\"rope_theta\": 0}", STATUS_FILE, "the base must be larger than 1"},
+        {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},
+        {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 2}", STATUS_FILE, "rope turns"},
+        {"{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.01}", STATUS_FILE,
+         "rope turns 0 of a head's 16"},
+        {"{\"partial_rotary_factor\": 0.5}", STATUS_UNSUPPORTED,
+         "partial_rotary_factor is 0.5: a llama model's heads are turned as a whole"},
+        {"{\"rope_scaling\": {\"type\": \"dynamic\"}}", STATUS_FILE, "the factor is missing"},
+        {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", STATUS_FILE, "the original context is missing"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\"}}", STATUS_FILE,
+         "rope: short_factor is missing"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", \"short_factor\": "
+         "[1]}}",
+         STATUS_FILE, "rope: short_factor should be a list of 8 numbers"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", "
+         "\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]}}",
+         STATUS_FILE, "short_factor[7] is 0; it must be between"},
+        {"{\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"su\", "
+         "\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 2], \"long_factor\": 2}}",
+         STATUS_FILE, "long_factor should be a list"},
+        {"{\"rope_scaling\": {\"type\": \"mrope\"}}", STATUS_UNSUPPORTED, "rope scaling \"mrope\""},
+        {"{\"rope_scaling\": {\"type\": \"linear\"}}", STATUS_FILE, "the factor is missing"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", STATUS_FILE,
+         "the factor is missing or not positive"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": [2]}}", STATUS_FILE,
+         "factor should be a number"},
+        {"{\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}", STATUS_FILE, "low_freq_factor"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"beta_slow\": 40}}", STATUS_FILE,
+         "beta_slow"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"attention_factor\": -1}}", STATUS_FILE,
+         "attention factor"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"original_max_position_embeddings\": -5}}", STATUS_FILE,
+         "rope: "},
+        {"{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}", STATUS_UNSUPPORTED,
+         "differ by kind of layer"},
+        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", STATUS_FILE,
+         "layer_types should be a list of 4 kinds of layer"},
+        {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", \"linear_attention\", "
+         "\"full_attention\", \"full_attention\"]}",
+         STATUS_UNSUPPORTED, "layer_types[1] is neither"},
+        {"{\"sliding_window\": 9}", STATUS_UNSUPPORTED,
+         "a sliding window of 9 tokens is asked for, which a llama model does not go by"},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9, \"use_sliding_window\": false}",
+         STATUS_UNSUPPORTED, "a sliding window of 9 tokens is switched off"},
+        {"{\"embedding_multiplier\": 12}", STATUS_UNSUPPORTED,
+         "config.json: palaver does not know what embedding_multiplier means for a llama model"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mrope_section\": [4, 4]}}",
+         STATUS_UNSUPPORTED, "what rope_scaling.mrope_section means"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"weird\": 1}}", STATUS_UNSUPPORTED,
+         "what rope_scaling.weird means"},
+        {"{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2, \"weird\": 1}}",
+         STATUS_UNSUPPORTED, "what rope_parameters.weird means"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"yarn\", \"factor\": 2}}", STATUS_FILE,
+         "rope_scaling: rope_type is \"yarn\", but type is \"linear\""},
+        {"{\"rope_parameters\": {\"type\": \"linear\", \"rope_type\": \"default\", \"factor\": 2}}",
+         STATUS_FILE, "rope_parameters: rope_type is \"default\", but type is \"linear\""},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": "
+         "\"linear\", \"factor\": 2, \"rope_theta\": 7000}}",
+         STATUS_UNSUPPORTED, "rope_parameters.rope_theta contradicts rope_scaling, which is read"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": "
+         "\"yarn\", \"factor\": 2}}",
+         STATUS_UNSUPPORTED, "rope_parameters.rope_type contradicts rope_scaling"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"rope_theta\": null}}", STATUS_FILE,
+         "rope_scaling.rope_theta is null"},
+        {"{\"rope_parameters\": {\"rope_type\": null}}", STATUS_FILE, "rope_parameters.rope_type is null"},
+        {"{\"hidden_act\": null}", STATUS_FILE, "hidden_act is null, which is no value of it"},
+        {"{\"rope_theta\": null}", STATUS_FILE, "rope_theta is null"},
+        {"{\"rms_norm_eps\": null}", STATUS_FILE, "rms_norm_eps is null"},
+        {"{\"max_position_embeddings\": null}", STATUS_FILE, "max_position_embeddings is null"},
+        {"{\"vocab_size\": null}", STATUS_FILE, "vocab_size is null"},
+        {"{\"intermediate_size\": null}", STATUS_FILE, "intermediate_size is null"},
+        {"{\"attention_bias\": null}", STATUS_FILE, "attention_bias is null"},
+        {"{\"tie_word_embeddings\": null}", STATUS_FILE, "tie_word_embeddings is null"},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": null}", STATUS_FILE, "rotary_pct is null"},
+        {"{\"model_type\": \"gptj\", \"activation_function\": null}", STATUS_FILE,
+         "activation_function is null"},
+        {"{\"model_type\": \"gptj\", \"rotary_dim\": null}", STATUS_FILE, "rotary_dim is null"},
+        {"{\"architectures\": [\"LlamaForSequenceClassification\"]}", STATUS_UNSUPPORTED,
+         "architectures names LlamaForSequenceClassification, which is not the class of a llama model"},
+        {"{\"architectures\": [\"LlamaForCausalLM\", \"Qwen2ForCausalLM\"]}", STATUS_UNSUPPORTED,
+         "architectures names Qwen2ForCausalLM"},
+        {"{\"architectures\": [\"LlamaForCausalLMEagle\"]}", STATUS_UNSUPPORTED,
+         "names LlamaForCausalLMEagle"},
+        {"{\"architectures\": \"LlamaForCausalLM\"}", STATUS_FILE, "architectures should be a list of names"},
+        {"{\"model_type\": \"mpt\", \"attn_config\": {\"kv_n_heads\": 1}}", STATUS_UNSUPPORTED,
+         "what attn_config.kv_n_heads means"},
+        {"{\"sliding_window\": -3}", STATUS_FILE, "sliding window of -3"},
+        {"{\"eos_token_id\": \"</s>\"}", STATUS_FILE, "eos_token_id should be an id or a list of ids"},
+        {"{\"eos_token_id\": [1, null]}", STATUS_FILE, "eos_token_id should be an id or a list of ids"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Model *model;
+        Error error = {0};
+        Status status = base_config_with(CASES[i].changes, NULL, &model, &error);
+        if (status != CASES[i].status || strstr(error.message, CASES[i].fragment) == NULL) {
+            fail_msg("%s: status %d, \"%s\"", CASES[i].changes, status, error.message);
+        }
+        assert_null(model);
+        assert_non_null(strstr(error.message, "config.json: "));
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refuses_bad_configs)};
+    return test_main("model_refusals", argc, argv, tests);
+}
