@@ -95,9 +95,9 @@ void chat_seed_begin(Chat *chat);
 // The random numbers go on where the log ends, unless another seed is asked for.
 Status chat_seed_restore(Chat *chat, Error *error);
 
-// ---- chat_overflow.c: what leaves the window while a reply is made
+// ---- chat_overflow.c: what is evicted while a reply is made
 
-// A reply begins: nothing has left yet.
+// A reply begins: nothing has been evicted yet.
 void chat_overflow_begin(Chat *chat);
 // Room was made: it is told and noted in chat->reply. After the first in a reply small ones are added up, so that
 // hundreds of them are one line and one record.

@@ -26,7 +26,7 @@ static void tell_run(Chat *chat) {
     chat->reply.run = (TranscriptOverflow){0};
 }
 
-// A turn that has left in part: further than before, if it had; one that has left whole since is told as that.
+// A turn that is evicted in part: further than before, if it was; one that is evicted whole since is told as that.
 static void add_part(TranscriptOverflow *run, const TreeEviction *part) {
     int n = 0;
     for (int i = 0; i < run->n_partly; i++) {

@@ -75,8 +75,8 @@ static bool shifts(const Chat *chat) {
     return policy == OVERFLOW_SHIFT || policy == OVERFLOW_SHIFT_INPLACE;
 }
 
-// What a shift left in the cache has seen what left. Where the reply was made without it, since the conversation had
-// been resumed or left for another in between, it is made without it again.
+// What a shift left in the cache has seen what was evicted. Where the reply was made without it, since the conversation
+// had been resumed or left for another in between, it is made without it again.
 static bool drop_shifted(Replay *r) {
     Session *session = conversation_session(r->chat->conversation);
     if (r->wanted->report.cached > session_sinks(session)) return false;

@@ -47,7 +47,8 @@ TreeRange way_oldest(const WayTurn *turns, int n, int skip, int n_messages);
 enum { WAY_RANGE_ROOM = 40 };
 const char *way_range_text(TreeRange range, char *text);
 
-// The engine counts turns by what the user said; writes instead what left of the turns of the tree since the last call.
+// The engine counts turns by what the user said; writes instead what was evicted of the turns of the tree since the
+// last call.
 void way_name_turns(Chat *chat, TranscriptOverflow *overflow);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct WindowForecast {
     int64_t n_of_reply; // by token: tokens of the oldest reply that stays
 } WindowForecast;
 Status window_forecast(Chat *chat, int64_t n_tokens, WindowForecast *forecast, Error *error);
-// The same for the first turn that makes something leave, if all turns to come have the size of those so far; these
+// The same for the first turn for which something is evicted, if all turns to come have the size of those so far; these
 // count as turns of the way, too. *n_more is how many fit before it. STATUS_USAGE: there is no turn to measure by.
 Status window_foresee(Chat *chat, const Window *window, int *n_more, WindowForecast *forecast, Error *error);
 

@@ -11,7 +11,7 @@ typedef enum ExportForm {
 } ExportForm;
 int export_form_find(const char *name); // "md", "json", "jsonl": an ExportForm, or -1
 
-// All turns on the way to the head, also those that have left the window. `id` names the conversation. *text [*size] is
+// All turns on the way to the head, also those that were evicted. `id` names the conversation. *text [*size] is
 // malloc'ed.
 Status export_branch(const Transcript *transcript, const char *id, ExportForm form, char **text, size_t *size,
                      Error *error);

@@ -15,12 +15,12 @@
 //               puts there alone lacks the one or the other
 //     reply     node, and a reply that replaces the node's (it was continued)
 //     head      node, why (undo, redo, goto)
-//     forget    node, first and last: these turns of the way to it left the window by hand; tokens
+//     forget    node, first and last: these turns of the way to it were evicted by hand; tokens
 //     seed      seed and position of the random numbers from here on (/seed)
 //     talked    a person has gone on with it, whose header says that it is a script's (by: "script")
 //
-// A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first left the
-// window), left_out [from, to] (bytes of the user's text that were not read, since it was too long), seed and position
+// A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first were
+// evicted), left_out [from, to] (bytes of the user's text that were not read, since it was too long), seed and position
 // (of its first random number), next (position of the next turn's), interrupted, finish, tokens {cached, read, reply,
 // used, size}, seconds {first, decode}, overflow [{first, last, discarded, kept, evaluated, inside, cut, prompt,
 // seconds, times (small ones that it stands for), partly: [{turn, gone: tokens of its reply, all without}]}].
@@ -56,7 +56,7 @@ typedef struct TranscriptHeader {
 // Room was made: turns are those of the tree.
 typedef struct TranscriptOverflow {
     OverflowEvent event;
-    TreeEviction partly[2]; // [n_partly] turns that left in part: at both ends of what left whole
+    TreeEviction partly[2]; // [n_partly] turns evicted in part: at both ends of those that are whole
     int n_partly;
     int64_t times; // small ones in one reply that this stands for, added up; 0 or 1: it is one
 } TranscriptOverflow;

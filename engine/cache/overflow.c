@@ -25,12 +25,12 @@ static int turn_end(const OverflowSpan *spans, int n, int first) {
     return i;
 }
 
-// The share of n tokens, none of them a sink, that the settings ask to leave.
+// The share of n tokens, none of them a sink, that the settings ask to evict.
 static int64_t fraction_of(const OverflowSettings *settings, int64_t n) {
     return settings->discard < 1 ? (int64_t)(settings->discard * (double)n) : 0;
 }
 
-// The tokens that they ask to leave; 0: they name a share, or nothing.
+// The tokens that they ask to evict; 0: they name a share, or nothing.
 static int64_t amount_of(const OverflowSettings *settings) {
     return settings->discard >= 1 ? (int64_t)settings->discard : 0;
 }
@@ -41,7 +41,7 @@ int64_t overflow_n_evicted(const OverflowSettings *settings, int64_t n) {
     return amount < n ? amount : n;
 }
 
-// Whole turns behind the sinks: until `needed` tokens have left, then on to that turn's end
+// Whole turns behind the sinks: until `needed` tokens are evicted, then on to that turn's end
 // which is nearest to `wanted`.
 static void plan_turns(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t needed, int64_t wanted) {
     int i = plan->first;
@@ -59,8 +59,8 @@ static void plan_turns(OverflowPlan *plan, const OverflowSpan *spans, int n, int
 }
 
 // Tokens behind the sinks: whole turns, then the beginning of a reply. Its question leaves with the last of it. In one
-// piece, which a shift can take out: no part of a reply behind turns that leave whole; from `needed` on what leaves is
-// enough, and else the turn leaves whole as well.
+// piece, which a shift can take out: no part of a reply behind turns that are evicted whole; from `needed` on it is
+// enough, and else the turn goes whole as well.
 static void plan_tokens(OverflowPlan *plan, const OverflowSpan *spans, int n, int64_t needed, int64_t wanted,
                         bool one_piece) {
     int i = plan->first;

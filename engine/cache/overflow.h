@@ -29,15 +29,15 @@ enum {
 
 typedef struct OverflowSettings {
     OverflowPolicy policy;
-    // First tokens that never leave, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0 keeps nothing,
-    // not even what the beginning of what is left has in common with that of before.
+    // Sinks: first tokens that are never evicted, and the messages that these belong to; or OVERFLOW_KEEP_SYSTEM. 0
+    // keeps nothing, not even what the beginning of what is left has in common with that of before.
     int64_t keep;
-    bool by_token; // leave as few tokens as discard says; else whole turns down to low_water
+    bool by_token; // evict as few tokens as discard says; else whole turns down to low_water
     // A prompt that is too long by itself is cut: its first `keep` tokens and its end are read; else refused.
     bool cut_prompt;
     int64_t reserve;  // tokens kept free for the reply before a turn begins
-    double low_water; // share of the context to go down to once something has to leave, 0 … 1
-    // Leave at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest end of a turn;
+    double low_water; // share of the context to go down to once something has to be evicted, 0 … 1
+    // Evict at least so many tokens, from 1 on, or so large a share of what is not kept, to the nearest end of a turn;
     // 0: as the others say.
     double discard;
 } OverflowSettings;
@@ -45,7 +45,7 @@ typedef struct OverflowSettings {
 // One message as the template rendered it.
 typedef struct OverflowSpan {
     int64_t n_tokens;
-    int64_t n_text; // of these, a reply's own: the oldest of them may leave by themselves
+    int64_t n_text; // of these, a reply's own: the oldest of them may be evicted by themselves
     bool is_system; // a sink
     bool is_user;   // begins a turn
 } OverflowSpan;
@@ -60,8 +60,8 @@ typedef struct OverflowPlan {
     bool fits;          // whether `needed` tokens are free then
 } OverflowPlan;
 
-// Which messages leave so that `needed` more tokens fit in `context_size`. The last turn never leaves whole.
-// Nothing leaves while it fits: then the plan is empty and `fits` is true.
+// Which messages are evicted so that `needed` more tokens fit in `context_size`. The last turn never is as a whole.
+// Nothing is while it fits: then the plan is empty and `fits` is true.
 OverflowPlan overflow_plan(const OverflowSettings *settings, const OverflowSpan *spans, int n_spans,
                            int64_t context_size, int64_t needed);
 

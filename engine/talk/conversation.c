@@ -113,8 +113,9 @@ Status conversation_render(Conversation *c, bool open_reply, ConversationView *v
         view->n_spans++;
     }
     if (!status)
-        status = chat_template_render(c->chat_template, engine_tokenizer(c->engine), seen, view->n_spans,
-                                      open_reply, &view->tokens, view->spans, error);
+        status = chat_template_render(c->chat_template, engine_tokenizer(c->engine),
+                                      &(ChatTalk){seen, view->n_spans, open_reply}, &view->tokens,
+                                      view->spans, error);
     if (!status && reply) {
         int64_t begin = view->n_spans ? view->spans[view->n_spans - 1].end : 0, text_begin = view->tokens.n;
         status = tokens_append(&view->tokens, reply->ids + reply->n_evicted, reply->n_ids - reply->n_evicted,

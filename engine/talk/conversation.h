@@ -26,14 +26,13 @@ typedef struct ConversationSettings {
 
 // What was evicted, and what it took.
 typedef struct OverflowEvent {
-    int first_turn,
-        last_turn;       // which turns were evicted, counted from 1 over the whole conversation; 0, 0: none
-    int64_t n_evicted;   // tokens
-    int64_t n_cached;    // tokens that stay and were in the cache
-    int64_t n_evaluated; // tokens read in again
-    int64_t n_inside;    // tokens of the current reply
-    int64_t n_of_reply;  // by token: tokens of the oldest reply that stays
-    int64_t n_prompt;    // tokens of a prompt that is too long: they are not read
+    int first_turn, last_turn; // counted from 1 over the whole conversation; 0, 0: no turn
+    int64_t n_evicted;         // tokens
+    int64_t n_cached;          // tokens that stay and were in the cache
+    int64_t n_evaluated;       // tokens read in again
+    int64_t n_inside;          // tokens of the current reply
+    int64_t n_of_reply;        // by token: tokens of the oldest reply that stays
+    int64_t n_prompt;          // tokens of a prompt that is too long: they are not read
     double seconds;
 } OverflowEvent;
 
@@ -104,7 +103,7 @@ Status conversation_view(Conversation *conversation, bool with_generation_prompt
                          Error *error);
 void conversation_view_free(ConversationView *view);
 
-// After messages left the window by other ways than overflow: what is cached of `before`, the view as it was, follows
+// After messages were evicted by other ways than overflow: what is cached of `before`, the view as it was, follows
 // as the policy says. It is shifted where nothing but one piece of the view is missing now, else the next reply reads
 // it again.
 Status conversation_follow(Conversation *conversation, const ConversationView *before, Error *error);
@@ -113,7 +112,7 @@ Status conversation_follow(Conversation *conversation, const ConversationView *b
 // context, so that small contexts still hold a conversation, and no more than the reply may have.
 int64_t conversation_reserve(const Conversation *conversation);
 
-// What would leave if a turn of `n_tokens` came now (for /context and the warning).
+// What would be evicted if a turn of `n_tokens` came now (for /context and the warning).
 Status conversation_forecast(Conversation *conversation, int64_t n_tokens, OverflowPlan *plan, Error *error);
 
 #endif

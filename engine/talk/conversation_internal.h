@@ -28,15 +28,15 @@ Status conversation_render(Conversation *conversation, bool open_reply, Conversa
 Status conversation_overflow_spans(const Conversation *conversation, const ConversationView *view,
                                    OverflowSpan **spans, Error *error);
 
-// Where nothing more can leave, and the settings say so: cuts the last question so that `needed` tokens are free behind
-// it. `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it becomes
-// shorter by, 0: it cannot be done. After a failure the question is as it was.
+// Where nothing more can be evicted, and the settings say so: cuts the last question so that `needed` tokens are free
+// behind it. `view` is what is rendered now, with the reply in hand open at its end; *n_cut says how many tokens it
+// becomes shorter by, 0: it cannot be done. After a failure the question is as it was.
 Status long_prompt_cut(Conversation *conversation, int64_t needed, const ConversationView *view,
                        int64_t *n_cut, Error *error);
 
 // Makes room for `needed` tokens behind *view, the rendered messages with the reply in hand open at their end, when
 // they do not fit: marks what leaves, renders *view again, and shifts the log of the session as the policy says.
-// Counts what left in *event; its n_evaluated plus what session_sync() then evaluates is what was read again.
+// Counts what was evicted in *event; its n_evaluated plus what session_sync() then evaluates is what was read again.
 // STATUS_CONTEXT: it cannot fit. After a failure marks are as they are, and *view may be empty.
 Status conversation_make_room(Conversation *conversation, int64_t needed, ConversationView *view,
                               OverflowEvent *event, Error *error);

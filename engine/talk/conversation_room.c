@@ -10,7 +10,7 @@ int64_t conversation_reserve(const Conversation *c) {
     return reserve > 1 ? reserve : 1;
 }
 
-// Marks what a plan says as gone; tells the turns it belongs to.
+// Marks what a plan says as evicted; tells the turns it belongs to.
 static void leave(Conversation *c, const OverflowPlan *plan, OverflowEvent *event) {
     for (int i = 0, turn = 0, span = 0; i < c->n; i++) {
         Message *m = &c->messages[i];
@@ -27,7 +27,7 @@ static void leave(Conversation *c, const OverflowPlan *plan, OverflowEvent *even
     event->n_of_reply += plan->n_of_reply;
 }
 
-// The oldest of the reply in hand leave, `excess` of them at least. Returns how many.
+// The oldest of the reply in hand are evicted, `excess` of them at least. Returns how many.
 static int64_t leave_inside(Conversation *c, int64_t excess) {
     Message *reply = &c->messages[c->n - 1];
     int64_t there = reply->n_ids - reply->n_evicted;

@@ -79,7 +79,7 @@ static bool find_question(Conversation *c, Cut *cut) {
     return !cut->question->evicted;
 }
 
-// Whether turns are in the window that would leave if the policy let any.
+// Whether turns are in the window that would be evicted if the policy let any.
 static Status others_are_seen(Conversation *c, const ConversationView *view, int64_t needed, bool *seen,
                               Error *error) {
     OverflowSettings settings = c->settings.overflow;

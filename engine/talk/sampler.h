@@ -70,7 +70,7 @@ Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint
 
 // Fills `params` for the token that follows `history` [n]: all tokens that the model sees, prompt and reply.
 // `position` is the index of the drawn token in the conversation's stream, counted from its beginning
-// whatever has left the window since, so that a replay draws the same numbers. params->adjustments belong to
+// whatever was evicted since, so that a replay draws the same numbers. params->adjustments belong to
 // the sampler and are good until its next call. O(n) time, less where the penalties are off.
 void sampler_params(Sampler *sampler, const int32_t *history, int64_t n, uint64_t position,
                     struct SampleParams *params);

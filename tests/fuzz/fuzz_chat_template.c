@@ -20,7 +20,9 @@ static int64_t render(const ChatTemplate *chat_template, const char *text, size_
     static const ChatRole roles[N_MESSAGES] = {CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_USER};
     for (int i = 0; i < N_MESSAGES; i++) talk[i] = (Message){.role = roles[i], .text = text, .size = size};
     Tokens tokens = {0};
-    if (chat_template_render(chat_template, tokenizer, talk, N_MESSAGES, true, &tokens, spans, NULL)) abort();
+    if (chat_template_render(chat_template, tokenizer, &(ChatTalk){talk, N_MESSAGES, true}, &tokens, spans,
+                             NULL))
+        abort();
     int64_t control = 0, before = 0;
     for (int i = 0; i < N_MESSAGES; before = spans[i++].end)
         if (spans[i].begin != before || spans[i].text_begin < before ||
@@ -50,7 +52,8 @@ static void try_jinja(const char *text) {
     if (chat_template_recognise(text, tokenizer, &chat_template, NULL)) abort();
     if (!chat_jinja_of(chat_template))
         render(chat_template, "x", 1);
-    else if (!chat_template_render(chat_template, tokenizer, &question, 1, true, &tokens, NULL, NULL) &&
+    else if (!chat_template_render(chat_template, tokenizer, &(ChatTalk){&question, 1, true}, &tokens, NULL,
+                                   NULL) &&
              !tokens.n)
         abort();
     tokens_free(&tokens);

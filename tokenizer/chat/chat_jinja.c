@@ -57,13 +57,15 @@ const char *const chat_jinja_names[] = {"messages",  "add_generation_prompt",
                                         NULL};
 
 // What transformers gives a template: no tools, no documents, and the pieces that the tokenizer has.
-static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages,
-                            int n, bool prompt, bool by_ids) {
+static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatTalk *talk,
+                            bool by_ids) {
     json_t *context = to->arguments ? json_copy(to->arguments) : json_object(), *list = json_array();
     bool whole = context && list;
-    for (int i = 0; i < n && whole; i++) whole = add_message(to, list, &messages[i], tokenizer, by_ids);
+    for (int i = 0; i < talk->n && whole; i++)
+        whole = add_message(to, list, &talk->messages[i], tokenizer, by_ids);
     whole = !json_object_set_new(context, "messages", list) && whole;
-    whole = !json_object_set_new(context, "add_generation_prompt", json_boolean(prompt)) && whole;
+    whole = !json_object_set_new(context, "add_generation_prompt", json_boolean(talk->generation_prompt)) &&
+            whole;
     whole = !json_object_set_new(context, "tools", json_null()) && whole;
     whole = !json_object_set_new(context, "documents", json_null()) && whole;
     whole = add_piece(context, "bos_token", tokenizer, tokenizer_bos(tokenizer)) && whole;
@@ -75,9 +77,9 @@ static json_t *make_context(const ChatTemplate *to, const Tokenizer *tokenizer, 
     return NULL;
 }
 
-Status chat_jinja_once(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages, int n,
-                       bool prompt, bool by_ids, JinjaText *text, Error *error) {
-    json_t *context = make_context(to, tokenizer, messages, n, prompt, by_ids);
+Status chat_jinja_once(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatTalk *talk, bool by_ids,
+                       JinjaText *text, Error *error) {
+    json_t *context = make_context(to, tokenizer, talk, by_ids);
     if (!context) return error_no_memory(error, "the conversation's text");
     Status status = jinja_render(to->jinja, context, to->now, text, error);
     json_decref(context);
@@ -280,15 +282,16 @@ static Status walk(Walk *w, bool prompt, Error *error) {
 
 // Some templates refuse a talk without a question, which is looked at before there is one: it is rendered with one, and
 // what comes from the question on is left out again.
-static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages,
-                             int n, Tokens *tokens, ChatSpan *spans, Error *error) {
+static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatTalk *talk,
+                             Tokens *tokens, ChatSpan *spans, Error *error) {
+    const int n = talk->n;
     Message *more = malloc(((size_t)n + 1) * sizeof *more);
     ChatSpan *more_spans = malloc(((size_t)n + 1) * sizeof *more_spans);
     Status status = more && more_spans ? STATUS_OK : error_no_memory(error, "the conversation's text");
     if (!status) {
-        if (n) memcpy(more, messages, (size_t)n * sizeof *more);
+        if (n) memcpy(more, talk->messages, (size_t)n * sizeof *more);
         more[n] = (Message){.role = CHAT_USER, .text = "?", .size = 1};
-        status = chat_jinja_render(to, tokenizer, more, n + 1, true, tokens, more_spans, error);
+        status = chat_jinja_render(to, tokenizer, &(ChatTalk){more, n + 1, true}, tokens, more_spans, error);
     }
     if (!status) {
         tokens->n = more_spans[n].begin;
@@ -299,22 +302,25 @@ static Status render_preview(const ChatTemplate *to, const Tokenizer *tokenizer,
     return status;
 }
 
-Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages, int n,
-                         bool prompt, Tokens *tokens, ChatSpan *spans, Error *error) {
+Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatTalk *talk,
+                         Tokens *tokens, ChatSpan *spans, Error *error) {
+    const Message *messages = talk->messages;
+    const int n = talk->n;
     JinjaText text;
     int64_t before = tokens->n;
-    Status status = chat_jinja_once(to, tokenizer, messages, n, prompt, true, &text, error);
-    if (status && status != STATUS_MEMORY && !prompt && (!n || messages[n - 1].role != CHAT_USER)) {
+    Status status = chat_jinja_once(to, tokenizer, talk, true, &text, error);
+    if (status && status != STATUS_MEMORY && !talk->generation_prompt &&
+        (!n || messages[n - 1].role != CHAT_USER)) {
         Error other;
-        return render_preview(to, tokenizer, messages, n, tokens, spans, &other) ? status : STATUS_OK;
+        return render_preview(to, tokenizer, talk, tokens, spans, &other) ? status : STATUS_OK;
     }
     if (status) return status;
     Walk w = {
         .to = to, .tokenizer = tokenizer, .messages = messages, .n = n, .text = &text, .tokens = tokens};
     w.places = calloc((size_t)n + 1, sizeof *w.places);
     w.spans = calloc((size_t)n + 1, sizeof *w.spans);
-    status =
-        w.places && w.spans ? walk(&w, prompt, error) : error_no_memory(error, "the conversation's text");
+    status = w.places && w.spans ? walk(&w, talk->generation_prompt, error)
+                                 : error_no_memory(error, "the conversation's text");
     if (status)
         tokens->n = before;
     else if (spans && n)
@@ -326,10 +332,10 @@ Status chat_jinja_render(const ChatTemplate *to, const Tokenizer *tokenizer, con
     return status;
 }
 
-Status chat_jinja_text(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *messages, int n,
-                       bool prompt, char **out, size_t *size, Error *error) {
+Status chat_jinja_text(const ChatTemplate *to, const Tokenizer *tokenizer, const ChatTalk *talk, char **out,
+                       size_t *size, Error *error) {
     JinjaText text;
-    Status status = chat_jinja_once(to, tokenizer, messages, n, prompt, false, &text, error);
+    Status status = chat_jinja_once(to, tokenizer, talk, false, &text, error);
     *out = NULL;
     if (status) return status;
     size_t length = 0;

@@ -57,7 +57,7 @@ static const Message sample[] = {{.role = CHAT_USER, .text = "one", .size = 3},
 static Status learn_prompt(ChatTemplate *to, const Tokenizer *tokenizer, char **prompt, Error *error) {
     JinjaText text;
     *prompt = NULL;
-    Status status = chat_jinja_once(to, tokenizer, sample, 1, true, false, &text, error);
+    Status status = chat_jinja_once(to, tokenizer, &(ChatTalk){sample, 1, true}, false, &text, error);
     const char *said = status ? NULL : memmem(text.data, text.size, "one", 3);
     if (!said && !to->parts && status != STATUS_MEMORY) { // templates of models that see take lists of parts
         Error ignored;
@@ -88,7 +88,7 @@ static Status learn(ChatTemplate *to, const Tokenizer *tokenizer, Error *error) 
     to->reply_space = 0;
     to->parts = false;
     Status status = learn_prompt(to, tokenizer, &prompt, error);
-    if (!status && !chat_jinja_once(to, tokenizer, sample, 3, true, false, &text, &ignored)) {
+    if (!status && !chat_jinja_once(to, tokenizer, &(ChatTalk){sample, 3, true}, false, &text, &ignored)) {
         const char *one = strstr(text.data, "one"), *two = one ? strstr(one + 3, "two") : NULL;
         const char *three = two ? strstr(two + 3, "three") : NULL;
         size_t before = two ? (size_t)(two - one - 3) : 0, size = strlen(prompt);

@@ -43,7 +43,7 @@ static char *probe_text(const ChatTemplate *to, const Tokenizer *tokenizer, cons
         ChatRole role = *said == 'S' ? CHAT_SYSTEM : *said == 'U' ? CHAT_USER : CHAT_ASSISTANT;
         messages[n] = (Message){.role = role, .text = said + 1, .size = strlen(said + 1)};
     }
-    *status = chat_template_render_text(to, tokenizer, messages, n, true, &text, &size, error);
+    *status = chat_template_render_text(to, tokenizer, &(ChatTalk){messages, n, true}, &text, &size, error);
     return *status ? NULL : text;
 }
 

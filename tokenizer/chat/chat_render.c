@@ -300,26 +300,23 @@ static void render(Renderer *r, bool generation_prompt) {
 }
 
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                            const Message *messages, int n_messages, bool generation_prompt, Tokens *tokens,
-                            ChatSpan *spans, Error *error) {
+                            const ChatTalk *talk, Tokens *tokens, ChatSpan *spans, Error *error) {
     const ChatTemplate *own = chat_jinja_of(chat_template);
-    if (own)
-        return chat_jinja_render(own, tokenizer, messages, n_messages, generation_prompt, tokens, spans,
-                                 error);
+    if (own) return chat_jinja_render(own, tokenizer, talk, tokens, spans, error);
     int64_t before = tokens->n;
     Renderer r = {.to = chat_template,
                   .tokenizer = tokenizer,
-                  .messages = messages,
-                  .n_messages = n_messages,
+                  .messages = talk->messages,
+                  .n_messages = talk->n,
                   .tokens = tokens,
                   .error = error};
-    r.spans = calloc((size_t)n_messages + 1, sizeof *r.spans);
+    r.spans = calloc((size_t)talk->n + 1, sizeof *r.spans);
     if (!r.spans) return error_no_memory(error, "the conversation's text");
-    render(&r, generation_prompt);
+    render(&r, talk->generation_prompt);
     if (r.status) {
         tokens->n = before;
-    } else if (spans && n_messages) {
-        memcpy(spans, r.spans, (size_t)n_messages * sizeof *spans);
+    } else if (spans && talk->n) {
+        memcpy(spans, r.spans, (size_t)talk->n * sizeof *spans);
         spans[0].begin = before;
     }
     free(r.spans);
@@ -328,20 +325,18 @@ Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *
 }
 
 Status chat_template_render_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                                 const Message *messages, int n_messages, bool generation_prompt, char **text,
-                                 size_t *size, Error *error) {
+                                 const ChatTalk *talk, char **text, size_t *size, Error *error) {
     const ChatTemplate *own = chat_jinja_of(chat_template);
-    if (own)
-        return chat_jinja_text(own, tokenizer, messages, n_messages, generation_prompt, text, size, error);
+    if (own) return chat_jinja_text(own, tokenizer, talk, text, size, error);
     Renderer r = {.to = chat_template,
                   .tokenizer = tokenizer,
-                  .messages = messages,
-                  .n_messages = n_messages,
+                  .messages = talk->messages,
+                  .n_messages = talk->n,
                   .error = error};
     *text = NULL;
-    r.spans = calloc((size_t)n_messages + 1, sizeof *r.spans);
+    r.spans = calloc((size_t)talk->n + 1, sizeof *r.spans);
     if (!r.spans) return error_no_memory(error, "the conversation's text");
-    render(&r, generation_prompt);
+    render(&r, talk->generation_prompt);
     add(&r, "", 1, false);
     if (!r.status) {
         *text = r.chunk.text;

@@ -12,6 +12,14 @@
 
 typedef struct ChatTemplate ChatTemplate; // opaque, immutable after opening
 
+// What is rendered: messages [n], as the model sees them (message_seen()), and with `generation_prompt` the opening of
+// an assistant's message behind them.
+typedef struct ChatTalk {
+    const Message *messages;
+    int n;
+    bool generation_prompt;
+} ChatTalk;
+
 // Where a message lies among the rendered ids: [begin, end), its literals included. The spans follow each
 // other and cover everything: BOS and a default system prompt belong to the first span, the generation prompt
 // to none. Where a token straddles the border of two messages it belongs to the earlier one. [text_begin,
@@ -54,20 +62,17 @@ const char *chat_template_lacking(const ChatTemplate *chat_template, const Token
 
 const char *chat_template_name(const ChatTemplate *chat_template);
 
-// Appends the ids of the messages as they are given: what the model sees (message_seen()). An assistant's message that
-// has ids is rendered with these in place of its text. BOS is among them where the template or the model wants it.
-// `spans` [n_messages] may be NULL. With generation_prompt the opening of an assistant's message follows. What the
-// template cannot express (a system message in the middle, two user turns in a row where it alternates) is rendered as
-// well as it can be; a Jinja text may refuse it with STATUS_USAGE, and its own words.
+// Appends the ids of a talk. An assistant's message that has ids is rendered with these in place of its text. BOS is
+// among them where the template or the model wants it. `spans` [n] may be NULL. What the template cannot express (a
+// system message in the middle, two user turns in a row where it alternates) is rendered as well as it can be; a Jinja
+// text may refuse it with STATUS_USAGE, and its own words.
 Status chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                            const Message *messages, int n_messages, bool generation_prompt, Tokens *tokens,
-                            ChatSpan *spans, Error *error);
+                            const ChatTalk *talk, Tokens *tokens, ChatSpan *spans, Error *error);
 
 // The same as text, for display: BOS and control pieces are spelled out, and replies are their text, not
 // their ids. *text is malloc'd and ends with a NUL that *size does not count.
 Status chat_template_render_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                                 const Message *messages, int n_messages, bool generation_prompt, char **text,
-                                 size_t *size, Error *error);
+                                 const ChatTalk *talk, char **text, size_t *size, Error *error);
 
 // Whether the id ends a reply: the template's own end pieces, or one of the model's.
 bool chat_template_is_end(const ChatTemplate *chat_template, const Tokenizer *tokenizer, int32_t id);

@@ -67,15 +67,14 @@ const ChatTemplate *
 chat_jinja_of(const ChatTemplate *chat_template); // the text to execute; NULL: it is a built-in one
 Status chat_jinja_open(const char *jinja, const Tokenizer *tokenizer, int64_t now,
                        ChatTemplate **chat_template, Error *error);
-Status chat_jinja_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
-                         const Message *messages, int n_messages, bool generation_prompt, Tokens *tokens,
-                         ChatSpan *spans, Error *error);
+Status chat_jinja_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatTalk *talk,
+                         Tokens *tokens, ChatSpan *spans, Error *error);
 // The text of the messages, with origins, or by_ids that of the ids that replies are kept as.
-Status chat_jinja_once(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages,
-                       int n_messages, bool generation_prompt, bool by_ids, JinjaText *text, Error *error);
+Status chat_jinja_once(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatTalk *talk,
+                       bool by_ids, JinjaText *text, Error *error);
 extern const char *const chat_jinja_names[]; // that every text is told by palaver, NULL at the end
 bool chat_jinja_begins_with_bos(const Tokenizer *tokenizer, const JinjaText *text);
-Status chat_jinja_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages,
-                       int n_messages, bool generation_prompt, char **text, size_t *size, Error *error);
+Status chat_jinja_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const ChatTalk *talk,
+                       char **text, size_t *size, Error *error);
 
 #endif

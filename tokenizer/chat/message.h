@@ -19,8 +19,7 @@ typedef struct Message {
     ChatRole role;
     const char *text; // UTF-8, NUL-terminated where it is stored; what a person saw
     size_t size;
-    const int32_t
-        *ids; // sampled ids without the end token; NULL for messages that were typed, loaded or edited
+    const int32_t *ids; // sampled, without the end token; NULL for messages that were typed, loaded or edited
     int64_t n_ids;
     // Bytes of the text that were left out of a prompt too long for the context; 0, 0: none.
     int64_t cut_from, cut_to;

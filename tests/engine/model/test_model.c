@@ -18,92 +18,70 @@ static Model *open_ok(const char *path) {
 
 // ---- golden models -----------------------------------------------------------------------------------------
 
+enum { TIED = 1, QKV = 2, O_BIAS = 4, QK_NORM = 8, HALF = ROPE_HALF_SPLIT, PAIRS = ROPE_INTERLEAVED };
+static const struct {
+    const char *path, *architecture;
+    int n_layers, n_heads, n_kv_heads, head_dim, vocab, flags, kind, scaling;
+    int windows[2];
+    DType type;
+    int64_t parameters;
+} MODELS[] = {
+    {"llama", "llama", 2, 4, 4, 12, 128, TIED, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 43248},
+    {"llama-linear", "llama", 1, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_LINEAR, {0}, DTYPE_F32, 28560},
+    {"llama3", "llama", 2, 6, 2, 8, 320, 0, HALF, ROPE_SCALING_LLAMA3, {0, 0}, DTYPE_F32, 61680},
+    {"llama3.gguf", "llama", 2, 6, 2, 8, 320, 0, PAIRS, ROPE_SCALING_FACTORS, {0, 0}, DTYPE_F32, 61680},
+    {"llama-yarn", "llama", 2, 3, 1, 16, 128, 0, HALF, ROPE_SCALING_YARN, {0, 0}, DTYPE_F32, 43248},
+    {"mistral", "mistral", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {7, 7}, DTYPE_F32, 44784},
+    {"qwen2", "qwen2", 2, 4, 2, 12, 128, TIED | QKV, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 38832},
+    {"qwen2.gguf", "qwen2", 2, 4, 2, 12, 128, TIED | QKV, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 38832},
+    {"qwen3", "qwen3", 2, 4, 2, 16, 128, TIED | QK_NORM, HALF, ROPE_SCALING_NONE, {0, 8}, DTYPE_F32, 43312},
+    {"llama-sharded", "llama", 1, 4, 2, 12, 128, QKV | O_BIAS, HALF, 0, {0}, DTYPE_F32, 28704},
+    {"llama-f16", "llama", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F16, 44784},
+    {"llama-bf16", "llama", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_BF16, 44784},
+};
+
 static void describes_golden_models(void **state) {
     (void)state;
-    enum { TIED = 1, QKV = 2, O_BIAS = 4, QK_NORM = 8, HALF = ROPE_HALF_SPLIT, PAIRS = ROPE_INTERLEAVED };
-    static const struct {
-        const char *path, *architecture;
-        int n_layers, n_heads, n_kv_heads, head_dim, vocab, flags, kind, scaling;
-        int windows[2];
-        DType type;
-        int64_t parameters;
-    } CASES[] = {
-        {"llama", "llama", 2, 4, 4, 12, 128, TIED, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 43248},
-        {"llama-linear", "llama", 1, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_LINEAR, {0}, DTYPE_F32, 28560},
-        {"llama3", "llama", 2, 6, 2, 8, 320, 0, HALF, ROPE_SCALING_LLAMA3, {0, 0}, DTYPE_F32, 61680},
-        {"llama3.gguf", "llama", 2, 6, 2, 8, 320, 0, PAIRS, ROPE_SCALING_FACTORS, {0, 0}, DTYPE_F32, 61680},
-        {"llama-yarn", "llama", 2, 3, 1, 16, 128, 0, HALF, ROPE_SCALING_YARN, {0, 0}, DTYPE_F32, 43248},
-        {"mistral", "mistral", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {7, 7}, DTYPE_F32, 44784},
-        {"qwen2", "qwen2", 2, 4, 2, 12, 128, TIED | QKV, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F32, 38832},
-        {"qwen2.gguf",
-         "qwen2",
-         2,
-         4,
-         2,
-         12,
-         128,
-         TIED | QKV,
-         HALF,
-         ROPE_SCALING_NONE,
-         {0, 0},
-         DTYPE_F32,
-         38832},
-        {"qwen3",
-         "qwen3",
-         2,
-         4,
-         2,
-         16,
-         128,
-         TIED | QK_NORM,
-         HALF,
-         ROPE_SCALING_NONE,
-         {0, 8},
-         DTYPE_F32,
-         43312},
-        {"llama-sharded", "llama", 1, 4, 2, 12, 128, QKV | O_BIAS, HALF, 0, {0}, DTYPE_F32, 28704},
-        {"llama-f16", "llama", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_F16, 44784},
-        {"llama-bf16", "llama", 2, 4, 2, 12, 128, 0, HALF, ROPE_SCALING_NONE, {0, 0}, DTYPE_BF16, 44784},
-    };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char path[256];
-        snprintf(path, sizeof path, GOLDEN "%s", CASES[i].path);
+        snprintf(path, sizeof path, GOLDEN "%s", MODELS[i].path);
         Model *model = open_ok(path);
         const DecoderShape *shape = &model->shape;
         const LayerWeights *last = &model->layers[shape->n_layers - 1];
-        assert_string_equal(model->architecture, CASES[i].architecture);
-        assert_int_equal(shape->n_layers, CASES[i].n_layers);
+        assert_string_equal(model->architecture, MODELS[i].architecture);
+        assert_int_equal(shape->n_layers, MODELS[i].n_layers);
         assert_int_equal(shape->hidden_size, 48);
         assert_int_equal(shape->intermediate_size, 64);
-        assert_int_equal(shape->n_heads, CASES[i].n_heads);
-        assert_int_equal(shape->n_kv_heads, CASES[i].n_kv_heads);
-        assert_int_equal(shape->head_dim, CASES[i].head_dim);
-        assert_int_equal(shape->vocab_size, CASES[i].vocab);
+        assert_int_equal(shape->n_heads, MODELS[i].n_heads);
+        assert_int_equal(shape->n_kv_heads, MODELS[i].n_kv_heads);
+        assert_int_equal(shape->head_dim, MODELS[i].head_dim);
+        assert_int_equal(shape->vocab_size, MODELS[i].vocab);
         assert_true(fabs(shape->norm_eps - 1e-5) < 1e-12);
-        assert_true(fabs(shape->attention_scale - 1 / sqrt(CASES[i].head_dim)) < 1e-7);
+        assert_true(fabs(shape->attention_scale - 1 / sqrt(MODELS[i].head_dim)) < 1e-7);
         assert_true(shape->norm_offset == 0 && shape->embedding_scale == 1);
         assert_int_equal(shape->activation, ACTIVATION_SILU);
-        assert_int_equal(shape->rope.kind, CASES[i].kind);
-        assert_int_equal(shape->rope.rotary_dim, CASES[i].head_dim);
+        assert_int_equal(shape->rope.kind, MODELS[i].kind);
+        assert_int_equal(shape->rope.rotary_dim, MODELS[i].head_dim);
         assert_ptr_equal(shape->rope.inv_freq, model->inv_freq);
-        assert_int_equal(model->rope_scaling, CASES[i].scaling);
+        assert_int_equal(model->rope_scaling, MODELS[i].scaling);
         assert_int_equal(model->context_length, 256);
-        for (int layer = 0; layer < CASES[i].n_layers; layer++)
-            assert_int_equal(model->attention_windows[layer], CASES[i].windows[layer]);
-        assert_int_equal(model->tied_head, (CASES[i].flags & TIED) != 0);
-        assert_int_equal(model->head.output.data == model->head.embedding.data, (CASES[i].flags & TIED) != 0);
-        assert_int_equal(model->qkv_bias, (CASES[i].flags & QKV) != 0);
-        assert_int_equal(last->bk.data != NULL, (CASES[i].flags & QKV) != 0);
-        assert_int_equal(model->o_bias, (CASES[i].flags & O_BIAS) != 0);
-        assert_int_equal(last->bo.data != NULL, (CASES[i].flags & O_BIAS) != 0);
-        assert_int_equal(model->qk_norm, (CASES[i].flags & QK_NORM) != 0);
-        assert_int_equal(last->k_norm.data != NULL, (CASES[i].flags & QK_NORM) != 0);
-        assert_int_equal(model->layers[0].wk.rows, CASES[i].n_kv_heads * CASES[i].head_dim);
+        for (int layer = 0; layer < MODELS[i].n_layers; layer++)
+            assert_int_equal(model->attention_windows[layer], MODELS[i].windows[layer]);
+        assert_int_equal(model->tied_head, (MODELS[i].flags & TIED) != 0);
+        assert_int_equal(model->head.output.data == model->head.embedding.data,
+                         (MODELS[i].flags & TIED) != 0);
+        assert_int_equal(model->qkv_bias, (MODELS[i].flags & QKV) != 0);
+        assert_int_equal(last->bk.data != NULL, (MODELS[i].flags & QKV) != 0);
+        assert_int_equal(model->o_bias, (MODELS[i].flags & O_BIAS) != 0);
+        assert_int_equal(last->bo.data != NULL, (MODELS[i].flags & O_BIAS) != 0);
+        assert_int_equal(model->qk_norm, (MODELS[i].flags & QK_NORM) != 0);
+        assert_int_equal(last->k_norm.data != NULL, (MODELS[i].flags & QK_NORM) != 0);
+        assert_int_equal(model->layers[0].wk.rows, MODELS[i].n_kv_heads * MODELS[i].head_dim);
         assert_int_equal(model->layers[0].wk.cols, 48);
         assert_int_equal(model->layers[0].attn_norm.rows, 1);
-        assert_int_equal(model_main_type(model), CASES[i].type);
-        assert_int_equal(model->n_parameters, CASES[i].parameters);
-        assert_int_equal(model_weight_bytes(model), CASES[i].parameters * dtype_block_bytes(CASES[i].type));
+        assert_int_equal(model_main_type(model), MODELS[i].type);
+        assert_int_equal(model->n_parameters, MODELS[i].parameters);
+        assert_int_equal(model_weight_bytes(model), MODELS[i].parameters * dtype_block_bytes(MODELS[i].type));
         model_close(model);
     }
 }

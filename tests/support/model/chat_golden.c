@@ -31,7 +31,8 @@ char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, c
                 bool prompt) {
     char *text;
     size_t size;
-    if (chat_template_render_text(chat_template, tokenizer, messages, n, prompt, &text, &size, &error))
+    if (chat_template_render_text(chat_template, tokenizer, &(ChatTalk){messages, n, prompt}, &text, &size,
+                                  &error))
         fail_msg("%s", error.message);
     assert_int_equal(strlen(text), size);
     return text;
@@ -40,7 +41,8 @@ char *chat_text(const ChatTemplate *chat_template, const Tokenizer *tokenizer, c
 Tokens chat_ids(const ChatTemplate *chat_template, const Tokenizer *tokenizer, const Message *messages, int n,
                 bool prompt, ChatSpan *spans) {
     Tokens tokens = {0};
-    if (chat_template_render(chat_template, tokenizer, messages, n, prompt, &tokens, spans, &error))
+    if (chat_template_render(chat_template, tokenizer, &(ChatTalk){messages, n, prompt}, &tokens, spans,
+                             &error))
         fail_msg("%s", error.message);
     return tokens;
 }

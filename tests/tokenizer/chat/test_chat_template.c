@@ -200,16 +200,17 @@ static void refusals(void **state) {
     Tokens tokens = {0};
     ChatSpan spans[3];
     assert_int_equal(chat_template_recognise(jinja, tokenizer, &chat_template, &error), STATUS_OK);
-    assert_int_equal(chat_template_render(chat_template, tokenizer, talk, 2, true, &tokens, spans, &error),
-                     STATUS_USAGE);
+    assert_int_equal(
+        chat_template_render(chat_template, tokenizer, &(ChatTalk){talk, 2, true}, &tokens, spans, &error),
+        STATUS_USAGE);
     assert_string_equal(error.message, "chat template, line 1: No system prompt!");
     assert_int_equal(tokens.n, 0);
-    assert_int_equal(
-        chat_template_render(chat_template, tokenizer, talk + 1, 2, true, &tokens, spans, &error),
-        STATUS_USAGE);
-    assert_int_equal(
-        chat_template_render(chat_template, tokenizer, talk + 1, 2, false, &tokens, spans, &error),
-        STATUS_OK);
+    assert_int_equal(chat_template_render(chat_template, tokenizer, &(ChatTalk){talk + 1, 2, true}, &tokens,
+                                          spans, &error),
+                     STATUS_USAGE);
+    assert_int_equal(chat_template_render(chat_template, tokenizer, &(ChatTalk){talk + 1, 2, false}, &tokens,
+                                          spans, &error),
+                     STATUS_OK);
     chat_check_spans(spans, 2, &tokens);
     assert_true(tokens.n > 0);
     tokens_free(&tokens);
