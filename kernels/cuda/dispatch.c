@@ -56,6 +56,18 @@ static bool tiles_keep_busy(const Card *card, const GemmCase *g) {
     return g->kind == STEP_READING || (int64_t)g->n * g->rows * 4 >= 3 * could;
 }
 
+// What a GEMM takes by tiles of 256 rows of W and `tokens` of x, in tenths of a round of 256: as measured, halves take six
+// tenths of a whole (NOTES.md). Tiles of a last round that would leave half of the clusters idle are halved.
+static int64_t unpack_cost(const Card *card, int n, int rows, int tokens) {
+    int64_t clusters = card->n_sms / 2, tiles = (int64_t)((n + tokens - 1) / tokens) * ((rows + 255) / 256);
+    int64_t last = tiles % clusters, whole = tokens == 256 ? 10 : 6, half = tokens == 256 ? 6 : 4;
+    return tiles / clusters * whole + (last == 0 ? 0 : 2 * last <= clusters ? half : whole);
+}
+
+int dispatch_unpack_tokens(const Card *card, int n, int rows) {
+    return unpack_cost(card, n, rows, 128) < unpack_cost(card, n, rows, 256) ? 128 : 256;
+}
+
 // ---- GEMMs -------------------------------------------------------------------------------------------------
 
 static Format format_of_operand(DType operand) {
@@ -82,8 +94,18 @@ static GemmKernel gemm_of_decoding(const Card *card, const GemmCase *g) {
                : GEMM_SEPARATE;
 }
 
+static GemmKernel gemm_unpacked(const GemmCase *g) {
+    bool gates = g->activation == ACTIVATION_SILU || g->activation == ACTIVATION_GELU_TANH;
+    if (g->epilogue == EPILOGUE_HEADS)
+        return heads_in_registers(g) && g->n_parts == 1 ? GEMM_UNPACK : GEMM_SEPARATE;
+    if (g->epilogue == EPILOGUE_GATED) return gates && !g->biased ? GEMM_UNPACK : GEMM_SEPARATE;
+    if (g->epilogue == EPILOGUE_FLOAT && g->kind == STEP_READING) return GEMM_FLAT;
+    return g->epilogue == EPILOGUE_ACTIVATE ? GEMM_SEPARATE : GEMM_UNPACK;
+}
+
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
     if (g->kind == STEP_DECODING) return gemm_of_decoding(card, g);
+    if (g->quantised && g->operand == DTYPE_F16 && card->compute == 90) return gemm_unpacked(g);
     bool tiles = card->compute == 90 && is_16_bit(g->operand);
     switch (g->epilogue) {
     case EPILOGUE_HEADS:
@@ -192,7 +214,7 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
 // ---- names -------------------------------------------------------------------------------------------------
 
 const char *dispatch_gemm_name(GemmKernel kernel) {
-    static const char *const NAMES[] = {"separate", "flat", "tile", "library"};
+    static const char *const NAMES[] = {"separate", "flat", "tile", "library", "unpack"};
     return NAMES[kernel];
 }
 

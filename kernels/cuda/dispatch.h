@@ -23,10 +23,14 @@
 //   READING   add             16 bit, sm_90, multiples of 8               tile, else library
 //   READING   float           (logits)                                    flat
 //   READING   store                                                       library, the algorithm of 1,024 rows
+//   ANY, READING  all parts in quantised formats, operand f16, sm_90: unpack for what is tile or library above, of use
+//             or not
 //
 // A flat GEMM (dispatch_flat), by the format of each matrix:
 //   sm_90 and weights of the operand type, 16 bit: wgmma; other cards, and quantised weights with operands in f16: mma;
 //   everything else: plain
+//
+// A tile's rows of x in unpack (dispatch_unpack_tokens): 128 where that takes less than 256, else 256.
 //
 // A tile's columns (dispatch_tile_columns): heads, add: 128 where that takes less than four fifths of the time of 256,
 // else 256; gated: 192 where that takes less time than 256.
@@ -91,6 +95,7 @@ typedef enum GemmKernel {
     GEMM_FLAT,     // gemm/flat.cu: W is the tall side of the tensor cores' GEMM, rows of x the flat one
     GEMM_TILE,     // gemm/tile.cu: 256 rows of x by some columns, by clusters of two blocks
     GEMM_LIBRARY,  // gemm/library.cu: cuBLASLt
+    GEMM_UNPACK,   // gemm/unpack_gemm.cu: quantised W unpacked on its way to the tensor cores
 } GemmKernel;
 
 // What becomes of the sums.
@@ -107,8 +112,9 @@ typedef struct GemmCase {
     StepKind kind;
     DType operand; // of x
     int n, rows, cols;
-    int n_parts;   // matrices that W is made of
-    Format format; // of the first
+    int n_parts;    // matrices that W is made of
+    Format format;  // of the first
+    bool quantised; // all of them are, with an even number of rows each
     GemmEpilogue epilogue;
     bool biased; // something is added besides
     Activation activation;
@@ -127,6 +133,9 @@ enum { TILE_TOKENS = 128 }; // rows of x of a block of gemm/tile.cu; two blocks 
 
 // Columns of y, that is rows of W, of a tile: 128, 192 or 256.
 int dispatch_tile_columns(const Card *card, GemmEpilogue epilogue, int n, int rows);
+
+// Rows of x of a tile of unpack: 256 or 128.
+int dispatch_unpack_tokens(const Card *card, int n, int rows);
 
 typedef enum HeadsKernel { HEADS_ANY, HEADS_TOGETHER, HEADS_WHOLE } HeadsKernel;
 enum { HEADS_TOGETHER_TOKENS = 4 };

@@ -122,6 +122,46 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
     }
 }
 
+static void quantised_weights_are_unpacked_on_hopper(void **state) {
+    (void)state;
+    static const struct {
+        StepKind kind;
+        GemmEpilogue epilogue;
+        const Card *card;
+        GemmKernel kernel;
+    } CASES[] = {
+        {STEP_ANY, EPILOGUE_HEADS, &HOPPER, GEMM_UNPACK},
+        {STEP_READING, EPILOGUE_HEADS, &HOPPER, GEMM_UNPACK},
+        {STEP_ANY, EPILOGUE_GATED, &HOPPER, GEMM_UNPACK},
+        {STEP_ANY, EPILOGUE_ACTIVATE, &HOPPER, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_STORE, &HOPPER, GEMM_UNPACK},
+        {STEP_READING, EPILOGUE_STORE, &HOPPER, GEMM_UNPACK},
+        {STEP_READING, EPILOGUE_ADD, &HOPPER, GEMM_UNPACK},
+        {STEP_ANY, EPILOGUE_FLOAT, &HOPPER, GEMM_UNPACK},
+        {STEP_READING, EPILOGUE_FLOAT, &HOPPER, GEMM_FLAT},
+        {STEP_ANY, EPILOGUE_STORE, &AMPERE, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_HEADS, &PORTABLE, GEMM_SEPARATE},
+        {STEP_DECODING, EPILOGUE_STORE, &HOPPER, GEMM_FLAT},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        for (int n = 100; n < 5000; n *= 2) {
+            GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, n);
+            c.operand = DTYPE_F16, c.format = FORMAT_Q4M, c.quantised = true;
+            assert_int_equal(dispatch_gemm(CASES[i].card, &c), CASES[i].kernel);
+        }
+    GemmCase mixed = gemm(STEP_ANY, EPILOGUE_STORE, 512);
+    mixed.operand = DTYPE_F16, mixed.format = FORMAT_Q4, mixed.n_parts = 3;
+    assert_int_equal(dispatch_gemm(&HOPPER, &mixed), GEMM_LIBRARY);
+    mixed = gemm(STEP_ANY, EPILOGUE_GATED, 512);
+    mixed.operand = DTYPE_F16, mixed.quantised = true, mixed.activation = ACTIVATION_GELU;
+    assert_int_equal(dispatch_gemm(&HOPPER, &mixed), GEMM_SEPARATE);
+    // Rounds of 66 clusters: 22,016 rows at 1,024 are 344 tiles of 256, five rounds and 14; at 128, two and 40 of 128.
+    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 1024, 22016), 256);
+    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 1024, 4096), 256);
+    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 128, 4096), 128);
+    assert_int_equal(dispatch_unpack_tokens(&HOPPER, 256, 4096), 128);
+}
+
 static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
     (void)state;
     for (int decoding = 0; decoding < 2; decoding++) {
@@ -129,10 +169,10 @@ static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
         const GemmCase plain = gemm(kind, EPILOGUE_HEADS, 4096);
         GemmCase c[] = {plain, plain, plain, plain, plain};
         c[0].plain_heads = false, c[1].biased = true, c[2].head_dim = 96, c[3].operand = DTYPE_F32;
-        c[4].format = FORMAT_Q8, c[4].operand = DTYPE_F16;
+        c[4].format = FORMAT_Q8, c[4].quantised = true, c[4].operand = DTYPE_F16;
         for (int i = 0; i < 4; i++) assert_int_equal(dispatch_gemm(&HOPPER, &c[i]), GEMM_SEPARATE);
-        // Tiles take quantised weights expanded; the flat kernel by wgmma has no code for them.
-        assert_int_equal(dispatch_gemm(&HOPPER, &c[4]), decoding ? GEMM_SEPARATE : GEMM_TILE);
+        // Prompts' tiles unpack quantised weights on their way; the flat kernel by wgmma has no code for them.
+        assert_int_equal(dispatch_gemm(&HOPPER, &c[4]), decoding ? GEMM_SEPARATE : GEMM_UNPACK);
     }
     GemmCase c = gemm(STEP_DECODING, EPILOGUE_HEADS, 8);
     c.n_parts = 3;
@@ -340,6 +380,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(steps_take_the_path_of_their_kind),
         cmocka_unit_test(decoding_kernels_go_by_head_and_length),
         cmocka_unit_test(gemms_take_the_kernel_of_their_kind),
+        cmocka_unit_test(quantised_weights_are_unpacked_on_hopper),
         cmocka_unit_test(epilogues_in_registers_want_plain_heads_and_gates),
         cmocka_unit_test(flat_kernels_go_by_format),
         cmocka_unit_test(tiles_are_as_wide_as_leaves_fewest_clusters_idle),

@@ -11,6 +11,13 @@
 #include <stdint.h>
 #include <type_traits>
 
+// Of a kernel's blocks; before sm_90 there are no clusters.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define IN_CLUSTERS_OF(n) __cluster_dims__(n, 1, 1)
+#else
+#define IN_CLUSTERS_OF(n)
+#endif
+
 // Byte of element 8·piece of a row within its tile.
 __device__ inline int swizzled(int row, int piece) {
     return row * 128 + ((piece ^ (row & 7)) << 4);
@@ -21,6 +28,11 @@ __device__ inline int swizzled(int row, int piece) {
 __device__ inline uint64_t matrix_at(uint32_t shared, int next_tile) {
     return (uint64_t)(shared >> 4 & 0x3fff) | (uint64_t)(next_tile >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
+}
+
+// The operand that begins so many times 16 bytes further on.
+__device__ inline uint64_t matrix_beyond(uint64_t matrix, int units) {
+    return (matrix & ~(uint64_t)UINT32_MAX) | (uint32_t)((uint32_t)matrix + units); // no carry, no second register
 }
 
 // Before the first wgmma, and after registers of its operands or sums were written.
@@ -129,5 +141,34 @@ template <class T> __device__ inline void wgmma_add(float (&c)[8][4], uint64_t a
 }
 #undef WGMMA_ADD
 #undef WGMMA_ADD_OF
+
+// The same, a as a fragment of halves in registers, which stay as they are until the product is done.
+#define WGMMA_ADD_VALUES(n, names, a0, a1, a2, a3, b_name, ...)                                              \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32.f16.f16 {" names "}, {%" a0 ",%" a1 ",%" a2  \
+                 ",%" a3 "}, %" b_name ", 1, 1, 1, 0;"                                                       \
+                 : __VA_ARGS__                                                                               \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+__device__ inline void wgmma_add_values(float (&c)[1][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES("8", "%0,%1,%2,%3", "4", "5", "6", "7", "8", "+f"(c[0][0]), "+f"(c[0][1]),
+                     "+f"(c[0][2]), "+f"(c[0][3]));
+}
+__device__ inline void wgmma_add_values(float (&c)[2][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES("16", "%0,%1,%2,%3,%4,%5,%6,%7", "8", "9", "10", "11", "12", WGMMA_SUMS_8(c, 0));
+}
+__device__ inline void wgmma_add_values(float (&c)[4][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES("32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "16", "17", "18", "19",
+                     "20", WGMMA_SUMS_8(c, 0), WGMMA_SUMS_8(c, 2));
+}
+__device__ inline void wgmma_add_values(float (&c)[8][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES("64", WGMMA_32, "32", "33", "34", "35", "36", WGMMA_SUMS_32(c, 0));
+}
+__device__ inline void wgmma_add_values(float (&c)[16][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES("128", WGMMA_64, "64", "65", "66", "67", "68", WGMMA_SUMS_32(c, 0), WGMMA_SUMS_32(c, 8));
+}
+__device__ inline void wgmma_add_values(float (&c)[32][4], const uint32_t a[4], uint64_t b) {
+    WGMMA_ADD_VALUES("256", WGMMA_128, "128", "129", "130", "131", "132", WGMMA_SUMS_32(c, 0),
+                     WGMMA_SUMS_32(c, 8), WGMMA_SUMS_32(c, 16), WGMMA_SUMS_32(c, 24));
+}
+#undef WGMMA_ADD_VALUES
 
 #endif

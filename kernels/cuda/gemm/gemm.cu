@@ -8,6 +8,9 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     c.operand = cuda->operand;
     c.n = g->n, c.rows = g->w->rows, c.cols = g->w->cols;
     c.n_parts = g->w->n_parts, c.format = (Format)g->w->part[0].format;
+    c.quantised = true;
+    for (int i = 0; i < c.n_parts; i++)
+        c.quantised = c.quantised && format_quantized(g->w->part[i].format) && g->w->part[i].rows % 2 == 0;
     c.epilogue = g->epilogue;
     c.activation = cuda->shape->activation;
     c.biased = g->bias || g->other || (h && h->bias);
@@ -31,8 +34,9 @@ Status cuda_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
         return flat_gemm(cuda, g, error);
     case GEMM_TILE:
         return tile_gemm(cuda, g, error);
+    case GEMM_UNPACK:
     case GEMM_LIBRARY:
-        status = library_gemm(cuda, g, error);
+        status = kernel == GEMM_UNPACK ? unpack_gemm(cuda, g, error) : library_gemm(cuda, g, error);
         return status ? status : cuda_add_bias(cuda, g->bias, g->n, c.rows, (float *)g->y, error);
     default:
         return STATUS_UNSUPPORTED;

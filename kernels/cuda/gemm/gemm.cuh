@@ -34,6 +34,7 @@ static inline DType gemm_output(const CudaBackend *cuda, const Gemm *gemm) {
 Status flat_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status tile_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status library_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
+Status unpack_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 
 // expand.cu: rows [first, first + n) of w as a dense matrix of type `type`.
 struct WeightRows {

@@ -123,12 +123,6 @@ __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape
 
 #endif
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define IN_CLUSTERS_OF(n) __cluster_dims__(n, 1, 1)
-#else
-#define IN_CLUSTERS_OF(n)
-#endif
-
 // Grid: clusters of two blocks, as many as fit at once or are needed.
 template <class T, int COLUMNS, class Epilogue>
 __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)

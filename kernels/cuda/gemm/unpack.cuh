@@ -1,0 +1,119 @@
+// Quantised weights on their way from shared memory to the tensor cores: what a lane holds of products of 16 columns, in
+// halves.
+//
+// A tile has rows of 128 bytes of quants, swizzled as ptx_wgmma.cuh has it, and their scales beside it, row after row. A warp
+// takes 16 rows of it. Of every 16 columns lane l = 4·g + t holds 2t, 2t + 1, 2t + 8 and 2t + 9, of rows g and g + 8: the
+// fragment of both mma.m16n8k16 and wgmma. Byte i of a group of nibbles has columns i and i + 16, so that the same
+// bytes give the values of a group's first product and of its second. A warp's reads fall into different banks.
+//
+// The numbers are made as the format says, with one rounding: 1024 + q as a half is q behind the bits of 1024, so that q, or
+// q less the format's offset, is an exact difference. Upper nibbles stay where they are, as multiples of 16.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_UNPACK_CUH
+
+#include "kernels/cuda/device/formats.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+
+template <int FORMAT> struct Unpack {
+    static constexpr bool NIBBLES = format_nibbles(FORMAT),
+                          PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
+    static constexpr int COLUMNS = NIBBLES ? 256 : 128, GROUPS = COLUMNS / 32; // of a tile
+    // Of a tile's row: what its groups have, and what a tensor copy brings: 16 bytes at least, at multiples of 16. A
+    // tile of Q8 finds its own in the first or the second half of them.
+    static constexpr int SCALE_WORDS = GROUPS / (PAIRS || FORMAT == FORMAT_Q8S ? 1 : 2);
+    static constexpr int SCALE_BYTES = SCALE_WORDS < 4 ? 16 : SCALE_WORDS * 4;
+    static constexpr int RAW = NIBBLES ? 2 : 4; // words of a group that hold a lane's bytes
+
+    uint32_t quants;   // of row g in shared memory: its first piece's place, from word t / 2 on
+    uint32_t s[2][SCALE_WORDS];
+    uint32_t selector; // of a lane's bytes among those of two words
+
+    __device__ Unpack() {
+        bool odd = threadIdx.x % 2;
+        selector = NIBBLES ? (odd ? 0x7362 : 0x5140) : (odd ? 0x4342 : 0x4140);
+    }
+
+    static constexpr int TILES_A_BOX = SCALE_BYTES / (SCALE_WORDS * 4); // of scales
+
+    // A tile, the step-th of its rows'; this warp's begin at `row`. Groups from n_groups on are not there: they count as zeros.
+    __device__ void begin(uint32_t tile, uint32_t scales, int step, int row, int n_groups) {
+        int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        quants = (tile + (row + g) * 128 + t / 2 * 4) ^ g << 4;
+        scales += (row + g) * SCALE_BYTES + step % TILES_A_BOX * SCALE_WORDS * 4;
+        load_words<SCALE_WORDS>(scales, s[0]);
+        load_words<SCALE_WORDS>(scales + 8 * SCALE_BYTES, s[1]);
+        if (n_groups >= GROUPS) return;
+        constexpr int EACH = GROUPS / SCALE_WORDS; // groups of a word
+#pragma unroll
+        for (int i = 0; i < SCALE_WORDS; i++) {
+            uint32_t there = EACH * i >= n_groups ? 0 : EACH * (i + 1) > n_groups ? 0xffff : ~0u;
+            s[0][i] &= there, s[1][i] &= there;
+        }
+    }
+
+    // The words of a group, of rows g and g + 8.
+    __device__ void load(int group, uint32_t raw[2][RAW]) const {
+#pragma unroll
+        for (int i = 0; i < RAW / 2; i++) {
+            uint32_t piece = quants ^ (group * RAW / 2 + i) << 4;
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                load_words<1>(piece + r * 1024, &raw[r][2 * i]);
+                load_words<1>(piece + r * 1024 + 8, &raw[r][2 * i + 1]);
+            }
+        }
+    }
+
+    // The fragments of the group's two products.
+    __device__ void fragments(int group, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            if constexpr (NIBBLES) {
+                uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), high = w >> 8;
+                uint32_t scale = scale_of(group, 0, r), min = PAIRS ? __byte_perm(s[r][group], 0, 0x3232) : 0;
+                a[0][r] = value(lower_nibbles(w), scale, min);
+                a[0][r + 2] = value(lower_nibbles(high), scale, min);
+                a[1][r] = value(upper_nibbles(w), scale, min);
+                a[1][r + 2] = value(upper_nibbles(high), scale, min);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    uint32_t scale = scale_of(group, i, r),
+                             min = PAIRS ? __byte_perm(s[r][group], 0, 0x3232) : 0;
+                    a[i][r] = value(byte_pair(raw[r][2 * i]), scale, min);
+                    a[i][r + 2] = value(byte_pair(raw[r][2 * i + 1]), scale, min);
+                }
+            }
+        }
+    }
+
+  private:
+    // Of the group's i-th product, twice.
+    __device__ uint32_t scale_of(int group, int i, int r) const {
+        if (FORMAT == FORMAT_Q8S) return __byte_perm(s[r][group], 0, i ? 0x3232 : 0x1010);
+        if (PAIRS) return __byte_perm(s[r][group], 0, 0x1010);
+        return __byte_perm(s[r][group / 2], 0, group % 2 ? 0x3232 : 0x1010);
+    }
+    __device__ static uint32_t value(__half2 q, uint32_t scale, uint32_t min) {
+        q = PAIRS ? __hfma2(q, *(__half2 *)&scale, *(__half2 *)&min) : __hmul2(q, *(__half2 *)&scale);
+        return *(uint32_t *)&q;
+    }
+    __device__ static __half2 lower_nibbles(uint32_t w) {
+        uint32_t raised = selected(w, 0x000f000f);
+        return __hsub2(*(__half2 *)&raised, __float2half2_rn(PAIRS ? 1024 : 1032));
+    }
+    __device__ static __half2 upper_nibbles(uint32_t w) {
+        uint32_t raised = selected(w, 0x00f000f0);
+        return __hfma2(*(__half2 *)&raised, __float2half2_rn(0.0625f), __float2half2_rn(PAIRS ? -64 : -72));
+    }
+    // (w & mask) | the bits of 1024 in both halves, in one instruction.
+    __device__ static uint32_t selected(uint32_t w, uint32_t mask) {
+        return masked(w, mask, 0x64006400);
+    }
+    __device__ __half2 byte_pair(uint32_t word) const {
+        uint32_t raised = __byte_perm(word ^ 0x80808080, 0x64646464, selector);
+        return __hsub2(*(__half2 *)&raised, __float2half2_rn(1152));
+    }
+};
+
+#endif

@@ -1,0 +1,60 @@
+// The kernels of unpack_tile.cuh for weights of one format each, compiled by themselves.
+// INSTANCES: FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
+#include "kernels/cuda/gemm/tensor_map.cuh"
+#include "kernels/cuda/gemm/unpack_gemm.cuh"
+#include "kernels/cuda/gemm/unpack_tile.cuh"
+#include "kernels/cuda/device/launch.cuh"
+
+template <int FORMAT> static cudaError_t make_maps(UnpackTileMaps *maps, const FlatArguments &a, int tokens) {
+    int dim = a.epilogue == EPILOGUE_HEADS ? a.heads.head_dim : 0;
+    cudaError_t code = make_bytes_map(&maps->w, a.w.data, a.w.row_bytes, a.w.rows, dim, 128);
+    if (code == cudaSuccess)
+        code = make_bytes_map(&maps->scales, a.w.data, a.w.row_bytes, a.w.rows, dim,
+                              Unpack<FORMAT>::SCALE_BYTES);
+    if (code == cudaSuccess) code = make_tile_map(&maps->x, a.x, a.n, a.w.cols, tokens / 2);
+    if (code == cudaSuccess) code = make_tile_map(&maps->half_x, a.x, a.n, a.w.cols, tokens / 4);
+    return code;
+}
+
+template <int FORMAT, int TOKENS, class Epilogue>
+static cudaError_t launch(const CudaBackend *cuda, const FlatArguments &a) {
+    auto kernel = unpack_tile_kernel<FORMAT, TOKENS, Epilogue>;
+    int shared = sizeof(UnpackTileShared<FORMAT, TOKENS>);
+    int64_t tiles =
+                (int64_t)((a.n + TOKENS - 1) / TOKENS) * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS)),
+            clusters = cuda->device.card.n_sms / 2;
+    UnpackTileMaps maps;
+    cudaError_t code = make_maps<FORMAT>(&maps, a, TOKENS);
+    if (code == cudaSuccess)
+        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    // Twice as many clusters as tiles: each takes half of one.
+    if (2 * tiles < clusters) clusters = 2 * tiles;
+    return code == cudaSuccess ? launch_dependent(cuda, kernel, dim3(2 * (unsigned)clusters),
+                                                  UNPACK_TILE_THREADS, shared, maps, a)
+                               : code;
+}
+
+template <int FORMAT, int TOKENS>
+static cudaError_t launch_epilogue(const CudaBackend *cuda, const FlatArguments &a) {
+    switch (a.epilogue) {
+    case EPILOGUE_HEADS:
+        return launch<FORMAT, TOKENS, UnpackHeads>(cuda, a);
+    case EPILOGUE_GATED:
+        return a.activation == ACTIVATION_SILU
+                   ? launch<FORMAT, TOKENS, UnpackGated<ACTIVATION_SILU>>(cuda, a)
+                   : launch<FORMAT, TOKENS, UnpackGated<ACTIVATION_GELU_TANH>>(cuda, a);
+    case EPILOGUE_ADD:
+        return launch<FORMAT, TOKENS, UnpackFloat<true>>(cuda, a);
+    case EPILOGUE_FLOAT:
+        return launch<FORMAT, TOKENS, UnpackFloat<false>>(cuda, a);
+    default:
+        return launch<FORMAT, TOKENS, UnpackStore>(cuda, a);
+    }
+}
+
+template <Format FORMAT>
+cudaError_t unpack_launch(const CudaBackend *cuda, const FlatArguments &a, int tokens) {
+    return tokens == 256 ? launch_epilogue<FORMAT, 256>(cuda, a) : launch_epilogue<FORMAT, 128>(cuda, a);
+}
+
+template cudaError_t unpack_launch<INSTANCE>(const CudaBackend *cuda, const FlatArguments &a, int tokens);

@@ -1,0 +1,235 @@
+// GEMMs of many rows of x by quantised weights on Hopper: W is unpacked in registers, on its way to the tensor cores.
+//
+// W is the tall side of the tensor cores' operands and x the wide one, as in the flat GEMMs. Two blocks of a cluster take 256
+// rows of W, 128 each, and the same TOKENS rows of x: each brings half of these into the shared memory of both. In a block one
+// warp copies ahead, W 128 bytes of a row at a time, x 64 columns at a time; two warpgroups unpack 64 rows of W each and
+// multiply them with all TOKENS. While the wgmmas of 64 columns run, the next ones' W is unpacked into other registers.
+//
+//                 x [TOKENS, 64 columns] in shared memory, a stage of X_STAGES
+//                 ├──────────────────────────┤
+//     W   128 ┬   warpgroup 0: registers → 64 × TOKENS sums
+//             ┴   warpgroup 1: registers → 64 × TOKENS sums
+//
+// Blocks stay until all tiles are done, cluster after cluster. Tiles that would leave half of the clusters idle in the last
+// round are halved along the tokens. A row's sum is added up in the order of the columns, however wide its tile is.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
+
+#include "kernels/cuda/gemm/unpack.cuh"
+#include "kernels/cuda/gemm/unpack_epilogue.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/ptx_wgmma.cuh"
+
+#include <cuda.h>
+
+enum {
+    UNPACK_TILE_THREADS =
+        FLAT_WARPS * 32 + 128, // a warpgroup besides, for the registers that it leaves the others
+    UNPACK_DEPTH = 64,         // columns of x at a time: 128 bytes
+};
+
+template <int FORMAT, int TOKENS> struct alignas(1024) UnpackTileShared {
+    static constexpr int SCALES = FLAT_ROWS * Unpack<FORMAT>::SCALE_BYTES, W_STAGES = 3,
+                         X_STAGES = TOKENS > 128 ? 5 : 8;
+    static constexpr int X_BYTES = TOKENS * 128, W_BYTES = FLAT_ROWS * 128;
+    char x[X_STAGES][X_BYTES], w[W_STAGES][W_BYTES], scales[W_STAGES][SCALES];
+    uint64_t x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
+};
+
+struct UnpackTileMaps {
+    CUtensorMap w, scales, x, half_x; // of x: what a block brings of a tile, and of half a tile
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Stages of a ring one after the other; `phase` is the parity of the round.
+template <int STAGES> struct RingPlace {
+    int stage = 0, phase = 0;
+    __device__ void next() {
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+    }
+};
+
+// The tiles of a cluster, one after the other: `whole` ones, then halves of the others. Those that run side by side share W's
+// rows.
+template <int TOKENS> struct UnpackWalk {
+    int wide, whole, n, t; // wide: tiles along the tokens; n: whole tiles and halves
+    __device__ explicit UnpackWalk(const FlatArguments &a) {
+        int clusters = gridDim.x / 2;
+        wide = (a.n + TOKENS - 1) / TOKENS;
+        whole = wide * ((a.w.rows + 2 * FLAT_ROWS - 1) / (2 * FLAT_ROWS));
+        int last = whole % clusters;
+        n = whole;
+        if (2 * last <= clusters) whole -= last, n += last;
+        t = (int)blockIdx.x / 2;
+    }
+    __device__ bool more() const { return t < n; }
+    __device__ void next() { t += gridDim.x / 2; }
+    __device__ bool half() const { return t >= whole; }
+    __device__ int tile() const { return half() ? whole + (t - whole) / 2 : t; }
+    __device__ int token() const {
+        return tile() % wide * TOKENS + (half() ? (t - whole) % 2 * (TOKENS / 2) : 0);
+    }
+    __device__ int row_tile() const { return tile() / wide * 2 + (int)cluster_rank(); } // of FLAT_ROWS
+};
+
+// The copying thread.
+template <int FORMAT, int TOKENS>
+__device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, const UnpackTileMaps &maps,
+                                         const FlatArguments &a) {
+    typedef UnpackTileShared<FORMAT, TOKENS> Shared;
+    typedef Unpack<FORMAT> W;
+    constexpr int FULL = chunk_elements(FORMAT), PARTS = W::COLUMNS / UNPACK_DEPTH, HALF = TOKENS / 2,
+                  EACH = W::COLUMNS * W::TILES_A_BOX; // columns of a box of scales
+    uint64_t often = read_often();
+    int steps = (a.w.cols + W::COLUMNS - 1) / W::COLUMNS, rank = (int)cluster_rank();
+    RingPlace<Shared::W_STAGES> w;
+    RingPlace<Shared::X_STAGES> x;
+    auto tile = [&](const CUtensorMap *map, void *to, int at, int row, uint32_t barrier) {
+        if (a.epilogue == EPILOGUE_HEADS)
+            copy_tile_of_five(shared_at(to), map, at, row / a.heads.head_dim, barrier, often);
+        else
+            copy_tile(shared_at(to), map, at, row, barrier, often);
+    };
+    auto copy_w = [&](int row, int col) {
+        int first = col / FULL * FULL, in = col - first, n = min(FULL, a.w.cols - first);
+        int chunk = col / FULL * chunk_bytes(FORMAT, FULL); // columns of the maps are of two bytes
+        uint32_t full = shared_at(&s->w_full[w.stage]);
+        barrier_wait(shared_at(&s->w_empty[w.stage]), w.phase ^ 1);
+        barrier_expect(full, Shared::W_BYTES + Shared::SCALES);
+        tile(&maps.w, s->w[w.stage], (chunk + quant_bytes(FORMAT, in)) / 2, row, full);
+        tile(&maps.scales, s->scales[w.stage],
+             (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (W::SCALE_BYTES / 2), row, full);
+        w.next();
+    };
+    auto copy_x = [&](bool half, int token, int col) { // this block's share of it, to both
+        uint32_t full = shared_at(&s->x_full[x.stage]);
+        int tokens = half ? HALF / 2 : HALF;
+        barrier_wait(shared_at(&s->x_empty[x.stage]), x.phase ^ 1);
+        barrier_expect(full, 2 * tokens * 128);
+        copy_tile_to(3, shared_at(s->x[x.stage] + rank * tokens * 128), half ? &maps.half_x : &maps.x, col,
+                     token + rank * tokens, full, often);
+        x.next();
+    };
+    UnpackWalk<TOKENS> at(a);
+    bool first = at.more();
+    if (first) copy_w(at.row_tile() * FLAT_ROWS, 0); // before x is there
+    kernels_before();
+    let_next_begin();
+    for (; at.more(); at.next())
+        for (int step = 0; step < steps; step++) {
+            if (!first) copy_w(at.row_tile() * FLAT_ROWS, step * W::COLUMNS);
+            first = false;
+            for (int i = 0; i < PARTS; i++)
+                copy_x(at.half(), at.token(), step * W::COLUMNS + i * UNPACK_DEPTH);
+        }
+}
+
+// A multiplying warpgroup's way through the rings.
+template <int FORMAT, int TOKENS> struct UnpackMultiplier {
+    typedef UnpackTileShared<FORMAT, TOKENS> Shared;
+    typedef Unpack<FORMAT> W;
+    Shared *s;
+    int cols;
+    RingPlace<Shared::W_STAGES> w;
+    RingPlace<Shared::X_STAGES> x;
+    W unpack;
+
+    // For both blocks: either copies for both.
+    __device__ void release_x(int stage) const {
+        int lane = threadIdx.x % 32;
+        if (lane < 2) barrier_arrive_at(shared_at(&s->x_empty[stage]), lane);
+    }
+
+    // The next tile's sums, of 8·TILES tokens.
+    template <int TILES> __device__ void multiply(float (&sums)[TILES][4]) {
+        constexpr int PARTS = W::COLUMNS / UNPACK_DEPTH;
+        int steps = (cols + W::COLUMNS - 1) / W::COLUMNS,
+            last = -1; // the stage of x before, read until a GEMM later
+        uint64_t first_x = matrix_at(shared_at(s->x[0]), 16);
+#pragma unroll
+        for (int i = 0; i < TILES; i++) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0;
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+            uint32_t fragments[2][4][4];
+            barrier_wait(shared_at(&s->w_full[w.stage]), w.phase);
+            unpack.begin(shared_at(s->w[w.stage]), shared_at(s->scales[w.stage]), step, threadIdx.x / 32 * 16,
+                         (cols - step * W::COLUMNS) / 32);
+#pragma unroll
+            for (int i = 0; i < PARTS; i++) {
+                uint32_t raw[2][2][W::RAW];
+                auto &f = fragments[i % 2];
+                unpack.load(2 * i, raw[0]);
+                unpack.load(2 * i + 1, raw[1]);
+                unpack.fragments(2 * i, raw[0], &f[0]);
+                unpack.fragments(2 * i + 1, raw[1], &f[2]);
+                if (i == PARTS - 1 && threadIdx.x % 32 == 0) barrier_arrive(shared_at(&s->w_empty[w.stage]));
+                barrier_wait(shared_at(&s->x_full[x.stage]), x.phase);
+                uint64_t tokens = matrix_beyond(first_x, x.stage * (Shared::X_BYTES >> 4));
+                wgmma_fence();
+#pragma unroll
+                for (int p = 0; p < 4; p++) wgmma_add_values(sums, f[p], matrix_beyond(tokens, 2 * p));
+                wgmma_commit();
+                wgmma_wait_older();
+                if (last >= 0) release_x(last);
+                last = x.stage;
+                x.next();
+            }
+            w.next();
+        }
+        wgmma_wait<0>(sums);
+        release_x(last);
+    }
+};
+
+template <int FORMAT, int TOKENS, class Epilogue>
+__device__ inline void multiply_unpacked(UnpackTileShared<FORMAT, TOKENS> *s, const FlatArguments &a) {
+    UnpackMultiplier<FORMAT, TOKENS> m = {s, a.w.cols};
+    kernels_before();
+    UnpackWalk<TOKENS> at(a);
+    for (; at.more() && !at.half(); at.next()) {
+        float sums[TOKENS / 8][4];
+        m.multiply(sums);
+        Epilogue::end(a, at.row_tile(), at.token(), sums);
+    }
+    for (; at.more(); at.next()) {
+        float sums[TOKENS / 16][4];
+        m.multiply(sums);
+        Epilogue::end(a, at.row_tile(), at.token(), sums);
+    }
+}
+
+#endif
+
+// Grid: clusters of two blocks, as many as fit at once or are needed.
+template <int FORMAT, int TOKENS, class Epilogue>
+__global__ void IN_CLUSTERS_OF(2) __launch_bounds__(UNPACK_TILE_THREADS, 1)
+    unpack_tile_kernel(const __grid_constant__ UnpackTileMaps maps, const __grid_constant__ FlatArguments a) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(1024) char memory[];
+    auto *s = (UnpackTileShared<FORMAT, TOKENS> *)memory;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < s->X_STAGES; i++) {
+            barrier_init(shared_at(&s->x_full[i]), 1);
+            barrier_init(shared_at(&s->x_empty[i]), 2 * FLAT_WARPS);
+        }
+        for (int i = 0; i < s->W_STAGES; i++) {
+            barrier_init(shared_at(&s->w_full[i]), 1);
+            barrier_init(shared_at(&s->w_empty[i]), FLAT_WARPS);
+        }
+        show_barriers();
+    }
+    cluster_sync();
+    if (threadIdx.x < FLAT_WARPS * 32) {
+        take_registers<232>();
+        multiply_unpacked<FORMAT, TOKENS, Epilogue>(s, a);
+    } else {
+        give_registers<40>();
+        if (threadIdx.x == FLAT_WARPS * 32) copy_unpack_tiles<FORMAT, TOKENS>(s, maps, a);
+        __syncwarp();
+    }
+    cluster_sync(); // the other block may still arrive here
+#endif
+}
+
+#endif
