@@ -56,8 +56,8 @@ static bool tiles_keep_busy(const Card *card, const GemmCase *g) {
     return g->kind == STEP_READING || (int64_t)g->n * g->rows * 4 >= 3 * could;
 }
 
-// What a GEMM takes by tiles of 256 rows of W and `tokens` of x, in tenths of a round of 256: as measured, halves take six
-// tenths of a whole (NOTES.md). Tiles of a last round that would leave half of the clusters idle are halved.
+// What a GEMM takes by tiles of 256 rows of W and `tokens` of x, in tenths of a round of 256: as measured, halves take
+// six tenths of a whole (NOTES.md). Tiles of a last round that would leave half of the clusters idle are halved.
 static int64_t unpack_cost(const Card *card, int n, int rows, int tokens) {
     int64_t clusters = card->n_sms / 2, tiles = (int64_t)((n + tokens - 1) / tokens) * ((rows + 255) / 256);
     int64_t last = tiles % clusters, whole = tokens == 256 ? 10 : 6, half = tokens == 256 ? 6 : 4;

@@ -15,8 +15,9 @@ cudaError_t make_tile_map(CUtensorMap *map, const void *data, int rows, int cols
 // 0, 0, head).
 cudaError_t make_heads_map(CUtensorMap *map, const void *data, int n_heads, int dim, int cols);
 
-// Tiles of 128 rows by `bytes` of rows of any bytes, row_bytes from one to the next, both multiples of 16: 128, swizzled, or less,
-// which lie one behind the other. Columns count 16-bit units. dim: as make_heads_map(), or 0 for rows in order.
+// Tiles of 128 rows by `bytes` of rows of any bytes, row_bytes from one to the next, both multiples of 16: 128,
+// swizzled, or less, which lie one behind the other. Columns count 16-bit units. dim: as make_heads_map(), or 0 for
+// rows in order.
 cudaError_t make_bytes_map(CUtensorMap *map, const void *data, int64_t row_bytes, int rows, int dim, int bytes);
 
 #endif

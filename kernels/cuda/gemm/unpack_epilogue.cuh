@@ -1,7 +1,8 @@
 // Epilogues of unpack_tile.cuh: what is done with a tile's sums in the registers of the warps that multiplied.
 //
-// Of a tile of FLAT_ROWS rows of W and 8·TILES tokens from `token` on, lane l = 4·g + t of warp w holds sums[i]: rows 16w + g
-// ([0], [1]) and 8 further ([2], [3]), tokens 8i + 2t and the next. What epilogues take and where it goes: FlatArguments.
+// Of a tile of FLAT_ROWS rows of W and 8·TILES tokens from `token` on, lane l = 4·g + t of warp w holds sums[i]: rows
+// 16w + g ([0], [1]) and 8 further ([2], [3]), tokens 8i + 2t and the next. What epilogues take and where it goes:
+// FlatArguments.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_EPILOGUE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_EPILOGUE_CUH
 
@@ -53,8 +54,8 @@ template <bool ADD> struct UnpackFloat {
     }
 };
 
-// g = activation(gate) · up, in halves. Gates are in lanes of even rows, ups in those of odd ones: the former finish the
-// fragment's upper rows, the latter the lower.
+// g = activation(gate) · up, in halves. Gates are in lanes of even rows, ups in those of odd ones: the former finish
+// the fragment's upper rows, the latter the lower.
 template <Activation ACTIVATION> struct UnpackGated {
     template <int TILES>
     static __device__ void end(const FlatArguments &a, int tile, int token, float (&sums)[TILES][4]) {

@@ -1,17 +1,19 @@
 // GEMMs of many rows of x by quantised weights on Hopper: W is unpacked in registers, on its way to the tensor cores.
 //
-// W is the tall side of the tensor cores' operands and x the wide one, as in the flat GEMMs. Two blocks of a cluster take 256
-// rows of W, 128 each, and the same TOKENS rows of x: each brings half of these into the shared memory of both. In a block one
-// warp copies ahead, W 128 bytes of a row at a time, x 64 columns at a time; two warpgroups unpack 64 rows of W each and
-// multiply them with all TOKENS. While the wgmmas of 64 columns run, the next ones' W is unpacked into other registers.
+// W is the tall side of the tensor cores' operands and x the wide one, as in the flat GEMMs. Two blocks of a cluster
+// take 256 rows of W, 128 each, and the same TOKENS rows of x: each brings half of these into the shared memory of
+// both. In a block one warp copies ahead, W 128 bytes of a row at a time, x 64 columns at a time; two warpgroups unpack
+// 64 rows of W each and multiply them with all TOKENS. While the wgmmas of 64 columns run, the next ones' W is unpacked
+// into other registers.
 //
 //                 x [TOKENS, 64 columns] in shared memory, a stage of X_STAGES
 //                 ├──────────────────────────┤
 //     W   128 ┬   warpgroup 0: registers → 64 × TOKENS sums
 //             ┴   warpgroup 1: registers → 64 × TOKENS sums
 //
-// Blocks stay until all tiles are done, cluster after cluster. Tiles that would leave half of the clusters idle in the last
-// round are halved along the tokens. A row's sum is added up in the order of the columns, however wide its tile is.
+// Blocks stay until all tiles are done, cluster after cluster. Tiles that would leave half of the clusters idle in the
+// last round are halved along the tokens. A row's sum is added up in the order of the columns, however wide its tile
+// is.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_TILE_CUH
 
@@ -50,8 +52,8 @@ template <int STAGES> struct RingPlace {
     }
 };
 
-// The tiles of a cluster, one after the other: `whole` ones, then halves of the others. Those that run side by side share W's
-// rows.
+// The tiles of a cluster, one after the other: `whole` ones, then halves of the others. Those that run side by side
+// share W's rows.
 template <int TOKENS> struct UnpackWalk {
     int wide, whole, n, t; // wide: tiles along the tokens; n: whole tiles and halves
     __device__ explicit UnpackWalk(const FlatArguments &a) {
