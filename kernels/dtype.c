@@ -1,5 +1,7 @@
 #include "kernels/dtype.h"
 
+#include "kernels/w8.h"
+
 typedef struct DTypeTraits {
     const char *name;
     int64_t block_size, block_bytes, alignment;
@@ -20,6 +22,7 @@ static const DTypeTraits TRAITS[DTYPE_COUNT] = {
     [DTYPE_Q6_K] = {"q6_k", 256, 128 + 64 + 16 + 2, 2},
     [DTYPE_INT8] = {"int8", 1, 1, 1},
     [DTYPE_INT4] = {"int4", 2, 1, 1},
+    [DTYPE_W8] = {"w8", 1, 1, W8_ALIGNMENT},
 };
 
 static const DTypeTraits *traits_of(DType type) {
@@ -46,6 +49,7 @@ int64_t dtype_alignment(DType type) {
 int64_t dtype_row_bytes(DType type, int64_t cols) {
     const DTypeTraits *traits = traits_of(type);
     int64_t bytes;
+    if (type == DTYPE_W8) return w8_row_bytes(cols);
     if (cols < 0 || cols % traits->block_size != 0) return -1;
     if (__builtin_mul_overflow(cols / traits->block_size, traits->block_bytes, &bytes)) return -1;
     return bytes;

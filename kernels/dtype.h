@@ -1,7 +1,8 @@
 // Element types of tensors in files and caches, and how many bytes they take.
 //
 // A row of a quantised type is a sequence of blocks of dtype_block_size() elements; plain types are
-// blocks of one, int4 of two. The other block formats are those of GGUF, bit by bit.
+// blocks of one, int4 of two. The other block formats are those of GGUF, bit by bit. A row of w8 is blocks of one
+// with zeros up to a multiple of 16 bytes, then the row's scale: see kernels/w8.h.
 #ifndef PALAVER_KERNELS_DTYPE_H
 #define PALAVER_KERNELS_DTYPE_H
 
@@ -25,6 +26,7 @@ typedef enum DType {
     DTYPE_Q6_K,
     DTYPE_INT8, // of KV caches; their scales lie apart, see KvLayer
     DTYPE_INT4,
+    DTYPE_W8, // of linear layers that were converted while they were loaded; in no file
     DTYPE_COUNT,
 } DType;
 
@@ -34,10 +36,10 @@ const char *dtype_name(DType type);
 // Elements of one block: 1, 2, 32 or 256.
 int64_t dtype_block_size(DType type);
 
-// Bytes of one block.
+// Bytes of one block. Rows of w8 end with more than blocks: dtype_row_bytes() alone says how long they are.
 int64_t dtype_block_bytes(DType type);
 
-// Bytes to which a block is aligned in memory: that of its widest member (4 for f32, else 2; 1 for none).
+// Bytes to which a block is aligned in memory: that of its widest member (4 for f32, else 2; 1 for none), 16 for w8.
 int64_t dtype_alignment(DType type);
 
 // Bytes of a row of `cols` elements; -1 if cols is negative, no multiple of the block size, or too large.
