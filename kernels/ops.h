@@ -316,12 +316,13 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 9 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 10 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
     size_t activation_bytes;
     int chunk; // tokens of a prefill step that suit it
+    bool w8;   // multiplies linear layers, the head's output among them, of DTYPE_W8: activations in the same form
 
     Status (*open)(const BackendOptions *options, Backend **backend, Error *error);
     void (*close)(Backend *backend); // also frees layers and heads; memory from alloc() is the caller's

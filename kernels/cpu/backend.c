@@ -190,6 +190,7 @@ const Ops *ops_cpu(void) {
         .name = "cpu",
         .activation_bytes = sizeof(float),
         .chunk = 512, // enough to unpack weights for, little enough to stop soon
+        .w8 = true,
         .open = cpu_open,
         .close = cpu_close,
         .describe = cpu_describe,

@@ -65,6 +65,8 @@ typedef struct CpuBackend {
     int8_t *q;     // quantised activations of up to the widest rows, see Activations
     float *scale, *sum;
     int16_t *sums;
+    int8_t *w8; // the same in the form for DTYPE_W8
+    W8Scale *w8_scale;
     float *k, *v;         // [max_tokens, n_kv_heads*head_dim]
     float *up;            // [max_tokens, intermediate_size]
     char *thread_scratch; // [n_threads, thread_bytes]

@@ -8,7 +8,7 @@ typedef struct Prepare {
     const float *x;
     const int32_t *tokens;
     Norm norm; // no weight: x as it is
-    bool quantize;
+    bool quantize, quantize_w8;
     int64_t n, n_parts, cols;
 } Prepare;
 
@@ -28,6 +28,8 @@ static void prepare_row(const Prepare *p, int64_t i) {
         cpu_norm_row(cpu, p->norm, x, normed);
         x = normed;
     }
+    if (p->quantize_w8)
+        cpu->w8_scale[i] = cpu->loops->quantize_w8(x, p->cols, cpu->w8 + i * w8_stride(p->cols));
     if (!p->quantize) return;
     int64_t groups = p->cols / QUANT_GROUP;
     QuantRow row = {.q = cpu->q + i * p->cols,
@@ -46,11 +48,15 @@ static void prepare_part(void *context, int64_t part, int thread) {
 
 static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
     CpuBackend *cpu = p->cpu;
-    for (int i = 0; i < n_matrices; i++)
-        if (cpu->loops->quantized_activations && w[i]->data && quant_is_type(w[i]->type)) p->quantize = true;
+    for (int i = 0; i < n_matrices; i++) {
+        if (!w[i]->data) continue;
+        p->quantize |= cpu->loops->quantized_activations && quant_is_type(w[i]->type);
+        p->quantize_w8 |= w[i]->type == DTYPE_W8;
+    }
     bool parallel = p->n > 1 && p->n * p->cols >= SERIAL_ELEMENTS;
     p->n_parts = parallel ? cpu_row_parts(cpu, p->n) : 1;
-    if (p->norm.weight || p->quantize) threads_run(cpu->threads, p->n_parts, prepare_part, p);
+    if (p->norm.weight || p->quantize || p->quantize_w8)
+        threads_run(cpu->threads, p->n_parts, prepare_part, p);
     return (Activations){.n = p->n,
                          .cols = p->cols,
                          .x = p->norm.weight ? cpu->normed : p->x,
@@ -58,7 +64,9 @@ static Activations prepare(Prepare *p, const Matrix *const *w, int n_matrices) {
                          .q = cpu->q,
                          .scale = cpu->scale,
                          .sum = cpu->sum,
-                         .sums = cpu->sums};
+                         .sums = cpu->sums,
+                         .w8 = p->quantize_w8 ? cpu->w8 : NULL,
+                         .w8_scale = cpu->w8_scale};
 }
 
 Activations cpu_activations(CpuBackend *cpu, const float *x, int64_t n, int64_t cols, const Matrix *const *w,

@@ -32,6 +32,8 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->scale = arena_take(&arena, rows * groups, sizeof *cpu->scale);
     cpu->sum = arena_take(&arena, rows * groups, sizeof *cpu->sum);
     cpu->sums = arena_take(&arena, rows * groups * 2, sizeof *cpu->sums);
+    cpu->w8 = arena_take(&arena, rows * w8_stride(widest), sizeof *cpu->w8);
+    cpu->w8_scale = arena_take(&arena, rows, sizeof *cpu->w8_scale);
     cpu->k = arena_take(&arena, n * kv_width, sizeof *cpu->k);
     cpu->v = arena_take(&arena, n * kv_width, sizeof *cpu->v);
     cpu->up = arena_take(&arena, n * s->intermediate_size, sizeof *cpu->up);

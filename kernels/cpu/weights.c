@@ -12,6 +12,7 @@ typedef struct Expected {
     Need need;
     float offset;   // added to a vector's elements
     float **vector; // where a vector's float32 copy goes; NULL for matrices
+    bool looked_up; // rows of the matrix are read one by one
 } Expected;
 
 static Status check(const Expected *e, Error *error) {
@@ -28,6 +29,9 @@ static Status check(const Expected *e, Error *error) {
     if ((unsigned)m->type >= DTYPE_COUNT || dtype_row_bytes(m->type, m->cols) < 0)
         return error_set(error, STATUS_UNSUPPORTED, "%s: the cpu backend has no code for rows of %lld %s",
                          e->name, (long long)m->cols, dtype_name(m->type));
+    if (m->type == DTYPE_W8 && (e->vector || e->looked_up))
+        return error_set(error, STATUS_UNSUPPORTED, "%s: only linear layers are multiplied in %s", e->name,
+                         dtype_name(m->type));
     return STATUS_OK;
 }
 
@@ -70,26 +74,26 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
     Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
     const Expected expected[] = {
-        {"attn_norm", &w->attn_norm, 1, hidden, REQUIRED, s->norm_offset, &attn_norm->weight},
-        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, &attn_norm->bias},
-        {"wq", &w->wq, q_width, hidden, REQUIRED, 0, NULL},
-        {"bq", &w->bq, 1, q_width, OPTIONAL, 0, &layer->bq},
-        {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, NULL},
-        {"bk", &w->bk, 1, kv_width, OPTIONAL, 0, &layer->bk},
-        {"wv", &w->wv, kv_width, hidden, REQUIRED, 0, NULL},
-        {"bv", &w->bv, 1, kv_width, OPTIONAL, 0, &layer->bv},
-        {"q_norm", &w->q_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->q_norm},
-        {"k_norm", &w->k_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->k_norm},
-        {"wo", &w->wo, hidden, q_width, REQUIRED, 0, NULL},
-        {"bo", &w->bo, 1, hidden, OPTIONAL, 0, &layer->bo},
-        {"ffn_norm", &w->ffn_norm, 1, hidden, REQUIRED, s->norm_offset, &ffn_norm->weight},
-        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, &ffn_norm->bias},
-        {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, NULL},
-        {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, &layer->b_gate},
-        {"w_up", &w->w_up, wide, hidden, REQUIRED, 0, NULL},
-        {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, &layer->b_up},
-        {"w_down", &w->w_down, hidden, wide, REQUIRED, 0, NULL},
-        {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, &layer->b_down},
+        {"attn_norm", &w->attn_norm, 1, hidden, REQUIRED, s->norm_offset, &attn_norm->weight, false},
+        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, &attn_norm->bias, false},
+        {"wq", &w->wq, q_width, hidden, REQUIRED, 0, NULL, false},
+        {"bq", &w->bq, 1, q_width, OPTIONAL, 0, &layer->bq, false},
+        {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, NULL, false},
+        {"bk", &w->bk, 1, kv_width, OPTIONAL, 0, &layer->bk, false},
+        {"wv", &w->wv, kv_width, hidden, REQUIRED, 0, NULL, false},
+        {"bv", &w->bv, 1, kv_width, OPTIONAL, 0, &layer->bv, false},
+        {"q_norm", &w->q_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->q_norm, false},
+        {"k_norm", &w->k_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->k_norm, false},
+        {"wo", &w->wo, hidden, q_width, REQUIRED, 0, NULL, false},
+        {"bo", &w->bo, 1, hidden, OPTIONAL, 0, &layer->bo, false},
+        {"ffn_norm", &w->ffn_norm, 1, hidden, REQUIRED, s->norm_offset, &ffn_norm->weight, false},
+        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, &ffn_norm->bias, false},
+        {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, NULL, false},
+        {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, &layer->b_gate, false},
+        {"w_up", &w->w_up, wide, hidden, REQUIRED, 0, NULL, false},
+        {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, &layer->b_up, false},
+        {"w_down", &w->w_down, hidden, wide, REQUIRED, 0, NULL, false},
+        {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, &layer->b_down, false},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &layer->vectors, error);
     if (status) {
@@ -114,14 +118,16 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     Need embedding_bias = w->embedding_norm.data ? norm_bias : NEVER;
     Norm *embedding_norm = &head->embedding_norm;
     const Expected expected[] = {
-        {"embedding", &w->embedding, vocab, hidden, REQUIRED, 0, NULL},
-        {"positions", &w->positions, s->n_positions, hidden, positions, 0, NULL},
-        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, s->norm_offset, &embedding_norm->weight},
-        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, &embedding_norm->bias},
-        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, &head->norm.weight},
-        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, &head->norm.bias},
-        {"output", &w->output, vocab, hidden, REQUIRED, 0, NULL},
-        {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, &head->output_bias},
+        {"embedding", &w->embedding, vocab, hidden, REQUIRED, 0, NULL, true},
+        {"positions", &w->positions, s->n_positions, hidden, positions, 0, NULL, true},
+        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, s->norm_offset, &embedding_norm->weight,
+         false},
+        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, &embedding_norm->bias,
+         false},
+        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, &head->norm.weight, false},
+        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, &head->norm.bias, false},
+        {"output", &w->output, vocab, hidden, REQUIRED, 0, NULL, false},
+        {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, &head->output_bias, false},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &head->vectors, error);
     if (status) {

@@ -8,7 +8,6 @@
 //  - for more, the eight rows are unpacked once into a panel where four columns of each row lie together, and
 //    four rows of activations at a time pass over it: a broadcast of four activations meets all eight rows.
 #include "kernels/cpu/loops/groups_avx2.h"
-#include "kernels/cpu/loops/simd_avx2.h"
 
 #ifdef __AVX2__
 #define TOKENS 4                // rows of activations that pass over a panel together
@@ -22,23 +21,6 @@ typedef struct PanelGroup {
 } PanelGroup;
 
 // ---- one row of activations ---------------------------------------------------------------------------
-
-// A group's sums over each half (16 columns) of eight rows: lane r of a + b is row r's.
-typedef struct HalfSums {
-    __m256i a, b;
-} HalfSums;
-
-// The same of eight vectors of eight partial sums.
-INLINE HalfSums transposing_sums(const __m256i p[ROWS]) {
-    __m256i u = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
-    __m256i v = _mm256_hadd_epi32(_mm256_hadd_epi32(p[4], p[5]), _mm256_hadd_epi32(p[6], p[7]));
-    return (HalfSums){_mm256_permute2x128_si256(u, v, 0x20), _mm256_permute2x128_si256(u, v, 0x31)};
-}
-
-INLINE __m256i pair_products(bool is_signed, __m256i w, __m256i x) {
-    return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
-                     : _mm256_maddubs_epi16(w, x);
-}
 
 // What the float part of a group adds to y; at: of the activations' groups, row after row.
 INLINE __m256 add_group(Traits traits, __m256 y, Scales w, HalfSums sums, const Activations *x, int64_t at) {
@@ -119,25 +101,6 @@ INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const 
 
 // ---- a panel, and several rows of activations ---------------------------------------------------------
 
-// q[r] holds 32 columns of row r; becomes columns 4j..4j+3 of all rows at j.
-INLINE void transpose(__m256i q[ROWS]) {
-    __m256i t[ROWS], u[ROWS];
-    for (int i = 0; i < 4; i++) {
-        t[2 * i] = _mm256_unpacklo_epi32(q[2 * i], q[2 * i + 1]);
-        t[2 * i + 1] = _mm256_unpackhi_epi32(q[2 * i], q[2 * i + 1]);
-    }
-    for (int i = 0; i < 2; i++) {
-        u[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        u[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        u[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        u[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        q[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
-        q[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
-    }
-}
-
 INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t groups, PanelGroup *panel) {
     const int64_t ahead = ROWS * (rows[1] - rows[0]);
     for (int64_t g = 0, at = 0; g < groups; at += block_bytes_of(type)) {
@@ -155,16 +118,6 @@ INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t grou
             panel[g].min = s.min;
         }
     }
-}
-
-INLINE __m256i broadcast4(const int8_t *q) {
-    return _mm256_set1_epi32(load_int((const uint8_t *)q));
-}
-
-// Keeps the compiler from turning a chain of sums into a tree, which needs more registers than there are.
-INLINE __m256i kept(__m256i v) {
-    __asm__("" : "+x"(v));
-    return v;
 }
 
 // A vector for each of four rows of activations: named ones, which stay in registers.
@@ -219,18 +172,6 @@ INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *
 
 // ---- rows of a matrix ---------------------------------------------------------------------------------
 
-// Stores the first n_rows lanes.
-INLINE void store_rows(const Gemm *p, int64_t token, int64_t first, int n_rows, __m256 lanes) {
-    float *y = p->y + token * p->y_stride + first, values[ROWS];
-    if (n_rows == ROWS) {
-        if (p->add) lanes = _mm256_add_ps(_mm256_loadu_ps(y), lanes);
-        _mm256_storeu_ps(y, lanes);
-        return;
-    }
-    _mm256_storeu_ps(values, lanes);
-    for (int r = 0; r < n_rows; r++) y[r] = p->add ? y[r] + values[r] : values[r];
-}
-
 // Eight rows of W, of which n_rows from `first` on are stored.
 typedef struct EightRows {
     const uint8_t *rows[ROWS]; // beyond the last: that one again
@@ -275,12 +216,16 @@ int64_t avx2_gemm_scratch(int64_t cols) {
 }
 
 void avx2_gemm(const Gemm *p, void *scratch) {
-    int64_t n = p->x->n, row = p->x->cols * (p->x->quantized ? 1 : 4),
+    const W8Dot dot = avx2_has_w8(W8_VNNI) ? W8_VNNI : avx2_has_w8(W8_VNNI_512) ? W8_VNNI_512 : W8_PAIRS;
+    int64_t n = p->x->n, row = p->x->cols * (p->x->quantized || p->w->type == DTYPE_W8 ? 1 : 4),
             block = BLOCK_BYTES / row / TOKENS * TOKENS;
     if (block < 4 * TOKENS) block = 4 * TOKENS;
     for (int64_t t = 0; t < n; t += block) {
         int64_t end = t + block < n ? t + block : n;
         switch (p->w->type) {
+        case DTYPE_W8:
+            avx2_gemm_w8(dot, p, t, end, scratch);
+            break;
         case DTYPE_Q8_0:
             gemm_quantized(DTYPE_Q8_0, p, t, end, scratch);
             break;

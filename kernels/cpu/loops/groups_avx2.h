@@ -3,13 +3,9 @@
 #ifndef PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
 #define PALAVER_KERNELS_CPU_LOOPS_GROUPS_AVX2_H
 
-#include "kernels/cpu/loops/simd_avx2.h"
+#include "kernels/cpu/loops/rows_avx2.h"
 
 #ifdef __AVX2__
-#include <string.h>
-
-#define ROWS 8
-
 typedef struct Traits {
     int offset;      // what the format subtracts from its unsigned integers
     bool has_min;    // min is not zero
@@ -82,10 +78,6 @@ INLINE __m256i fifth_bits(const uint8_t *bytes) {
     return _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(16));
 }
 
-INLINE __m256i load32(const uint8_t *bytes) {
-    return _mm256_loadu_si256((const __m256i *)bytes);
-}
-
 INLINE __m256i shifted_right(__m256i v, int n) {
     return _mm256_srl_epi16(v, _mm_cvtsi32_si128(n));
 }
@@ -124,12 +116,6 @@ INLINE __m256i group_integers(DType type, const uint8_t *block, int group) {
 typedef struct Scales {
     __m256 scale[2], min;
 } Scales;
-
-INLINE int32_t load_int(const uint8_t *bytes) {
-    int32_t value;
-    memcpy(&value, bytes, sizeof value);
-    return value;
-}
 
 // The first four bytes at `offset` of each row's block.
 INLINE __m256i load_ints(const uint8_t *const rows[ROWS], int64_t at) {

@@ -5,17 +5,33 @@
 
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/ops.h"
+#include "kernels/w8.h"
+
+// A row of activations for DTYPE_W8: its scale, and the sum of its integers, by which a product of bytes that count from
+// -128 is put right.
+typedef struct W8Scale {
+    float scale;
+    int32_t sum;
+} W8Scale;
+
+// Bytes from one row of such activations to the next: whole vectors, so that loops need no ends of their own.
+static inline int64_t w8_stride(int64_t cols) {
+    return (cols + 31) / 32 * 32;
+}
 
 // Rows of activations in every form that a GEMM may want. The quantised form is there only if
-// `quantized` says so; q, scale, sum and sums as in QuantRow, row after row.
+// `quantized` says so; q, scale, sum and sums as in QuantRow, row after row. The form for DTYPE_W8 (kernels/w8.h) is there
+// unless w8 is NULL: rows of w8_stride(cols) bytes, zeros behind the integers.
 typedef struct Activations {
     int64_t n, cols;
     const float *x; // [n, cols]
     bool quantized;
-    const int8_t *q;     // [n, cols]
-    const float *scale;  // [n, cols/32]
-    const float *sum;    // [n, cols/32]
-    const int16_t *sums; // [n, cols/16]
+    const int8_t *q;         // [n, cols]
+    const float *scale;      // [n, cols/32]
+    const float *sum;        // [n, cols/32]
+    const int16_t *sums;     // [n, cols/16]
+    const int8_t *w8;        // [n, w8_stride(cols)]
+    const W8Scale *w8_scale; // [n]
 } Activations;
 
 // Rows [first, end) of y = W·x, or of y += W·x, for every row of activations: y[t*y_stride + r].
@@ -64,6 +80,8 @@ typedef struct Loops {
     // y [n] = (x − mean(x)) / sqrt(variance(x) + eps) · w + b (NULL: none); y may be x
     void (*layer_norm)(const float *x, const float *w, const float *b, int64_t n, float eps, float *y);
     void (*quantize)(const float *x, int64_t n, const QuantRow *out);
+    // x [n] → q [w8_stride(n)]: kernels/w8.h, bit by bit
+    W8Scale (*quantize_w8)(const float *x, int64_t n, int8_t *q);
     // g [n] = activation(g) · u, or without u (NULL) activation(g)
     void (*activate)(Activation activation, float *g, const float *u, int64_t n);
     void (*to_half)(const float *x, int64_t n, uint16_t *half);
@@ -75,7 +93,8 @@ typedef struct Loops {
     int64_t (*attend_scratch)(int n_rows, int head_dim);
 } Loops;
 
-// Plain loops in float32. Quantised weights are dequantised: this is what the fast loops approximate.
+// Plain loops in float32. Quantised weights are dequantised: this is what the fast loops approximate. Those of DTYPE_W8 are
+// multiplied as integers in both, to the same bits.
 const Loops *loops_reference(void);
 
 // AVX2 with FMA and F16C: only for machines that have them. NULL where the compiler had none.

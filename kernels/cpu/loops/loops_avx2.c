@@ -170,6 +170,7 @@ const Loops *loops_avx2(void) {
         .rms_norm = rms_norm,
         .layer_norm = layer_norm,
         .quantize = quantize,
+        .quantize_w8 = avx2_quantize_w8,
         .activate = activate,
         .to_half = to_half,
         .gemm = avx2_gemm,

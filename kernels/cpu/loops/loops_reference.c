@@ -55,13 +55,40 @@ static void to_half(const float *x, int64_t n, uint16_t *half) {
     for (int64_t i = 0; i < n; i++) half[i] = quant_to_half(x[i]);
 }
 
+static W8Scale quantize_w8(const float *x, int64_t n, int8_t *q) {
+    W8Scale row = {.scale = w8_quantize_row(x, n, q)};
+    for (int64_t i = 0; i < n; i++) row.sum += q[i];
+    memset(q + n, 0, (size_t)(w8_stride(n) - n));
+    return row;
+}
+
 // ---- GEMM ---------------------------------------------------------------------------------------------
 
 static int64_t gemm_scratch(int64_t cols) {
     return cols * (int64_t)sizeof(float);
 }
 
+static void gemm_w8(const Gemm *p) {
+    int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(DTYPE_W8, cols);
+    for (int64_t r = p->first; r < p->end; r++) {
+        const int8_t *row = (const int8_t *)p->w->data + r * row_bytes;
+        float scale;
+        memcpy(&scale, row + w8_scale_offset(cols), sizeof scale);
+        for (int64_t t = 0; t < p->x->n; t++) {
+            const int8_t *x = p->x->w8 + t * w8_stride(cols);
+            int32_t sum = 0;
+            for (int64_t i = 0; i < cols; i++) sum += row[i] * x[i];
+            float *y = &p->y[t * p->y_stride + r], result = w8_result(sum, p->x->w8_scale[t].scale, scale);
+            *y = p->add ? *y + result : result;
+        }
+    }
+}
+
 static void gemm(const Gemm *p, void *scratch) {
+    if (p->w->type == DTYPE_W8) {
+        gemm_w8(p);
+        return;
+    }
     const uint8_t *data = p->w->data;
     int64_t cols = p->w->cols, row_bytes = dtype_row_bytes(p->w->type, cols);
     float *row = scratch;
@@ -149,6 +176,7 @@ const Loops *loops_reference(void) {
         .rms_norm = rms_norm,
         .layer_norm = layer_norm,
         .quantize = quant_store_row,
+        .quantize_w8 = quantize_w8,
         .activate = activate,
         .to_half = to_half,
         .gemm = gemm,

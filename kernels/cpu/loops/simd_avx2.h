@@ -72,6 +72,17 @@ int64_t avx2_gemm_scratch(int64_t cols);
 // Rows of a matrix, first to end, with the activations [first_token, end_token).
 void avx2_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, float *scratch);
 
+// ---- w8_avx2.c: DTYPE_W8 with activations of its kind ---------------------------------------------------
+
+// How bytes are multiplied and added up, all to the same bits: by pairs in 16 bits, by AVX-VNNI, by AVX512-VNNI.
+typedef enum W8Dot { W8_PAIRS, W8_VNNI, W8_VNNI_512 } W8Dot;
+
+bool avx2_has_w8(W8Dot dot); // whether this machine can
+
+// As avx2_gemm_float().
+void avx2_gemm_w8(W8Dot dot, const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
+W8Scale avx2_quantize_w8(const float *x, int64_t n, int8_t *q);
+
 // ---- attend_avx2.c ------------------------------------------------------------------------------------
 
 void avx2_attend(const AttendTile *tile, void *scratch);

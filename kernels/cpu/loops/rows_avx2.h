@@ -1,0 +1,81 @@
+// What the AVX2 products of integers share: eight rows of W are computed together, a lane each, from bytes.
+#ifndef PALAVER_KERNELS_CPU_LOOPS_ROWS_AVX2_H
+#define PALAVER_KERNELS_CPU_LOOPS_ROWS_AVX2_H
+
+#include "kernels/cpu/loops/simd_avx2.h"
+
+#ifdef __AVX2__
+#include <string.h>
+
+#define ROWS 8
+
+INLINE int32_t load_int(const uint8_t *bytes) {
+    int32_t value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+INLINE __m256i pair_products(bool is_signed, __m256i w, __m256i x) {
+    return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                     : _mm256_maddubs_epi16(w, x);
+}
+
+INLINE __m256i load32(const uint8_t *bytes) {
+    return _mm256_loadu_si256((const __m256i *)bytes);
+}
+
+// A group's sums over each half (16 columns) of eight rows: lane r of a + b is row r's.
+typedef struct HalfSums {
+    __m256i a, b;
+} HalfSums;
+
+// The same of eight vectors of eight partial sums.
+INLINE HalfSums transposing_sums(const __m256i p[ROWS]) {
+    __m256i u = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
+    __m256i v = _mm256_hadd_epi32(_mm256_hadd_epi32(p[4], p[5]), _mm256_hadd_epi32(p[6], p[7]));
+    return (HalfSums){_mm256_permute2x128_si256(u, v, 0x20), _mm256_permute2x128_si256(u, v, 0x31)};
+}
+
+// q[r] holds 32 columns of row r; becomes columns 4j..4j+3 of all rows at j.
+INLINE void transpose(__m256i q[ROWS]) {
+    __m256i t[ROWS], u[ROWS];
+    for (int i = 0; i < 4; i++) {
+        t[2 * i] = _mm256_unpacklo_epi32(q[2 * i], q[2 * i + 1]);
+        t[2 * i + 1] = _mm256_unpackhi_epi32(q[2 * i], q[2 * i + 1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        u[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        u[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        u[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        u[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        q[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+        q[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
+    }
+}
+
+INLINE __m256i broadcast4(const int8_t *q) {
+    return _mm256_set1_epi32(load_int((const uint8_t *)q));
+}
+
+// Keeps the compiler from turning a chain of sums into a tree, which needs more registers than there are.
+INLINE __m256i kept(__m256i v) {
+    __asm__("" : "+x"(v));
+    return v;
+}
+
+// Stores the first n_rows lanes.
+INLINE void store_rows(const Gemm *p, int64_t token, int64_t first, int n_rows, __m256 lanes) {
+    float *y = p->y + token * p->y_stride + first, values[ROWS];
+    if (n_rows == ROWS) {
+        if (p->add) lanes = _mm256_add_ps(_mm256_loadu_ps(y), lanes);
+        _mm256_storeu_ps(y, lanes);
+        return;
+    }
+    _mm256_storeu_ps(values, lanes);
+    for (int r = 0; r < n_rows; r++) y[r] = p->add ? y[r] + values[r] : values[r];
+}
+
+#endif
+#endif
