@@ -17,12 +17,6 @@ int program_finish(const Program *program, Status status, const Error *error) {
                         status == STATUS_FILE || status == STATUS_UNSUPPORTED ? EXIT_MODEL : EXIT_RUNTIME);
 }
 
-Status program_check_settings(const Program *program, Error *error) {
-    if (program->settings.model.weights != 0)
-        return error_set(error, STATUS_UNSUPPORTED, "model.weights: this version takes weights \"as-is\"");
-    return STATUS_OK;
-}
-
 Status program_find_model(Program *program, const char *resumed, Error *error) {
     const char *name = program->options.model;
     char folder[PATH_ROOM];

@@ -26,9 +26,6 @@ int program_fail(const Program *program, const Error *error, int status);
 // The end of a tool that prints: what failed is said.
 int program_finish(const Program *program, Status status, const Error *error);
 
-// STATUS_UNSUPPORTED: what the configuration can say, but this version cannot do.
-Status program_check_settings(const Program *program, Error *error);
-
 // Finds the model that is asked for, else that of the conversation that goes on (`resumed`, NULL: none), else the
 // configured or default one.
 Status program_find_model(Program *program, const char *resumed, Error *error);

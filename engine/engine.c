@@ -3,6 +3,7 @@
 #include "engine/backend.h"
 #include "engine/key_study.h"
 #include "engine/files/tokenizer_source.h"
+#include "engine/model/conversion.h"
 #include "kernels/base/clock.h"
 
 #include <stdio.h>
@@ -10,47 +11,6 @@
 #include <string.h>
 
 enum { LOGITS_ROWS = 16 }; // rows of logits computed at once where many are wanted (perplexity)
-
-static bool report(const EngineOptions *options, const char *what, int64_t done, int64_t total) {
-    return !options->progress.step || options->progress.step(options->progress.user, what, done, total);
-}
-
-static int64_t matrix_bytes(const Matrix *m) {
-    return m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
-}
-
-// Reads the pages of a mapped matrix that the CPU uses as it is, so that the first reply does not wait for the disk.
-// Returns its bytes.
-static int64_t read_in(const Engine *engine, const Matrix *m) {
-    const volatile char *bytes = m->data;
-    int64_t n = matrix_bytes(m);
-    for (int64_t i = 0; engine->backend->ops == ops_cpu() && i < n; i += 4096) (void)bytes[i];
-    return n;
-}
-
-static Status load_weights(Engine *engine, const EngineOptions *options, Error *error) {
-    const Ops *ops = engine->backend->ops;
-    Model *model = engine->model;
-    int n_layers = model->shape.n_layers;
-    engine->forward.layers = calloc((size_t)n_layers, sizeof(Layer *));
-    if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
-
-    Status status = ops->load_head(engine->backend, &model->head, &engine->forward.head, error);
-    int64_t done = read_in(engine, &model->head.embedding) + read_in(engine, &model->head.positions);
-    if (!model->tied_head) done += read_in(engine, &model->head.output);
-    for (int l = 0; l < n_layers && !status; l++) {
-        const LayerWeights *w = &model->layers[l];
-        if (!report(options, "loading", done, model->weight_bytes))
-            return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
-        status = ops->load_layer(engine->backend, w, &engine->forward.layers[l], error);
-        const Matrix *large[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
-        for (int i = 0; i < 7; i++) done += read_in(engine, large[i]);
-        if (status) error_prefix(error, "layer %d: ", l);
-    }
-    if (!status && !report(options, "loading", model->weight_bytes, model->weight_bytes))
-        return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
-    return status;
-}
 
 static void close_backend(Engine *engine) {
     if (!engine->backend) return;
@@ -81,12 +41,17 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
         engine->backend = NULL;
         return status;
     }
-    status = memory_plan(engine, options, &backend, error);
+    if (!ops->w8 && conversion_needs(engine->model, DTYPE_W8))
+        status = error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s has no kernels for int8 weights; take weights and head = \"own\", or another device",
+            ops->name);
+    if (!status) status = memory_plan(engine, options, &backend, error);
     engine->forward = (Forward){
         .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = logits};
     if (!status) status = forward_open(&engine->forward, error);
     double start = clock_seconds();
-    if (!status) status = load_weights(engine, options, error);
+    if (!status) status = loading_run(engine, options, error);
     engine->load_seconds = clock_seconds() - start;
     if (!status)
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
@@ -129,6 +94,7 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     engine->n_rows = options->n_rows > 1 ? options->n_rows : 1;
     Status status = model_reach_context(
         model, options->context_size > 0 ? options->context_size : model->context_length, error);
+    if (!status) status = conversion_plan(model, options->weights, options->head, error);
     if (!status) status = choose_backend(engine, options, error);
     if (status)
         engine_close(engine);
@@ -208,6 +174,9 @@ int engine_rows(const Engine *engine) {
 }
 int engine_full_sessions(const Engine *engine) {
     return engine->cache_options.n_sequences;
+}
+int64_t engine_weight_bytes(const Engine *engine, WeightType weights) {
+    return conversion_bytes(engine->model, weights, engine->model->head_weights);
 }
 DType engine_cache_type(const Engine *engine) {
     return engine->cache.layout.type;

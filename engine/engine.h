@@ -31,7 +31,7 @@ typedef struct Session Session;
 
 // What memory goes where, in bytes. Known before anything of it is allocated.
 typedef struct EngineMemory {
-    int64_t weights;   // mapped from the files (CPU) or uploaded (GPU)
+    int64_t weights;   // mapped from the files or converted (CPU), or uploaded (GPU)
     int64_t cache;     // KV cache: keys, values, scales, positions
     int64_t scratch;   // activations, logits, the backend's own
     int64_t available; // free on the device before loading
@@ -59,6 +59,8 @@ int engine_full_sessions(const Engine *engine); // sessions of the full size tha
 // STATUS_FILE: another program has written to the model's files since they were opened, and the weights are read from
 // there.
 Status engine_check_files(const Engine *engine, Error *error);
+// Bytes of the weights with linear layers held in this type and the output matrix as it is; -1: they cannot be.
+int64_t engine_weight_bytes(const Engine *engine, WeightType weights);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
 void engine_describe_backend(const Engine *engine, char *text, size_t size);

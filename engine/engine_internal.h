@@ -29,4 +29,9 @@ struct Engine {
 // have.
 Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend, Error *error);
 
+// ---- loading.c: weights from the model's files to the backend, converted on the way where that is planned ----------
+
+// Fills engine->forward's layers and head. STATUS_INTERRUPTED: the progress says stop.
+Status loading_run(Engine *engine, const EngineOptions *options, Error *error);
+
 #endif

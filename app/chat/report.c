@@ -5,7 +5,7 @@
 #include "app/chat/window.h"
 #include "app/terminal/text_shown.h"
 #include "app/tools/bench.h"
-#include "engine/model/model.h"
+#include "engine/model/conversion.h"
 #include "kernels/base/format.h"
 #include "kernels/base/path.h"
 
@@ -22,12 +22,12 @@ void report_banner(Chat *chat) {
     const char *note = engine_backend_note(chat->model.engine);
     char parameters[FORMAT_ROOM], weights[FORMAT_ROOM], cache[FORMAT_ROOM], backend[256];
     format_count(model->n_parameters, parameters);
-    format_bytes((double)model->weight_bytes, weights);
+    format_bytes((double)model_weight_bytes(model), weights);
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
     screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
                *model->name ? model->name : path_base(chat->model.path), model->architecture, parameters,
-               dtype_name(model_main_type(model)), weights);
+               model_weights_name(model), weights);
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
     screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
@@ -129,6 +129,22 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
 
 // ---- /stats ----------------------------------------------------------------------------------
 
+// What the weights are held in, and what they would take in each other type.
+static void print_weights(Chat *chat) {
+    const Model *model = engine_model(chat->model.engine);
+    char line[256], bytes[FORMAT_ROOM];
+    size_t n = (size_t)snprintf(line, sizeof line, "weights       %s%s", model_weights_name(model),
+                                model->head_weights == WEIGHTS_OWN ? "" : ", head int8");
+    for (WeightType type = WEIGHTS_OWN; type <= WEIGHTS_INT4 && n < sizeof line; type++) {
+        int64_t size = engine_weight_bytes(chat->model.engine, type);
+        if (size < 0) continue;
+        format_bytes((double)size, bytes);
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s %s %s", type ? "," : "; --weights",
+                              conversion_name(type), bytes);
+    }
+    screen_say(chat->screen, "%s", line);
+}
+
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
@@ -153,6 +169,7 @@ void report_stats(Chat *chat) {
                text_plural(tokens), chat->numbers.seed, cached, size, held, cache,
                dtype_name(engine_cache_type(chat->model.engine)), weights, cache, scratch, backend,
                *note ? " (" : "", note, *note ? ")" : "");
+    print_weights(chat);
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double depth_read = (double)r->used - (double)r->n_reply / 2;

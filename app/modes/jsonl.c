@@ -337,7 +337,6 @@ static int run(Program *program) {
 
 int jsonl_main(Program *program) {
     Error error;
-    if (program_check_settings(program, &error)) return program_fail(program, &error, EXIT_USAGE);
     if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
     Status status = program_load_model(program, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);

@@ -31,6 +31,7 @@ static const Scope scopes[] = {
     {"cache", NULL, LOADS | SHAPE},
     {"model", "path", LOADS | LOOKS},
     {"model", "weights", LOADS},
+    {"model", "head", LOADS},
     {"model", "template", TALKS},
     {"model", "template_args", TALKS},
     {"backend", "device", LOADS | SHAPE},

@@ -15,7 +15,9 @@ static const char *const long_prompt_words[] = {"refuse", "cut", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
 static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
-static const char *const weights_words[] = {"as-is", "f16", "int8", "int4", NULL};
+static const char *const weights_words[] = {"own", "f16", "bf16", "int8", "int4", NULL}; // of WeightType
+static const char *const head_words[] = {"own", "int8", NULL};
+static const int head_values[] = {WEIGHTS_OWN, WEIGHTS_INT8};
 static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
 static const char *const template_words[] = {"auto", "jinja", NULL};
 static const char *const thinking_words[] = {"auto", "on", "off", NULL};
@@ -119,7 +121,9 @@ static const ConfigKey keys[] = {
 
     TEXT(model, path, model.path, NULL, NULL, NULL,
          "a Hugging Face folder or a .gguf file; \"\" is the default model"),
-    CHOICE(model, weights, model.weights, weights_words, "how the weights are held"),
+    CHOICE(model, weights, engine.weights, weights_words, "what linear layers are held and multiplied in"),
+    ROW(model, head, engine.head, CONFIG_CHOICE, .words = head_words, .values = head_values,
+        .doc = "the same of the output matrix"),
     TEXT(model, template, model.template, template_words, accepts_nonempty,
          "\"auto\", \"jinja\", the name of a chat template, or a .toml or .jinja file", "chat template"),
     TEXT(model, template_args, model.template_args, NULL, chat_template_takes,

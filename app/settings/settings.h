@@ -12,7 +12,7 @@ enum { SETTINGS_SEED_RANDOM = -1 };
 typedef struct Settings {
     Config config;             // the layers: for config_set() and the like
     ConversationSettings talk; // [sampling], [context]; biases and stop strings are empty, their names below
-    EngineOptions engine;      // [context] size, [cache], [backend]
+    EngineOptions engine;      // [context] size, [cache], [backend], [model] weights and head
     struct {
         int64_t seed; // or SETTINGS_SEED_RANDOM
         ConfigStrings stop;
@@ -20,7 +20,6 @@ typedef struct Settings {
     } sampling;
     struct {
         char *path;          // "": the default model
-        int weights;         // 0: as they are
         char *template;      // "auto", "jinja", the name of a chat template, or a .toml or .jinja file
         char *template_args; // a JSON object, or ""
         int thinking;        // 1, 0, or -1: as the model is made

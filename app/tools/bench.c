@@ -3,6 +3,7 @@
 #include "app/settings/settings_tell.h"
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
+#include "engine/model/conversion.h"
 #include "engine/model/model.h"
 #include "engine/model/model_shape.h"
 #include "kernels/ops.h"
@@ -228,7 +229,7 @@ static void print_memory(const Engine *engine, FILE *out) {
 double bench_token_bytes(const Engine *engine, double depth) {
     const Model *model = engine_model(engine);
     const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
-    double unread = model->tied_head ? 0 : (double)(rows->rows * dtype_row_bytes(rows->type, rows->cols));
+    double unread = model->head.output.data == rows->data ? 0 : matrix_bytes(rows);
     return (double)model_weight_bytes(model) - unread + (double)engine_token_bytes(engine) * depth;
 }
 
@@ -265,8 +266,8 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
         double read = bench_median(&prefill), token = bench_median(&decode);
         double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
         fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
-                *model->name ? model->name : model->architecture, dtype_name(model_main_type(model)),
-                (double)model->n_parameters / 1e6, (double)model->weight_bytes / 1e6);
+                *model->name ? model->name : model->architecture, model_weights_name(model),
+                (double)model->n_parameters / 1e6, (double)model_weight_bytes(model) / 1e6);
         fprintf(out, "backend   %s\n", backend);
         if (model->checkpoint)
             fprintf(out, "loading   %.2f s, %.1f GB/s\n", engine_load_seconds(engine),
@@ -296,13 +297,22 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
 static Status open_shape(Program *program, Error *error) {
     const Options *o = &program->options;
     const char *name = o->shape_weights ? o->shape_weights : "bf16";
-    DType type = DTYPE_F32;
-    while (type < DTYPE_COUNT && strcmp(dtype_name(type), name) != 0) type++;
-    if (type == DTYPE_COUNT)
+    // int8 and int4 are what layers become where they are converted: the head stays in 16 bits.
+    DType head = DTYPE_BF16, type = DTYPE_F32;
+    if (!strcmp(name, conversion_name(WEIGHTS_INT8))) {
+        type = DTYPE_W8;
+    } else if (!strcmp(name, conversion_name(WEIGHTS_INT4))) {
+        type = DTYPE_Q4_0;
+    } else {
+        while (type < DTYPE_INT8 && strcmp(dtype_name(type), name) != 0) type++;
+        head = type;
+    }
+    if (type == DTYPE_INT8)
         return error_set(error, STATUS_USAGE,
-                         "--weights %s: no such type; f32, f16, bf16, q8_0, q4_0, … there are", name);
+                         "--weights %s: no such type; f32, f16, bf16, int8, int4, q8_0, q4_0, … there are",
+                         name);
     Model *model;
-    Status status = model_of_shape(o->shape, type, &model, error);
+    Status status = model_of_shape(o->shape, type, head, &model, error);
     if (status) return status;
     int decode = o->decode ? o->decode : 128, prefill = o->prefill ? o->prefill : 1024;
     int depth = o->depth ? o->depth : 1,
@@ -331,7 +341,6 @@ int bench_main(Program *program) {
     if (!settings.prefill && o->shape) settings.prefill = 1024;
     if (!o->shape && program_find_model(program, NULL, &error))
         return program_fail(program, &error, EXIT_MODEL);
-    if (program_check_settings(program, &error)) return program_fail(program, &error, EXIT_USAGE);
     Status status = o->shape ? open_shape(program, &error) : program_load_model(program, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     if (o->stream)

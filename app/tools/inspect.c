@@ -3,6 +3,7 @@
 #include "app/terminal/text_shown.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/files/tokenizer_source.h"
+#include "engine/model/conversion.h"
 #include "tokenizer/chat/chat_template.h"
 
 #include <inttypes.h>
@@ -76,6 +77,19 @@ static void print_types(const Model *m, FILE *out) {
                     mega(bytes[t]));
             separator = ", ";
         }
+    fputc('\n', out);
+}
+
+// What all weights take, with linear layers in every type that suits them, and the head's output by itself.
+static void print_held(const Model *m, FILE *out) {
+    int64_t own = conversion_bytes(m, WEIGHTS_OWN, WEIGHTS_OWN),
+            head = conversion_bytes(m, WEIGHTS_OWN, WEIGHTS_INT8);
+    fprintf(out, "--weights     own %.1f MB", mega(own));
+    for (WeightType type = WEIGHTS_F16; type <= WEIGHTS_INT4; type++) {
+        int64_t bytes = conversion_bytes(m, type, WEIGHTS_OWN);
+        if (bytes >= 0) fprintf(out, ", %s %.1f MB", conversion_name(type), mega(bytes));
+    }
+    if (head >= 0) fprintf(out, "; --head int8 %+.1f MB", mega(head - own));
     fputc('\n', out);
 }
 
@@ -171,6 +185,7 @@ static Status print_model(const char *path, FILE *out, Error *error) {
     }
     print_architecture(model, out);
     print_types(model, out);
+    print_held(model, out);
     print_memory(model, out);
     status = tokenizer_open_for(c, &tokenizer, error);
     if (!status) status = print_words(model, tokenizer, out, error);

@@ -206,7 +206,7 @@ int perplexity_main(Program *program) {
         return program_fail(program, &error, EXIT_USAGE);
     }
     PerplexitySettings settings;
-    if (program_check_settings(program, &error) || read_settings(program, &settings, &error))
+    if (read_settings(program, &settings, &error))
         return program_fail(program, &error, EXIT_USAGE);
     Status status = program_load_model(program, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);

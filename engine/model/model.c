@@ -1,5 +1,6 @@
 // A model described by values: opening, memory arithmetic.
 #include "engine/model/model_internal.h"
+#include "engine/model/conversion.h"
 #include "engine/model/param.h"
 #include "engine/model/unread.h"
 
@@ -78,6 +79,9 @@ void model_close(Model *model) {
     checkpoint_close(model->checkpoint);
     for (int i = 0; model->gathered && i < model->shape.n_layers; i++) free(model->gathered[i]);
     free(model->gathered);
+    for (int i = 0; model->converted && i <= model->shape.n_layers; i++) free(model->converted[i]);
+    free(model->converted);
+    free(model->file_layers);
     free(model->layers);
     free(model->attention_windows);
     free(model->inv_freq);
@@ -94,7 +98,7 @@ bool model_is_eos(const Model *model, int32_t id) {
 }
 
 int64_t model_weight_bytes(const Model *model) {
-    return model->weight_bytes;
+    return model->weight_bytes + model->converted_bytes;
 }
 
 DType model_main_type(const Model *model) {
@@ -113,4 +117,10 @@ DType model_main_type(const Model *model) {
         if (bytes[type] > bytes[most]) most = (DType)type;
     }
     return most;
+}
+
+const char *model_weights_name(const Model *model) {
+    const DType type = model_main_type(model);
+    if (model->weights != WEIGHTS_OWN) return conversion_name(model->weights);
+    return type == DTYPE_W8 ? conversion_name(WEIGHTS_INT8) : dtype_name(type); // made up in it
 }

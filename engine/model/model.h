@@ -6,6 +6,7 @@
 #define PALAVER_ENGINE_MODEL_H
 
 #include "engine/files/checkpoint.h"
+#include "engine/options.h"
 #include "kernels/ops.h"
 #include "kernels/base/status.h"
 
@@ -47,8 +48,13 @@ typedef struct Model {
     LayerWeights *layers;
     void **gathered;
     HeadWeights head;
-    int *
-        attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
+    // Where weights are converted (conversion.h): layers [shape.n_layers] and output as the files have them, and memory for
+    // what was converted and is used where it is, [shape.n_layers + 1] with the head's last. NULL: nothing is.
+    WeightType weights, head_weights;
+    LayerWeights *file_layers;
+    Matrix file_output;
+    void **converted;
+    int *attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
     bool tied_head; // the output matrix is the embedding
     bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;
@@ -67,9 +73,10 @@ typedef struct Model {
     // Keys of generation_config.json that ask for what palaver does not do, ", " between them; "": none do.
     char unfollowed[256];
 
-    int64_t n_parameters;   // elements of the weights that are used, a tied head counted once
-    int64_t weight_bytes;   // their bytes in the files
-    Checkpoint *checkpoint; // owned
+    int64_t n_parameters;    // elements of the weights that are used, a tied head counted once
+    int64_t weight_bytes;    // their bytes in the files
+    int64_t converted_bytes; // what they take more where they are converted, or less
+    Checkpoint *checkpoint;  // owned
 } Model;
 
 // Opens the files at `path` (see checkpoint_open) and describes the model in them. Errors besides those of
@@ -100,10 +107,13 @@ Status model_reach_context(Model *model, int64_t context, Error *error);
 
 // ---- memory arithmetic: what to compare with what is free, before anything is allocated -------------------
 
-// Bytes of all weights in the files: what is mapped and read, or uploaded as it is.
+// Bytes of all weights as they are held: mapped from the files and read, converted, or uploaded.
 int64_t model_weight_bytes(const Model *model);
 
-// The type that most of the weights' bytes have: what the banner calls the model ("q4_1").
+// The type that most of the layers' bytes have.
 DType model_main_type(const Model *model);
+
+// What the banner calls its weights: "q4_1", or what they were converted to, "int8".
+const char *model_weights_name(const Model *model);
 
 #endif

@@ -58,7 +58,7 @@ static void make_rope(Model *m, const NamedShape *named) {
     m->rope_factor = 1;
 }
 
-Status model_of_shape(const char *name, DType type, Model **out, Error *error) {
+Status model_of_shape(const char *name, DType type, DType head, Model **out, Error *error) {
     *out = NULL;
     const NamedShape *named = find(name);
     if (!named)
@@ -97,10 +97,10 @@ Status model_of_shape(const char *name, DType type, Model **out, Error *error) {
     m->tied_head = named->tied_head;
     for (int l = 0; l < named->n_layers; l++) make_layer(m, type, &m->layers[l]);
     m->head.norm = made_up(m, DTYPE_F32, 1, named->hidden_size);
-    m->head.output = made_up(m, type, named->vocab_size, named->hidden_size);
+    m->head.output = made_up(m, head, named->vocab_size, named->hidden_size);
     m->head.embedding = m->head.output;
     if (!named->tied_head) {
-        m->head.embedding = made_up(m, type, named->vocab_size, named->hidden_size);
+        m->head.embedding = made_up(m, head, named->vocab_size, named->hidden_size);
         m->head.embedding.data = NOTHING + 1; // not the head's: that would be a tied one
     }
     *out = m;

@@ -36,7 +36,8 @@ static void built_in_values(void **state) {
     assert_true(settings.talk.overflow.discard == 0.5 && settings.talk.overflow.low_water == 0.5);
     assert_int_equal(settings.talk.overflow.by_token, 0);
     assert_int_equal(settings.engine.cache.type, DTYPE_F16);
-    assert_int_equal(settings.model.weights, 0);
+    assert_int_equal(settings.engine.weights, WEIGHTS_OWN);
+    assert_int_equal(settings.engine.head, WEIGHTS_OWN);
     assert_string_equal(settings.model.path, "");
     assert_string_equal(settings.model.template, "auto");
     assert_string_equal(settings.engine.device, "auto");

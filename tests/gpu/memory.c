@@ -151,7 +151,7 @@ static void test_plan(const Probe *p, const char *shape, DType type, int n_rows,
     if (n_rows > 1)
         options.cache.paged = true, options.cache.page_size = 64, options.cache.n_sequences = n_rows;
     int64_t before = probe_free(p);
-    Status status = model_of_shape(shape, type, &model, &error);
+    Status status = model_of_shape(shape, type, type, &model, &error);
     if (!status) status = engine_open_model(model, &options, &engine, &error);
     if (!status)
         status = n_rows > 1 ? talk_together(engine, ids, PROMPT, n_rows, &error)

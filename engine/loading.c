@@ -1,0 +1,151 @@
+#include "engine/engine_internal.h"
+
+#include "engine/model/conversion.h"
+#include "kernels/base/format.h"
+#include "kernels/cpu/memory.h"
+
+#include <stdlib.h>
+
+enum { MEMORY_ALIGNMENT = 64, MOST_THREADS = 16 };
+
+// One loading. A backend that uploads is done with a layer when load_layer() returns, so that one layer's room is
+// enough for all; the CPU takes matrices by reference, and the model keeps what was converted.
+typedef struct Loading {
+    Engine *engine;
+    const Progress *progress;
+    Threads *threads; // NULL: nothing is converted
+    bool by_reference;
+    void *room;   // of the largest layer, where the backend uploads
+    int64_t done; // bytes of the files
+} Loading;
+
+static Status report(const Loading *l, Error *error) {
+    const Progress *p = l->progress;
+    if (!p->step || p->step(p->user, "loading", l->done, l->engine->model->weight_bytes)) return STATUS_OK;
+    return error_set(error, STATUS_INTERRUPTED, "loading was interrupted");
+}
+
+// Reads the pages of a mapped matrix that the CPU uses as it is, so that the first reply does not wait for the disk.
+static void read_in(Loading *l, const Matrix *m) {
+    const volatile char *bytes = m->data;
+    int64_t n = m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
+    for (int64_t i = 0; l->by_reference && i < n; i += 4096) (void)bytes[i];
+    l->done += n;
+}
+
+// ---- converting ---------------------------------------------------------------------------------------
+
+// What converting a layer (or, with index n_layers, the head's output) needs.
+static int64_t room_of(const Model *model, int index) {
+    Matrix held[CONVERSION_MATRICES], own[CONVERSION_MATRICES];
+    int64_t bytes = 0;
+    int n = conversion_matrices(model, index, held, own);
+    for (int i = 0; i < n; i++) bytes += conversion_room(&held[i]);
+    return bytes;
+}
+
+static Status take_memory(int64_t bytes, void **memory, Error *error) {
+    char need[FORMAT_ROOM], have[FORMAT_ROOM];
+    int64_t total, available;
+    memory_available("", &total, &available);
+    *memory = NULL;
+    if (total == 0 || bytes <= available) *memory = aligned_alloc(MEMORY_ALIGNMENT, (size_t)bytes);
+    if (*memory) return STATUS_OK;
+    format_bytes((double)bytes, need);
+    format_bytes((double)available, have);
+    return error_set(error, STATUS_MEMORY, "converting a layer's weights needs %s of memory, %s is free",
+                     need, have);
+}
+
+static Status begin_converting(Loading *l, int n_threads, Error *error) {
+    const Model *model = l->engine->model;
+    int64_t largest = 0;
+    for (int i = 0; i <= model->shape.n_layers; i++) {
+        int64_t room = room_of(model, i);
+        largest = room > largest ? room : largest;
+    }
+    if (largest == 0) return STATUS_OK;
+    if (n_threads <= 0) n_threads = threads_available();
+    Status status = threads_open(n_threads < MOST_THREADS ? n_threads : MOST_THREADS, &l->threads, error);
+    if (!status && !l->by_reference) status = take_memory(largest, &l->room, error);
+    return status;
+}
+
+static void end_converting(Loading *l) {
+    threads_close(l->threads);
+    free(l->room);
+}
+
+// The matrices of a layer as the backend gets them.
+static Status convert(Loading *l, int index, Matrix held[CONVERSION_MATRICES], Error *error) {
+    Model *model = l->engine->model;
+    Matrix own[CONVERSION_MATRICES];
+    int n = conversion_matrices(model, index, held, own);
+    int64_t bytes = room_of(model, index);
+    Status status = STATUS_OK;
+    if (bytes > 0 && l->by_reference) status = take_memory(bytes, &model->converted[index], error);
+    char *memory = l->by_reference && bytes > 0 ? model->converted[index] : l->room;
+    for (int i = 0; i < n && !status; i++) {
+        if (!conversion_awaits(&held[i])) continue;
+        int64_t room = conversion_room(&held[i]);
+        status = report(l, error);
+        if (!status) status = conversion_run(model, &own[i], &held[i], l->threads, memory, error);
+        memory += room;
+        l->done += own[i].rows * dtype_row_bytes(own[i].type, own[i].cols);
+    }
+    return status;
+}
+
+// ---- in order -----------------------------------------------------------------------------------------
+
+static Status load_head(Loading *l, Error *error) {
+    Engine *engine = l->engine;
+    const Model *model = engine->model;
+    HeadWeights head = model->head;
+    Matrix output[CONVERSION_MATRICES];
+    bool tied = head.output.data == head.embedding.data, converted = conversion_awaits(&head.output);
+    Status status = convert(l, model->shape.n_layers, output, error);
+    if (status) return status;
+    if (model->tied_head) l->done = 0; // the embedding's bytes count once
+    head.output = output[0];
+    status = engine->backend->ops->load_head(engine->backend, &head, &engine->forward.head, error);
+    read_in(l, &head.embedding);
+    read_in(l, &head.positions);
+    if (!tied && !converted) read_in(l, &head.output);
+    return status;
+}
+
+static Status load_layer(Loading *l, int index, Error *error) {
+    Engine *engine = l->engine;
+    LayerWeights layer = engine->model->layers[index];
+    Matrix held[CONVERSION_MATRICES];
+    bool converted[CONVERSION_MATRICES];
+    Status status = report(l, error);
+    if (status) return status;
+    conversion_matrices(engine->model, index, held, (Matrix[CONVERSION_MATRICES]){0});
+    for (int i = 0; i < CONVERSION_MATRICES; i++) converted[i] = conversion_awaits(&held[i]);
+    status = convert(l, index, held, error);
+    conversion_put(held, &layer);
+    if (!status)
+        status =
+            engine->backend->ops->load_layer(engine->backend, &layer, &engine->forward.layers[index], error);
+    for (int i = 0; i < CONVERSION_MATRICES && !status; i++)
+        if (!converted[i]) read_in(l, &held[i]);
+    if (status && status != STATUS_INTERRUPTED) error_prefix(error, "layer %d: ", index);
+    return status;
+}
+
+Status loading_run(Engine *engine, const EngineOptions *options, Error *error) {
+    const int n_layers = engine->model->shape.n_layers;
+    Loading l = {
+        .engine = engine, .progress = &options->progress, .by_reference = engine->backend->ops == ops_cpu()};
+    engine->forward.layers = calloc((size_t)n_layers, sizeof(Layer *));
+    if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
+    Status status = begin_converting(&l, options->n_threads, error);
+    if (!status) status = load_head(&l, error);
+    for (int i = 0; i < n_layers && !status; i++) status = load_layer(&l, i, error);
+    l.done = engine->model->weight_bytes;
+    if (!status) status = report(&l, error);
+    end_converting(&l);
+    return status;
+}
