@@ -344,9 +344,14 @@ static const char *judge_printed(void *user, const BatchRun *run) {
 
 static void test_tools(void **state) {
     (void)state;
+    char converted[2 * ROOM], *text = realpath("tests/golden/kernels_dequant.txt", NULL);
+    assert_non_null(text);
+    snprintf(converted, sizeof converted, "|%s|--weights=int8|--head=int8|--threads=2|--context=256", text);
+    free(text);
     Talk tools[] = {{.before = "inspect|", .after = "", .input = ""},
-                    {.before = "tokenize|", .after = "|Hello there", .input = ""}};
-    for (int i = 0; i < 2; i++) {
+                    {.before = "tokenize|", .after = "|Hello there", .input = ""},
+                    {.before = "perplexity|", .after = converted, .input = ""}};
+    for (int i = 0; i < 3; i++) {
         run_faults(&tools[i], take_printed, judge_printed);
         free(tools[i].out);
     }

@@ -260,6 +260,8 @@ static void test_flags_that_nobody_looks_at(void **state) {
     refuse("bench|model|--overflow=shift", STATUS_USAGE,
            "--overflow has no meaning for palaver bench without --stream");
     refuse("bench|--shape=x|--threads=2", STATUS_USAGE, "--threads has no meaning for palaver bench --shape");
+    refuse("inspect|model|--weights=int8", STATUS_USAGE, "--weights has no meaning for palaver inspect");
+    refuse("bench|--shape=x|--head=int8", STATUS_USAGE, "--head has no meaning for palaver bench --shape");
     refuse("bench|model|--decode=1", STATUS_USAGE, "--decode 1: allowed is 2 to");
     refuse("model|--jsonl|--stats", STATUS_USAGE, "--stats has no meaning with --jsonl");
     refuse("model|-p|x|--keep-going", STATUS_USAGE, "--keep-going has no meaning with -p");
@@ -269,6 +271,8 @@ static void test_flags_that_nobody_looks_at(void **state) {
         "bench|model|--stream=9|--overflow=shift|--by=token",
         "bench|--shape=x|--weights=bf16|--context=64|--stream=9|--discard=1",
         "model|--jsonl|--temperature=0|--overflow=shift|--reserve=9|--system=x",
+        "bench|model|--weights=int8|--head=int8",
+        "perplexity|model|file|--weights=int4",
         "model|-p|x|--template=chatml|--low-water=0.4|--color=never",
         "config|model|--temperature=0|--device=cpu",
         "inspect|model|--color=never",

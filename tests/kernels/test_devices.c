@@ -142,14 +142,61 @@ static void a_lost_device_under_many(void **state) {
     program_free(&run);
 }
 
+// Where weights are uploaded, one layer's room serves all, and the text is that of the CPU, which keeps each layer's.
+static void converted_weights(void **state) {
+    (void)state;
+    static const char *const types[] = {"f16", "bf16", "int8"};
+    for (int i = 0; i < 3; i++) {
+        Run cpu, run;
+        char arguments[200];
+        snprintf(arguments, sizeof arguments, TALK "|--weights=%s|--head=int8|--device", types[i]);
+        char on_cpu[240], on_gpu[240];
+        snprintf(on_cpu, sizeof on_cpu, "%s|cpu", arguments);
+        snprintf(on_gpu, sizeof on_gpu, "%s|cuda", arguments);
+        program_run(&cpu, on_cpu, "Hello\n");
+        run_with_gpu(&run, "", on_gpu, "Hello\n");
+        expect_status(&cpu, 0);
+        expect_status(&run, 0);
+        assert_string_equal(run.out, cpu.out);
+        program_free(&cpu);
+        program_free(&run);
+    }
+}
+
+// A card without kernels for them: an error where it is asked for, else the CPU, and why.
+static void a_card_without_int8(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "no-w8", TALK "|--device|cuda|--weights=int8", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run,
+               "cuda has no kernels for int8 weights; take weights and head = \"own\", or another device");
+    assert_int_equal(run.out_size, 0);
+    program_free(&run);
+    run_with_gpu(&run, "no-w8", TALK "|--weights=int8", "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cpu: ");
+    expect_err(&run, "(cuda has no kernels for int8 weights");
+    program_free(&run);
+    run_with_gpu(&run, "no-w8", TALK "|--device|cuda|--weights=f16", "Hello\n");
+    expect_status(&run, 0);
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
     snprintf(plain_program, sizeof plain_program, "%s",
              getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(without_a_plugin),         WITH_HOME(without_a_driver),          WITH_HOME(with_a_gpu),
-        WITH_HOME(too_little_memory),        WITH_HOME(steps_of_rows_take_memory), WITH_HOME(a_lost_device),
+        WITH_HOME(without_a_plugin),
+        WITH_HOME(without_a_driver),
+        WITH_HOME(with_a_gpu),
+        WITH_HOME(too_little_memory),
+        WITH_HOME(steps_of_rows_take_memory),
+        WITH_HOME(a_lost_device),
         WITH_HOME(a_lost_device_under_many),
+        WITH_HOME(converted_weights),
+        WITH_HOME(a_card_without_int8),
     };
     return test_main("devices", argc, argv, tests);
 }

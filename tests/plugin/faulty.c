@@ -5,7 +5,10 @@
 //   memory      a card with 1 MB left
 //   steps       one with 8 MB left, whose steps take 1 KB for each slot that a row may see
 //   fatal       from the second reply on every op says that the device is lost
+//   no-w8       kernels for the types of files alone
 //   (else)      a GPU that works
+//
+// As on a GPU, linear layers and the output matrix lie in memory of the backend's own.
 //
 // The CPU's ops are those of the program that loads it: it is linked with -rdynamic.
 #include "kernels/ops.h"
@@ -48,6 +51,42 @@ static int64_t faulty_scratch_bytes(const Backend *backend, int n_rows, int wind
     return wants("steps") ? bytes + (int64_t)n_rows * window * 1000 : bytes;
 }
 
+// ---- weights that are uploaded: what load_layer() was given may be gone afterwards ------------------------------
+
+static void *uploaded[4096];
+static int n_uploaded;
+
+static Status upload(Matrix *m, Error *error) {
+    const size_t bytes = m->data ? (size_t)(m->rows * dtype_row_bytes(m->type, m->cols)) : 0;
+    if (bytes == 0) return STATUS_OK;
+    void *copy = n_uploaded < 4096 ? malloc(bytes) : NULL;
+    if (!copy) return error_set(error, STATUS_MEMORY, "no room for a matrix");
+    memcpy(copy, m->data, bytes);
+    m->data = uploaded[n_uploaded++] = copy;
+    return STATUS_OK;
+}
+
+static Status faulty_load_layer(Backend *backend, const LayerWeights *host, Layer **layer, Error *error) {
+    LayerWeights w = *host;
+    Matrix *all[] = {&w.wq, &w.wk, &w.wv, &w.wo, &w.w_gate, &w.w_up, &w.w_down};
+    Status status = STATUS_OK;
+    for (int i = 0; i < 7 && !status; i++) status = upload(all[i], error);
+    return status ? status : ops_cpu()->load_layer(backend, &w, layer, error);
+}
+
+static Status faulty_load_head(Backend *backend, const HeadWeights *host, Head **head, Error *error) {
+    HeadWeights w = *host;
+    Status status = upload(&w.output, error);
+    return status ? status : ops_cpu()->load_head(backend, &w, head, error);
+}
+
+static void faulty_close(Backend *backend) {
+    ops_cpu()->close(backend);
+    while (n_uploaded > 0) free(uploaded[--n_uploaded]);
+}
+
+// ---- steps ----------------------------------------------------------------------------------------------------
+
 // The first step of a position beyond the first turn's meets the fault.
 static Status faulty_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
     static int n_prompts;
@@ -68,5 +107,9 @@ const Ops *palaver_cuda_ops(int abi) {
     faulty.memory = faulty_memory;
     faulty.scratch_bytes = faulty_scratch_bytes;
     faulty.begin = faulty_begin;
+    faulty.load_layer = faulty_load_layer;
+    faulty.load_head = faulty_load_head;
+    faulty.close = faulty_close;
+    faulty.w8 = !wants("no-w8");
     return abi == OPS_ABI ? &faulty : NULL;
 }

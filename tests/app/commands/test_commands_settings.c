@@ -28,6 +28,7 @@ static void test_set_reset_and_origin(void **state) {
     expect_refusal("/set temperature much\n", "temperature");
     expect_refusal("/set device cuda\n", "counts at the start");
     expect_refusal("/set size 100\n", "--context");
+    expect_refusal("/set weights int8\n", "model.weights counts at the start: palaver --weights");
     expect_refusal("/set color never\n", "counts at the start");
     expect_refusal("/set logit_bias nosuchtokenhere=1\n", "a bias needs one");
     expect_refusal("/set overflow shfit\n", "\"shift\"");
@@ -166,6 +167,31 @@ static void test_thinking(void **state) {
     program_free(&run);
 }
 
+// What the weights are held in is told, and what they would take; nothing that was cached with others is used.
+static void test_weights(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, BABBLER "|--seed=1|--max-tokens=6|--weights=int8|--head=int8|--stats",
+                "Hello\n/stats\n/set weights\n");
+    expect_status(&run, 0);
+    expect_err(&run, "-> 6 reply");
+    expect_err(&run, "weights       int8, head int8; --weights own 228 kB, f16 ");
+    expect_err(&run, "\"own\", \"f16\", \"bf16\", \"int8\" or \"int4\"");
+    program_free(&run);
+    program_run(&run, "--resume|--seed=1|--max-tokens=6|--weights=own|--stats", "Hello\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[turn 2: 0 cached + ");
+    program_free(&run);
+    program_run(&run, "inspect|" BABBLER, "");
+    expect_out(&run,
+               "--weights     own 0.2 MB, f16 0.2 MB, bf16 0.2 MB, int8 0.1 MB, int4 0.1 MB; --head int8 ");
+    program_free(&run);
+    program_run(&run, TALK "|--weights=as-is", "Hello\n");
+    expect_status(&run, 2);
+    expect_err(&run, "allowed is \"own\", \"f16\", \"bf16\", \"int8\" or \"int4\"");
+    program_free(&run);
+}
+
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
@@ -176,6 +202,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_system),
         WITH_HOME(test_model),
         WITH_HOME(test_thinking),
+        WITH_HOME(test_weights),
     };
     return test_main("commands_settings", argc, argv, tests);
 }
