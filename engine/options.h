@@ -28,8 +28,8 @@ typedef struct CacheOptions {
 // `type`, groups that suit it, layout 3, one page for one sequence.
 CacheOptions cache_options(DType type);
 
-// What linear layers are held in: as the files have them, or converted while they are loaded. int8 is DTYPE_W8, multiplied
-// by activations in 8 bits; int4 is DTYPE_Q4_0.
+// What linear layers are held in: as the files have them, or converted while they are loaded. int8 is DTYPE_W8,
+// multiplied by activations in 8 bits; int4 is DTYPE_Q4_0.
 typedef enum WeightType { WEIGHTS_OWN, WEIGHTS_F16, WEIGHTS_BF16, WEIGHTS_INT8, WEIGHTS_INT4 } WeightType;
 
 typedef struct EngineOptions {

@@ -53,8 +53,7 @@ static int prepare(Program *program, const Transcript *transcript) {
     Error error = {0};
     const char *asked = program->options.prompt ? program->options.prompt : "";
     const char *resumed = transcript ? transcript_header(transcript).model.path : "";
-    if (text_check("-p", asked, strlen(asked), &error))
-        return program_fail(program, &error, EXIT_USAGE);
+    if (text_check("-p", asked, strlen(asked), &error)) return program_fail(program, &error, EXIT_USAGE);
     if (program_find_model(program, *resumed ? resumed : NULL, &error))
         return program_fail(program, &error, EXIT_MODEL);
     Status status = program_load_model(program, &error); // a context or a cache that cannot be: STATUS_USAGE

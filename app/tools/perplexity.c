@@ -206,8 +206,7 @@ int perplexity_main(Program *program) {
         return program_fail(program, &error, EXIT_USAGE);
     }
     PerplexitySettings settings;
-    if (read_settings(program, &settings, &error))
-        return program_fail(program, &error, EXIT_USAGE);
+    if (read_settings(program, &settings, &error)) return program_fail(program, &error, EXIT_USAGE);
     Status status = program_load_model(program, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});

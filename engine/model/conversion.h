@@ -1,6 +1,6 @@
 // Linear layers that are held in another type than the files have them in: which, how many bytes that takes, and the
-// converting itself, a matrix at a time while a model is loaded. Norms, biases, embeddings and learned positions stay as
-// they are, and so does the head's output matrix unless it is asked for.
+// converting itself, a matrix at a time while a model is loaded. Norms, biases, embeddings and learned positions stay
+// as they are, and so does the head's output matrix unless it is asked for.
 #ifndef PALAVER_ENGINE_CONVERSION_H
 #define PALAVER_ENGINE_CONVERSION_H
 
@@ -13,8 +13,8 @@ const char *conversion_name(WeightType type);
 // Bytes of all weights with linear layers and the head's output held so; -1: the model has a matrix that cannot be.
 int64_t conversion_bytes(const Model *model, WeightType weights, WeightType head);
 
-// Decides how an open model's weights will be held, once, before a backend sees it: model->layers and model->head get the
-// new types, and no data where something is to be converted. A matrix that has the type already stays where it is.
+// Decides how an open model's weights will be held, once, before a backend sees it: model->layers and model->head get
+// the new types, and no data where something is to be converted. A matrix that has the type already stays where it is.
 // STATUS_UNSUPPORTED names a tensor whose rows do not suit the type; STATUS_MEMORY.
 Status conversion_plan(Model *model, WeightType weights, WeightType head, Error *error);
 
@@ -33,8 +33,8 @@ bool conversion_awaits(const Matrix *held);
 // Bytes, in multiples of 64, that a planned matrix takes; 0 where it stays where it is.
 int64_t conversion_room(const Matrix *held);
 
-// Converts `own` into `memory` [conversion_room(held)], which held->data then is. STATUS_UNSUPPORTED: a value has no place
-// in the type; the message names the tensor and what to take instead.
+// Converts `own` into `memory` [conversion_room(held)], which held->data then is. STATUS_UNSUPPORTED: a value has no
+// place in the type; the message names the tensor and what to take instead.
 Status conversion_run(const Model *model, const Matrix *own, Matrix *held, Threads *threads, void *memory,
                       Error *error);
 

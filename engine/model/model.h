@@ -48,13 +48,14 @@ typedef struct Model {
     LayerWeights *layers;
     void **gathered;
     HeadWeights head;
-    // Where weights are converted (conversion.h): layers [shape.n_layers] and output as the files have them, and memory for
-    // what was converted and is used where it is, [shape.n_layers + 1] with the head's last. NULL: nothing is.
+    // Where weights are converted (conversion.h): layers [shape.n_layers] and output as the files have them, and memory
+    // for what was converted and is used where it is, [shape.n_layers + 1] with the head's last. NULL: nothing is.
     WeightType weights, head_weights;
     LayerWeights *file_layers;
     Matrix file_output;
     void **converted;
-    int *attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
+    int *
+        attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
     bool tied_head; // the output matrix is the embedding
     bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;

@@ -1,5 +1,5 @@
-// Models whose linear layers are converted while they are loaded: logits against a LLaMA in float64 with the same rounding
-// (tests/golden/make_weights.py), memory, what stays as it is, and what is refused.
+// Models whose linear layers are converted while they are loaded: logits against a LLaMA in float64 with the same
+// rounding (tests/golden/make_weights.py), memory, what stays as it is, and what is refused.
 #include "engine/engine_internal.h"
 #include "engine/model/conversion.h"
 #include "tests/support/model/golden_model.h"
@@ -49,8 +49,8 @@ static int close_rows(const float *logits, const GoldenCase *c) {
     return n;
 }
 
-// Where activations are rounded to integers, a value at the edge between two may be rounded apart, and what follows with
-// it: then the rows before it and most others have to be right.
+// Where activations are rounded to integers, a value at the edge between two may be rounded apart, and what follows
+// with it: then the rows before it and most others have to be right.
 static void check_logits(const char *name, const char *device, WeightType weights, WeightType head) {
     GoldenSet set;
     if (golden_model_read(GOLDEN_WEIGHTS, name, &set, &error)) fail_msg("%s", error.message);
@@ -167,8 +167,8 @@ static void what_has_the_type_stays(void **state) {
 
 // ---- every architecture ----------------------------------------------------------------------------------------
 
-// Rows in another order, q, k and v in one tensor, layer norms, biases, no gate: both sets of loops come to the same, within
-// what the rounding of activations at an edge does.
+// Rows in another order, q, k and v in one tensor, layer norms, biases, no gate: both sets of loops come to the same,
+// within what the rounding of activations at an edge does.
 static void every_architecture(void **state) {
     (void)state;
     static const char *const names[] = {"gptj", "gpt_neox",           "opt", "bloom", "mpt",

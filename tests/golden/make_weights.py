@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What a LLaMA in float64 makes of tests/golden/models/quants.gguf with its linear layers converted, in tests/golden/weights/.
+"""What a LLaMA in float64 makes of tests/golden/models/quants.gguf with its linear layers converted, in
+tests/golden/weights/.
 
-CASE/golden.json, prompt.logits: the logits of the last tokens of the prompt of models/quants, as make_models.py writes them.
-CASE is f16, bf16, int8, int4 or int8-head (the output matrix in 8 bits as well). The file's values are gguf.quants'; they are
-rounded by numpy, and so are the activations that meet 8-bit weights (float32 arithmetic there, as kernels/w8.h asks). All else
-is numpy in float64, by the formulas: no line of it is palaver's, nor any framework's.
+CASE/golden.json, prompt.logits: the logits of the last tokens of the prompt of models/quants, as make_models.py writes
+them. CASE is f16, bf16, int8, int4 or int8-head (the output matrix in 8 bits as well). The file's values are
+gguf.quants'; they are rounded by numpy, and so are the activations that meet 8-bit weights (float32 arithmetic there,
+as kernels/w8.h asks). All else is numpy in float64, by the formulas: no line of it is palaver's, nor any framework's.
 
 q4.bin: groups of 32 float32 as random numbers have them, and the 18 bytes of the Q4_0 block that the search of
 kernels/cpu/loops/convert.c should find, here in float32 and in the same order of sums.
@@ -30,7 +31,7 @@ F32 = np.float32
 LINEAR = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
 
 
-# ---- the types ---------------------------------------------------------------------------------------------------------
+# ---- the types ------------------------------------------------------------------------------------------
 
 def to_f16(w):
     return w.astype(np.float16).astype(np.float64)
@@ -113,7 +114,7 @@ def to_int4(w):
 TYPES = {"f16": to_f16, "bf16": to_bf16, "int8": Int8, "int4": to_int4}
 
 
-# ---- the model -----------------------------------------------------------------------------------------------------------
+# ---- the model ------------------------------------------------------------------------------------------
 
 def read_model():
     reader = gguf.GGUFReader(FILE)
@@ -175,7 +176,7 @@ def convert(weights, case):
             else value for name, value in weights.items()}
 
 
-# ---- files -----------------------------------------------------------------------------------------------------------------
+# ---- files ----------------------------------------------------------------------------------------------
 
 def write_groups():
     rng = np.random.default_rng(4)
@@ -209,8 +210,9 @@ def main():
             {**case, "from": FROM, "logits": "prompt.logits"}]}))
     write_groups()
     versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in ("numpy", "gguf"))
-    (OUT / "PROVENANCE.txt").write_text(f"Made by tests/golden/make_weights.py with\nPython {platform.python_version()}, "
-                                        f"{versions}.\nRelative to the largest logit:\n  " + "\n  ".join(lines) + "\n")
+    (OUT / "PROVENANCE.txt").write_text(
+        f"Made by tests/golden/make_weights.py with\nPython {platform.python_version()}, {versions}.\n"
+        "Relative to the largest logit:\n  " + "\n  ".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ bool convert_suits(DType type, int64_t cols) {
 
 enum { LANES = 8, CANDIDATES = 16 };
 
-// The search is most of the work. It is compiled twice, for any machine and for vectors of eight, which compute the same:
-// AVX2 without fused products rounds as SSE2 does, and the order of sums is written out.
+// The search is most of the work. It is compiled twice, for any machine and for vectors of eight, which compute the
+// same: AVX2 without fused products rounds as SSE2 does, and the order of sums is written out.
 #define INLINE static inline __attribute__((always_inline))
 
 // The integer nearest to x·inverse, even ones at ties, within -8 … 7. Adding and taking off 1.5·2^23 rounds to it, for
@@ -45,9 +45,10 @@ static float rounded_to_half(float value) {
     return quant_from_half(quant_to_half(value));
 }
 
-// The usual scale sends the element of the largest magnitude to -8. Here it goes to -7, -7.125, … -8.875, others with it
-// and what is beyond -8 … 7 to there; for the integers q that come of each, the scale Σxq/Σq² leaves the least squared
-// error, Σx² - (Σxq)²/Σq²; and of the best of these scales and the usual one the better is taken, as f16 has them.
+// The usual scale sends the element of the largest magnitude to -8. Here it goes to -7, -7.125, … -8.875, others with
+// it and what is beyond -8 … 7 to there; for the integers q that come of each, the scale Σxq/Σq² leaves the least
+// squared error, Σx² - (Σxq)²/Σq²; and of the best of these scales and the usual one the better is taken, as f16 has
+// them.
 INLINE float best_of(const float *x, float extreme) {
     float inverses[CANDIDATES], products[CANDIDATES] = {0}, squares[CANDIDATES] = {0};
     for (int k = 0; k < CANDIDATES; k++) inverses[k] = -(7 + 0.125f * (float)k) / extreme;

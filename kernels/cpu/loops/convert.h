@@ -8,16 +8,16 @@
 // Whether matrices with rows of `cols` can become `type`: DTYPE_F16, BF16, W8 or Q4_0.
 bool convert_suits(DType type, int64_t cols);
 
-// What could not be converted: the first row with a value that has no place in the new type, and that value. Not a number
-// and infinite ones have none in any type, and those of f16 end at 65504.
+// What could not be converted: the first row with a value that has no place in the new type, and that value. Not a
+// number and infinite ones have none in any type, and those of f16 end at 65504.
 typedef struct ConvertFlaw {
     int64_t row; // -1: there is none
     float value;
 } ConvertFlaw;
 
-// `from` as rows of `type` in `to` [rows·dtype_row_bytes(type, cols)], whose start is aligned for it; from->cols suits the
-// type. f16 and bf16: to the nearest, even ones at ties. W8: kernels/w8.h. Q4_0: each group of 32 gets the scale that
-// leaves the smallest squared error among 17, see convert.c. STATUS_MEMORY: nothing was converted.
+// `from` as rows of `type` in `to` [rows·dtype_row_bytes(type, cols)], whose start is aligned for it; from->cols suits
+// the type. f16 and bf16: to the nearest, even ones at ties. W8: kernels/w8.h. Q4_0: each group of 32 gets the scale
+// that leaves the smallest squared error among 17, see convert.c. STATUS_MEMORY: nothing was converted.
 Status convert_matrix(Threads *threads, const Matrix *from, DType type, void *to, ConvertFlaw *flaw,
                       Error *error);
 

@@ -7,7 +7,8 @@
 #include "kernels/ops.h"
 #include "kernels/w8.h"
 
-// A row of activations for DTYPE_W8: its scale, and the sum of its integers, by which a product of bytes that count from
+// A row of activations for DTYPE_W8: its scale, and the sum of its integers, by which a product of bytes that count
+// from
 // -128 is put right.
 typedef struct W8Scale {
     float scale;
@@ -19,9 +20,9 @@ static inline int64_t w8_stride(int64_t cols) {
     return (cols + 31) / 32 * 32;
 }
 
-// Rows of activations in every form that a GEMM may want. The quantised form is there only if
-// `quantized` says so; q, scale, sum and sums as in QuantRow, row after row. The form for DTYPE_W8 (kernels/w8.h) is there
-// unless w8 is NULL: rows of w8_stride(cols) bytes, zeros behind the integers.
+// Rows of activations in every form that a GEMM may want. The quantised form is there only if `quantized` says so; q,
+// scale, sum and sums as in QuantRow, row after row. The form for DTYPE_W8 (kernels/w8.h) is there unless w8 is NULL:
+// rows of w8_stride(cols) bytes, zeros behind the integers.
 typedef struct Activations {
     int64_t n, cols;
     const float *x; // [n, cols]
@@ -93,8 +94,8 @@ typedef struct Loops {
     int64_t (*attend_scratch)(int n_rows, int head_dim);
 } Loops;
 
-// Plain loops in float32. Quantised weights are dequantised: this is what the fast loops approximate. Those of DTYPE_W8 are
-// multiplied as integers in both, to the same bits.
+// Plain loops in float32. Quantised weights are dequantised: this is what the fast loops approximate. Those of DTYPE_W8
+// are multiplied as integers in both, to the same bits.
 const Loops *loops_reference(void);
 
 // AVX2 with FMA and F16C: only for machines that have them. NULL where the compiler had none.

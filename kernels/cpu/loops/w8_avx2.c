@@ -1,13 +1,13 @@
-// Products of DTYPE_W8 with activations of its kind (kernels/w8.h): exact sums in 32 bits over a whole row, then the two
-// scales.
+// Products of DTYPE_W8 with activations of its kind (kernels/w8.h): exact sums in 32 bits over a whole row, then the
+// two scales.
 //
-// As in gemm_avx2.c eight rows of W are computed together, a lane each: for a few rows of activations straight from memory,
-// for more from a panel, which holds columns 4j … 4j+3 of the eight rows at j. Sums are integers, so that every way of
-// adding them up gives the same bits.
+// As in gemm_avx2.c eight rows of W are computed together, a lane each: for a few rows of activations straight from
+// memory, for more from a panel, which holds columns 4j … 4j+3 of the eight rows at j. Sums are integers, so that every
+// way of adding them up gives the same bits.
 //
-// Four products of bytes and their sum are one instruction where the processor has AVX-VNNI or AVX512-VNNI. It wants one
-// side unsigned: that is w + 128, and 128 times the sum of the activations is taken off in the end. Elsewhere products of
-// |w| and ±x are added in pairs, which fit in 16 bits because neither goes beyond 127.
+// Four products of bytes and their sum are one instruction where the processor has AVX-VNNI or AVX512-VNNI. It wants
+// one side unsigned: that is w + 128, and 128 times the sum of the activations is taken off in the end. Elsewhere
+// products of |w| and ±x are added in pairs, which fit in 16 bits because neither goes beyond 127.
 #include "kernels/cpu/loops/rows_avx2.h"
 
 #ifdef __AVX2__

@@ -1,5 +1,5 @@
-// Rows of weights in another type: every file type to every other against plain rounding, Q4_0 against numpy and against a
-// search of all scales, and what has no place.
+// Rows of weights in another type: every file type to every other against plain rounding, Q4_0 against numpy and
+// against a search of all scales, and what has no place.
 #include "kernels/cpu/loops/convert.h"
 #include "kernels/base/file.h"
 #include "kernels/cpu/loops/quant.h"
