@@ -322,8 +322,7 @@ typedef struct Ops {
     const char *name; // "cpu", "cuda"
     size_t activation_bytes;
     int chunk; // tokens of a prefill step that suit it
-    bool
-        w8; // multiplies linear layers, the head's output among them, of DTYPE_W8: activations in the same form
+    bool w8; // multiplies linear layers and the output matrix in DTYPE_W8, with activations in the same form
 
     Status (*open)(const BackendOptions *options, Backend **backend, Error *error);
     void (*close)(Backend *backend); // also frees layers and heads; memory from alloc() is the caller's
