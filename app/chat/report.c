@@ -27,7 +27,7 @@ void report_banner(Chat *chat) {
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
     screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
                *model->name ? model->name : path_base(chat->model.path), model->architecture, parameters,
-               model_weights_name(model), weights);
+               conversion_weights_name(model), weights);
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
     screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
@@ -133,7 +133,7 @@ void report_overflow(Chat *chat, const TranscriptOverflow *overflow) {
 static void print_weights(Chat *chat) {
     const Model *model = engine_model(chat->model.engine);
     char line[256], bytes[FORMAT_ROOM];
-    size_t n = (size_t)snprintf(line, sizeof line, "weights       %s%s", model_weights_name(model),
+    size_t n = (size_t)snprintf(line, sizeof line, "weights       %s%s", conversion_weights_name(model),
                                 model->head_weights == WEIGHTS_OWN ? "" : ", head int8");
     for (WeightType type = WEIGHTS_OWN; type <= WEIGHTS_INT4 && n < sizeof line; type++) {
         int64_t size = engine_weight_bytes(chat->model.engine, type);

@@ -266,7 +266,7 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
         double read = bench_median(&prefill), token = bench_median(&decode);
         double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
         fprintf(out, "model     %s %s, %.1f M parameters, %.1f MB\n",
-                *model->name ? model->name : model->architecture, model_weights_name(model),
+                *model->name ? model->name : model->architecture, conversion_weights_name(model),
                 (double)model->n_parameters / 1e6, (double)model_weight_bytes(model) / 1e6);
         fprintf(out, "backend   %s\n", backend);
         if (model->checkpoint)

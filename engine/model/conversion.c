@@ -27,6 +27,12 @@ const char *conversion_name(WeightType type) {
     return NAMES[type];
 }
 
+const char *conversion_weights_name(const Model *model) {
+    const DType type = model_main_type(model);
+    if (model->weights != WEIGHTS_OWN) return conversion_name(model->weights);
+    return type == DTYPE_W8 ? conversion_name(WEIGHTS_INT8) : dtype_name(type); // made up in it
+}
+
 static DType target_of(WeightType type, DType own) {
     switch (type) {
     case WEIGHTS_F16:

@@ -10,6 +10,9 @@
 // "own", "f16", "bf16", "int8", "int4".
 const char *conversion_name(WeightType type);
 
+// What people call a model's weights: what they were converted to, "int8", or the type that most of them have, "q4_1".
+const char *conversion_weights_name(const Model *model);
+
 // Bytes of all weights with linear layers and the head's output held so; -1: the model has a matrix that cannot be.
 int64_t conversion_bytes(const Model *model, WeightType weights, WeightType head);
 

@@ -1,6 +1,5 @@
 // A model described by values: opening, memory arithmetic.
 #include "engine/model/model_internal.h"
-#include "engine/model/conversion.h"
 #include "engine/model/param.h"
 #include "engine/model/unread.h"
 
@@ -117,10 +116,4 @@ DType model_main_type(const Model *model) {
         if (bytes[type] > bytes[most]) most = (DType)type;
     }
     return most;
-}
-
-const char *model_weights_name(const Model *model) {
-    const DType type = model_main_type(model);
-    if (model->weights != WEIGHTS_OWN) return conversion_name(model->weights);
-    return type == DTYPE_W8 ? conversion_name(WEIGHTS_INT8) : dtype_name(type); // made up in it
 }

@@ -114,7 +114,4 @@ int64_t model_weight_bytes(const Model *model);
 // The type that most of the layers' bytes have.
 DType model_main_type(const Model *model);
 
-// What the banner calls its weights: "q4_1", or what they were converted to, "int8".
-const char *model_weights_name(const Model *model);
-
 #endif

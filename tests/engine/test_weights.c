@@ -124,7 +124,7 @@ static void the_plan_counts_what_is_held(void **state) {
         assert_int_equal(held->weight_bytes, model->weight_bytes);
         assert_int_equal(engine_weight_bytes(engine, WEIGHTS_OWN), model->weight_bytes);
         assert_int_equal(model_main_type(held), types[weights]);
-        assert_string_equal(model_weights_name(held), conversion_name(weights));
+        assert_string_equal(conversion_weights_name(held), conversion_name(weights));
         for (int l = 0; l < held->shape.n_layers; l++) {
             assert_int_equal(held->layers[l].w_down.type, types[weights]);
             assert_ptr_equal(held->layers[l].attn_norm.data, held->file_layers[l].attn_norm.data);
@@ -147,7 +147,7 @@ static void a_tied_head_is_added(void **state) {
                      model->weight_bytes +
                          model->shape.vocab_size * dtype_row_bytes(DTYPE_W8, model->shape.hidden_size));
     assert_int_equal(model->head.embedding.type, DTYPE_F32);
-    assert_string_equal(model_weights_name(model), "f32");
+    assert_string_equal(conversion_weights_name(model), "f32");
     engine_close(engine);
 }
 
