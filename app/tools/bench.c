@@ -324,6 +324,7 @@ static Status open_shape(Program *program, Error *error) {
     options.n_rows = o->parallel;
     options.chunk = 1024;
     options.random_weights = true;
+    options.weights = options.head = WEIGHTS_OWN; // a file's settings: there is nothing to convert
     return engine_open_model(model, &options, &program->engine, error);
 }
 
