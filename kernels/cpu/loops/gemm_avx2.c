@@ -215,8 +215,7 @@ int64_t avx2_gemm_scratch(int64_t cols) {
     return floats > panel ? floats : panel;
 }
 
-void avx2_gemm(const Gemm *p, void *scratch) {
-    const W8Dot dot = avx2_has_w8(W8_VNNI) ? W8_VNNI : avx2_has_w8(W8_VNNI_512) ? W8_VNNI_512 : W8_PAIRS;
+void avx2_gemm(W8Dot dot, const Gemm *p, void *scratch) {
     int64_t n = p->x->n, row = p->x->cols * (p->x->quantized || p->w->type == DTYPE_W8 ? 1 : 4),
             block = BLOCK_BYTES / row / TOKENS * TOKENS;
     if (block < 4 * TOKENS) block = 4 * TOKENS;

@@ -163,23 +163,28 @@ static void quantize(const float *x, int64_t n, const QuantRow *out) {
     }
 }
 
+static void gemm_by_pairs(const Gemm *p, void *scratch) {
+    avx2_gemm(W8_PAIRS, p, scratch);
+}
+static void gemm_by_vnni(const Gemm *p, void *scratch) {
+    avx2_gemm(W8_VNNI, p, scratch);
+}
+static void gemm_by_vnni_512(const Gemm *p, void *scratch) {
+    avx2_gemm(W8_VNNI_512, p, scratch);
+}
+
+#define LOOPS_WITH(multiply)                                                                                 \
+    {                                                                                                        \
+        .name = "AVX2", .quantized_activations = true, .rms_norm = rms_norm, .layer_norm = layer_norm,       \
+        .quantize = quantize, .quantize_w8 = avx2_quantize_w8, .activate = activate, .to_half = to_half,     \
+        .gemm = (multiply), .gemm_scratch = avx2_gemm_scratch, .attend_rows = 48, .attend = avx2_attend,     \
+        .attend_scratch = avx2_attend_scratch,                                                               \
+    }
+
 const Loops *loops_avx2(void) {
-    static const Loops LOOPS = {
-        .name = "AVX2",
-        .quantized_activations = true,
-        .rms_norm = rms_norm,
-        .layer_norm = layer_norm,
-        .quantize = quantize,
-        .quantize_w8 = avx2_quantize_w8,
-        .activate = activate,
-        .to_half = to_half,
-        .gemm = avx2_gemm,
-        .gemm_scratch = avx2_gemm_scratch,
-        .attend_rows = 48,
-        .attend = avx2_attend,
-        .attend_scratch = avx2_attend_scratch,
-    };
-    return &LOOPS;
+    static const Loops BY_PAIRS = LOOPS_WITH(gemm_by_pairs), BY_VNNI = LOOPS_WITH(gemm_by_vnni),
+                       BY_VNNI_512 = LOOPS_WITH(gemm_by_vnni_512);
+    return avx2_has_w8(W8_VNNI) ? &BY_VNNI : avx2_has_w8(W8_VNNI_512) ? &BY_VNNI_512 : &BY_PAIRS;
 }
 
 #else

@@ -64,7 +64,10 @@ INLINE __m256 exp_lanes(__m256 x) {
 
 // ---- gemm_avx2.c: the GEMM loop of every type ---------------------------------------------------------
 
-void avx2_gemm(const Gemm *gemm, void *scratch);
+// How bytes are multiplied and added up, all to the same bits: by pairs in 16 bits, by AVX-VNNI, by AVX512-VNNI.
+typedef enum W8Dot { W8_PAIRS, W8_VNNI, W8_VNNI_512 } W8Dot;
+
+void avx2_gemm(W8Dot dot, const Gemm *gemm, void *scratch);
 int64_t avx2_gemm_scratch(int64_t cols);
 
 // ---- float_avx2.c: f32, f16 and bf16 weights with float activations -----------------------------------
@@ -74,10 +77,7 @@ void avx2_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, f
 
 // ---- w8_avx2.c: DTYPE_W8 with activations of its kind ---------------------------------------------------
 
-// How bytes are multiplied and added up, all to the same bits: by pairs in 16 bits, by AVX-VNNI, by AVX512-VNNI.
-typedef enum W8Dot { W8_PAIRS, W8_VNNI, W8_VNNI_512 } W8Dot;
-
-bool avx2_has_w8(W8Dot dot); // whether this machine can
+bool avx2_has_w8(W8Dot dot); // whether this machine can: to be asked seldom, a virtual one takes its time
 
 // As avx2_gemm_float().
 void avx2_gemm_w8(W8Dot dot, const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
