@@ -19,6 +19,10 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
            gate_up = 2 * (size_t)s->intermediate_size, queries = 2 * (size_t)s->n_heads * s->head_dim;
     size_t wide_row = qkv > gate_up ? qkv : gate_up;
     if (queries > wide_row) wide_row = queries;
+    // With W8 sums of 32 bits stand behind what is stored in 16, or behind an input in 8 bits (w8_sums()).
+    size_t input = (gate_up > queries ? gate_up : queries) / 8 + 8;
+    if (qkv + qkv / 2 > wide_row) wide_row = qkv + qkv / 2;
+    if ((size_t)s->hidden_size + input > wide_row) wide_row = (size_t)s->hidden_size + input;
     auto take = [&](size_t bytes) {
         size_t at = used;
         used += (bytes + 255) / 256 * 256;
@@ -28,7 +32,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     size_t expanded = row > EXPANDED_BYTES ? row : EXPANDED_BYTES;
     char *rope = take(tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
     char *normed = take(rows * (size_t)s->hidden_size * 4);
-    char *wide = take(tokens * wide_row * 4);
+    char *wide = take(tokens * wide_row * 4 + 256);
     char *weights = take(expanded);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
     if (base) {
@@ -178,6 +182,7 @@ static void cuda_free(Backend *backend, void *memory) {
 
 static Status cuda_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
+    cuda->step.normed = NULL; // it may be x that is written
     cudaError_t code = cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, cuda->device.stream);
     if (code == cudaSuccess)
         code = cudaStreamSynchronize(cuda->device.stream); // `host` is the caller's again
@@ -211,6 +216,7 @@ const Ops CUDA_OPS = {
     .name = "cuda",
     .activation_bytes = sizeof(float),
     .chunk = 1024,
+    .w8 = true,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

@@ -1,8 +1,8 @@
 // What the files of the CUDA backend share: its state, and the ops of its table.
 //
 // The residual stream x is float32. q and g are of the operand type, in which matrices are multiplied: bf16 for
-// models in bf16, float32 for models in float32, else f16; it is settled by the first layer that is loaded. Sums
-// are float32. All work goes to one stream; only read() and sample() wait for it.
+// models in bf16, float32 for models in float32, else f16; it is settled by the first layer that is loaded, where the
+// layers are W8 by the head. Sums are float32. All work goes to one stream; only read() and sample() wait for it.
 //
 // How a step goes through these files: NOTES.md, "How a step runs". Which kernels it takes: dispatch.h.
 #ifndef PALAVER_KERNELS_CUDA_BACKEND_CUH
@@ -115,6 +115,11 @@ struct NormCall {
     void *y;
 };
 Status cuda_norm(CudaBackend *cuda, const NormCall *call, Error *error);
+
+// The same in 8 bits, for W8 (kernels/w8.h): y are integers [n, hidden_size rounded up to W8_ALIGNMENT], scales [n];
+// `type` means nothing. hidden_size <= NORM_QUANTIZE_MOST.
+enum { NORM_QUANTIZE_MOST = 32768 };
+Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *call, float *scales, Error *error);
 
 // ---- out.cu: x [n_rows, n] += bias [n]; NULL: nothing to do -------------------------------------------------
 

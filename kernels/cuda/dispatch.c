@@ -77,6 +77,7 @@ static Format format_of_operand(DType operand) {
 FlatKernel dispatch_flat(const Card *card, DType operand, Format format) {
     bool same = format == format_of_operand(operand), quantised = format >= FORMAT_Q8;
     if (!is_16_bit(operand)) return FLAT_PLAIN;
+    if (format == FORMAT_W8) return card->compute == 90 ? FLAT_WGMMA : FLAT_PLAIN;
     if (same) return card->compute == 90 ? FLAT_WGMMA : FLAT_MMA;
     return operand == DTYPE_F16 && quantised ? FLAT_MMA : FLAT_PLAIN;
 }
@@ -103,7 +104,33 @@ static GemmKernel gemm_unpacked(const GemmCase *g) {
     return g->epilogue == EPILOGUE_ACTIVATE ? GEMM_SEPARATE : GEMM_UNPACK;
 }
 
+// W8's sums are exact in every kernel, so that none of them shows which it was.
+static GemmKernel gemm_of_w8(const Card *card, const GemmCase *g) {
+    // Of what cuBLASLt finishes, all rows are finished.
+    bool whole = is_16_bit(g->operand) && g->rows % 8 == 0 && !g->counted,
+         tiles = card->compute == 90 && whole;
+    bool plain = !g->biased;
+    int most = card->compute == 90 ? W8_FLAT_MOST : W8_PLAIN_MOST;
+    if (g->n <= most && g->epilogue != EPILOGUE_HEADS) return GEMM_FLAT;
+    switch (g->epilogue) {
+    case EPILOGUE_HEADS:
+        if (!tiles || !heads_in_registers(g)) return GEMM_SEPARATE;
+        return g->n <= W8_FLAT_MOST ? GEMM_FLAT : g->octets ? GEMM_TILE : GEMM_SEPARATE;
+    case EPILOGUE_GATED:
+        plain = plain && (g->activation == ACTIVATION_SILU || g->activation == ACTIVATION_GELU_TANH);
+        break;
+    case EPILOGUE_FLOAT:
+    case EPILOGUE_ACTIVATE:
+        plain = false;
+        break;
+    default:
+        break;
+    }
+    return tiles && plain ? GEMM_TILE : whole ? GEMM_LIBRARY : GEMM_FLAT;
+}
+
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
+    if (g->format == FORMAT_W8) return gemm_of_w8(card, g);
     if (g->kind == STEP_DECODING) return gemm_of_decoding(card, g);
     if (g->quantised && g->operand == DTYPE_F16 && card->compute == 90) return gemm_unpacked(g);
     bool tiles = card->compute == 90 && is_16_bit(g->operand);

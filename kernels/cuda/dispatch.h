@@ -25,10 +25,15 @@
 //   READING   store                                                       library, the algorithm of 1,024 rows
 //   ANY, READING  all parts in quantised formats, operand f16, sm_90: unpack for what is tile or library above, of use
 //             or not
+// with W8, whose sums are exact, so that of steps of every kind (16 bit, rows of W in eights, else flat):
+//   up to 64 rows of x on sm_90, up to 4 on others: heads as with DECODING, any other          flat
+//   more: plain heads of 64 or 128, gated (gates), store, add, all without biases, sm_90       tile
+//   heads else                                                                                 separate
+//   anything else (in steps that count their rows: flat)                                       library
 //
 // A flat GEMM (dispatch_flat), by the format of each matrix:
-//   sm_90 and weights of the operand type, 16 bit: wgmma; other cards, and quantised weights with operands in f16: mma;
-//   everything else: plain
+//   sm_90 and weights of the operand type, 16 bit, or W8: wgmma; other cards, and quantised weights with operands in
+//   f16: mma; everything else, and W8 on other cards: plain
 //
 // A tile's rows of x in unpack (dispatch_unpack_tokens): 128 where that takes less than 256, else 256.
 //
@@ -116,7 +121,8 @@ typedef struct GemmCase {
     Format format;  // of the first
     bool quantised; // all of them are, with an even number of rows each
     GemmEpilogue epilogue;
-    bool biased; // something is added besides
+    bool biased;  // something is added besides
+    bool counted; // Gemm.count
     Activation activation;
     int head_dim; // EPILOGUE_HEADS, as the following
     // RoPE over whole heads, pairs half a head apart, no norms; a cache in f16, keys not rotated.
@@ -128,6 +134,9 @@ GemmKernel dispatch_gemm(const Card *card, const GemmCase *gemm);
 
 typedef enum FlatKernel { FLAT_PLAIN, FLAT_MMA, FLAT_WGMMA } FlatKernel;
 FlatKernel dispatch_flat(const Card *card, DType operand, Format format);
+
+// Rows of x up to which W8 takes flat GEMMs: by wgmma, by products of four bytes.
+enum { W8_FLAT_MOST = 64, W8_PLAIN_MOST = 4 };
 
 enum { TILE_TOKENS = 128 }; // rows of x of a block of gemm/tile.cu; two blocks share W's
 

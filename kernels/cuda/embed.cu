@@ -4,11 +4,9 @@
 // One block a token, one thread an element and turn. learned.data NULL: positions are not.
 __global__ void embed_kernel(Weight w, const int32_t *ids, float scale, Weight learned,
                              const int32_t *positions, float *x) {
-    const char *row = w.data + (int64_t)ids[blockIdx.x] * w.row_bytes,
-               *place = learned.data + (int64_t)positions[blockIdx.x] * learned.row_bytes;
     for (int i = threadIdx.x; i < w.cols; i += blockDim.x) {
-        float value = scale * row_element(w.format, row, w.cols, i);
-        if (learned.data) value += row_element(learned.format, place, w.cols, i);
+        float value = scale * weight_element(w, ids[blockIdx.x], i);
+        if (learned.data) value += weight_element(learned, positions[blockIdx.x], i);
         x[(int64_t)blockIdx.x * w.cols + i] = value;
     }
 }

@@ -58,12 +58,10 @@ template <class T> static void launch_activate(const CudaBackend *cuda, const La
 Status cuda_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     const int n = cuda->step.n_tokens;
-    NormCall norm = {(const float *)x, NULL, n, layer->ffn_norm, cuda->operand, cuda->scratch.normed};
-    Status status = cuda_norm(cuda, &norm, error);
-    Gemm gemm = {&layer->gate_up, cuda->scratch.normed, n, layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE,
-                 g};
+    Gemm gemm = {&layer->gate_up, NULL, n, layer->gated ? EPILOGUE_GATED : EPILOGUE_ACTIVATE, g};
     gemm.bias = layer->gated ? layer->b_gate : layer->b_up, gemm.other = layer->b_up;
     gemm.chosen = &cuda->step.chosen.gate_up;
+    Status status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->ffn_norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
     if (status == STATUS_UNSUPPORTED) {
         gemm.epilogue = EPILOGUE_STORE, gemm.y = cuda->scratch.wide, gemm.bias = gemm.other = NULL;

@@ -11,6 +11,11 @@ struct Linear {
     int n_parts, rows, cols;
 };
 
+// All parts of it or none.
+static inline bool linear_is_w8(const Linear *w) {
+    return w->part[0].format == FORMAT_W8;
+}
+
 // A norm over the hidden size, of the shape's kind.
 struct Norm {
     float *weight; // norm_offset added; NULL: there is no norm

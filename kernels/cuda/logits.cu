@@ -21,12 +21,11 @@ Status cuda_logits(Backend *backend, const Head *head, const void *x, const Logi
         return error_set(error, STATUS_USAGE, "logits: %d rows, at most %d at once", rows->n, most);
     Status status = rows->tokens ? upload_rows(cuda, rows, error) : STATUS_OK;
     const int32_t *tokens = rows->tokens ? cuda->scratch.rows : NULL;
-    Gemm gemm = {&head->output, cuda->scratch.normed, rows->n, EPILOGUE_FLOAT, logits, head->output_bias};
+    Gemm gemm = {&head->output, NULL, rows->n, EPILOGUE_FLOAT, logits, head->output_bias};
     gemm.chosen = &cuda->step.chosen.logits;
     // A padded step has tokens to spare, which there are no rows of logits for.
     if (!tokens && cuda->step.padded) gemm.n = cuda->step.n_tokens, gemm.count = cuda->step.count;
-    NormCall norm = {(const float *)x, tokens, gemm.n, head->norm, cuda->operand, cuda->scratch.normed};
-    if (!status) status = cuda_norm(cuda, &norm, error);
+    if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, tokens, head->norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
     return status ? error_prefix(error, "logits: ") : STATUS_OK;
 }

@@ -1,17 +1,7 @@
 // Norms, before GEMMs.
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-
-// Of 256 threads. `sums` is [8] in shared memory, free for use again when all have returned.
-__device__ inline float block_sum(float sum, float *sums) {
-    for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = 0;
-    for (int i = 0; i < 8; i++) sum += sums[i];
-    __syncthreads();
-    return sum;
-}
+#include "kernels/cuda/w8/norm_row.cuh"
 
 template <class T> __device__ inline void store_four(T *to, float a, float b, float c, float d) {
     alignas(sizeof(T) * 4) T q[4] = {from_float<T>(a), from_float<T>(b), from_float<T>(c), from_float<T>(d)};
@@ -51,7 +41,7 @@ __global__ void __launch_bounds__(256)
         float4 a = *(const float4 *)(in + i);
         sum += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w;
     }
-    float scale = rsqrtf(block_sum(sum, sums) / n + eps);
+    float scale = rsqrtf(block_sum<256>(sum, sums) / n + eps);
 #pragma unroll
     for (int t = 0; t < TURNS; t++) {
         int i = t * 1024 + threadIdx.x * 4;
@@ -91,19 +81,55 @@ __global__ void __launch_bounds__(256)
         float4 v = *(const float4 *)(in + i);
         sum += (v.x + v.y) + (v.z + v.w);
     }
-    float mean = block_sum(sum, sums) / n;
+    float mean = block_sum<256>(sum, sums) / n;
     for (int i = threadIdx.x * 4; i < n; i += 1024) {
         float4 v = *(const float4 *)(in + i);
         v = make_float4(v.x - mean, v.y - mean, v.z - mean, v.w - mean);
         square += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
     }
-    float scale = rsqrtf(block_sum(square, sums) / n + eps);
+    float scale = rsqrtf(block_sum<256>(square, sums) / n + eps);
     for (int i = threadIdx.x * 4; i < n; i += 1024) {
         float4 v = *(const float4 *)(in + i), u = *(const float4 *)(w + i),
                a = b ? *(const float4 *)(b + i) : make_float4(0, 0, 0, 0);
         store_four(out + i, (v.x - mean) * scale * u.x + a.x, (v.y - mean) * scale * u.y + a.y,
                    (v.z - mean) * scale * u.z + a.z, (v.w - mean) * scale * u.w + a.w);
     }
+}
+
+// Norm + quantise, for W8 (kernels/w8.h): a row of integers and its scale. One block a row, which stays in registers.
+// LAYER: a layer norm, else RMS.
+template <int THREADS, int TURNS, bool LAYER>
+__global__ void __launch_bounds__(THREADS)
+    norm_quantize_kernel(const float *x, const int32_t *rows, const __grid_constant__ NormRows a) {
+    float4 u[TURNS], v[TURNS];
+    load_norm<THREADS>(a, u);
+    let_next_begin();
+    kernels_before();
+    const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * a.n;
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        int i = (t * THREADS + threadIdx.x) * 4;
+        v[t] = i < a.n ? *(const float4 *)(in + i) : make_float4(0, 0, 0, 0);
+    }
+    norm_row<THREADS, TURNS, LAYER>(a, blockIdx.x, v, u);
+}
+
+template <bool LAYER>
+static cudaError_t launch_quantize(const CudaBackend *cuda, const NormCall *c, const NormRows &a) {
+    cudaError_t code = cudaErrorInvalidValue;
+    if (a.n <= NORM_QUANTIZE_MOST)
+        WITH_NORM_TURNS(a.n, (code = launch_dependent(cuda, norm_quantize_kernel<THREADS, TURNS, LAYER>, c->n,
+                                                      THREADS, 0, c->x, c->rows, a)));
+    return code;
+}
+
+Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *c, float *scales, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    int n = s->hidden_size;
+    NormRows a = {c->norm, n, (int)w8_scale_offset(n), s->norm_eps, (char *)c->y, scales};
+    cudaError_t code =
+        s->norm == NORM_LAYER ? launch_quantize<true>(cuda, c, a) : launch_quantize<false>(cuda, c, a);
+    return cuda_check(code, error, "norm in 8 bits: [%d, %d]", c->n, n);
 }
 
 Status cuda_norm(CudaBackend *cuda, const NormCall *c, Error *error) {

@@ -13,24 +13,28 @@ Status cuda_add_bias(CudaBackend *cuda, const float *bias, int n_rows, int n, fl
     return CUDA_LAUNCHED(error, "bias for [%d, %d]", n_rows, n);
 }
 
-// x += W·y in one kernel, and the bias after it.
-static Status add_linear(CudaBackend *cuda, const Gemm *gemm, const float *bias, Error *error) {
-    Status status = cuda_gemm(cuda, gemm, error);
+// x += W·y + bias: in one kernel where W is W8, else the bias after it.
+static Status add_linear(CudaBackend *cuda, Gemm *gemm, const float *bias, const void *y, Error *error) {
+    gemm->n = cuda->step.n_tokens, gemm->epilogue = EPILOGUE_ADD;
+    Status status = gemm_take(cuda, gemm, y, error);
+    if (linear_is_w8(gemm->w)) gemm->bias = bias, bias = NULL;
+    if (!status) status = cuda_gemm(cuda, gemm, error);
     return status ? status : cuda_add_bias(cuda, bias, gemm->n, gemm->w->rows, (float *)gemm->y, error);
 }
 
 Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Gemm gemm = {&layer->out, y, cuda->step.n_tokens, EPILOGUE_ADD, x};
-    gemm.chosen = &cuda->step.chosen.out;
-    Status status = add_linear(cuda, &gemm, layer->bo, error);
+    Gemm gemm = {&layer->out};
+    gemm.y = x, gemm.chosen = &cuda->step.chosen.out;
+    if (!cuda->shape->parallel_residual) gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
+    Status status = add_linear(cuda, &gemm, layer->bo, y, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
 }
 
 Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
-    Gemm gemm = {&layer->down, g, cuda->step.n_tokens, EPILOGUE_ADD, x};
-    gemm.chosen = &cuda->step.chosen.down;
-    Status status = add_linear(cuda, &gemm, layer->b_down, error);
+    Gemm gemm = {&layer->down};
+    gemm.y = x, gemm.chosen = &cuda->step.chosen.down;
+    Status status = add_linear(cuda, &gemm, layer->b_down, g, error);
     return status ? error_prefix(error, "down: ") : STATUS_OK;
 }

@@ -203,11 +203,10 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        cuda->scratch.rope,
                        cuda->step.slots,
                        *kv};
-    Status status = kv_layer_check(kv, s->head_dim, error);
-    NormCall norm = {(const float *)x, NULL, n, layer->attn_norm, cuda->operand, cuda->scratch.normed};
-    if (!status) status = cuda_norm(cuda, &norm, error);
-    Gemm gemm = {&layer->qkv, cuda->scratch.normed, n, EPILOGUE_HEADS, q};
+    Gemm gemm = {&layer->qkv, NULL, n, EPILOGUE_HEADS, q};
     gemm.heads = &a, gemm.chosen = &cuda->step.chosen.qkv;
+    Status status = kv_layer_check(kv, s->head_dim, error);
+    if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, NULL, layer->attn_norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
     if (status == STATUS_UNSUPPORTED) {
         gemm.epilogue = EPILOGUE_STORE, gemm.y = cuda->scratch.wide, gemm.heads = NULL;

@@ -12,8 +12,9 @@ __device__ __forceinline__ float warp_sum(float v) {
 
 // The pair (x, y) turned by an angle, of which `turn` is cos and sin, times the rope's magnitude.
 __device__ __forceinline__ void rope_pair(float x, float y, const float2 &turn, float &first, float &second) {
-    first = x * turn.x - y * turn.y;
-    second = x * turn.y + y * turn.x;
+    // Rounded here as everywhere: what shares no kernel may still have to be the same.
+    first = fmaf(x, turn.x, -__fmul_rn(y, turn.y));
+    second = fmaf(x, turn.y, __fmul_rn(y, turn.x));
 }
 
 // Where the elements of pair i of a head lie.

@@ -189,6 +189,49 @@ static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
     assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
 }
 
+static void w8_takes_the_kernel_of_its_rows(void **state) {
+    (void)state;
+    static const struct {
+        StepKind kind;
+        GemmEpilogue epilogue;
+        int n;
+        GemmKernel hopper, ampere;
+    } CASES[] = {
+        {STEP_DECODING, EPILOGUE_HEADS, 8, GEMM_FLAT, GEMM_SEPARATE},
+        {STEP_DECODING, EPILOGUE_GATED, 200, GEMM_TILE, GEMM_LIBRARY},
+        {STEP_DECODING, EPILOGUE_ADD, 4, GEMM_FLAT, GEMM_FLAT},
+        {STEP_ANY, EPILOGUE_HEADS, 64, GEMM_FLAT, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_HEADS, 65, GEMM_TILE, GEMM_SEPARATE},
+        {STEP_READING, EPILOGUE_HEADS, 1024, GEMM_TILE, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_GATED, 64, GEMM_FLAT, GEMM_LIBRARY},
+        {STEP_READING, EPILOGUE_GATED, 65, GEMM_TILE, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_ADD, 65, GEMM_TILE, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_STORE, 65, GEMM_TILE, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_FLOAT, 1, GEMM_FLAT, GEMM_FLAT},
+        {STEP_ANY, EPILOGUE_FLOAT, 65, GEMM_LIBRARY, GEMM_LIBRARY},
+        {STEP_READING, EPILOGUE_ACTIVATE, 65, GEMM_LIBRARY, GEMM_LIBRARY},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);
+        c.format = FORMAT_W8;
+        assert_int_equal(dispatch_gemm(&HOPPER, &c), CASES[i].hopper);
+        assert_int_equal(dispatch_gemm(&AMPERE, &c), CASES[i].ampere);
+    }
+    GemmCase c = gemm(STEP_ANY, EPILOGUE_ADD, 65);
+    c.format = FORMAT_W8, c.biased = true;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
+    c.rows = 6148; // cuBLASLt's sums are taken in fours, tiles' results in eights
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_FLAT);
+    c = gemm(STEP_DECODING, EPILOGUE_FLOAT, 64), c.format = FORMAT_W8, c.counted = true;
+    assert_int_equal(dispatch_gemm(&AMPERE, &c), GEMM_FLAT);
+    c = gemm(STEP_ANY, EPILOGUE_HEADS, 65), c.format = FORMAT_W8, c.octets = false;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_SEPARATE);
+    c = gemm(STEP_ANY, EPILOGUE_GATED, 65), c.format = FORMAT_W8, c.activation = ACTIVATION_GELU;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
+    c.operand = DTYPE_F32;
+    assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_FLAT);
+}
+
 static void flat_kernels_go_by_format(void **state) {
     (void)state;
     static const struct {
@@ -202,7 +245,8 @@ static void flat_kernels_go_by_format(void **state) {
         {DTYPE_F16, FORMAT_Q8, FLAT_MMA, FLAT_MMA},       {DTYPE_F16, FORMAT_Q8S, FLAT_MMA, FLAT_MMA},
         {DTYPE_F16, FORMAT_Q8M, FLAT_MMA, FLAT_MMA},      {DTYPE_F16, FORMAT_Q4, FLAT_MMA, FLAT_MMA},
         {DTYPE_F16, FORMAT_Q4M, FLAT_MMA, FLAT_MMA},      {DTYPE_BF16, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},
-        {DTYPE_F32, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},
+        {DTYPE_F32, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},   {DTYPE_F32, FORMAT_W8, FLAT_PLAIN, FLAT_PLAIN},
+        {DTYPE_F16, FORMAT_W8, FLAT_WGMMA, FLAT_PLAIN},   {DTYPE_BF16, FORMAT_W8, FLAT_WGMMA, FLAT_PLAIN},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         assert_int_equal(dispatch_flat(&HOPPER, CASES[i].operand, CASES[i].format), CASES[i].hopper);
@@ -382,6 +426,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gemms_take_the_kernel_of_their_kind),
         cmocka_unit_test(quantised_weights_are_unpacked_on_hopper),
         cmocka_unit_test(epilogues_in_registers_want_plain_heads_and_gates),
+        cmocka_unit_test(w8_takes_the_kernel_of_its_rows),
         cmocka_unit_test(flat_kernels_go_by_format),
         cmocka_unit_test(tiles_are_as_wide_as_leaves_fewest_clusters_idle),
         cmocka_unit_test(heads_go_by_what_follows_the_product),

@@ -4,7 +4,7 @@
 #include <string.h>
 
 static DecodeMatrix matrix_of(const Weight *w) {
-    return DecodeMatrix{w->data, (int)w->row_bytes, w->format};
+    return DecodeMatrix{w->data, w->scales, (int)w->row_bytes, w->format};
 }
 
 // Attention windows that the kernel can tell apart: two. Returns the index, or -1.
@@ -28,11 +28,12 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
     l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
     for (int p = 0; p < PHASE_LOGITS; p++) {
-        l->quants[p] = format_quantized(l->rows[p].format);
-        l->floats[p] = !l->quants[p];
+        l->quants[p] = format_grouped(l->rows[p].format);
+        l->whole[p] = l->rows[p].format == FORMAT_W8;
+        l->floats[p] = !l->quants[p] && !l->whole[p];
     }
     for (int i = 1; i < layer->qkv.n_parts; i++) {
-        if (format_quantized(part[i].format))
+        if (format_grouped(part[i].format)) // W8 is in one part
             l->quants[PHASE_QKV] = true;
         else
             l->floats[PHASE_QKV] = true;
@@ -106,10 +107,29 @@ static int round_up(int n, int to) {
     return (n + to - 1) / to * to;
 }
 
+// The widest input in float32 and in 8 bits, and whether a phase wants one in both.
+struct InputForms {
+    int float_cols, quant_cols;
+    bool both;
+};
+static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) {
+    InputForms f = {};
+    auto count = [&](int phase, bool floats, bool quants) {
+        int cols = a->phases[phase].cols;
+        if (floats && cols > f.float_cols) f.float_cols = cols;
+        if (quants && cols > f.quant_cols) f.quant_cols = cols;
+        f.both = f.both || (floats && quants);
+    };
+    for (int l = 0; l < a->n_layers; l++)
+        for (int p = 0; p < PHASE_LOGITS; p++)
+            if (p != PHASE_ATTEND) count(p, layers[l].floats[p], layers[l].quants[p] || layers[l].whole[p]);
+    count(PHASE_LOGITS, a->output_floats, a->output_quants || a->output_whole);
+    return f;
+}
+
 // Lays shared memory out; the rings take what is left. False if there is not enough.
 static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
-    bool floats = a->output_floats, quants = a->output_quants;
-    int used = 0, slot = chunk_bytes(a->output.format, chunk_elements(a->output.format)), cols = 0;
+    int used = 0, slot = chunk_bytes(a->output.format, chunk_elements(a->output.format));
     for (int l = 0; l < a->n_layers; l++) {
         const DecodeMatrix *rows[] = {&layers[l].rows[PHASE_QKV],
                                       &layers[l].rows[PHASE_OUT],
@@ -121,15 +141,9 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
             if (!m->data) continue;
             int bytes = chunk_bytes(m->format, chunk_elements(m->format));
             if (bytes > slot) slot = bytes;
-            if (format_quantized(m->format))
-                quants = true;
-            else
-                floats = true;
         }
     }
     slot = round_up(slot > 2048 ? slot : 2048, 128); // a chunk of the cache has at most 2 KB
-    for (const DecodePhaseShape &p : a->phases)
-        if (p.cols > cols) cols = p.cols;
     auto take = [&](int bytes) {
         int at = used;
         used += round_up(bytes, 128);
@@ -141,16 +155,20 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->scales = take(a->kind == DECODE_F16 ? 0 : a->n_layers * (int)sizeof(DecodeScales));
     s->rope = take((a->n_evicted > 0 ? 2 : 1) * a->rotary_dim * 4);
     s->residual = take(a->hidden * 4);
-    s->sums = take(16 * 4);
+    s->sums = take(32 * 4);
     s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
     s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
     s->barriers = take(DECODE_WARPS * DECODE_MAX_STAGES * 16);
-    s->input = used;
-    if (floats) take(round_up(cols, 256) * 4);
+    const InputForms forms = forms_of(a, layers);
+    int cols = forms.quant_cols;
+    s->input = take(round_up(forms.float_cols, 256) * 4);
+    int behind = used;
+    if (!forms.both) used = s->input; // either form in the same place
     s->quants = used;
     s->quant_plane = round_up(cols / 2, 128) + 64;
     s->quant_sums = s->quants + 2 * s->quant_plane + round_up(cols / 32 * 4 + 4, 16);
-    if (quants) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
+    if (cols) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
+    if (used < behind) used = behind;
     int heads = dispatch_decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
     int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
     int attend =
@@ -227,8 +245,9 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
                fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
     a->embedding = matrix_of(&t->head->embedding);
     a->output = matrix_of(&t->head->output.part[0]);
-    a->output_quants = format_quantized(a->output.format);
-    a->output_floats = !a->output_quants;
+    a->output_quants = format_grouped(a->output.format);
+    a->output_whole = a->output.format == FORMAT_W8;
+    a->output_floats = !a->output_quants && !a->output_whole;
     a->norm = t->head->norm.weight;
     a->logits = t->logits;
     a->layers = d->table, a->scales = d->scales;

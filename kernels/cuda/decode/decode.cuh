@@ -44,6 +44,7 @@ enum DecodePhase { PHASE_QKV, PHASE_ATTEND, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN
 
 struct DecodeMatrix {
     const char *data;
+    const float *scales; // of rows, of W8; else NULL
     int row_bytes, format;
 };
 
@@ -51,9 +52,10 @@ struct DecodeLayer {
     DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
     const float *norm[PHASE_LOGITS], *bias[PHASE_LOGITS], *q_norm, *k_norm; // NULL: none
     char *keys, *values;
-    int window;                                      // index into DecodeArguments.windows
-    bool split_qkv;                                  // k and v are matrices of their own
-    bool floats[PHASE_LOGITS], quants[PHASE_LOGITS]; // in which forms a phase's matrices want their input
+    int window;     // index into DecodeArguments.windows
+    bool split_qkv; // k and v are matrices of their own
+    // In which forms a phase's matrices want their input: see dot.cuh.
+    bool floats[PHASE_LOGITS], quants[PHASE_LOGITS], whole[PHASE_LOGITS];
 };
 
 // What a quantised cache has besides, of one layer; see KvLayer.
@@ -106,7 +108,7 @@ struct DecodeArguments {
     DecodeMatrix embedding, output;
     const float *norm;
     float *logits;
-    bool output_floats, output_quants;
+    bool output_floats, output_quants, output_whole;
 
     DecodePhaseShape phases[PHASE_END];
     uint32_t *qkv, *attended;

@@ -1,10 +1,11 @@
-// Dot products of a chunk of a weight row with the phase's input, which lies in shared memory in one or both of two
-// forms:
+// Dot products of a chunk of a weight row with the phase's input, which lies in shared memory in one of three forms, or
+// in the first two of them:
 //
 //   floats  x[i], in blocks of 256: first the first four of every eight, then the last four, so that the lanes'
 //           16-byte reads fall into different banks
 //   quants  groups of 32 as int8 and a scale: q of the first halves of all groups, then (quant_plane later) of the
 //           second halves; then scale [cols/32]; then Σ scale·q over every 16 [cols/16]
+//   whole   q[cols] as int8, at the place of quants; its one scale goes with the products (W8, kernels/w8.h)
 #ifndef PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
 
@@ -41,6 +42,21 @@ __device__ inline float2 fma_pair(float2 w, float x, float y, float2 sum) {
 // in it branches, so that a turn need not wait for the one before: what lies beyond n is read from the chunk's
 // beginning, and multiplied with 0.
 template <int FORMAT> struct Slice;
+
+// What a lane's shares of a row's product are added up in, and their sum over the lanes.
+template <int FORMAT> struct DotOf {
+    typedef float2 Sum;
+    static __device__ float total(float2 sum) {
+        float v = sum.x + sum.y;
+#pragma unroll
+        for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);
+        return v;
+    }
+};
+template <> struct DotOf<FORMAT_W8> { // exact
+    typedef int Sum;
+    static __device__ float total(int sum) { return (float)__reduce_add_sync(~0u, sum); }
+};
 
 template <class T> struct Slice16 {
     float4 u[4], v[4];
@@ -136,6 +152,25 @@ template <int FORMAT> struct Slice8 {
             }
         }
         return total_of(shares, sum);
+    }
+};
+template <> struct Slice<FORMAT_W8> {
+    uint4 u[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = t * 512 + lane * 16;
+            u[t] = make_uint4(0, 0, 0, 0);
+            if (WHOLE || i < n) u[t] = *(const uint4 *)(x.quants + first + i);
+        }
+    }
+    template <bool WHOLE> __device__ int dot(const char *chunk, int n, int lane, int sum) const {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = WHOLE || t * 512 + lane * 16 < n ? t * 512 + lane * 16 : 0;
+            sum += dot_4x4(*(const uint4 *)(chunk + i), u[t]);
+        }
+        return sum;
     }
 };
 template <> struct Slice<FORMAT_Q8> : Slice8<FORMAT_Q8> {};

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/decode/dot.cuh"
 #include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/w8/w8.cuh"
 #include "kernels/cuda/rope.cuh"
 
 __device__ inline void publish(uint32_t *to, float value, unsigned round) {
@@ -76,7 +77,8 @@ struct InputSource {
     unsigned target;
     const float *norm; // [cols] or NULL
     int cols;
-    bool floats, quants, keep; // keep: as the residual stream
+    bool floats, quants, whole; // its forms: see dot.cuh
+    bool keep;                  // as the residual stream
 };
 
 enum { NORM_TURNS = 3, INPUT_SPAN = DECODE_THREADS * 4 };
@@ -157,6 +159,87 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
         total += v.x + v.y + v.z + v.w;
     }
     return rsqrtf(__fdividef(total, (float)s.cols) + a.eps);
+}
+
+// The same for W8: a row of integers by its largest magnitude, which is known when all of the input is there. Of
+// norm(x) the factor that is the same for all elements is left to the scale. A row that has more turns than registers
+// is read again: nobody writes to it before this block has arrived. sums: of 16 warps their squares, and behind them
+// what is largest.
+template <int TURNS>
+__device__ inline float load_whole_input(const DecodeArguments &a, const InputSource &s, const Input &x,
+                                         float *residual, float *sums) {
+    float4 norms[NORM_TURNS];
+    uint4 v[TURNS] = {};
+    auto four = [&](int t) {
+        return make_float4(__uint_as_float(v[t].x), __uint_as_float(v[t].y), __uint_as_float(v[t].z),
+                           __uint_as_float(v[t].w));
+    };
+    float squares = 0;
+    uint32_t top = 0;
+    int mine = threadIdx.x * 4;
+    const bool again = s.cols > TURNS * INPUT_SPAN;
+#pragma unroll
+    for (int t = 0; t < NORM_TURNS; t++) {
+        norms[t] = make_float4(1, 1, 1, 1);
+        if (s.norm && mine + t * INPUT_SPAN < s.cols)
+            norms[t] = __ldg((const float4 *)(s.norm + mine + t * INPUT_SPAN));
+    }
+    // Elements begin + t·INPUT_SPAN + mine …, times the norm's weights; `first`: for the first time.
+    auto bring = [&](int begin, bool first) {
+        if (s.from) receive_turns(s, begin + mine, v);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            int i = begin + t * INPUT_SPAN + mine;
+            if (begin + t * INPUT_SPAN >= s.cols) continue; // for all threads
+            float4 f = make_float4(0, 0, 0, 0);
+            if (i < s.cols) {
+                f = s.from ? four(t) : *(const float4 *)(residual + i);
+                if (s.from && s.keep && first) *(float4 *)(residual + i) = f;
+            }
+            if (s.norm) {
+                float4 w = norms[t < NORM_TURNS ? t : 0];
+                if ((begin > 0 || t >= NORM_TURNS) && i < s.cols) w = __ldg((const float4 *)(s.norm + i));
+                squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
+                f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
+            }
+            top = max(top, magnitude_bits(f));
+            v[t] = make_uint4(__float_as_uint(f.x), __float_as_uint(f.y), __float_as_uint(f.z),
+                              __float_as_uint(f.w));
+        }
+    };
+    if (s.from)
+        await(s.counter, s.target);
+    else
+        sync_warps();
+#pragma unroll 1
+    for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) bring(begin, true);
+    squares = warp_sum(squares);
+    top = __reduce_max_sync(~0u, top);
+    if (threadIdx.x % 32 == 0)
+        sums[threadIdx.x / 32] = squares, sums[16 + threadIdx.x / 32] = __uint_as_float(top);
+    sync_warps();
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) { // zeros behind the warps'
+        float4 part = *(const float4 *)(sums + i);
+        uint4 tops = *(const uint4 *)(sums + 16 + i);
+        total += part.x + part.y + part.z + part.w;
+        top = max(max(top, max(tops.x, tops.y)), max(tops.z, tops.w));
+    }
+    const float scale = w8_scale(__uint_as_float(top));
+    const W8Divisor by(scale);
+#pragma unroll 1
+    for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
+        if (again) bring(begin, false);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            if (begin + t * INPUT_SPAN >= s.cols) continue;
+            int i = begin + t * INPUT_SPAN + mine;
+            if (i < s.cols) *(uint32_t *)(x.quants + i) = by.four(four(t));
+        }
+    }
+    sync_warps();
+    return s.norm ? scale * rsqrtf(__fdividef(total, (float)s.cols) + a.eps) : scale;
 }
 
 #endif

@@ -10,7 +10,7 @@
 // shares of the dot products.
 template <int FORMAT, bool WHOLE>
 __device__ inline void gemv_chunks(int n, int first, int elements, const Input &x, Ring &ring,
-                                   float2 sums[ROWS_AT_ONCE]) {
+                                   typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE]) {
     int lane = threadIdx.x % 32;
     Slice<FORMAT> slice;
     slice.template load<WHOLE>(x, first, elements, lane);
@@ -22,17 +22,17 @@ __device__ inline void gemv_chunks(int n, int first, int elements, const Input &
         }
 }
 
-// The dot products of the ring's next n rows, chunk after chunk.
+// The dot products of the ring's next n rows, chunk after chunk, in all lanes.
 template <int FORMAT>
 __device__ inline void gemv_group(int n, int cols, const Input &x, Ring &ring, float dots[ROWS_AT_ONCE]) {
     constexpr int FULL = chunk_elements(FORMAT);
-    float2 sums[ROWS_AT_ONCE] = {};
+    typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE] = {};
     int first = 0;
 #pragma unroll 1
     for (; first + FULL <= cols; first += FULL) gemv_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
     if (first < cols) gemv_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
 #pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = sums[r].x + sums[r].y;
+    for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = DotOf<FORMAT>::total(sums[r]);
 }
 
 __device__ inline void gemv_group(int format, int n, int cols, const Input &x, Ring &ring,
@@ -52,6 +52,8 @@ __device__ inline void gemv_group(int format, int n, int cols, const Input &x, R
         return gemv_group<FORMAT_Q8M>(n, cols, x, ring, dots);
     case FORMAT_Q4:
         return gemv_group<FORMAT_Q4>(n, cols, x, ring, dots);
+    case FORMAT_W8:
+        return gemv_group<FORMAT_W8>(n, cols, x, ring, dots);
     default:
         return gemv_group<FORMAT_Q4M>(n, cols, x, ring, dots);
     }
@@ -78,27 +80,29 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     const float *bias = last ? NULL : l.bias[phase];
     const bool adds = phase == PHASE_OUT || phase == PHASE_DOWN;
     int format = last ? a.output.format : l.rows[phase].format;
+    const float *channels = last ? a.output.scales : l.rows[phase].scales;
 #pragma unroll 1
     for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x; unit < n_units; unit += at_once * stride) {
         int mine = unit + lane * stride;
         bool publishes = lane < at_once && mine < n_units;
         float add = 0, s[ROWS_AT_ONCE];
+        float2 factors = make_float2(scale, scale); // of a row, or of both of a pair
+        if (channels && publishes) {
+            factors.x *= __ldg(channels + (pairs ? 2 * mine : mine));
+            if (pairs) factors.y *= __ldg(channels + 2 * mine + 1);
+        }
         if (bias && publishes) add = __ldg(bias + mine);
         if (adds && publishes) add += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
         int units = min(at_once, units_left(unit, stride, n_units));
         gemv_group(format, pairs ? 2 * units : units, cols, x, ring, s);
-#pragma unroll
-        for (int o = 16; o; o /= 2)
-#pragma unroll
-            for (int r = 0; r < ROWS_AT_ONCE; r++) s[r] += __shfl_xor_sync(~0u, s[r], o);
         if (!publishes) continue;
         float value;
         if (pairs) {
             float gate = lane ? s[2] : s[0], up = lane ? s[3] : s[1];
-            value = activate(a.activation, gate * scale) * (up * scale);
+            value = activate(a.activation, gate * factors.x) * (up * factors.y);
         } else {
-            value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * scale + add;
+            value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * factors.x + add;
         }
         if (last)
             a.logits[mine] = value;
@@ -186,6 +190,7 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.norm = last ? a.norm : l.norm[phase];
     s.floats = last ? a.output_floats : l.floats[phase];
     s.quants = last ? a.output_quants : l.quants[phase];
+    s.whole = last ? a.output_whole : l.whole[phase];
     return s;
 }
 
@@ -246,9 +251,10 @@ __device__ __forceinline__ void fill_turns(const DecodeArguments &a, float2 *rop
 
 __device__ __forceinline__ void fill_residual(const DecodeArguments &a, float *residual) {
     const char *embedding = a.embedding.data + (int64_t)a.id * a.embedding.row_bytes;
+    float scale = a.embedding_scale * (a.embedding.scales ? a.embedding.scales[a.id] : 1);
 #pragma unroll 1
     for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
-        residual[i] = a.embedding_scale * row_element(a.embedding.format, embedding, a.hidden, i);
+        residual[i] = scale * row_element(a.embedding.format, embedding, a.hidden, i);
 }
 
 // ---- the kernel -------------------------------------------------------------------------------------------------
@@ -297,7 +303,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     if (blockIdx.x == 0 && threadIdx.x == 0) a.slot_positions[a.slot] = a.position;
     fill_turns(a, rope);
 
-    if (threadIdx.x < 16) sums[threadIdx.x] = 0;
+    if (threadIdx.x < 32) sums[threadIdx.x] = 0;
     fill_residual(a, residual);
 
     constexpr int TURNS = LANES == 16 && HEADS < 4 ? 8 : 6; // as many as leave enough registers
@@ -311,7 +317,9 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
                                               rope, share, ring);
         } else {
             const PhaseOfLayer here = {l, phase, layer};
-            float scale = load_input<TURNS>(a, input_of(a, here), x, residual, sums);
+            const InputSource from = input_of(a, here);
+            float scale = from.whole ? load_whole_input<TURNS>(a, from, x, residual, sums)
+                                     : load_input<TURNS>(a, from, x, residual, sums);
             gemv_rows(a, here, scale, residual, x, ring);
         }
         if (phase == PHASE_LOGITS) break;

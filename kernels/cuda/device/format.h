@@ -10,7 +10,8 @@ typedef enum Format {
     FORMAT_Q8S,
     FORMAT_Q8M,
     FORMAT_Q4,
-    FORMAT_Q4M
+    FORMAT_Q4M,
+    FORMAT_W8
 } Format;
 
 #endif

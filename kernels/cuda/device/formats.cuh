@@ -8,6 +8,9 @@
 //   Q8M  int8 q[n], f16 (scale, min)[n/32]     value = scale·q + min
 //   Q4   nibbles[n/2], f16 scale[n/32]         value = scale·(q - 8); byte i of a group: elements i and i + 16
 //   Q4M  nibbles[n/2], f16 (scale, min)[n/32]  value = scale·q + min
+//
+// W8, whose inputs are quantised too (kernels/w8.h), has rows of int8, zeros up to a multiple of 16 bytes, and the
+// rows' scales in an array of their own behind them, so that tiles and chunks of a row are integers alone.
 #ifndef PALAVER_KERNELS_CUDA_DEVICE_FORMATS_CUH
 #define PALAVER_KERNELS_CUDA_DEVICE_FORMATS_CUH
 
@@ -24,7 +27,11 @@ __host__ __device__ constexpr bool format_quantized(int format) {
     return format >= FORMAT_Q8;
 }
 __host__ __device__ constexpr bool format_nibbles(int format) {
-    return format >= FORMAT_Q4;
+    return format == FORMAT_Q4 || format == FORMAT_Q4M;
+}
+// In groups that have scales of their own.
+__host__ __device__ constexpr bool format_grouped(int format) {
+    return format_quantized(format) && format != FORMAT_W8;
 }
 
 // Elements of a full chunk: about 2 KB, which one bulk copy moves at the memory's full speed.
@@ -46,6 +53,7 @@ __host__ __device__ constexpr int quant_bytes(int format, int n) {
 // Bytes of a chunk of n elements.
 __host__ __device__ constexpr int chunk_bytes(int format, int n) {
     int quants = quant_bytes(format, n);
+    if (format == FORMAT_W8) return (quants + 15) / 16 * 16;
     if (!format_quantized(format)) return quants;
     int scales = format == FORMAT_Q8 || format == FORMAT_Q4 ? n / 16 : n / 8;
     return quants + (scales + 15) / 16 * 16;
@@ -74,6 +82,8 @@ inline Format format_of(DType type) {
         return FORMAT_Q8M;
     case DTYPE_Q6_K:
         return FORMAT_Q8S;
+    case DTYPE_W8:
+        return FORMAT_W8;
     default:
         return FORMAT_Q8;
     }
@@ -85,13 +95,15 @@ struct Weight {
     int64_t row_bytes;
     int rows, cols;
     int format;
+    float *scales; // [rows] of W8, else NULL
 };
 
-// Element `col` of a row.
+// Element `col` of a row; of W8 its integer, without the row's scale.
 __device__ inline float row_element(int format, const char *row, int cols, int col) {
     if (format == FORMAT_F32) return ((const float *)row)[col];
     if (format == FORMAT_F16) return __half2float(((const __half *)row)[col]);
     if (format == FORMAT_BF16) return __bfloat162float(((const __nv_bfloat16 *)row)[col]);
+    if (format == FORMAT_W8) return ((const int8_t *)row)[col];
     int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first),
         i = col - first;
     const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
@@ -113,6 +125,12 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
     default:
         return __half2float(scales[i / 32 * 2]) * q + __half2float(scales[i / 32 * 2 + 1]);
     }
+}
+
+// Element `col` of row r.
+__device__ inline float weight_element(const Weight &w, int64_t r, int col) {
+    float v = row_element(w.format, w.data + r * w.row_bytes, w.cols, col);
+    return w.scales ? v * w.scales[r] : v;
 }
 
 // The types that GEMMs take their operands in.

@@ -60,6 +60,7 @@ static FlatLaunch *kernels_for(int format) {
 static cudaError_t launch(CudaBackend *cuda, FlatArguments *a) {
     cudaError_t code = cudaSuccess;
     FlatKernel kernel = dispatch_flat(&cuda->device.card, cuda->operand, (Format)a->w.format);
+    if (a->w.format == FORMAT_W8) return flat_launch_w8(cuda, kernel, a);
     if (kernel != FLAT_PLAIN) return kernels_for(a->w.format)(cuda, kernel, a);
     WITH_OPERAND(cuda, code = launch_plain<T>(cuda, a));
     return code;
@@ -94,10 +95,11 @@ static void set_scratch(const CudaBackend *cuda, FlatArguments *a) {
 
 // Rows first, first + 1, … of x by one of W's matrices, whose outputs begin at `row`.
 static FlatArguments arguments_of(const CudaBackend *cuda, const Gemm *g, int part, int first, int row) {
-    size_t in = operand_bytes(cuda->operand), out = operand_bytes(gemm_output(cuda, g));
+    size_t out = operand_bytes(gemm_output(cuda, g));
     FlatArguments a = {};
     a.w = g->w->part[part];
-    a.x = (const char *)g->x + (size_t)first * (size_t)g->w->cols * in;
+    a.x = (const char *)g->x + (size_t)first * gemm_input_bytes(cuda, g);
+    a.x_scales = g->x_scales ? g->x_scales + first : NULL;
     a.n = g->n - first < FLAT_MOST ? g->n - first : FLAT_MOST;
     a.epilogue = g->epilogue, a.count = g->count;
     a.y_stride = g->epilogue == EPILOGUE_GATED ? g->w->rows / 2 : g->w->rows;

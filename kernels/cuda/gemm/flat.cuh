@@ -27,6 +27,7 @@ size_t flat_bytes(const CudaBackend *cuda);
 struct FlatArguments {
     Weight w;
     const void *x;
+    const float *x_scales; // [n] of W8, else NULL
     int n;
     GemmEpilogue epilogue;
     void *y;
@@ -45,5 +46,6 @@ struct FlatArguments {
 typedef cudaError_t FlatLaunch(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a);
 template <Format FORMAT>
 cudaError_t flat_launch(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a); // flat_format.cu
+FlatLaunch flat_launch_w8;                                                       // w8/flat_w8.cu
 
 #endif

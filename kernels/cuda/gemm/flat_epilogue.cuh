@@ -8,12 +8,21 @@
 #include "kernels/cuda/gemm/flat.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/w8/w8.cuh"
+
+#include <type_traits>
+
+// Columns as copies of tiles count them: of W8 pairs, with the padding.
+__host__ __device__ inline int flat_columns(const Weight &w) {
+    return w.format == FORMAT_W8 ? (int)(w.row_bytes / 2) : w.cols;
+}
 
 // Steps of all row tiles, one tile after the other, n_steps each; block b has [begin(b), begin(b + 1)).
 struct FlatShare {
     int n_steps, total;
+    // step: elements of a step; with W8 pairs of them.
     __host__ __device__ FlatShare(const Weight &w, int step) {
-        n_steps = (w.cols + step - 1) / step;
+        n_steps = (flat_columns(w) + step - 1) / step;
         total = n_steps * ((w.rows + FLAT_ROWS - 1) / FLAT_ROWS);
     }
     __device__ int begin(int block) const { return total * block / (int)gridDim.x; }
@@ -25,20 +34,20 @@ __device__ inline void meet_mma_threads() {
 }
 
 // This block's share of a tile's sums becomes the whole in the tile's first block, which is told so.
-template <int TILES>
+template <int TILES, class Sum>
 __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &share, int tile,
-                                   float c[TILES][4]) {
+                                   Sum c[TILES][4]) {
+    typedef typename std::conditional<std::is_same<Sum, float>::value, float4, int4>::type Four;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int first = share.block_of(tile * share.n_steps), last = share.block_of((tile + 1) * share.n_steps - 1);
     auto part_of = [&](int block) {
-        return a.parts + ((int64_t)block * FLAT_WARPS + warp) * TILES * 32 + lane;
+        return (Four *)a.parts + ((int64_t)block * FLAT_WARPS + warp) * TILES * 32 + lane;
     };
     if (first == last) return true;
     if ((int)blockIdx.x != first) {
-        float4 *part = part_of(blockIdx.x);
+        Four *part = part_of(blockIdx.x);
 #pragma unroll
-        for (int i = 0; i < TILES; i++)
-            __stcg(part + i * 32, make_float4(c[i][0], c[i][1], c[i][2], c[i][3]));
+        for (int i = 0; i < TILES; i++) __stcg(part + i * 32, Four{c[i][0], c[i][1], c[i][2], c[i][3]});
         __threadfence();
         meet_mma_threads();
         if (threadIdx.x == 0) count_release(a.arrived + tile);
@@ -54,10 +63,10 @@ __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &shar
     meet_mma_threads();
 #pragma unroll 2
     for (int b = first + 1; b <= last; b++) {
-        const float4 *from = part_of(b);
+        const Four *from = part_of(b);
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
-            float4 v = __ldcg(from + i * 32);
+            Four v = __ldcg(from + i * 32);
             c[i][0] += v.x, c[i][1] += v.y, c[i][2] += v.z, c[i][3] += v.w;
         }
     }
@@ -72,29 +81,52 @@ struct FlatPlace {
         row = tile * FLAT_ROWS + threadIdx.x / 32 * 16 + lane / 4 + j / 2 * 8;
         token = i * 8 + lane % 4 * 2 + j % 2;
     }
-    __device__ bool there(const FlatArguments &a) const {
-        return row < a.w.rows && token < a.n && (!a.count || token < *a.count);
-    }
 };
+
+// Rows of x that have results.
+__device__ inline int flat_rows(const FlatArguments &a) {
+    return a.count ? min(a.n, *a.count) : a.n;
+}
+
+// v = activation(v), asked which it is once.
+template <int N> __device__ inline void activate_each(Activation activation, float (&v)[N]) {
+    auto each = [&](auto function) {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = function(v[i]);
+    };
+    if (activation == ACTIVATION_SILU)
+        each([](float x) { return activate_any(ACTIVATION_SILU, x); });
+    else if (activation == ACTIVATION_GELU_TANH)
+        each([](float x) { return activate_any(ACTIVATION_GELU_TANH, x); });
+    else if (activation == ACTIVATION_GELU)
+        each([](float x) { return activate_any(ACTIVATION_GELU, x); });
+    else
+        each([](float x) { return activate_any(ACTIVATION_RELU, x); });
+}
 
 // Gates are in lanes of even rows, ups in those of odd ones: the former finish the fragment's upper rows, the latter
 // the lower.
 template <class T, int TILES>
 __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES][4]) {
-    bool odd = threadIdx.x / 4 % 2;
+    const bool odd = threadIdx.x / 4 % 2;
+    const FlatPlace at(tile, 0, odd ? 2 : 0);
+    const int unit = at.row / 2, n = flat_rows(a);
+    const bool there = at.row < a.w.rows;
+    const float gate_bias = a.bias && there ? a.bias[unit] : 0,
+                up_bias = a.other && there ? a.other[unit] : 0;
+    float gates[2 * TILES], ups[2 * TILES];
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
+    for (int i = 0; i < 2 * TILES; i++) {
+        float low = c[i / 2][i % 2], high = c[i / 2][i % 2 + 2];
+        float got = __shfl_xor_sync(~0u, odd ? low : high, 4);
+        gates[i] = (odd ? got : low) + gate_bias, ups[i] = (odd ? high : got) + up_bias;
+    }
+    activate_each(a.activation, gates);
+    T *to = (T *)a.y + (int64_t)at.token * a.y_stride + unit;
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            float got = __shfl_xor_sync(~0u, odd ? c[i][j] : c[i][j + 2], 4);
-            float gate = odd ? got : c[i][j], up = odd ? c[i][j + 2] : got;
-            FlatPlace at(tile, i, odd ? j + 2 : j);
-            int unit = at.row / 2;
-            if (a.bias && at.row < a.w.rows) gate += a.bias[unit];
-            if (a.other && at.row < a.w.rows) up += a.other[unit];
-            float result = activate_any(a.activation, gate) * up;
-            if (at.there(a)) ((T *)a.y)[(int64_t)at.token * a.y_stride + unit] = from_float<T>(result);
-        }
+    for (int i = 0; i < 2 * TILES; i++)
+        if (there && at.token + i / 2 * 8 + i % 2 < n)
+            to[(i / 2 * 8 + i % 2) * a.y_stride] = from_float<T>(gates[i] * ups[i]);
 }
 
 // A tile's rows lie as make_heads_map() puts them: a lane has elements d and d + dim/2 of a head.
@@ -138,44 +170,107 @@ __device__ inline void end_heads(const FlatArguments &a, int tile, float c[TILES
     }
 }
 
+// y = c of the tile's elements that are there.
+template <class Y, int TILES>
+__device__ inline void store_tile(const FlatArguments &a, const FlatPlace &at, float c[TILES][4]) {
+    const int n = flat_rows(a);
+    Y *to = (Y *)a.y + (int64_t)at.token * a.y_stride + at.row;
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (at.row + j / 2 * 8 < a.w.rows && at.token + i * 8 + j % 2 < n)
+                to[(i * 8 + j % 2) * a.y_stride + j / 2 * 8] = from_float<Y>(c[i][j]);
+}
+
+// c += y. Nothing branches, so that all are on their way before one is waited for: what is not there is read where
+// something is.
+template <int TILES>
+__device__ inline void add_to_tile(const FlatArguments &a, const FlatPlace &at, float c[TILES][4]) {
+    constexpr int TURN = TILES < 4 ? TILES : 4;
+    const float *y = (const float *)a.y;
+    const int rows[2] = {min(at.row, a.w.rows - 1), min(at.row + 8, a.w.rows - 1)};
+#pragma unroll
+    for (int first = 0; first < TILES; first += TURN) {
+        float old[TURN][4];
+#pragma unroll
+        for (int i = 0; i < TURN; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                old[i][j] = y[min(at.token + (first + i) * 8 + j % 2, a.n - 1) * a.y_stride + rows[j / 2]];
+#pragma unroll
+        for (int i = 0; i < TURN; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) c[first + i][j] += old[i][j];
+    }
+}
+
 template <class T, int TILES>
 __device__ inline void end_tile(const FlatArguments &a, int tile, float c[TILES][4]) {
     if (a.epilogue == EPILOGUE_GATED) return end_gated<T, TILES>(a, tile, c);
     if (a.epilogue == EPILOGUE_HEADS) return end_heads<T, TILES>(a, tile, c);
+    const FlatPlace at(tile, 0, 0);
     if (a.bias)
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
-            FlatPlace at(tile, 0, j);
-            float bias = at.row < a.w.rows ? a.bias[at.row] : 0;
+            float bias = at.row + j * 4 < a.w.rows ? a.bias[at.row + j * 4] : 0;
 #pragma unroll
             for (int i = 0; i < TILES; i++) c[i][j] += bias, c[i][j + 1] += bias;
         }
-    if (a.epilogue == EPILOGUE_ADD) { // all are read before the first is written
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                FlatPlace at(tile, i, j);
-                if (at.there(a)) c[i][j] += ((const float *)a.y)[(int64_t)at.token * a.y_stride + at.row];
-            }
+    if (a.epilogue == EPILOGUE_ADD) add_to_tile<TILES>(a, at, c);
+    if (a.epilogue == EPILOGUE_ADD || a.epilogue == EPILOGUE_FLOAT) return store_tile<float, TILES>(a, at, c);
+    if (a.epilogue == EPILOGUE_ACTIVATE) {
+        auto &all = *(float(*)[TILES * 4]) & c[0][0];
+        activate_each(a.activation, all);
     }
-    if (a.epilogue == EPILOGUE_ACTIVATE)
+    store_tile<T, TILES>(a, at, c);
+}
+
+// The scales of W8, there before the sums are: those of x in shared memory, of the lane's two rows of W in registers.
+template <class T> struct FlatScales {
+    __device__ void begin(const FlatArguments &) {}
+    __device__ void begin_tile(const FlatArguments &, int) {}
+};
+template <> struct FlatScales<Int8Pair> {
+    float channel[2];
+    const float *tokens;
+    __device__ void begin(const FlatArguments &a) {
+        __shared__ float all[FLAT_MOST];
+        if (threadIdx.x < FLAT_MOST) all[threadIdx.x] = __ldcg(a.x_scales + min((int)threadIdx.x, a.n - 1));
+        meet_mma_threads();
+        tokens = all;
+    }
+    __device__ void begin_tile(const FlatArguments &a, int tile) {
 #pragma unroll
-        for (int i = 0; i < TILES; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) c[i][j] = activate_any(a.activation, c[i][j]);
-#pragma unroll
-    for (int i = 0; i < TILES; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            FlatPlace at(tile, i, j);
-            int64_t to = (int64_t)at.token * a.y_stride + at.row;
-            if (!at.there(a)) continue;
-            if (a.epilogue == EPILOGUE_ADD || a.epilogue == EPILOGUE_FLOAT)
-                ((float *)a.y)[to] = c[i][j];
-            else
-                ((T *)a.y)[to] = from_float<T>(c[i][j]);
+        for (int upper = 0; upper < 2; upper++) {
+            int row = FlatPlace(tile, 0, 2 * upper).row;
+            if (a.epilogue == EPILOGUE_HEADS) { // as in end_heads()
+                int first = tile * FLAT_ROWS + threadIdx.x / 32 * 16, dim = a.heads.head_dim;
+                row = first / dim * dim + first % dim / 2 + threadIdx.x % 32 / 4 + upper * (dim / 2);
+            }
+            channel[upper] = __ldg(a.w.scales + min(row, a.w.rows - 1));
         }
+    }
+};
+
+// Sums of products of T, outputs of type Out. "Dequantise" of the fused kernels begins here: the epilogue, RoPE and
+// cache, residual, or SiLU·mul, takes the results on in registers.
+template <class T, class Out, int TILES>
+__device__ inline void end_sums(const FlatArguments &a, int tile, const FlatScales<T> &scales,
+                                typename SumsOf<T>::Sum c[TILES][4]) {
+    if constexpr (std::is_same<T, Int8Pair>::value) {
+        float v[TILES][4];
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            float2 two = *(const float2 *)(scales.tokens + FlatPlace(tile, i, 0).token);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                v[i][j] = w8_value(c[i][j], j % 2 ? two.y : two.x, scales.channel[j / 2]);
+        }
+        end_tile<Out, TILES>(a, tile, v);
+    } else {
+        end_tile<Out, TILES>(a, tile, c);
+    }
 }
 
 #endif

@@ -1,5 +1,6 @@
-// The kernel of flat.cuh for weights in 16 bits: tiles of W and x come by tensor copies into a ring, several steps
-// ahead, of W even before the kernel before has ended; a warpgroup does the wgmma of 64 rows of W with all rows of x.
+// The kernel of flat.cuh for weights in 16 bits, and for W8: tiles of W and x come by tensor copies into a ring,
+// several steps ahead, of W even before the kernel before has ended; a warpgroup does the wgmma of 64 rows of W with
+// all rows of x.
 //
 // One block a multiprocessor, and half of its shared memory and registers, so that the next GEMM's ring fills while
 // this one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a
@@ -16,7 +17,7 @@
 #include <type_traits>
 
 enum {
-    FLAT_DEPTH = 64, // columns of a step: 128 bytes
+    FLAT_DEPTH = 64, // columns of a step: 128 bytes; of W8 pairs of columns
     FLAT_MOST_STAGES = 8,
     FLAT_THREADS = FLAT_WARPS * 32 + 32, // the last warp copies
 };
@@ -80,7 +81,7 @@ __device__ inline void copy_flat(const FlatRing<TILES> &ring, const CUtensorMap 
     }
 }
 
-template <class T, int TILES>
+template <class T, class Out, int TILES>
 __device__ inline void flat_wgmma_tiles(const FlatRing<TILES> &ring, const FlatArguments &a,
                                         const FlatShare &share) {
     typedef FlatRing<TILES> Ring;
@@ -88,10 +89,13 @@ __device__ inline void flat_wgmma_tiles(const FlatRing<TILES> &ring, const FlatA
     int stage = 0, phase = 0, lane = threadIdx.x % 32;
     uint64_t first_w = matrix_at(ring.w + threadIdx.x / 128 * 64 * FLAT_DEPTH * 2, 16),
              first_x = matrix_at(ring.x, 16);
+    FlatScales<T> scales;
     kernels_before();
+    scales.begin(a);
     while (u < end) {
         int tile = u / share.n_steps, n = min(end, (tile + 1) * share.n_steps) - u;
-        float c[TILES][4] = {};
+        typename SumsOf<T>::Sum c[TILES][4] = {};
+        scales.begin_tile(a, tile);
         int last = 0; // the stage before, which is read until a wgmma later
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
@@ -110,14 +114,14 @@ __device__ inline void flat_wgmma_tiles(const FlatRing<TILES> &ring, const FlatA
         wgmma_wait<0>(c);
         if (lane == 0) barrier_arrive(ring.empty(last));
         u += n;
-        if (gather_tile<TILES>(a, share, tile, c)) end_tile<T, TILES>(a, tile, c);
+        if (gather_tile<TILES>(a, share, tile, c)) end_sums<T, Out, TILES>(a, tile, scales, c);
     }
 }
 
 #endif
 
 // Registers: what leaves room for a norm beside two of these.
-template <class T, int TILES>
+template <class T, class Out, int TILES>
 __global__ void __maxnreg__(80)
     flat_wgmma_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
                       const __grid_constant__ FlatArguments a) {
@@ -135,7 +139,7 @@ __global__ void __maxnreg__(80)
     }
     __syncthreads();
     if (threadIdx.x < FLAT_WARPS * 32)
-        flat_wgmma_tiles<T, TILES>(ring, a, share);
+        flat_wgmma_tiles<T, Out, TILES>(ring, a, share);
     else if (threadIdx.x == FLAT_WARPS * 32)
         copy_flat<TILES>(ring, &w_map, &x_map, a, share);
 #endif
@@ -143,17 +147,18 @@ __global__ void __maxnreg__(80)
 
 // ---- launchers -----------------------------------------------------------------------------------------------
 
-template <class T, int TILES> static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
+template <class T, class Out, int TILES>
+static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
     typedef FlatRing<TILES> Ring;
-    auto kernel = flat_wgmma_kernel<T, TILES>;
+    auto kernel = flat_wgmma_kernel<T, Out, TILES>;
     CUtensorMap w, x;
-    int dim = a->heads.head_dim;
+    int dim = a->heads.head_dim, cols = flat_columns(a->w);
     cudaError_t code = cudaSuccess;
     if (a->epilogue != EPILOGUE_HEADS)
-        code = make_tile_map(&w, a->w.data, a->w.rows, a->w.cols, FLAT_ROWS);
-    else if (make_heads_map(&w, a->w.data, a->w.rows / dim, dim, a->w.cols) != cudaSuccess)
+        code = make_tile_map(&w, a->w.data, a->w.rows, cols, FLAT_ROWS);
+    else if (make_heads_map(&w, a->w.data, a->w.rows / dim, dim, cols) != cudaSuccess)
         code = cudaErrorNotSupported;
-    if (code == cudaSuccess) code = make_tile_map(&x, a->x, a->n, a->w.cols, TILES * 8);
+    if (code == cudaSuccess) code = make_tile_map(&x, a->x, a->n, cols, TILES * 8);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::bytes(true));
     if (code != cudaSuccess) return code;
@@ -162,11 +167,12 @@ template <class T, int TILES> static cudaError_t launch_flat_tiles(CudaBackend *
     return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->large), w, x, *a);
 }
 
-template <class T> static cudaError_t launch_flat(CudaBackend *cuda, FlatArguments *a) {
-    if (a->n <= 8) return launch_flat_tiles<T, 1>(cuda, a);
-    if (a->n <= 16) return launch_flat_tiles<T, 2>(cuda, a);
-    if (a->n <= 32) return launch_flat_tiles<T, 4>(cuda, a);
-    return launch_flat_tiles<T, 8>(cuda, a);
+// Operands of type T, results of type Out.
+template <class T, class Out> static cudaError_t launch_flat(CudaBackend *cuda, FlatArguments *a) {
+    if (a->n <= 8) return launch_flat_tiles<T, Out, 1>(cuda, a);
+    if (a->n <= 16) return launch_flat_tiles<T, Out, 2>(cuda, a);
+    if (a->n <= 32) return launch_flat_tiles<T, Out, 4>(cuda, a);
+    return launch_flat_tiles<T, Out, 8>(cuda, a);
 }
 
 #endif

@@ -10,9 +10,10 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     c.n_parts = g->w->n_parts, c.format = (Format)g->w->part[0].format;
     c.quantised = true;
     for (int i = 0; i < c.n_parts; i++)
-        c.quantised = c.quantised && format_quantized(g->w->part[i].format) && g->w->part[i].rows % 2 == 0;
+        c.quantised = c.quantised && format_grouped(g->w->part[i].format) && g->w->part[i].rows % 2 == 0;
     c.epilogue = g->epilogue;
     c.activation = cuda->shape->activation;
+    c.counted = g->count != NULL;
     c.biased = g->bias || g->other || (h && h->bias);
     if (!h) return c;
     c.head_dim = h->head_dim;
@@ -37,6 +38,7 @@ Status cuda_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
     case GEMM_UNPACK:
     case GEMM_LIBRARY:
         status = kernel == GEMM_UNPACK ? unpack_gemm(cuda, g, error) : library_gemm(cuda, g, error);
+        if (c.format == FORMAT_W8) return status; // its epilogue is its own
         return status ? status : cuda_add_bias(cuda, g->bias, g->n, c.rows, (float *)g->y, error);
     default:
         return STATUS_UNSUPPORTED;

@@ -7,7 +7,7 @@
 
 struct Gemm {
     const Linear *w;
-    const void *x; // [n, w->cols] operand type
+    const void *x; // [n, w->cols] operand type; of W8 rows of integers, as long as those of w
     int n;         // any number
     GemmEpilogue epilogue;
     void *y;
@@ -15,9 +15,13 @@ struct Gemm {
     // ups.
     const float *bias, *other;
     const HeadArguments *heads; // HEADS, else NULL
-    // On the device, where not all rows' results are wanted: how many; n <= FLAT_MOST. NULL: all.
+    // On the device, where not all rows' results are wanted: how many; n <= FLAT_MOST, by flat GEMMs. NULL: all.
     const int32_t *count;
-    const char **chosen; // gets the kernel's name; NULL: nobody asks
+    const char **chosen;   // gets the kernel's name; NULL: nobody asks
+    const float *x_scales; // [n] of W8, else NULL
+    // ADD: what multiplies norm(y) next, and the weights of that norm; NULL: something else comes first.
+    const Linear *next;
+    const float *next_norm;
 };
 
 // By the kernel that dispatch.h names. STATUS_UNSUPPORTED, with no error: it names none for this epilogue, and nothing
@@ -29,10 +33,17 @@ static inline DType gemm_output(const CudaBackend *cuda, const Gemm *gemm) {
     return gemm->epilogue == EPILOGUE_FLOAT || gemm->epilogue == EPILOGUE_ADD ? DTYPE_F32 : cuda->operand;
 }
 
+// Bytes of a row of x.
+static inline size_t gemm_input_bytes(const CudaBackend *cuda, const Gemm *gemm) {
+    return linear_is_w8(gemm->w) ? (size_t)gemm->w->part[0].row_bytes
+                                 : (size_t)gemm->w->cols * operand_bytes(cuda->operand);
+}
+
 // ---- the kernels' own launchers, for what dispatch_gemm() gives them ------------------------------------------
 
 Status flat_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status tile_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
+Status tile_gemm_w8(CudaBackend *cuda, const Gemm *gemm, Error *error); // w8/tile_w8.cu
 Status library_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status unpack_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 
@@ -42,5 +53,18 @@ struct WeightRows {
     int first, n;
 };
 Status cuda_expand(CudaBackend *cuda, const WeightRows &rows, DType type, void *dense, Error *error);
+
+// ---- w8/w8.cu -----------------------------------------------------------------------------------------------------
+
+// A GEMM's input where W is W8: g->x and x_scales become the quantised rows of activations y [n, cols] of the operand
+// type, which lie in cuda->scratch.wide. Where W is not, x is y.
+Status gemm_take(CudaBackend *cuda, Gemm *gemm, const void *y, Error *error);
+// The same of norm(x), x [·, cols] float32, its rows as cuda_norm() takes them; they lie in cuda->scratch.normed.
+Status gemm_take_norm(CudaBackend *cuda, Gemm *gemm, const float *x, const int32_t *rows, Norm norm,
+                      Error *error);
+
+// Where the sums of a W8 GEMM by cuBLASLt lie, [n, rows], and what becomes of them: the epilogue, but for heads.
+int32_t *w8_sums(const CudaBackend *cuda, const Gemm *gemm);
+Status w8_finish(CudaBackend *cuda, const Gemm *gemm, const int32_t *sums, Error *error);
 
 #endif

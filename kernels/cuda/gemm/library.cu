@@ -119,13 +119,24 @@ void library_close(Library *g) {
 }
 
 static cudaDataType_t data_type(DType type) {
-    return type == DTYPE_F32 ? CUDA_R_32F : type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+    return type == DTYPE_F32    ? CUDA_R_32F
+           : type == DTYPE_BF16 ? CUDA_R_16BF
+           : type == DTYPE_INT8 ? CUDA_R_8I
+                                : CUDA_R_16F;
 }
 
 enum {
     LONG_SUM = 8192, // columns from which on a tile's beginning and end matter little
     SAME_ROWS = 1024,
 };
+
+// Of 8-bit integers sums are exact in 32 bits, whoever adds them up.
+static bool is_integer(const Plan *p) {
+    return p->operand == DTYPE_INT8;
+}
+static cudaDataType_t result_type(const Plan *p) {
+    return is_integer(p) ? CUDA_R_32I : data_type(p->y_type);
+}
 
 // Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be
 // repeated. Hopper's tiles of 128 x 256 read less shared memory for a GEMM than those of 256 x 128, which are named
@@ -153,7 +164,7 @@ static Status choose_algorithm(const Library *g, Plan *p, Error *error) {
         if (code == CUBLAS_STATUS_SUCCESS)
             code = g->layout_create(&x, data_type(p->operand), (uint64_t)p->cols, SAME_ROWS, p->cols);
         if (code == CUBLAS_STATUS_SUCCESS)
-            code = g->layout_create(&y, data_type(p->y_type), (uint64_t)p->rows, SAME_ROWS, p->y_stride);
+            code = g->layout_create(&y, result_type(p), (uint64_t)p->rows, SAME_ROWS, p->y_stride);
     }
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->heuristic(g->handle, p->operation, p->w, x, y, y, preference, 2, found, &n_found);
@@ -174,7 +185,9 @@ static Status choose_algorithm(const Library *g, Plan *p, Error *error) {
 static Status plan_open(const Library *g, Plan *p, Error *error) {
     cublasOperation_t transpose = CUBLAS_OP_T;
     cudaDataType_t operand = data_type(p->operand);
-    cublasStatus_t code = g->operation_create(&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t code =
+        g->operation_create(&p->operation, is_integer(p) ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                            is_integer(p) ? CUDA_R_32I : CUDA_R_32F);
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->operation_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
     if (code == CUBLAS_STATUS_SUCCESS)
@@ -182,7 +195,7 @@ static Status plan_open(const Library *g, Plan *p, Error *error) {
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->layout_create(&p->x, operand, (uint64_t)p->cols, (uint64_t)p->n, p->cols);
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = g->layout_create(&p->y, data_type(p->y_type), (uint64_t)p->rows, (uint64_t)p->n, p->y_stride);
+        code = g->layout_create(&p->y, result_type(p), (uint64_t)p->rows, (uint64_t)p->n, p->y_stride);
     Status status = check(g, code, p, error);
     return status ? status : choose_algorithm(g, p, error);
 }
@@ -229,7 +242,25 @@ static Status run_gemm(CudaBackend *cuda, const Gemm *a, int rows, const void *d
                  p, error);
 }
 
+// y [n, rows] int32 = x · Wᵀ, both in 8 bits with rows padded alike, then the epilogue.
+static Status multiply_w8(CudaBackend *cuda, const Gemm *a, Error *error) {
+    const Weight *w = &a->w->part[0];
+    Plan wanted = {w->rows, (int)w->row_bytes, a->n, w->rows, DTYPE_INT8, DTYPE_F32, false, false};
+    const Plan *p;
+    const Library *g = cuda->library;
+    int32_t one = 1, zero = 0, *sums = w8_sums(cuda, a);
+    Status status = find_plan(cuda->library, &wanted, &p, error);
+    if (!status)
+        status =
+            check(g,
+                  g->matmul(g->handle, p->operation, &one, w->data, p->w, a->x, p->x, &zero, sums, p->y, sums,
+                            p->y, &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->device.stream),
+                  p, error);
+    return status ? status : w8_finish(cuda, a, sums, error);
+}
+
 Status library_gemm(CudaBackend *cuda, const Gemm *a, Error *error) {
+    if (linear_is_w8(a->w)) return multiply_w8(cuda, a, error);
     char *y = (char *)a->y;
     return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
         return run_gemm(cuda, a, n, dense, y + (size_t)first * operand_bytes(gemm_output(cuda, a)), error);

@@ -110,6 +110,22 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
     }
 }
 
+// Rows of W8 (kernels/w8.h) taken apart into integers and scales, 16 bytes a thread and turn. Rows as repack_kernel's.
+__global__ void __launch_bounds__(256)
+    repack_w8_kernel(const char *source, int64_t source_bytes, Weight w, int64_t first, int stride) {
+    const char *from = source + blockIdx.x * source_bytes;
+    int64_t r = first + (int64_t)blockIdx.x * stride;
+    for (int64_t i = threadIdx.x * 16; i < w.row_bytes; i += 256 * 16)
+        *(uint4 *)(w.data + r * w.row_bytes + i) = *(const uint4 *)(from + i);
+    if (threadIdx.x == 0) w.scales[r] = *(const float *)(from + w.row_bytes);
+}
+
+// Two bytes of integers from -127 to 127 of any bits.
+__device__ inline uint16_t random_w8(uint32_t bits) {
+    uint32_t low = bits & 255, high = bits >> 8 & 255;
+    return (uint16_t)((low == 128 ? 127 : low) | (high == 128 ? 127 : high) << 8);
+}
+
 // Made-up weights, for measuring: quants of any bits, scales and plain values such that a row's norm is about 1, as
 // trained ones' are. One block of 256 threads a row.
 __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed) {
@@ -117,6 +133,7 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
     uint16_t *row = (uint16_t *)(w.data + r * w.row_bytes);
     int full = chunk_elements(w.format), whole = chunk_bytes(w.format, full);
     float scale = 1.7f * rsqrtf((float)w.cols); // of numbers uniform in (-1, 1)
+    if (w.scales && threadIdx.x == 0) w.scales[r] = scale / 128;
     for (int i = threadIdx.x; i < w.row_bytes / 2; i += blockDim.x) {
         uint32_t h = (uint32_t)(r * w.row_bytes / 2 + i) * 2654435761u + seed;
         h = (h ^ h >> 16) * 0x7feb352du;
@@ -126,7 +143,8 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
         if (w.format == FORMAT_F16) row[i] = __half_as_ushort(__float2half_rn(value));
         if (w.format == FORMAT_BF16) row[i] = __bfloat16_as_ushort(__float2bfloat16_rn(value));
         if (w.format == FORMAT_F32 && i % 2 == 0) ((float *)row)[i / 2] = value;
-        if (!format_quantized(w.format)) continue;
+        if (w.format == FORMAT_W8) row[i] = 2 * i < w.cols ? random_w8(h) : 0;
+        if (!format_grouped(w.format)) continue;
         int chunk = i * 2 / whole, in = i * 2 % whole, n = min(full, w.cols - chunk * full);
         int quants = quant_bytes(w.format, n);
         float step = scale / (format_nibbles(w.format) ? 8 : 128);

@@ -1,77 +1,16 @@
-// GEMMs of many rows on Hopper with what follows them, in one kernel: see tile_kernel.cuh.
+// GEMMs of many rows on Hopper with what follows them, in one kernel: see tile_kernel.cuh. tile_launch.cuh launches it.
 //
 // An element's sum is accumulated in the order of the columns, whatever the number of tokens, so that a row's result
 // does not depend on what stands beside it.
 #include "kernels/cuda/gemm/dense.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/gemm/tile_epilogue.cuh"
-#include "kernels/cuda/gemm/tile_kernel.cuh"
-#include "kernels/cuda/gemm/tensor_map.cuh"
-
-// ---- launching ---------------------------------------------------------------------------------------------------
-
-// Rows first, first + 1, … of W, which lie dense as [rows, cols].
-struct DenseGemm {
-    const Gemm *gemm;
-    const void *dense;
-    int first, rows, cols;
-    bool expanded;
-};
-
-template <class T, int COLUMNS, class Epilogue>
-static Status launch(CudaBackend *cuda, const DenseGemm &d, const Epilogue &epilogue, Error *error) {
-    auto kernel = tile_gemm_kernel<T, COLUMNS, Epilogue>;
-    size_t shared = sizeof(TileGemmShared<T, COLUMNS>);
-    TileShape shape = {d.gemm->n, d.rows, d.cols, !d.expanded};
-    int64_t pairs = (shape.n + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS),
-            tiles = pairs * ((d.rows + COLUMNS - 1) / COLUMNS), clusters = cuda->device.card.n_sms / 2;
-    CUtensorMap x_map, w_map;
-    dim3 grid(2 * (unsigned)(tiles < clusters ? tiles : clusters));
-    cudaError_t code = make_tile_map(&x_map, d.gemm->x, shape.n, d.cols, TILE_TOKENS);
-    if (code == cudaSuccess) code = make_tile_map(&w_map, d.dense, d.rows, d.cols, COLUMNS / 2);
-    if (code == cudaSuccess)
-        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    if (code == cudaSuccess)
-        code = launch_dependent(cuda, kernel, grid, TILE_GEMM_THREADS, shared, x_map, w_map, shape, epilogue);
-    return cuda_check(code, error, "the GEMM of [%d, %d] and [%d, %d]", shape.n, d.cols, d.rows, d.cols);
-}
-
-static int columns_of(const CudaBackend *cuda, const DenseGemm &d) {
-    return dispatch_tile_columns(&cuda->device.card, d.gemm->epilogue, d.gemm->n, d.rows);
-}
-
-template <class T, Activation ACTIVATION>
-static Status launch_gated(CudaBackend *cuda, const DenseGemm &d, Error *error) {
-    GatedEpilogue<T, ACTIVATION> epilogue = {(T *)d.gemm->y + d.first / 2, cuda->shape->intermediate_size};
-    return columns_of(cuda, d) == 192 ? launch<T, 192>(cuda, d, epilogue, error)
-                                      : launch<T, 256>(cuda, d, epilogue, error);
-}
-
-template <class T, class Epilogue>
-static Status launch_columns(CudaBackend *cuda, const DenseGemm &d, const Epilogue &epilogue, Error *error) {
-    return columns_of(cuda, d) == 128 ? launch<T, 128>(cuda, d, epilogue, error)
-                                      : launch<T, 256>(cuda, d, epilogue, error);
-}
-
-template <class T> static Status launch_epilogue(CudaBackend *cuda, const DenseGemm &d, Error *error) {
-    const Gemm *g = d.gemm;
-    if (g->epilogue == EPILOGUE_GATED)
-        return cuda->shape->activation == ACTIVATION_SILU
-                   ? launch_gated<T, ACTIVATION_SILU>(cuda, d, error)
-                   : launch_gated<T, ACTIVATION_GELU_TANH>(cuda, d, error);
-    if (g->epilogue == EPILOGUE_ADD)
-        return launch_columns<T>(cuda, d, AddEpilogue{(float *)g->y + d.first, g->w->rows}, error);
-    const HeadArguments &h = *g->heads;
-    if (h.head_dim == 64)
-        return launch_columns<T>(cuda, d, HeadsEpilogue<T, 64>{h, (T *)g->y, d.first / 64}, error);
-    return launch_columns<T>(cuda, d, HeadsEpilogue<T, 128>{h, (T *)g->y, d.first / 128}, error);
-}
+#include "kernels/cuda/gemm/tile_launch.cuh"
 
 Status tile_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
+    if (linear_is_w8(g->w)) return tile_gemm_w8(cuda, g, error);
     return for_dense(cuda, g->w, error, [&](const void *dense, bool expanded, int first, int n) {
-        DenseGemm d = {g, dense, first, n, g->w->cols, expanded};
+        DenseGemm d = {g, dense, first, n, g->w->cols, expanded, NULL};
         Status status;
-        WITH_TYPE_16(cuda->operand, status = launch_epilogue<T>(cuda, d, error));
+        WITH_TYPE_16(cuda->operand, (status = launch_epilogue<T, T>(cuda, d, error)));
         return status;
     });
 }

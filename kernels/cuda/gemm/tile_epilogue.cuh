@@ -1,8 +1,8 @@
 // Epilogues of tile.cu: what is done with the sums of a tile, in the registers of the warpgroups that did the wgmma.
 //
-// A thread has `sums[i]`: columns 8i + 2l and the next of tokens `token` (sums[i][0], [1]) and token + 8 ([2], [3]), l
-// its lane of four; columns count from `column`, and those from `rows` on are not there, nor tokens from n on. A
-// multiple of 8 columns is there. What an epilogue needs from memory it asks for while the last wgmmas run: `Ahead`.
+// A thread has sums.pair(i, r), to be taken once: columns 8i + 2l and the next, l its lane of four, of tokens `token`
+// (r 0) and token + 8 (r 1); columns count from `column`, and those from `rows` on are not there, nor tokens from n on.
+// A multiple of 8 columns is there. What an epilogue needs from memory it asks for while the last wgmmas run: `Ahead`.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_TILE_EPILOGUE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_EPILOGUE_CUH
 
@@ -47,16 +47,51 @@ template <class T> __device__ inline uint32_t pack_pair(float low, float high) {
     return *(uint32_t *)&p;
 }
 
+// The pairs of four pieces of eight neighbouring columns: a lane of four gets a whole piece.
+template <class U> __device__ inline uint4 pack_pieces(const float2 pairs[4]) {
+    uint32_t v[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) v[j] = pack_pair<U>(pairs[j].x, pairs[j].y);
+    transpose_quad(v);
+    return make_uint4(v[0], v[1], v[2], v[3]);
+}
+
+// y [n, stride] = sum.
+template <class T> struct StoreEpilogue {
+    T *y; // of column 0
+    int stride;
+
+    template <int N, int> struct Ahead {
+        __device__ Ahead(const StoreEpilogue &, int, int, int, int) {}
+    };
+    template <int N, int AHEAD, class Sums>
+    __device__ void operator()(const Sums &sums, const Ahead<N, AHEAD> &, int token, int column, int n,
+                               int rows) const {
+        int l = threadIdx.x % 4, pieces = (rows - column) / 8;
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+#pragma unroll
+            for (int m = 0; m < N; m += 4) {
+                float2 pairs[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++) pairs[j] = sums.pair(m + j, r);
+                uint4 out = pack_pieces<T>(pairs);
+                if (token + 8 * r < n && m + l < pieces)
+                    *(uint4 *)(y + (int64_t)(token + 8 * r) * stride + column + 8 * (m + l)) = out;
+            }
+    }
+};
+
 // g [n, stride] = activation(gate) · up; gate and up are neighbouring columns.
 template <class T, Activation ACTIVATION> struct GatedEpilogue {
     T *g;
     int stride;
 
-    template <int N> struct Ahead {
+    template <int N, int> struct Ahead {
         __device__ Ahead(const GatedEpilogue &, int, int, int, int) {}
     };
-    template <int N>
-    __device__ void operator()(float (&sums)[N][4], const Ahead<N> &, int token, int column, int n,
+    template <int N, int AHEAD, class Sums>
+    __device__ void operator()(const Sums &sums, const Ahead<N, AHEAD> &, int token, int column, int n,
                                int rows) const {
         int l = threadIdx.x % 4, pieces = (rows - column) / 8;
         T *to = g + (int64_t)token * stride + column / 2 + 4 * l;
@@ -67,8 +102,10 @@ template <class T, Activation ACTIVATION> struct GatedEpilogue {
             for (int m = 0; m < N; m += 4) {
                 float v[4];
 #pragma unroll
-                for (int j = 0; j < 4; j++)
-                    v[j] = activate(ACTIVATION, sums[m + j][2 * r]) * sums[m + j][2 * r + 1];
+                for (int j = 0; j < 4; j++) {
+                    float2 pair = sums.pair(m + j, r);
+                    v[j] = activate(ACTIVATION, pair.x) * pair.y;
+                }
                 uint2 out = transpose_quad_pairs(pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]));
                 if (there && m + l < pieces) *(uint2 *)(to + 4 * m) = out;
             }
@@ -82,7 +119,7 @@ struct AddEpilogue {
     float *y; // of column 0
     int stride;
 
-    template <int N> struct Ahead {
+    template <int N, int> struct Ahead {
         static constexpr int KEPT = N <= 16 ? N : 0;
         float2 kept[KEPT + 1][2];
         __device__ Ahead(const AddEpilogue &epilogue, int token, int column, int n, int rows) {
@@ -94,8 +131,8 @@ struct AddEpilogue {
                         kept[i][r] = *epilogue.at(token + 8 * r, column + 8 * i);
         }
     };
-    template <int N>
-    __device__ void operator()(float (&sums)[N][4], const Ahead<N> &ahead, int token, int column, int n,
+    template <int N, int AHEAD, class Sums>
+    __device__ void operator()(const Sums &sums, const Ahead<N, AHEAD> &ahead, int token, int column, int n,
                                int rows) const {
         constexpr int TURN = 8;
 #pragma unroll
@@ -105,17 +142,19 @@ struct AddEpilogue {
             for (int i = 0; i < TURN; i++)
 #pragma unroll
                 for (int r = 0; r < 2; r++)
-                    if (Ahead<N>::KEPT > 0)
-                        old[i][r] = ahead.kept[Ahead<N>::KEPT > 0 ? first + i : 0][r];
+                    if (Ahead<N, AHEAD>::KEPT > 0)
+                        old[i][r] = ahead.kept[Ahead<N, AHEAD>::KEPT > 0 ? first + i : 0][r];
                     else if (column + 8 * (first + i) < rows && token + 8 * r < n)
                         old[i][r] = *at(token + 8 * r, column + 8 * (first + i));
 #pragma unroll
             for (int i = 0; i < TURN; i++)
 #pragma unroll
                 for (int r = 0; r < 2; r++)
-                    if (column + 8 * (first + i) < rows && token + 8 * r < n)
-                        *at(token + 8 * r, column + 8 * (first + i)) = make_float2(
-                            old[i][r].x + sums[first + i][2 * r], old[i][r].y + sums[first + i][2 * r + 1]);
+                    if (column + 8 * (first + i) < rows && token + 8 * r < n) {
+                        float2 sum = sums.pair(first + i, r);
+                        *at(token + 8 * r, column + 8 * (first + i)) =
+                            make_float2(old[i][r].x + sum.x, old[i][r].y + sum.y);
+                    }
         }
     }
     __device__ float2 *at(int token, int column) const {
@@ -130,23 +169,20 @@ template <class T, int DIM> struct HeadsEpilogue {
     T *q;
     int first; // head of column 0
 
-    template <int N> struct Ahead {
-        float4 turns[2][DIM / 16];
+    // Turns of the first AHEAD tokens, and slots; those of the second else take the first's place.
+    template <int N, int AHEAD> struct Ahead {
+        float4 turns[AHEAD][DIM / 16];
         int32_t slots[2];
         __device__ Ahead(const HeadsEpilogue &epilogue, int token, int, int n, int) {
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-                int t = min(token + 8 * r, n - 1);
-                const float4 *from =
-                    (const float4 *)(epilogue.a.rope + (int64_t)t * (DIM / 2)) + threadIdx.x % 4;
-                slots[r] = epilogue.a.slots[t];
-#pragma unroll
-                for (int i = 0; i < DIM / 16; i++) turns[r][i] = from[4 * i];
+                slots[r] = epilogue.a.slots[min(token + 8 * r, n - 1)];
+                if (r < AHEAD) epilogue.load_turns(min(token + 8 * r, n - 1), turns[r]);
             }
         }
     };
-    template <int N>
-    __device__ void operator()(float (&sums)[N][4], const Ahead<N> &ahead, int token, int column, int n,
+    template <int N, int AHEAD, class Sums>
+    __device__ void operator()(const Sums &sums, Ahead<N, AHEAD> &ahead, int token, int column, int n,
                                int rows) const {
         constexpr int PIECES = DIM / 8, HEADS = N / PIECES;
         static_assert(N % PIECES == 0, "tiles are whole heads");
@@ -155,43 +191,48 @@ template <class T, int DIM> struct HeadsEpilogue {
         for (int r = 0; r < 2; r++) {
             int t = token + 8 * r;
             int64_t slot = (int64_t)ahead.slots[r] * a.kv.slot_stride;
+            auto &turns = ahead.turns[r < AHEAD ? r : 0];
+            if (r >= AHEAD) load_turns(min(t, n - 1), turns);
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 if (h >= heads) break;
                 int kv_head = head + h - a.n_heads;
-                if (kv_head < a.n_kv_heads) turn(sums, h * PIECES, 2 * r, ahead.turns[r]);
+                float2 v[PIECES];
+#pragma unroll
+                for (int i = 0; i < PIECES; i++) v[i] = sums.pair(h * PIECES + i, r);
+                if (kv_head < a.n_kv_heads) turn(v, turns);
                 if (kv_head < 0) {
-                    store(sums, h * PIECES, 2 * r, q + ((int64_t)t * a.n_heads + head + h) * DIM, l, t < n);
+                    store(v, q + ((int64_t)t * a.n_heads + head + h) * DIM, l, t < n);
                 } else {
                     bool is_k = kv_head < a.n_kv_heads;
                     __half *to = (__half *)(is_k ? a.kv.k : a.kv.v) + slot +
                                  (is_k ? kv_head : kv_head - a.n_kv_heads) * a.kv.head_stride;
-                    store(sums, h * PIECES, 2 * r, to, l, t < n);
+                    store(v, to, l, t < n && slot >= 0);
                 }
             }
         }
     }
 
   private:
-    template <int N>
-    static __device__ void turn(float (&sums)[N][4], int first, int half, const float4 (&turns)[DIM / 16]) {
+    // cos and sin of columns 8i + 2l and the next.
+    __device__ void load_turns(int token, float4 (&turns)[DIM / 16]) const {
+        const float4 *from = (const float4 *)(a.rope + (int64_t)token * (DIM / 2)) + threadIdx.x % 4;
+#pragma unroll
+        for (int i = 0; i < DIM / 16; i++) turns[i] = from[4 * i];
+    }
+    static __device__ void turn(float2 (&v)[DIM / 8], const float4 (&turns)[DIM / 16]) {
 #pragma unroll
         for (int i = 0; i < DIM / 16; i++) {
-            float *low = &sums[first + i][half], *high = &sums[first + i + DIM / 16][half];
-            rope_pair(low[0], high[0], make_float2(turns[i].x, turns[i].y), low[0], high[0]);
-            rope_pair(low[1], high[1], make_float2(turns[i].z, turns[i].w), low[1], high[1]);
+            float2 *low = &v[i], *high = &v[i + DIM / 16];
+            rope_pair(low->x, high->x, make_float2(turns[i].x, turns[i].y), low->x, high->x);
+            rope_pair(low->y, high->y, make_float2(turns[i].z, turns[i].w), low->y, high->y);
         }
     }
-    template <int N, class U>
-    static __device__ void store(const float (&sums)[N][4], int first, int half, U *to, int l, bool there) {
+    template <class U> static __device__ void store(const float2 (&v)[DIM / 8], U *to, int l, bool there) {
 #pragma unroll
         for (int m = 0; m < DIM / 8; m += 4) {
-            uint32_t v[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                v[j] = pack_pair<U>(sums[first + m + j][half], sums[first + m + j][half + 1]);
-            transpose_quad(v);
-            if (there) *(uint4 *)(to + 8 * (m + l)) = make_uint4(v[0], v[1], v[2], v[3]);
+            uint4 out = pack_pieces<U>(v + m);
+            if (there) *(uint4 *)(to + 8 * (m + l)) = out;
         }
     }
 };

@@ -7,24 +7,29 @@
 #define PALAVER_KERNELS_CUDA_GEMM_TILE_KERNEL_CUH
 
 #include "kernels/cuda/dispatch.h"
-#include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/device/ptx_wgmma.cuh"
+#include "kernels/cuda/w8/w8.cuh"
 
 enum {
-    TILE_DEPTH = 64,     // elements of a row: 128 bytes
+    TILE_DEPTH = 64,     // elements of a row: 128 bytes; of W8 pairs of elements, as everywhere here
     TILE_GEMM_WARPS = 8, // that wgmma_step; a warpgroup besides, for the registers that it leaves them
     TILE_GEMM_THREADS = TILE_GEMM_WARPS * 32 + 128,
 };
 
 struct TileShape {
-    int n, rows, cols; // y [n, rows] = x [n, cols] · Wᵀ
-    bool ready;        // W does not come from the kernel before
+    int n, rows, cols;                // y [n, rows] = x [n, cols] · Wᵀ
+    bool ready;                       // W does not come from the kernel before
+    const float *x_scales, *w_scales; // [n], [rows] of W8
 };
+
+// The scales of a tile's columns, for each warp.
+template <class T, int COLUMNS> struct TileScales {};
+template <int COLUMNS> struct TileScales<Int8Pair, COLUMNS> { float columns[TILE_GEMM_WARPS][COLUMNS]; };
 
 template <class T, int COLUMNS> struct alignas(1024) TileGemmShared {
     static constexpr int STAGES = COLUMNS > 192 ? 4 : COLUMNS > 128 ? 5 : 6;
     T x[STAGES][TILE_TOKENS * TILE_DEPTH], w[STAGES][COLUMNS * TILE_DEPTH];
     uint64_t full[STAGES], empty[STAGES];
+    TileScales<T, COLUMNS> scales;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -80,6 +85,50 @@ __device__ inline void copy_tiles(TileGemmShared<T, COLUMNS> *s, const CUtensorM
         }
 }
 
+// The sums of a thread, as epilogues take them: pair(i, r) are columns 8i + 2l and the next of its token r. AHEAD:
+// tokens for which there are registers ahead.
+template <class T, int COLUMNS> struct TileSums {
+    static constexpr int AHEAD = 2;
+    float v[COLUMNS / 8][4];
+    __device__ void begin(TileGemmShared<T, COLUMNS> *, const TileShape &, int, int) {}
+    __device__ void end() {}
+    __device__ float2 pair(int i, int r) const { return make_float2(v[i][2 * r], v[i][2 * r + 1]); }
+};
+
+// Those of W8 become numbers where they are taken, one after the other: numbers and sums of a whole tile have no room
+// beside each other. Each warp asks for the scales of the tile's columns, and of its lanes' two tokens, while the
+// wgmmas run.
+template <int COLUMNS> struct TileSums<Int8Pair, COLUMNS> {
+    static constexpr int AHEAD = 1;
+    int32_t v[COLUMNS / 8][4];
+    uint32_t channels; // this lane's, in shared memory
+    float tokens[2];
+    __device__ void begin(TileGemmShared<Int8Pair, COLUMNS> *s, const TileShape &shape, int token,
+                          int column) {
+        float *mine = s->scales.columns[threadIdx.x / 32];
+        channels = shared_at(mine + threadIdx.x % 4 * 2);
+        __syncwarp(); // those of the tile before have been read
+#pragma unroll
+        for (int i = threadIdx.x % 32; i < COLUMNS; i += 32) {
+            bool there = column + i < shape.rows;
+            copy_piece<4>(shared_at(mine + i), shape.w_scales + (there ? column + i : 0), there);
+        }
+        end_copies();
+#pragma unroll
+        for (int r = 0; r < 2; r++) tokens[r] = __ldcg(shape.x_scales + min(token + 8 * r, shape.n - 1));
+    }
+    __device__ void end() {
+        await_copies<0>();
+        __syncwarp();
+    }
+    __device__ float2 pair(int i, int r) const {
+        uint32_t channel[2];
+        load_words<2>(channels + 32 * i, channel);
+        return make_float2(w8_value(v[i][2 * r], tokens[r], __uint_as_float(channel[0])),
+                           w8_value(v[i][2 * r + 1], tokens[r], __uint_as_float(channel[1])));
+    }
+};
+
 // An MMA warpgroup.
 template <class T, int COLUMNS, class Epilogue>
 __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape &shape,
@@ -95,14 +144,15 @@ __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape
     kernels_before();
     for (TileWalk at = TileWalk::of<COLUMNS>(shape); at.more(); at.next()) {
         int token = at.token() + (int)threadIdx.x / 32 * 16 + lane / 4, column = at.row() * COLUMNS, last = 0;
-        float sums[COLUMNS / 8][4];
+        TileSums<T, COLUMNS> sums;
+        sums.begin(s, shape, token, column);
         auto wgmma_step = [&](int step) {
             barrier_wait(shared_at(&s->full[stage]), phase);
             uint64_t x = first_x + stage * (sizeof s->x[0] >> 4), w = first_w + stage * (sizeof s->w[0] >> 4);
             wgmma_fence();
 #pragma unroll
             for (int d = 0; d < TILE_DEPTH; d += 16) // addresses stand in units of 16 bytes
-                wgmma_of<T>(sums, x + d * sizeof(T) / 16, w + d * sizeof(T) / 16, step > 0 || d > 0);
+                wgmma_of<T>(sums.v, x + d * sizeof(T) / 16, w + d * sizeof(T) / 16, step > 0 || d > 0);
             wgmma_commit();
             wgmma_wait_older();
             if (step > 0) release(last);
@@ -112,11 +162,13 @@ __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape
         int step = 0;
 #pragma unroll 1
         for (; step < steps - 3; step++) wgmma_step(step);
-        typename Epilogue::template Ahead<COLUMNS / 8> ahead(epilogue, token, column, shape.n, shape.rows);
+        typename Epilogue::template Ahead<COLUMNS / 8, TileSums<T, COLUMNS>::AHEAD> ahead(
+            epilogue, token, column, shape.n, shape.rows);
 #pragma unroll 1
         for (; step < steps; step++) wgmma_step(step);
-        wgmma_wait<0>(sums);
+        wgmma_wait<0>(sums.v);
         release(last);
+        sums.end();
         epilogue(sums, ahead, token, column, shape.n, shape.rows);
     }
 }

@@ -83,6 +83,10 @@ static cudaError_t send_rows(Upload *u, const Matrix *m, int64_t n, const Weight
     char *device = u->device + (int64_t)u->next * STAGE_BYTES;
     cudaError_t code = cudaMemcpyAsync(device, pinned, (size_t)n * row, cudaMemcpyHostToDevice, stream);
     if (code != cudaSuccess) return code;
+    if (w->format == FORMAT_W8) {
+        repack_w8_kernel<<<(unsigned)n, 256, 0, stream>>>(device, (int64_t)row, *w, first, stride);
+        return cudaGetLastError();
+    }
     dim3 grid((unsigned)n, (unsigned)((m->cols / 32 + 63) / 64));
     repack_kernel<<<grid, 64, 0, stream>>>(m->type, (const uint8_t *)device, (int64_t)row, *w, first, stride);
     return cudaGetLastError();

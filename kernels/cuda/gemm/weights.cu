@@ -11,7 +11,7 @@ static bool common_format(DType a, DType b, Format *format) {
     Format fa = format_of(a), fb = format_of(b);
     *format = fa;
     if (fa == fb) return true;
-    if (!format_quantized(fa) || !format_quantized(fb)) return false;
+    if (!format_grouped(fa) || !format_grouped(fb)) return false;
     bool fine = fa == FORMAT_Q8S || fb == FORMAT_Q8S;
     bool with_min = fa == FORMAT_Q4M || fb == FORMAT_Q4M || fa == FORMAT_Q8M || fb == FORMAT_Q8M;
     *format = fine ? FORMAT_Q8S : with_min ? FORMAT_Q8M : FORMAT_Q8;
@@ -30,7 +30,9 @@ struct Arena {
     Weight weight(const Matrix *m, int64_t rows) { return weight_as(format_of(m->type), m, rows); }
     Weight weight_as(Format format, const Matrix *m, int64_t rows) {
         int64_t row = format_row_bytes(format, (int)m->cols);
-        return Weight{take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format};
+        Weight w = {take((size_t)(rows * row)), row, (int)rows, (int)m->cols, format, NULL};
+        if (format == FORMAT_W8) w.scales = (float *)take((size_t)rows * sizeof(float));
+        return w;
     }
 };
 
@@ -159,11 +161,21 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
 
 static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
     if (!m->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", name);
-    if (m->rows != rows || m->cols != cols || m->cols % 8 || (m->type > DTYPE_BF16 && m->cols % 32))
+    bool groups = m->type > DTYPE_BF16 && m->type != DTYPE_W8;
+    if (m->rows != rows || m->cols != cols || m->cols % 8 || (groups && m->cols % 32))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld, %lld], got [%lld, %lld] %s",
                          name, (long long)rows, (long long)cols, (long long)m->rows, (long long)m->cols,
                          dtype_name(m->type));
     return STATUS_OK;
+}
+
+// q, k and v are of W8 together, for they have one input.
+static Status check_w8(const LayerWeights *h, Error *error) {
+    int n = (h->wq.type == DTYPE_W8) + (h->wk.type == DTYPE_W8) + (h->wv.type == DTYPE_W8);
+    if (n == 0 || n == 3) return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "cuda: wq is %s, wk %s and wv %s: all of them or none may be w8", dtype_name(h->wq.type),
+                     dtype_name(h->wk.type), dtype_name(h->wv.type));
 }
 
 static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
@@ -180,6 +192,7 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         status = check_matrix("w_gate", &h->w_gate, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_up", &h->w_up, s->intermediate_size, hidden, error);
     if (!status) status = check_matrix("w_down", &h->w_down, hidden, s->intermediate_size, error);
+    if (!status) status = check_w8(h, error);
     Format format;
     if (!status && h->w_gate.data && !common_format(h->w_gate.type, h->w_up.type, &format))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
@@ -187,10 +200,11 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     return status;
 }
 
-static void settle_operand(CudaBackend *cuda, DType type) {
+// By the first layer that is not W8; where all are, by the head: its GEMM takes operands of its own type best.
+static void settle_operand(CudaBackend *cuda, DType type, bool of_head) {
     if (cuda->operand_known) return;
     cuda->operand = type == DTYPE_F32 || type == DTYPE_BF16 ? type : DTYPE_F16;
-    cuda->operand_known = true;
+    cuda->operand_known = !of_head;
 }
 
 Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, Error *error) {
@@ -215,7 +229,7 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
         free(layer);
         return status;
     }
-    settle_operand(cuda, host->wq.type);
+    if (host->wq.type != DTYPE_W8) settle_operand(cuda, host->wq.type, false);
     layer->next = cuda->layers;
     cuda->layers = layer;
     *out = layer;
@@ -281,6 +295,7 @@ Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **out, Err
         free(head);
         return status;
     }
+    settle_operand(cuda, host->output.type == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F16, true);
     head->next = cuda->heads;
     cuda->heads = head;
     *out = head;
