@@ -129,6 +129,7 @@ static void compare_rows(Rows *r, const char *what, const float *alone, const in
 // Of logits against the CPU's.
 static double bound_of(const Case *c) {
     double bound = quant_is_type(c->type)  ? 1e-2
+                   : c->type == DTYPE_W8   ? 6e-2 // every layer rounds 16 bits and float32 to other 8 bits
                    : c->type == DTYPE_BF16 ? 1.5e-2
                    : c->kv == DTYPE_F32    ? 1e-4
                                            : 4e-3;
@@ -253,6 +254,10 @@ static const Case CASES[] = {
     {"rows: q5_1", DTYPE_Q5_1, 576, 9, 3, 64, 1536, 999, ROWS(16, 300), .kv = DTYPE_F16},
     {"rows: q4_k with q6_k", DTYPE_Q4_K, 1024, 8, 2, 128, 2816, 999, ROWS(32, 300), .v_type = DTYPE_Q6_K,
      .down_type = DTYPE_Q6_K, .kv = DTYPE_F16},
+    {"rows: w8", DTYPE_W8, 1024, 8, 8, 128, 2752, 2003, ROWS(64, 700), .kv = DTYPE_F16},
+    {"rows: small w8", DTYPE_W8, 512, 8, 2, 64, 1064, 203, ROWS(9, 400), .kv = DTYPE_F16},
+    {"rows: w8 with biases", DTYPE_W8, 896, 14, 2, 64, 4864, 515, ROWS(17, 300), .bias = true,
+     .out_bias = true, .kv = DTYPE_F16},
     {"rows: f32", DTYPE_F32, 256, 4, 2, 64, 512, 301, ROWS(12, 500), .kv = DTYPE_F32},
     {"rows: bf16 window, f32 cache", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, ROWS(7, 500), .window = 100,
      .kv = DTYPE_F32},

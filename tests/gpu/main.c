@@ -3,9 +3,9 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
-// NAME: cases whose name has it, or one of caches, sample, golden, text, memory, fault. Inputs are the CPU's at every
-// op, so that errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N passed, N
-// failed.
+// NAME: cases whose name has it, or one of sums, caches, sample, golden, text, memory, fault. Inputs are the CPU's at
+// every op, so that errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N
+// passed, N failed.
 #include "engine/backend.h"
 #include "kernels/cpu/loops/quant.h"
 #include "tests/support/model/golden_model.h"
@@ -194,9 +194,9 @@ static void test_decode(Run *r, int index, int position) {
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
         // Quantised weights meet activations of 8 bits here.
-        double bound = quant_is_type(c->type)                       ? 6e-2
-                       : c->type == DTYPE_F32 && c->kv == DTYPE_F32 ? 1e-4
-                                                                    : 4e-3;
+        double bound = quant_is_type(c->type) || c->type == DTYPE_W8 ? 6e-2
+                       : c->type == DTYPE_F32 && c->kv == DTYPE_F32  ? 1e-4
+                                                                     : 4e-3;
         if (c->type == DTYPE_BF16) bound = 1.5e-2;
         if (c->kv == DTYPE_INT4) bound += 3e-2; // a key rounded to its other neighbour
         compare(r, &(Compared){"decode", a->logits, b->logits, DTYPE_F32, c->vocab, bound});
@@ -234,6 +234,7 @@ static void test_case(const Ops *cuda, const Case *c) {
     Run r = {.c = c};
     r.bound = c->type == DTYPE_F32    ? (c->kv == DTYPE_F32 ? 1e-4 : 2e-3)
               : c->type == DTYPE_BF16 ? 1.2e-2
+              : c->type == DTYPE_W8   ? 1e-2 // of activations whose rounding to 16 bits shows in 8
                                       : 3e-3;
     lay_out_cache(&r);
     side_open(&r.cpu, ops_cpu(), "cpu:reference", c, &model, r.n_slots);
@@ -321,6 +322,7 @@ int main(int argc, char **argv) {
             fflush(stdout);
         }
     if (!w.only || !strcmp(w.only, "rows") || strstr("rows: small", w.only)) test_independent(cuda, w.only);
+    if (wanted(&w, "sums")) test_w8_sums(cuda);
     if (wanted(&w, "caches")) test_caches(cuda);
     if (wanted(&w, "sample")) test_sampling(cuda, report);
     test_engine(cuda, &w);

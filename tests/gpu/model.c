@@ -1,6 +1,7 @@
 #include "tests/gpu/model.h"
 
 #include "kernels/cpu/loops/quant.h"
+#include "kernels/w8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,12 +71,27 @@ typedef struct Spread {
     float scale, mean;
 } Spread;
 
+static void fill_w8(uint8_t *data, const Matrix *m, Spread spread, uint64_t *state) {
+    float *x = malloc((size_t)m->cols * sizeof *x);
+    if (!x) abort();
+    for (int64_t r = 0; r < m->rows; r++, data += w8_row_bytes(m->cols)) {
+        for (int64_t i = 0; i < m->cols; i++) x[i] = spread.mean + spread.scale * random_normal(state);
+        float scale = w8_quantize_row(x, m->cols, (int8_t *)data);
+        memcpy(data + w8_scale_offset(m->cols), &scale, sizeof scale);
+    }
+    free(x);
+}
+
 static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spread spread, uint64_t *state) {
     const float scale = spread.scale, mean = spread.mean;
     Matrix m = {type, rows, cols, NULL};
     int64_t row = dtype_row_bytes(type, cols);
     uint8_t *data = keep(model, (size_t)(rows * row));
     m.data = data;
+    if (type == DTYPE_W8) {
+        fill_w8(data, &m, spread, state);
+        return m;
+    }
     if (quant_is_type(type)) {
         for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type))
             fill_block(type, data + i, scale, state);
@@ -157,12 +173,12 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
                  .magnitude = 1},
     };
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
-    model->head.embedding = fill(model, c->type, c->vocab, c->hidden, (Spread){1, 0}, &seed);
+    DType rows = c->type == DTYPE_W8 ? DTYPE_F16 : c->type; // of embeddings, which are not multiplied
+    model->head.embedding = fill(model, rows, c->vocab, c->hidden, (Spread){1, 0}, &seed);
     model->head.norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, &seed);
     if (c->layer_norm) model->head.norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, &seed);
     if (c->learned)
-        model->head.positions =
-            fill(model, c->type, model->shape.n_positions, c->hidden, (Spread){1, 0}, &seed);
+        model->head.positions = fill(model, rows, model->shape.n_positions, c->hidden, (Spread){1, 0}, &seed);
     if (c->embedding_norm) {
         model->head.embedding_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, &seed);
         model->head.embedding_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, &seed);

@@ -62,6 +62,9 @@ float *cache_floats(Side *s, int layer, bool keys, const int32_t *positions, int
 // Makes b's cache what a's is.
 void copy_cache(Side *a, Side *b);
 
+// Sums of W8's GEMMs, bit by bit (w8.c).
+void test_w8_sums(const Ops *cuda);
+
 // The operator of its own, and what is done to slots (cache.c).
 void test_caches(const Ops *cuda);
 
