@@ -92,6 +92,7 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     }
     engine->model = model;
     engine->n_rows = options->n_rows > 1 ? options->n_rows : 1;
+    engine->no_steps_ahead = options->no_steps_ahead;
     Status status = model_reach_context(
         model, options->context_size > 0 ? options->context_size : model->context_length, error);
     if (!status) status = conversion_plan(model, options->weights, options->head, error);

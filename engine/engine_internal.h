@@ -6,13 +6,24 @@
 #include "engine/forward.h"
 #include "tokenizer/tokenizer.h"
 
+// A step that was begun for a token that was being drawn: session_ahead.c. Who evaluates anything, or moves what is
+// cached, forgets it.
+typedef struct StepAhead {
+    const Session *of; // NULL: there is none
+    int64_t length;    // of the log before the token
+    int32_t id;        // the token; -1: it is not known yet
+    int32_t slot, position;
+} StepAhead;
+
 struct Engine {
     Model *model;
     Tokenizer *tokenizer;
     char *jinja_template; // NULL: none
     Backend *backend;
     Forward forward;
-    const Session *logits_of; // whose last token row 0 of forward.logits speaks of; NULL: nobody's
+    const Session *logits_of; // whose last token forward.current speaks of; NULL: nobody's
+    StepAhead ahead;
+    bool no_steps_ahead; // see EngineOptions
     KvCache cache;
     int context_size;
     int n_rows;

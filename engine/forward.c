@@ -43,7 +43,7 @@ Status forward_pass_in(const void *pass, const PassBuffers *buffers, Error *erro
 
 // One token for each sequence in one go, where the backend can: the same ops, fused further. STATUS_UNSUPPORTED: not
 // this one.
-static Status decode(Forward *f, const Step *step, const Pass *pass, Error *error) {
+static Status decode(Forward *f, const Step *step, const int32_t *drawn, const Pass *pass, Error *error) {
     const Ops *ops = f->backend->ops;
     if (f->profile || f->tap || !ops->decode || step->kind == STEP_READING ||
         step->n_tokens != step->n_sequences || step->n_sequences > f->max_logits)
@@ -54,20 +54,17 @@ static Status decode(Forward *f, const Step *step, const Pass *pass, Error *erro
         .layers = f->layers,
         .kv = pass->kv,
         .windows = f->model->attention_windows,
-        .logits = f->logits,
+        .logits = pass->buffers.logits,
         .pass = forward_pass_in,
         .context = pass,
+        .drawn = drawn,
     };
-    Status status = ops->decode(f->backend, &all, error);
-    f->has_logits = !status;
-    return status;
+    return ops->decode(f->backend, &all, error);
 }
 
-Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
-                    Error *error) {
-    Backend *b = f->backend;
-    const Pass pass = {
-        .backend = b,
+static Pass pass_of(const Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt) {
+    return (Pass){
+        .backend = f->backend,
         .shape = &f->model->shape,
         .head = f->head,
         .layers = f->layers,
@@ -79,14 +76,42 @@ Status forward_step(Forward *f, const Step *step, const KvCache *cache, const at
         .tap = f->tap,
         .interrupt = interrupt,
     };
-    f->has_logits = false;
-    Status s = decode(f, step, &pass, error);
+}
+
+Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
+                    Error *error) {
+    Backend *b = f->backend;
+    const Pass pass = pass_of(f, step, cache, interrupt);
+    f->current = f->logits;
+    Status s = decode(f, step, NULL, &pass, error);
+    f->has_logits = !s;
     if (s != STATUS_UNSUPPORTED) return s;
     s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
     if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, cache->layers, error), error);
     if (!s) s = forward_pass(&pass, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
+}
+
+bool forward_draws_ahead(const Forward *f) {
+    const Ops *ops = f->backend->ops;
+    return ops->sample_begin && ops->decode && !f->profile && !f->tap && f->max_logits > 1;
+}
+
+// Row 0 where row 1 is drawn from, else row 1.
+static float *logits_ahead(const Forward *f) {
+    return f->current == f->logits ? f->logits + f->model->shape.vocab_size : f->logits;
+}
+
+Status forward_step_ahead(Forward *f, const Step *step, const int32_t *drawn, const KvCache *cache,
+                          Error *error) {
+    Pass pass = pass_of(f, step, cache, NULL);
+    pass.buffers.logits = logits_ahead(f);
+    return decode(f, step, drawn, &pass, error);
+}
+
+void forward_take_ahead(Forward *f) {
+    f->current = logits_ahead(f);
 }
 
 Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
@@ -103,10 +128,18 @@ Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *erro
 Status forward_sample(Forward *f, int n_rows, const SampleParams *params, int32_t *ids, Error *error) {
     Backend *b = f->backend;
     Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s) s = b->ops->sample(b, f->logits, n_rows, params, ids, error);
+    if (!s) s = b->ops->sample(b, f->current, n_rows, params, ids, error);
     if (!s && f->profile) s = profile_mark(f->profile, b, PROFILE_SAMPLE, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;
+}
+
+Status forward_sample_begin(Forward *f, int n_rows, const SampleParams *params, Error *error) {
+    return f->backend->ops->sample_begin(f->backend, f->current, n_rows, params, error);
+}
+
+Status forward_sample_end(Forward *f, int32_t *ids, Error *error) {
+    return f->backend->ops->sample_end(f->backend, ids, error);
 }
 
 Status forward_check_sampled(int32_t id, Error *error) {
@@ -150,7 +183,7 @@ Status forward_open(Forward *f, Error *error) {
         s = ops->alloc(f->backend, (size_t)g_bytes(shape, ops->activation_bytes, f->max_tokens), &f->g,
                        error);
     if (!s) s = ops->alloc(f->backend, (size_t)logits_bytes(shape, f->max_logits), &logits, error);
-    f->logits = logits;
+    f->logits = f->current = logits;
     if (s) forward_close(f);
     return s;
 }
@@ -160,5 +193,5 @@ void forward_close(Forward *f) {
     for (int i = 0; i < 4; i++)
         if (memory[i]) f->backend->ops->free(f->backend, memory[i]);
     f->x = f->q = f->g = NULL;
-    f->logits = NULL;
+    f->logits = f->current = NULL;
 }

@@ -47,6 +47,7 @@ typedef struct Forward {
     void *q;             // [max_tokens, n_heads*head_dim] queries, then what attention made of them
     void *g;             // [max_tokens, intermediate_size]
     float *logits;       // [max_logits, vocab_size]
+    float *current;      // of these rows the first that tokens are drawn from; see forward_step_ahead()
     Profile *profile;    // NULL: none
     const QueryTap *tap; // NULL: none
     bool has_logits;     // the last step left the logits of its tokens there already, in order (ops->decode)
@@ -65,12 +66,22 @@ void forward_close(Forward *forward);
 Status forward_step(Forward *forward, const Step *step, const KvCache *cache, const atomic_int *interrupt,
                     Error *error);
 
-// The logits of n_rows <= max_logits of the step's tokens, into forward->logits. tokens: indices into the step; all in
+// The logits of n_rows <= max_logits of the step's tokens, into forward->current. tokens: indices into the step; all in
 // order for a step of one token for each sequence.
 Status forward_logits(Forward *forward, const int32_t *tokens, int n_rows, Error *error);
 
-// Draws a token from each of the first n_rows of forward->logits: ops.h, sample.
+// Draws a token from each of the n_rows of forward->current: ops.h, sample.
 Status forward_sample(Forward *forward, int n_rows, const SampleParams *params, int32_t *ids, Error *error);
+// The same in two halves, and whether the backend has them: between them steps ahead may begin.
+bool forward_draws_ahead(const Forward *forward);
+Status forward_sample_begin(Forward *forward, int n_rows, const SampleParams *params, Error *error);
+Status forward_sample_end(Forward *forward, int32_t *ids, Error *error);
+// Begins a step of one token whose id is what the draw just begun gives for row drawn[0] (ops.h, DecodeStep). Its logits
+// do not touch those that are drawn from: forward_take_ahead() makes them forward->current, any other step forgets
+// them. STATUS_UNSUPPORTED without a message: not this step.
+Status forward_step_ahead(Forward *forward, const Step *step, const int32_t *drawn, const KvCache *cache,
+                          Error *error);
+void forward_take_ahead(Forward *forward);
 // STATUS_OK for an id; for what stands in its place the Status and Error of that row.
 Status forward_check_sampled(int32_t id, Error *error);
 

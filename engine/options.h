@@ -43,6 +43,8 @@ typedef struct EngineOptions {
     int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
                 // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
     int chunk;  // most tokens evaluated in one step; 0 = the backend's favourite
+    bool
+        no_steps_ahead; // for comparison: the step of a token begins once the host knows it, also where it could before
     bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
     Progress progress;
     const atomic_int *interrupt; // for the tokenizer (tokenizer_set_interrupt); NULL: none

@@ -71,6 +71,7 @@ int64_t session_sinks(const Session *s) {
 Status session_enter(Session *s, int n, SessionPart *part, Error *error) {
     KvCache *cache = &s->engine->cache;
     int64_t first = s->sequence.length;
+    s->engine->ahead.of = NULL;
     Status status = kv_sequence_extend(cache, &s->sequence, n, part->slots, part->positions, error);
     if (status) return status;
     session_drop_logits(s);
@@ -112,11 +113,12 @@ void session_want_logits(Session *s) {
         kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
 }
 
-// Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.logits.
+// Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.current.
 static Status evaluate_pending(Session *s, Error *error) {
     if (session_has_logits(s)) return STATUS_OK;
     int last = 0;
     session_want_logits(s);
+    if (session_ahead_take(s)) return STATUS_OK;
     int64_t first = s->sequence.length;
     while (s->sequence.length < s->n_log) {
         int64_t n = s->n_log - s->sequence.length;
@@ -163,9 +165,22 @@ Status session_evaluate(Session *s, Error *error) {
     Status status = evaluate_pending(s, error);
     float arrived; // a logit on the host: only then has a backend that runs by itself done the work
     if (!status)
-        status = s->engine->backend->ops->read(s->engine->backend, &arrived, s->engine->forward.logits,
+        status = s->engine->backend->ops->read(s->engine->backend, &arrived, s->engine->forward.current,
                                                sizeof arrived, error);
     return status ? give_up(s, status) : STATUS_OK;
+}
+
+// The device goes on with the step of what it draws, where it can.
+static Status draw_ahead(Session *s, const SampleParams *params, int32_t *token, Error *error) {
+    Status status = forward_sample_begin(&s->engine->forward, 1, params, error);
+    if (status) return status;
+    session_ahead_begin(s);
+    status = forward_sample_end(&s->engine->forward, token, error);
+    if (status || *token < 0)
+        s->engine->ahead.of = NULL;
+    else
+        session_ahead_drawn(s, *token);
+    return status;
 }
 
 Status session_draw(Session *s, const SampleParams *params, int32_t *token, Error *error) {
@@ -174,7 +189,10 @@ Status session_draw(Session *s, const SampleParams *params, int32_t *token, Erro
         return error_set(error, STATUS_CONTEXT, "the context of %d tokens is full",
                          s->engine->cache.context_size);
     Status status = evaluate_pending(s, error);
-    if (!status) status = forward_sample(&s->engine->forward, 1, params, token, error);
+    if (!status)
+        status = forward_draws_ahead(&s->engine->forward) && !s->engine->no_steps_ahead
+                     ? draw_ahead(s, params, token, error)
+                     : forward_sample(&s->engine->forward, 1, params, token, error);
     return status ? status : forward_check_sampled(*token, error);
 }
 
@@ -189,7 +207,8 @@ Status session_logits(Session *s, float *logits, Error *error) {
     Status status = evaluate_pending(s, error);
     if (status) return status;
     size_t bytes = (size_t)s->engine->model->shape.vocab_size * sizeof(float);
-    return s->engine->backend->ops->read(s->engine->backend, logits, s->engine->forward.logits, bytes, error);
+    return s->engine->backend->ops->read(s->engine->backend, logits, s->engine->forward.current, bytes,
+                                         error);
 }
 
 // The logits of log positions [from, to) of the step just evaluated, which began at position `first`.

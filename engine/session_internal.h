@@ -17,13 +17,25 @@ struct Session {
     int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
 };
 
-// Whether row 0 of forward.logits, which all sessions of an engine share, speaks of this log's last token.
+// Whether forward.current, which all sessions of an engine share, speaks of this log's last token.
 static inline bool session_has_logits(const Session *s) {
     return s->engine->logits_of == s;
 }
+// It does not any more, and a step ahead is not this log's.
 static inline void session_drop_logits(Session *s) {
     if (session_has_logits(s)) s->engine->logits_of = NULL;
+    if (s->engine->ahead.of == s) s->engine->ahead.of = NULL;
 }
+
+// ---- session_ahead.c: the step of a token that is still being drawn ------------------------------------------------
+
+// Between the halves of a draw from this session's logits: begins the step of what is being drawn, if that is possible.
+void session_ahead_begin(Session *session);
+void session_ahead_drawn(Session *session, int32_t id); // behind the second half: what it was
+// Whether there is such a step for `id`, if that is appended to the log.
+bool session_ahead_is(const Session *session, int32_t id);
+// Where it was for the log's last token, which alone is pending: that is evaluated then, and the logits are there.
+bool session_ahead_take(Session *session);
 
 // Where frequencies go by the length of the text, what was read with those of another length is read again: always, for
 // text that comes as a whole, or once they do not hold any more, for a reply that grows (model_rope_holds).

@@ -30,8 +30,12 @@ void session_keep_frequencies(Session *s) {
 }
 
 void session_push(Session *s, int32_t token) {
+    const bool ahead = session_ahead_is(s, token);
     s->log[s->n_log++] = token;
-    session_drop_logits(s);
+    if (ahead)
+        s->engine->logits_of = NULL;
+    else
+        session_drop_logits(s);
     session_keep_frequencies(s);
 }
 
@@ -118,6 +122,7 @@ Status session_evict(Session *s, int64_t from, int64_t n, OverflowPolicy policy,
         return error_set(error, STATUS_USAGE, "tokens %lld to %lld cannot leave a log of %lld",
                          (long long)from, (long long)(from + n - 1), (long long)s->n_log);
     KvCache *cache = &s->engine->cache;
+    s->engine->ahead.of = NULL; // pages may be copied, and keys turned
     bool in_place = policy == OVERFLOW_SHIFT_INPLACE;
     bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&
                  kv_sequence_can_evict(cache, &s->sequence, from, n, in_place);

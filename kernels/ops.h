@@ -262,6 +262,10 @@ typedef struct DecodeStep {
     // engine's own loop, for a backend that captures what it asks for.
     Status (*pass)(const void *context, const PassBuffers *buffers, Error *error);
     const void *context;
+    // host [n_tokens], or NULL: the ids are step->ids. drawn[i] >= 0: token i's id is what the last sample_begin() draws
+    // from that row, which the host need not know yet, and step->ids[i] is any of the vocabulary. Where nothing can be
+    // drawn, the step takes some id and what it gives means nothing.
+    const int32_t *drawn;
 } DecodeStep;
 
 // ---- the operator of its own ------------------------------------------------------------------------------
@@ -412,6 +416,13 @@ typedef struct Ops {
     // are STATUS_USAGE, and then no id means anything.
     Status (*sample)(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                      int32_t *ids, Error *error);
+
+    // Optional, both or none (NULL): sample() in two halves, so that decode() can be given a step of the tokens drawn
+    // (DecodeStep.drawn) before the host knows them. begin() asks for them, and returns; logits may be written to by what
+    // is asked for later. end() waits for them, not for what was asked for in between; ids host [n_rows] of begin().
+    Status (*sample_begin)(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                           Error *error);
+    Status (*sample_end)(Backend *backend, int32_t *ids, Error *error);
 
     // For profiles: notes as stamp i < OPS_MAX_STAMPS the time at which everything asked before is done, without
     // waiting for it.

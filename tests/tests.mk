@@ -47,7 +47,7 @@ $(FUZZERS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(BUILD)/san/tes
 
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
-GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/model/golden_model.c) $(BUILD)/obj/libpalaver.a
+GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/model/golden_model.c tests/support/acts.c) $(BUILD)/obj/libpalaver.a
 test-gpu: $(PLUGIN) $(BUILD)/test-gpu $(if $(SANITIZE_GPU),$(CHECKED)) ## compare the CUDA ops with the CPU's on this machine's GPU
 	@$(BUILD)/test-gpu $(PLUGIN) $(if $(wildcard $(MODEL)),--model '$(MODEL)')
 	@if [ -n "$(SANITIZE_GPU)" ]; then for tool in memcheck racecheck initcheck; do echo "== $$tool"; \

@@ -69,6 +69,10 @@ void kv_cache_close(KvCache *cache); // branches are dropped; sequences were fre
 Status kv_sequence_extend(KvCache *cache, KvSequence *sequence, int n, int32_t *slots, int32_t *positions,
                           Error *error);
 
+// Whether one more token finds a slot, and nothing but that changes: no page is copied, no branch forgotten for it, and
+// taking it back leaves the sequence as it was.
+bool kv_sequence_has_room(const KvCache *cache, const KvSequence *sequence);
+
 // What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
 StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
 

@@ -35,6 +35,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *wide = take(tokens * wide_row * 4 + 256);
     char *weights = take(expanded);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
+    char *drawn = take((size_t)options->max_logits * sizeof(int32_t));
     if (base) {
         cuda->scratch.rope = (float2 *)rope;
         cuda->scratch.normed = normed;
@@ -42,6 +43,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
         cuda->scratch.weights = weights;
         cuda->scratch.weights_bytes = expanded;
         cuda->scratch.rows = (int32_t *)logit_rows;
+        cuda->scratch.drawn = (int32_t *)drawn;
     }
     return used;
 }
@@ -244,6 +246,8 @@ const Ops CUDA_OPS = {
     .shift_keys = cuda_shift_keys,
     .decode = cuda_decode,
     .sample = cuda_sample,
+    .sample_begin = cuda_sample_begin,
+    .sample_end = cuda_sample_end,
     .stamp = cuda_stamp,
     .stamp_seconds = cuda_stamp_seconds,
     .kernels = cuda_kernels,

@@ -19,12 +19,12 @@ struct Room {
 
 // Memory of the device that a step works in. Its contents mean nothing to the next one.
 struct CudaScratch {
-    char *memory;  // of the following, of a fixed size
-    float2 *rope;  // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
-    void *normed;  // [max(max_tokens, max_logits), hidden_size], operand type
-    void *wide;    // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
-    void *weights; // expanded weights, operand type
-    int32_t *rows; // [max_logits]
+    char *memory;          // of the following, of a fixed size
+    float2 *rope;          // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
+    void *normed;          // [max(max_tokens, max_logits), hidden_size], operand type
+    void *wide;            // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
+    void *weights;         // expanded weights, operand type
+    int32_t *rows, *drawn; // [max_logits] each; the ids of the last draw, or less than 0
     size_t weights_bytes;
 
     Room step, staging;  // a step's arrays, and their pinned source
@@ -142,6 +142,9 @@ size_t decode_graphs_bytes(const CudaBackend *cuda);
 
 Status cuda_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                    int32_t *ids, Error *error);
+Status cuda_sample_begin(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                         Error *error);
+Status cuda_sample_end(Backend *backend, int32_t *ids, Error *error);
 void cuda_sample_close(CudaSample *sampler);
 size_t cuda_sample_bytes(int n_rows); // of the device, without what adjusted logits take
 

@@ -4,7 +4,9 @@
 #include <string.h>
 
 struct BeginArguments {
-    const int32_t *positions, *slots, *n_evicted, *rope_sets;
+    const int32_t *positions, *slots, *n_evicted, *rope_sets, *drawn;
+    const int32_t *drawn_ids; // of rows that were sampled
+    int32_t *ids;
     const double *inv_freq;
     int n_pairs;
     float magnitude;
@@ -19,7 +21,8 @@ __device__ inline float2 turn_of(double angle, float magnitude) {
 }
 
 // One thread a pair of a token: rope[t, i] = magnitude·(cos, sin)(p·inv_freq[i]), the angle in double. Thread 0
-// of a token's pairs enters its position into the cache's slot. Grid: [n_tokens], block: 128.
+// of a token's pairs enters its position into the cache's slot, and the id that was drawn for it. Grid: [n_tokens],
+// block: 128.
 __global__ void begin_kernel(BeginArguments a) {
     int token = blockIdx.x;
     int32_t position = a.positions[token];
@@ -29,7 +32,9 @@ __global__ void begin_kernel(BeginArguments a) {
         a.rope[at] = turn_of(position * inv_freq[i], a.magnitude);
         if (a.sink_rope) a.sink_rope[at] = turn_of(a.n_evicted[token] * inv_freq[i], 1);
     }
-    if (threadIdx.x == 0 && a.slots[token] >= 0) a.slot_positions[a.slots[token]] = position;
+    if (threadIdx.x != 0) return;
+    if (a.slots[token] >= 0) a.slot_positions[a.slots[token]] = position;
+    if (a.drawn[token] >= 0) a.ids[token] = max(a.drawn_ids[a.drawn[token]], 0);
 }
 
 static int n_pages(const Step *step, const StepSequence *q) {
@@ -114,7 +119,7 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
         return (int32_t *)at;
     };
     step->ids = take(n), step->positions = take(n), step->slots = take(n), step->n_evicted = take(n);
-    step->rope_sets = take(n), step->count = take(1);
+    step->rope_sets = take(n), step->drawn = take(n), step->count = take(1);
     step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     step->pages.first = take((size_t)room->pages);
     step->split_tiles = take((size_t)room->splits);
@@ -248,12 +253,14 @@ static bool in_order(const Step *step) {
 }
 
 // The step's tokens into `to`, whose arrays lie in host memory; those beyond them are empty.
-static void fill_tokens(const Step *step, int room, CudaStep *to) {
+static void fill_tokens(const Staging *from, int room, CudaStep *to) {
+    const Step *step = from->step;
     size_t n = (size_t)step->n_tokens;
     for (size_t i = n; i < (size_t)room; i++) {
         to->ids[i] = to->positions[i] = to->n_evicted[i] = to->rope_sets[i] = 0;
         to->slots[i] = -1;
     }
+    for (size_t i = 0; i < (size_t)room; i++) to->drawn[i] = from->drawn && i < n ? from->drawn[i] : -1;
     if (step->ids) memcpy(to->ids, step->ids, n * sizeof(int32_t));
     memcpy(to->positions, step->positions, n * sizeof(int32_t));
     memcpy(to->slots, step->slots, n * sizeof(int32_t));
@@ -273,7 +280,7 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     to->n_tokens = room->tokens, to->padded = from->room != NULL;
     to->in_order = step->kind == STEP_READING && in_order(step);
     to->slot_positions = step->slot_positions;
-    fill_tokens(step, room->tokens, to);
+    fill_tokens(from, room->tokens, to);
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);
     for (; to->padded && to->n_tiles + to->n_single_tiles < room->tokens; to->n_single_tiles++)
@@ -309,10 +316,15 @@ Status cuda_stage(CudaBackend *cuda, const Staging *from, Error *error) {
 
 Status cuda_begin_staged(CudaBackend *cuda, Error *error) {
     const DecoderShape *s = cuda->shape;
-    BeginArguments a = {cuda->step.positions,     cuda->step.slots,      cuda->step.n_evicted,
-                        cuda->step.rope_sets,     cuda->device.inv_freq, s->rope.rotary_dim / 2,
-                        (float)s->rope.magnitude, cuda->scratch.rope,    cuda->step.sink_rope,
-                        cuda->step.slot_positions};
+    const CudaStep *step = &cuda->step;
+    BeginArguments a = {};
+    a.positions = step->positions, a.slots = step->slots, a.n_evicted = step->n_evicted;
+    a.rope_sets = step->rope_sets, a.drawn = step->drawn, a.drawn_ids = cuda->scratch.drawn;
+    a.ids = step->ids;
+    a.inv_freq = cuda->device.inv_freq, a.n_pairs = s->rope.rotary_dim / 2;
+    a.magnitude = (float)s->rope.magnitude;
+    a.rope = cuda->scratch.rope, a.sink_rope = step->sink_rope;
+    a.slot_positions = step->slot_positions;
     begin_kernel<<<cuda->step.n_tokens, 128, 0, cuda->device.stream>>>(a);
     return CUDA_LAUNCHED(error, "begin: %d tokens", cuda->step.n_tokens);
 }
@@ -324,7 +336,7 @@ Status cuda_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *
     SplitPlan plan;
     Status status = cuda_check_step(cuda, step, error);
     if (!status) status = cuda_split_plan(cuda, step, &heads, kv, &plan, error);
-    Staging staging = {step, &plan};
+    Staging staging = {step, NULL, &plan};
     if (!status) status = cuda_stage(cuda, &staging, error);
     if (status) return status;
     cuda_end_upload(cuda);

@@ -33,10 +33,11 @@ struct CudaStep {
     bool in_order;  // STEP_READING: tokens lie at the indexes of their positions
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
-    bool padded;                                  // n_tokens are more than the step has
-    int32_t *count;                               // so many it has, on the device
-    AttendTile *tiles;                            // [n_tiles + n_single_tiles]
-    int32_t *split_tiles;                         // [n_splits] the tile of each split; -1: none
+    int32_t *drawn;       // [n_tokens] rows of scratch.drawn that hold their ids; -1: ids does
+    bool padded;          // n_tokens are more than the step has
+    int32_t *count;       // so many it has, on the device
+    AttendTile *tiles;    // [n_tiles + n_single_tiles]
+    int32_t *split_tiles; // [n_splits] the tile of each split; -1: none
     Pages pages;
     float2 *sink_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_evicted, if `evicted`
     int32_t *slot_positions; // the caller's
@@ -62,6 +63,7 @@ struct StageRoom {
 // A step as it is taken over.
 struct Staging {
     const Step *step;            // its ids may be NULL
+    const int32_t *drawn;        // of DecodeStep
     const SplitPlan *plan;       // for whose heads it is cut into tiles
     const int64_t *mask_columns; // [n_sequences]; NULL: no mask
     const StageRoom *room;       // NULL: what it needs

@@ -14,6 +14,9 @@ void test_greedy_text(const char *path, Report *report);
 // What is too large is refused with figures and harms nobody; what is planned is what is taken.
 void test_memory(const Ops *cuda, const char *root, Report *report);
 
+// Steps that begin before their token is known show in nothing; models below folder `root`.
+void test_steps_ahead(const char *root, Report *report);
+
 // After a fault on the device every op says STATUS_FATAL with its name and the cause. In a process of its own:
 // test_fault() starts this program again, with a last argument that leads to fault_child().
 void test_fault(const char *plugin, Report *report);

@@ -3,7 +3,7 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
-// NAME: cases whose name has it, or one of sums, caches, sample, golden, text, memory, fault. Inputs are the CPU's at
+// NAME: cases whose name has it, or one of sums, caches, sample, golden, text, ahead, memory, fault. Inputs are the CPU's at
 // every op, so that errors do not add up; outputs are poisoned and have sentinels behind them. One closing line: N
 // passed, N failed.
 #include "engine/backend.h"
@@ -290,7 +290,9 @@ static void read_wishes(int argc, char **argv, Wish *w) {
 static void test_engine(const Ops *cuda, const Wish *w) {
     const Ops *beside;
     Error error;
-    if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "fault")) return;
+    if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "ahead") &&
+        !wanted(w, "fault"))
+        return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
         return report("engine", "plug-in", NAN, 0);
@@ -298,6 +300,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     if (wanted(w, "golden")) test_golden_logits(w->golden, report);
     char models[400];
     snprintf(models, sizeof models, "%s/models", w->golden);
+    if (wanted(w, "ahead")) test_steps_ahead(w->golden, report);
     if (wanted(w, "memory")) test_memory(cuda, models, report);
     if (wanted(w, "text") && w->model) test_greedy_text(w->model, report);
     if (wanted(w, "fault")) test_fault(w->plugin, report);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KINDS = 8, ADJUSTED = 40, ALL = -1, ALL_BUT_ONE = -2 }; // the last two: of top_k
+
 static const SampleParams PARAMS[] = {
     {.temperature = 0, .top_p = 1, .typical_p = 1},
     {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .top_k = 40},
@@ -19,15 +21,45 @@ static const SampleParams PARAMS[] = {
     {.temperature = 1, .top_p = 0.8f, .min_p = 0.02f, .typical_p = 0.7f, .top_k = 100},
     {.temperature = 2, .top_p = 0.99f, .typical_p = 0.9f},
     {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = 1000},
+    // What takes the whole row.
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = 257},
+    {.temperature = 3, .top_p = 0.9f, .min_p = 0.01f, .typical_p = 1, .top_k = 20000},
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = ALL},
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = ALL_BUT_ONE},
+    {.temperature = 0.5f, .top_p = 0.7f, .typical_p = 0.95f, .top_k = ALL_BUT_ONE},
+    {.temperature = 1, .top_p = 1, .typical_p = 1, .top_k = INT32_MAX},
+    {.temperature = 1, .top_p = 1, .typical_p = 0},
+    {.temperature = 1, .top_p = 1, .typical_p = 0.2f},
+    {.temperature = 1, .top_p = 1, .typical_p = 0.5f},
+    {.temperature = 1.3f, .top_p = 0.9f, .min_p = 0.1f, .typical_p = 0.8f},
+    {.temperature = 1, .top_p = 1, .typical_p = 0.9999f},
+    {.temperature = 100, .top_p = 0.9999f, .typical_p = 1},
+    {.temperature = 0.01f, .top_p = 1, .typical_p = 1},
+    {.temperature = 1, .top_p = 0, .typical_p = 1},
+    {.temperature = 1, .top_p = 1, .min_p = 1, .typical_p = 1},
+    {.temperature = 1, .top_p = 1, .min_p = 1e-6f, .typical_p = 1},
+    {.temperature = 1, .top_p = 0, .min_p = 1, .typical_p = 0, .top_k = 1},
 };
 
-// Kinds of rows: a few likely tokens, flat, many ties, with infinities.
+static SampleParams params_of(size_t i, int n_vocab) {
+    SampleParams params = PARAMS[i];
+    if (params.top_k == ALL) params.top_k = n_vocab;
+    if (params.top_k == ALL_BUT_ONE) params.top_k = n_vocab - 1;
+    return params;
+}
+
+// Kinds of rows: a few likely tokens, flat, many ties, with infinities; all equal, all but one impossible, every other one
+// the largest, far apart.
 static void fill_row(float *row, int n, int kind, uint64_t *state) {
     for (int i = 0; i < n; i++) {
         float v = random_normal(state);
         row[i] = kind == 0 ? 4 * v : kind == 1 ? 0.1f * v : kind == 2 ? floorf(2 * v) : v;
         if (kind == 3 && i % 7 == 0) row[i] = -INFINITY;
+        if (kind == 4 || (kind == 6 && i % 2)) row[i] = 5;
+        if (kind == 5) row[i] = -INFINITY;
+        if (kind == 7) row[i] = 1e30f * v;
     }
+    if (kind == 5) row[n - 1 - n / 3] = -2;
     if (kind == 0) row[n / 2] += 12;
     if (kind == 3) row[n / 3] = INFINITY;
 }
@@ -46,22 +78,24 @@ typedef struct Sampled {
 static void compare_row(const Sampled *on, const float *row) {
     const int n = on->n_vocab;
     Error error;
-    LogitAdjustment adjustments[40];
-    for (int i = 0; i < 40; i++)
-        adjustments[i] = (LogitAdjustment){i * (n / 40), 1.1f, i % 3 ? 0.5f : -0.25f};
-    adjustments[7].subtract = INFINITY;
+    LogitAdjustment adjustments[ADJUSTED];
+    const int adjusted = n < ADJUSTED ? n : ADJUSTED;
+    for (int i = 0; i < adjusted; i++)
+        adjustments[i] = (LogitAdjustment){i * (n / adjusted), 1.1f, i % 3 ? 0.5f : -0.25f};
+    if (adjusted > 7) adjustments[7].subtract = INFINITY;
     on->cuda->write(on->backend, on->memory, row, (size_t)n * sizeof *row, &error);
     for (size_t p = 0; p < sizeof PARAMS / sizeof *PARAMS; p++)
         for (int draw = 0; draw < 6; draw++) {
-            SampleParams params = PARAMS[p];
+            SampleParams params = params_of(p, n);
             params.seed = 7, params.conversation = p, params.position = (uint64_t)draw;
             params.adjustments = adjustments;
-            params.n_adjustments = draw % 2 ? 40 : 0;
+            params.n_adjustments = draw % 2 ? adjusted : 0;
             int32_t right = -1, ours = -2;
             Status a = sample_logits(row, n, on->scratch, &params, &right, &error);
             Status b = on->cuda->sample(on->backend, on->memory, 1, &params, &ours, &error);
             char what[32];
             snprintf(what, sizeof what, "sample %zu", p);
+            if (a == STATUS_DEVICE) a = STATUS_OK; // `right` says that there is nothing
             on->report(on->name, what, a != b || (!a && right != ours), 0);
         }
 }
@@ -75,15 +109,15 @@ static void compare_rows(const Sampled *on) {
     enum { MOST_ROWS = 64, SETTINGS = sizeof PARAMS / sizeof *PARAMS };
     SampleParams params[MOST_ROWS];
     int32_t together[MOST_ROWS], alone;
-    LogitAdjustment adjustments[2] = {{1, 1.3f, 0.5f}, {5, 1, INFINITY}};
+    LogitAdjustment adjustments[2] = {{0, 1.3f, 0.5f}, {n_vocab - 1, 1, INFINITY}};
     Error error;
     float *rows = malloc((size_t)n_vocab * MOST_ROWS * sizeof *rows);
     uint64_t state = 78;
     for (int i = 0; i < MOST_ROWS; i++) {
-        fill_row(rows + (int64_t)i * n_vocab, n_vocab, i % 4, &state);
-        params[i] = PARAMS[i / 3 % SETTINGS];
+        fill_row(rows + (int64_t)i * n_vocab, n_vocab, i % KINDS, &state);
+        params[i] = params_of((size_t)(i / 3 % SETTINGS), n_vocab);
         params[i].seed = 7, params[i].conversation = (uint64_t)i, params[i].position = 3;
-        params[i].n_adjustments = i % 5 == 2 ? 2 : 0, params[i].adjustments = adjustments;
+        params[i].n_adjustments = i % 5 == 2 && n_vocab > 1 ? 2 : 0, params[i].adjustments = adjustments;
     }
     for (int i = 0; i < n_vocab; i++) rows[(int64_t)9 * n_vocab + i] = -INFINITY;
     rows[(int64_t)20 * n_vocab + n_vocab / 2] = NAN;
@@ -102,7 +136,7 @@ static void compare_rows(const Sampled *on) {
 }
 
 void test_sampling(const Ops *cuda, Report *report) {
-    static const int SIZES[] = {40, 64, 257, 4096, 32000, 49152, 128256};
+    static const int SIZES[] = {1, 31, 32, 33, 40, 64, 257, 1000, 4096, 32000, 49152, 128256, 262144};
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
         Case c = {"sample", DTYPE_F32, 64, 1, 1, 64, 64, SIZES[s], .n_tokens = 1, .kv = DTYPE_F16};
         TestModel model;
@@ -122,7 +156,7 @@ void test_sampling(const Ops *cuda, Report *report) {
         char name[32];
         snprintf(name, sizeof name, "vocabulary of %d", c.vocab);
         const Sampled on = {cuda, backend, memory, scratch, c.vocab, name, report};
-        for (int kind = 0; kind < 4; kind++) {
+        for (int kind = 0; kind < KINDS; kind++) {
             fill_row(row, c.vocab, kind, &state);
             compare_row(&on, row);
         }

@@ -90,7 +90,7 @@ static Status run(CudaBackend *cuda, const CacheAttention *a, const KvLayer *kv,
     cuda_end_upload(cuda); // a cache that is brought to f16 lies where weights were on their way
     SplitPlan plan;
     Status status = cuda_split_plan(cuda, &c->step, &heads, kv, &plan, error);
-    Staging staging = {&c->step, &plan, c->mask_columns};
+    Staging staging = {&c->step, NULL, &plan, c->mask_columns};
     if (!status) status = cuda_stage(cuda, &staging, error);
     if (status) return status;
     dim3 grid((unsigned)c->step.n_tokens, (unsigned)(2 * heads.n_kv_heads + 3) / 4);

@@ -237,6 +237,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->score_scale = s->attention_scale * 1.44269504f;
     a->inv_freq = cuda->device.inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
+    if (t->drawn && t->drawn[0] >= 0) a->drawn = cuda->scratch.drawn + t->drawn[0];
     a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->n_sinks = q->n_sinks, a->n_evicted = q->n_evicted;
     bool able = describe_cache(s, &t->kv[0], t->step, a) && find_token(t->step, a);

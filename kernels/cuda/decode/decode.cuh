@@ -92,6 +92,7 @@ struct DecodeArguments {
 
     // The token, and the indexes it looks at, of which `index` is its own: cut into n_splits ranges of split_slots.
     int id, position, slot, index, n_slots, n_splits, split_slots;
+    const int32_t *drawn;   // on the device: the id instead of `id`, less than 0 any; NULL: none
     int n_sinks, n_evicted; // see StepSequence
     const int32_t *pages;   // [ceil(n_slots / 2^page_shift)]; a chunk lies in one page
     int page_shift;

@@ -184,7 +184,7 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     room.tokens = rows_of_graph(cuda, room.tokens);
     room.splits = with_room(room.splits, 8);
     room.pages = with_room(room.pages, 64);
-    Staging staging = {t->step, &plan, NULL, &room};
+    Staging staging = {t->step, t->drawn, &plan, NULL, &room};
     status = cuda_stage(cuda, &staging, error);
     if (!status) status = split_reserve(cuda, &heads, error);
     if (status) return status;

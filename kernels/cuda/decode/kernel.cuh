@@ -250,8 +250,9 @@ __device__ __forceinline__ void fill_turns(const DecodeArguments &a, float2 *rop
 }
 
 __device__ __forceinline__ void fill_residual(const DecodeArguments &a, float *residual) {
-    const char *embedding = a.embedding.data + (int64_t)a.id * a.embedding.row_bytes;
-    float scale = a.embedding_scale * (a.embedding.scales ? a.embedding.scales[a.id] : 1);
+    const int id = a.drawn ? max(*a.drawn, 0) : a.id;
+    const char *embedding = a.embedding.data + (int64_t)id * a.embedding.row_bytes;
+    float scale = a.embedding_scale * (a.embedding.scales ? a.embedding.scales[id] : 1);
 #pragma unroll 1
     for (int i = threadIdx.x; i < a.hidden; i += DECODE_THREADS)
         residual[i] = scale * row_element(a.embedding.format, embedding, a.hidden, i);

@@ -1,25 +1,20 @@
-// sample: a token from each row of logits, by the kernel of sample_kernel.cuh; by the CPU's sampler what does not fit.
+// sample: a token from each row of logits, by the kernel of sample_kernel.cuh, asked for and waited for apart.
 #include "kernels/cuda/sample/sample_kernel.cuh"
-extern "C" {
-#include "kernels/cpu/sample/sample.h"
-}
 
 #include <stdlib.h>
 #include <string.h>
 
 struct CudaSample {
-    // Of each row that goes to the device, room for room_rows.
+    // Of each row, room for room_rows; n_asked of them are asked for.
     SampleWords *words;
     SampleArguments *rows, *staged_rows;
     Drawn *drawn;
-    int room_rows;
+    int room_rows, n_asked;
     unsigned *ticket, tickets;             // on the device, and what it stands at
     uint32_t launch;                       // number of the last one
-    bool fits;                             // all its blocks at once, as they wait for each other
+    int n_blocks;                          // of a row: so many are there at once, as they wait for each other
     LogitAdjustment *adjustments, *staged; // room for `room`
     int room;
-    SampleScratch *scratch; // of the CPU's sampler, and the row, when they are needed
-    float *row;
 };
 
 static void free_rows(CudaSample *s) {
@@ -37,8 +32,6 @@ void cuda_sample_close(CudaSample *s) {
     if (s->ticket) cudaFree(s->ticket);
     if (s->adjustments) cudaFree(s->adjustments);
     if (s->staged) cudaFreeHost(s->staged);
-    sample_scratch_close(s->scratch);
-    free(s->row);
     free(s);
 }
 
@@ -47,28 +40,45 @@ size_t cuda_sample_bytes(int n_rows) {
 }
 
 // Shared memory of a block: its share of the row, and candidates.
-static size_t shared_bytes(int n_vocab) {
-    int share = SAMPLE_GROUPS * 32;
+static size_t shared_bytes(int n_vocab, int n_blocks) {
+    int share = n_blocks * SAMPLE_THREADS;
     return (size_t)((n_vocab + share - 1) / share) * SAMPLE_THREADS * sizeof(int32_t) +
-           MOST_CANDIDATES * sizeof(uint64_t);
+           (size_t)(n_blocks * BLOCK_CANDIDATES) * sizeof(uint64_t);
+}
+
+// How many blocks of a row there are: fewer on a card that has no room for all of them at once. 0: not even for one.
+static cudaError_t choose_blocks(const CudaBackend *cuda, int *n_blocks) {
+    cudaError_t code = cudaSuccess;
+    for (*n_blocks = SAMPLE_BLOCKS; *n_blocks > 0; *n_blocks /= 2) {
+        size_t shared = shared_bytes(cuda->shape->vocab_size, *n_blocks);
+        int of_sm = 0;
+        if (shared + SAMPLE_STATIC_SHARED > cuda->device.card.shared_limit) continue;
+        for (const void *kernel : {(const void *)sample_kernel, (const void *)sample_rows_kernel})
+            if (code == cudaSuccess)
+                code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        if (code == cudaSuccess)
+            code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_sm, sample_rows_kernel, SAMPLE_THREADS,
+                                                                 shared);
+        if (code != cudaSuccess || of_sm * cuda->device.card.n_sms >= *n_blocks) break;
+    }
+    return code;
 }
 
 static Status sample_open(CudaBackend *cuda, Error *error) {
+    const int n_vocab = cuda->shape->vocab_size;
+    if (n_vocab > SAMPLE_MAX_VOCAB)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "sample: a vocabulary of %d tokens: 1 to %d can be sampled from", n_vocab,
+                         SAMPLE_MAX_VOCAB);
     CudaSample *s = (CudaSample *)calloc(1, sizeof *s);
     if (!s) return error_set(error, STATUS_MEMORY, "no memory for sampling");
     cudaError_t code = cudaMalloc(&s->ticket, sizeof *s->ticket);
     if (code == cudaSuccess) code = cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->device.stream);
-    size_t shared = shared_bytes(cuda->shape->vocab_size);
-    int blocks = 0; // of a multiprocessor
-    if (code == cudaSuccess)
-        code = cudaFuncSetAttribute(sample_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    if (code == cudaSuccess)
-        code = cudaFuncSetAttribute(sample_rows_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)shared);
-    if (code == cudaSuccess)
-        code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, sample_kernel, SAMPLE_THREADS, shared);
-    s->fits = blocks * cuda->device.card.n_sms >= SAMPLE_BLOCKS;
+    if (code == cudaSuccess) code = choose_blocks(cuda, &s->n_blocks);
     Status status = cuda_check(code, error, "sample: room for candidates");
+    if (!status && s->n_blocks == 0)
+        status = error_set(error, STATUS_UNSUPPORTED,
+                           "sample: a row of %d logits does not fit into this card's shared memory", n_vocab);
     if (status)
         cuda_sample_close(s);
     else
@@ -125,22 +135,7 @@ static Status make_room(CudaBackend *cuda, CudaSample *s, int n_rows, int n_adju
     return cuda_check(code, error, "sample: room for %d rows and %d adjustments", n_rows, n_adjustments);
 }
 
-// The same chain on the host.
-static Status sample_on_host(CudaBackend *cuda, CudaSample *s, const float *logits, const SampleParams *p,
-                             int32_t *id, Error *error) {
-    int n = cuda->shape->vocab_size;
-    Status status = s->scratch ? STATUS_OK : sample_scratch_open(n, &s->scratch, error);
-    if (status) return status;
-    if (!s->row) s->row = (float *)malloc((size_t)n * sizeof *s->row);
-    if (!s->row) return error_set(error, STATUS_MEMORY, "sample: no memory for a row of %d logits", n);
-    status = cuda->base.ops->read(&cuda->base, s->row, logits, (size_t)n * sizeof *s->row, error);
-    if (status) return status;
-    Error of_row;
-    status = sample_logits(s->row, n, s->scratch, p, id, &of_row);
-    return status && status != STATUS_DEVICE ? error_set(error, status, "%s", of_row.message) : STATUS_OK;
-}
-
-// Of the row-th row that goes to the device, its adjustments from `first` on.
+// Of the row-th row, whose adjustments begin at `first`.
 static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *s, const float *logits,
                                      const SampleParams *p, int row, int first) {
     SampleArguments a = {};
@@ -154,38 +149,27 @@ static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *
     a.unit_scale = sample_scale(1);
     a.top_k = p->top_k < a.n_vocab ? p->top_k : 0;
     a.u = sample_uniform(p->seed, p->conversation, p->position);
+    a.large = a.top_k > MOST || (!a.top_k && p->typical_p < 1);
     a.whole = p->temperature > 0 && !a.top_k && (p->top_p < 1 || !(p->min_p > 0));
     a.whole_scale = p->top_p < 1 ? a.unit_scale : a.scale;
     a.launch = s->launch;
     a.words = &s->words[row], a.drawn = &s->drawn[row];
+    a.id = &cuda->scratch.drawn[row];
+    a.n_blocks = s->n_blocks;
     return a;
 }
 
-// Whether the kernel may be able to draw it.
-static bool fits(const CudaBackend *cuda, const SampleParams *p) {
-    int top_k = p->top_k < cuda->shape->vocab_size ? p->top_k : 0;
-    return cuda->sampler->fits &&
-           (p->temperature == 0 || (top_k <= MOST && (top_k > 0 || p->typical_p >= 1)));
-}
-
-// Starts the rows that fit, and counts them.
-static Status launch_rows(CudaBackend *cuda, const float *logits, int n_rows, const SampleParams *params,
-                          int *n_launched, Error *error) {
+// Brings the rows' arguments to where the kernel finds them.
+static cudaError_t stage_rows(CudaBackend *cuda, const float *logits, int n_rows,
+                              const SampleParams *params) {
     CudaSample *s = cuda->sampler;
-    int n = 0, n_adjustments = 0, n_vocab = cuda->shape->vocab_size;
-    for (int i = 0; i < n_rows; i++)
-        if (fits(cuda, &params[i])) n++, n_adjustments += params[i].n_adjustments;
-    *n_launched = n;
-    if (n == 0) return STATUS_OK;
-    Status status = make_room(cuda, s, n, n_adjustments, error);
-    if (status) return status;
+    int n_adjustments = 0;
     s->launch++;
-    n = n_adjustments = 0;
     for (int i = 0; i < n_rows; i++) {
         const SampleParams *p = &params[i];
-        if (!fits(cuda, p)) continue;
-        s->staged_rows[n] = arguments_for(cuda, s, logits + (int64_t)i * n_vocab, p, n, n_adjustments);
-        s->drawn[n++].outcome = OUTCOME_PENDING;
+        s->staged_rows[i] =
+            arguments_for(cuda, s, logits + (int64_t)i * cuda->shape->vocab_size, p, i, n_adjustments);
+        s->drawn[i].outcome = OUTCOME_PENDING;
         if (p->n_adjustments)
             memcpy(s->staged + n_adjustments, p->adjustments, (size_t)p->n_adjustments * sizeof *s->staged);
         n_adjustments += p->n_adjustments;
@@ -194,23 +178,44 @@ static Status launch_rows(CudaBackend *cuda, const float *logits, int n_rows, co
     if (n_adjustments)
         code = cudaMemcpyAsync(s->adjustments, s->staged, (size_t)n_adjustments * sizeof *s->staged,
                                cudaMemcpyHostToDevice, cuda->device.stream);
-    if (n > 1 && code == cudaSuccess)
-        code = cudaMemcpyAsync(s->rows, s->staged_rows, (size_t)n * sizeof *s->rows, cudaMemcpyHostToDevice,
-                               cuda->device.stream);
-    size_t shared = shared_bytes(n_vocab);
-    if (n == 1 && code == cudaSuccess) {
-        sample_kernel<<<SAMPLE_BLOCKS, SAMPLE_THREADS, shared, cuda->device.stream>>>(s->staged_rows[0]);
+    if (n_rows > 1 && code == cudaSuccess)
+        code = cudaMemcpyAsync(s->rows, s->staged_rows, (size_t)n_rows * sizeof *s->rows,
+                               cudaMemcpyHostToDevice, cuda->device.stream);
+    return code;
+}
+
+Status cuda_sample_begin(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                         Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    if (n_rows < 1 || n_rows > cuda->max_logits)
+        return error_set(error, STATUS_USAGE, "sample: %d rows: 1 to %d", n_rows, cuda->max_logits);
+    Status status = STATUS_OK;
+    int n_adjustments = 0;
+    for (int i = 0; i < n_rows && !status; i++) {
+        status = check_params(cuda, &params[i], error);
+        n_adjustments += params[i].n_adjustments;
+    }
+    if (!status && !cuda->sampler) status = sample_open(cuda, error);
+    if (!status) status = make_room(cuda, cuda->sampler, n_rows, n_adjustments, error);
+    if (status) return status;
+    CudaSample *s = cuda->sampler;
+    const cudaStream_t stream = cuda->device.stream;
+    size_t shared = shared_bytes(cuda->shape->vocab_size, s->n_blocks);
+    cudaError_t code = stage_rows(cuda, logits, n_rows, params);
+    if (n_rows == 1 && code == cudaSuccess) {
+        sample_kernel<<<s->n_blocks, SAMPLE_THREADS, shared, stream>>>(s->staged_rows[0]);
     } else if (code == cudaSuccess) {
-        sample_rows_kernel<<<n * SAMPLE_BLOCKS, SAMPLE_THREADS, shared, cuda->device.stream>>>(
-            s->rows, s->ticket, s->tickets);
-        s->tickets += (unsigned)(n * SAMPLE_BLOCKS);
+        sample_rows_kernel<<<n_rows * s->n_blocks, SAMPLE_THREADS, shared, stream>>>(
+            s->rows, (unsigned)s->n_blocks, s->ticket, s->tickets);
+        s->tickets += (unsigned)(n_rows * s->n_blocks);
     }
     if (code == cudaSuccess) code = cudaGetLastError();
     if (code != cudaSuccess) { // whether blocks took tickets is not known
         s->tickets = 0;
-        cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, cuda->device.stream);
+        cudaMemsetAsync(s->ticket, 0, sizeof *s->ticket, stream);
     }
-    return cuda_check(code, error, "sample: %d rows of %d logits", n, n_vocab);
+    s->n_asked = n_rows;
+    return cuda_check(code, error, "sample: %d rows of %d logits", n_rows, cuda->shape->vocab_size);
 }
 
 // The answer is there a little before the kernel has ended; a kernel that fails gives none.
@@ -225,8 +230,9 @@ static Status await(CudaBackend *cuda, const volatile Drawn *drawn, Error *error
     return cuda_check(code, error, "sample: %d logits", cuda->shape->vocab_size);
 }
 
-static Status take_answer(CudaBackend *cuda, const Drawn *drawn, const float *logits, const SampleParams *p,
-                          int32_t *id, Error *error) {
+static Status take_answer(const CudaSample *s, int row, int32_t *id, Error *error) {
+    const Drawn *drawn = &s->drawn[row];
+    const int64_t first = s->staged_rows[row].adjustments - s->adjustments;
     switch (drawn->outcome) {
     case OUTCOME_DRAWN:
         *id = drawn->id;
@@ -234,36 +240,29 @@ static Status take_answer(CudaBackend *cuda, const Drawn *drawn, const float *lo
     case OUTCOME_NAN:
         *id = SAMPLE_NAN;
         return STATUS_OK;
-    case OUTCOME_BAD_ADJUSTMENT:
-        return error_set(error, STATUS_USAGE, "sample: token %d is adjusted to what is not a number",
-                         p->adjustments[drawn->id].id);
-    case OUTCOME_TOO_MANY:
-        return sample_on_host(cuda, cuda->sampler, logits, p, id, error);
-    default:
+    case OUTCOME_NOTHING:
         *id = SAMPLE_NOTHING;
         return STATUS_OK;
+    case OUTCOME_BAD_ADJUSTMENT:
+        return error_set(error, STATUS_USAGE, "sample: token %d is adjusted to what is not a number",
+                         s->staged[first + drawn->id].id);
+    default:
+        return error_set(error, STATUS_DEVICE, "sample: the kernel ended without an answer");
     }
+}
+
+Status cuda_sample_end(Backend *backend, int32_t *ids, Error *error) {
+    CudaBackend *cuda = cuda_backend(backend);
+    CudaSample *s = cuda->sampler;
+    Status status = STATUS_OK;
+    for (int i = 0; i < s->n_asked && !status; i++) status = await(cuda, &s->drawn[i], error);
+    for (int i = 0; i < s->n_asked && !status; i++) status = take_answer(s, i, &ids[i], error);
+    s->n_asked = 0;
+    return status;
 }
 
 Status cuda_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                    int32_t *ids, Error *error) {
-    CudaBackend *cuda = cuda_backend(backend);
-    if (n_rows < 1 || n_rows > cuda->max_logits)
-        return error_set(error, STATUS_USAGE, "sample: %d rows: 1 to %d", n_rows, cuda->max_logits);
-    Status status = STATUS_OK;
-    for (int i = 0; i < n_rows && !status; i++) status = check_params(cuda, &params[i], error);
-    if (!status && !cuda->sampler) status = sample_open(cuda, error);
-    if (status) return status;
-    CudaSample *s = cuda->sampler;
-    int n_launched = 0;
-    status = launch_rows(cuda, logits, n_rows, params, &n_launched, error);
-    for (int row = 0; row < n_launched && !status; row++) status = await(cuda, &s->drawn[row], error);
-    for (int i = 0, row = 0; i < n_rows && !status; i++) {
-        const float *of_row = logits + (int64_t)i * cuda->shape->vocab_size;
-        if (fits(cuda, &params[i]))
-            status = take_answer(cuda, &s->drawn[row++], of_row, &params[i], &ids[i], error);
-        else
-            status = sample_on_host(cuda, s, of_row, &params[i], &ids[i], error);
-    }
-    return status;
+    Status status = cuda_sample_begin(backend, logits, n_rows, params, error);
+    return status ? status : cuda_sample_end(backend, ids, error);
 }

@@ -8,13 +8,11 @@
 //
 // Blocks hand each other words that carry the number of the launch: a reader that finds another number reads again.
 //
-// What does not fit (more than 256 tokens to choose from after top_k, a nucleus that these do not fill, typical_p
-// over the whole row) is done by the CPU's sampler, on the row read back: the same token, later.
+// Where candidates are not enough, all blocks go on with the whole row: sample_whole.cuh.
 #ifndef PALAVER_KERNELS_CUDA_SAMPLE_SAMPLE_KERNEL_CUH
 #define PALAVER_KERNELS_CUDA_SAMPLE_SAMPLE_KERNEL_CUH
 
-#include "kernels/cuda/sample/sample_row.cuh"
-#include <cub/block/block_scan.cuh>
+#include "kernels/cuda/sample/sample_whole.cuh"
 
 // Puts n <= MOST_CANDIDATES orders into `sorted`, the greatest first. Up to MOST by counting how many come before
 // each, more by a bitonic sort, padded with zeros to a power of two.
@@ -100,8 +98,9 @@ __device__ inline float largest_alive(bool alive, float logit) {
 }
 
 // Block 0: the filters and the draw over the sorted candidates, thread i holding the i-th. What a filter removes is
-// no longer alive; the order stays. a.whole: the candidates are the head of the row, whose mass is given.
-__device__ inline void filter_and_draw(const SampleArguments &a, const uint64_t *sorted, int n,
+// no longer alive; the order stays. a.whole: the candidates are the head of the row, whose mass is given. False, in all
+// threads: they are not enough.
+__device__ inline bool filter_and_draw(const SampleArguments &a, const uint64_t *sorted, int n,
                                        unsigned long long mass) {
     int i = threadIdx.x;
     bool alive = i < n, whole = a.whole;
@@ -120,10 +119,7 @@ __device__ inline void filter_and_draw(const SampleArguments &a, const uint64_t 
         unsigned long long weight = alive ? sample_weight(sample_distance(largest, logit, a.unit_scale)) : 0;
         unsigned long long before = mass_before(weight, &total);
         unsigned long long target = sample_target(whole ? mass : total, a.top_p);
-        if (total < target) {
-            if (i == 0) answer(a, OUTCOME_TOO_MANY, 0);
-            return;
-        }
+        if (total < target) return false;
         alive = alive && before < target;
         whole = false;
     }
@@ -134,15 +130,13 @@ __device__ inline void filter_and_draw(const SampleArguments &a, const uint64_t 
     unsigned long long weight = alive ? sample_weight(sample_distance(largest, logit, a.scale)) : 0;
     unsigned long long before = mass_before(weight, &total);
     unsigned long long target = sample_target(whole ? mass : total, a.u);
-    if (total < target) {
-        if (i == 0) answer(a, OUTCOME_TOO_MANY, 0);
-        return;
-    }
+    if (total < target) return false;
     if (before < target && target <= before + weight) answer(a, OUTCOME_DRAWN, sample_order_id(sorted[i]));
+    return true;
 }
 
-// Block 0, where a token is to be drawn.
-__device__ inline void draw(const SampleArguments &a, uint64_t *candidates) {
+// Block 0, where a token is to be drawn from candidates. False, in all threads: they are too many, or not enough.
+__device__ inline bool draw(const SampleArguments &a, uint64_t *candidates) {
     __shared__ uint64_t sorted[MOST];
     unsigned long long mass;
     int n = collect(a, candidates, &mass);
@@ -154,15 +148,12 @@ __device__ inline void draw(const SampleArguments &a, uint64_t *candidates) {
         if (!a.top_k && a.whole) n = min(n, MOST);
         too_many = n > MOST;
     }
-    if (!too_many)
-        filter_and_draw(a, sorted, n, mass);
-    else if (threadIdx.x == 0)
-        answer(a, OUTCOME_TOO_MANY, 0);
+    return !too_many && filter_and_draw(a, sorted, n, mass);
 }
 
 // A block's share of a row. `keys`: this block's keys, then in block 0 the candidates.
 __device__ inline void sample_share(const SampleArguments &a, int32_t *keys) {
-    int turns = (a.n_vocab + SAMPLE_GROUPS * 32 - 1) / (SAMPLE_GROUPS * 32);
+    int turns = (a.n_vocab + a.n_blocks * SAMPLE_THREADS - 1) / (a.n_blocks * SAMPLE_THREADS);
     load_keys(a, turns, keys);
     bool draws = a.temperature > 0;
     if (a.block != 0 && !draws) return;
@@ -179,18 +170,22 @@ __device__ inline void sample_share(const SampleArguments &a, int32_t *keys) {
     }
     bool infinite = top == SAMPLE_KEY_PLUS_INFINITY;
     if (infinite) top = sample_key(0);
+    bool drawn = false;
+    if (!a.large) {
 #pragma unroll
-    for (int j = 0; j < GROUPS_EACH; j++) maxima[j] = resolved(maxima[j], infinite);
-    int32_t least = bound_for(a.top_k ? a.top_k : (int)MOST, maxima);
-    if (!a.top_k && a.top_p >= 1 && a.min_p > 0) { // only what min_p keeps, and a little below
-        float low = nextafterf((float)((double)sample_logit(top) - a.gap), -INFINITY);
-        least = max(sample_key(low), SAMPLE_KEY_MINUS_INFINITY + 1);
+        for (int j = 0; j < GROUPS_EACH; j++) maxima[j] = resolved(maxima[j], infinite);
+        int32_t least = bound_for(a.top_k ? a.top_k : (int)MOST, maxima);
+        if (!a.top_k && a.top_p >= 1 && a.min_p > 0) { // only what min_p keeps, and a little below
+            float low = nextafterf((float)((double)sample_logit(top) - a.gap), -INFINITY);
+            least = max(sample_key(low), SAMPLE_KEY_MINUS_INFINITY + 1);
+        }
+        gather(a, turns, keys, least, top, infinite);
+        if (a.block == 0) drawn = draw(a, (uint64_t *)(keys + turns * SAMPLE_THREADS));
     }
-    gather(a, turns, keys, least, top, infinite);
-    if (a.block == 0) draw(a, (uint64_t *)(keys + turns * SAMPLE_THREADS));
+    if (goes_whole(a, !drawn)) draw_whole(a, turns, keys, top, infinite);
 }
 
-// One row. Grid: SAMPLE_BLOCKS.
+// One row. Grid: n_blocks.
 __global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_constant__ SampleArguments row) {
     extern __shared__ __align__(8) int32_t keys[];
     SampleArguments a = row;
@@ -198,16 +193,16 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_kernel(const __grid_con
     sample_share(a, keys);
 }
 
-// Several rows, SAMPLE_BLOCKS blocks each. Not all are there at once, and those of a row wait for each other: so blocks
-// take their places in the order in which they begin. `ticket` counts from `first` on.
+// Several rows, n_blocks blocks each. Not all are there at once, and those of a row wait for each other: so blocks take
+// their places in the order in which they begin. `ticket` counts from `first` on.
 __global__ void __launch_bounds__(SAMPLE_THREADS)
-    sample_rows_kernel(const SampleArguments *rows, unsigned *ticket, unsigned first) {
+    sample_rows_kernel(const SampleArguments *rows, unsigned n_blocks, unsigned *ticket, unsigned first) {
     extern __shared__ __align__(8) int32_t keys[];
     __shared__ SampleArguments a;
     if (threadIdx.x == 0) {
         unsigned place = atomicAdd(ticket, 1) - first;
-        a = rows[place / SAMPLE_BLOCKS];
-        a.block = (int)(place % SAMPLE_BLOCKS);
+        a = rows[place / n_blocks];
+        a.block = (int)(place % n_blocks);
     }
     __syncthreads();
     sample_share(a, keys);

@@ -7,24 +7,20 @@
 #include "kernels/cuda/device/ptx.cuh"
 
 enum {
-    SAMPLE_BLOCKS = 64,
+    SAMPLE_BLOCKS = 64, // of a row, at most
     SAMPLE_THREADS = 256,
     SAMPLE_GROUPS = SAMPLE_BLOCKS * SAMPLE_THREADS / 32, // warps of all blocks: each has a maximum
     MOST = 256,                                          // tokens that are chosen from: one thread each
     BLOCK_CANDIDATES = 64,                               // of one block
     MOST_CANDIDATES = SAMPLE_BLOCKS * BLOCK_CANDIDATES,
+    SAMPLE_STATIC_SHARED = 12 << 10, // more than the kernels declare themselves
+    SUM_DIGITS = SAMPLE_THREADS,
+    SUM_TURNS = 3,            // see sample_whole.cuh
     KEY_BAD = INT32_MAX,      // a logit, or an adjusted one, that is no number
     BAD_ADJUSTMENT = 1 << 30, // plus its index, where a NaN has its token's id
 };
 
-enum Outcome {
-    OUTCOME_PENDING,
-    OUTCOME_DRAWN,
-    OUTCOME_NAN,
-    OUTCOME_NOTHING,
-    OUTCOME_BAD_ADJUSTMENT,
-    OUTCOME_TOO_MANY
-};
+enum Outcome { OUTCOME_PENDING, OUTCOME_DRAWN, OUTCOME_NAN, OUTCOME_NOTHING, OUTCOME_BAD_ADJUSTMENT };
 
 // Written by the kernel in one piece, awaited by the host.
 struct alignas(8) Drawn {
@@ -38,6 +34,9 @@ struct SampleWords {
     Word largest[SAMPLE_GROUPS], first[SAMPLE_GROUPS]; // first: the lowest token with the largest key
     Word n_candidates[SAMPLE_BLOCKS], mass_low[SAMPLE_BLOCKS], mass_high[SAMPLE_BLOCKS];
     Word keys[MOST_CANDIDATES], ids[MOST_CANDIDATES];
+    Word whole;                        // whether the candidates are not enough
+    unsigned met;                      // blocks that have come to meetings
+    Word sums[SUM_TURNS * SUM_DIGITS]; // of all blocks
 };
 
 struct SampleArguments {
@@ -48,12 +47,15 @@ struct SampleArguments {
     double gap, scale; // −ln min_p; of the draw
     double unit_scale; // of the filters
     int top_k;         // 0: off
+    bool large;        // too much for candidates, as is known from the settings
     bool whole;        // nothing has cut the row down before the first sum: its total mass counts
     double whole_scale;
     uint32_t launch;
     SampleWords *words;
     Drawn *drawn; // pinned
-    int block;    // of the row's SAMPLE_BLOCKS: the kernel's own
+    int32_t *id;  // on the device: the token, or what stands in its place
+    int n_blocks; // of a row, at most SAMPLE_BLOCKS: all there at once
+    int block;    // which of them: the kernel's own
 };
 
 __device__ inline void tell(const SampleArguments &a, Word *to, uint32_t value) {
@@ -68,6 +70,7 @@ __device__ inline bool hear(const SampleArguments &a, const Word *from, uint32_t
 }
 
 __device__ inline void answer(const SampleArguments &a, int outcome, int id) {
+    *a.id = outcome == OUTCOME_DRAWN ? id : -1;
     Word word = (Word)(uint32_t)id << 32 | (uint32_t)outcome;
     store_relaxed_to_host((Word *)a.drawn, word);
 }
@@ -80,7 +83,7 @@ __device__ inline int32_t resolved(int32_t key, bool infinite) {
 
 // Token of the i-th key of this thread: blocks take 256 neighbours each in turns.
 __device__ inline int token_of(const SampleArguments &a, int i) {
-    return (i * SAMPLE_BLOCKS + a.block) * SAMPLE_THREADS + (int)threadIdx.x;
+    return (i * a.n_blocks + a.block) * SAMPLE_THREADS + (int)threadIdx.x;
 }
 
 // This block's keys into shared memory, adjusted, and its warps' maxima to everybody. A thread reads its own keys
@@ -103,14 +106,14 @@ __device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *k
         for (int i = threadIdx.x; i < a.n_adjustments; i += SAMPLE_THREADS) {
             LogitAdjustment t = a.adjustments[i];
             int place = t.id / SAMPLE_THREADS;
-            if (place % SAMPLE_BLOCKS != a.block) continue;
+            if (place % a.n_blocks != a.block) continue;
             float l = a.logits[t.id];
             float adjusted = __fsub_rn(l > 0 ? __fdiv_rn(l, t.divide) : __fmul_rn(l, t.divide), t.subtract);
             if (t.subtract == INFINITY) adjusted = -INFINITY;
             if (isnan(adjusted))
                 atomicMin(&bad_adjustment, i);
             else
-                keys[place / SAMPLE_BLOCKS * SAMPLE_THREADS + t.id % SAMPLE_THREADS] = sample_key(adjusted);
+                keys[place / a.n_blocks * SAMPLE_THREADS + t.id % SAMPLE_THREADS] = sample_key(adjusted);
         }
         __syncthreads();
         if (threadIdx.x == 0 && bad_adjustment != INT32_MAX)
@@ -134,15 +137,19 @@ __device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *k
 
 enum { GROUPS_EACH = SAMPLE_GROUPS / SAMPLE_THREADS };
 
-// The maxima of all groups, GROUPS_EACH a thread; returns the largest.
+// The maxima of all groups, GROUPS_EACH a thread, where there are so many; returns the largest.
 __device__ inline int32_t hear_maxima(const SampleArguments &a, int32_t maxima[GROUPS_EACH]) {
     __shared__ int32_t tops[SAMPLE_THREADS / 32];
     bool there;
     do {
         there = true;
 #pragma unroll
-        for (int j = 0; j < GROUPS_EACH; j++)
-            there &= hear(a, &a.words->largest[j * SAMPLE_THREADS + threadIdx.x], (uint32_t *)&maxima[j]);
+        for (int j = 0; j < GROUPS_EACH; j++) {
+            int group = j * SAMPLE_THREADS + (int)threadIdx.x;
+            maxima[j] = INT32_MIN;
+            if (group < a.n_blocks * (SAMPLE_THREADS / 32))
+                there &= hear(a, &a.words->largest[group], (uint32_t *)&maxima[j]);
+        }
     } while (!there);
     int32_t top = maxima[0];
 #pragma unroll
@@ -231,8 +238,9 @@ __device__ inline int collect(const SampleArguments &a, uint64_t *candidates, un
     if (threadIdx.x == 0) n = 0, total = 0;
     __syncthreads();
     int block = threadIdx.x / EACH, i = threadIdx.x % EACH;
-    uint32_t there, key, id, low = 0, high = 0;
-    while (!hear(a, &a.words->n_candidates[block], &there)) {
+    uint32_t there = 0, key, id, low = 0, high = 0;
+    bool is_one = block < a.n_blocks;
+    while (is_one && !hear(a, &a.words->n_candidates[block], &there)) {
     }
     if (there > BLOCK_CANDIDATES) {
         atomicAdd(&n, MOST_CANDIDATES + 1);
@@ -243,7 +251,7 @@ __device__ inline int collect(const SampleArguments &a, uint64_t *candidates, un
             candidates[min(atomicAdd(&n, 1), MOST_CANDIDATES - 1)] = sample_order((int32_t)key, (int32_t)id);
         }
     }
-    if (a.whole && threadIdx.x % EACH == 0) {
+    if (a.whole && is_one && threadIdx.x % EACH == 0) {
         while (!hear(a, &a.words->mass_low[block], &low) || !hear(a, &a.words->mass_high[block], &high)) {
         }
         atomicAdd(&total, (unsigned long long)high << 32 | low);
