@@ -3,6 +3,7 @@
 #include "kernels/cpu/loops/quant.h"
 #include "tests/gpu/side.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +84,34 @@ static void run_ops(Rows *r, const Step *step) {
              &error);
 }
 
+// How a step is asked for: at once, op by op, or at once before the host knows its first tokens, which are being drawn.
+typedef enum How { AT_ONCE, BY_OPS, DRAWN } How;
+enum { MOST_DRAWN = 4 };
+
+// Draws the step's first tokens greedily, from rows of logits in which nothing else is possible, in disorder; the step then
+// has other ids.
+static void draw_ids(Rows *r, int32_t *ids, int n, int32_t *drawn) {
+    Side *s = &r->side;
+    int n_drawn = n < MOST_DRAWN ? n : MOST_DRAWN;
+    int64_t vocab = r->c->vocab;
+    Error error;
+    SampleParams params[MOST_DRAWN];
+    float *rows = malloc((size_t)(n_drawn * vocab) * sizeof *rows);
+    for (int64_t i = 0; i < n_drawn * vocab; i++) rows[i] = -INFINITY;
+    for (int i = 0; i < n; i++) drawn[i] = i < n_drawn ? n_drawn - 1 - i : -1;
+    for (int i = 0; i < n_drawn; i++) {
+        params[i] = (SampleParams){.top_p = 1, .typical_p = 1};
+        rows[drawn[i] * vocab + ids[i]] = 1;
+        ids[i] = 0;
+    }
+    must(s->ops->write(s->backend, s->logits, rows, (size_t)(n_drawn * vocab) * sizeof *rows, &error),
+         &error);
+    must(s->ops->sample_begin(s->backend, s->logits, n_drawn, params, &error), &error);
+    free(rows);
+}
+
 // The rows `which` in one step; their logits [n, vocab]. Behind them nothing is written.
-static float *run_rows(Rows *r, const int *which, int n, bool by_ops) {
+static float *run_rows(Rows *r, const int *which, int n, How how) {
     Side *s = &r->side;
     int32_t ids[MOST_ROWS], positions[MOST_ROWS], slots[MOST_ROWS];
     StepSequence sequences[MOST_ROWS];
@@ -103,10 +130,16 @@ static float *run_rows(Rows *r, const int *which, int n, bool by_ops) {
     const Pass pass = side_pass(s, &step, windows);
     DecodeStep decode = side_decode(s, &step, &pass);
     decode.logits = r->logits;
-    if (by_ops)
+    int32_t drawn[MOST_ROWS];
+    if (how == DRAWN) {
+        draw_ids(r, ids, n, drawn);
+        decode.drawn = drawn;
+    }
+    if (how == BY_OPS)
         run_ops(r, &step);
     else
         must(s->ops->decode(s->backend, &decode, &error), &error);
+    if (how == DRAWN) must(s->ops->sample_end(s->backend, drawn, &error), &error);
     float *logits = malloc(size * MOST_ROWS);
     must(s->ops->read(s->backend, logits, r->logits, size * MOST_ROWS, &error), &error);
     report(r->c->name, "rows behind",
@@ -115,9 +148,8 @@ static float *run_rows(Rows *r, const int *which, int n, bool by_ops) {
     return logits;
 }
 
-static void compare_rows(Rows *r, const char *what, const float *alone, const int *which, int n,
-                         bool by_ops) {
-    float *together = run_rows(r, which, n, by_ops);
+static void compare_rows(Rows *r, const char *what, const float *alone, const int *which, int n, How how) {
+    float *together = run_rows(r, which, n, how);
     int wrong = 0;
     for (int i = 0; i < n; i++)
         wrong += memcmp(together + (int64_t)i * r->c->vocab, alone + (int64_t)which[i] * r->c->vocab,
@@ -147,19 +179,21 @@ static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
     for (int i = 0; i < n; i++) order[i] = i, back[i] = n - 1 - i;
     float *alone = malloc((size_t)n * (size_t)c->vocab * sizeof *alone);
     for (int i = 0; i < n; i++) {
-        float *logits = run_rows(&gpu, &i, 1, false);
+        float *logits = run_rows(&gpu, &i, 1, AT_ONCE);
         memcpy(alone + (int64_t)i * c->vocab, logits, (size_t)c->vocab * sizeof *alone);
         free(logits);
     }
-    float *right = run_rows(&cpu, order, n, true);
+    float *right = run_rows(&cpu, order, n, BY_OPS);
     report(c->name, "decoded rows", distance(alone, right, (int64_t)n * c->vocab), bound_of(c));
     free(right);
     rows_close(&cpu);
-    compare_rows(&gpu, "all rows", alone, order, n, false);
-    compare_rows(&gpu, "all rows, from behind", alone, back, n, false);
-    compare_rows(&gpu, "two rows", alone, back, n < 2 ? n : 2, false);
-    compare_rows(&gpu, "seven rows", alone, back + n / 3, n - n / 3 < 7 ? n - n / 3 : 7, false);
-    compare_rows(&gpu, "op by op", alone, back, n, true);
+    compare_rows(&gpu, "all rows", alone, order, n, AT_ONCE);
+    compare_rows(&gpu, "all rows, from behind", alone, back, n, AT_ONCE);
+    compare_rows(&gpu, "two rows", alone, back, n < 2 ? n : 2, AT_ONCE);
+    compare_rows(&gpu, "seven rows", alone, back + n / 3, n - n / 3 < 7 ? n - n / 3 : 7, AT_ONCE);
+    compare_rows(&gpu, "op by op", alone, back, n, BY_OPS);
+    compare_rows(&gpu, "while they are drawn", alone, back, n, DRAWN);
+    compare_rows(&gpu, "one while it is drawn", alone, back, 1, DRAWN);
     free(alone);
     rows_close(&gpu);
 }
