@@ -5,12 +5,24 @@
 
 #include <stdlib.h>
 
+// A row of a step ahead: the one whose token was being drawn, or was pending.
+typedef struct RowAhead {
+    const Session *session;
+    SessionSlot slot;
+} RowAhead;
+
 struct Batch {
     Engine *engine;
     const atomic_int *interrupt;
     int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
     StepSequence *sequences;          // [n_rows]
     int32_t *rows;                    // [n_rows] 0, 1, …: whose logits are wanted in a step of decoding
+    // Where steps begin before their tokens are known. [n_rows] each.
+    RowAhead *ahead, *next; // rows of the last step ahead, n_ahead of them, and of the one that is being made
+    int n_ahead;
+    int32_t *row_of; // of each session in hand: the row of logits that is its, or -1
+    int32_t *drawn, *ids_drawn;
+    SampleParams *params;
 };
 
 Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **out, Error *error) {
@@ -25,8 +37,15 @@ Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **out, Erro
         b->slots = malloc(tokens * sizeof *b->slots);
         b->sequences = malloc(rows * sizeof *b->sequences);
         b->rows = malloc(rows * sizeof *b->rows);
+        b->ahead = calloc(rows, sizeof *b->ahead);
+        b->next = calloc(rows, sizeof *b->next);
+        b->row_of = malloc(rows * sizeof *b->row_of);
+        b->drawn = malloc(rows * sizeof *b->drawn);
+        b->ids_drawn = malloc(rows * sizeof *b->ids_drawn);
+        b->params = calloc(rows, sizeof *b->params);
     }
-    if (!b || !b->ids || !b->positions || !b->slots || !b->sequences || !b->rows) {
+    if (!b || !b->ids || !b->positions || !b->slots || !b->sequences || !b->rows || !b->ahead || !b->next ||
+        !b->row_of || !b->drawn || !b->ids_drawn || !b->params) {
         batch_close(b);
         return error_set(error, STATUS_MEMORY, "no memory for steps of %d rows", engine->n_rows);
     }
@@ -38,17 +57,24 @@ Status batch_open(Engine *engine, const atomic_int *interrupt, Batch **out, Erro
 
 void batch_close(Batch *b) {
     if (!b) return;
+    if (b->engine && b->engine->rows_ahead == b) b->engine->rows_ahead = NULL;
     free(b->ids);
     free(b->positions);
     free(b->slots);
     free(b->sequences);
     free(b->rows);
+    free(b->ahead);
+    free(b->next);
+    free(b->row_of);
+    free(b->drawn);
+    free(b->ids_drawn);
+    free(b->params);
     free(b);
 }
 
-static Status run_step(Batch *b, StepKind kind, int n_tokens, int n_sequences, Error *error) {
+static Step step_of(const Batch *b, StepKind kind, int n_tokens, int n_sequences) {
     const KvCache *cache = &b->engine->cache;
-    Step step = {
+    return (Step){
         .n_tokens = n_tokens,
         .n_sequences = n_sequences,
         .ids = b->ids,
@@ -59,8 +85,12 @@ static Status run_step(Batch *b, StepKind kind, int n_tokens, int n_sequences, E
         .slot_positions = cache->slot_positions,
         .kind = kind,
     };
+}
+
+static Status run_step(Batch *b, StepKind kind, int n_tokens, int n_sequences, Error *error) {
+    const Step step = step_of(b, kind, n_tokens, n_sequences);
     b->engine->logits_of = NULL;
-    return forward_step(&b->engine->forward, &step, cache, b->interrupt, error);
+    return forward_step(&b->engine->forward, &step, &b->engine->cache, b->interrupt, error);
 }
 
 Status batch_read(Batch *b, Session *session, int64_t most, int64_t *n, Error *error) {
@@ -73,6 +103,8 @@ Status batch_read(Batch *b, Session *session, int64_t most, int64_t *n, Error *e
     if (status) return status;
     status = run_step(b, STEP_READING, (int)*n, 1, error);
     int32_t last = (int32_t)*n - 1;
+    // The first rows of logits are those of a step ahead.
+    b->engine->forward.current = forward_row(&b->engine->forward, b->engine->n_rows);
     if (!status && *n == pending) status = forward_logits(&b->engine->forward, &last, 1, error);
     if (status) session_leave(session, (int)*n);
     return status;
@@ -82,19 +114,115 @@ Status batch_draw(Batch *b, const SampleParams *params, int32_t *id, Error *erro
     return forward_sample(&b->engine->forward, 1, params, id, error);
 }
 
-Status batch_decode(Batch *b, Session *const *sessions, int n, const SampleParams *params, int32_t *ids,
-                    Error *error) {
+// Sessions that decode, what their tokens are drawn with, and the tokens: [n] each.
+typedef struct BatchRows {
+    Session *const *sessions;
+    const SampleParams *params;
+    int32_t *ids;
+    int n;
+} BatchRows;
+
+// ---- decoding --------------------------------------------------------------------------------------------------------
+
+// The part of the step in hand that is its i-th row's.
+static SessionPart part_of(const Batch *b, int i) {
+    return (SessionPart){b->ids + i, b->positions + i, b->slots + i, b->sequences + i};
+}
+
+// A step of all sessions' pending tokens; the logits of the i-th are row i.
+static Status evaluate_rows(Batch *b, Session *const *sessions, int n, Error *error) {
     Status status = STATUS_OK;
     int entered = 0;
+    b->engine->rows_ahead = NULL;
     for (; entered < n && !status; entered += !status) {
-        SessionPart part = {b->ids + entered, b->positions + entered, b->slots + entered,
-                            b->sequences + entered};
+        SessionPart part = part_of(b, entered);
         status = session_enter(sessions[entered], 1, &part, error);
         b->sequences[entered].first_token = entered;
+        b->row_of[entered] = entered;
     }
     if (!status) status = run_step(b, STEP_DECODING, n, n, error);
     if (!status) status = forward_logits(&b->engine->forward, b->rows, n, error);
-    if (!status) status = forward_sample(&b->engine->forward, n, params, ids, error);
     for (int i = 0; i < entered && status; i++) session_leave(sessions[i], 1);
+    return status;
+}
+
+// Finds the sessions whose pending token was in the last step ahead. Returns how many.
+static int claim_rows(Batch *b, Session *const *sessions, int n) {
+    int claimed = 0;
+    for (int i = 0; i < n; i++) {
+        b->row_of[i] = -1;
+        for (int r = 0; r < b->n_ahead && b->engine->rows_ahead == b && b->row_of[i] < 0; r++)
+            if (b->ahead[r].session == sessions[i] && session_claim(sessions[i], &b->ahead[r].slot))
+                b->row_of[i] = r;
+        claimed += b->row_of[i] >= 0;
+    }
+    return claimed;
+}
+
+// The step of what is being drawn for those that have a row of logits, and of the pending tokens of the others, which join.
+// It has rows of logits in the order of `next`. What cannot be in it is evaluated in another one.
+static Status step_ahead(Batch *b, Session *const *sessions, int n, Error *error) {
+    int n_next = 0;
+    Status status = STATUS_OK;
+    for (int i = 0; i < n && !status; i++) {
+        SessionPart part = part_of(b, n_next);
+        SessionSlot *slot = &b->next[n_next].slot;
+        const bool joins = b->row_of[i] < 0;
+        if (joins) status = session_reserve_pending(sessions[i], &part, slot, error);
+        if (status || (!joins && !session_reserve(sessions[i], &part, slot))) continue;
+        b->sequences[n_next].first_token = n_next;
+        b->next[n_next].session = sessions[i];
+        b->drawn[n_next++] = b->row_of[i];
+    }
+    b->engine->rows_ahead = NULL;
+    b->n_ahead = 0;
+    if (status || n_next == 0) return status;
+    const Step step = step_of(b, STEP_DECODING, n_next, n_next);
+    Forward *f = &b->engine->forward;
+    Error ignored; // what fails here is said by the step itself, once it is wanted
+    if (forward_step_ahead(f, &step, b->drawn, &b->engine->cache, f->logits, &ignored)) return STATUS_OK;
+    b->engine->rows_ahead = b;
+    b->n_ahead = n_next;
+    return STATUS_OK;
+}
+
+// Draws from `rows` rows of logits, begins the step behind it, and gives each session what is its.
+static Status draw_ahead(Batch *b, const BatchRows *of, int rows, Error *error) {
+    Forward *f = &b->engine->forward;
+    const SampleParams nobody = {.top_p = 1, .typical_p = 1}; // for rows whose session has left
+    for (int r = 0; r < rows; r++) b->params[r] = nobody;
+    for (int i = 0; i < of->n; i++)
+        if (b->row_of[i] >= 0) b->params[b->row_of[i]] = of->params[i];
+    Status status = forward_sample_begin(f, rows, b->params, error);
+    if (status) return status;
+    Error of_step;
+    Status joining = step_ahead(b, of->sessions, of->n, &of_step);
+    status = forward_sample_end(f, b->ids_drawn, error);
+    if (status) return status;
+    for (int i = 0; i < of->n; i++) of->ids[i] = b->row_of[i] < 0 ? BATCH_JOINED : b->ids_drawn[b->row_of[i]];
+    for (int r = 0; r < b->n_ahead; r++)
+        if (b->drawn[r] >= 0) b->next[r].slot.id = b->ids_drawn[b->drawn[r]];
+    RowAhead *last = b->ahead;
+    b->ahead = b->next;
+    b->next = last;
+    if (joining) *error = of_step;
+    return joining;
+}
+
+Status batch_decode(Batch *b, Session *const *sessions, int n, const SampleParams *params, int32_t *ids,
+                    Error *error) {
+    Forward *f = &b->engine->forward;
+    const BatchRows rows = {sessions, params, ids, n};
+    const bool claimed = claim_rows(b, sessions, n) > 0;
+    Status status = claimed ? STATUS_OK : evaluate_rows(b, sessions, n, error);
+    if (status) return status;
+    f->current = f->logits;
+    if (forward_draws_ahead(f) && !b->engine->no_steps_ahead)
+        status = draw_ahead(b, &rows, claimed ? b->n_ahead : n, error);
+    else
+        status = forward_sample(f, n, params, ids, error);
+    if (status) b->engine->rows_ahead = NULL;
+    for (int i = 0; i < n && status; i++)
+        if (b->row_of[i] >= 0) session_leave(sessions[i], 1);
     return status;
 }

@@ -24,8 +24,14 @@ Status batch_read(Batch *batch, Session *session, int64_t most, int64_t *n, Erro
 // SAMPLE_NOTHING.
 Status batch_draw(Batch *batch, const SampleParams *params, int32_t *id, Error *error);
 
+enum { BATCH_JOINED = -3 };
+
 // Evaluates the one pending token of each of n sessions, and draws the next of each with params [n] into ids [n], where
 // SAMPLE_NAN and SAMPLE_NOTHING may stand. They are not appended. A step that fails leaves all sessions as they were.
+//
+// Where the backend can begin a step before the host knows its tokens, that of those drawn here has begun when this
+// returns, and is what the next call finds. A session that was not there before gets BATCH_JOINED then: its pending
+// token is in that step, and the next call draws.
 Status batch_decode(Batch *batch, Session *const *sessions, int n, const SampleParams *params, int32_t *ids,
                     Error *error);
 

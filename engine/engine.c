@@ -26,7 +26,8 @@ static void close_backend(Engine *engine) {
 static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
                            Error *error) {
     int chunk = options->chunk > 0 ? options->chunk : ops->chunk;
-    int logits = engine->n_rows > LOGITS_ROWS ? engine->n_rows : LOGITS_ROWS;
+    int logits = engine->n_rows + 1 > LOGITS_ROWS ? engine->n_rows + 1
+                                                  : LOGITS_ROWS; // batch_read() has one of its own
     if (chunk < engine->n_rows) chunk = engine->n_rows;
     BackendOptions backend = {
         .device = device,

@@ -4,15 +4,14 @@
 
 #include "engine/engine.h"
 #include "engine/forward.h"
+#include "engine/session_step.h"
 #include "tokenizer/tokenizer.h"
 
-// A step that was begun for a token that was being drawn: session_ahead.c. Who evaluates anything, or moves what is
+// The step of a token that was being drawn for a session: session_ahead.c. Who evaluates anything, or moves what is
 // cached, forgets it.
 typedef struct StepAhead {
     const Session *of; // NULL: there is none
-    int64_t length;    // of the log before the token
-    int32_t id;        // the token; -1: it is not known yet
-    int32_t slot, position;
+    SessionSlot slot;
 } StepAhead;
 
 struct Engine {
@@ -23,6 +22,9 @@ struct Engine {
     Forward forward;
     const Session *logits_of; // whose last token forward.current speaks of; NULL: nobody's
     StepAhead ahead;
+    const struct Batch *
+        rows_ahead; // whose step ahead has left its logits in the first rows of forward.logits; NULL: nobody's
+    uint64_t n_versions; // of sessions: see there
     bool no_steps_ahead; // see EngineOptions
     KvCache cache;
     int context_size;

@@ -98,20 +98,19 @@ bool forward_draws_ahead(const Forward *f) {
     return ops->sample_begin && ops->decode && !f->profile && !f->tap && f->max_logits > 1;
 }
 
-// Row 0 where row 1 is drawn from, else row 1.
-static float *logits_ahead(const Forward *f) {
-    return f->current == f->logits ? f->logits + f->model->shape.vocab_size : f->logits;
+float *forward_row(const Forward *f, int row) {
+    return f->logits + (int64_t)row * f->model->shape.vocab_size;
+}
+
+float *forward_other_row(const Forward *f) {
+    return forward_row(f, f->current == f->logits);
 }
 
 Status forward_step_ahead(Forward *f, const Step *step, const int32_t *drawn, const KvCache *cache,
-                          Error *error) {
+                          float *logits, Error *error) {
     Pass pass = pass_of(f, step, cache, NULL);
-    pass.buffers.logits = logits_ahead(f);
+    pass.buffers.logits = logits;
     return decode(f, step, drawn, &pass, error);
-}
-
-void forward_take_ahead(Forward *f) {
-    f->current = logits_ahead(f);
 }
 
 Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *error) {
@@ -119,7 +118,7 @@ Status forward_logits(Forward *f, const int32_t *tokens, int n_rows, Error *erro
     Backend *b = f->backend;
     const LogitRows rows = {tokens, n_rows};
     Status s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
-    if (!s) s = b->ops->logits(b, f->head, f->x, &rows, f->logits, error);
+    if (!s) s = b->ops->logits(b, f->head, f->x, &rows, f->current, error);
     if (!s && f->profile) s = profile_mark(f->profile, b, PROFILE_LOGITS, error);
     if (!s && f->profile) s = profile_end(f->profile, b, error);
     return s;

@@ -47,7 +47,7 @@ typedef struct Forward {
     void *q;             // [max_tokens, n_heads*head_dim] queries, then what attention made of them
     void *g;             // [max_tokens, intermediate_size]
     float *logits;       // [max_logits, vocab_size]
-    float *current;      // of these rows the first that tokens are drawn from; see forward_step_ahead()
+    float *current;      // of these rows the first that tokens are drawn from; a step's are row 0 on
     Profile *profile;    // NULL: none
     const QueryTap *tap; // NULL: none
     bool has_logits;     // the last step left the logits of its tokens there already, in order (ops->decode)
@@ -76,12 +76,14 @@ Status forward_sample(Forward *forward, int n_rows, const SampleParams *params, 
 bool forward_draws_ahead(const Forward *forward);
 Status forward_sample_begin(Forward *forward, int n_rows, const SampleParams *params, Error *error);
 Status forward_sample_end(Forward *forward, int32_t *ids, Error *error);
-// Begins a step of one token whose id is what the draw just begun gives for row drawn[0] (ops.h, DecodeStep). Its logits
-// do not touch those that are drawn from: forward_take_ahead() makes them forward->current, any other step forgets
-// them. STATUS_UNSUPPORTED without a message: not this step.
+// Begins a step of one token for each sequence, of which some are what the draw just begun gives (ops.h, DecodeStep.drawn).
+// Their logits go to `logits`, rows of forward->logits. STATUS_UNSUPPORTED without a message: not this step.
 Status forward_step_ahead(Forward *forward, const Step *step, const int32_t *drawn, const KvCache *cache,
-                          Error *error);
-void forward_take_ahead(Forward *forward);
+                          float *logits, Error *error);
+float *forward_row(const Forward *forward, int row); // of forward->logits
+// For steps ahead of one token, which are not to touch what is drawn from: row 0 where forward->current is another, else
+// row 1.
+float *forward_other_row(const Forward *forward);
 // STATUS_OK for an id; for what stands in its place the Status and Error of that row.
 Status forward_check_sampled(int32_t id, Error *error);
 

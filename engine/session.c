@@ -11,6 +11,7 @@ Status session_open(Engine *engine, Session **out, Error *error) {
     Session *s = calloc(1, sizeof *s);
     if (!s) return error_set(error, STATUS_MEMORY, "no memory for a session");
     s->engine = engine;
+    s->version = ++engine->n_versions;
     size_t chunk = (size_t)engine->forward.max_tokens;
     s->log = malloc(((size_t)engine->context_size + 1) * sizeof *s->log);
     s->ids = malloc(chunk * sizeof *s->ids);
@@ -30,6 +31,7 @@ Status session_open(Engine *engine, Session **out, Error *error) {
 void session_close(Session *s) {
     if (!s) return;
     session_drop_logits(s);
+    if (s->engine->ahead.of == s) s->engine->ahead.of = NULL;
     kv_sequence_free(&s->engine->cache, &s->sequence);
     free(s->log);
     free(s->ids);
@@ -102,6 +104,7 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
         .page_size = cache->page_size,
         .slot_positions = cache->slot_positions,
     };
+    s->engine->rows_ahead = NULL;
     status = forward_step(&s->engine->forward, &step, cache, s->interrupt, error);
     if (status) session_leave(s, n);
     return status;
@@ -176,10 +179,7 @@ static Status draw_ahead(Session *s, const SampleParams *params, int32_t *token,
     if (status) return status;
     session_ahead_begin(s);
     status = forward_sample_end(&s->engine->forward, token, error);
-    if (status || *token < 0)
-        s->engine->ahead.of = NULL;
-    else
-        session_ahead_drawn(s, *token);
+    session_ahead_drawn(s, status ? -1 : *token);
     return status;
 }
 

@@ -11,7 +11,9 @@ struct Session {
     int32_t *log;        // [context_size + 1]: the last token may wait for its evaluation
     int64_t n_log;       // tokens in the log
     int64_t n_expected;  // see session_expect()
-    bool independent;    // see session_set_independent()
+    uint64_t
+        version; // another one, unique in the engine, whenever log or cache change but by an appended token
+    bool independent; // see session_set_independent()
     const atomic_int *interrupt;
     Progress progress;
     int32_t *ids, *positions, *slots; // [max_tokens] of the step in hand
@@ -21,10 +23,10 @@ struct Session {
 static inline bool session_has_logits(const Session *s) {
     return s->engine->logits_of == s;
 }
-// It does not any more, and a step ahead is not this log's.
+// It does not any more, and no step ahead is for this log.
 static inline void session_drop_logits(Session *s) {
     if (session_has_logits(s)) s->engine->logits_of = NULL;
-    if (s->engine->ahead.of == s) s->engine->ahead.of = NULL;
+    s->version = ++s->engine->n_versions;
 }
 
 // ---- session_ahead.c: the step of a token that is still being drawn ------------------------------------------------
@@ -32,9 +34,8 @@ static inline void session_drop_logits(Session *s) {
 // Between the halves of a draw from this session's logits: begins the step of what is being drawn, if that is possible.
 void session_ahead_begin(Session *session);
 void session_ahead_drawn(Session *session, int32_t id); // behind the second half: what it was
-// Whether there is such a step for `id`, if that is appended to the log.
-bool session_ahead_is(const Session *session, int32_t id);
-// Where it was for the log's last token, which alone is pending: that is evaluated then, and the logits are there.
+// Where there was such a step for the log's last token, which alone is pending: that is evaluated then, and the logits are
+// there.
 bool session_ahead_take(Session *session);
 
 // Where frequencies go by the length of the text, what was read with those of another length is read again: always, for

@@ -30,12 +30,8 @@ void session_keep_frequencies(Session *s) {
 }
 
 void session_push(Session *s, int32_t token) {
-    const bool ahead = session_ahead_is(s, token);
     s->log[s->n_log++] = token;
-    if (ahead)
-        s->engine->logits_of = NULL;
-    else
-        session_drop_logits(s);
+    if (session_has_logits(s)) s->engine->logits_of = NULL;
     session_keep_frequencies(s);
 }
 
@@ -123,6 +119,7 @@ Status session_evict(Session *s, int64_t from, int64_t n, OverflowPolicy policy,
                          (long long)from, (long long)(from + n - 1), (long long)s->n_log);
     KvCache *cache = &s->engine->cache;
     s->engine->ahead.of = NULL; // pages may be copied, and keys turned
+    s->version = ++s->engine->n_versions;
     bool in_place = policy == OVERFLOW_SHIFT_INPLACE;
     bool shift = (in_place || policy == OVERFLOW_SHIFT) && !engine_cannot_shift(s->engine) &&
                  kv_sequence_can_evict(cache, &s->sequence, from, n, in_place);

@@ -44,4 +44,24 @@ void session_share(Session *session, int64_t n);
 // Drops everything: the next session_set() finds nothing of its own.
 void session_clear(Session *session);
 
+// ---- steps of tokens that are not known yet (session_ahead.c) ----------------------------------------------------------
+
+// Where a token lies that is evaluated before the session knows it.
+typedef struct SessionSlot {
+    uint64_t version; // of the session
+    int64_t length;   // of the log before the token
+    int32_t id;       // -1: not known yet
+    int32_t slot, position;
+} SessionSlot;
+
+// The slot for the token behind a log that is evaluated, and its part of a step, with any id. The session holds a page for
+// it, and is else as it was. False: it has to move something first, or to make room.
+bool session_reserve(Session *session, SessionPart *part, SessionSlot *slot);
+// The same for the one token that is pending, as session_enter() does.
+Status session_reserve_pending(Session *session, SessionPart *part, SessionSlot *slot, Error *error);
+// The token is the log's last, and pending: it counts as cached. False, and nothing changed: it is another one, or the
+// session went other ways meanwhile.
+bool session_claim(Session *session, const SessionSlot *slot);
+void session_release(Session *session); // gives back a page that is held
+
 #endif

@@ -52,6 +52,7 @@ static Status rows_open(Engine *engine, const BenchSettings *b, Rows *r, Error *
 static Status sampled(const Rows *r, Error *error) {
     Status status = STATUS_OK;
     for (int i = 0; i < r->n && !status; i++) {
+        if (r->ids[i] == BATCH_JOINED) continue;
         status = forward_check_sampled(r->ids[i], error);
         if (!status) session_push(r->sessions[i], r->ids[i]);
     }

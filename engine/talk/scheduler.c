@@ -219,6 +219,7 @@ static void end_reply(Scheduler *s, Row *row, Status status, Error *error) {
     Conversation *c = row->conversation;
     status = reply_end(row->reply, status, error);
     row->reply = NULL;
+    session_release(c->session);
     item->n_prompt += row->report.cached + row->report.read;
     item->n_cached += row->report.cached;
     item->n_prompt_cut += row->report.n_prompt_cut;
@@ -346,7 +347,8 @@ static Status decode(Scheduler *s, Error *error) {
     }
     if (n == 0) return STATUS_OK;
     Status status = batch_decode(s->batch, s->sessions, n, s->params, s->ids, error);
-    for (int i = 0; i < n && !status; i++) take_token(s, s->decoding[i], s->ids[i]);
+    for (int i = 0; i < n && !status; i++)
+        if (s->ids[i] != BATCH_JOINED) take_token(s, s->decoding[i], s->ids[i]);
     return status;
 }
 

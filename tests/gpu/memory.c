@@ -127,7 +127,8 @@ static Status talk_together(Engine *engine, const int32_t *ids, int n, int n_row
         if (!status) status = batch_draw(batch, &params[i], &drawn[i], error);
     }
     for (int step = 0; step < 4 && !status; step++) {
-        for (int i = 0; i < n_rows; i++) session_push(sessions[i], drawn[i]);
+        for (int i = 0; i < n_rows; i++)
+            if (drawn[i] != BATCH_JOINED) session_push(sessions[i], drawn[i]);
         status = batch_decode(batch, sessions, n_rows, params, drawn, error);
     }
     for (int i = 0; i < n_rows; i++) session_close(sessions[i]);

@@ -1,6 +1,7 @@
 // Many conversations at once: each is answered once, and as if it were alone, whatever the rows, the order, the memory.
 #include "engine/engine_internal.h"
 #include "engine/talk/item_queue.h"
+#include "tests/support/ahead.h"
 #include "tests/support/talk/items.h"
 #include "tests/support/test.h"
 
@@ -22,8 +23,13 @@ typedef struct Run {
     int renewed; // rows that came to wait for memory between two turns, though nobody else was there
 } Run;
 
+// Whether the device begins steps before their tokens are known: all tests run both ways.
+static bool steps_ahead;
+static int n_ahead; // such steps
+
 static Run run_open_with(Engine *engine, int budget) {
     Error error = {0};
+    if (steps_ahead) ahead_install(engine, true);
     Run run = {engine, items_template(), NULL, 0, 0};
     SchedulerOptions options = {.budget = budget};
     if (scheduler_open(run.engine, run.chat_template, &options, &run.scheduler, &error))
@@ -36,6 +42,7 @@ static Run run_open(int n_rows, int n_windows, int context_size, int budget) {
 }
 
 static void run_close(Run *run) {
+    if (steps_ahead) n_ahead += ahead_counts().ahead;
     scheduler_close(run->scheduler);
     chat_template_close(run->chat_template);
     engine_close(run->engine);
@@ -333,5 +340,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_interrupt_ends_everything),
         cmocka_unit_test(a_thousand_through_sixteen_rows),
     };
-    return test_main("scheduler", argc, argv, tests);
+    int failed = test_main("scheduler", argc, argv, tests);
+    steps_ahead = true;
+    failed += test_main("scheduler, steps ahead", argc, argv, tests);
+    print_message("%d steps began before their tokens were known\n", n_ahead);
+    return failed || (argc < 2 && n_ahead < 1000);
 }
