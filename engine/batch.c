@@ -122,7 +122,7 @@ typedef struct BatchRows {
     int n;
 } BatchRows;
 
-// ---- decoding --------------------------------------------------------------------------------------------------------
+// ---- decoding -----------------------------------------------------------------------------------------------------
 
 // The part of the step in hand that is its i-th row's.
 static SessionPart part_of(const Batch *b, int i) {
@@ -159,8 +159,8 @@ static int claim_rows(Batch *b, Session *const *sessions, int n) {
     return claimed;
 }
 
-// The step of what is being drawn for those that have a row of logits, and of the pending tokens of the others, which join.
-// It has rows of logits in the order of `next`. What cannot be in it is evaluated in another one.
+// The step of what is being drawn for those that have a row of logits, and of the pending tokens of the others, which
+// join. It has rows of logits in the order of `next`. What cannot be in it is evaluated in another one.
 static Status step_ahead(Batch *b, Session *const *sessions, int n, Error *error) {
     int n_next = 0;
     Status status = STATUS_OK;

@@ -76,13 +76,14 @@ Status forward_sample(Forward *forward, int n_rows, const SampleParams *params, 
 bool forward_draws_ahead(const Forward *forward);
 Status forward_sample_begin(Forward *forward, int n_rows, const SampleParams *params, Error *error);
 Status forward_sample_end(Forward *forward, int32_t *ids, Error *error);
-// Begins a step of one token for each sequence, of which some are what the draw just begun gives (ops.h, DecodeStep.drawn).
-// Their logits go to `logits`, rows of forward->logits. STATUS_UNSUPPORTED without a message: not this step.
+// Begins a step of one token for each sequence, of which some are what the draw just begun gives (ops.h,
+// DecodeStep.drawn). Their logits go to `logits`, rows of forward->logits. STATUS_UNSUPPORTED without a message: not
+// this step.
 Status forward_step_ahead(Forward *forward, const Step *step, const int32_t *drawn, const KvCache *cache,
                           float *logits, Error *error);
 float *forward_row(const Forward *forward, int row); // of forward->logits
-// For steps ahead of one token, which are not to touch what is drawn from: row 0 where forward->current is another, else
-// row 1.
+// For steps ahead of one token, which are not to touch what is drawn from: row 0 where forward->current is another,
+// else row 1.
 float *forward_other_row(const Forward *forward);
 // STATUS_OK for an id; for what stands in its place the Status and Error of that row.
 Status forward_check_sampled(int32_t id, Error *error);

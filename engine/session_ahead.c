@@ -1,7 +1,7 @@
-// Steps ahead: while the host waits for a token that is being drawn, and while it makes text of it, the device is already
-// at that token's step. Its slot is the next one of its session, which does not know of it: until the token is pushed and
-// its logits are wanted, log and cache are what they would be without it, and whoever goes on otherwise finds a slot that
-// is not in use.
+// Steps ahead: while the host waits for a token that is being drawn, and while it makes text of it, the device is
+// already at that token's step. Its slot is the next one of its session, which does not know of it: until the token
+// is pushed and its logits are wanted, log and cache are what they would be without it, and whoever goes on otherwise
+// finds a slot that is not in use.
 #include "engine/session_internal.h"
 
 // ---- a slot for a token that is not known yet -----------------------------------------------------------------------
@@ -14,7 +14,7 @@ static SessionSlot slot_behind(const Session *s, const SessionPart *part, int32_
 bool session_reserve(Session *s, SessionPart *part, SessionSlot *slot) {
     KvCache *cache = &s->engine->cache;
     Error ignored;
-    if (s->sequence.length != s->n_log || s->n_log + 1 >= cache->window ||
+    if (s->sequence.length != s->n_log || s->n_log + 1 >= cache->context_size ||
         !kv_sequence_has_room(cache, &s->sequence) ||
         kv_sequence_extend(cache, &s->sequence, 1, part->slots, part->positions, &ignored))
         return false;
@@ -50,7 +50,7 @@ void session_release(Session *s) {
     kv_sequence_truncate(&s->engine->cache, &s->sequence, s->sequence.length);
 }
 
-// ---- the step ahead of one session ------------------------------------------------------------------------------------
+// ---- the step ahead of one session --------------------------------------------------------------------------------
 
 void session_ahead_begin(Session *s) {
     Engine *engine = s->engine;

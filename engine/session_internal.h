@@ -34,8 +34,8 @@ static inline void session_drop_logits(Session *s) {
 // Between the halves of a draw from this session's logits: begins the step of what is being drawn, if that is possible.
 void session_ahead_begin(Session *session);
 void session_ahead_drawn(Session *session, int32_t id); // behind the second half: what it was
-// Where there was such a step for the log's last token, which alone is pending: that is evaluated then, and the logits are
-// there.
+// Where there was such a step for the log's last token, which alone is pending: that is evaluated then, and the
+// logits are there.
 bool session_ahead_take(Session *session);
 
 // Where frequencies go by the length of the text, what was read with those of another length is read again: always, for

@@ -44,7 +44,7 @@ void session_share(Session *session, int64_t n);
 // Drops everything: the next session_set() finds nothing of its own.
 void session_clear(Session *session);
 
-// ---- steps of tokens that are not known yet (session_ahead.c) ----------------------------------------------------------
+// ---- steps of tokens that are not known yet (session_ahead.c) -----------------------------------------------------
 
 // Where a token lies that is evaluated before the session knows it.
 typedef struct SessionSlot {
@@ -54,8 +54,8 @@ typedef struct SessionSlot {
     int32_t slot, position;
 } SessionSlot;
 
-// The slot for the token behind a log that is evaluated, and its part of a step, with any id. The session holds a page for
-// it, and is else as it was. False: it has to move something first, or to make room.
+// The slot for the token behind a log that is evaluated, and its part of a step, with any id. The session holds a
+// page for it, and is else as it was. False: it has to move something first, or to make room.
 bool session_reserve(Session *session, SessionPart *part, SessionSlot *slot);
 // The same for the one token that is pending, as session_enter() does.
 Status session_reserve_pending(Session *session, SessionPart *part, SessionSlot *slot, Error *error);

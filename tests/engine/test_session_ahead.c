@@ -52,7 +52,7 @@ static void assert_same(const Sides *s, int k) {
     const Session *a = s->sessions[0][k], *b = s->sessions[1][k];
     assert_int_equal(session_length(a), session_length(b));
     assert_int_equal(session_cached(a), session_cached(b));
-    assert_int_equal(session_kept(a), session_kept(b));
+    assert_int_equal(session_sinks(a), session_sinks(b));
     assert_memory_equal(session_tokens(a), session_tokens(b), (size_t)session_length(a) * sizeof(int32_t));
     assert_int_equal(s->engines[0]->cache.n_free, s->engines[1]->cache.n_free);
     assert_int_equal(s->engines[0]->cache.n_branches, s->engines[1]->cache.n_branches);

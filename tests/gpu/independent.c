@@ -88,8 +88,8 @@ static void run_ops(Rows *r, const Step *step) {
 typedef enum How { AT_ONCE, BY_OPS, DRAWN } How;
 enum { MOST_DRAWN = 4 };
 
-// Draws the step's first tokens greedily, from rows of logits in which nothing else is possible, in disorder; the step then
-// has other ids.
+// Draws the step's first tokens greedily, from rows of logits in which nothing else is possible, in disorder; the
+// step then has other ids.
 static void draw_ids(Rows *r, int32_t *ids, int n, int32_t *drawn) {
     Side *s = &r->side;
     int n_drawn = n < MOST_DRAWN ? n : MOST_DRAWN;

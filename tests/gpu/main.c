@@ -1,5 +1,5 @@
-// Every CUDA op against the CPU's plain loops, over a table of shapes around the edges of tiles, chunks and warps, then
-// the whole engine (engine_tests.h):
+// Every CUDA op against the CPU's plain loops, over a table of shapes around the edges of tiles, chunks and warps,
+// then the whole engine (engine_tests.h):
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //

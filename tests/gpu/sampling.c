@@ -48,8 +48,8 @@ static SampleParams params_of(size_t i, int n_vocab) {
     return params;
 }
 
-// Kinds of rows: a few likely tokens, flat, many ties, with infinities; all equal, all but one impossible, every other one
-// the largest, far apart.
+// Kinds of rows: a few likely tokens, flat, many ties, with infinities; all equal, all but one impossible, every
+// other one the largest, far apart.
 static void fill_row(float *row, int n, int kind, uint64_t *state) {
     for (int i = 0; i < n; i++) {
         float v = random_normal(state);

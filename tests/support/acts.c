@@ -15,7 +15,7 @@ typedef enum Deed {
     DEED_DRAW,  // a token that is not gone on with
     DEED_OTHER, // another token than the one drawn
     DEED_MAKE_ROOM,
-    DEED_FORGET_GONE,
+    DEED_DROP_SHIFTED,
     DEED_RECALL,
     DEED_CLEAR,
     DEED_SAMPLE, // this and all that follow
@@ -81,8 +81,8 @@ static Status perform(Session *s, const Act *act, int64_t context, int32_t *toke
         return session_set(s, act->ids, act->n, error);
     case DEED_MAKE_ROOM:
         return session_make_room(s, &act->overflow, context / 4, error);
-    case DEED_FORGET_GONE:
-        session_forget_gone(s);
+    case DEED_DROP_SHIFTED:
+        session_drop_shifted(s);
         return STATUS_OK;
     case DEED_RECALL:
         (void)session_recall(s, act->ids, act->n);
@@ -103,7 +103,7 @@ static const char *difference(Engine *const engines[2], Session *const s[2], con
     if (n != session_length(s[1]) ||
         memcmp(session_tokens(s[0]), session_tokens(s[1]), (size_t)n * sizeof(int32_t)) != 0)
         return "log";
-    if (session_cached(s[0]) != session_cached(s[1]) || session_kept(s[0]) != session_kept(s[1]))
+    if (session_cached(s[0]) != session_cached(s[1]) || session_sinks(s[0]) != session_sinks(s[1]))
         return "what is cached";
     if (engines[0]->cache.n_free != engines[1]->cache.n_free ||
         engines[0]->cache.n_branches != engines[1]->cache.n_branches)

@@ -1,4 +1,5 @@
-// Whatever may be done with sessions, at random, on two engines of the same model that ought to be the same to every bit.
+// Whatever may be done with sessions, at random, on two engines of the same model that ought to be the same to every
+// bit.
 #ifndef PALAVER_TESTS_ACTS_H
 #define PALAVER_TESTS_ACTS_H
 

@@ -1,5 +1,5 @@
-// A device for tests that can begin the step of a token while that is being drawn: the CPU's ops, which draw and decode in
-// the halves of ops.h. What it computes is what they compute.
+// A device for tests that can begin the step of a token while that is being drawn: the CPU's ops, which draw and
+// decode in the halves of ops.h. What it computes is what they compute.
 #ifndef PALAVER_TESTS_AHEAD_H
 #define PALAVER_TESTS_AHEAD_H
 

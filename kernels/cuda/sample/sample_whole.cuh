@@ -1,10 +1,11 @@
-// The chain over a whole row, for what one block cannot hold: more than 256 tokens to choose from after top_k, a nucleus
-// that these do not fill, typical_p over everything, more equal logits than there is room for.
+// The chain over a whole row, for what one block cannot hold: more than 256 tokens to choose from after top_k, a
+// nucleus that these do not fill, typical_p over everything, more equal logits than there is room for.
 //
-// All blocks of the row take part, each over the keys in its shared memory. What is left of the row is known by its bounds
-// (Left); every filter moves one. Where a running sum of weights reaches its target is found digit by digit, from the
-// highest: 256 sums by a token's next digit, added up over all blocks, of which everybody takes the one that passes the
-// target. Sums of integers: the same place as the CPU's selection finds, in 7 passes (11 by rank), some 3 µs each.
+// All blocks of the row take part, each over the keys in its shared memory. What is left of the row is known by its
+// bounds (Left); every filter moves one. Where a running sum of weights reaches its target is found digit by digit,
+// from the highest: 256 sums by a token's next digit, added up over all blocks, of which everybody takes the one that
+// passes the target. Sums of integers: the same place as the CPU's selection finds, in 7 passes (11 by rank), some 3
+// µs each.
 #ifndef PALAVER_KERNELS_CUDA_SAMPLE_SAMPLE_WHOLE_CUH
 #define PALAVER_KERNELS_CUDA_SAMPLE_SAMPLE_WHOLE_CUH
 
@@ -71,8 +72,8 @@ __device__ inline bool goes_whole(const SampleArguments &a, bool wanted) {
     return verdict;
 }
 
-// All blocks of the row meet: what was added before is there for everybody. Three sets of sums take turns; the one that is
-// cleared here was read before the last meeting and is added to after this one.
+// All blocks of the row meet: what was added before is there for everybody. Three sets of sums take turns; the one
+// that is cleared here was read before the last meeting and is added to after this one.
 __device__ inline const Word *meet(WholeRow &row) {
     SampleWords *words = row.a.words;
     int turn = row.n_met++;
@@ -126,7 +127,8 @@ __device__ inline int digit_shift(int p) {
     return p < 4 ? 56 - 8 * p : 48 - 8 * p;
 }
 
-// The first place, counted by order (by rank first where ranks weigh), at which the weights of what is left reach the target.
+// The first place, counted by order (by rank first where ranks weigh), at which the weights of what is left reach the
+// target.
 __device__ inline Selected select_left(WholeRow &row, const Left &left, const Selection &s) {
     using Scan = cub::BlockScan<unsigned long long, SAMPLE_THREADS>;
     __shared__ typename Scan::TempStorage storage;
