@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/forward.h"
-#include "engine/session_step.h"
+#include "engine/session_slot.h"
 #include "tokenizer/tokenizer.h"
 
 // The step of a token that was being drawn for a session: session_ahead.c. Who evaluates anything, or moves what is

@@ -4,6 +4,7 @@
 #define PALAVER_ENGINE_SESSION_STEP_H
 
 #include "engine/engine.h"
+#include "engine/session_slot.h"
 #include "kernels/ops.h"
 
 // From now on what is cached here depends on this session alone, and on what others have read in (never decoded) of the
@@ -45,14 +46,6 @@ void session_share(Session *session, int64_t n);
 void session_clear(Session *session);
 
 // ---- steps of tokens that are not known yet (session_ahead.c) -----------------------------------------------------
-
-// Where a token lies that is evaluated before the session knows it.
-typedef struct SessionSlot {
-    uint64_t version; // of the session
-    int64_t length;   // of the log before the token
-    int32_t id;       // -1: not known yet
-    int32_t slot, position;
-} SessionSlot;
 
 // The slot for the token behind a log that is evaluated, and its part of a step, with any id. The session holds a
 // page for it, and is else as it was. False: it has to move something first, or to make room.

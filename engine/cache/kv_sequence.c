@@ -88,7 +88,8 @@ static Status grow_table(const KvCache *cache, KvSequence *s, Error *error) {
 }
 
 bool kv_sequence_has_room(const KvCache *cache, const KvSequence *s) {
-    if (!s->pages || s->length >= cache->context_size || (s->n_evicted > 0 && s->length <= s->n_sinks)) return false;
+    if (!s->pages || s->length >= cache->context_size || (s->n_evicted > 0 && s->length <= s->n_sinks))
+        return false;
     int page = index_of(cache, s, s->length) / cache->page_size;
     return page < s->n_pages ? cache->references[s->pages[page] / cache->page_size] == 1 : cache->n_free > 0;
 }
