@@ -10,7 +10,9 @@
 #include "kernels/cuda/decode/attend_stream.cuh"
 
 // Puts the splits of a KV head together: this block the elements [split·n, (split + 1)·n) of the group's, four lanes
-// an element, each every fourth split.
+// an element, each every fourth split. Warps go through it as a whole, lanes without a split or an element too: where
+// some of an element's lanes leave the others, a warp falls apart into its elements, which cost 3 µs one after the
+// other.
 __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare &c, unsigned round,
                                       int layer) {
     constexpr int LOADS = 4;
@@ -20,12 +22,12 @@ __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare
     arrive(counter);
     await(counter, a.head_round + (layer + 1) * a.n_splits);
 #pragma unroll 1
-    for (int i = threadIdx.x / 4; i < n; i += DECODE_THREADS / 4) {
-        unsigned group = 15u << (threadIdx.x % 32 / 4 * 4); // the four lanes go together
+    for (int of_warp = threadIdx.x / 32 * 8; of_warp < n; of_warp += DECODE_THREADS / 4) {
         float largest = -INFINITY, weight = 0, sum = 0;
-        int e = begin + i, h = e * a.head_factor >> 22;
+        const int i = of_warp + threadIdx.x % 32 / 4, e = begin + min(i, n - 1), h = e * a.head_factor >> 22;
 #pragma unroll 1
-        for (int first = threadIdx.x % 4; first < a.n_splits; first += 4 * LOADS) {
+        for (int turn = 0; turn < a.n_splits; turn += 4 * LOADS) {
+            const int first = turn + threadIdx.x % 4;
             uint32_t value[LOADS];
             unsigned long long bits[LOADS];
             bool there;
@@ -34,7 +36,7 @@ __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare
 #pragma unroll
                 for (int j = 0; j < LOADS; j++) {
                     int at = c.kv_head * a.n_splits + first + 4 * j;
-                    value[j] = round;
+                    value[j] = round & ROUND_BITS;
                     bits[j] = (unsigned long long)round << 32 | 0xff800000u; // -inf: nothing
                     if (first + 4 * j >= a.n_splits) continue;
                     value[j] = load_relaxed(a.parts + at * n_elements + e);
@@ -43,7 +45,7 @@ __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare
 #pragma unroll
                 for (int j = 0; j < LOADS; j++)
                     there = there && of_round(value[j], round) && (unsigned)(bits[j] >> 32) == round;
-            } while (!there);
+            } while (__any_sync(~0u, !there));
             float top = largest;
 #pragma unroll
             for (int j = 0; j < LOADS; j++) top = fmaxf(top, __uint_as_float((uint32_t)bits[j]));
@@ -58,17 +60,17 @@ __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare
             }
             largest = top;
         }
-        float top = fmaxf(largest, __shfl_xor_sync(group, largest, 1));
-        top = fmaxf(top, __shfl_xor_sync(group, top, 2));
+        float top = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
         float shrink = top == -INFINITY ? 0 : exp2_approx(largest - top);
         weight *= shrink;
         sum *= shrink;
 #pragma unroll
         for (int o = 1; o < 4; o *= 2) {
-            weight += __shfl_xor_sync(group, weight, o);
-            sum += __shfl_xor_sync(group, sum, o);
+            weight += __shfl_xor_sync(~0u, weight, o);
+            sum += __shfl_xor_sync(~0u, sum, o);
         }
-        if (threadIdx.x % 4 == 0)
+        if (threadIdx.x % 4 == 0 && i < n)
             publish(a.attended + c.kv_head * n_elements + e, weight > 0 ? __fdividef(sum, weight) : 0, round);
     }
 }
