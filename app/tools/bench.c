@@ -233,9 +233,10 @@ double bench_token_bytes(const Engine *engine, double depth) {
     return (double)model_weight_bytes(model) - unread + (double)engine_token_bytes(engine) * depth;
 }
 
-// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling). Prints a table;
-// with `profile` another of the ops, whose times are the device's own. A stream tells the time of a token in the full
-// context, and what evicting costs.
+// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling), where a device begins the next
+// step before the id is on the host, and what the host does with it costs no time. Prints a table; with `profile`
+// another of the ops, whose times are the device's own. A stream tells the time of a token in the full context, and what
+// evicting costs.
 static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
     BenchSettings b = *settings;
     if (b.prefill <= 0) b.prefill = 512;

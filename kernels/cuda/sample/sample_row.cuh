@@ -13,7 +13,7 @@ enum {
     MOST = 256,                                          // tokens that are chosen from: one thread each
     BLOCK_CANDIDATES = 64,                               // of one block
     MOST_CANDIDATES = SAMPLE_BLOCKS * BLOCK_CANDIDATES,
-    SAMPLE_STATIC_SHARED = 12 << 10, // more than the kernels declare themselves
+    SAMPLE_STATIC_SHARED = 16 << 10, // more than the kernels declare themselves
     SUM_DIGITS = SAMPLE_THREADS,
     SUM_TURNS = 3,            // see sample_whole.cuh
     KEY_BAD = INT32_MAX,      // a logit, or an adjusted one, that is no number
