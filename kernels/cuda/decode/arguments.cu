@@ -83,7 +83,9 @@ static bool fits_cache(const KvLayer *kv, const DecodeArguments *a, DecodeScales
 }
 
 enum {
+    ALONE = 96,           // slots up to which one block attends faster than several that exchange their sums
     LEAST_SPLIT = 64,     // slots for which it pays to ask another block
+    FEWEST_SPLITS = 6,    // where there are several: two or three have more to put together than they save
     STATIC_SHARED = 1024, // more than the kernel declares itself
 };
 
@@ -93,13 +95,22 @@ static int chunk_slots(const DecodeArguments *a) {
     return decode_passes(a->kind, dispatch_decode_heads(a->group, lanes, a->n_slots)) * (32 / lanes);
 }
 
+static int splits_of(int n_slots, int split_slots) {
+    return (n_slots + split_slots - 1) / split_slots;
+}
+
 static void choose_splits(const Decoder *d, DecodeArguments *a) {
-    int chunk = chunk_slots(a);
-    int splits = (a->n_slots + LEAST_SPLIT - 1) / LEAST_SPLIT;
+    int chunk = chunk_slots(a), splits = splits_of(a->n_slots, LEAST_SPLIT);
+    if (splits < FEWEST_SPLITS) splits = FEWEST_SPLITS;
     if (splits > d->max_splits) splits = d->max_splits;
-    if (splits < 1) splits = 1;
-    a->split_slots = ((a->n_slots + splits - 1) / splits + chunk - 1) / chunk * chunk;
-    a->n_splits = (a->n_slots + a->split_slots - 1) / a->split_slots;
+    if (splits < 1 || a->n_slots <= ALONE) splits = 1;
+    a->split_slots = splits_of(splits_of(a->n_slots, splits), chunk) * chunk;
+    // Whole chunks may leave too few of them again.
+    int shorter = a->split_slots - chunk;
+    if (splits > 1 && splits_of(a->n_slots, a->split_slots) < FEWEST_SPLITS && shorter > 0 &&
+        splits_of(a->n_slots, shorter) <= d->max_splits)
+        a->split_slots = shorter;
+    a->n_splits = splits_of(a->n_slots, a->split_slots);
     a->combine_elements = (a->group * a->head_dim + a->n_splits - 1) / a->n_splits;
 }
 
