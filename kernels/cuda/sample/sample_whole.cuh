@@ -4,8 +4,7 @@
 // All blocks of the row take part, each over the keys in its shared memory. What is left of the row is known by its
 // bounds (Left); every filter moves one. Where a running sum of weights reaches its target is found digit by digit,
 // from the highest: 256 sums by a token's next digit, added up over all blocks, of which everybody takes the one that
-// passes the target. Sums of integers: the same place as the CPU's selection finds, in 7 passes (11 by rank), some 3
-// µs each.
+// passes the target. Sums of integers: the same place as the CPU's selection finds, in 7 passes (11 by rank).
 #ifndef PALAVER_KERNELS_CUDA_SAMPLE_SAMPLE_WHOLE_CUH
 #define PALAVER_KERNELS_CUDA_SAMPLE_SAMPLE_WHOLE_CUH
 
