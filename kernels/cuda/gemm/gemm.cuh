@@ -54,7 +54,7 @@ struct WeightRows {
 };
 Status cuda_expand(CudaBackend *cuda, const WeightRows &rows, DType type, void *dense, Error *error);
 
-// ---- w8/w8.cu -----------------------------------------------------------------------------------------------------
+// ---- w8/quantize.cu -----------------------------------------------------------------------------------------------------
 
 // A GEMM's input where W is W8: g->x and x_scales become the quantised rows of activations y [n, cols] of the operand
 // type, which lie in cuda->scratch.wide. Where W is not, x is y.

@@ -5,7 +5,7 @@
 //   dequantise + RoPE + into the cache          end_heads(), HeadsEpilogue     gemm/flat_epilogue.cuh, tile_…
 //   dequantise + residual                       end_tile(), AddEpilogue        likewise
 //   dequantise + SiLU·mul; then quantise        end_gated(), GatedEpilogue     likewise; quantize_kernel(), w8.cu
-//   dequantise + residual + norm + quantise     finish_norm_kernel()           w8.cu, of sums in memory
+//   dequantise + residual + norm + quantise     finish_norm_kernel()           quantize.cu, of sums in memory
 #ifndef PALAVER_KERNELS_CUDA_W8_W8_CUH
 #define PALAVER_KERNELS_CUDA_W8_W8_CUH
 
