@@ -316,6 +316,9 @@ typedef struct BackendOptions {
     int max_tokens;            // most tokens of a step
     int max_logits;            // most rows of logits()
     bool random_weights; // for measuring: data of matrices is not read, values of sane scale are made up
+    // Which implementation of a linear layer serves how many rows (kernels/dispatch_table.h), copied; NULL: a built-in
+    // table.
+    const struct DispatchTable *dispatch;
 } BackendOptions;
 
 enum { OPS_MAX_STAMPS = 8192 };
@@ -431,6 +434,8 @@ typedef struct Ops {
     Status (*stamp_seconds)(Backend *backend, int n, double *seconds, Error *error);
     // Optional (NULL: there is no choice): which kernels the ops of the last step took, on one line.
     void (*kernels)(const Backend *backend, char *text, size_t size);
+    // Optional (NULL: there is one implementation of each linear layer): to measure which is fastest, kernels/tuning.h.
+    const struct TuningOps *tuning;
 } Ops;
 
 struct Backend {

@@ -93,6 +93,7 @@ static void cuda_close(Backend *backend) {
     decoder_close(cuda->decoder);
     decode_graphs_close(cuda->graphs);
     cuda_sample_close(cuda->sampler);
+    measurement_close(cuda->measurement);
     free_scratch(&cuda->scratch);
     device_close(&cuda->device);
     free(cuda);
@@ -152,6 +153,8 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
     cuda->max_tokens = options->max_tokens;
     cuda->max_logits = options->max_logits;
     cuda->random_weights = options->random_weights;
+    cuda->tuned = options->dispatch != NULL;
+    if (options->dispatch) cuda->dispatch = *options->dispatch;
     Status status = open_all(cuda, options, error);
     if (status)
         cuda_close(&cuda->base);
@@ -251,6 +254,7 @@ const Ops CUDA_OPS = {
     .stamp = cuda_stamp,
     .stamp_seconds = cuda_stamp_seconds,
     .kernels = cuda_kernels,
+    .tuning = &CUDA_TUNING,
 };
 
 extern "C" __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi) {

@@ -38,12 +38,16 @@ struct Library;      // gemm/library.cu
 struct Decoder;      // decode/decode.cu
 struct DecodeGraphs; // decode/graph.cu
 struct CudaSample;   // sample/sample.cu
+struct Measurement;  // measure.cu
 
 struct CudaBackend {
     Backend base;
     const DecoderShape *shape;
     int max_tokens, max_logits;
     bool random_weights;
+    DispatchTable dispatch; // of BackendOptions, if `tuned`
+    bool tuned;
+    LinearWay way; // that linear layers are to go while they are measured (measure.cu); else LINEAR_BY_TABLE
 
     CudaDevice device;
     CudaStep step;
@@ -61,6 +65,7 @@ struct CudaBackend {
     Decoder *decoder;
     DecodeGraphs *graphs;
     CudaSample *sampler;
+    Measurement *measurement;
     cudaEvent_t *stamps;  // [OPS_MAX_STAMPS]
     int64_t opened_bytes; // of the device, that open() took
 };
@@ -154,6 +159,11 @@ Status cuda_stamp(Backend *backend, int i, Error *error);
 Status cuda_stamp_seconds(Backend *backend, int n, double *seconds, Error *error);
 void cuda_free_stamps(CudaBackend *cuda);
 void cuda_kernels(const Backend *backend, char *text, size_t size);
+
+// ---- measure.cu: kernels/tuning.h ----------------------------------------------------------------------------
+
+extern const struct TuningOps CUDA_TUNING;
+void measurement_close(Measurement *measurement);
 
 // ---- gemm/upload.cu, gemm/weights.cu: load_layer, load_head -----------------------------------------------------
 

@@ -275,7 +275,7 @@ static void fill_tokens(const Staging *from, int room, CudaStep *to) {
 // Fills `to`, whose arrays lie in host memory.
 static void fill_step(const CudaBackend *cuda, const Staging *from, const StageRoom *room, CudaStep *to) {
     const Step *step = from->step;
-    to->kind = step->kind;
+    to->kind = to->gemm_kind = step->kind;
     to->n_sequences = step->n_sequences;
     to->n_tokens = room->tokens, to->padded = from->room != NULL;
     to->in_order = step->kind == STEP_READING && in_order(step);

@@ -87,7 +87,79 @@ static bool heads_in_registers(const GemmCase *g) {
     return g->plain_heads && !g->biased && (g->head_dim == 64 || g->head_dim == 128);
 }
 
-static GemmKernel gemm_of_decoding(const Card *card, const GemmCase *g) {
+// ---- the table ---------------------------------------------------------------------------------------------
+
+DType dispatch_type(Format format) {
+    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
+                                  DTYPE_Q6_K, DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1};
+    return (size_t)format < sizeof TYPES / sizeof *TYPES ? TYPES[format] : DTYPE_COUNT;
+}
+
+// Measured on an H200 on 2026-11-22 with Llama-2-7B's shape in bf16, q8_0 and q4_0 (`palaver tune --shape llama2-7b`):
+// the points that lose least over its five kinds of layers. Float32 has no flat kernel on tensor cores. The second is
+// of the same card without Hopper's code, beside a cuBLAS that has it: elsewhere the library may be worse at few rows,
+// which tuning shows.
+static const DispatchTable HOPPER = {8,
+                                     {{0, 0, DTYPE_F32, 5, 5},
+                                      {0, 0, DTYPE_F16, 1, 17},
+                                      {0, 0, DTYPE_BF16, 1, 17},
+                                      {0, 0, DTYPE_Q8_0, 5, 33},
+                                      {0, 0, DTYPE_Q6_K, 5, 33},
+                                      {0, 0, DTYPE_Q5_1, 5, 33},
+                                      {0, 0, DTYPE_Q4_0, 5, 33},
+                                      {0, 0, DTYPE_Q4_1, 5, 33}}};
+static const DispatchTable OTHERS = {8,
+                                     {{0, 0, DTYPE_F32, 5, 5},
+                                      {0, 0, DTYPE_F16, 3, 3},
+                                      {0, 0, DTYPE_BF16, 3, 3},
+                                      {0, 0, DTYPE_Q8_0, 5, 65},
+                                      {0, 0, DTYPE_Q6_K, 5, 65},
+                                      {0, 0, DTYPE_Q5_1, 5, 65},
+                                      {0, 0, DTYPE_Q4_0, 5, 65},
+                                      {0, 0, DTYPE_Q4_1, 5, 65}}};
+
+const DispatchTable *dispatch_built_in(const Card *card) {
+    return card->compute == 90 ? &HOPPER : &OTHERS;
+}
+
+const char *dispatch_class(const Card *card) {
+    return card->compute == 90 ? "Hopper" : "cards without Hopper's code";
+}
+
+static const DispatchRow *find_row(const DispatchTable *table, const GemmCase *g) {
+    for (int i = 0; table && i < table->n; i++) {
+        const DispatchRow *row = &table->rows[i];
+        bool any = row->n_out == 0 && row->n_in == 0;
+        if (format_of(row->type) == g->format && (any || (row->n_out == g->rows && row->n_in == g->cols)))
+            return row;
+    }
+    return NULL;
+}
+
+static bool gemv_fits(const Card *card, const GemmCase *g) {
+    bool quantised = g->format >= FORMAT_Q8;
+    size_t shared = quantised ? (size_t)g->n * GEMV_INPUT_BYTES((size_t)g->cols) : 0;
+    return g->n <= GEMV_MOST && dispatch_type(g->format) != DTYPE_COUNT &&
+           g->cols % (quantised ? 32 : 8) == 0 && shared <= card->shared_limit;
+}
+
+LinearWay dispatch_linear(const Card *card, const GemmCase *g) {
+    const DispatchRow *row = find_row(g->table, g);
+    if (!row) row = find_row(dispatch_built_in(card), g);
+    bool gemv = gemv_fits(card, g), library = !g->counted;
+    if (g->way == LINEAR_FLAT || (g->way == LINEAR_GEMV && gemv) || (g->way == LINEAR_LIBRARY && library))
+        return g->way;
+    if (g->way) return LINEAR_BY_TABLE;
+    if (!row) return library ? LINEAR_LIBRARY : LINEAR_FLAT;
+    if (g->n < row->flat_from && gemv) return LINEAR_GEMV;
+    // Without tensor cores it reads W for every row of x again.
+    bool flat = g->n < row->library_from && dispatch_flat(card, g->operand, g->format) != FLAT_PLAIN;
+    return flat || !library ? LINEAR_FLAT : LINEAR_LIBRARY;
+}
+
+// ---- GEMMs by kind -------------------------------------------------------------------------------------------
+
+static GemmKernel flat_or_separate(const Card *card, const GemmCase *g) {
     if (g->epilogue != EPILOGUE_HEADS) return GEMM_FLAT;
     return heads_in_registers(g) && g->n_parts == 1 &&
                    dispatch_flat(card, g->operand, g->format) == FLAT_WGMMA
@@ -131,7 +203,9 @@ static GemmKernel gemm_of_w8(const Card *card, const GemmCase *g) {
 
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
     if (g->format == FORMAT_W8) return gemm_of_w8(card, g);
-    if (g->kind == STEP_DECODING) return gemm_of_decoding(card, g);
+    LinearWay way = g->kind == STEP_ANY ? dispatch_linear(card, g) : LINEAR_BY_TABLE;
+    if (way == LINEAR_GEMV) return g->epilogue == EPILOGUE_HEADS ? GEMM_SEPARATE : GEMM_GEMV;
+    if (way == LINEAR_FLAT || g->kind == STEP_DECODING) return flat_or_separate(card, g);
     if (g->quantised && g->operand == DTYPE_F16 && card->compute == 90) return gemm_unpacked(g);
     bool tiles = card->compute == 90 && is_16_bit(g->operand);
     switch (g->epilogue) {
@@ -241,7 +315,7 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
 // ---- names -------------------------------------------------------------------------------------------------
 
 const char *dispatch_gemm_name(GemmKernel kernel) {
-    static const char *const NAMES[] = {"separate", "flat", "tile", "library", "unpack"};
+    static const char *const NAMES[] = {"separate", "gemv", "flat", "tile", "library", "unpack"};
     return NAMES[kernel];
 }
 

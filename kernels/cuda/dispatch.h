@@ -8,17 +8,24 @@
 //   graph        else one token of each of at most 64 sequences, of kind ANY or DECODING
 //   ops          everything else
 //
-// A GEMM (dispatch_gemm). "16 bit" is f16 or bf16, "gates" what can be activated in a tile's registers (GATE_TILES):
+// A GEMM (dispatch_gemm). "16 bit" is f16 or bf16, "gates" what can be activated in a tile's registers (GATE_TILES).
+// For steps of kind ANY a table says from how many rows on which of three ways is taken (dispatch_linear); it is the
+// one that `palaver tune` has measured, else the one built in for the card's class. Where a row's bits must not tell of
+// its neighbours, nobody may choose by their number: DECODING always takes the flat kernels, READING what is below.
 //   kind      epilogue        operand, weights, card                      kernel
-//   DECODING  heads           plain heads of 64 or 128, 16 bit, sm_90,
+//   ANY, GEMV way: heads                                                  separate
+//   ANY, GEMV way: any other                                              GEMV
+//   DECODING; ANY, flat way:
+//             heads           plain heads of 64 or 128, 16 bit, sm_90,
 //                             one matrix of the operand type              flat
-//   DECODING  heads           else                                        separate: store, then dispatch_heads
-//   DECODING  any other                                                   flat
-//   ANY       heads           plain heads of 64 or 128, 16 bit, sm_90,
-//   ANY       gated           gates, 16 bit, sm_90,
+//             heads           else                                        separate: store, then dispatch_heads
+//             any other                                                   flat
+//   ANY, library's way:
+//             heads           plain heads of 64 or 128, 16 bit, sm_90,
+//             gated           gates, 16 bit, sm_90,
 //                             three quarters of the tiles' time of use    tile
-//   ANY       heads, gated, activated: else                               separate
-//   ANY       store, float, add                                           library (cuBLASLt)
+//             heads, gated, activated: else                               separate
+//             store, float, add                                           library (cuBLASLt)
 //   READING   heads, gated    as ANY, of use or not                       tile, else separate
 //   READING   add             16 bit, sm_90, multiples of 8               tile, else library
 //   READING   float           (logits)                                    flat
@@ -59,6 +66,7 @@
 #define PALAVER_KERNELS_CUDA_DISPATCH_H
 
 #include "kernels/cuda/device/format.h"
+#include "kernels/dispatch_table.h"
 #include "kernels/ops.h"
 
 #ifdef __cplusplus
@@ -97,6 +105,7 @@ int dispatch_decode_heads(int group, int lanes, int n_slots);
 
 typedef enum GemmKernel {
     GEMM_SEPARATE, // none has this epilogue: store, then a kernel of the op's own
+    GEMM_GEMV,     // gemm/gemv.cu: on CUDA cores, at most GEMV_MOST rows of x
     GEMM_FLAT,     // gemm/flat.cu: W is the tall side of the tensor cores' GEMM, rows of x the flat one
     GEMM_TILE,     // gemm/tile.cu: 256 rows of x by some columns, by clusters of two blocks
     GEMM_LIBRARY,  // gemm/library.cu: cuBLASLt
@@ -122,15 +131,32 @@ typedef struct GemmCase {
     bool quantised; // all of them are, with an even number of rows each
     GemmEpilogue epilogue;
     bool biased;  // something is added besides
-    bool counted; // Gemm.count
+    bool counted; // Gemm.count: results of some rows only are wanted; the library would write all
     Activation activation;
     int head_dim; // EPILOGUE_HEADS, as the following
     // RoPE over whole heads, pairs half a head apart, no norms; a cache in f16, keys not rotated.
     bool plain_heads;
     bool octets; // the cache's strides are multiples of 8 elements
+    // Of kind ANY:
+    const DispatchTable *table; // NULL, or without a row that fits: the built-in one
+    LinearWay way;              // to be measured, whatever the table says
 } GemmCase;
 
 GemmKernel dispatch_gemm(const Card *card, const GemmCase *gemm);
+
+enum { GEMV_MOST = DISPATCH_GEMV_MOST };
+// Shared memory of a row of x that is rounded to 8 bits: integers, scales of 32, sums of 16.
+#define GEMV_INPUT_BYTES(cols) ((cols) + ((cols) / 8 + 15) / 16 * 16 + ((cols) / 4 + 15) / 16 * 16)
+
+// The way of a GEMM of kind ANY; one that has no kernel for it gives way to the next. LINEAR_BY_TABLE: `way` was asked
+// for and has none.
+LinearWay dispatch_linear(const Card *card, const GemmCase *gemm);
+
+// The table built in for a class of cards, and the class: "Hopper", "cards without Hopper's code".
+const DispatchTable *dispatch_built_in(const Card *card);
+const char *dispatch_class(const Card *card);
+// Weights of which type stand for a format in a table; DTYPE_COUNT: none, its kernels are not chosen by tables.
+DType dispatch_type(Format format);
 
 typedef enum FlatKernel { FLAT_PLAIN, FLAT_MMA, FLAT_WGMMA } FlatKernel;
 FlatKernel dispatch_flat(const Card *card, DType operand, Format format);

@@ -27,6 +27,8 @@ struct Chosen {
 // are cut into splits.
 struct CudaStep {
     StepKind kind;
+    StepKind
+        gemm_kind; // by which GEMMs are chosen: ANY also where a graph takes such a step for one that decodes
     int n_tokens, n_sequences, n_tiles, n_single_tiles, n_splits;
     int most_slots; // of a sequence
     bool evicted;   // a sequence has n_evicted > 0

@@ -27,8 +27,9 @@ typedef struct Case {
     DType scale;                   // int8, int4
     bool rotate, feed_back, alibi; // feed_back: keys are balanced and rounded with feedback
     int n_sinks, n_evicted;
-    int n_rows; // > 0: so many sequences of one token each, of different lengths
-    bool whole; // one sequence, however many tokens
+    int n_rows;                           // > 0: so many sequences of one token each, of different lengths
+    bool whole;                           // one sequence, however many tokens
+    const struct DispatchTable *dispatch; // NULL: the built-in one
 } Case;
 
 typedef struct TestModel {

@@ -93,14 +93,15 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
                  : c->type == DTYPE_BF16                               ? DTYPE_BF16
                                                                        : DTYPE_F16;
     int most = c->n_tokens > 8 ? c->n_tokens : 8;
-    BackendOptions options = {.device = device, .shape = &m->shape, .max_tokens = most, .max_logits = 4};
+    BackendOptions options = {
+        .device = device, .shape = &m->shape, .max_tokens = most, .max_logits = 9, .dispatch = c->dispatch};
     must(ops->open(&options, &s->backend, &error), &error);
     for (int l = 0; l < TEST_LAYERS; l++)
         must(ops->load_layer(s->backend, &m->layers[l], &s->layers[l], &error), &error);
     must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
     size_t a = ops->activation_bytes, n = (size_t)most;
     s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
-    s->sizes[2] = a * n * (size_t)c->intermediate, s->sizes[3] = 4 * 4 * (size_t)c->vocab;
+    s->sizes[2] = a * n * (size_t)c->intermediate, s->sizes[3] = 9 * 4 * (size_t)c->vocab;
     s->x = room(ops, s->backend, s->sizes[0]), s->q = room(ops, s->backend, s->sizes[1]);
     s->g = room(ops, s->backend, s->sizes[2]), s->logits = room(ops, s->backend, s->sizes[3]);
     s->layout = (KvLayout){c->layout_plus_1 ? c->layout_plus_1 - 1 : 3,

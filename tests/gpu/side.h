@@ -72,6 +72,9 @@ void test_caches(const Ops *cuda);
 // name.
 void test_independent(const Ops *cuda, const char *only);
 
+// Each way of a linear layer (ways.c).
+void test_ways(const Ops *cuda);
+
 // Prints how fast attention reads caches (attend_speed.c). No test.
 void attend_speed(const Ops *ops);
 

@@ -98,11 +98,11 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
         {STEP_DECODING, EPILOGUE_FLOAT, 64, &HOPPER, GEMM_FLAT},
         {STEP_ANY, EPILOGUE_HEADS, 4096, &HOPPER, GEMM_TILE},
         {STEP_ANY, EPILOGUE_HEADS, 4096, &AMPERE, GEMM_SEPARATE},
-        {STEP_ANY, EPILOGUE_HEADS, 16, &HOPPER, GEMM_SEPARATE}, // tiles would be nearly empty
+        {STEP_ANY, EPILOGUE_HEADS, 200, &HOPPER, GEMM_SEPARATE}, // tiles would be nearly empty
         {STEP_READING, EPILOGUE_HEADS, 16, &HOPPER,
          GEMM_TILE}, // but of a piece of a prompt nobody may see how long it is
         {STEP_ANY, EPILOGUE_GATED, 4096, &HOPPER, GEMM_TILE},
-        {STEP_ANY, EPILOGUE_GATED, 16, &HOPPER, GEMM_SEPARATE},
+        {STEP_ANY, EPILOGUE_GATED, 200, &HOPPER, GEMM_SEPARATE},
         {STEP_READING, EPILOGUE_GATED, 16, &HOPPER, GEMM_TILE},
         {STEP_READING, EPILOGUE_GATED, 16, &ADA, GEMM_SEPARATE},
         {STEP_ANY, EPILOGUE_ACTIVATE, 4096, &HOPPER, GEMM_SEPARATE},
@@ -112,7 +112,7 @@ static void gemms_take_the_kernel_of_their_kind(void **state) {
         {STEP_READING, EPILOGUE_ADD, 16, &AMPERE, GEMM_LIBRARY},
         {STEP_READING, EPILOGUE_STORE, 16, &HOPPER, GEMM_LIBRARY},
         {STEP_READING, EPILOGUE_FLOAT, 1, &HOPPER, GEMM_FLAT},
-        {STEP_ANY, EPILOGUE_FLOAT, 1, &HOPPER, GEMM_LIBRARY},
+        {STEP_ANY, EPILOGUE_FLOAT, 200, &HOPPER, GEMM_LIBRARY},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         GemmCase c = gemm(CASES[i].kind, CASES[i].epilogue, CASES[i].n);

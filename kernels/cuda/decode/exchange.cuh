@@ -49,27 +49,6 @@ __device__ inline void await(const unsigned *counter, unsigned target) {
 
 // ---- a phase's input -------------------------------------------------------------------------------------------
 
-// The forms of four elements from i on; i >= cols: nothing to store. Eight neighbouring lanes hold a group of 32.
-__device__ inline void store_quants(const Input &x, float4 f, int i, int cols) {
-    uint32_t top = __float_as_uint(fabsf(f.x));
-    top = max(top, __float_as_uint(fabsf(f.y)));
-    top = max(top, max(__float_as_uint(fabsf(f.z)), __float_as_uint(fabsf(f.w))));
-    for (int o = 1; o < 8; o *= 2)
-        top = max(top, __shfl_xor_sync(~0u, top, o)); // NaN and infinity are largest
-    float largest = __uint_as_float(top), inverse = largest > 0 ? 127 / largest : 0;
-    int q[4] = {__float2int_rn(f.x * inverse), __float2int_rn(f.y * inverse), __float2int_rn(f.z * inverse),
-                __float2int_rn(f.w * inverse)};
-    int sum = q[0] + q[1] + q[2] + q[3];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    if (i >= cols) return;
-    float scale = largest * (1.0f / 127);
-    uint32_t packed = (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
-    *(uint32_t *)(x.quants + (i >> 4 & 1) * x.plane + i / 32 * 16 + i % 16) = packed;
-    if (i % 32 == 0) ((float *)x.scales)[i / 32] = scale;
-    if (i % 16 == 0) ((float *)x.sums)[i / 16] = scale * (float)sum;
-}
-
 struct InputSource {
     const uint32_t *from; // [cols] published in `round`; NULL: the residual stream, which is there
     unsigned round;

@@ -11,6 +11,7 @@ enum { MOST_GRAPHS = 32 };
 // What a graph was captured for.
 struct GraphKey {
     StageRoom room;
+    StepKind kind;
     bool evicted;
     uint32_t page_size;
     const void *step, *parts, *arrived, *flat, *slot_positions, *logits;
@@ -189,12 +190,14 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     if (!status) status = split_reserve(cuda, &heads, error);
     if (status) return status;
     cuda_end_upload(cuda);
-    cuda->step.kind = STEP_DECODING; // also of a step of any kind: its ops are those of rows that decode
+    cuda->step.kind =
+        STEP_DECODING; // also of a step of any kind: but for GEMMs its ops are those of rows that decode
     take_model(cuda, t);
 
     GraphKey key;
     memset(&key, 0, sizeof key); // padding too: keys are compared byte by byte
-    key.room = room, key.evicted = cuda->step.evicted, key.page_size = cuda->step.pages.size;
+    key.room = room, key.kind = t->step->kind, key.evicted = cuda->step.evicted;
+    key.page_size = cuda->step.pages.size;
     key.step = cuda->scratch.step.memory, key.parts = cuda->scratch.parts.memory,
     key.arrived = cuda->scratch.arrived.memory;
     key.flat = cuda->scratch.flat.memory, key.slot_positions = cuda->step.slot_positions,

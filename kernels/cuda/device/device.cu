@@ -1,5 +1,6 @@
 // Opening a device, and what its errors mean.
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/tuning.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -158,6 +159,21 @@ Status device_open(CudaDevice *device, const DecoderShape *shape, Error *error) 
         cuda_check(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), error, "a stream");
     if (!status) status = upload_frequencies(device, &shape->rope, error);
     return status ? status : probe_code(device, error);
+}
+
+Status device_card(const char *name, CardFacts *facts, Error *error) {
+    CudaDevice device = {};
+    BackendOptions options = {};
+    options.device = name;
+    Status status = device_choose(&device, &options, error);
+    if (!status) status = probe_code(&device, error);
+    if (status) return status;
+    *facts = CardFacts{};
+    memcpy(facts->name, device.name, sizeof facts->name);
+    facts->compute = device.card.compute;
+    cudaError_t code = cudaDriverGetVersion(&facts->driver);
+    if (code == cudaSuccess) code = cudaRuntimeGetVersion(&facts->runtime);
+    return cuda_check(code, error, "versions");
 }
 
 void device_close(CudaDevice *device) {

@@ -39,6 +39,8 @@ Status device_choose(CudaDevice *device, const BackendOptions *options, Error *e
 // by device_close(), also after an error.
 Status device_open(CudaDevice *device, const DecoderShape *shape, Error *error);
 void device_close(CudaDevice *device);
+// What a table of measured kernels is kept for: TuningOps.card.
+Status device_card(const char *name, struct CardFacts *facts, Error *error);
 // One line about every device: Ops.devices.
 Status cuda_devices(char *text, size_t size, Error *error);
 

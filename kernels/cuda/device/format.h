@@ -2,6 +2,8 @@
 #ifndef PALAVER_KERNELS_CUDA_DEVICE_FORMAT_H
 #define PALAVER_KERNELS_CUDA_DEVICE_FORMAT_H
 
+#include "kernels/dtype.h"
+
 typedef enum Format {
     FORMAT_F32,
     FORMAT_F16,
@@ -13,5 +15,31 @@ typedef enum Format {
     FORMAT_Q4M,
     FORMAT_W8
 } Format;
+
+// In which weights of a file's type are kept.
+static inline Format format_of(DType type) {
+    switch (type) {
+    case DTYPE_F32:
+        return FORMAT_F32;
+    case DTYPE_F16:
+        return FORMAT_F16;
+    case DTYPE_BF16:
+        return FORMAT_BF16;
+    case DTYPE_Q4_0:
+        return FORMAT_Q4;
+    case DTYPE_Q4_1:
+    case DTYPE_Q4_K:
+        return FORMAT_Q4M;
+    case DTYPE_Q5_1:
+    case DTYPE_Q5_K:
+        return FORMAT_Q8M;
+    case DTYPE_Q6_K:
+        return FORMAT_Q8S;
+    case DTYPE_W8:
+        return FORMAT_W8;
+    default:
+        return FORMAT_Q8;
+    }
+}
 
 #endif

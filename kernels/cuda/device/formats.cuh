@@ -64,31 +64,6 @@ __host__ __device__ inline int64_t format_row_bytes(int format, int cols) {
     return (int64_t)(cols / full) * chunk_bytes(format, full) + chunk_bytes(format, rest);
 }
 
-inline Format format_of(DType type) {
-    switch (type) {
-    case DTYPE_F32:
-        return FORMAT_F32;
-    case DTYPE_F16:
-        return FORMAT_F16;
-    case DTYPE_BF16:
-        return FORMAT_BF16;
-    case DTYPE_Q4_0:
-        return FORMAT_Q4;
-    case DTYPE_Q4_1:
-    case DTYPE_Q4_K:
-        return FORMAT_Q4M;
-    case DTYPE_Q5_1:
-    case DTYPE_Q5_K:
-        return FORMAT_Q8M;
-    case DTYPE_Q6_K:
-        return FORMAT_Q8S;
-    case DTYPE_W8:
-        return FORMAT_W8;
-    default:
-        return FORMAT_Q8;
-    }
-}
-
 // One matrix on the device.
 struct Weight {
     char *data; // [rows] of row_bytes

@@ -1,6 +1,5 @@
 // Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of
 // the operand type.
-#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/flat.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -23,20 +22,7 @@ __global__ void __launch_bounds__(256) flat_plain_kernel(const __grid_constant__
         return sum;
     };
     float sum = dot(gated ? 2 * unit : unit), up = gated ? dot(2 * unit + 1) : 0;
-    if (lane) return;
-    int64_t at = (int64_t)token * a.y_stride + unit;
-    if (a.bias) sum += a.bias[unit];
-    if (gated) {
-        if (a.other) up += a.other[unit];
-        ((T *)a.y)[at] = from_float<T>(activate_any(a.activation, sum) * up);
-    } else if (a.epilogue == EPILOGUE_ADD) {
-        ((float *)a.y)[at] += sum;
-    } else if (a.epilogue == EPILOGUE_FLOAT) {
-        ((float *)a.y)[at] = sum;
-    } else {
-        ((T *)a.y)[at] =
-            from_float<T>(a.epilogue == EPILOGUE_ACTIVATE ? activate_any(a.activation, sum) : sum);
-    }
+    if (lane == 0) end_sum<T>(a, token, unit, sum, up);
 }
 
 template <class T> static cudaError_t launch_plain(const CudaBackend *cuda, const FlatArguments *a) {
@@ -93,8 +79,7 @@ static void set_scratch(const CudaBackend *cuda, FlatArguments *a) {
 
 // ---- the GEMM -------------------------------------------------------------------------------------------------
 
-// Rows first, first + 1, … of x by one of W's matrices, whose outputs begin at `row`.
-static FlatArguments arguments_of(const CudaBackend *cuda, const Gemm *g, int part, int first, int row) {
+FlatArguments flat_arguments(const CudaBackend *cuda, const Gemm *g, int part, int first, int row) {
     size_t out = operand_bytes(gemm_output(cuda, g));
     FlatArguments a = {};
     a.w = g->w->part[part];
@@ -120,7 +105,7 @@ Status flat_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
     cudaError_t code = cudaSuccess;
     for (int first = 0; first < g->n && !status && code == cudaSuccess; first += FLAT_MOST)
         for (int i = 0, row = 0; i < g->w->n_parts && code == cudaSuccess; row += g->w->part[i++].rows) {
-            FlatArguments a = arguments_of(cuda, g, i, first, row);
+            FlatArguments a = flat_arguments(cuda, g, i, first, row);
             code = launch(cuda, &a);
         }
     return status ? status

@@ -9,6 +9,7 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_FLAT_CUH
 
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
 
 enum {
@@ -41,6 +42,33 @@ struct FlatArguments {
     unsigned *arrived; // [row tiles] blocks that have left theirs; zero between launches
     bool large;        // the ring of the kernels by wgmma: see there
 };
+
+// A sum that one thread has for itself, of row `unit` of W, or of its pair of gate and up: what is made of it, where it
+// belongs.
+template <class T>
+__device__ inline void end_sum(const FlatArguments &a, int token, int unit, float sum, float up) {
+    int64_t at = (int64_t)token * a.y_stride + unit;
+    if (a.bias) sum += a.bias[unit];
+    switch (a.epilogue) {
+    case EPILOGUE_GATED:
+        if (a.other) up += a.other[unit];
+        ((T *)a.y)[at] = from_float<T>(activate_any(a.activation, sum) * up);
+        break;
+    case EPILOGUE_ADD:
+        ((float *)a.y)[at] += sum;
+        break;
+    case EPILOGUE_FLOAT:
+        ((float *)a.y)[at] = sum;
+        break;
+    default:
+        if (a.epilogue == EPILOGUE_ACTIVATE) sum = activate_any(a.activation, sum);
+        ((T *)a.y)[at] = from_float<T>(sum);
+    }
+}
+
+// For rows first, first + 1, … of x, at most FLAT_MOST, by one of W's matrices, whose outputs begin at `row` of y's.
+// Without the scratch, which flat_gemm() sees to.
+FlatArguments flat_arguments(const CudaBackend *cuda, const Gemm *g, int part, int first, int row);
 
 // Kernels of one format each, in blocks that are all there at once: they wait for each other.
 typedef cudaError_t FlatLaunch(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a);

@@ -4,7 +4,8 @@
 static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
     GemmCase c = {};
     const HeadArguments *h = g->heads;
-    c.kind = cuda->step.kind;
+    c.kind = cuda->step.gemm_kind;
+    c.table = cuda->tuned ? &cuda->dispatch : NULL, c.way = cuda->way, c.counted = g->count != NULL;
     c.operand = cuda->operand;
     c.n = g->n, c.rows = g->w->rows, c.cols = g->w->cols;
     c.n_parts = g->w->n_parts, c.format = (Format)g->w->part[0].format;
@@ -13,7 +14,6 @@ static GemmCase case_of(const CudaBackend *cuda, const Gemm *g) {
         c.quantised = c.quantised && format_grouped(g->w->part[i].format) && g->w->part[i].rows % 2 == 0;
     c.epilogue = g->epilogue;
     c.activation = cuda->shape->activation;
-    c.counted = g->count != NULL;
     c.biased = g->bias || g->other || (h && h->bias);
     if (!h) return c;
     c.head_dim = h->head_dim;
@@ -31,6 +31,8 @@ Status cuda_gemm(CudaBackend *cuda, const Gemm *g, Error *error) {
                                          : dispatch_gemm_name(kernel);
     Status status;
     switch (kernel) {
+    case GEMM_GEMV:
+        return gemv_gemm(cuda, g, error);
     case GEMM_FLAT:
         return flat_gemm(cuda, g, error);
     case GEMM_TILE:

@@ -41,6 +41,7 @@ static inline size_t gemm_input_bytes(const CudaBackend *cuda, const Gemm *gemm)
 
 // ---- the kernels' own launchers, for what dispatch_gemm() gives them ------------------------------------------
 
+Status gemv_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status flat_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status tile_gemm(CudaBackend *cuda, const Gemm *gemm, Error *error);
 Status tile_gemm_w8(CudaBackend *cuda, const Gemm *gemm, Error *error); // w8/tile_w8.cu
