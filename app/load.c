@@ -30,6 +30,11 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
     return options;
 }
 
+void load_tell_dispatch(Screen *screen, const Engine *engine) {
+    const char *note = engine_dispatch(engine)->note;
+    if (*note) screen_warn(screen, "[%s]", note);
+}
+
 static bool on_progress(void *user, const char *what, int64_t done, int64_t total) {
     screen_progress(user, what, (uint64_t)done, (uint64_t)total);
     return !*signals_interrupt();
@@ -56,6 +61,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
         *engine = NULL;
         return status;
     }
+    load_tell_dispatch(screen, *engine);
     const char *notice = tokenizer_notice(engine_tokenizer(*engine)),
                *unfollowed = engine_model(*engine)->unfollowed;
     if (notice) screen_warn(screen, "[%s]", notice);

@@ -24,6 +24,9 @@ CacheOptions load_cache_options(Screen *screen, const Settings *settings, LoadRo
 Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoom room, Engine **engine,
                    Error *error);
 
+// What is wrong with the table of kernels that was measured on this card, if something is.
+void load_tell_dispatch(Screen *screen, const Engine *engine);
+
 // Shown on the screen, in bytes; Ctrl-C asks to stop.
 Progress load_progress(Screen *screen);
 

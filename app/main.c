@@ -9,6 +9,7 @@
 #include "app/tools/inspect.h"
 #include "app/tools/perplexity.h"
 #include "app/tools/tokenize.h"
+#include "app/tools/tune.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,13 +42,6 @@ static void set_screen(const Program *program) {
                                                                .plain = program->options.plain});
 }
 
-static int run_tune(const Program *program) {
-    Error error;
-    error_set(&error, STATUS_UNSUPPORTED,
-              "tune, which fills the dispatch table of a GPU, is not in this version");
-    return program_fail(program, &error, EXIT_USAGE);
-}
-
 static int run_command(Program *program) {
     switch (program->options.command) {
     case COMMAND_INSPECT:
@@ -59,7 +53,7 @@ static int run_command(Program *program) {
     case COMMAND_BENCH:
         return bench_main(program);
     case COMMAND_TUNE:
-        return run_tune(program);
+        return tune_main(program);
     case COMMAND_CONFIG:
         return configuration_main(program);
     default:

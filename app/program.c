@@ -1,6 +1,7 @@
 #include "app/program.h"
 
 #include "app/signals.h"
+#include "engine/tuning/tuning.h"
 
 #include <string.h>
 
@@ -37,6 +38,7 @@ Status program_find_model(Program *program, const char *resumed, Error *error) {
 LoadRoom program_room(const Program *program) {
     const Options *options = &program->options;
     int rows = options->parallel ? options->parallel : options->jsonl ? ROWS : 0;
+    if (options->command == COMMAND_TUNE || options->dispatch) return (LoadRoom){1, TUNING_MOST_ROWS};
     if (rows) return (LoadRoom){rows, rows};
     return (LoadRoom){.n_sequences = options->against ? 2 : 1};
 }

@@ -2,9 +2,11 @@
 
 #include "engine/backend.h"
 #include "engine/key_study.h"
+#include "engine/tuning/dispatch_file.h"
 #include "engine/files/tokenizer_source.h"
 #include "engine/model/conversion.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,35 @@ static void close_backend(Engine *engine) {
     engine->backend = NULL;
 }
 
+// What `palaver tune` has measured of this card and model, if it has. A file that cannot be used is as good as none,
+// but is told of. Returns whether *file is something to go by.
+static bool find_dispatch(Engine *engine, const Ops *ops, const char *device, DispatchFile *file) {
+    CardFacts card;
+    char path[PATH_ROOM];
+    bool missing = false;
+    Error why;
+    engine->dispatch = (EngineDispatch){0};
+    if (!ops->tuning) return false;
+    Status status = ops->tuning->card(device, &card, &why);
+    if (status) return false; // opening will tell
+    status = dispatch_file_path(&card, engine->model, path, &why);
+    if (!status) status = dispatch_file_read(path, &card, file, &missing, &why);
+    if (status)
+        snprintf(engine->dispatch.note, sizeof engine->dispatch.note,
+                 "%s: it is not used; palaver tune makes it anew", why.message);
+    return !status && !missing;
+}
+
+static void tell_dispatch(Engine *engine, const DispatchFile *file) {
+    EngineDispatch *to = &engine->dispatch;
+    const Backend *b = engine->backend;
+    if (file)
+        snprintf(to->origin, sizeof to->origin, "measured %.10s", file->date),
+            to->read_speed = file->read_speed;
+    else if (b->ops->tuning)
+        snprintf(to->origin, sizeof to->origin, "built in for %s", b->ops->tuning->built_in(b));
+}
+
 // Everything but the tokenizer on one backend: device, memory, weights. What fails leaves nothing behind.
 static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
                            Error *error) {
@@ -37,11 +68,15 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
         .max_logits = logits,
         .random_weights = options->random_weights,
     };
+    DispatchFile measured;
+    bool is_measured = find_dispatch(engine, ops, device, &measured);
+    if (is_measured) backend.dispatch = &measured.table;
     Status status = ops->open(&backend, &engine->backend, error);
     if (status) {
         engine->backend = NULL;
         return status;
     }
+    tell_dispatch(engine, is_measured ? &measured : NULL);
     if (!ops->w8 && conversion_needs(engine->model, DTYPE_W8))
         status = error_set(
             error, STATUS_UNSUPPORTED,
@@ -185,6 +220,9 @@ DType engine_cache_type(const Engine *engine) {
 }
 void engine_set_profile(Engine *engine, Profile *profile) {
     engine->forward.profile = profile;
+}
+const EngineDispatch *engine_dispatch(const Engine *engine) {
+    return &engine->dispatch;
 }
 const char *engine_backend_note(const Engine *engine) {
     return engine->backend_note;

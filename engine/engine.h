@@ -66,6 +66,14 @@ DType engine_cache_type(const Engine *engine);
 void engine_describe_backend(const Engine *engine, char *text, size_t size);
 // Times every op of the steps that follow: see profile.h. NULL ends it.
 void engine_set_profile(Engine *engine, struct Profile *profile);
+// Which kernels serve how many rows of linear layers, where the backend has a choice.
+typedef struct EngineDispatch {
+    char origin[64]; // of the table: "measured 2026-11-22", "built in for Hopper"; "": there is no choice
+    char note[sizeof((Error *)0)->message +
+              80];     // why a file of measured times is not used; "": there is none, or it is
+    double read_speed; // bytes a second at which the device reads, from that file; 0: not known
+} EngineDispatch;
+const EngineDispatch *engine_dispatch(const Engine *engine);
 // Why a better backend is not used ("no CUDA plug-in beside palaver"), or "".
 const char *engine_backend_note(const Engine *engine);
 // Why what is cached cannot come closer to the front, so that "shift" and "shift-inplace" re-evaluate; NULL: it can.

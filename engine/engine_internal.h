@@ -32,6 +32,7 @@ struct Engine {
     CacheOptions cache_options; // n_sequences as it came to be
     EngineMemory memory;
     double load_seconds;
+    EngineDispatch dispatch;
     char backend_note[sizeof((Error *)0)->message];
 };
 

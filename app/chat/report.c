@@ -170,16 +170,19 @@ void report_stats(Chat *chat) {
                dtype_name(engine_cache_type(chat->model.engine)), weights, cache, scratch, backend,
                *note ? " (" : "", note, *note ? ")" : "");
     print_weights(chat);
+    const EngineDispatch *dispatch = engine_dispatch(chat->model.engine);
+    if (*dispatch->origin) screen_say(chat->screen, "dispatch      %s", dispatch->origin);
     if (chat->has_last) {
         const ReplyReport *r = &chat->last;
         double depth_read = (double)r->used - (double)r->n_reply / 2;
+        double speed = tokens_per_second(r) * bench_token_bytes(chat->model.engine, depth_read);
+        char share[BENCH_SHARE_ROOM];
         double reading = r->first_token_seconds > 0 ? (double)r->read / r->first_token_seconds : 0;
         screen_say(chat->screen,
                    "last reply    %" PRId64 " cached + %" PRId64 " read (%.1f tok/s) -> %" PRId64
-                   " tokens (%.1f tok/s, %.1f GB/s), first after %.0f ms, %s",
-                   r->cached, r->read, reading, r->n_reply, tokens_per_second(r),
-                   tokens_per_second(r) * bench_token_bytes(chat->model.engine, depth_read) / 1e9,
-                   1e3 * r->first_token_seconds,
+                   " tokens (%.1f tok/s, %.1f GB/s%s), first after %.0f ms, %s",
+                   r->cached, r->read, reading, r->n_reply, tokens_per_second(r), speed / 1e9,
+                   bench_share(chat->model.engine, speed, share), 1e3 * r->first_token_seconds,
                    r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
     }
     if (chat->record.journal && *journal_name(chat->record.journal))

@@ -42,6 +42,7 @@ static const Flag program_flags[] = {
     COUNT(stream, 1, MAX_COUNT),
     TEXT("against", 0, false, against),
     COUNT(shared, 1, MAX_COUNT),
+    SWITCH("dispatch", 0, false, dispatch),
     SWITCH("jsonl", 0, true, jsonl),
     COUNT(parallel, 1, MAX_PARALLEL),
     SWITCH("ordered", 0, true, ordered),

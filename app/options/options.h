@@ -49,7 +49,7 @@ typedef struct Options {
     // of bench; 0 or NULL: not given
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
     int prefill, decode, depth, stream, shared;
-    bool profile_ops;
+    bool profile_ops, dispatch;
 
     const char *against; // of perplexity: the policy to compare with; NULL: none
 

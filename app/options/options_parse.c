@@ -32,10 +32,16 @@ static Status read_count(const Flag *flag, const char *text, int *count, Error *
 // With a shape, --weights says what its weights are made of rather than how a model's are to be kept.
 static Status take_shape_weights(Options *options, Error *error) {
     bool counts = options->prefill || options->decode || options->depth || options->stream || options->shared;
-    if (options->command != COMMAND_BENCH && (options->shape || counts))
+    bool bench = options->command == COMMAND_BENCH;
+    if (!bench && (counts || options->dispatch))
         return error_set(
             error, STATUS_USAGE,
-            "--shape, --prefill, --decode, --depth, --stream and --shared belong to palaver bench");
+            "--prefill, --decode, --depth, --stream, --shared and --dispatch belong to palaver bench");
+    if (!bench && options->command != COMMAND_TUNE && options->shape)
+        return error_set(error, STATUS_USAGE, "--shape belongs to palaver bench and palaver tune");
+    if (options->dispatch && (counts || options->parallel || options->profile_ops))
+        return error_set(error, STATUS_USAGE,
+                         "palaver bench --dispatch measures linear layers, and nothing else");
     if (options->shared && !options->parallel)
         return error_set(error, STATUS_USAGE, "--shared N needs --parallel N");
     if (options->command != COMMAND_PERPLEXITY && options->against)

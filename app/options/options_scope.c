@@ -11,6 +11,7 @@ enum {
     SHAPE = 16,  // bench --shape
     STREAM = 32, // bench --stream, with or without a shape
     LOOKS = 64,  // inspect, tokenize
+    TUNES = 128, // tune, bench --dispatch
     TALKS = CHAT | JSONL,
     LOADS = TALKS | SCORES | TIMES,
 };
@@ -29,13 +30,13 @@ static const Scope scopes[] = {
     {"context", "by", TALKS | SCORES | STREAM},
     {"context", NULL, TALKS},
     {"cache", NULL, LOADS | SHAPE},
-    {"model", "path", LOADS | LOOKS},
-    {"model", "weights", LOADS},
-    {"model", "head", LOADS},
+    {"model", "path", LOADS | LOOKS | TUNES},
+    {"model", "weights", LOADS | TUNES},
+    {"model", "head", LOADS | TUNES},
     {"model", "template", TALKS},
     {"model", "template_args", TALKS},
-    {"backend", "device", LOADS | SHAPE},
-    {"backend", NULL, LOADS},
+    {"backend", "device", LOADS | SHAPE | TUNES},
+    {"backend", NULL, LOADS | TUNES},
     {"ui", "color", ~0u},
     {"ui", NULL, CHAT},
 };
@@ -61,7 +62,14 @@ static unsigned scope_in_force(const Options *o, const char **what) {
     case COMMAND_PERPLEXITY:
         *what = "for palaver perplexity";
         return SCORES;
+    case COMMAND_TUNE:
+        *what = "for palaver tune";
+        return TUNES;
     case COMMAND_BENCH:
+        if (o->dispatch) {
+            *what = "for palaver bench --dispatch";
+            return TUNES;
+        }
         *what = o->shape ? "for palaver bench --shape" : "for palaver bench";
         if (!o->stream)
             *what = o->shape ? "for palaver bench --shape without --stream"

@@ -85,6 +85,7 @@ Status screen_clipboard(Screen *screen, const char *text, size_t n, Error *error
 void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total);
 // The same, counted in tokens.
 void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total);
+void screen_progress_steps(Screen *screen, const char *what, uint64_t done, uint64_t total); // in steps
 void screen_progress_end(Screen *screen);
 // How work of no known length stands: a line that is rewritten in place on a terminal, at most 20 times a second, and
 // taken away by screen_progress_end; plain or elsewhere a line now and then (half a minute).

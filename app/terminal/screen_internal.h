@@ -7,11 +7,11 @@
 
 typedef struct Progress {
     bool on;
-    bool drawn;     // a bar stands on the terminal's line
-    bool tokens;    // counted in tokens, not bytes
-    double started; // seconds of the monotonic clock
-    double last;    // when it was drawn
-    int quarter;    // plain: the last one said
+    bool drawn;       // a bar stands on the terminal's line
+    const char *unit; // NULL: bytes
+    double started;   // seconds of the monotonic clock
+    double last;      // when it was drawn
+    int quarter;      // plain: the last one said
 } Progress;
 
 enum { NOTICE_ROOM = 8192 };

@@ -20,8 +20,8 @@ static void put(const char *bytes, size_t n) {
 }
 
 static void format_amount(const Progress *progress, double amount, char out[FORMAT_ROOM]) {
-    if (progress->tokens)
-        snprintf(out, FORMAT_ROOM, "%.0f tok", amount < 1e10 ? amount : 1e10);
+    if (progress->unit)
+        snprintf(out, FORMAT_ROOM, "%.0f %s", amount < 1e10 ? amount : 1e10, progress->unit);
     else
         format_bytes(amount, out);
 }
@@ -66,13 +66,13 @@ static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total
     progress->drawn = true;
 }
 
-static void show_progress(Screen *screen, const char *what, uint64_t done, uint64_t total, bool tokens) {
+static void show_progress(Screen *screen, const char *what, uint64_t done, uint64_t total, const char *unit) {
     Progress *progress = &screen->progress;
     if (screen->quiet || !screen->traits.notice_terminal) return;
     if (total && done > total) done = total;
     double time = clock_seconds();
     bool first = !progress->on;
-    if (first) *progress = (Progress){.on = true, .started = time, .tokens = tokens};
+    if (first) *progress = (Progress){.on = true, .started = time, .unit = unit};
     if (!screen->traits.plain) {
         if (!first && time - progress->last < DRAW_EVERY) return;
         progress->last = time;
@@ -96,11 +96,15 @@ static void show_progress(Screen *screen, const char *what, uint64_t done, uint6
 }
 
 void screen_progress(Screen *screen, const char *what, uint64_t done, uint64_t total) {
-    show_progress(screen, what, done, total, false);
+    show_progress(screen, what, done, total, NULL);
 }
 
 void screen_progress_tokens(Screen *screen, const char *what, uint64_t done, uint64_t total) {
-    show_progress(screen, what, done, total, true);
+    show_progress(screen, what, done, total, "tok");
+}
+
+void screen_progress_steps(Screen *screen, const char *what, uint64_t done, uint64_t total) {
+    show_progress(screen, what, done, total, "steps");
 }
 
 void screen_status(Screen *screen, const char *text) {

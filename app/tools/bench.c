@@ -1,11 +1,12 @@
 #include "app/tools/bench_internal.h"
+#include "app/tools/shape.h"
+#include "app/tools/tune.h"
 
 #include "app/settings/settings_tell.h"
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
 #include "engine/model/conversion.h"
 #include "engine/model/model.h"
-#include "engine/model/model_shape.h"
 #include "kernels/ops.h"
 #include "engine/profile.h"
 #include "engine/talk/sampler.h"
@@ -233,6 +234,14 @@ double bench_token_bytes(const Engine *engine, double depth) {
     return (double)model_weight_bytes(model) - unread + (double)engine_token_bytes(engine) * depth;
 }
 
+const char *bench_share(const Engine *engine, double bytes_a_second, char text[BENCH_SHARE_ROOM]) {
+    double read_speed = engine_dispatch(engine)->read_speed;
+    *text = 0;
+    if (read_speed > 0)
+        snprintf(text, BENCH_SHARE_ROOM, ", %.0f%% of the card's", 100 * bytes_a_second / read_speed);
+    return text;
+}
+
 // Times whole steps, as a chat has them: token ids in, sampled id out (default sampling), where a device begins the next
 // step before the id is on the host, and what the host does with it costs no time. Prints a table; with `profile`
 // another of the ops, whose times are the device's own. A stream tells the time of a token in the full context, and what
@@ -251,6 +260,7 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
                          "%d tokens are wanted, the context holds %d; use a larger --context", longest,
                          engine_context_size(engine));
 
+    const EngineDispatch *dispatch = engine_dispatch(engine);
     char backend[200];
     engine_describe_backend(engine, backend, sizeof backend);
     Session *session = NULL;
@@ -275,9 +285,12 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
                     (double)model->weight_bytes / engine_load_seconds(engine) / 1e9);
         fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b.prefill, b.prefill / read,
                 prefill.n);
-        fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s (median of %d)\n",
-                b.depth, 1e3 * token, 1 / token, bytes / token / 1e9, decode.n);
+        char share[BENCH_SHARE_ROOM];
+        fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s%s (median of %d)\n",
+                b.depth, 1e3 * token, 1 / token, bytes / token / 1e9,
+                bench_share(engine, bytes / token, share), decode.n);
         print_memory(engine, out);
+        if (*dispatch->origin) fprintf(out, "dispatch  %s\n", dispatch->origin);
     }
     if (!status && b.parallel > 0) {
         session_clear(session); // its pages are theirs
@@ -294,41 +307,6 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
 
 // ---- the command --------------------------------------------------------------------------------------------
 
-// An engine over made-up weights of a known shape.
-static Status open_shape(Program *program, Error *error) {
-    const Options *o = &program->options;
-    const char *name = o->shape_weights ? o->shape_weights : "bf16";
-    // int8 and int4 are what layers become where they are converted: the head stays in 16 bits.
-    DType head = DTYPE_BF16, type = DTYPE_F32;
-    if (!strcmp(name, conversion_name(WEIGHTS_INT8))) {
-        type = DTYPE_W8;
-    } else if (!strcmp(name, conversion_name(WEIGHTS_INT4))) {
-        type = DTYPE_Q4_0;
-    } else {
-        while (type < DTYPE_INT8 && strcmp(dtype_name(type), name) != 0) type++;
-        head = type;
-    }
-    if (type == DTYPE_INT8)
-        return error_set(error, STATUS_USAGE,
-                         "--weights %s: no such type; f32, f16, bf16, int8, int4, q8_0, q4_0, … there are",
-                         name);
-    Model *model;
-    Status status = model_of_shape(o->shape, type, head, &model, error);
-    if (status) return status;
-    int decode = o->decode ? o->decode : 128, prefill = o->prefill ? o->prefill : 1024;
-    int depth = o->depth ? o->depth : 1,
-        longest = (o->parallel && depth < prefill ? prefill : depth) + decode;
-    longest = (longest > prefill ? longest : prefill) + 8;
-    EngineOptions options = program->settings.engine;
-    if (options.context_size == 0) options.context_size = longest;
-    options.cache = load_cache_options(program->screen, &program->settings, program_room(program));
-    options.n_rows = o->parallel;
-    options.chunk = 1024;
-    options.random_weights = true;
-    options.weights = options.head = WEIGHTS_OWN; // a file's settings: there is nothing to convert
-    return engine_open_model(model, &options, &program->engine, error);
-}
-
 int bench_main(Program *program) {
     Error error;
     const Options *o = &program->options;
@@ -343,8 +321,10 @@ int bench_main(Program *program) {
     if (!settings.prefill && o->shape) settings.prefill = 1024;
     if (!o->shape && program_find_model(program, NULL, &error))
         return program_fail(program, &error, EXIT_MODEL);
-    Status status = o->shape ? open_shape(program, &error) : program_load_model(program, &error);
+    if (o->dispatch) tuning_set_room(&program->settings.engine);
+    Status status = o->shape ? shape_open(program, &error) : program_load_model(program, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
+    if (o->dispatch) return program_finish(program, tune_show(program, stdout, &error), &error);
     if (o->stream)
         settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
     return program_finish(program, measure(program->engine, &settings, stdout, &error), &error);

@@ -46,6 +46,10 @@ Status path_state(const char *tail, char *path, Error *error) {
     return path_of("XDG_STATE_HOME", ".local/state", tail, path, error);
 }
 
+Status path_cache(const char *tail, char *path, Error *error) {
+    return path_of("XDG_CACHE_HOME", ".cache", tail, path, error);
+}
+
 Status path_make_folder(const char *path, mode_t mode, Error *error) {
     char part[PATH_ROOM];
     size_t length = strlen(path);

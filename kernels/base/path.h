@@ -28,6 +28,9 @@ bool path_has_suffix(const char *path, const char *suffix);
 // variable is ignored, as the specification asks. STATUS_FILE: no home folder is known.
 Status path_state(const char *tail, char *path, Error *error);
 
+// The same below palaver's cache folder: what can be made anew at any time.
+Status path_cache(const char *tail, char *path, Error *error);
+
 // Makes a folder and those above it, each with `mode`; one that exists is fine.
 Status path_make_folder(const char *path, mode_t mode, Error *error);
 

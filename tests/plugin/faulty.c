@@ -6,17 +6,24 @@
 //   steps       one with 8 MB left, whose steps take 1 KB for each slot that a row may see
 //   fatal       from the second reply on every op says that the device is lost
 //   no-w8       kernels for the types of files alone
-//   (else)      a GPU that works
+//   (else)      a GPU that works, whose linear layers are given made-up times: a GEMV takes 10 us for each row, a flat
+//               GEMM 25 us for up to 64 of them, the library 50 us
 //
 // As on a GPU, linear layers and the output matrix lie in memory of the backend's own.
 //
 // The CPU's ops are those of the program that loads it: it is linked with -rdynamic.
 #include "kernels/ops.h"
+#include "kernels/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static Ops faulty; // filled once, when it is asked for
+
+// Of the one backend that is open.
+static DispatchTable table; // n 0: none was given
+static int n_rows;          // of the step that was begun last
+static double seconds;      // that the trial takes
 
 static bool wants(const char *fault) {
     const char *wanted = getenv("FAULTY");
@@ -35,6 +42,7 @@ static Status faulty_devices(char *text, size_t size, Error *error) {
 
 static Status faulty_open(const BackendOptions *options, Backend **backend, Error *error) {
     if (wants("no-driver")) return no_driver(error);
+    table = options->dispatch ? *options->dispatch : (DispatchTable){0};
     Status status = ops_cpu()->open(options, backend, error);
     if (status == STATUS_OK) (*backend)->ops = &faulty;
     return status;
@@ -90,12 +98,66 @@ static void faulty_close(Backend *backend) {
 // The first step of a position beyond the first turn's meets the fault.
 static Status faulty_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
     static int n_prompts;
+    n_rows = step->n_tokens;
     if (step->n_tokens > 1) n_prompts++;
     if (wants("fatal") && n_prompts > 1)
         return error_set(error, STATUS_FATAL,
                          "cuda: begin: %d tokens: an illegal memory access was encountered", step->n_tokens);
     return ops_cpu()->begin(backend, step, kv, error);
 }
+
+// ---- made-up times ------------------------------------------------------------------------------------------
+
+static Status faulty_card(const char *device, CardFacts *facts, Error *error) {
+    (void)device;
+    *facts = (CardFacts){"Paper Tiger", 70, 13000, 13000};
+    return wants("no-driver") ? no_driver(error) : STATUS_OK;
+}
+
+static const char *faulty_built_in(const Backend *backend) {
+    (void)backend;
+    return "paper tigers";
+}
+
+static LinearShape faulty_shape(const Backend *backend, LinearKind kind, const Layer *layer,
+                                const Head *head) {
+    (void)backend, (void)layer, (void)head;
+    return (LinearShape){100 + (int)kind, 64, DTYPE_F16};
+}
+
+static LinearWay faulty_choice(const Backend *backend, const LinearShape *shape, int n) {
+    (void)backend;
+    for (int i = 0; i < table.n; i++)
+        if (table.rows[i].n_out == shape->n_out)
+            return n < table.rows[i].flat_from      ? LINEAR_GEMV
+                   : n < table.rows[i].library_from ? LINEAR_FLAT
+                                                    : LINEAR_LIBRARY;
+    return LINEAR_LIBRARY;
+}
+
+static Status faulty_prepare(Backend *backend, const LinearTrial *trial, Error *error) {
+    (void)backend, (void)error;
+    if (trial->way == LINEAR_GEMV && n_rows > DISPATCH_GEMV_MOST) return STATUS_UNSUPPORTED;
+    double flat = n_rows <= 64 ? 25e-6 : 25e-6 + 1e-6 * n_rows;
+    seconds = trial->way == LINEAR_GEMV ? 10e-6 * n_rows : trial->way == LINEAR_FLAT ? flat : 50e-6;
+    seconds *= trial->n_layers;
+    return STATUS_OK;
+}
+
+static Status faulty_run(Backend *backend, double *time, Error *error) {
+    (void)backend, (void)error;
+    *time = seconds;
+    return STATUS_OK;
+}
+
+static Status faulty_read_speed(Backend *backend, double *bytes_a_second, Error *error) {
+    (void)backend, (void)error;
+    *bytes_a_second = 123e9;
+    return STATUS_OK;
+}
+
+static const TuningOps FAULTY_TUNING = {faulty_card,    faulty_built_in, faulty_shape,     faulty_choice,
+                                        faulty_prepare, faulty_run,      faulty_read_speed};
 
 __attribute__((visibility("default"))) const Ops *palaver_cuda_ops(int abi);
 
@@ -111,5 +173,6 @@ const Ops *palaver_cuda_ops(int abi) {
     faulty.load_head = faulty_load_head;
     faulty.close = faulty_close;
     faulty.w8 = !wants("no-w8");
+    faulty.tuning = &FAULTY_TUNING;
     return abi == OPS_ABI ? &faulty : NULL;
 }

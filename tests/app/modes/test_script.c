@@ -405,9 +405,6 @@ static void test_looking_subcommands(void **state) {
     program_run(&run, "inspect|/no/such/model", "");
     expect_status(&run, 3);
     program_free(&run);
-    program_run(&run, "tune|" BABBLER, "");
-    expect_status(&run, 2);
-    program_free(&run);
 }
 
 // nohup: a signal that is ignored at the start stays so.

@@ -1,0 +1,196 @@
+#include "engine/tuning/tuning.h"
+
+#include "engine/engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = 7 }; // of a trial, of which the fastest counts: what disturbs makes it longer only
+
+const int TUNING_ROWS[TUNING_COUNTS] = {1,  2,  3,  4,  5,  6,  8,  9,  12, 16, 17, 20,
+                                        24, 28, 32, 33, 40, 48, 56, 64, 65, 80, 96, 128};
+
+// Layers of one kind, shape and type.
+typedef struct Group {
+    TuningLayer layer;
+    Layer **layers; // [layer.n_layers]
+    KvLayer *kv;    // likewise
+} Group;
+
+struct Tuning {
+    Engine *engine;
+    const TuningOps *ops;
+    int n_groups;
+    Group groups[TUNING_MOST_LAYERS];
+};
+
+void tuning_set_room(EngineOptions *options) {
+    options->context_size = 2 * TUNING_MOST_ROWS;
+    options->n_rows = TUNING_MOST_ROWS;
+}
+
+static Status add_layer(Tuning *t, LinearKind kind, int l, Error *error) {
+    const Forward *f = &t->engine->forward;
+    size_t n_layers = (size_t)f->model->shape.n_layers;
+    LinearShape shape = t->ops->shape(f->backend, kind, f->layers[l], f->head);
+    if (shape.type == DTYPE_COUNT) return STATUS_OK;
+    Group *g = t->groups;
+    while (g < t->groups + t->n_groups &&
+           !(g->layer.kind == kind && g->layer.shape.n_out == shape.n_out &&
+             g->layer.shape.n_in == shape.n_in && g->layer.shape.type == shape.type))
+        g++;
+    if (g == t->groups + TUNING_MOST_LAYERS) return STATUS_OK; // more there are not of any model
+    if (g == t->groups + t->n_groups) {
+        t->n_groups++;
+        *g = (Group){{kind, shape, 0}, calloc(n_layers, sizeof(Layer *)), calloc(n_layers, sizeof(KvLayer))};
+        if (!g->layers || !g->kv)
+            return error_set(error, STATUS_MEMORY, "no memory for %zu layers", n_layers);
+    }
+    g->layers[g->layer.n_layers] = f->layers[l];
+    g->kv[g->layer.n_layers++] = t->engine->cache.layers[l];
+    return STATUS_OK;
+}
+
+Status tuning_open(Engine *engine, Tuning **out, Error *error) {
+    *out = NULL;
+    const Forward *f = &engine->forward;
+    const TuningOps *ops = f->backend->ops->tuning;
+    if (!ops)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "there is nothing to tune: on the %s each operation has one implementation",
+                         f->backend->ops->name);
+    if (f->max_tokens < TUNING_MOST_ROWS || f->max_logits < TUNING_MOST_ROWS ||
+        engine->cache.layout.n_slots < TUNING_MOST_ROWS)
+        return error_set(error, STATUS_USAGE, "measuring wants an engine for %d rows", TUNING_MOST_ROWS);
+    Tuning *t = calloc(1, sizeof *t);
+    if (!t) return error_set(error, STATUS_MEMORY, "no memory to tune with");
+    t->engine = engine, t->ops = ops;
+    Status status = STATUS_OK;
+    for (LinearKind kind = 0; kind < LINEAR_LOGITS && !status; kind++)
+        for (int l = 0; l < f->model->shape.n_layers && !status; l++) status = add_layer(t, kind, l, error);
+    if (!status) status = add_layer(t, LINEAR_LOGITS, 0, error);
+    if (!status && t->n_groups == 0)
+        status = error_set(error, STATUS_UNSUPPORTED,
+                           "there is nothing to tune: no layer of this model has a choice");
+    if (status)
+        tuning_close(t);
+    else
+        *out = t;
+    return status;
+}
+
+void tuning_close(Tuning *t) {
+    if (!t) return;
+    for (int i = 0; i < t->n_groups; i++) {
+        free(t->groups[i].layers);
+        free(t->groups[i].kv);
+    }
+    free(t);
+}
+
+int tuning_n_layers(const Tuning *t) {
+    return t->n_groups;
+}
+const TuningLayer *tuning_layer(const Tuning *t, int i) {
+    return &t->groups[i].layer;
+}
+
+Status tuning_read_speed(Tuning *t, double *bytes_a_second, Error *error) {
+    return t->ops->read_speed(t->engine->backend, bytes_a_second, error);
+}
+
+// ---- a step of n rows ---------------------------------------------------------------------------------------------
+
+// One token at position 0 of each of n sequences, in a slot each, through all layers: afterwards every buffer holds
+// what an op would find there.
+static Status begin_rows(Tuning *t, int n, Error *error) {
+    Forward *f = &t->engine->forward;
+    const KvCache *cache = &t->engine->cache;
+    int32_t ids[TUNING_MOST_ROWS], positions[TUNING_MOST_ROWS], slots[TUNING_MOST_ROWS];
+    StepSequence sequences[TUNING_MOST_ROWS];
+    for (int i = 0; i < n; i++) {
+        ids[i] = (int32_t)((i * (int64_t)7919 + 3) % f->model->shape.vocab_size);
+        positions[i] = 0, slots[i] = i;
+        sequences[i] = (StepSequence){.first_token = i, .n_tokens = 1, .n_slots = 1, .pages = &slots[i]};
+    }
+    const Step step = {n, n, ids, positions, slots, sequences, 1, cache->slot_positions, STEP_ANY};
+    const Pass pass = {.backend = f->backend,
+                       .shape = &f->model->shape,
+                       .head = f->head,
+                       .layers = f->layers,
+                       .kv = cache->layers,
+                       .attention_windows = f->model->attention_windows,
+                       .buffers = {f->x, f->q, f->g, f->logits},
+                       .n_tokens = n};
+    Status status = f->backend->ops->begin(f->backend, &step, cache->layers, error);
+    return status ? status : forward_pass(&pass, error);
+}
+
+static Status time_way(Tuning *t, const Group *g, LinearWay way, double *seconds, Error *error) {
+    const Forward *f = &t->engine->forward;
+    const LinearTrial trial = {
+        g->layer.kind, way, g->layers, g->kv, g->layer.n_layers, f->head, {f->x, f->q, f->g, f->logits}};
+    double best = 0;
+    *seconds = 0;
+    Status status = t->ops->prepare(f->backend, &trial, error);
+    if (status == STATUS_UNSUPPORTED) return STATUS_OK;
+    for (int i = 0; i < RUNS && !status; i++) {
+        double time;
+        status = t->ops->run(f->backend, &time, error);
+        if (i == 0 || time < best) best = time;
+    }
+    *seconds = best / g->layer.n_layers;
+    return status;
+}
+
+Status tuning_measure(Tuning *t, int n, TuningTimes *times, Error *error) {
+    const Backend *backend = t->engine->backend;
+    Status status = begin_rows(t, n, error);
+    for (int i = 0; i < t->n_groups && !status; i++) {
+        times[i] = (TuningTimes){.choice = t->ops->choice(backend, &t->groups[i].layer.shape, n)};
+        for (LinearWay way = LINEAR_GEMV; way < LINEAR_N_WAYS && !status; way++)
+            status = time_way(t, &t->groups[i], way, &times[i].seconds[way], error);
+    }
+    return status;
+}
+
+// ---- what follows from the times ------------------------------------------------------------------------------------
+
+LinearWay tuning_best(const TuningTimes *times) {
+    LinearWay best = LINEAR_LIBRARY;
+    for (LinearWay way = LINEAR_GEMV; way < LINEAR_LIBRARY; way++)
+        if (times->seconds[way] > 0 && times->seconds[way] < times->seconds[best]) best = way;
+    return best;
+}
+
+double tuning_excess(const TuningTimes *times, LinearWay way) {
+    return times->seconds[way] / times->seconds[tuning_best(times)];
+}
+
+static LinearWay way_by(const DispatchRow *row, int n) {
+    return n < row->flat_from ? LINEAR_GEMV : n < row->library_from ? LINEAR_FLAT : LINEAR_LIBRARY;
+}
+
+// How much longer than by the best ways all of it takes; ways that are not there do not come into question.
+static double excess_of(const DispatchRow *row, const int *rows, const TuningTimes *times, int counts) {
+    double sum = 0;
+    for (int i = 0; i < counts; i++) {
+        LinearWay way = way_by(row, rows[i]);
+        sum += times[i].seconds[way] > 0 ? tuning_excess(&times[i], way) - 1 : 1e9;
+    }
+    return sum;
+}
+
+DispatchRow tuning_row(const LinearShape *shape, const int *rows, const TuningTimes *times, int counts) {
+    DispatchRow best = {shape->n_out, shape->n_in, shape->type, 1, 1};
+    double least = excess_of(&best, rows, times, counts);
+    for (int flat = 1; flat <= DISPATCH_GEMV_MOST + 1; flat++)
+        for (int i = 0; i <= counts; i++) {
+            DispatchRow row = best;
+            row.flat_from = flat, row.library_from = i < counts ? rows[i] : rows[counts - 1] + 1;
+            if (row.library_from < flat) continue;
+            double excess = excess_of(&row, rows, times, counts);
+            if (excess < least) least = excess, best = row;
+        }
+    return best;
+}
