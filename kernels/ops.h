@@ -139,7 +139,18 @@ typedef struct KvLayer {
     const float *key_balance;  // backend memory [n_kv_heads, head_dim], > 0
     const float *key_feedback; // backend memory [n_kv_heads, head_dim/size, size/2, size/2]
     RopeKind key_pairs;
+    // A scaling value φ for each query head: attend() may sum 2^(x·log2 e - φ), and values times it, of scores x without
+    // asking for the largest score first, so that the sums of splits just add up (Hong et al., arXiv:2311.01282). A
+    // split whose sums leave the range that is safe for its numbers is taken again with its running maximum: results do
+    // not depend on φ but for rounding. NULL: running maxima everywhere.
+    const float *score_bases; // backend memory [n_heads]
 } KvLayer;
+
+// Parts of splits, as a backend's threads or warps take them, that were weighed by their layer's score_bases, and those
+// of them that were taken again.
+typedef struct SoftmaxCounts {
+    int64_t parts, again;
+} SoftmaxCounts;
 
 // ---- one step ------------------------------------------------------------------------------------------
 
@@ -432,6 +443,8 @@ typedef struct Ops {
     Status (*stamp)(Backend *backend, int i, Error *error);
     // Waits for stamps [0, n]; seconds host [n]: from each to the next.
     Status (*stamp_seconds)(Backend *backend, int n, double *seconds, Error *error);
+    // Since open(). Waits for what was asked before.
+    Status (*softmax_counts)(Backend *backend, SoftmaxCounts *counts, Error *error);
     // Optional (NULL: there is no choice): which kernels the ops of the last step took, on one line.
     void (*kernels)(const Backend *backend, char *text, size_t size);
     // Optional (NULL: there is one implementation of each linear layer): to measure which is fastest, kernels/tuning.h.

@@ -2,7 +2,7 @@
 #include "kernels/kv_layout.h"
 
 Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
-    const CpuBackend *cpu = cpu_backend(backend);
+    CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
     if (kv_layer_check(kv, shape->head_dim, error)) return error_prefix(error, "attend: ");
     AttentionJob job = {.loops = cpu->loops,
@@ -26,7 +26,8 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .slot_positions = cpu->slot_positions,
                         .rope = &shape->rope,
                         .sink_cos = cpu->sink_cos,
-                        .sink_sin = cpu->sink_sin};
+                        .sink_sin = cpu->sink_sin,
+                        .counts = &cpu->counts};
     attention_run(&job);
     return STATUS_OK;
 }

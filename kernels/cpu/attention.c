@@ -78,7 +78,9 @@ static void attend_part(void *context, int64_t part, int thread) {
                        .slot_positions = job->slot_positions,
                        .rope = job->rope,
                        .sink_cos = job->sink_cos + angles,
-                       .sink_sin = job->sink_sin + angles};
+                       .sink_sin = job->sink_sin + angles,
+                       .bases = job->kv->score_bases ? job->kv->score_bases + head : NULL,
+                       .counts = job->counts};
     job->loops->attend(&tile, job->scratch + thread * job->thread_bytes);
 }
 

@@ -36,6 +36,7 @@ typedef struct AttentionJob {
     // Where a sequence has evicted tokens: cos and sin [n_sequences, rotary_dim/2] of its n_evicted.
     const Rope *rope;
     const float *sink_cos, *sink_sin;
+    AttendCounts *counts; // NULL: nobody counts
 } AttentionJob;
 
 // Most tokens that attend together: with the heads that share a KV head they make about attend_rows rows.

@@ -164,6 +164,13 @@ static Status cpu_read(Backend *backend, void *host, const void *memory, size_t 
     return STATUS_OK;
 }
 
+static Status cpu_softmax_counts(Backend *backend, SoftmaxCounts *counts, Error *error) {
+    (void)error;
+    const AttendCounts *from = &cpu_backend(backend)->counts;
+    *counts = (SoftmaxCounts){from->parts, from->again};
+    return STATUS_OK;
+}
+
 // ---- profiles -----------------------------------------------------------------------------------------
 
 static Status cpu_stamp(Backend *backend, int i, Error *error) {
@@ -217,6 +224,7 @@ const Ops *ops_cpu(void) {
         .sample = cpu_sample,
         .stamp = cpu_stamp,
         .stamp_seconds = cpu_stamp_seconds,
+        .softmax_counts = cpu_softmax_counts,
     };
     return &OPS;
 }

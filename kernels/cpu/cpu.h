@@ -73,6 +73,8 @@ typedef struct CpuBackend {
     int64_t thread_bytes;
     SampleScratch *sampling;
 
+    AttendCounts counts; // since open()
+
     double *stamps; // [OPS_MAX_STAMPS], NULL before the first
 } CpuBackend;
 

@@ -94,12 +94,36 @@ INLINE __m256 lanes_of_bits(uint64_t bits) {
         _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), bit), bit));
 }
 
+// Turns a row's scores into weights exp(score - base) with the base that it has, 0 where it sees nothing: with a base of
+// the caller's nobody asks for the largest score. False if that is not safe; then the scores are as they were. A block of
+// small weights is, behind others that have a sum to which they add.
+APART bool weigh_by_base(Work *w, int row) {
+    float *scores = w->weights + (int64_t)row * BLOCK;
+    const __m256 base = _mm256_set1_ps(w->largest[row]);
+    __m256 weights[BLOCK / 8], total = _mm256_setzero_ps();
+    for (int i = 0; i < BLOCK / 8; i++) {
+        __m256 seen = lanes_of_bits(w->visible[row] >> 8 * i);
+        weights[i] = _mm256_and_ps(exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(scores + 8 * i), base)), seen);
+        total = _mm256_add_ps(total, weights[i]);
+    }
+    float sum = w->total[row] + sum_lanes(total);
+    w->n_parts++;
+    if (!attend_is_safe(sum)) {
+        w->n_again++;
+        return false;
+    }
+    for (int i = 0; i < BLOCK / 8; i++) _mm256_storeu_ps(scores + 8 * i, weights[i]);
+    w->total[row] = sum;
+    return true;
+}
+
 // Turns a row's scores into weights exp(score - largest), 0 where it sees nothing, and scales what it has so
 // far to the new largest score. The score of an unseen slot may be anything.
 APART void weigh_row(Work *w, int row) {
     float *weights = w->weights + (int64_t)row * BLOCK, *sums = w->sums + (int64_t)row * w->width;
     const __m256 lowest = _mm256_set1_ps(-INFINITY);
     __m256 m = lowest, total = _mm256_setzero_ps();
+    if (w->tile->bases && weigh_by_base(w, row)) return;
     for (int s = 0; s < BLOCK; s += 8) {
         __m256 scores = _mm256_loadu_ps(weights + s);
         if (w->visible[row] != ~UINT64_C(0)) {
@@ -108,7 +132,8 @@ APART void weigh_row(Work *w, int row) {
         }
         m = _mm256_max_ps(m, scores);
     }
-    float before = w->largest[row], largest = fmaxf(before, max_lanes(m));
+    // A base that nothing was summed with yet is nobody's largest score.
+    float before = w->total[row] == 0 ? -INFINITY : w->largest[row], largest = fmaxf(before, max_lanes(m));
     __m256 largests = _mm256_set1_ps(largest);
     for (int s = 0; s < BLOCK; s += 8) {
         __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(weights + s), largests));
@@ -217,6 +242,7 @@ void avx2_attend(const AttendTile *tile, void *scratch) {
         w.is_sink = sequence->n_evicted > 0 && s < sequence->n_sinks;
         attend_block(&w);
     }
+    attend_count(tile, w.n_parts, w.n_again);
     for (int row = 0; row < w.n_rows; row++) {
         float *y = tile->y + attend_row_offset(tile, row);
         const float *sums = w.sums + (int64_t)row * w.width;

@@ -8,8 +8,8 @@
 #ifdef __AVX2__
 #include <math.h>
 
-#define BLOCK 64 // indexes that are weighed together, wherever their slots lie
-#define KEYS 4   // KEYS times ROWS dot products keep their sums in registers
+#define BLOCK ATTEND_SPLIT // wherever their slots lie
+#define KEYS 4             // KEYS times ROWS dot products keep their sums in registers
 #define ROWS 3
 #define COPY_ROWS 6 // so many rows still read 16-bit keys and values as they are; int8 and int4: ROWS
 
@@ -22,13 +22,14 @@ typedef struct Work {
     float *q,
         *sinks;  // [n_rows, width] queries; sinks: those for the attention sinks, where tokens were evicted
     float *sums; // [n_rows, width] the weighted values so far
-    float *weights;    // [n_rows, BLOCK] scores, then weights
-    float *largest;    // [n_rows] the largest score so far
-    float *total;      // [n_rows] the weights' sum so far
-    uint64_t *visible; // [n_rows] bit s: the row sees index s of the block
-    float *copies;     // [2, BLOCK, width]
-    float *scales;     // [2, BLOCK, n_groups] of keys and of values, where they are read as they are
-    bool many;         // enough rows to read float32 copies of keys and values
+    float *weights;           // [n_rows, BLOCK] scores, then weights
+    float *largest;           // [n_rows] the largest score so far, or what weights are relative to instead
+    float *total;             // [n_rows] the weights' sum so far
+    uint64_t *visible;        // [n_rows] bit s: the row sees index s of the block
+    float *copies;            // [2, BLOCK, width]
+    float *scales;            // [2, BLOCK, n_groups] of keys and of values, where they are read as they are
+    int64_t n_parts, n_again; // see SoftmaxCounts
+    bool many;                // enough rows to read float32 copies of keys and values
     // The current block: index s has its key at k + s*stride bytes.
     int first, n_slots;
     bool is_sink; // it holds attention sinks: indexes below n_sinks
@@ -89,7 +90,7 @@ static void start_rows(Work *w) {
             attention_query(tile, row, is_sink, q);
             for (int d = tile->head_dim; d < w->width; d++) q[d] = 0;
         }
-        w->largest[row] = -INFINITY;
+        w->largest[row] = tile->bases ? tile->bases[row % tile->n_heads] * LN_2 : -INFINITY;
         w->total[row] = 0;
     }
 }

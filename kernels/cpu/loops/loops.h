@@ -7,9 +7,10 @@
 #include "kernels/ops.h"
 #include "kernels/w8.h"
 
+#include <stdatomic.h>
+
 // A row of activations for DTYPE_W8: its scale, and the sum of its integers, by which a product of bytes that count
-// from
-// -128 is put right.
+// from -128 is put right.
 typedef struct W8Scale {
     float scale;
     int32_t sum;
@@ -52,6 +53,11 @@ typedef struct AttendMask {
     int64_t token_stride, head_stride;
 } AttendMask;
 
+// SoftmaxCounts, as threads count them.
+typedef struct AttendCounts {
+    atomic_llong parts, again;
+} AttendCounts;
+
 // Consecutive tokens of one sequence and consecutive query heads that share one KV head.
 typedef struct AttendTile {
     const float *q; // the first token's first head; row stride q_stride, heads head_dim apart
@@ -70,6 +76,8 @@ typedef struct AttendTile {
     // How queries turn for the attention sinks, where tokens were evicted: cos and sin of n_evicted.
     const Rope *rope;
     const float *sink_cos, *sink_sin;
+    const float *bases;   // [n_heads] of KvLayer.score_bases; NULL: running maxima
+    AttendCounts *counts; // NULL: nobody counts
 } AttendTile;
 
 typedef struct Loops {
@@ -110,6 +118,24 @@ static inline int64_t attend_row_offset(const AttendTile *tile, int row) {
 
 static inline int32_t attend_slot(const AttendTile *tile, int index) {
     return tile->sequence->pages[index / tile->page_size] + index % tile->page_size;
+}
+
+enum {
+    ATTEND_SPLIT = 64
+}; // indexes that are weighed together: the part of a cache that may fall back by itself
+
+#define LN_2 0.693147181f
+
+// Whether a split's weights, relative to a score that its maximum had no say in, add up to a number in whose
+// neighbourhood float32 has room: none that counts is lost, and none is infinite. NaN is not.
+static inline bool attend_is_safe(float sum) {
+    return sum >= 0x1p-60f && sum <= 0x1p60f;
+}
+
+static inline void attend_count(const AttendTile *tile, int64_t parts, int64_t again) {
+    if (!tile->counts || !parts) return;
+    atomic_fetch_add_explicit(&tile->counts->parts, parts, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tile->counts->again, again, memory_order_relaxed);
 }
 
 // A token sees the positions low … high, a position a at the distance high − a. `is_sink`: among

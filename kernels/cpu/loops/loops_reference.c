@@ -107,7 +107,7 @@ static void gemm(const Gemm *p, void *scratch) {
 
 static int64_t attend_scratch(int n_rows, int head_dim) {
     (void)n_rows;
-    return 4 * head_dim * (int64_t)sizeof(float);
+    return 5 * head_dim * (int64_t)sizeof(float);
 }
 
 // One query in its two forms (sinks: for the indexes below n_sinks, if tokens behind them were evicted), and a row of
@@ -157,6 +157,64 @@ static void attend_one(const Query *c, float *sums, float *y) {
     for (int d = 0; d < tile->head_dim; d++) y[d] = weights == 0 ? 0 : sums[d] / weights;
 }
 
+// Weights and weighted values of some indexes, relative to e^base.
+typedef struct Part {
+    float base, weight, *sums; // sums [head_dim]
+} Part;
+
+// Adds indexes [first, end) to a part, whatever that makes of it.
+static void add_split(const Query *c, int first, int end, Part *part) {
+    const int dim = c->tile->head_dim;
+    for (int i = first; i < end; i++) {
+        float s = score(c, i);
+        if (s == -INFINITY) continue;
+        float weight = expf(s - part->base);
+        part->weight += weight;
+        kv_load(c->tile->kv, KV_VALUES, attend_slot(c->tile, i), c->tile->kv_head, dim, c->row);
+        for (int d = 0; d < dim; d++) part->sums[d] += weight * c->row[d];
+    }
+}
+
+static void clear(Part *part, float base, int dim) {
+    part->base = base, part->weight = 0;
+    for (int d = 0; d < dim; d++) part->sums[d] = 0;
+}
+
+// In splits, each relative to the head's base, or, where that is not safe, to its own largest score. Those of the first
+// kind just add up; a larger base makes what there is so far shrink.
+static void attend_in_splits(const Query *c, Part *whole, Part *part, float *y) {
+    const AttendTile *tile = c->tile;
+    const int n = tile->sequence->n_slots, dim = tile->head_dim;
+    int64_t parts = 0, again = 0;
+    clear(whole, -INFINITY, dim);
+    for (int first = 0; first < n; first += ATTEND_SPLIT) {
+        int end = n - first < ATTEND_SPLIT ? n : first + ATTEND_SPLIT;
+        float largest = -INFINITY;
+        bool seen = false; // else it is no part, which is not the same as one of no weight
+        for (int i = first; i < end; i++) {
+            float s = score(c, i);
+            seen |= s != -INFINITY;
+            largest = fmaxf(largest, s);
+        }
+        if (!seen) continue;
+        clear(part, tile->bases[c->head] * LN_2, dim);
+        add_split(c, first, end, part);
+        parts++;
+        if (!attend_is_safe(part->weight)) {
+            clear(part, largest, dim);
+            add_split(c, first, end, part);
+            again++;
+        }
+        float base = fmaxf(whole->base, part->base), old = expf(whole->base - base),
+              new = expf(part->base - base);
+        whole->base = base;
+        whole->weight = whole->weight * old + part->weight * new;
+        for (int d = 0; d < dim; d++) whole->sums[d] = whole->sums[d] * old + part->sums[d] * new;
+    }
+    for (int d = 0; d < dim; d++) y[d] = whole->weight == 0 ? 0 : whole->sums[d] / whole->weight;
+    attend_count(tile, parts, again);
+}
+
 static void attend(const AttendTile *tile, void *scratch) {
     float *q = scratch, *sinks = q + tile->head_dim, *row = sinks + tile->head_dim,
           *sums = row + tile->head_dim;
@@ -165,7 +223,11 @@ static void attend(const AttendTile *tile, void *scratch) {
         Query c = {tile, r / tile->n_heads, r % tile->n_heads, n_sinks, q, sinks, row};
         attention_query(tile, r, false, q);
         if (n_sinks > 0) attention_query(tile, r, true, sinks);
-        attend_one(&c, sums, tile->y + attend_row_offset(tile, r));
+        float *y = tile->y + attend_row_offset(tile, r);
+        if (tile->bases)
+            attend_in_splits(&c, &(Part){.sums = sums}, &(Part){.sums = sums + tile->head_dim}, y);
+        else
+            attend_one(&c, sums, y);
     }
 }
 

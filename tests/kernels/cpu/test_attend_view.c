@@ -230,24 +230,43 @@ static void expected_row(const Content *content, const Place *p, int token, int 
     for (int d = 0; d < c->head_dim; d++) y[d] /= total;
 }
 
+static void check_rows(const char *device, int64_t number, const Content *content, const Place *p,
+                       const float *y) {
+    const ViewCase *c = content->c;
+    double expected[128];
+    for (int row = 0; row < TOKENS * c->n_heads; row++) {
+        expected_row(content, p, row / c->n_heads, row % c->n_heads, expected);
+        for (int j = 0; j < c->head_dim; j++)
+            assert_near(device, number * 1000000 + row * c->head_dim + j, y[row * c->head_dim + j],
+                        expected[j], 3e-6);
+    }
+}
+
+// With running maxima, and with bases for the heads from far below to far above their scores.
 static void queries_see_what_the_formula_says(void **state) {
     (void)state;
     static const char *const DEVICES[] = {"cpu", "cpu:reference"};
+    static const float FROM_TO[][2] = {{0, 0}, {-40, 40}, {-200, 200}};
     for (size_t i = 0; i < N_CASES; i++) {
         Content content = new_content(&CASES[i]);
         const ViewCase *c = content.c;
         DecoderShape shape = shape_of(&content);
         Place *p = new_place(&content, 3, i % 2 ? 16 : 0);
-        float *y = malloc((size_t)(TOKENS * c->n_heads * c->head_dim) * sizeof *y);
-        double expected[128];
+        float *y = malloc((size_t)(TOKENS * c->n_heads * c->head_dim) * sizeof *y), bases[64];
         for (int d = 0; d < 2; d++) {
             Backend *b = open_cpu(DEVICES[d], 2, &shape, TOKENS);
-            attend(b, &content, p, 0, TOKENS, y);
-            for (int row = 0; row < TOKENS * c->n_heads; row++) {
-                expected_row(&content, p, row / c->n_heads, row % c->n_heads, expected);
-                for (int j = 0; j < c->head_dim; j++)
-                    assert_near(DEVICES[d], (int64_t)i * 1000000 + row * c->head_dim + j,
-                                y[row * c->head_dim + j], expected[j], 3e-6);
+            for (int way = 0; way < 4; way++) {
+                SoftmaxCounts counts;
+                for (int h = 0; way && h < c->n_heads; h++)
+                    bases[h] = FROM_TO[way - 1][0] + (FROM_TO[way - 1][1] - FROM_TO[way - 1][0]) * (float)h /
+                                                         (float)(c->n_heads - 1);
+                p->kv.score_bases = way ? bases : NULL;
+                attend(b, &content, p, 0, TOKENS, y);
+                check_rows(DEVICES[d], (int64_t)i * 4 + way, &content, p, y);
+                assert_ok(b->ops->softmax_counts(b, &counts, NULL), NULL);
+                assert_true(way ? counts.parts > 0 : counts.parts == 0);
+                if (way < 3 && !c->alibi) assert_int_equal(counts.again, 0);
+                if (way == 3) assert_true(counts.again > 0 && counts.again < counts.parts);
             }
             b->ops->close(b);
         }
