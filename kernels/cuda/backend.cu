@@ -95,6 +95,7 @@ static void cuda_close(Backend *backend) {
     cuda_sample_close(cuda->sampler);
     measurement_close(cuda->measurement);
     free_scratch(&cuda->scratch);
+    if (cuda->counts) cudaFree(cuda->counts);
     device_close(&cuda->device);
     free(cuda);
 }
@@ -127,6 +128,11 @@ static Status open_all(CudaBackend *cuda, const BackendOptions *options, Error *
     cuda_memory(&cuda->base, &total, &before);
     status = device_open(&cuda->device, options->shape, error);
     if (!status) status = open_scratch(cuda, options, error);
+    if (!status)
+        status = cuda_check(cudaMalloc(&cuda->counts, sizeof *cuda->counts), error, "counters of attention");
+    if (!status)
+        status = cuda_check(cudaMemsetAsync(cuda->counts, 0, sizeof *cuda->counts, cuda->device.stream),
+                            error, "counters of attention");
     if (!status) status = library_open(cuda, error);
     if (status) return status;
     cuda_memory(&cuda->base, &total, &after);
@@ -217,6 +223,13 @@ static Status cuda_read_floats(Backend *backend, const void *activations, int64_
     return status;
 }
 
+static Status cuda_softmax_counts(Backend *backend, SoftmaxCounts *counts, Error *error) {
+    DeviceCounts there = {};
+    Status status = cuda_read(backend, &there, cuda_backend(backend)->counts, sizeof there, error);
+    *counts = SoftmaxCounts{(int64_t)there.parts, (int64_t)there.again};
+    return status;
+}
+
 const Ops CUDA_OPS = {
     .name = "cuda",
     .activation_bytes = sizeof(float),
@@ -253,6 +266,7 @@ const Ops CUDA_OPS = {
     .sample_end = cuda_sample_end,
     .stamp = cuda_stamp,
     .stamp_seconds = cuda_stamp_seconds,
+    .softmax_counts = cuda_softmax_counts,
     .kernels = cuda_kernels,
     .tuning = &CUDA_TUNING,
 };

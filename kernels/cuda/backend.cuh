@@ -52,6 +52,7 @@ struct CudaBackend {
     CudaDevice device;
     CudaStep step;
     CudaScratch scratch;
+    DeviceCounts *counts; // since open()
 
     // The model, as far as it is loaded.
     bool operand_known;

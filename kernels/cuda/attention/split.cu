@@ -63,6 +63,7 @@ static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *
     size_t rows = (size_t)cuda->step.n_splits * (size_t)l->a.n_heads;
     a.sums = (float *)cuda->scratch.parts.memory;
     a.weights = (float2 *)(a.sums + rows * (size_t)l->a.head_dim);
+    a.counts = cuda->counts;
     a.arrived = (unsigned *)cuda->scratch.arrived.memory;
     return a;
 }

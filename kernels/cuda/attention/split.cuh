@@ -24,8 +24,9 @@ struct SplitArguments {
     bool together;   // a head's rows, and its scales where they fit, lie one behind the other
     uint32_t slot_bytes, scale_slot_bytes;
     int64_t head_bytes, scale_head_bytes;
-    float *sums;       // [n_splits, n_heads, head_dim]
-    float2 *weights;   // [n_splits, n_heads] largest score and sum
+    float *sums;     // [n_splits, n_heads, head_dim]
+    float2 *weights; // [n_splits, n_heads] largest score and sum
+    DeviceCounts *counts;
     unsigned *arrived; // [n_splits, n_kv_heads·head_tiles] of the tile's first split; zero between launches
 };
 

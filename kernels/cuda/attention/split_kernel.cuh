@@ -197,10 +197,21 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     if (a.alibi)
         for (int l = 0; l < Shape::LANE_HEADS; l++)
             w.slope[l] = LOG2_E * alibi_slope(kv_head * group + first_head + Warp::lane_head(l), a.n_heads);
-    w.run(s.new_slots ? s.new_slots[tile.first_token] : -1, [&] {
-        kernels_before();
-        load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.sinks > 0, queries);
-    });
+    if (a.kv.score_bases) w.take_bases(a.kv.score_bases + kv_head * group, first_head, group);
+    if (a.kv.score_bases && threadIdx.x == 0)
+        atomicAdd(&s.counts->parts, (unsigned long long)min(SPLIT_WARPS, units.n));
+        // A warp's keys are taken again, with running maxima, where its bases did not do.
+#pragma unroll 1
+    for (bool again = false;; again = true) {
+        w.run(s.new_slots ? s.new_slots[tile.first_token] : -1, [&] {
+            if (again) return;
+            kernels_before();
+            load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.sinks > 0, queries);
+        });
+        if (!w.given || w.is_safe(end - begin)) break;
+        w.start_again();
+        if (threadIdx.x % 32 == 0) atomicAdd(&s.counts->again, 1ull);
+    }
     __syncthreads(); // the rings are done with
     Results *results = (Results *)rings;
     float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]

@@ -36,11 +36,12 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
     const Queries &queries;
     uint32_t offsets; // the lane's, in shared memory
     // Weights are 2^(score - base), at most 2^room; times scales, at most `ceiling`, they are below float16's largest.
+    // With `given` bases nobody looks whether they are: is_safe() does, once all is summed up.
     uint32_t q[MMAS][WIDE][2];
     float out[MMAS][WIDE][4] = {}, scale_sum[C::INTEGER ? SETS : 1][4] = {};
     float base[LANE_HEADS] = {}, sum[LANE_HEADS] = {}, slope[LANE_HEADS] = {};
     float room = 15, ceiling = 1;
-    bool fresh = true, taken_sinks = false;
+    bool fresh = true, taken_sinks = false, given = false; // fresh: no key was seen yet
 
     __device__ SplitWarp(const SplitArguments &a, const AttendTile &t, const Units &u, const Queries &sq,
                          int kv_head, char *memory)
@@ -52,6 +53,67 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
     __device__ static int lane_head(int l) {
         int t = threadIdx.x % 4;
         return Shape::J == 1 ? l / 2 * 8 + 2 * t + l % 2 : 2 * t / Shape::J;
+    }
+
+    // What a split adds up to has its place between float16's smallest and largest numbers: here at 2^CENTRE.
+    static constexpr float CENTRE = C::INTEGER ? 9 : 5;
+
+    // Takes the layer's bases, of the group's heads from first_head on. Rows without a head score 0.
+    __device__ void take_bases(const float *bases, int first_head, int group) {
+        given = true;
+#pragma unroll
+        for (int l = 0; l < LANE_HEADS; l++) {
+            int head = first_head + lane_head(l);
+            base[l] = head < group ? __ldg(bases + head) - CENTRE : -CENTRE;
+        }
+    }
+
+    // Whether sums by given bases are what running maxima would have given. Above, all sums are finite only if all
+    // weights were. Below, a weight is rounded by at most 2^-25: of n of them that is at most 2^-11 of a sum of n·2^-14,
+    // as much as float16 takes off any weight. Weights times scales are what is rounded where there are scales; their
+    // largest sum counts, for it is what results are made of.
+    __device__ bool is_safe(int n) const {
+        float none = 0, least = (float)n / (1 << 14);
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+#pragma unroll
+            for (int i = 0; i < MMAS; i++)
+#pragma unroll
+                for (int w = 0; w < WIDE; w++) none = fmaf(0, out[i][w][c], none); // NaN if one is not finite
+        bool safe = none == 0;
+#pragma unroll
+        for (int l = 0; l < LANE_HEADS; l++) {
+            float total = sum[l];
+            if constexpr (C::INTEGER) {
+                total = 0;
+#pragma unroll
+                for (int i = l / 2; i < SETS; i += Shape::EIGHTS)
+                    total = fmaxf(total, Shape::J == 1 ? scale_sum[i][l % 2]
+                                                       : fmaxf(scale_sum[i][0], scale_sum[i][1]));
+                for (int o = 1; o < Shape::J / 2; o *= 2)
+                    total = fmaxf(total, __shfl_xor_sync(~0u, total, o));
+            } else {
+                for (int o = 4; o < 32; o *= 2) total += __shfl_xor_sync(~0u, total, o);
+            }
+            safe = safe && total >= least;
+        }
+        return fresh || __all_sync(~0u, safe);
+    }
+
+    // Everything anew, with running maxima.
+    __device__ void start_again() {
+        fresh = true, given = false;
+#pragma unroll
+        for (int l = 0; l < LANE_HEADS; l++) base[l] = sum[l] = 0;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+#pragma unroll
+            for (int i = 0; i < MMAS; i++)
+#pragma unroll
+                for (int n = 0; n < WIDE; n++) out[i][n][c] = 0;
+#pragma unroll
+            for (int i = 0; i < (C::INTEGER ? SETS : 1); i++) scale_sum[i][c] = 0;
+        }
     }
 
     __device__ void take_queries(bool for_sinks) {
@@ -310,17 +372,21 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitRing<C, SHAPE,
                 for (int l = 0; l < LANE_HEADS; l++)
                     if (!(mask >> (g + 8 * e) & 1)) scores[e][l] = -INFINITY;
         }
-        bool higher = fresh;
-        float scale = 0;
-        if constexpr (C::INTEGER) {
-            scale = largest_scale(value_scales);
-            higher |= scale > ceiling;
+        if (given) {
+            fresh = false;
+        } else {
+            bool higher = fresh;
+            float scale = 0;
+            if constexpr (C::INTEGER) {
+                scale = largest_scale(value_scales);
+                higher |= scale > ceiling;
+            }
+#pragma unroll
+            for (int e = 0; e < EIGHTHS; e++)
+#pragma unroll
+                for (int l = 0; l < LANE_HEADS; l++) higher |= scores[e][l] > room;
+            if (__any_sync(~0u, higher)) make_room(scale, scores);
         }
-#pragma unroll
-        for (int e = 0; e < EIGHTHS; e++)
-#pragma unroll
-            for (int l = 0; l < LANE_HEADS; l++) higher |= scores[e][l] > room;
-        if (__any_sync(~0u, higher)) make_room(scale, scores);
 #pragma unroll
         for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll

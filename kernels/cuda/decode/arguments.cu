@@ -46,6 +46,7 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->k_norm = layer->k_norm;
     l->keys = (char *)kv->k;
     l->values = (char *)kv->v;
+    l->bases = kv->score_bases;
     l->window = window_index(a, window);
     return l->window >= 0;
 }
@@ -56,7 +57,7 @@ static bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step 
     const StepSequence *q = &step->sequences[0];
     a->cache = *kv;
     a->cache.k = a->cache.v = a->cache.k_scale = a->cache.v_scale = NULL;
-    a->cache.key_balance = a->cache.key_feedback = NULL;
+    a->cache.key_balance = a->cache.key_feedback = a->cache.score_bases = NULL;
     a->kind = kv->type == DTYPE_INT8 ? DECODE_INT8 : kv->type == DTYPE_INT4 ? DECODE_INT4 : DECODE_F16;
     if (kv->slot_stride != s->head_dim || kv->head_stride * cache_bits(a->kind) / 8 % 16) return false;
     if (a->kind == DECODE_F16) return kv->type == DTYPE_F16 && !kv->rotate_keys;
@@ -261,7 +262,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->output_whole = a->output.format == FORMAT_W8;
     a->output_floats = !a->output_quants && !a->output_whole;
     a->norm = t->head->norm.weight;
-    a->logits = t->logits;
+    a->logits = t->logits, a->counts = cuda->counts;
     a->layers = d->table, a->scales = d->scales;
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;

@@ -137,8 +137,10 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerV
     // What comes from far and is known already is asked for before the phase begins.
     constexpr int DIM = LANES * 8, CHUNK = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
     ScaleLoader<CHUNK, DIM> chunk_scales;
-    int stream = warp / c.parts;
-    float balance = 0;
+    int stream = warp / c.parts, first_head = warp % c.parts * HEADS;
+    float balance = 0, base = 0;
+    if (l.bases && first_head + (int)threadIdx.x % 32 < a.group)
+        base = __ldg(l.bases + c.kv_head * a.group + first_head + threadIdx.x % 32);
     if constexpr (!PLAIN) {
         if (stream < used) chunk_scales.ask(a, scales, c, next_chunk(c, l.window, stream));
         if (scales.balance && threadIdx.x < DIM)
@@ -153,9 +155,10 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerV
     sync_warps();
 
     if (stream < used) {
-        AttendStream<LANES, HEADS, Cache> w(a, s, warp % c.parts * HEADS);
+        AttendStream<LANES, HEADS, Cache> w(a, s, first_head, l.bases != NULL, base);
         attend_stream(w, AttendPlace{l.window, stream}, scales, chunk_scales, c, ring);
     }
+    if (l.bases && threadIdx.x == 0) atomicAdd(&a.counts->parts, (unsigned long long)(used * c.parts));
     bool last = warp == DECODE_WARPS - 1;
     if (!PLAIN && owner && last) finish_own<DIM>(a, view, c, rope, ring, s);
     if (owner && (PLAIN || last)) attend_own<Cache>(a, s, used);

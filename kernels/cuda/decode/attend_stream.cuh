@@ -18,19 +18,24 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
     const AttendShared &s;
     int first_head, part, dim, at;
     bool inside;
+    // Weights are 2^(score - top), where top is a head's largest score so far; or a base that was `given`, from which
+    // float32 reaches far in both directions: see settle().
+    bool given, moved = false;
     __half *own; // scales of this warp's chunk: of keys, then of values
     float q[HEADS][8], sums[HEADS][8] = {}, top[HEADS], weight[HEADS];
 
+    // base: of the warp's head `lane`, where bases are given.
     __device__ __forceinline__ AttendStream(const DecodeArguments &arguments, const AttendShared &shared,
-                                            int first)
-        : a(arguments), s(shared), first_head(first) {
+                                            int first, bool has_bases, float base)
+        : a(arguments), s(shared), first_head(first), given(has_bases) {
         part = threadIdx.x % 32 % LANES * 8, dim = SCALED ? LANES * 8 : a.head_dim;
         inside = SCALED || part < dim;
         at = inside ? part : 0; // lanes without elements read the first ones, against a query of 0: no branch
         own = s.chunk_scales + threadIdx.x / 32 * 2 * PASSES * TOGETHER * MOST_GROUPS;
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            top[h] = -INFINITY;
+            float own = __shfl_sync(~0u, base, h);
+            top[h] = given ? own : -INFINITY;
             weight[h] = 0;
         }
     }
@@ -74,18 +79,41 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
         }
     }
 
+    // Moves a given base, of which chunks that are gone know nothing, before weights get out of hand: up, when a score is
+    // more than 2^60 times too large for it; down, when the first scores seen are all 2^60 times too small. Behind these
+    // nothing small is lost, for what it adds to is there. So the sum is at least 2^-60, and at most 2^60 for each score.
+    __device__ __forceinline__ void settle(int h, float largest) {
+        constexpr float REACH = 60;
+        bool first = weight[h] == 0;
+        if (largest <= top[h] + REACH && (!first || largest >= top[h] - REACH || largest == -INFINITY))
+            return;
+        float shrink = first ? 0 : exp2_approx(top[h] - largest);
+        moved = true;
+        top[h] = largest;
+        weight[h] *= shrink;
+#pragma unroll
+        for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+    }
+
     // Scores become weights; what was summed before shrinks where a larger one has come.
     __device__ __forceinline__ void soften(float (&score)[HEADS][PASSES]) {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            float largest = top[h];
+            float largest = score[h][0], base;
 #pragma unroll
-            for (int p = 0; p < PASSES; p++) largest = fmaxf(largest, score[h][p]);
-            float base = largest == -INFINITY ? 0 : largest, shrink = exp2_approx(top[h] - base);
-            top[h] = largest;
-            weight[h] *= shrink;
+            for (int p = 1; p < PASSES; p++) largest = fmaxf(largest, score[h][p]);
+            if (given) {
+                settle(h, largest);
+                base = top[h];
+            } else {
+                largest = fmaxf(largest, top[h]);
+                base = largest == -INFINITY ? 0 : largest;
+                float shrink = exp2_approx(top[h] - base);
+                top[h] = largest;
+                weight[h] *= shrink;
 #pragma unroll
-            for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+                for (int i = 0; i < 8; i++) sums[h][i] *= shrink;
+            }
 #pragma unroll
             for (int p = 0; p < PASSES; p++) {
                 score[h][p] = exp2_approx(score[h][p] - base);
@@ -116,8 +144,10 @@ template <int LANES, int HEADS, class Cache> struct AttendStream {
     // The stream's result for the heads into shared memory, over the lanes that had other slots.
     __device__ __forceinline__ void leave(int stream) {
         int lane = threadIdx.x % 32;
+        if (given && __any_sync(~0u, moved) && lane == 0) atomicAdd(&a.counts->again, 1ull);
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
+            if (weight[h] == 0) top[h] = -INFINITY; // nothing was seen: no base, and not one to go by
             float largest = top[h];
 #pragma unroll
             for (int o = LANES; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));

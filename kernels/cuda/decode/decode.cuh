@@ -52,8 +52,9 @@ struct DecodeLayer {
     DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
     const float *norm[PHASE_LOGITS], *bias[PHASE_LOGITS], *q_norm, *k_norm; // NULL: none
     char *keys, *values;
-    int window;     // index into DecodeArguments.windows
-    bool split_qkv; // k and v are matrices of their own
+    const float *bases; // KvLayer.score_bases; NULL: none
+    int window;         // index into DecodeArguments.windows
+    bool split_qkv;     // k and v are matrices of their own
     // In which forms a phase's matrices want their input: see dot.cuh.
     bool floats[PHASE_LOGITS], quants[PHASE_LOGITS], whole[PHASE_LOGITS];
 };
@@ -109,6 +110,7 @@ struct DecodeArguments {
     DecodeMatrix embedding, output;
     const float *norm;
     float *logits;
+    DeviceCounts *counts;
     bool output_floats, output_quants, output_whole;
 
     DecodePhaseShape phases[PHASE_END];

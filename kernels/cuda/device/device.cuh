@@ -25,6 +25,11 @@ struct CudaDevice {
     double *inv_freq;    // [n_sets, rotary_dim/2] on the device; NULL: no rotary embedding
 };
 
+// SoftmaxCounts, on the device.
+struct DeviceCounts {
+    unsigned long long parts, again;
+};
+
 // OK if `code` is success; else fills the error with the formatted what and CUDA's own reason. Out of memory is
 // STATUS_MEMORY, a fault after which the device is lost STATUS_FATAL, the rest STATUS_DEVICE.
 Status cuda_check(cudaError_t code, Error *error, const char *format, ...)
