@@ -1,7 +1,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
-#include "engine/key_study.h"
+#include "engine/study.h"
 #include "engine/tuning/dispatch_file.h"
 #include "engine/files/tokenizer_source.h"
 #include "engine/model/conversion.h"
@@ -92,7 +92,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     if (!status)
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
                                engine->context_size, &engine->cache, error);
-    if (!status) status = key_study_open(&engine->forward, options->random_weights, &engine->cache, error);
+    if (!status) status = study_open(&engine->forward, &engine->study, &engine->cache, error);
     if (status) close_backend(engine);
     return status;
 }
@@ -129,6 +129,9 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     engine->model = model;
     engine->n_rows = options->n_rows > 1 ? options->n_rows : 1;
     engine->no_steps_ahead = options->no_steps_ahead;
+    engine->wants_unified = options->softmax == SOFTMAX_UNIFIED;
+    // A bias that grows with the distance has no base.
+    engine->study = (StudyWish){options->random_weights, engine->wants_unified && !model->shape.alibi};
     Status status = model_reach_context(
         model, options->context_size > 0 ? options->context_size : model->context_length, error);
     if (!status) status = conversion_plan(model, options->weights, options->head, error);
@@ -233,6 +236,22 @@ const char *engine_cannot_shift(const Engine *engine) {
     if (model_rope_set(model, engine->context_size) > 0)
         return "its rotary frequencies go by the length of the text";
     return NULL;
+}
+Status engine_describe_softmax(const Engine *engine, char *text, size_t size, Error *error) {
+    int n_layers = engine->model->shape.n_layers, n_based = 0;
+    SoftmaxCounts counts;
+    Status status = engine->backend->ops->softmax_counts(engine->backend, &counts, error);
+    if (status) return status;
+    for (int l = 0; l < n_layers; l++) n_based += engine->cache.layers[l].score_bases != NULL;
+    if (!engine->study.bases)
+        snprintf(text, size, "running maxima%s",
+                 engine->wants_unified ? ": a bias by distance has no base" : "");
+    else
+        snprintf(text, size, "%d of %d layers by bases%s; %lld of %lld parts taken again (%.2f%%)", n_based,
+                 n_layers, n_based < n_layers ? ", the others' scores reach too far" : "",
+                 (long long)counts.again, (long long)counts.parts,
+                 counts.parts ? 100.0 * (double)counts.again / (double)counts.parts : 0.0);
+    return STATUS_OK;
 }
 void engine_describe_backend(const Engine *engine, char *text, size_t size) {
     char how[256];

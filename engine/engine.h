@@ -64,6 +64,8 @@ int64_t engine_weight_bytes(const Engine *engine, WeightType weights);
 DType engine_cache_type(const Engine *engine);
 // One line: backend, device, how it is used ("cpu: 2 threads, AVX2").
 void engine_describe_backend(const Engine *engine, char *text, size_t size);
+// One line: by what weights of attention are kept in range, and what share of them fell back (Softmax). Asks the device.
+Status engine_describe_softmax(const Engine *engine, char *text, size_t size, Error *error);
 // Times every op of the steps that follow: see profile.h. NULL ends it.
 void engine_set_profile(Engine *engine, struct Profile *profile);
 // Which kernels serve how many rows of linear layers, where the backend has a choice.

@@ -1,7 +1,5 @@
 #include "engine/engine_internal.h"
 
-#include "engine/cache/key_rounding.h"
-#include "engine/key_study.h"
 #include "kernels/base/format.h"
 
 enum {
@@ -30,7 +28,8 @@ static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int
     m->scratch = ops->scratch_bytes(engine->backend, engine->n_rows, (int)size) +
                  forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
     int64_t left = m->available - m->weights - m->scratch;
-    if (engine->cache_options.type == DTYPE_INT4) left -= key_rounding_bytes(shape) + key_study_bytes(shape);
+    if (study_is_wanted(shape, engine->cache_options.type, &engine->study))
+        left -= study_result_bytes(shape, engine->cache_options.type, &engine->study) + study_bytes(shape);
     return left;
 }
 
@@ -52,7 +51,7 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
         return error_set(error, STATUS_USAGE,
                          "a context of %lld tokens: the model has learned only %d positions",
                          (long long)wanted, shape->n_positions);
-    const int64_t rounding = options->cache.type == DTYPE_INT4 ? key_rounding_bytes(shape) : 0;
+    const int64_t studied = study_result_bytes(shape, options->cache.type, &engine->study);
     KvLayout layout;
     engine->cache_options = options->cache;
     if (engine->n_rows > 1) engine->cache_options.n_sequences = 1; // the others once the size is settled
@@ -68,7 +67,7 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
     engine->context_size = (int)size;
     if (engine->n_rows > 1) status = fit_windows(engine, options->cache.n_sequences, left, &layout, error);
     if (status) return status;
-    m->cache = kv_cache_bytes(&layout) + rounding;
+    m->cache = kv_cache_bytes(&layout) + studied;
     if (kv_cache_bytes(&layout) <= left) return STATUS_OK;
     format_bytes((double)(m->weights + m->scratch + m->cache), need);
     format_bytes((double)m->available, have);

@@ -32,6 +32,14 @@ CacheOptions cache_options(DType type);
 // multiplied by activations in 8 bits; int4 is DTYPE_Q4_0.
 typedef enum WeightType { WEIGHTS_OWN, WEIGHTS_F16, WEIGHTS_BF16, WEIGHTS_INT8, WEIGHTS_INT4 } WeightType;
 
+// How attention over a cache knows how far its weights may grow: by the largest score so far, or by a base that each head
+// has from the beginning (cache/score_bases.h), where that is safe. Results are the same but for rounding.
+typedef enum Softmax {
+    SOFTMAX_AUTO, // what was measured to be faster
+    SOFTMAX_UNIFIED,
+    SOFTMAX_RUNNING,
+} Softmax;
+
 typedef struct EngineOptions {
     const char *model;  // a Hugging Face folder or a .gguf file
     const char *device; // "auto", "cpu", "cuda", "cuda:1"
@@ -42,9 +50,10 @@ typedef struct EngineOptions {
     CacheOptions cache;
     int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
                 // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there
-    int chunk;  // most tokens evaluated in one step; 0 = the backend's favourite
-    bool
-        no_steps_ahead; // for comparison: the step of a token begins once the host knows it, also where it could before
+    int softmax; // a Softmax
+    int chunk;   // most tokens evaluated in one step; 0 = the backend's favourite
+    // For comparison: the step of a token begins once the host knows it, also where it could before.
+    bool no_steps_ahead;
     bool random_weights; // for measuring: weights are made up, the model's are not read (GPU only)
     Progress progress;
     const atomic_int *interrupt; // for the tokenizer (tokenizer_set_interrupt); NULL: none

@@ -148,7 +148,11 @@ static void print_weights(Chat *chat) {
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
-    char weights[FORMAT_ROOM], cache[FORMAT_ROOM], scratch[FORMAT_ROOM], held[FORMAT_ROOM], backend[256];
+    char weights[FORMAT_ROOM], cache[FORMAT_ROOM], scratch[FORMAT_ROOM], held[FORMAT_ROOM], backend[256],
+        softmax[256];
+    Error error;
+    if (engine_describe_softmax(chat->model.engine, softmax, sizeof softmax, &error))
+        snprintf(softmax, sizeof softmax, "unknown: %.200s", error.message);
     format_bytes((double)memory.weights, weights);
     format_bytes((double)memory.cache, cache);
     format_bytes((double)memory.scratch, scratch);
@@ -164,11 +168,12 @@ void report_stats(Chat *chat) {
                "conversation  %d turn%s; %" PRId64 " %s in all, %" PRId64 " token%s; seed %" PRIu64 "\n"
                "cache         %" PRId64 " of %d tokens, %s of %s (%s)\n"
                "memory        weights %s, cache %s, working space %s\n"
-               "backend       %s%s%s%s",
+               "backend       %s%s%s%s\n"
+               "softmax       %s",
                depth, text_plural(depth), replies, replies == 1 ? "reply" : "replies", tokens,
                text_plural(tokens), chat->numbers.seed, cached, size, held, cache,
                dtype_name(engine_cache_type(chat->model.engine)), weights, cache, scratch, backend,
-               *note ? " (" : "", note, *note ? ")" : "");
+               *note ? " (" : "", note, *note ? ")" : "", softmax);
     print_weights(chat);
     const EngineDispatch *dispatch = engine_dispatch(chat->model.engine);
     if (*dispatch->origin) screen_say(chat->screen, "dispatch      %s", dispatch->origin);

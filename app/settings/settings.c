@@ -19,6 +19,7 @@ static const char *const weights_words[] = {"own", "f16", "bf16", "int8", "int4"
 static const char *const head_words[] = {"own", "int8", NULL};
 static const int head_values[] = {WEIGHTS_OWN, WEIGHTS_INT8};
 static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
+static const char *const softmax_words[] = {"auto", "unified", "running", NULL}; // as Softmax
 static const char *const template_words[] = {"auto", "jinja", NULL};
 static const char *const thinking_words[] = {"auto", "on", "off", NULL};
 static const int thinking_values[] = {-1, 1, 0};
@@ -133,6 +134,7 @@ static const ConfigKey keys[] = {
     TEXT(backend, device, engine.device, device_words, accepts_device,
          "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),
     INTEGER_OR(backend, threads, engine.n_threads, 0, 1024, "auto", 0, "threads of the CPU backend"),
+    CHOICE(backend, softmax, engine.softmax, softmax_words, "how attention keeps its weights in range"),
 
     SWITCH(ui, stats, ui.stats, "a line of figures after each reply"),
     CHOICE(ui, color, ui.color, color_words, "colours on the terminal"),

@@ -227,6 +227,13 @@ static void print_memory(const Engine *engine, FILE *out) {
             dtype_name(engine_cache_type(engine)), (double)m.scratch / 1e6, (double)m.available / 1e9);
 }
 
+static Status print_softmax(const Engine *engine, FILE *out, Error *error) {
+    char softmax[256];
+    Status status = engine_describe_softmax(engine, softmax, sizeof softmax, error);
+    if (!status) fprintf(out, "softmax   %s\n", softmax);
+    return status;
+}
+
 double bench_token_bytes(const Engine *engine, double depth) {
     const Model *model = engine_model(engine);
     const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
@@ -291,6 +298,7 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
                 bench_share(engine, bytes / token, share), decode.n);
         print_memory(engine, out);
         if (*dispatch->origin) fprintf(out, "dispatch  %s\n", dispatch->origin);
+        status = print_softmax(engine, out, error);
     }
     if (!status && b.parallel > 0) {
         session_clear(session); // its pages are theirs

@@ -109,6 +109,7 @@ void kv_cache_close(KvCache *cache) {
     if (cache->memory) cache->backend->ops->free(cache->backend, cache->memory);
     if (cache->scales) cache->backend->ops->free(cache->backend, cache->scales);
     if (cache->key_rounding) cache->backend->ops->free(cache->backend, cache->key_rounding);
+    if (cache->score_bases) cache->backend->ops->free(cache->backend, cache->score_bases);
     if (cache->slot_positions) cache->backend->ops->free(cache->backend, cache->slot_positions);
     free(cache->layers);
     free(cache->references);

@@ -1,5 +1,5 @@
 // How fast attention reads a cache: test-gpu PLUGIN attend-speed prints microseconds and GB/s of keys, values and
-// scales, by shape, type and group.
+// scales, by shape, type and group; and microseconds where weights are relative to bases.
 #include "tests/gpu/side.h"
 
 #include <stdio.h>
@@ -20,6 +20,7 @@ typedef struct Speed {
     DType scale;
     int layout, page_size;
     int32_t n_evicted;
+    bool by_bases; // instead of running maxima
 } Speed;
 
 // Layers enough that none is in the L2 when its turn comes again.
@@ -49,11 +50,14 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
     Step step = {c->n_rows, c->n_rows, ids, last, slots, sequences, c->page_size, positions, STEP_ANY};
     KvLayer first = kv_layout_layer(&l, cache, scale, 0);
     must(ops->begin(backend, &step, &first, &error), &error);
+    void *bases; // of zeros, as scores are
+    must(ops->alloc(backend, (size_t)c->n_heads * 4, &bases, &error), &error);
     double start = 0;
     int n = 0, rounds = 10 + (int)(2e10 / *bytes / l.n_layers);
     for (int round = -2; round < rounds; round++) {
         for (int i = 0; i < l.n_layers; i++, n++) {
             KvLayer kv = kv_layout_layer(&l, cache, scale, i);
+            kv.score_bases = c->by_bases ? bases : NULL;
             must(ops->attend(backend, q, &kv, 0, y, &error), &error);
         }
         if (round != -1) continue;
@@ -65,6 +69,7 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
     ops->free(backend, cache);
     if (scale) ops->free(backend, scale);
     ops->free(backend, positions);
+    ops->free(backend, bases);
     free(at);
     free(pages);
     return each_call;
@@ -113,11 +118,14 @@ void attend_speed(const Ops *ops) {
             Speed c = SHAPES[i];
             c.type = TYPES[t].type, c.group = TYPES[t].group, c.scale = DTYPE_F16;
             double bytes, time = measure(ops, side.backend, &c, side.q, side.q, &bytes);
+            c.by_bases = true;
+            double other = measure(ops, side.backend, &c, side.q, side.q, &bytes);
             printf(
-                "%2d heads over %2d of %d, %2d x %5d, layout %d%s  %-5s %2d %8.1f us  %7.1f MB %6.0f GB/s\n",
+                "%2d heads over %2d of %d, %2d x %5d, layout %d%s  %-5s %2d %8.1f us  %7.1f MB %6.0f GB/s, "
+                "by bases %8.1f us\n",
                 c.n_heads, c.n_kv_heads, c.head_dim, c.n_rows, c.length, c.layout,
                 c.n_evicted ? ", gone" : "", dtype_name(c.type), c.group, time * 1e6, bytes * 1e-6,
-                bytes / time * 1e-9);
+                bytes / time * 1e-9, other * 1e6);
             fflush(stdout);
         }
         side_close(&side);

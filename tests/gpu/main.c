@@ -10,6 +10,7 @@
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/dispatch_table.h"
 #include "tests/support/model/golden_model.h"
+#include "tests/gpu/bases.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/engine_tests.h"
 #include "tests/gpu/side.h"
@@ -148,6 +149,8 @@ static void test_ops(Run *r, const Step *steps[2]) {
         must(b->ops->qkv(b->backend, b->layers[l], b->x, &b->kv[l], b->q, &error), &error);
         compare(r, &(Compared){"qkv", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound});
         compare_cache(r, l);
+        compare_bases(&(BasesCase){b, c->name, l, l ? 0 : c->window, c->n_tokens, r->positions});
+        copy_cache(a, b);
         must(a->ops->attend(a->backend, a->q, &a->kv[l], l ? 0 : c->window, a->q, &error), &error);
         must(b->ops->attend(b->backend, b->q, &b->kv[l], l ? 0 : c->window, b->q, &error), &error);
         compare(r, &(Compared){"attend", a->q, b->q, b->operand, n * c->n_heads * c->head_dim, r->bound});
@@ -195,6 +198,7 @@ static void test_decode(Run *r, int index, int position) {
             report(c->name, "decode refused", NAN, 0);
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
+        compare_decode_bases(b, &decode, c->name);
         // Quantised weights meet activations of 8 bits here.
         double bound = quant_is_type(c->type) || c->type == DTYPE_W8 ? 6e-2
                        : c->type == DTYPE_F32 && c->kv == DTYPE_F32  ? 1e-4
@@ -329,6 +333,7 @@ int main(int argc, char **argv) {
             test_case(cuda, &CASES[i]);
             fflush(stdout);
         }
+    if (!w.only) report_bases();
     if (!w.only || !strcmp(w.only, "rows") || strstr("rows: small", w.only)) test_independent(cuda, w.only);
     if (wanted(&w, "sums")) test_w8_sums(cuda);
     if (wanted(&w, "ways")) test_ways(cuda);

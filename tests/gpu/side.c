@@ -186,7 +186,7 @@ void *get_cache(Side *s, void **scale) {
     return memory;
 }
 
-static void put_cache(Side *s, const void *memory, const void *scale) {
+void put_cache(Side *s, const void *memory, const void *scale) {
     Error error;
     must(s->ops->write(s->backend, s->cache, memory, (size_t)kv_layout_bytes(&s->layout), &error), &error);
     if (s->scale)

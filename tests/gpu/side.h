@@ -57,6 +57,7 @@ void fill_caches(Side *a, Side *b, const int32_t *positions, uint64_t seed);
 // The bytes of a side's cache and scales, host memory; and the keys or values of a layer in the slots that hold a
 // position, as floats [n_kv_heads, slots, head_dim]; *n elements.
 void *get_cache(Side *s, void **scale);
+void put_cache(Side *s, const void *memory, const void *scale);
 float *cache_floats(Side *s, int layer, bool keys, const int32_t *positions, int64_t *n);
 
 // Makes b's cache what a's is.
