@@ -4,12 +4,12 @@
 
 enum {
     NOTED_SPLIT = 32, // scores that are summed up
-    LEAST_SPLIT = 8,  // fewer behind the last whole split are not noted: by and by they will be more
+    LEAST_SPLIT = 8,  // fewer behind whole splits are not noted: by and by they will be more
     SAFE_HALF = 30,
 };
 
 void score_range_note(ScoreRange *range, const double *scores, int n) {
-    for (int first = 0; n - first >= LEAST_SPLIT; first += NOTED_SPLIT) {
+    for (int first = 0; first == 0 || n - first >= LEAST_SPLIT; first += NOTED_SPLIT) {
         int end = n - first < NOTED_SPLIT ? n : first + NOTED_SPLIT;
         double largest = -INFINITY, sum = 0;
         for (int i = first; i < end; i++) largest = fmax(largest, scores[i]);
