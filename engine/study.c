@@ -43,7 +43,7 @@ static Status read_keys(const Study *study, int layer, int kv_head, int n_tokens
 static void note_scores(const Study *study, int layer, int kv_head, int n_tokens) {
     const DecoderShape *s = &study->forward->model->shape;
     const int group = s->n_heads / s->n_kv_heads, dim = s->head_dim,
-              window = study->forward->model->windows[layer];
+              window = study->forward->model->attention_windows[layer];
     const double scale = (double)s->attention_scale * M_LOG2E;
     double scores[STUDY_TOKENS];
     for (int t = (QUERY_STEP - study->first % QUERY_STEP) % QUERY_STEP; t < n_tokens; t += QUERY_STEP)
