@@ -10,7 +10,7 @@ enum { QUERY_STEP = 4 }; // every so-manieth query has its scores noted
 
 typedef struct Study {
     Forward *forward;
-    const KvCache *cache;
+    KvCache cache;
     double *keys, *queries; // [n_layers, n_kv_heads, head_dim] sums of squares; NULL: not wanted
     ScoreRange *ranges;     // [n_layers, n_heads]; NULL: not wanted
     float *floats;          // [STUDY_TOKENS, n_heads*head_dim] queries of the step in hand
@@ -34,7 +34,7 @@ static void note_queries(const Study *study, int layer, int n_tokens) {
 
 // Keys of a head in float32, where layout 3 has them: [n_kv_heads, n_slots, head_dim].
 static Status read_keys(const Study *study, int layer, int kv_head, int n_tokens, Error *error) {
-    const KvLayer *kv = &study->cache->layers[layer];
+    const KvLayer *kv = &study->cache.layers[layer];
     Backend *b = study->forward->backend;
     return b->ops->read(b, study->head_keys, (const float *)kv->k + kv_head * kv->head_stride,
                         (size_t)n_tokens * (size_t)kv->slot_stride * sizeof(float), error);
@@ -91,7 +91,7 @@ static Status note_keys(const Study *study, int n_tokens, Error *error) {
 // Evaluates n made-up tokens.
 static Status read_tokens(Study *study, int n, Error *error) {
     Forward *f = study->forward;
-    const KvCache *cache = study->cache;
+    const KvCache *cache = &study->cache;
     const int32_t vocab = f->model->shape.vocab_size, page = 0;
     int32_t ids[STUDY_TOKENS], places[STUDY_TOKENS];
     Status status = STATUS_OK;
@@ -125,15 +125,13 @@ static Status study_model(Study *study, Error *error) {
     const CacheOptions options = cache_options(DTYPE_F32);
     const int n = s->n_positions > 0 && s->n_positions < STUDY_TOKENS ? s->n_positions : STUDY_TOKENS;
     const QueryTap tap = {note_layer, study};
-    KvCache cache;
-    Status status = kv_cache_open(f->backend, &options, s, STUDY_TOKENS, &cache, error);
+    Status status = kv_cache_open(f->backend, &options, s, STUDY_TOKENS, &study->cache, error);
     if (status) return status;
-    study->cache = &cache;
     f->tap = &tap;
     status = read_tokens(study, n, error);
     f->tap = NULL;
     if (!status && study->keys) status = note_keys(study, n, error);
-    kv_cache_close(&cache);
+    kv_cache_close(&study->cache);
     return status;
 }
 

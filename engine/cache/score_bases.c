@@ -11,10 +11,11 @@ enum {
 void score_range_note(ScoreRange *range, const double *scores, int n) {
     for (int first = 0; first == 0 || n - first >= LEAST_SPLIT; first += NOTED_SPLIT) {
         int end = n - first < NOTED_SPLIT ? n : first + NOTED_SPLIT;
-        double largest = -INFINITY, sum = 0;
-        for (int i = first; i < end; i++) largest = fmax(largest, scores[i]);
-        for (int i = first; i < end; i++) sum += exp2(scores[i] - largest);
-        double s = largest + log2(sum);
+        double s = scores[first];
+        for (int i = first + 1; i < end; i++) {
+            double x = scores[i], larger = s > x ? s : x, smaller = s > x ? x : s; // NaN stays
+            s = larger + log2(1 + exp2(smaller - larger));
+        }
         if (!isfinite(s)) {
             *range = (ScoreRange){-INFINITY, INFINITY};
             return;
