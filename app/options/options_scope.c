@@ -36,6 +36,7 @@ static const Scope scopes[] = {
     {"model", "template", TALKS},
     {"model", "template_args", TALKS},
     {"backend", "device", LOADS | SHAPE | TUNES},
+    {"backend", "softmax", LOADS | SHAPE},
     {"backend", NULL, LOADS | TUNES},
     {"ui", "color", ~0u},
     {"ui", NULL, CHAT},

@@ -89,7 +89,7 @@ void compare_bases(const BasesCase *c) {
     free(q);
 }
 
-void compare_decode_bases(Side *s, const DecodeStep *step, const char *name) {
+void compare_decode_bases(Side *s, const DecodeStep *step, const char *name, double bound) {
     const int64_t n = s->shape->vocab_size;
     Error error;
     float *right = get(s, s->logits, DTYPE_F32, n);
@@ -100,7 +100,7 @@ void compare_decode_bases(Side *s, const DecodeStep *step, const char *name) {
         must(s->ops->decode(s->backend, step, &error), &error);
         for (int l = 0; l < TEST_LAYERS; l++) s->kv[l].score_bases = NULL;
         float *ours = get(s, s->logits, DTYPE_F32, n);
-        report(name, "decode by bases", distance(ours, right, n), s->layout.type == DTYPE_INT4 ? 3e-2 : 5e-3);
+        report(name, "decode by bases", distance(ours, right, n), bound);
         count(s, &before);
         s->ops->free(s->backend, bases);
         free(ours);

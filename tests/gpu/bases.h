@@ -15,7 +15,7 @@ typedef struct BasesCase {
 void compare_bases(const BasesCase *c);
 
 // Takes a step again whose logits are there, which stay.
-void compare_decode_bases(Side *side, const DecodeStep *step, const char *name);
+void compare_decode_bases(Side *side, const DecodeStep *step, const char *name, double bound);
 
 // Closes the comparisons: there must have been some of each kind.
 void report_bases(void);

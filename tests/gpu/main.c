@@ -198,13 +198,13 @@ static void test_decode(Run *r, int index, int position) {
             report(c->name, "decode refused", NAN, 0);
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
-        compare_decode_bases(b, &decode, c->name);
         // Quantised weights meet activations of 8 bits here.
         double bound = quant_is_type(c->type) || c->type == DTYPE_W8 ? 6e-2
                        : c->type == DTYPE_F32 && c->kv == DTYPE_F32  ? 1e-4
                                                                      : 4e-3;
         if (c->type == DTYPE_BF16) bound = 1.5e-2;
         if (c->kv == DTYPE_INT4) bound += 3e-2; // a key rounded to its other neighbour
+        compare_decode_bases(b, &decode, c->name, bound);
         compare(r, &(Compared){"decode", a->logits, b->logits, DTYPE_F32, c->vocab, bound});
         check_sentinel(c->name, b->ops, b->backend, b->logits, b->sizes[3]);
         double saved = r->bound;

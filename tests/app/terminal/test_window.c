@@ -241,6 +241,18 @@ static void test_stats_tell_the_bytes(void **state) {
     assert_non_null(strstr(cache, "kB of "));
     assert_non_null(strstr(cache, "(f16)\n"));
     expect_err(&run, " GB/s), first after ");
+    expect_err(&run, "\nsoftmax       running maxima\n");
+    program_free(&run);
+}
+
+static void test_stats_tell_what_fell_back(void **state) {
+    (void)state;
+    Run run = program_script(TALK "|--no-save|--softmax=unified", "Hello\n/stats\n");
+    expect_err(&run, " layers by bases; 0 of ");
+    expect_err(&run, " parts taken again (0.00%)\n");
+    program_free(&run);
+    run = program_script(TALK "|--no-save|--softmax=fixed", "Hello\n");
+    expect_err(&run, "auto, unified or running");
     program_free(&run);
 }
 
@@ -257,6 +269,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_forget),
         WITH_HOME(test_what_was_forgotten_is_so_when_resumed),
         WITH_HOME(test_stats_tell_the_bytes),
+        WITH_HOME(test_stats_tell_what_fell_back),
     };
     return test_main("window", argc, argv, tests);
 }
