@@ -95,7 +95,7 @@ static void quantisation_is_its_formula(void **state) {
         float scales[2 * DIM], row[DIM], read[DIM];
         int most = c->type == DTYPE_INT8 ? 127 : 7;
         const KvLayer kv = {c->type, bytes,  bytes, DIM,  DIM,  c->group, c->scale_type,
-                            scales,  scales, false, NULL, NULL, 0};
+                            scales,  scales, false, NULL, NULL, 0,        NULL};
         for (int n = 0; n < 3000; n++) {
             float size = exp2f(40 * random_float(&seed) - 25); // many groups are below the least scale
             for (int d = 0; d < DIM; d++) row[d] = n % 50 ? random_float(&seed) * size : (float)d - 11.5f;
@@ -179,7 +179,7 @@ static void errors_are_fed_back_by_the_formula(void **state) {
 static void refuses_half_a_rounding(void **state) {
     (void)state;
     float one[2 * DIM * DIM];
-    const KvLayer good = {DTYPE_INT4, one, one, DIM, DIM, 8, DTYPE_F32, one, one, true, one, one, 0};
+    const KvLayer good = {DTYPE_INT4, one, one, DIM, DIM, 8, DTYPE_F32, one, one, true, one, one, 0, NULL};
     KvLayer kv = good;
     Error error;
     assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_OK);
