@@ -258,7 +258,7 @@ static void test_stats_tell_what_fell_back(void **state) {
     expect_err(&run,
                "\nsoftmax       0 of 2 layers by bases, the others' scores reach too far; 0 of 0 parts");
     program_free(&run);
-    run = program_script(TALK "|--no-save|--softmax=fixed", "Hello\n");
+    program_run(&run, TALK "|--no-save|--softmax=fixed", "Hello\n");
     expect_err(&run, "allowed is \"auto\", \"unified\" or \"running\"");
     program_free(&run);
 }
