@@ -66,6 +66,24 @@ static Status time_prefill(Session *session, int32_t *ids, const BenchSettings *
     return status;
 }
 
+// The same behind `depth` tokens that are cached: what somebody says in a talk.
+static Status time_behind(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times,
+                          Error *error) {
+    Status status = STATUS_OK;
+    bench_make_ids(ids, b->depth, vocab, 0);
+    for (int run = 0; run <= b->repeat && !status; run++) {
+        SampleParams params = bench_sampling(0);
+        int32_t id;
+        bench_make_ids(ids + b->depth, b->prefill, vocab, run + 1);
+        status = session_sync(session, ids, b->depth, NULL, error);
+        double start = clock_seconds();
+        if (!status) status = session_sync(session, ids, b->depth + b->prefill, NULL, error);
+        if (!status) status = session_sample(session, &params, &id, error);
+        if (!status && run > 0) times->seconds[times->n++] = clock_seconds() - start;
+    }
+    return status;
+}
+
 static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b, int vocab, Times *times,
                           Error *error) {
     Status status = STATUS_OK;
@@ -273,13 +291,16 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
     Session *session = NULL;
     int32_t *ids = malloc((size_t)longest * sizeof *ids);
     Times prefill = {.seconds = malloc((size_t)b.repeat * sizeof(double))};
+    Times behind = {.seconds = malloc((size_t)b.repeat * sizeof(double))};
     Times decode = {.seconds = malloc((size_t)b.repeat * (size_t)b.decode * sizeof(double))};
     Status status = STATUS_OK;
-    if (!ids || !prefill.seconds || !decode.seconds)
+    if (!ids || !prefill.seconds || !behind.seconds || !decode.seconds)
         status = error_set(error, STATUS_MEMORY, "no memory for a benchmark");
     if (!status) status = session_open(engine, &session, error);
     if (!status) status = time_prefill(session, ids, &b, model->shape.vocab_size, &prefill, error);
     if (!status) status = time_decode(session, ids, &b, model->shape.vocab_size, &decode, error);
+    if (!status && b.prefill <= b.decode)
+        status = time_behind(session, ids, &b, model->shape.vocab_size, &behind, error);
     if (!status) {
         double read = bench_median(&prefill), token = bench_median(&decode);
         double bytes = bench_token_bytes(engine, b.depth + b.decode / 2.0);
@@ -292,6 +313,9 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
                     (double)model->weight_bytes / engine_load_seconds(engine) / 1e9);
         fprintf(out, "prefill   %d tokens: %.1f tok/s (median of %d)\n", b.prefill, b.prefill / read,
                 prefill.n);
+        if (behind.n)
+            fprintf(out, "prompt    %d tokens behind %d: %.2f ms (median of %d)\n", b.prefill, b.depth,
+                    1e3 * bench_median(&behind), behind.n);
         char share[BENCH_SHARE_ROOM];
         fprintf(out, "decode    at %d tokens: %.2f ms a token, %.1f tok/s, %.1f GB/s%s (median of %d)\n",
                 b.depth, 1e3 * token, 1 / token, bytes / token / 1e9,
@@ -309,6 +333,7 @@ static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, 
     session_close(session);
     free(ids);
     free(prefill.seconds);
+    free(behind.seconds);
     free(decode.seconds);
     return status;
 }
