@@ -78,8 +78,8 @@ FlatKernel dispatch_flat(const Card *card, DType operand, Format format) {
     bool same = format == format_of_operand(operand), quantised = format >= FORMAT_Q8;
     if (!is_16_bit(operand)) return FLAT_PLAIN;
     if (format == FORMAT_W8) return card->compute == 90 ? FLAT_WGMMA : FLAT_PLAIN;
-    if (same) return card->compute == 90 ? FLAT_WGMMA : FLAT_MMA;
-    return operand == DTYPE_F16 && quantised ? FLAT_MMA : FLAT_PLAIN;
+    if (!same && !(quantised && operand == DTYPE_F16)) return FLAT_PLAIN;
+    return card->compute == 90 ? FLAT_WGMMA : FLAT_MMA;
 }
 
 // Heads that a GEMM's own epilogue can finish.
@@ -103,11 +103,11 @@ static const DispatchTable HOPPER = {8,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 1, 17},
                                       {0, 0, DTYPE_BF16, 1, 17},
-                                      {0, 0, DTYPE_Q8_0, 5, 33},
-                                      {0, 0, DTYPE_Q6_K, 5, 33},
-                                      {0, 0, DTYPE_Q5_1, 5, 33},
-                                      {0, 0, DTYPE_Q4_0, 5, 33},
-                                      {0, 0, DTYPE_Q4_1, 5, 33}}};
+                                      {0, 0, DTYPE_Q8_0, 5, 65},
+                                      {0, 0, DTYPE_Q6_K, 5, 65},
+                                      {0, 0, DTYPE_Q5_1, 5, 65},
+                                      {0, 0, DTYPE_Q4_0, 5, 65},
+                                      {0, 0, DTYPE_Q4_1, 5, 65}}};
 static const DispatchTable OTHERS = {8,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 3, 3},

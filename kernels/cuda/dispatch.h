@@ -16,8 +16,8 @@
 //   ANY, GEMV way: heads                                                  separate
 //   ANY, GEMV way: any other                                              GEMV
 //   DECODING; ANY, flat way:
-//             heads           plain heads of 64 or 128, 16 bit, sm_90,
-//                             one matrix of the operand type              flat
+//             heads           plain heads of 64 or 128, one matrix of
+//                             those that flat GEMMs take by wgmma         flat
 //             heads           else                                        separate: store, then dispatch_heads
 //             any other                                                   flat
 //   ANY, library's way:
@@ -39,8 +39,8 @@
 //   anything else (in steps that count their rows: flat)                                       library
 //
 // A flat GEMM (dispatch_flat), by the format of each matrix:
-//   sm_90 and weights of the operand type, 16 bit, or W8: wgmma; other cards, and quantised weights with operands in
-//   f16: mma; everything else, and W8 on other cards: plain
+//   the operand type's, 16 bit, and quantised ones with operands in f16: wgmma on sm_90 (quantised up to 32 rows mma.sync,
+//   the same bits), mma on other cards; W8: wgmma on sm_90; everything else: plain
 //
 // A tile's rows of x in unpack (dispatch_unpack_tokens): 128 where that takes less than 256, else 256.
 //

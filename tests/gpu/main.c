@@ -3,9 +3,9 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
-// NAME: cases whose name has it, or one of ways, sums, caches, sample, golden, text, ahead, memory, fault. Inputs are
-// the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them. One closing
-// line: N passed, N failed.
+// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, memory, fault.
+// Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
+// One closing line: N passed, N failed.
 #include "engine/backend.h"
 #include "kernels/cpu/loops/quant.h"
 #include "kernels/dispatch_table.h"
@@ -334,6 +334,7 @@ int main(int argc, char **argv) {
             fflush(stdout);
         }
     if (!w.only) report_bases();
+    test_flat(cuda, w.only, test_case);
     if (!w.only || !strcmp(w.only, "rows") || strstr("rows: small", w.only)) test_independent(cuda, w.only);
     if (wanted(&w, "sums")) test_w8_sums(cuda);
     if (wanted(&w, "ways")) test_ways(cuda);

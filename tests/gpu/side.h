@@ -75,6 +75,8 @@ void test_independent(const Ops *cuda, const char *only);
 
 // Each way of a linear layer (ways.c).
 void test_ways(const Ops *cuda);
+// Steps of a few tokens with weights of every type (flat.c), op by op by test(). only: as above.
+void test_flat(const Ops *cuda, const char *only, void (*test)(const Ops *, const Case *));
 
 // Prints how fast attention reads caches (attend_speed.c). No test.
 void attend_speed(const Ops *ops);

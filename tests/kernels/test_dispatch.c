@@ -162,6 +162,23 @@ static void quantised_weights_are_unpacked_on_hopper(void **state) {
     assert_int_equal(dispatch_unpack_tokens(&HOPPER, 256, 4096), 128);
 }
 
+// Quantised weights would be expanded first; floats of 32 bits and weights of another type have no fast flat kernel.
+static void short_steps_read_quantised_weights_once(void **state) {
+    (void)state;
+    for (int n = 1; n <= 128; n++) {
+        GemmCase c = gemm(STEP_ANY, EPILOGUE_STORE, n);
+        c.operand = DTYPE_F16, c.format = FORMAT_Q4, c.quantised = true;
+        GemmKernel few = n <= GEMV_MOST ? GEMM_GEMV : GEMM_FLAT;
+        assert_int_equal(dispatch_gemm(&HOPPER, &c), n <= 64 ? few : GEMM_UNPACK);
+        assert_int_equal(dispatch_gemm(&AMPERE, &c), n <= 64 ? few : GEMM_LIBRARY);
+        assert_int_equal(dispatch_gemm(&PORTABLE, &c), n <= 64 ? few : GEMM_LIBRARY);
+        c.operand = DTYPE_BF16; // no tensor cores take them so
+        assert_int_equal(dispatch_gemm(&HOPPER, &c), n <= GEMV_MOST ? GEMM_GEMV : GEMM_LIBRARY);
+        c = gemm(STEP_READING, EPILOGUE_STORE, n); // no prompt shows how long its pieces are
+        assert_int_equal(dispatch_gemm(&HOPPER, &c), GEMM_LIBRARY);
+    }
+}
+
 static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
     (void)state;
     for (int decoding = 0; decoding < 2; decoding++) {
@@ -171,8 +188,8 @@ static void epilogues_in_registers_want_plain_heads_and_gates(void **state) {
         c[0].plain_heads = false, c[1].biased = true, c[2].head_dim = 96, c[3].operand = DTYPE_F32;
         c[4].format = FORMAT_Q8, c[4].quantised = true, c[4].operand = DTYPE_F16;
         for (int i = 0; i < 4; i++) assert_int_equal(dispatch_gemm(&HOPPER, &c[i]), GEMM_SEPARATE);
-        // Prompts' tiles unpack quantised weights on their way; the flat kernel by wgmma has no code for them.
-        assert_int_equal(dispatch_gemm(&HOPPER, &c[4]), decoding ? GEMM_SEPARATE : GEMM_UNPACK);
+        // Prompts' tiles unpack quantised weights on their way.
+        assert_int_equal(dispatch_gemm(&HOPPER, &c[4]), decoding ? GEMM_FLAT : GEMM_UNPACK);
     }
     GemmCase c = gemm(STEP_DECODING, EPILOGUE_HEADS, 8);
     c.n_parts = 3;
@@ -242,9 +259,9 @@ static void flat_kernels_go_by_format(void **state) {
         {DTYPE_F16, FORMAT_F16, FLAT_WGMMA, FLAT_MMA},    {DTYPE_BF16, FORMAT_BF16, FLAT_WGMMA, FLAT_MMA},
         {DTYPE_F16, FORMAT_BF16, FLAT_PLAIN, FLAT_PLAIN}, {DTYPE_BF16, FORMAT_F16, FLAT_PLAIN, FLAT_PLAIN},
         {DTYPE_F16, FORMAT_F32, FLAT_PLAIN, FLAT_PLAIN},  {DTYPE_F32, FORMAT_F32, FLAT_PLAIN, FLAT_PLAIN},
-        {DTYPE_F16, FORMAT_Q8, FLAT_MMA, FLAT_MMA},       {DTYPE_F16, FORMAT_Q8S, FLAT_MMA, FLAT_MMA},
-        {DTYPE_F16, FORMAT_Q8M, FLAT_MMA, FLAT_MMA},      {DTYPE_F16, FORMAT_Q4, FLAT_MMA, FLAT_MMA},
-        {DTYPE_F16, FORMAT_Q4M, FLAT_MMA, FLAT_MMA},      {DTYPE_BF16, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},
+        {DTYPE_F16, FORMAT_Q8, FLAT_WGMMA, FLAT_MMA},     {DTYPE_F16, FORMAT_Q8S, FLAT_WGMMA, FLAT_MMA},
+        {DTYPE_F16, FORMAT_Q8M, FLAT_WGMMA, FLAT_MMA},    {DTYPE_F16, FORMAT_Q4, FLAT_WGMMA, FLAT_MMA},
+        {DTYPE_F16, FORMAT_Q4M, FLAT_WGMMA, FLAT_MMA},    {DTYPE_BF16, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},
         {DTYPE_F32, FORMAT_Q4, FLAT_PLAIN, FLAT_PLAIN},   {DTYPE_F32, FORMAT_W8, FLAT_PLAIN, FLAT_PLAIN},
         {DTYPE_F16, FORMAT_W8, FLAT_WGMMA, FLAT_PLAIN},   {DTYPE_BF16, FORMAT_W8, FLAT_WGMMA, FLAT_PLAIN},
     };
@@ -425,6 +442,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(decoding_kernels_go_by_head_and_length),
         cmocka_unit_test(gemms_take_the_kernel_of_their_kind),
         cmocka_unit_test(quantised_weights_are_unpacked_on_hopper),
+        cmocka_unit_test(short_steps_read_quantised_weights_once),
         cmocka_unit_test(epilogues_in_registers_want_plain_heads_and_gates),
         cmocka_unit_test(w8_takes_the_kernel_of_its_rows),
         cmocka_unit_test(flat_kernels_go_by_format),

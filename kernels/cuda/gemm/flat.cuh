@@ -1,11 +1,11 @@
-// Flat GEMMs, for steps in which every sequence has one token: y [n, w.rows] = x [n, w.cols] · Wᵀ with W the tall side
-// of the tensor cores' GEMM, and rows of x, padded to 8, 16, 32 or 64, the flat one.
+// Flat GEMMs, for steps of few tokens: y [n, w.rows] = x [n, w.cols] · Wᵀ with W the tall side of the tensor cores'
+// GEMM, and rows of x, padded to 8, 16, 32 or 64, the flat one.
 //
 // A row's result has the same bits whatever n is and wherever the row stands: each element is the sum over a column of
 // its own, in an order that depends on the weight's shape and the number of multiprocessors alone. Tiles of 128 rows of
-// W by some columns follow each other, row tile after row tile, and are shared out evenly over the blocks, as runs of
-// neighbours. Where a row tile's columns fall to several blocks, the first of them adds the others' sums, in their
-// order.
+// W by some columns follow each other, row tile after row tile (by wgmma: two row tiles side by side), and are shared
+// out evenly over the blocks (pairs of blocks), as runs of neighbours. Where a row tile's columns fall to several
+// blocks, the first of them adds the others' sums, in their order.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_FLAT_CUH
 

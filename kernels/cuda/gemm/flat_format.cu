@@ -9,8 +9,7 @@ template <> struct OperandOf<FORMAT_BF16> { typedef __nv_bfloat16 T; };
 
 template <Format FORMAT> cudaError_t flat_launch(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a) {
     typedef typename OperandOf<FORMAT>::T T;
-    if constexpr (!format_quantized(FORMAT))
-        if (kernel == FLAT_WGMMA) return launch_flat<T, T>(cuda, a);
+    if (kernel == FLAT_WGMMA) return launch_flat<T, T, FORMAT>(cuda, a);
     return launch_flat_mma<T, FORMAT>(cuda, a);
 }
 

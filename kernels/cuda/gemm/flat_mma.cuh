@@ -1,4 +1,4 @@
-// The kernel of flat.cuh for quantised weights, and for others before Hopper, by mma.m16n8k16. A warp takes 16 rows of
+// The kernel of flat.cuh for cards other than Hopper, by mma.m16n8k16. A warp takes 16 rows of
 // W, straight from memory into registers, several steps ahead, where they become 16 bits; x comes through a ring in
 // shared memory that the block's warps share.
 //
@@ -162,6 +162,7 @@ __device__ inline void mma_step(const FlatRow<FORMAT> &low, const FlatRow<FORMAT
 template <class T, int FORMAT, int TILES>
 __global__ void __launch_bounds__(FLAT_WARPS * 32, FLAT_BLOCKS_A_SM)
     flat_mma_kernel(const __grid_constant__ FlatArguments a) {
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL // there flat_wgmma.cuh takes what this could
     typedef FlatShape<FORMAT, TILES> Shape;
     constexpr int DEPTH = Shape::DEPTH, STAGES = Shape::STAGES;
     extern __shared__ __align__(128) char ring[];
@@ -211,6 +212,7 @@ __global__ void __launch_bounds__(FLAT_WARPS * 32, FLAT_BLOCKS_A_SM)
             for (int i = 0; i < TILES; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
         }
     }
+#endif
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------

@@ -1,118 +1,148 @@
-// The kernel of flat.cuh for weights in 16 bits, and for W8: tiles of W and x come by tensor copies into a ring,
-// several steps ahead, of W even before the kernel before has ended; a warpgroup does the wgmma of 64 rows of W with
-// all rows of x.
-//
-// One block a multiprocessor, and half of its shared memory and registers, so that the next GEMM's ring fills while
-// this one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a
-// large one. Were two blocks of a GEMM on one multiprocessor and none on another, all would wait for them.
+// The kernel of flat.cuh on Hopper. W in 16 bits, or W8: a warpgroup's wgmma takes 64 rows of it from shared memory, with
+// all rows of x. Quantised W is unpacked into registers, 16 rows a warp: up to 32 rows of x by mma.sync, for which no warp
+// waits for another; beyond, where every warp's reading of x would be the most work, by wgmma. Both add up 16 products
+// at once, and give the same bits (tests/gpu/independent.c).
 #ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_WGMMA_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_FLAT_WGMMA_CUH
 
-#include "kernels/cuda/gemm/flat_epilogue.cuh"
-#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/gemm/flat_ring.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"
-#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx_wgmma.cuh"
-
-#include <type_traits>
-
-enum {
-    FLAT_DEPTH = 64, // columns of a step: 128 bytes; of W8 pairs of columns
-    FLAT_MOST_STAGES = 8,
-    FLAT_THREADS = FLAT_WARPS * 32 + 32, // the last warp copies
-};
-
-// A ring: `stages` tiles of W, as many of x, then barriers.
-template <int TILES> struct FlatRing {
-    static constexpr int W_BYTES = FLAT_ROWS * FLAT_DEPTH * 2, X_BYTES = TILES * 8 * FLAT_DEPTH * 2,
-                         STAGE = W_BYTES + X_BYTES;
-    // Of a multiprocessor's 228 KB; blocks take 1 KB more, and small kernels stand beside them.
-    static constexpr int LARGE = ((114 << 10) + STAGE - 1) / STAGE,
-                         SMALL = ((222 << 10) - LARGE * STAGE) / STAGE;
-    static_assert(LARGE <= FLAT_MOST_STAGES, "barriers for all stages");
-    struct Barriers {
-        uint64_t full[FLAT_MOST_STAGES], empty[FLAT_MOST_STAGES];
-    };
-    static constexpr int bytes(bool large) { return (large ? LARGE : SMALL) * STAGE + (int)sizeof(Barriers); }
-
-    int stages;
-    uint32_t w, x; // in shared memory
-    Barriers *barriers;
-    __device__ FlatRing(char *memory, bool large) : stages(large ? LARGE : SMALL) {
-        w = shared_at(memory), x = w + stages * W_BYTES;
-        barriers = (Barriers *)(memory + stages * STAGE);
-    }
-    __device__ uint32_t full(int stage) const { return shared_at(&barriers->full[stage]); }
-    __device__ uint32_t empty(int stage) const { return shared_at(&barriers->empty[stage]); }
-};
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// The copying thread.
-template <int TILES>
-__device__ inline void copy_flat(const FlatRing<TILES> &ring, const CUtensorMap *w_map,
-                                 const CUtensorMap *x_map, const FlatArguments &a, const FlatShare &share) {
-    typedef FlatRing<TILES> Ring;
-    int begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
-    uint64_t once = read_once(), often = read_often();
-    auto copy_w = [&](int u, int stage) {
-        uint32_t to = ring.w + stage * Ring::W_BYTES;
-        int col = u % share.n_steps * FLAT_DEPTH, row = u / share.n_steps * FLAT_ROWS;
-        barrier_expect(ring.full(stage), Ring::STAGE);
-        if (a.epilogue == EPILOGUE_HEADS)
-            copy_tile_of_five(to, w_map, col, row / a.heads.head_dim, ring.full(stage), once);
-        else
-            copy_tile(to, w_map, col, row, ring.full(stage), once);
-    };
-    auto copy_x = [&](int u, int stage) {
-        copy_tile(ring.x + stage * Ring::X_BYTES, x_map, u % share.n_steps * FLAT_DEPTH, 0, ring.full(stage),
-                  often);
-    };
-    int ahead = min(ring.stages, end - begin);
-    for (int i = 0; i < ahead; i++) copy_w(begin + i, i);
-    kernels_before();
-    for (int i = 0; i < ahead; i++) copy_x(begin + i, i);
-    int stage = 0, phase = 0;
-    for (int u = begin + ring.stages; u < end; u++) {
-        barrier_wait(ring.empty(stage), phase);
-        copy_w(u, stage);
-        copy_x(u, stage);
+enum { SCALES_AT_ONCE = 4 }; // more would take registers that are not there
+template <int FORMAT> using FlatUnpack = Unpack<FORMAT, SCALES_AT_ONCE>;
+
+// Where an MMA warp is in the rings.
+template <class Ring> struct FlatPosition {
+    int stage = 0, phase = 0, x_stage = 0, x_phase = 0;
+    int last = 0; // the stage of x before, which is read until a wgmma later
+    __device__ void next_w(const Ring &ring) {
         if (++stage == ring.stages) stage = 0, phase ^= 1;
+    }
+    __device__ void next_x() {
+        last = x_stage;
+        if (++x_stage == Ring::X_STAGES) x_stage = 0, x_phase ^= 1;
+    }
+};
+
+// A step of W in 16 bits, or of W8, pairs of whose columns count as one. `first`: nothing before it is under way.
+template <class T, class Ring, int TILES>
+__device__ inline void wgmma_step(const Ring &ring, FlatPosition<Ring> &at, bool first,
+                                  typename SumsOf<T>::Sum (&c)[TILES][4]) {
+    static_assert(Ring::X_A_STEP == 1, "stages of x as of W");
+    barrier_wait(ring.full(at.stage), at.phase);
+    barrier_wait(ring.x_full(at.x_stage), at.x_phase);
+    uint64_t w = matrix_at(ring.w + at.stage * Ring::W_BYTES + threadIdx.x / 128 * 64 * 128, 16),
+             x = matrix_at(ring.x + at.x_stage * Ring::X_STAGE, 16);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < Ring::COLUMNS / 8; d += 2) wgmma_add<T>(c, matrix_beyond(w, d), matrix_beyond(x, d));
+    wgmma_commit();
+    wgmma_wait_older();
+    if (!first) ring.leave_x(at.last);
+    at.next_x();
+}
+
+// A step of quantised W by wgmma. A group's fragments are made while the group before is multiplied.
+template <int FORMAT, class Ring, int TILES>
+__device__ inline void wgmma_unpacked(const Ring &ring, FlatPosition<Ring> &at, bool first,
+                                      FlatUnpack<FORMAT> &unpack, float (&c)[TILES][4]) {
+    constexpr int EACH = Ring::X_COLUMNS / 32; // groups of a stage of x
+    uint32_t raw[2][Unpack<FORMAT>::RAW], a[2][2][4];
+    uint64_t x = 0;
+#pragma unroll
+    for (int g = 0; g < Unpack<FORMAT>::GROUPS; g++) {
+        if (SCALES_AT_ONCE < Unpack<FORMAT>::GROUPS && g % SCALES_AT_ONCE == 0) unpack.load_scales(g);
+        unpack.load(g, raw);
+        unpack.fragments(g, raw, a[g % 2]);
+        if (g % EACH == 0) {
+            barrier_wait(ring.x_full(at.x_stage), at.x_phase);
+            x = matrix_at(ring.x + at.x_stage * Ring::X_STAGE, 16);
+        }
+        int piece = g % EACH / 2 * (Ring::X_BOX / 16) + g % 2 * 4;
+        wgmma_fence();
+        wgmma_add_values(c, a[g % 2][0], matrix_beyond(x, piece));
+        wgmma_add_values(c, a[g % 2][1], matrix_beyond(x, piece + 2));
+        wgmma_commit();
+        wgmma_wait_older();
+        if (g % EACH == 0 && !(first && g == 0)) ring.leave_x(at.last);
+        if (g % EACH == EACH - 1) at.next_x();
     }
 }
 
-template <class T, class Out, int TILES>
-__device__ inline void flat_wgmma_tiles(const FlatRing<TILES> &ring, const FlatArguments &a,
-                                        const FlatShare &share) {
-    typedef FlatRing<TILES> Ring;
+// The same by mma.sync, with x through ldmatrix: no warp waits for another.
+template <int FORMAT, class Ring, int TILES>
+__device__ inline void mma_unpacked(const Ring &ring, FlatPosition<Ring> &at, FlatUnpack<FORMAT> &unpack,
+                                    float (&c)[TILES][4]) {
+    constexpr int GROUPS = Unpack<FORMAT>::GROUPS, EACH = Ring::X_COLUMNS / 32;
+    uint32_t raw[2][2][Unpack<FORMAT>::RAW], x = 0; // what is read is a group ahead
+    int lane = threadIdx.x % 32;
+    unpack.load(0, raw[0]);
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        if (SCALES_AT_ONCE < Unpack<FORMAT>::GROUPS && g % SCALES_AT_ONCE == 0) unpack.load_scales(g);
+        if (g + 1 < GROUPS) unpack.load(g + 1, raw[(g + 1) % 2]);
+        if (g % EACH == 0) {
+            barrier_wait(ring.x_full(at.x_stage), at.x_phase);
+            x = (ring.x + at.x_stage * Ring::X_STAGE + lane % 8 * 128) ^ (lane / 8 ^ lane % 8) << 4;
+        }
+        uint32_t b[TILES][4], a[2][4], from = (x ^ g % 2 << 6) + g % EACH / 2 * Ring::X_BOX;
+#pragma unroll
+        for (int i = 0; i < TILES; i++) load_matrices(b[i], from + i * 1024);
+        unpack.fragments(g, raw[g % 2], a);
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+#pragma unroll
+            for (int i = 0; i < TILES; i++) mma(c[i], a[k], b[i][2 * k], b[i][2 * k + 1]);
+        if (g % EACH < EACH - 1) continue;
+        __syncwarp();
+        ring.leave_x(at.x_stage);
+        at.next_x();
+    }
+}
+
+template <int FORMAT, class Ring, int TILES>
+__device__ inline void unpacked_step(const Ring &ring, FlatPosition<Ring> &at, bool first, int step,
+                                     int n_groups, FlatUnpack<FORMAT> &unpack, float (&c)[TILES][4]) {
+    barrier_wait(ring.full(at.stage), at.phase);
+    unpack.begin(ring.w + at.stage * Ring::W_BYTES, ring.scales + at.stage * FLAT_ROWS * Ring::SCALE_BYTES,
+                 step, threadIdx.x / 32 * 16, n_groups);
+    if constexpr (Ring::BY_MMA)
+        mma_unpacked<FORMAT>(ring, at, unpack, c);
+    else
+        wgmma_unpacked<FORMAT>(ring, at, first, unpack, c);
+}
+
+template <class T, class Out, int FORMAT, int TILES>
+__device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const FlatArguments &a,
+                                  const FlatShare &share) {
+    typedef FlatRing<FORMAT, TILES> Ring;
     int u = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
-    int stage = 0, phase = 0, lane = threadIdx.x % 32;
-    uint64_t first_w = matrix_at(ring.w + threadIdx.x / 128 * 64 * FLAT_DEPTH * 2, 16),
-             first_x = matrix_at(ring.x, 16);
+    FlatPosition<Ring> at;
+    typename std::conditional<Ring::QUANTIZED, FlatUnpack<FORMAT>, int>::type unpack = {};
     FlatScales<T> scales;
     kernels_before();
     scales.begin(a);
     while (u < end) {
-        int tile = u / share.n_steps, n = min(end, (tile + 1) * share.n_steps) - u;
+        int tile = u / share.n_steps, step = u % share.n_steps, n = min(end - u, share.n_steps - step);
         typename SumsOf<T>::Sum c[TILES][4] = {};
         scales.begin_tile(a, tile);
-        int last = 0; // the stage before, which is read until a wgmma later
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
-            barrier_wait(ring.full(stage), phase);
-            uint64_t w = first_w + stage * (Ring::W_BYTES >> 4), x = first_x + stage * (Ring::X_BYTES >> 4);
-            wgmma_fence();
-#pragma unroll
-            for (int d = 0; d < FLAT_DEPTH; d += 16) // addresses stand in units of 16 bytes
-                wgmma_add<T>(c, w + d / 8, x + d / 8);
-            wgmma_commit();
-            wgmma_wait_older();
-            if (i > 0 && lane == 0) barrier_arrive(ring.empty(last));
-            last = stage;
-            if (++stage == ring.stages) stage = 0, phase ^= 1;
+            int there = (a.w.cols - (step + i) * Ring::COLUMNS) / 32;
+            if constexpr (Ring::QUANTIZED)
+                unpacked_step<FORMAT>(ring, at, i == 0, step + i, there, unpack, c);
+            else
+                wgmma_step<T>(ring, at, i == 0, c);
+            at.next_w(ring);
         }
-        wgmma_wait<0>(c);
-        if (lane == 0) barrier_arrive(ring.empty(last));
+        if constexpr (!Ring::BY_MMA) {
+            wgmma_wait<0>(c);
+            ring.leave_x(at.last);
+        }
         u += n;
         if (gather_tile<TILES>(a, share, tile, c)) end_sums<T, Out, TILES>(a, tile, scales, c);
     }
@@ -120,59 +150,53 @@ __device__ inline void flat_wgmma_tiles(const FlatRing<TILES> &ring, const FlatA
 
 #endif
 
-// Registers: what leaves room for a norm beside two of these.
-template <class T, class Out, int TILES>
-__global__ void __maxnreg__(80)
-    flat_wgmma_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
-                      const __grid_constant__ FlatArguments a) {
+// Registers: what leaves room for a norm beside two of these, where there are two.
+template <class T, class Out, int FORMAT, int TILES>
+__global__ void __maxnreg__(TILES == 8 ? 128 : 80)
+    flat_wgmma_kernel(const __grid_constant__ FlatMaps maps, const __grid_constant__ FlatArguments a) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef FlatRing<FORMAT, TILES> Ring;
     extern __shared__ __align__(1024) char memory[];
-    const FlatRing<TILES> ring(memory, a.large);
-    const FlatShare share(a.w, FLAT_DEPTH);
+    const Ring ring(memory, a.large);
+    const FlatShare share(a.w, Ring::COLUMNS);
     let_next_begin();
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < ring.stages; i++) {
-            barrier_init(ring.full(i), 1);
-            barrier_init(ring.empty(i), FLAT_WARPS);
-        }
-        show_barriers();
-    }
+    if (threadIdx.x == 0) ring.open();
     __syncthreads();
+    int begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
     if (threadIdx.x < FLAT_WARPS * 32)
-        flat_wgmma_tiles<T, Out, TILES>(ring, a, share);
+        flat_tiles<T, Out, FORMAT, TILES>(ring, a, share);
     else if (threadIdx.x == FLAT_WARPS * 32)
-        copy_flat<TILES>(ring, &w_map, &x_map, a, share);
+        FlatCopy<Ring, FORMAT>{ring, maps, a, share, begin, read_once(), read_often()}.all(end - begin);
 #endif
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------
 
-template <class T, class Out, int TILES>
+template <class T, class Out, int FORMAT, int TILES>
 static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
-    typedef FlatRing<TILES> Ring;
-    auto kernel = flat_wgmma_kernel<T, Out, TILES>;
-    CUtensorMap w, x;
-    int dim = a->heads.head_dim, cols = flat_columns(a->w);
-    cudaError_t code = cudaSuccess;
-    if (a->epilogue != EPILOGUE_HEADS)
-        code = make_tile_map(&w, a->w.data, a->w.rows, cols, FLAT_ROWS);
-    else if (make_heads_map(&w, a->w.data, a->w.rows / dim, dim, cols) != cudaSuccess)
-        code = cudaErrorNotSupported;
-    if (code == cudaSuccess) code = make_tile_map(&x, a->x, a->n, cols, TILES * 8);
+    typedef FlatRing<FORMAT, TILES> Ring;
+    auto kernel = flat_wgmma_kernel<T, Out, FORMAT, TILES>;
+    FlatMaps maps;
+    int dim = a->epilogue == EPILOGUE_HEADS ? a->heads.head_dim : 0;
+    cudaError_t code = make_bytes_map(&maps.w, a->w.data, a->w.row_bytes, a->w.rows, dim, 128);
+    if (code == cudaSuccess && Ring::QUANTIZED)
+        code = make_bytes_map(&maps.scales, a->w.data, a->w.row_bytes, a->w.rows, dim, Ring::SCALE_BYTES);
+    if (code == cudaSuccess) code = make_tile_map(&maps.x, a->x, a->n, flat_columns(a->w), TILES * 8);
     if (code == cudaSuccess)
         code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring::bytes(true));
     if (code != cudaSuccess) return code;
     a->large = cuda->step.flat_large = !cuda->step.flat_large;
-    int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, FLAT_DEPTH).total);
-    return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->large), w, x, *a);
+    int blocks = min(cuda->device.card.n_sms, FlatShare(a->w, Ring::COLUMNS).total);
+    return launch_dependent(cuda, kernel, blocks, FLAT_THREADS, Ring::bytes(a->large), maps, *a);
 }
 
 // Operands of type T, results of type Out.
-template <class T, class Out> static cudaError_t launch_flat(CudaBackend *cuda, FlatArguments *a) {
-    if (a->n <= 8) return launch_flat_tiles<T, Out, 1>(cuda, a);
-    if (a->n <= 16) return launch_flat_tiles<T, Out, 2>(cuda, a);
-    if (a->n <= 32) return launch_flat_tiles<T, Out, 4>(cuda, a);
-    return launch_flat_tiles<T, Out, 8>(cuda, a);
+template <class T, class Out, int FORMAT>
+static cudaError_t launch_flat(CudaBackend *cuda, FlatArguments *a) {
+    if (a->n <= 8) return launch_flat_tiles<T, Out, FORMAT, 1>(cuda, a);
+    if (a->n <= 16) return launch_flat_tiles<T, Out, FORMAT, 2>(cuda, a);
+    if (a->n <= 32) return launch_flat_tiles<T, Out, FORMAT, 4>(cuda, a);
+    return launch_flat_tiles<T, Out, FORMAT, 8>(cuda, a);
 }
 
 #endif

@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 // Tiles of tile_rows <= 256 rows by 64 columns of a matrix [rows, cols] of 16-bit elements, swizzled as ptx_wgmma.cuh
-// wants them; `data` is aligned to 16 bytes, cols a multiple of 8. cudaErrorNotSupported: this driver has no such maps.
+// wants them; `data` is aligned to 16 bytes, cols a multiple of 8. cudaErrorNotSupported: this driver has no such
+// maps.
 cudaError_t make_tile_map(CUtensorMap *map, const void *data, int rows, int cols, int tile_rows);
 
 // The same in tiles of 128 rows of heads that have `dim` <= 128 rows each, so that element d of a head and d + dim/2
@@ -18,6 +19,7 @@ cudaError_t make_heads_map(CUtensorMap *map, const void *data, int n_heads, int 
 // Tiles of 128 rows by `bytes` of rows of any bytes, row_bytes from one to the next, both multiples of 16: 128,
 // swizzled, or less, which lie one behind the other. Columns count 16-bit units. dim: as make_heads_map(), or 0 for
 // rows in order.
-cudaError_t make_bytes_map(CUtensorMap *map, const void *data, int64_t row_bytes, int rows, int dim, int bytes);
+cudaError_t make_bytes_map(CUtensorMap *map, const void *data, int64_t row_bytes, int rows, int dim,
+                           int bytes);
 
 #endif

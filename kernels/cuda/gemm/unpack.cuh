@@ -14,18 +14,23 @@
 #include "kernels/cuda/device/formats.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
-template <int FORMAT> struct Unpack {
+// AT_ONCE: groups whose scales are in registers; of a whole tile begin() brings them.
+template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpack {
     static constexpr bool NIBBLES = format_nibbles(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
     static constexpr int COLUMNS = NIBBLES ? 256 : 128, GROUPS = COLUMNS / 32; // of a tile
     // Of a tile's row: what its groups have, and what a tensor copy brings: 16 bytes at least, at multiples of 16. A
     // tile of Q8 finds its own in the first or the second half of them.
-    static constexpr int SCALE_WORDS = GROUPS / (PAIRS || FORMAT == FORMAT_Q8S ? 1 : 2);
-    static constexpr int SCALE_BYTES = SCALE_WORDS < 4 ? 16 : SCALE_WORDS * 4;
+    static constexpr int WORDS =
+        AT_ONCE / (PAIRS || FORMAT == FORMAT_Q8S ? 1 : 2);           // of AT_ONCE groups' scales
+    static constexpr int TILE_SCALES = GROUPS / AT_ONCE * WORDS * 4; // bytes of a tile's row
+    static constexpr int SCALE_BYTES = TILE_SCALES < 16 ? 16 : TILE_SCALES;
     static constexpr int RAW = NIBBLES ? 2 : 4; // words of a group that hold a lane's bytes
 
-    uint32_t quants;   // of row g in shared memory: its first piece's place, from word t / 2 on
-    uint32_t s[2][SCALE_WORDS];
+    uint32_t quants; // of row g in shared memory: its first piece's place, from word t / 2 on
+    uint32_t scales; // of row g
+    int n_groups;    // that are there; the others count as zeros
+    uint32_t s[2][WORDS];
     uint32_t selector; // of a lane's bytes among those of two words
 
     __device__ Unpack() {
@@ -33,20 +38,29 @@ template <int FORMAT> struct Unpack {
         selector = NIBBLES ? (odd ? 0x7362 : 0x5140) : (odd ? 0x4342 : 0x4140);
     }
 
-    static constexpr int TILES_A_BOX = SCALE_BYTES / (SCALE_WORDS * 4); // of scales
+    static constexpr int TILES_A_BOX = SCALE_BYTES / TILE_SCALES; // of scales
 
-    // A tile, the step-th of its rows'; this warp's begin at `row`. Groups from n_groups on are not there: they count as zeros.
-    __device__ void begin(uint32_t tile, uint32_t scales, int step, int row, int n_groups) {
+    // A tile, the step-th of its rows'; this warp's begin at `row`. Groups from n_groups on are not there: they count as
+    // zeros.
+    __device__ void begin(uint32_t tile, uint32_t scales_of_tile, int step, int row, int groups_there) {
         int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
         quants = (tile + (row + g) * 128 + t / 2 * 4) ^ g << 4;
-        scales += (row + g) * SCALE_BYTES + step % TILES_A_BOX * SCALE_WORDS * 4;
-        load_words<SCALE_WORDS>(scales, s[0]);
-        load_words<SCALE_WORDS>(scales + 8 * SCALE_BYTES, s[1]);
+        scales = scales_of_tile + (row + g) * SCALE_BYTES + step % TILES_A_BOX * TILE_SCALES;
+        n_groups = groups_there;
+        if (AT_ONCE == GROUPS) load_scales(0);
+    }
+
+    // The scales of AT_ONCE groups from `group` on, a multiple of it.
+    __device__ void load_scales(int group) {
+        uint32_t from = scales + group / AT_ONCE * WORDS * 4;
+        load_words<WORDS>(from, s[0]);
+        load_words<WORDS>(from + 8 * SCALE_BYTES, s[1]);
         if (n_groups >= GROUPS) return;
-        constexpr int EACH = GROUPS / SCALE_WORDS; // groups of a word
+        constexpr int EACH = AT_ONCE / WORDS; // groups of a word
 #pragma unroll
-        for (int i = 0; i < SCALE_WORDS; i++) {
-            uint32_t there = EACH * i >= n_groups ? 0 : EACH * (i + 1) > n_groups ? 0xffff : ~0u;
+        for (int i = 0; i < WORDS; i++) {
+            int first = group + EACH * i;
+            uint32_t there = first >= n_groups ? 0 : first + EACH > n_groups ? 0xffff : ~0u;
             s[0][i] &= there, s[1][i] &= there;
         }
     }
@@ -70,7 +84,7 @@ template <int FORMAT> struct Unpack {
         for (int r = 0; r < 2; r++) {
             if constexpr (NIBBLES) {
                 uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), high = w >> 8;
-                uint32_t scale = scale_of(group, 0, r), min = PAIRS ? __byte_perm(s[r][group], 0, 0x3232) : 0;
+                uint32_t scale = scale_of(group, 0, r), min = min_of(group, r);
                 a[0][r] = value(lower_nibbles(w), scale, min);
                 a[0][r + 2] = value(lower_nibbles(high), scale, min);
                 a[1][r] = value(upper_nibbles(w), scale, min);
@@ -78,8 +92,7 @@ template <int FORMAT> struct Unpack {
             } else {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    uint32_t scale = scale_of(group, i, r),
-                             min = PAIRS ? __byte_perm(s[r][group], 0, 0x3232) : 0;
+                    uint32_t scale = scale_of(group, i, r), min = min_of(group, r);
                     a[i][r] = value(byte_pair(raw[r][2 * i]), scale, min);
                     a[i][r + 2] = value(byte_pair(raw[r][2 * i + 1]), scale, min);
                 }
@@ -90,9 +103,11 @@ template <int FORMAT> struct Unpack {
   private:
     // Of the group's i-th product, twice.
     __device__ uint32_t scale_of(int group, int i, int r) const {
-        if (FORMAT == FORMAT_Q8S) return __byte_perm(s[r][group], 0, i ? 0x3232 : 0x1010);
-        if (PAIRS) return __byte_perm(s[r][group], 0, 0x1010);
-        return __byte_perm(s[r][group / 2], 0, group % 2 ? 0x3232 : 0x1010);
+        bool upper = FORMAT == FORMAT_Q8S ? i == 1 : !PAIRS && group % 2 == 1;
+        return __byte_perm(s[r][group % AT_ONCE * WORDS / AT_ONCE], 0, upper ? 0x3232 : 0x1010);
+    }
+    __device__ uint32_t min_of(int group, int r) const {
+        return PAIRS ? __byte_perm(s[r][group % AT_ONCE * WORDS / AT_ONCE], 0, 0x3232) : 0;
     }
     __device__ static uint32_t value(__half2 q, uint32_t scale, uint32_t min) {
         q = PAIRS ? __hfma2(q, *(__half2 *)&scale, *(__half2 *)&min) : __hmul2(q, *(__half2 *)&scale);

@@ -76,7 +76,7 @@ template <class Out> static cudaError_t launch_plain(const CudaBackend *cuda, co
 cudaError_t flat_launch_w8(CudaBackend *cuda, FlatKernel kernel, FlatArguments *a) {
     cudaError_t code = cudaSuccess;
     if (kernel == FLAT_WGMMA)
-        WITH_TYPE_16(cuda->operand, (code = launch_flat<Int8Pair, T>(cuda, a)));
+        WITH_TYPE_16(cuda->operand, (code = launch_flat<Int8Pair, T, FORMAT_W8>(cuda, a)));
     else
         WITH_OPERAND(cuda, (code = launch_plain<T>(cuda, a)));
     return code;

@@ -1,0 +1,145 @@
+// The rings of the flat GEMMs on Hopper: tiles of W, and of x, come by tensor copies several steps ahead, of W even before
+// the kernel before has ended. A step is 128 bytes of each of 128 rows of W, and of quantised weights their scales
+// besides. x has a ring of its own: it comes from the L2, and so not from as far.
+//
+// One block a multiprocessor, and half of its shared memory and registers, so that the next GEMM's ring fills while
+// this one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a
+// large one. Were two blocks of a GEMM on one multiprocessor and none on another, all would wait for them. From 33 rows
+// of x on a block takes everything.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_RING_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_FLAT_RING_CUH
+
+#include "kernels/cuda/gemm/flat_epilogue.cuh"
+#include "kernels/cuda/gemm/unpack.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+
+enum { FLAT_MOST_STAGES = 10, FLAT_THREADS = FLAT_WARPS * 32 + 32 }; // the last warp copies
+
+// x in stages of X_COLUMNS columns: those of a step, or a part of them.
+template <int FORMAT, int TILES> struct FlatRing {
+    static constexpr bool QUANTIZED = format_grouped(FORMAT);
+    // W unpacked is multiplied by mma.sync, but by wgmma where reading x for 16 rows of W at a time would be the most
+    // work.
+    static constexpr bool BY_MMA = QUANTIZED && TILES <= 4;
+    static constexpr int COLUMNS = QUANTIZED ? Unpack<FORMAT>::COLUMNS : 64; // of a step
+    static constexpr int SCALE_BYTES = QUANTIZED ? Unpack<FORMAT>::SCALE_BYTES : 0;
+    static constexpr int X_MOST = TILES < 4 ? 256 : 128;
+    static constexpr int X_COLUMNS = COLUMNS < X_MOST ? COLUMNS : X_MOST, X_A_STEP = COLUMNS / X_COLUMNS;
+    static constexpr int W_BYTES = FLAT_ROWS * 128, STAGE = W_BYTES + FLAT_ROWS * SCALE_BYTES;
+    static constexpr int X_BOX = TILES * 8 * 128,
+                         X_STAGE = X_BOX * X_COLUMNS / 64; // bytes; a box: 64 columns
+    // Of 64 rows of x, half of the memory would not hold what has to be on its way.
+    static constexpr bool WHOLE = TILES == 8;
+    static constexpr int X_STAGES = WHOLE                                  ? (QUANTIZED ? 8 : 6)
+                                    : X_STAGE <= (QUANTIZED ? 8192 : 1024) ? 4
+                                                                           : 3,
+                         X_BYTES = X_STAGES * X_STAGE;
+    struct Barriers {
+        uint64_t full[FLAT_MOST_STAGES], x_full[FLAT_MOST_STAGES], x_empty[FLAT_MOST_STAGES];
+    };
+    // Of a multiprocessor's 228 KB; blocks take 1 KB more, and small kernels stand beside them.
+    static constexpr int MOST = ((222 << 10) - X_BYTES) / STAGE,
+                         LARGE = WHOLE ? MOST : ((114 << 10) - X_BYTES + STAGE - 1) / STAGE,
+                         SMALL = WHOLE ? MOST : ((222 << 10) - LARGE * STAGE - 2 * X_BYTES) / STAGE;
+    static_assert(LARGE <= FLAT_MOST_STAGES && SMALL > 1, "a stage is left when the next is there");
+    static constexpr int bytes(bool large) {
+        return X_BYTES + (large ? LARGE : SMALL) * STAGE + (int)sizeof(Barriers);
+    }
+
+    int stages;            // of W
+    uint32_t x, w, scales; // in shared memory
+    Barriers *barriers;
+    __device__ FlatRing(char *memory, bool large) : stages(large ? LARGE : SMALL) {
+        x = shared_at(memory), w = x + X_BYTES, scales = w + stages * W_BYTES;
+        barriers = (Barriers *)(memory + X_BYTES + stages * STAGE);
+    }
+    __device__ uint32_t full(int stage) const { return shared_at(&barriers->full[stage]); }
+    __device__ uint32_t x_full(int stage) const { return shared_at(&barriers->x_full[stage]); }
+    // Who is done with a step's last stage of x is done with its W too.
+    __device__ uint32_t x_empty(int stage) const { return shared_at(&barriers->x_empty[stage]); }
+
+    __device__ void open() const {
+        for (int i = 0; i < stages; i++) barrier_init(full(i), 1);
+        for (int i = 0; i < X_STAGES; i++) {
+            barrier_init(x_full(i), 1);
+            barrier_init(x_empty(i), FLAT_WARPS);
+        }
+        show_barriers();
+    }
+    // An MMA warp is done with a stage of x.
+    __device__ void leave_x(int stage) const {
+        if (threadIdx.x % 32 == 0) barrier_arrive(x_empty(stage));
+    }
+};
+
+// What the copying thread is told of its sources.
+struct FlatMaps {
+    CUtensorMap w, scales, x; // scales: of quantised weights alone
+};
+
+template <class Ring, int FORMAT> struct FlatCopy {
+    const Ring &ring;
+    const FlatMaps &maps;
+    const FlatArguments &a;
+    const FlatShare &share;
+    int begin;            // the block's first step
+    uint64_t once, often; // how the L2 is to treat W and what is read again
+
+    __device__ void tile(const CUtensorMap *map, uint32_t to, int at, int row, uint32_t barrier,
+                         uint64_t policy) const {
+        if (a.epilogue == EPILOGUE_HEADS)
+            copy_tile_of_five(to, map, at, row / a.heads.head_dim, barrier, policy);
+        else
+            copy_tile(to, map, at, row, barrier, policy);
+    }
+
+    // Step i of the block.
+    __device__ void w(int i, int stage) const {
+        int u = begin + i, col = u % share.n_steps * Ring::COLUMNS, row = u / share.n_steps * FLAT_ROWS;
+        uint32_t barrier = ring.full(stage), to = ring.w + stage * Ring::W_BYTES;
+        barrier_expect(barrier, Ring::STAGE);
+        if constexpr (Ring::QUANTIZED) {
+            constexpr int FULL = chunk_elements(FORMAT), SCALES = Ring::SCALE_BYTES;
+            constexpr int EACH = Ring::COLUMNS * Unpack<FORMAT>::TILES_A_BOX;
+            int first = col / FULL * FULL, in = col - first, n = min(FULL, a.w.cols - first);
+            int chunk = col / FULL * chunk_bytes(FORMAT, FULL); // columns of the maps are of two bytes
+            tile(&maps.w, to, (chunk + quant_bytes(FORMAT, in)) / 2, row, barrier, once);
+            tile(&maps.scales, ring.scales + stage * FLAT_ROWS * SCALES,
+                 (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (SCALES / 2), row, barrier, often);
+        } else {
+            tile(&maps.w, to, col, row, barrier, once);
+        }
+    }
+
+    // Stage j of the block's x.
+    __device__ void x(int j, int stage) const {
+        int col = (begin + j / Ring::X_A_STEP) % share.n_steps * Ring::COLUMNS +
+                  j % Ring::X_A_STEP * Ring::X_COLUMNS;
+        barrier_expect(ring.x_full(stage), Ring::X_STAGE);
+#pragma unroll
+        for (int b = 0; b < Ring::X_COLUMNS / 64; b++)
+            copy_tile(ring.x + stage * Ring::X_STAGE + b * Ring::X_BOX, &maps.x, col + b * 64, 0,
+                      ring.x_full(stage), often);
+    }
+
+    // Everything. Places become free stage of x by stage of x.
+    __device__ void all(int steps) const {
+        int n = steps * Ring::X_A_STEP;
+        for (int i = 0; i < min(ring.stages, steps); i++) w(i, i);
+        kernels_before();
+        for (int j = 0; j < min(Ring::X_STAGES, n); j++) x(j, j);
+        int stage = 0, x_stage = 0, phase = 0;
+        for (int j = 0; j < n; j++) {
+            int next = j + Ring::X_STAGES, step = j / Ring::X_A_STEP + ring.stages;
+            if (next >= n && step >= steps) break;
+            barrier_wait(ring.x_empty(x_stage), phase);
+            if (next < n) x(next, x_stage);
+            if (++x_stage == Ring::X_STAGES) x_stage = 0, phase ^= 1;
+            if (j % Ring::X_A_STEP != Ring::X_A_STEP - 1) continue;
+            if (step < steps) w(step, stage);
+            if (++stage == ring.stages) stage = 0;
+        }
+    }
+};
+
+#endif
