@@ -35,7 +35,7 @@ typedef enum WeightType { WEIGHTS_OWN, WEIGHTS_F16, WEIGHTS_BF16, WEIGHTS_INT8, 
 // How attention over a cache knows how far its weights may grow: by the largest score so far, or by a base that each head
 // has from the beginning (cache/score_bases.h), where that is safe. Results are the same but for rounding.
 typedef enum Softmax {
-    SOFTMAX_AUTO, // what was measured to be faster
+    SOFTMAX_AUTO, // SOFTMAX_RUNNING: measured to be as fast, and exact
     SOFTMAX_UNIFIED,
     SOFTMAX_RUNNING,
 } Softmax;
