@@ -47,7 +47,7 @@ static Status begin_row(Batch *batch, Row *row, int i, Error *error) {
     int n = 2 + 3 * i;
     int64_t read;
     SampleParams params = {.temperature = 1, .top_p = 1, .typical_p = 1, .position = (uint64_t)row->n};
-    for (int k = 0; k < n; k++) prompt[k] = (17 * i + 5 * k + row->n) % 200;
+    for (int k = 0; k < n; k++) prompt[k] = (17 * i + 5 * k + row->n) % 100;
     session_clear(row->session);
     Status status = session_set(row->session, prompt, n, error);
     while (!status && session_pending(row->session) > 0)

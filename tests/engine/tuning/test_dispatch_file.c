@@ -126,7 +126,7 @@ static void what_is_written_is_read_again(void **state) {
     bool missing;
     Model *model;
     setenv("XDG_CACHE_HOME", folder, 1);
-    must(model_of_shape("llama2-7b", DTYPE_Q4_0, &model, &error), &error);
+    must(model_of_shape("llama2-7b", DTYPE_Q4_0, DTYPE_Q4_0, &model, &error), &error);
     must(dispatch_file_path(&CARD, model, path, &error), &error);
     assert_string_equal(path + strlen(folder),
                         "/palaver/dispatch/NVIDIA-H200-90.h4096-i11008-q32-kv32-d128-v32000.q4_0.toml");
