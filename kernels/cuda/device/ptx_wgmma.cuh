@@ -32,7 +32,8 @@ __device__ inline uint64_t matrix_at(uint32_t shared, int next_tile) {
 
 // The operand that begins so many times 16 bytes further on.
 __device__ inline uint64_t matrix_beyond(uint64_t matrix, int units) {
-    return (matrix & ~(uint64_t)UINT32_MAX) | (uint32_t)((uint32_t)matrix + units); // no carry, no second register
+    return (matrix & ~(uint64_t)UINT32_MAX) |
+           (uint32_t)((uint32_t)matrix + units); // no carry, no second register
 }
 
 // Before the first wgmma, and after registers of its operands or sums were written.
@@ -149,8 +150,8 @@ template <class T> __device__ inline void wgmma_add(float (&c)[8][4], uint64_t a
                  : __VA_ARGS__                                                                               \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 __device__ inline void wgmma_add_values(float (&c)[1][4], const uint32_t a[4], uint64_t b) {
-    WGMMA_ADD_VALUES("8", "%0,%1,%2,%3", "4", "5", "6", "7", "8", "+f"(c[0][0]), "+f"(c[0][1]),
-                     "+f"(c[0][2]), "+f"(c[0][3]));
+    WGMMA_ADD_VALUES("8", "%0,%1,%2,%3", "4", "5", "6", "7", "8", "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]),
+                     "+f"(c[0][3]));
 }
 __device__ inline void wgmma_add_values(float (&c)[2][4], const uint32_t a[4], uint64_t b) {
     WGMMA_ADD_VALUES("16", "%0,%1,%2,%3,%4,%5,%6,%7", "8", "9", "10", "11", "12", WGMMA_SUMS_8(c, 0));
