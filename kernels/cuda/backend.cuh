@@ -29,11 +29,11 @@ struct CudaScratch {
 
     Room step, staging;  // a step's arrays, and their pinned source
     cudaEvent_t staged;  // when that may be written again
-    Room flat;           // sums of flat GEMMs: gemm/flat.cu
+    Room flat;           // sums of flat GEMMs: flat/flat.cu
     Room parts, arrived; // what splits of attention hand to each other: attention/split.cuh
 };
 
-struct Upload;       // gemm/upload.cu
+struct Upload;       // weights/upload.cu
 struct Library;      // gemm/library.cu
 struct Decoder;      // decode/decode.cu
 struct DecodeGraphs; // decode/graph.cu
@@ -166,7 +166,7 @@ void cuda_kernels(const Backend *backend, char *text, size_t size);
 extern const struct TuningOps CUDA_TUNING;
 void measurement_close(Measurement *measurement);
 
-// ---- gemm/upload.cu, gemm/weights.cu: load_layer, load_head -----------------------------------------------------
+// ---- weights/upload.cu, weights/weights.cu: load_layer, load_head -----------------------------------------------------
 
 int64_t cuda_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **layer, Error *error);

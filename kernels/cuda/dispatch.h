@@ -106,7 +106,7 @@ int dispatch_decode_heads(int group, int lanes, int n_slots);
 typedef enum GemmKernel {
     GEMM_SEPARATE, // none has this epilogue: store, then a kernel of the op's own
     GEMM_GEMV,     // gemm/gemv.cu: on CUDA cores, at most GEMV_MOST rows of x
-    GEMM_FLAT,     // gemm/flat.cu: W is the tall side of the tensor cores' GEMM, rows of x the flat one
+    GEMM_FLAT,     // flat/flat.cu: W is the tall side of the tensor cores' GEMM, rows of x the flat one
     GEMM_TILE,     // gemm/tile.cu: 256 rows of x by some columns, by clusters of two blocks
     GEMM_LIBRARY,  // gemm/library.cu: cuBLASLt
     GEMM_UNPACK,   // gemm/unpack_gemm.cu: quantised W unpacked on its way to the tensor cores

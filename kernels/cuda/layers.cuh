@@ -1,4 +1,4 @@
-// Layers and heads on the device, as gemm/weights.cu loads them.
+// Layers and heads on the device, as weights/weights.cu loads them.
 #ifndef PALAVER_KERNELS_CUDA_LAYERS_CUH
 #define PALAVER_KERNELS_CUDA_LAYERS_CUH
 

@@ -45,7 +45,7 @@ struct CudaStep {
     int32_t *slot_positions; // the caller's
     const float *normed;     // x that scratch.normed holds for W8, normed
     const float *normed_by;  // by these weights; NULL: none
-    bool flat_large;         // the ring of the flat GEMM that was launched last: gemm/flat_wgmma.cuh
+    bool flat_large;         // the ring of the flat GEMM that was launched last: flat/flat_wgmma.cuh
     Chosen chosen;           // what its ops have taken so far
 };
 

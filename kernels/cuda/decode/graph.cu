@@ -1,7 +1,7 @@
 // decode, a token for each of several sequences: the ops, captured once as a graph for each size of step and replayed.
 // A graph reads all that changes from a step to the next from device memory, which is laid out with room to spare.
 #include "kernels/cuda/attention/split.cuh"
-#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/flat/flat.cuh"
 
 #include <stdlib.h>
 #include <string.h>

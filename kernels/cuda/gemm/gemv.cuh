@@ -8,7 +8,7 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_GEMV_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_GEMV_CUH
 
-#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/flat/flat.cuh"
 
 // Kernels for weights of one format each; a->n <= GEMV_MOST.
 typedef cudaError_t GemvLaunch(const CudaBackend *cuda, const FlatArguments *a);

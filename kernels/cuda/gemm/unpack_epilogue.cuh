@@ -6,7 +6,7 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_EPILOGUE_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_EPILOGUE_CUH
 
-#include "kernels/cuda/gemm/flat_epilogue.cuh"
+#include "kernels/cuda/flat/flat_epilogue.cuh"
 
 // y = sum, in halves: pairs of rows lie side by side in y, so that 8 × 8 sums are transposed first.
 struct UnpackStore {

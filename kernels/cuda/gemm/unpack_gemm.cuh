@@ -2,7 +2,7 @@
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_GEMM_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_GEMM_CUH
 
-#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/flat/flat.cuh"
 
 // y = x · Wᵀ by tiles of `tokens` rows of x, 256 or 128; n is any number, what flat GEMMs need besides may be absent.
 typedef cudaError_t UnpackLaunch(const CudaBackend *cuda, const FlatArguments &a, int tokens);

@@ -1,5 +1,5 @@
 // The kernels of flat.cuh for W8: Hopper's, and a plain one by products of four bytes (dp4a) for every other card.
-#include "kernels/cuda/gemm/flat_wgmma.cuh"
+#include "kernels/cuda/flat/flat_wgmma.cuh"
 
 enum { PLAIN_TOKENS = 8 }; // that a warp takes against one reading of a row
 

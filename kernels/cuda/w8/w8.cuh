@@ -2,7 +2,7 @@
 // int32 sums, and these scaled. The five fused kernels of it stand where the rest of their work does:
 //
 //   norm + quantise                             norm_quantize_kernel()         norm.cu
-//   dequantise + RoPE + into the cache          end_heads(), HeadsEpilogue     gemm/flat_epilogue.cuh, tile_…
+//   dequantise + RoPE + into the cache          end_heads(), HeadsEpilogue     flat/flat_epilogue.cuh, tile_…
 //   dequantise + residual                       end_tile(), AddEpilogue        likewise
 //   dequantise + SiLU·mul; then quantise        end_gated(), GatedEpilogue     likewise; quantize_kernel(), w8.cu
 //   dequantise + residual + norm + quantise     finish_norm_kernel()           quantize.cu, of sums in memory

@@ -1,6 +1,6 @@
 // Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of
 // the operand type.
-#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/flat/flat.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 

@@ -1,6 +1,6 @@
-#include "kernels/cuda/gemm/upload.cuh"
+#include "kernels/cuda/weights/upload.cuh"
 
-#include "kernels/cuda/gemm/repack.cuh"
+#include "kernels/cuda/weights/repack.cuh"
 extern "C" {
 #include "kernels/cpu/threads.h"
 }

@@ -4,10 +4,10 @@
 //
 // Lane l = 4·g + t holds of rows g and g + 8 four pieces of eight columns a step: which ones depends on how the
 // format's 16-byte loads lie. x is read in the same order, so that any will do.
-#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_MMA_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_FLAT_MMA_CUH
+#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_MMA_CUH
+#define PALAVER_KERNELS_CUDA_FLAT_FLAT_MMA_CUH
 
-#include "kernels/cuda/gemm/flat_epilogue.cuh"
+#include "kernels/cuda/flat/flat_epilogue.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 

@@ -2,10 +2,10 @@
 // all rows of x. Quantised W is unpacked into registers, 16 rows a warp: up to 32 rows of x by mma.sync, for which no warp
 // waits for another; beyond, where every warp's reading of x would be the most work, by wgmma. Both add up 16 products
 // at once, and give the same bits (tests/gpu/independent.c).
-#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_WGMMA_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_FLAT_WGMMA_CUH
+#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_WGMMA_CUH
+#define PALAVER_KERNELS_CUDA_FLAT_FLAT_WGMMA_CUH
 
-#include "kernels/cuda/gemm/flat_ring.cuh"
+#include "kernels/cuda/flat/flat_ring.cuh"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx_wgmma.cuh"

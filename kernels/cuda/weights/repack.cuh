@@ -1,6 +1,6 @@
 // Blocks of GGUF's formats taken apart into the forms of formats.cuh, and made-up weights for measuring.
-#ifndef PALAVER_KERNELS_CUDA_GEMM_REPACK_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_REPACK_CUH
+#ifndef PALAVER_KERNELS_CUDA_WEIGHTS_REPACK_CUH
+#define PALAVER_KERNELS_CUDA_WEIGHTS_REPACK_CUH
 
 #include "kernels/cuda/backend.cuh"
 

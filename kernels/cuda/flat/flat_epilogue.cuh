@@ -1,11 +1,11 @@
 // How the kernels of flat.cuh share tiles out, put sums together and run their epilogues. A block's 256 MMA threads
 // hold a tile's sums as the fragments of tensor cores: lane l of warp w, of rows 16w + l/4 (c[i][0], c[i][1]) and 8
 // further (2, 3), tokens 8i + l%4·2 and the next.
-#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_EPILOGUE_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_FLAT_EPILOGUE_CUH
+#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_EPILOGUE_CUH
+#define PALAVER_KERNELS_CUDA_FLAT_FLAT_EPILOGUE_CUH
 
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/gemm/flat.cuh"
+#include "kernels/cuda/flat/flat.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/w8/w8.cuh"

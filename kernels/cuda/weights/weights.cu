@@ -1,5 +1,5 @@
 // Weights on the device: laid out in one allocation a layer, brought there by upload.cu.
-#include "kernels/cuda/gemm/upload.cuh"
+#include "kernels/cuda/weights/upload.cuh"
 
 #include <stdlib.h>
 #include <string.h>

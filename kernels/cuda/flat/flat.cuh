@@ -6,8 +6,8 @@
 // W by some columns follow each other, row tile after row tile (by wgmma: two row tiles side by side), and are shared
 // out evenly over the blocks (pairs of blocks), as runs of neighbours. Where a row tile's columns fall to several
 // blocks, the first of them adds the others' sums, in their order.
-#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_FLAT_CUH
+#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_CUH
+#define PALAVER_KERNELS_CUDA_FLAT_FLAT_CUH
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"

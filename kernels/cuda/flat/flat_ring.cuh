@@ -6,10 +6,10 @@
 // this one ends. Rings of two sizes take turns: two large ones find no room side by side, nor two small ones beside a
 // large one. Were two blocks of a GEMM on one multiprocessor and none on another, all would wait for them. From 33 rows
 // of x on a block takes everything.
-#ifndef PALAVER_KERNELS_CUDA_GEMM_FLAT_RING_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_FLAT_RING_CUH
+#ifndef PALAVER_KERNELS_CUDA_FLAT_FLAT_RING_CUH
+#define PALAVER_KERNELS_CUDA_FLAT_FLAT_RING_CUH
 
-#include "kernels/cuda/gemm/flat_epilogue.cuh"
+#include "kernels/cuda/flat/flat_epilogue.cuh"
 #include "kernels/cuda/gemm/unpack.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 

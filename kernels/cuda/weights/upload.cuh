@@ -4,8 +4,8 @@
 //
 // The stages are used in turn, each with a stream of its own, so that copying, the bus and repacking work at the same
 // time. Nothing is kept: the stages go when loading ends.
-#ifndef PALAVER_KERNELS_CUDA_GEMM_UPLOAD_CUH
-#define PALAVER_KERNELS_CUDA_GEMM_UPLOAD_CUH
+#ifndef PALAVER_KERNELS_CUDA_WEIGHTS_UPLOAD_CUH
+#define PALAVER_KERNELS_CUDA_WEIGHTS_UPLOAD_CUH
 
 #include "kernels/cuda/backend.cuh"
 

@@ -1,7 +1,7 @@
 // The kernels of flat.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
-#include "kernels/cuda/gemm/flat_mma.cuh"
-#include "kernels/cuda/gemm/flat_wgmma.cuh"
+#include "kernels/cuda/flat/flat_mma.cuh"
+#include "kernels/cuda/flat/flat_wgmma.cuh"
 
 // The operand type of a format's weights.
 template <Format FORMAT> struct OperandOf { typedef __half T; };
