@@ -20,8 +20,8 @@ Status commands_talk_retry(Chat *chat, const char *argument, Error *error);
 Status commands_talk_edit(Chat *chat, const char *argument, Error *error);
 Status commands_talk_say(Chat *chat, const char *argument, Error *error);
 Status commands_talk_continue(Chat *chat, const char *argument, Error *error);
-Status commands_talk_undo(Chat *chat, const char *argument, Error *error);
-Status commands_talk_redo(Chat *chat, const char *argument, Error *error);
+Status commands_undo(Chat *chat, const char *argument, Error *error);
+Status commands_undo_redo(Chat *chat, const char *argument, Error *error);
 // commands_tree.c
 Status commands_tree_goto(Chat *chat, const char *argument, Error *error);
 Status commands_tree_tree(Chat *chat, const char *argument, Error *error);

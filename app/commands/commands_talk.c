@@ -1,4 +1,4 @@
-// Commands that change the conversation: system, model, retry, edit, say, continue, undo, redo.
+// Commands that change the conversation: system, model, retry, edit, say, continue. /undo and /redo: commands_undo.c.
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
@@ -135,32 +135,4 @@ Status commands_talk_say(Chat *chat, const char *argument, Error *error) {
 
 Status commands_talk_continue(Chat *chat, const char *argument, Error *error) {
     return argument_none(argument, error) ? error->status : chat_turn_continue(chat, error);
-}
-
-Status commands_talk_undo(Chat *chat, const char *argument, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    int64_t n = 1, depth = tree_depth(tree);
-    if (!depth) return no_turn(error);
-    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
-        return error->status;
-    Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
-    if (!status)
-        screen_notice(chat_screen(chat), "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
-                      (long long)(depth - n));
-    return status;
-}
-
-Status commands_talk_redo(Chat *chat, const char *argument, Error *error) {
-    const Tree *tree = chat_tree(chat);
-    int64_t n = 1;
-    int there;
-    (void)tree_redo(tree, tree->n, &there);
-    if (!there) return error_set(error, STATUS_USAGE, "nothing was taken back that could come again; /tree");
-    if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
-        return error->status;
-    Status status = way_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
-    if (!status)
-        screen_notice(chat_screen(chat), "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
-                      tree_depth(tree));
-    return status;
 }

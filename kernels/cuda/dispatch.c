@@ -1,3 +1,4 @@
+// Which kernel runs: the table is in dispatch.h.
 #include "kernels/cuda/dispatch.h"
 
 static bool is_16_bit(DType type) {

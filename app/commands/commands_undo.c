@@ -1,0 +1,33 @@
+// /undo and /redo: the way up in the tree of turns, and down again where one came from. What is taken back leaves the
+// cache with the next reply, which keeps a long tail of it as a branch: engine/session_prefix.c.
+#include "app/chat/way.h"
+#include "app/commands/commands_internal.h"
+#include "app/terminal/text_shown.h"
+
+Status commands_undo(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int64_t n = 1, depth = tree_depth(tree);
+    if (!depth) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
+        return error->status;
+    Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);
+    if (!status)
+        screen_notice(chat_screen(chat), "[%lld turn%s taken back, %lld left]", (long long)n, text_plural(n),
+                      (long long)(depth - n));
+    return status;
+}
+
+Status commands_undo_redo(Chat *chat, const char *argument, Error *error) {
+    const Tree *tree = chat_tree(chat);
+    int64_t n = 1;
+    int there;
+    (void)tree_redo(tree, tree->n, &there);
+    if (!there) return error_set(error, STATUS_USAGE, "nothing was taken back that could come again; /tree");
+    if (*argument && argument_number(argument, "a number of turns", 1, there, &n, error))
+        return error->status;
+    Status status = way_go(chat, tree_redo(tree, (int)n, &there), "redo", error);
+    if (!status)
+        screen_notice(chat_screen(chat), "[%lld turn%s back again, %d in all]", (long long)n, text_plural(n),
+                      tree_depth(tree));
+    return status;
+}
