@@ -32,7 +32,8 @@ Status tree_evict(Tree *tree, int index, const TreeEviction *evictions, int n, E
     TreeNode *node = &tree->nodes[index];
     if (!n) return STATUS_OK;
     if (!array_reserve(&node->evictions, sizeof *evictions, (size_t)node->n_evictions, (size_t)n,
-                       &node->evictions_capacity))
+                       &node->evictions_capacity) ||
+        !node->evictions)
         return error_set(error, STATUS_MEMORY, "out of memory");
     memcpy(node->evictions + node->n_evictions, evictions, (size_t)n * sizeof *evictions);
     node->n_evictions += n;

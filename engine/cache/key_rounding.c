@@ -62,7 +62,7 @@ void key_rounding_of_head(const DecoderShape *s, const double *keys, const doubl
                           float *feedback) {
     const int dim = s->head_dim, size = dim & -dim, half = size / 2;
     const bool interleaved = s->rope.kind == ROPE_INTERLEAVED;
-    double *sizes = malloc(2 * (size_t)dim * sizeof *sizes), logs = 0, sum = 0;
+    double *sizes = calloc(2 * (size_t)dim, sizeof *sizes), logs = 0, sum = 0;
     memset(feedback, 0, (size_t)dim * (size_t)half / 2 * sizeof *feedback);
     for (int d = 0; d < dim; d++) balance[d] = 1;
     if (!sizes) return; // plain rounding

@@ -175,7 +175,7 @@ static void test_rows(const Ops *cuda, const Case *c, const TestModel *model) {
     rows_open(&cpu, ops_cpu(), "cpu:reference", c, model);
     rows_open(&gpu, cuda, "cuda", c, model);
     fill_rows(&cpu, &gpu);
-    int order[MOST_ROWS], back[MOST_ROWS], n = c->n_rows;
+    int order[MOST_ROWS] = {0}, back[MOST_ROWS] = {0}, n = c->n_rows;
     for (int i = 0; i < n; i++) order[i] = i, back[i] = n - 1 - i;
     float *alone = malloc((size_t)n * (size_t)c->vocab * sizeof *alone);
     for (int i = 0; i < n; i++) {

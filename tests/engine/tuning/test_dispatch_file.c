@@ -107,9 +107,9 @@ static void the_number_of_rows_is_bounded(void **state) {
     Error error;
     size_t head = (size_t)(strstr(GOOD, "[[") - GOOD);
     char *text = malloc(head + 200 * 100);
-    int n = sprintf(text, "%.*slinear = []\n", (int)head, GOOD);
+    sprintf(text, "%.*slinear = []\n", (int)head, GOOD);
     assert_int_equal(parse(text, &file, &error), STATUS_FILE);
-    n = sprintf(text, "%.*s", (int)head, GOOD);
+    int n = sprintf(text, "%.*s", (int)head, GOOD);
     for (int i = 0; i <= DISPATCH_MOST_ROWS; i++)
         n += sprintf(text + n,
                      "[[linear]]\nn_out = %d\nn_in = 8\ntype = \"f16\"\nflat_from = 1\nlibrary_from = 1\n",

@@ -12,9 +12,10 @@
 
 static Error error;
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
+// NOLINTBEGIN(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
 #define SAY(who, words)                                                                                      \
     { .role = who, .text = words, .size = sizeof(words) - 1 }
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Forms that no built-in template has, as later models have them: thoughts that go, no ends of turns, parts, a
 // wandering system prompt, control pieces put together from pieces.

@@ -15,9 +15,10 @@ static Error error;
 
 // ---- spans -------------------------------------------------------------------------------------------
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
+// NOLINTBEGIN(bugprone-macro-parentheses): an initialiser cannot stand in parentheses
 #define SAY(who, words)                                                                                      \
     { .role = who, .text = words, .size = sizeof(words) - 1 }
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Talks rendered by one template with one tokenizer, the last of them.
 typedef struct Renderer {
