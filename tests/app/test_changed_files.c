@@ -131,8 +131,9 @@ static void test_a_model_that_is_cut_in_a_script(void **state) {
     Copy copy = copy_model("");
     char command[3 * ROOM], *program = realpath(program_path(), NULL);
     Run run;
+    // The second has begun by then, and goes on for a second: one that has not would see the change at its start.
     snprintf(command, sizeof command,
-             "cd %s; (until [ -s out ]; do sleep 0.01; done; : > model.safetensors) & "
+             "cd %s; (until [ -s out ]; do sleep 0.01; done; sleep 0.2; : > model.safetensors) & "
              "printf '{\"turns\": [\"a\"], \"sampling\": {\"max_tokens\": 4}}\\n{\"turns\": [\"b\"]}' | "
              "%s . --jsonl --ignore-eos --threads 2 --context 1024 > out; echo status $? $(wc -l < out) >&2",
              copy.folder, program);
