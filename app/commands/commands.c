@@ -114,6 +114,10 @@ const ChatCommand *commands_list(size_t *count) {
     return commands;
 }
 
+Status commands_no_turn(Error *error) {
+    return error_set(error, STATUS_USAGE, "there is no turn yet");
+}
+
 static const ChatCommand *find(const char *name) {
     for (int i = 0; i < N_COMMANDS; i++) {
         if (!strcmp(name, commands[i].name)) return &commands[i];

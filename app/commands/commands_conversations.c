@@ -91,7 +91,7 @@ Status commands_conversations_delete(Chat *chat, const char *argument, Error *er
 
 Status commands_conversations_fork(Chat *chat, const char *argument, Error *error) {
     char before[JOURNAL_NAME_ROOM];
-    if (!tree_depth(chat_tree(chat))) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (!tree_depth(chat_tree(chat))) return commands_no_turn(error);
     if (!chat_record_name(chat))
         return error_set(error, STATUS_USAGE,
                          "with --no-save no conversation is kept to come back to; /save");

@@ -6,6 +6,8 @@
 #include "app/commands/commands.h"
 #include "kernels/base/path.h"
 
+// commands.c: the error of what needs a turn where there is none.
+Status commands_no_turn(Error *error);
 // commands_conversations.c
 Status commands_conversations_clear(Chat *chat, const char *argument, Error *error);
 Status commands_conversations_new(Chat *chat, const char *argument, Error *error);
@@ -20,6 +22,7 @@ Status commands_talk_retry(Chat *chat, const char *argument, Error *error);
 Status commands_talk_edit(Chat *chat, const char *argument, Error *error);
 Status commands_talk_say(Chat *chat, const char *argument, Error *error);
 Status commands_talk_continue(Chat *chat, const char *argument, Error *error);
+// commands_undo.c
 Status commands_undo(Chat *chat, const char *argument, Error *error);
 Status commands_undo_redo(Chat *chat, const char *argument, Error *error);
 // commands_tree.c

@@ -116,7 +116,7 @@ static Status verify(Chat *chat, Error *error) {
 
 Status commands_look_replay(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
-    if (!tree_depth(tree)) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (!tree_depth(tree)) return commands_no_turn(error);
     if (!strcmp(argument, "verify")) return verify(chat, error);
     if (*argument)
         return error_set(error, STATUS_USAGE, "/replay %.40s: expected verify, or nothing", argument);

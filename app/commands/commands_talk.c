@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Status no_turn(Error *error) {
-    return error_set(error, STATUS_USAGE, "there is no turn yet");
-}
-
 Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
     if (!*argument) {
         const char *system = transcript_system(chat_transcript(chat));
@@ -45,7 +41,7 @@ Status commands_talk_model(Chat *chat, const char *argument, Error *error) {
 Status commands_talk_retry(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t number = 0;
-    if (tree->head == TREE_START) return no_turn(error);
+    if (tree->head == TREE_START) return commands_no_turn(error);
     if (*argument && argument_number(argument, "a seed", 0, INT64_MAX, &number, error)) return error->status;
     uint64_t seed = (uint64_t)number;
     const TranscriptNode *node = transcript_node(chat_transcript(chat), tree->head);
@@ -98,7 +94,7 @@ Status commands_talk_edit(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t depth = tree_depth(tree), turn = depth;
     bool is_reply = !strcmp(argument, "reply");
-    if (!depth) return no_turn(error);
+    if (!depth) return commands_no_turn(error);
     if (*argument && !is_reply && argument_number(argument, "a turn, or reply", 1, depth, &turn, error))
         return error->status;
     if (!chat_is_interactive(chat) && !getenv("VISUAL") && !getenv("EDITOR"))

@@ -130,7 +130,7 @@ Status commands_tree_tree(Chat *chat, const char *argument, Error *error) {
     Drawing d = {.chat = chat, .tree = chat_tree(chat)};
     Page page = {0};
     if (argument_none(argument, error)) return error->status;
-    if (!d.tree->n) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (!d.tree->n) return commands_no_turn(error);
     Status status = drawing_open(&d, error);
     if (!status) status = page_open(&page, error);
     if (!status) {

@@ -7,7 +7,7 @@
 Status commands_undo(Chat *chat, const char *argument, Error *error) {
     const Tree *tree = chat_tree(chat);
     int64_t n = 1, depth = tree_depth(tree);
-    if (!depth) return error_set(error, STATUS_USAGE, "there is no turn yet");
+    if (!depth) return commands_no_turn(error);
     if (*argument && argument_number(argument, "a number of turns", 1, depth, &n, error))
         return error->status;
     Status status = way_go(chat, tree_ancestor(tree, tree->head, (int)n), "undo", error);

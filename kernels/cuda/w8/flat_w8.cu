@@ -20,30 +20,6 @@ __device__ inline void plain_sums(const FlatArguments &a, int row, int first, in
     for (int t = 0; t < PLAIN_TOKENS; t++) sums[t] = __reduce_add_sync(~0u, sums[t]);
 }
 
-// What becomes of an output; up: that of the other row of a pair.
-template <class Out>
-__device__ inline void end_plain(const FlatArguments &a, int unit, int token, float v, float up) {
-    int64_t at = (int64_t)token * a.y_stride + unit;
-    if (a.bias) v += a.bias[unit];
-    if (a.other) up += a.other[unit];
-    switch (a.epilogue) {
-    case EPILOGUE_ADD:
-        ((float *)a.y)[at] += v;
-        return;
-    case EPILOGUE_FLOAT:
-        ((float *)a.y)[at] = v;
-        return;
-    case EPILOGUE_GATED:
-        ((Out *)a.y)[at] = from_float<Out>(activate_any(a.activation, v) * up);
-        return;
-    case EPILOGUE_ACTIVATE:
-        ((Out *)a.y)[at] = from_float<Out>(activate_any(a.activation, v));
-        return;
-    default:
-        ((Out *)a.y)[at] = from_float<Out>(v);
-    }
-}
-
 // A warp a row of W, or a pair of gate and up, and PLAIN_TOKENS rows of x, of which lane t ends the t-th. Block: 256
 // threads. Grid: [units / 8, n / PLAIN_TOKENS].
 template <class Out>
@@ -63,8 +39,8 @@ __global__ void __launch_bounds__(256) plain_w8_kernel(const __grid_constant__ F
         if (t == lane) sum = sums[t], up = ups[t];
     if (lane >= n) return;
     float token_scale = a.x_scales[first + lane];
-    end_plain<Out>(a, unit, first + lane, w8_value(sum, token_scale, a.w.scales[row]),
-                   gated ? w8_value(up, token_scale, a.w.scales[row + 1]) : 0);
+    end_sum<Out>(a, first + lane, unit, w8_value(sum, token_scale, a.w.scales[row]),
+                 gated ? w8_value(up, token_scale, a.w.scales[row + 1]) : 0);
 }
 
 template <class Out> static cudaError_t launch_plain(const CudaBackend *cuda, const FlatArguments *a) {
