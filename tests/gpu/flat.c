@@ -39,6 +39,5 @@ void test_flat(const Ops *cuda, const char *only, void (*test)(const Ops *, cons
             c.name = name, c.n_tokens = TOKENS[j];
             if (only && strcmp(only, "flat") != 0 && !strstr(name, only)) continue;
             test(cuda, &c);
-            fflush(stdout);
         }
 }

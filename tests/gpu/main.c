@@ -279,6 +279,10 @@ typedef struct Wish {
 static bool wanted(const Wish *w, const char *name) {
     return !w->only || !strcmp(w->only, name);
 }
+static bool begins(const Wish *w, const char *name) {
+    if (wanted(w, name)) printf("== %s\n", name);
+    return wanted(w, name);
+}
 
 static void read_wishes(int argc, char **argv, Wish *w) {
     *w = (Wish){.plugin = "./libpalaver-cuda.so"};
@@ -306,17 +310,18 @@ static void test_engine(const Ops *cuda, const Wish *w) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
         return report("engine", "plug-in", NAN, 0);
     }
-    if (wanted(w, "golden")) test_golden_logits(w->golden, report);
+    if (begins(w, "golden")) test_golden_logits(w->golden, report);
     char models[400];
     snprintf(models, sizeof models, "%s/models", w->golden);
-    if (wanted(w, "ahead")) test_steps_ahead(w->golden, report);
-    if (wanted(w, "memory")) test_memory(cuda, models, report);
-    if (wanted(w, "text") && w->model) test_greedy_text(w->model, report);
-    if (wanted(w, "fault")) test_fault(w->plugin, report);
+    if (begins(w, "ahead")) test_steps_ahead(w->golden, report);
+    if (begins(w, "memory")) test_memory(cuda, models, report);
+    if (begins(w, "text") && w->model) test_greedy_text(w->model, report);
+    if (begins(w, "fault")) test_fault(w->plugin, report);
 }
 
 int main(int argc, char **argv) {
     Wish w;
+    setvbuf(stdout, NULL, _IOLBF, 0); // what ends by a signal has said what it was at
     read_wishes(argc, argv, &w);
     void *library = dlopen(w.plugin, RTLD_NOW | RTLD_LOCAL);
     OpsPlugin plugin = NULL;
@@ -331,15 +336,14 @@ int main(int argc, char **argv) {
     for (int i = 0; i < N_CASES; i++)
         if (!w.only || strstr(CASES[i].name, w.only)) {
             test_case(cuda, &CASES[i]);
-            fflush(stdout);
         }
     if (!w.only) report_bases();
     test_flat(cuda, w.only, test_case);
     if (!w.only || !strcmp(w.only, "rows") || strstr("rows: small", w.only)) test_independent(cuda, w.only);
-    if (wanted(&w, "sums")) test_w8_sums(cuda);
-    if (wanted(&w, "ways")) test_ways(cuda);
-    if (wanted(&w, "caches")) test_caches(cuda);
-    if (wanted(&w, "sample")) test_sampling(cuda, report);
+    if (begins(&w, "sums")) test_w8_sums(cuda);
+    if (begins(&w, "ways")) test_ways(cuda);
+    if (begins(&w, "caches")) test_caches(cuda);
+    if (begins(&w, "sample")) test_sampling(cuda, report);
     test_engine(cuda, &w);
     return failures();
 }

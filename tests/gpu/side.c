@@ -87,8 +87,7 @@ static void enter_rounding(Side *s, const Case *c, const Rope *rope) {
 
 void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
     Error error;
-    s->ops = ops;
-    s->shape = &m->shape;
+    *s = (Side){.ops = ops, .shape = &m->shape};
     s->operand = strcmp(ops->name, "cpu") == 0 || c->type == DTYPE_F32 ? DTYPE_F32
                  : c->type == DTYPE_BF16                               ? DTYPE_BF16
                                                                        : DTYPE_F16;

@@ -56,7 +56,7 @@ __device__ inline void attend_combine(const DecodeArguments &a, const CacheShare
             for (int j = 0; j < LOADS; j++) {
                 float share = exp2_approx(__uint_as_float((uint32_t)bits[j]) - base);
                 weight += share;
-                sum += share * __uint_as_float(value[j]);
+                sum += share * carried(value[j]);
             }
             largest = top;
         }

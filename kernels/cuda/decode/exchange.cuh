@@ -12,6 +12,16 @@ __device__ inline void publish(uint32_t *to, float value, unsigned round) {
     store_relaxed(to, bits);
 }
 
+// The float without its round, which would else show in the last bits of all that comes of it: the same step is to give
+// the same logits whatever ran before.
+__device__ inline float carried(uint32_t v) {
+    return __uint_as_float(v & ~(uint32_t)ROUND_BITS);
+}
+
+__device__ inline float4 carried_4(const uint4 &v) {
+    return make_float4(carried(v.x), carried(v.y), carried(v.z), carried(v.w));
+}
+
 __device__ inline bool of_round(uint32_t v, unsigned round) {
     return ((v ^ round) & ROUND_BITS) == 0;
 }
@@ -20,8 +30,7 @@ __device__ inline float4 receive_4(const uint32_t *from, unsigned round) {
     uint4 v;
     do v = load_relaxed_4(from);
     while (((v.x ^ round) | (v.y ^ round) | (v.z ^ round) | (v.w ^ round)) & ROUND_BITS);
-    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
-                       __uint_as_float(v.w));
+    return carried_4(v);
 }
 
 // The warps that compute; __syncthreads() would wait for those that copy.
@@ -108,12 +117,8 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
             if (begin + t * INPUT_SPAN < s.cols) {
                 float4 f = make_float4(0, 0, 0, 0), w = norms[t < NORM_TURNS ? t : 0];
                 if (i < s.cols) {
-                    f = make_float4(__uint_as_float(v[t].x), __uint_as_float(v[t].y), __uint_as_float(v[t].z),
-                                    __uint_as_float(v[t].w));
-                    if (!s.from)
-                        f = *(const float4 *)(residual + i);
-                    else if (s.keep)
-                        *(float4 *)(residual + i) = f;
+                    f = s.from ? carried_4(v[t]) : *(const float4 *)(residual + i);
+                    if (s.from && s.keep) *(float4 *)(residual + i) = f;
                     if (s.norm && (begin > 0 || t >= NORM_TURNS)) w = __ldg((const float4 *)(s.norm + i));
                 }
                 if (s.norm) {
@@ -172,7 +177,7 @@ __device__ inline float load_whole_input(const DecodeArguments &a, const InputSo
             if (begin + t * INPUT_SPAN >= s.cols) continue; // for all threads
             float4 f = make_float4(0, 0, 0, 0);
             if (i < s.cols) {
-                f = s.from ? four(t) : *(const float4 *)(residual + i);
+                f = s.from ? carried_4(v[t]) : *(const float4 *)(residual + i);
                 if (s.from && s.keep && first) *(float4 *)(residual + i) = f;
             }
             if (s.norm) {
