@@ -1,6 +1,6 @@
 #include "app/json_memory.h"
 
-#include "app/last_words.h"
+#include "app/fatal.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -13,8 +13,8 @@ static void *(*allocator)(size_t size);
 static void *_Atomic reserve; // NULL: used up
 
 static _Noreturn void end(void) {
-    last_words("palaver: out of memory: nothing is left for a line of JSON, so palaver ends here; what was "
-               "written before, the journal among it, is whole\n");
+    fatal("palaver: out of memory: nothing is left for a line of JSON, so palaver ends here; what was "
+          "written before, the journal among it, is whole\n");
 }
 
 static void *allocate_or_end(size_t size) {

@@ -1,5 +1,5 @@
 // palaver: parse → configure → load → talk. Loading and talking are with the part that was asked for: see program.h.
-#include "app/last_words.h"
+#include "app/fatal.h"
 #include "app/json_memory.h"
 #include "app/modes/modes.h"
 #include "app/program.h"
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
     Error error;
     int result = EXIT_USAGE;
     signals_install();
-    last_words_install();
+    fatal_install();
     if (screen_open(&(const ScreenOptions){0}, &program.screen, &error)) {
         fprintf(stderr, "palaver: %s\n", error.message);
         return EXIT_RUNTIME;

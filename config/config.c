@@ -1,5 +1,6 @@
 // Layers of assignments, and the fields computed from them.
 #include "config/config_internal.h"
+#include "config/config_unknown.h"
 #include "config/embedded.h"
 
 #include <stdio.h>
@@ -106,7 +107,7 @@ static void remove_assignments(Config *config, ConfigLayer layer, const ConfigKe
 
 Status config_reset(Config *config, const char *key_name, Error *error) {
     const ConfigKey *key = config_key_find(config->table, key_name);
-    if (!key) return config_key_unknown(config->table, key_name, error);
+    if (!key) return config_unknown_key(config->table, key_name, error);
     remove_assignments(config, CONFIG_SESSION, key);
     return STATUS_OK;
 }

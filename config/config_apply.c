@@ -1,12 +1,12 @@
 // Settings from parsed TOML, profiles, the environment and typed text.
 #include "config/config_internal.h"
+#include "config/config_unknown.h"
 #include "kernels/base/nearest.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 // ---- TOML --------------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ static Status read_section(const Reading *reading, const TomlNode *section, Erro
         snprintf(name, sizeof name, "%s.%.100s", section->key, node->key);
         const ConfigKey *key = strchr(node->key, '.') ? NULL : config_key_find(reading->table, name);
         Status status =
-            key ? read_value(reading, key, node, error) : config_key_unknown(reading->table, name, error);
+            key ? read_value(reading, key, node, error) : config_unknown_key(reading->table, name, error);
         if (status) return key ? status : at_node(reading, node, error);
     }
     return STATUS_OK;
@@ -49,25 +49,6 @@ static bool is_section(const ConfigTable *table, const char *name) {
     for (size_t i = 0; i < table->n_keys; i++)
         if (!strcmp(table->keys[i].section, name)) return true;
     return false;
-}
-
-static Status unknown_section(const ConfigTable *table, const char *name, Error *error) {
-    enum { MOST = 32 };
-    const char *sections[MOST];
-    size_t count = 0;
-    for (size_t i = 0; i < table->n_keys && count < MOST - 1; i++)
-        if (!i || strcmp(table->keys[i].section, table->keys[i - 1].section) != 0)
-            sections[count++] = table->keys[i].section;
-    sections[count++] = "profile";
-    int nearest = nearest_name(name, sections, count);
-    if (nearest >= 0)
-        return error_set(error, STATUS_USAGE, "unknown section [%.100s]; did you mean [%s]?", name,
-                         sections[nearest]);
-    char all[256] = "";
-    for (size_t i = 0, at = 0; i + 1 < count && at < sizeof all; i++)
-        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", sections[i]);
-    return error_set(error, STATUS_USAGE, "unknown section [%.100s]; there are %s and profile.NAME", name,
-                     all);
 }
 
 static Status read_table(const Reading *reading, const TomlNode *table, Error *error);
@@ -109,9 +90,9 @@ static Status read_table(const Reading *reading, const TomlNode *table, Error *e
                 error_set(error, STATUS_USAGE, "%s is a section: write [%s], or a key such as %s.NAME",
                           node->key, node->key, node->key);
             else if (node->type == TOML_TABLE)
-                unknown_section(reading->table, node->key, error);
+                config_unknown_section(reading->table, node->key, error);
             else
-                config_key_unknown(reading->table, node->key, error);
+                config_unknown_key(reading->table, node->key, error);
             status = at_node(reading, node, error);
         }
         if (status) return status;
@@ -131,23 +112,6 @@ Status config_apply_tree(Config *config, ConfigLayer layer, const char *name, To
 
 // ---- profiles ----------------------------------------------------------------------------------------
 
-static Status unknown_profile(const Config *config, const char *profile, Error *error) {
-    enum { MOST = 64 };
-    const char *names[MOST];
-    size_t count = 0;
-    while (count < MOST && (names[count] = config_profile_name(config, count))) count++;
-    if (!count)
-        return error_set(error, STATUS_USAGE,
-                         "no profile \"%.100s\": no file that was read has a [profile.NAME] section",
-                         profile);
-    int nearest = nearest_name(profile, names, count);
-    if (nearest >= 0)
-        return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; did you mean \"%.100s\"?", profile,
-                         names[nearest]);
-    return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; the first that was read is \"%.100s\"",
-                     profile, names[0]);
-}
-
 Status config_apply_profile(Config *config, ConfigLayer layer, const char *profile, Error *error) {
     ConfigLayers added = {0};
     Status status = STATUS_OK;
@@ -157,7 +121,7 @@ Status config_apply_profile(Config *config, ConfigLayer layer, const char *profi
         if (item->profile && !strcmp(item->profile, profile))
             status = layers_add_copy(&added, item, layer, error);
     }
-    if (!status && !added.count) status = unknown_profile(config, profile, error);
+    if (!status && !added.count) status = config_unknown_profile(config, profile, error);
     if (status) {
         layers_free(&added);
         return status;
@@ -189,23 +153,10 @@ static Status add_text(ConfigLayers *added, ConfigLayer layer, const ConfigKey *
 
 Status config_set(Config *config, ConfigLayer layer, const char *name, const char *text, Error *error) {
     const ConfigKey *key = config_key_find(config->table, name);
-    if (!key) return config_key_unknown(config->table, name, error);
+    if (!key) return config_unknown_key(config->table, name, error);
     ConfigLayers added = {0};
     Status status = add_text(&added, layer, key, text, error);
     return status ? status : config_merge(config, &added, error);
-}
-
-// A variable that is none of ours, but so near to one that it must be meant.
-static Status check_stranger(const ConfigTable *table, const char *variable, Error *error) {
-    for (size_t i = 0; i < table->n_keys; i++) {
-        char ours[160];
-        const ConfigKey *key = &table->keys[i];
-        config_key_environment(key, ours, sizeof ours);
-        if (nearest_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), key->name))
-            return error_set(error, STATUS_USAGE, "%.100s: unknown variable; did you mean %s?", variable,
-                             ours);
-    }
-    return STATUS_OK;
 }
 
 static Status read_variable(const ConfigTable *table, ConfigLayers *added, const char *entry,
@@ -221,7 +172,7 @@ static Status read_variable(const ConfigTable *table, ConfigLayers *added, const
         if (!strcmp(variable, ours))
             return add_text(added, CONFIG_ENVIRONMENT, &table->keys[i], equals + 1, error);
     }
-    return check_stranger(table, variable, error);
+    return config_unknown_variable(table, variable, error);
 }
 
 Status config_apply_environment(Config *config, char *const *environment, Error *error) {

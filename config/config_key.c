@@ -1,6 +1,5 @@
 // Keys by name, and what they allow in words.
 #include "config/config_key.h"
-#include "kernels/base/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,24 +21,6 @@ const ConfigKey *config_key_find(const ConfigTable *table, const char *name) {
             (!dot || spells(name, (size_t)(dot - name), keys[i].section)))
             return &keys[i];
     return NULL;
-}
-
-Status config_key_unknown(const ConfigTable *table, const char *name, Error *error) {
-    enum { MOST = 256 };
-    const char *dot = strrchr(name, '.');
-    const ConfigKey *elsewhere = dot ? config_key_find(table, dot + 1) : NULL;
-    if (elsewhere)
-        return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; %s belongs in [%s]", name,
-                         elsewhere->name, elsewhere->section);
-    const char *names[MOST];
-    size_t n = table->n_keys < MOST ? table->n_keys : MOST;
-    for (size_t i = 0; i < n; i++) names[i] = table->keys[i].name;
-    int nearest = nearest_name(dot ? dot + 1 : name, names, n);
-    if (nearest < 0)
-        return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; `palaver config` lists all keys",
-                         name);
-    return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; did you mean %s.%s?", name,
-                     table->keys[nearest].section, table->keys[nearest].name);
 }
 
 int config_key_environment(const ConfigKey *key, char *buffer, size_t size) {

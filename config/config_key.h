@@ -86,9 +86,6 @@ typedef struct ConfigTable {
 // The key called `name` ("top_p", "sampling.top_p", "top-p"); NULL when there is none.
 const ConfigKey *config_key_find(const ConfigTable *table, const char *name);
 
-// Fills `error` with "unknown key …" and the nearest name, returns STATUS_USAGE.
-Status config_key_unknown(const ConfigTable *table, const char *name, Error *error);
-
 // Write into buffer like snprintf, return the length: the environment variable, and the allowed values in
 // words ("0 to 5", "true or false", "\"turn\" or \"token\"").
 int config_key_environment(const ConfigKey *key, char *buffer, size_t size);

@@ -1,7 +1,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
-#include "engine/study.h"
+#include "engine/calibration.h"
 #include "engine/tuning/dispatch_file.h"
 #include "engine/files/tokenizer_source.h"
 #include "engine/model/conversion.h"
@@ -92,7 +92,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     if (!status)
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
                                engine->context_size, &engine->cache, error);
-    if (!status) status = study_open(&engine->forward, &engine->study, &engine->cache, error);
+    if (!status) status = calibration_open(&engine->forward, &engine->calibration, &engine->cache, error);
     if (status) close_backend(engine);
     return status;
 }
@@ -131,7 +131,8 @@ Status engine_open_model(Model *model, const EngineOptions *options, Engine **ou
     engine->no_steps_ahead = options->no_steps_ahead;
     engine->wants_unified = options->softmax == SOFTMAX_UNIFIED;
     // A bias that grows with the distance has no base.
-    engine->study = (StudyWish){options->random_weights, engine->wants_unified && !model->shape.alibi};
+    engine->calibration =
+        (CalibrationWish){options->random_weights, engine->wants_unified && !model->shape.alibi};
     Status status = model_reach_context(
         model, options->context_size > 0 ? options->context_size : model->context_length, error);
     if (!status) status = conversion_plan(model, options->weights, options->head, error);
@@ -243,7 +244,7 @@ Status engine_describe_softmax(const Engine *engine, char *text, size_t size, Er
     Status status = engine->backend->ops->softmax_counts(engine->backend, &counts, error);
     if (status) return status;
     for (int l = 0; l < n_layers; l++) n_based += engine->cache.layers[l].score_bases != NULL;
-    if (!engine->study.bases)
+    if (!engine->calibration.bases)
         snprintf(text, size, "running maxima%s",
                  engine->wants_unified ? ": a bias by distance has no base" : "");
     else

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/session_slot.h"
-#include "engine/study.h"
+#include "engine/calibration.h"
 #include "tokenizer/tokenizer.h"
 
 // The step of a token that was being drawn for a session: session_ahead.c. Who evaluates anything, or moves what is
@@ -30,7 +30,7 @@ struct Engine {
     KvCache cache;
     int context_size;
     int n_rows;
-    StudyWish study;
+    CalibrationWish calibration;
     bool wants_unified;         // SOFTMAX_UNIFIED was asked for
     CacheOptions cache_options; // n_sequences as it came to be
     EngineMemory memory;

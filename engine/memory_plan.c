@@ -28,8 +28,9 @@ static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int
     m->scratch = ops->scratch_bytes(engine->backend, engine->n_rows, (int)size) +
                  forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
     int64_t left = m->available - m->weights - m->scratch;
-    if (study_is_wanted(shape, engine->cache_options.type, &engine->study))
-        left -= study_result_bytes(shape, engine->cache_options.type, &engine->study) + study_bytes(shape);
+    if (calibration_is_wanted(shape, engine->cache_options.type, &engine->calibration))
+        left -= calibration_result_bytes(shape, engine->cache_options.type, &engine->calibration) +
+                calibration_bytes(shape);
     return left;
 }
 
@@ -51,7 +52,7 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
         return error_set(error, STATUS_USAGE,
                          "a context of %lld tokens: the model has learned only %d positions",
                          (long long)wanted, shape->n_positions);
-    const int64_t studied = study_result_bytes(shape, options->cache.type, &engine->study);
+    const int64_t calibrated = calibration_result_bytes(shape, options->cache.type, &engine->calibration);
     KvLayout layout;
     engine->cache_options = options->cache;
     if (engine->n_rows > 1) engine->cache_options.n_sequences = 1; // the others once the size is settled
@@ -67,7 +68,7 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
     engine->context_size = (int)size;
     if (engine->n_rows > 1) status = fit_windows(engine, options->cache.n_sequences, left, &layout, error);
     if (status) return status;
-    m->cache = kv_cache_bytes(&layout) + studied;
+    m->cache = kv_cache_bytes(&layout) + calibrated;
     if (kv_cache_bytes(&layout) <= left) return STATUS_OK;
     format_bytes((double)(m->weights + m->scratch + m->cache), need);
     format_bytes((double)m->available, have);

@@ -1,4 +1,5 @@
 // Commands that change settings: set, reset, config, seed.
+#include "config/config_unknown.h"
 #include "app/commands/commands_internal.h"
 
 #include <ctype.h>
@@ -35,7 +36,7 @@ static void print_setting(Chat *chat, const ConfigKey *key) {
 
 static Status print_key(Chat *chat, const char *name, Error *error) {
     const ConfigKey *key = settings_key(name);
-    if (!key) return config_key_unknown(settings_table(), name, error);
+    if (!key) return config_unknown_key(settings_table(), name, error);
     char allowed[ALLOWED_ROOM];
     config_key_allowed(key, allowed, sizeof allowed);
     print_setting(chat, key);
@@ -50,7 +51,7 @@ static Status fixed_error(const ConfigKey *key, Error *error) {
 
 static Status set_value(Chat *chat, const char *name, const char *text, Error *error) {
     const ConfigKey *key = settings_key(name);
-    if (!key) return config_key_unknown(settings_table(), name, error);
+    if (!key) return config_unknown_key(settings_table(), name, error);
     if (settings_key_is_fixed(key)) return fixed_error(key, error);
     Settings before;
     if (settings_copy(&before, chat_settings(chat), error)) return error->status;
@@ -80,7 +81,7 @@ Status commands_settings_set(Chat *chat, const char *argument, Error *error) {
 Status commands_settings_reset(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/reset needs a key; /set lists them");
     const ConfigKey *key = settings_key(argument);
-    if (!key) return config_key_unknown(settings_table(), argument, error);
+    if (!key) return config_unknown_key(settings_table(), argument, error);
     Settings before;
     if (settings_copy(&before, chat_settings(chat), error)) return error->status;
     Status status = settle(chat, &before, config_reset(&chat_settings(chat)->config, argument, error), error);

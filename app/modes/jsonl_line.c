@@ -1,5 +1,6 @@
 #include "app/modes/jsonl_line.h"
 
+#include "config/config_unknown.h"
 #include "app/record/message_json.h"
 #include "app/terminal/text_shown.h"
 
@@ -93,7 +94,7 @@ static Status read_sampling(JsonlLine *line, const Settings *settings, Error *er
             if (key)
                 error_set(error, STATUS_USAGE, "%s is a key of [%s]", key->name, key->section);
             else
-                config_key_unknown(settings_table(), name, error);
+                config_unknown_key(settings_table(), name, error);
             return error_prefix(error, "sampling: ");
         }
         if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value))

@@ -3,8 +3,8 @@
 //  - a turn that begins with `"""` is a block: it ends at the first line that ends in `"""`. What
 //    stands between the marks is the turn, verbatim, without the newlines next to the marks.
 // Trailing blanks (and a \r before the newline) do not count in either rule.
-#ifndef PALAVER_APP_TURN_H
-#define PALAVER_APP_TURN_H
+#ifndef PALAVER_APP_TURN_LINES_H
+#define PALAVER_APP_TURN_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // What a chat template's file says. Inner header of the room.
-#ifndef PALAVER_TOKENIZER_CHAT_INTERNAL_H
-#define PALAVER_TOKENIZER_CHAT_INTERNAL_H
+#ifndef PALAVER_TOKENIZER_CHAT_TEMPLATE_INTERNAL_H
+#define PALAVER_TOKENIZER_CHAT_TEMPLATE_INTERNAL_H
 
 #include "kernels/base/toml.h"
 #include "tokenizer/chat/chat_template.h"

@@ -163,5 +163,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_is_not_safe_is_left_alone),
         cmocka_unit_test(a_range_is_that_of_sums),
     };
-    return test_main("study", argc, argv, tests);
+    return test_main("calibration", argc, argv, tests);
 }

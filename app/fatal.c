@@ -1,4 +1,4 @@
-#include "app/last_words.h"
+#include "app/fatal.h"
 
 #include "app/terminal/tty.h"
 #include "engine/files/mapped.h"
@@ -36,17 +36,17 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
     _exit(EXIT_FAILURE);
 }
 
-void last_words(const char *words) {
+void fatal(const char *words) {
     tty_restore();
     tty_write(words);
     _exit(EXIT_FAILURE);
 }
 
 static void end_without_memory(void) {
-    last_words("palaver: out of memory; what was finished before is kept\n");
+    fatal("palaver: out of memory; what was finished before is kept\n");
 }
 
-void last_words_install(void) {
+void fatal_install(void) {
     cxx_memory_guard(end_without_memory);
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);

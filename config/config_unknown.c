@@ -1,0 +1,73 @@
+#include "config/config_unknown.h"
+
+#include "kernels/base/nearest.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+Status config_unknown_key(const ConfigTable *table, const char *name, Error *error) {
+    enum { MOST = 256 };
+    const char *dot = strrchr(name, '.');
+    const ConfigKey *elsewhere = dot ? config_key_find(table, dot + 1) : NULL;
+    if (elsewhere)
+        return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; %s belongs in [%s]", name,
+                         elsewhere->name, elsewhere->section);
+    const char *names[MOST];
+    size_t n = table->n_keys < MOST ? table->n_keys : MOST;
+    for (size_t i = 0; i < n; i++) names[i] = table->keys[i].name;
+    int nearest = nearest_name(dot ? dot + 1 : name, names, n);
+    if (nearest < 0)
+        return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; `palaver config` lists all keys",
+                         name);
+    return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; did you mean %s.%s?", name,
+                     table->keys[nearest].section, table->keys[nearest].name);
+}
+
+Status config_unknown_section(const ConfigTable *table, const char *name, Error *error) {
+    enum { MOST = 32 };
+    const char *sections[MOST];
+    size_t count = 0;
+    for (size_t i = 0; i < table->n_keys && count < MOST - 1; i++)
+        if (!i || strcmp(table->keys[i].section, table->keys[i - 1].section) != 0)
+            sections[count++] = table->keys[i].section;
+    sections[count++] = "profile";
+    int nearest = nearest_name(name, sections, count);
+    if (nearest >= 0)
+        return error_set(error, STATUS_USAGE, "unknown section [%.100s]; did you mean [%s]?", name,
+                         sections[nearest]);
+    char all[256] = "";
+    for (size_t i = 0, at = 0; i + 1 < count && at < sizeof all; i++)
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", sections[i]);
+    return error_set(error, STATUS_USAGE, "unknown section [%.100s]; there are %s and profile.NAME", name,
+                     all);
+}
+
+Status config_unknown_profile(const Config *config, const char *profile, Error *error) {
+    enum { MOST = 64 };
+    const char *names[MOST];
+    size_t count = 0;
+    while (count < MOST && (names[count] = config_profile_name(config, count))) count++;
+    if (!count)
+        return error_set(error, STATUS_USAGE,
+                         "no profile \"%.100s\": no file that was read has a [profile.NAME] section",
+                         profile);
+    int nearest = nearest_name(profile, names, count);
+    if (nearest >= 0)
+        return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; did you mean \"%.100s\"?", profile,
+                         names[nearest]);
+    return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; the first that was read is \"%.100s\"",
+                     profile, names[0]);
+}
+
+Status config_unknown_variable(const ConfigTable *table, const char *variable, Error *error) {
+    for (size_t i = 0; i < table->n_keys; i++) {
+        char ours[160];
+        const ConfigKey *key = &table->keys[i];
+        config_key_environment(key, ours, sizeof ours);
+        if (nearest_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), key->name))
+            return error_set(error, STATUS_USAGE, "%.100s: unknown variable; did you mean %s?", variable,
+                             ours);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,14 @@
+// What is said of names that palaver does not know. Each of these fills `error`, with the nearest name or with what there
+// is, and returns STATUS_USAGE.
+#ifndef PALAVER_CONFIG_UNKNOWN_H
+#define PALAVER_CONFIG_UNKNOWN_H
+
+#include "config/config.h"
+
+Status config_unknown_key(const ConfigTable *table, const char *name, Error *error);
+Status config_unknown_section(const ConfigTable *table, const char *name, Error *error);
+Status config_unknown_profile(const Config *config, const char *profile, Error *error);
+// A variable of the environment that begins as ours do: STATUS_OK, unless it is so near to one that it must be meant.
+Status config_unknown_variable(const ConfigTable *table, const char *variable, Error *error);
+
+#endif
