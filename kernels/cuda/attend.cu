@@ -1,5 +1,5 @@
-// attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens; tiles of several tokens
-// and tiles of one by the kernels that dispatch.h names.
+// attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens; tiles of many tokens and
+// tiles of few by the kernels that dispatch.h names.
 #include "kernels/cuda/attention/split.cuh"
 
 // Whether rows, strides and beginnings of the cache are multiples of 16 bytes.
@@ -31,16 +31,12 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     return c;
 }
 
-// Tiles of several tokens.
-static cudaError_t attend_tiles(CudaBackend *cuda, AttendLaunch l) {
-    l.n_tiles = cuda->step.n_tiles;
-    if (l.n_tiles == 0) return cudaSuccess;
-    AttendCase c = case_of(cuda, &l);
-    AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
-    cuda->step.chosen.tiles = dispatch_attend_name(kernel);
+static cudaError_t attend_by(CudaBackend *cuda, AttendKernel kernel, AttendLaunch l) {
     if (kernel == ATTEND_PLAIN) return attend_plain(cuda, &l);
     l.a.scale *= LOG2_E;
     switch (kernel) {
+    case ATTEND_SPLIT:
+        return attend_splits(cuda, &l);
     case ATTEND_WGMMA:
         return attend_by_wgmma(cuda, &l);
     case ATTEND_HALVES:
@@ -52,23 +48,30 @@ static cudaError_t attend_tiles(CudaBackend *cuda, AttendLaunch l) {
     }
 }
 
-// Tiles of one token, which come after the others.
-static cudaError_t attend_singles(CudaBackend *cuda, AttendLaunch l) {
-    l.n_tiles = cuda->step.n_single_tiles;
+// Tiles of many tokens.
+static cudaError_t attend_tiles(CudaBackend *cuda, AttendLaunch l) {
+    l.n_tiles = cuda->step.n_tiles;
+    if (l.n_tiles == 0) return cudaSuccess;
+    AttendCase c = case_of(cuda, &l);
+    AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
+    cuda->step.chosen.tiles = dispatch_attend_name(kernel);
+    return attend_by(cuda, kernel, l);
+}
+
+// Tiles of few tokens, which come after the others.
+static cudaError_t attend_few(CudaBackend *cuda, AttendLaunch l) {
+    l.n_tiles = cuda->step.n_few_tiles;
     if (l.n_tiles == 0) return cudaSuccess;
     AttendCase c = case_of(cuda, &l);
     SplitFit fit = {};
-    cudaError_t code = split_fit(&cuda->device.card, &l.a.kv, &l.heads, &fit);
+    c.few_tokens = cuda->step.few_tokens;
+    cudaError_t code = split_fit(&cuda->device.card, &l.a.kv, &l.heads, c.few_tokens, &fit);
     if (code != cudaSuccess) return code;
-    c.single = true, c.split_shared = fit.shared;
+    c.split_shared = fit.shared;
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
-    cuda->step.chosen.singles = dispatch_attend_name(kernel);
-    if (kernel == ATTEND_SPLIT) {
-        l.a.scale *= LOG2_E;
-        return attend_splits(cuda, &l);
-    }
-    l.a.tiles += cuda->step.n_tiles;
-    return attend_plain(cuda, &l);
+    cuda->step.chosen.few = dispatch_attend_name(kernel);
+    if (kernel != ATTEND_SPLIT) l.a.tiles += cuda->step.n_tiles; // splits name their tiles
+    return attend_by(cuda, kernel, l);
 }
 
 Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error) {
@@ -84,7 +87,7 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
     cuda->step.flat_large = false; // beside the splits there is room for one ring: flat_wgmma.cuh
     cudaError_t code = cuda_queries(cuda, call, &l.queries);
     if (code == cudaSuccess) code = attend_tiles(cuda, l);
-    if (code == cudaSuccess) code = attend_singles(cuda, l);
+    if (code == cudaSuccess) code = attend_few(cuda, l);
     return cuda_check(code, error, "attend: %d tokens, %d heads of %d, up to %d slots, a cache of %s",
                       step->n_tokens, h->n_heads, h->head_dim, step->most_slots, dtype_name(call->kv->type));
 }

@@ -91,21 +91,33 @@ static int tile_tokens(const AttendHeads *h) {
     return group < 128 ? 128 / group : 1;
 }
 
-// How many of a sequence's tiles have one token.
-static int single_tiles(const StepSequence *q, StepKind kind, int most) {
-    if (kind == STEP_READING) return 0;
-    return most == 1 ? q->n_tokens : q->n_tokens % most == 1;
-}
+// How a step's sequences are cut: tiles of at most `most` tokens. Those of few tokens are for the kernels that split the
+// cache, and stand apart: all of a short step, else those of one. In a prompt whose pieces are not to show, there are
+// none.
+struct TileCut {
+    int most;
+    bool none_few, all_few;
+    TileCut(const Step *step, const AttendHeads *heads)
+        : most(tile_tokens(heads)), none_few(step->kind == STEP_READING),
+          all_few(step->kind == STEP_ANY && step->n_tokens <= ATTEND_FEW) {}
 
-// Appends the tiles of a sequence, of at most `most` tokens each. Tiles of one token are for the kernels that split the
-// cache, and stand apart: `singles` says which are wanted. In a prompt whose pieces are not to show, there are none.
-static int cut_sequence(const StepSequence *q, AttendTile tile, int most, StepKind kind, bool singles,
+    bool few(int n_tokens) const { return all_few || (!none_few && n_tokens == 1); }
+    // How many of a sequence's tiles are.
+    int few_tiles(const StepSequence *q) const {
+        if (all_few) return (q->n_tokens + most - 1) / most;
+        if (none_few) return 0;
+        return most == 1 ? q->n_tokens : q->n_tokens % most == 1;
+    }
+};
+
+// Appends those tiles of a sequence that are, or are not, of few tokens.
+static int cut_sequence(const StepSequence *q, AttendTile tile, const TileCut &cut, bool few,
                         AttendTile *tiles) {
     int n = 0;
-    for (int t = 0; t < q->n_tokens; t += most) {
+    for (int t = 0; t < q->n_tokens; t += cut.most) {
         tile.first_token = q->first_token + t;
-        tile.n_tokens = q->n_tokens - t < most ? q->n_tokens - t : most;
-        if ((tile.n_tokens == 1 && kind != STEP_READING) == singles) tiles[n++] = tile;
+        tile.n_tokens = q->n_tokens - t < cut.most ? q->n_tokens - t : cut.most;
+        if (cut.few(tile.n_tokens) == few) tiles[n++] = tile;
     }
     return n;
 }
@@ -129,22 +141,22 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
 // Fills tiles and tables of pages, which `to` has in host memory.
 static void fill_tiles(const Staging *from, CudaStep *to) {
     const Step *step = from->step;
-    const int most = tile_tokens(&from->plan->heads);
+    const TileCut cut(step, &from->plan->heads);
     int32_t *pages = (int32_t *)to->pages.first;
-    for (int singles = 0; singles < 2; singles++) {
+    for (int few = 0; few < 2; few++) {
         int first_page = 0, n = to->n_tiles;
         for (int s = 0; s < step->n_sequences; s++) {
             const StepSequence *q = &step->sequences[s];
             AttendTile tile = {0, 0, first_page, q->n_slots, q->n_sinks, q->n_evicted, 0, 0, 0, 0};
             if (from->mask_columns) tile.mask_column = (int)from->mask_columns[s];
-            n += cut_sequence(q, tile, most, step->kind, singles, to->tiles + n);
-            if (!singles) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
+            n += cut_sequence(q, tile, cut, few, to->tiles + n);
+            if (!few) memcpy(pages + first_page, q->pages, (size_t)n_pages(step, q) * sizeof *pages);
             first_page += n_pages(step, q);
             if (q->n_slots > to->most_slots) to->most_slots = q->n_slots;
             to->evicted = to->evicted || q->n_evicted > 0;
         }
-        if (singles)
-            to->n_single_tiles = n - to->n_tiles;
+        if (few)
+            to->n_few_tiles = n - to->n_tiles;
         else
             to->n_tiles = n;
     }
@@ -154,25 +166,32 @@ static void fill_tiles(const Staging *from, CudaStep *to) {
 
 Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHeads *heads, const KvLayer *kv,
                        SplitPlan *plan, Error *error) {
-    *plan = SplitPlan{*heads, kv ? kv->type : DTYPE_F16, MOST_BLOCKS_A_SM};
+    const TileCut cut(step, heads);
+    *plan = SplitPlan{*heads, kv ? kv->type : DTYPE_F16, 1, MOST_BLOCKS_A_SM, split_head_tiles(heads)};
+    for (int s = 0; s < step->n_sequences && cut.all_few; s++) {
+        int n = step->sequences[s].n_tokens < cut.most ? step->sequences[s].n_tokens : cut.most;
+        if (n > plan->tokens) plan->tokens = n;
+    }
     if (step->kind != STEP_ANY || !kv)
         return STATUS_OK; // of no account, and who attends to no cache is not cut
     SplitFit fit;
-    Status status = cuda_check(split_fit(&cuda->device.card, kv, heads, &fit), error, "splits of a cache");
+    Status status =
+        cuda_check(split_fit(&cuda->device.card, kv, heads, plan->tokens, &fit), error, "splits of a cache");
     plan->blocks_a_sm = fit.blocks_a_sm;
+    const int rows = plan->tokens * (heads->n_heads / heads->n_kv_heads);
+    if (fit.rows > 0) plan->row_tiles = (rows + fit.rows - 1) / fit.rows;
     return status;
 }
 
 // Indexes of a split of a sequence.
 static int split_slots(const CudaBackend *cuda, const Step *step, const StepSequence *q,
                        const SplitPlan *plan) {
-    SplitCase c = {step->kind, plan->cache, plan->heads.n_kv_heads, split_head_tiles(&plan->heads),
-                   plan->blocks_a_sm};
-    const int most = tile_tokens(&plan->heads);
+    SplitCase c = {step->kind, plan->cache, plan->heads.n_kv_heads, plan->row_tiles, plan->blocks_a_sm};
+    const TileCut cut(step, &plan->heads);
     c.slots = q->n_slots;
     for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {
         const StepSequence *other = &step->sequences[s];
-        c.indexes += (int64_t)other->n_slots * single_tiles(other, step->kind, most);
+        c.indexes += (int64_t)other->n_slots * cut.few_tiles(other);
         if (other->n_slots > c.slots) c.slots = other->n_slots;
     }
     return dispatch_split_slots(&cuda->device.card, &c);
@@ -185,7 +204,7 @@ static int splits_of(int n_slots, int split_slots) {
 static void fill_splits(const CudaBackend *cuda, const Staging *from, const StageRoom *room, CudaStep *to) {
     const StepSequence *q = from->step->sequences;
     int n = 0;
-    for (int t = to->n_tiles; t < to->n_tiles + to->n_single_tiles; t++) {
+    for (int t = to->n_tiles; t < to->n_tiles + to->n_few_tiles; t++) {
         AttendTile *tile = &to->tiles[t];
         while (q->first_token + q->n_tokens <= tile->first_token) q++;
         tile->split_slots = split_slots(cuda, from->step, q, from->plan);
@@ -201,27 +220,29 @@ StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const Split
     StageRoom room = {step->n_tokens, 0, 0};
     for (int s = 0; s < step->n_sequences; s++) {
         const StepSequence *q = &step->sequences[s];
-        int singles = single_tiles(q, step->kind, tile_tokens(&plan->heads));
+        int few = TileCut(step, &plan->heads).few_tiles(q);
         room.pages += n_pages(step, q);
-        if (singles > 0) room.splits += splits_of(q->n_slots, split_slots(cuda, step, q, plan)) * singles;
+        if (few > 0) room.splits += splits_of(q->n_slots, split_slots(cuda, step, q, plan)) * few;
     }
     return room;
 }
 
 // With what the graphs of decode/graph.cu have to spare.
-static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const AttendHeads *heads) {
+static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const SplitPlan *plan) {
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
                       needed->pages + needed->pages / 4 + 64};
     CudaStep any;
     size_t sink_bytes = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
-    return cuda_room_bytes(lay_out(&any, &room, NULL) + sink_bytes) + split_bytes(room.splits, heads);
+    return cuda_room_bytes(lay_out(&any, &room, NULL) + sink_bytes) +
+           split_bytes(room.splits, &plan->heads, plan->tokens);
 }
 
 size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     const DecoderShape *s = cuda->shape;
     // Of all caches those that are cut most: two rounds of as many splits as there may be.
-    const SplitPlan plan = {{s->n_heads, s->n_kv_heads, s->head_dim}, DTYPE_F16, MOST_BLOCKS_A_SM};
-    const int most = tile_tokens(&plan.heads);
+    const AttendHeads heads = {s->n_heads, s->n_kv_heads, s->head_dim};
+    const SplitPlan plan = {heads, DTYPE_F16, 1, MOST_BLOCKS_A_SM, split_head_tiles(&heads)};
+    const int most = tile_tokens(&heads);
     StepSequence sequence = {};
     Step step = {};
     step.n_sequences = 1, step.sequences = &sequence, step.page_size = 16;
@@ -231,8 +252,18 @@ size_t cuda_step_bytes(const CudaBackend *cuda, int n_rows, int n_slots) {
     step.n_tokens = sequence.n_tokens = 1, step.kind = STEP_DECODING;
     StageRoom row = cuda_stage_room(cuda, &step, &plan),
               rows = {n_rows, n_rows * row.splits, n_rows * row.pages};
-    size_t reading = room_bytes(cuda, &prompt, &plan.heads), decoding = room_bytes(cuda, &rows, &plan.heads);
-    return reading > decoding ? reading : decoding;
+    // As many rows of queries as splits of the longest tiles of few tokens hand to each other; shorter ones about as many.
+    SplitPlan wide = plan;
+    wide.tokens = most < ATTEND_FEW ? most : ATTEND_FEW;
+    wide.row_tiles =
+        (wide.tokens * (heads.n_heads / heads.n_kv_heads) + MOST_SPLIT_ROWS - 1) / MOST_SPLIT_ROWS;
+    step.n_tokens = sequence.n_tokens = ATTEND_FEW, step.kind = STEP_ANY;
+    StageRoom few = cuda_stage_room(cuda, &step, &wide);
+    const size_t sizes[] = {room_bytes(cuda, &prompt, &plan), room_bytes(cuda, &rows, &plan),
+                            room_bytes(cuda, &few, &wide)};
+    size_t bytes = sizes[0];
+    for (size_t size : sizes) bytes = size > bytes ? size : bytes;
+    return bytes;
 }
 
 // ---- the op --------------------------------------------------------------------------------------------------
@@ -281,10 +312,11 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     to->in_order = step->kind == STEP_READING && in_order(step);
     to->slot_positions = step->slot_positions;
     fill_tokens(from, room->tokens, to);
+    to->few_tokens = from->plan->tokens;
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);
-    for (; to->padded && to->n_tiles + to->n_single_tiles < room->tokens; to->n_single_tiles++)
-        to->tiles[to->n_tiles + to->n_single_tiles] = AttendTile{};
+    for (; to->padded && to->n_tiles + to->n_few_tiles < room->tokens; to->n_few_tiles++)
+        to->tiles[to->n_tiles + to->n_few_tiles] = AttendTile{};
     // Which kernels attend goes by the size of pages: where sequences do not show in each other, not by their lengths.
     bool one_page = step->kind == STEP_ANY && to->most_slots <= step->page_size;
     to->pages.size = one_page ? 1u << 31 : (uint32_t)step->page_size;

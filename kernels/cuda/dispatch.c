@@ -265,7 +265,8 @@ static bool split_fits(const Card *card, const AttendCase *a) {
 
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
-    if (a->single) return split_fits(card, a) ? ATTEND_SPLIT : ATTEND_PLAIN;
+    if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
+    if (a->few_tokens == 1) return ATTEND_PLAIN;
     bool half = a->cache == DTYPE_F16, plain = half && !a->alibi;
     // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has
     // gone round, which these are shows where a prompt was cut.
@@ -295,7 +296,7 @@ enum {
 // two rounds of splits and one a tile, or MOST_SPLITS for each row that decodes: more than the 65,535 that a grid can
 // have would take 256 such rows, tens of millions of tokens.
 int dispatch_split_slots(const Card *card, const SplitCase *c) {
-    int64_t blocks = (int64_t)c->n_kv_heads * c->head_tiles, slots;
+    int64_t blocks = (int64_t)c->n_kv_heads * c->row_tiles, slots;
     if (c->kind == STEP_DECODING) {
         int64_t n = card->n_sms / (4 * blocks), more = (c->slots + ROW_SPLIT - 1) / ROW_SPLIT;
         if (n < more) n = more;

@@ -196,6 +196,7 @@ typedef enum AttendKernel {
 enum {
     ATTEND_ROWS = 128, // tokens × the heads that share a KV head, of a tile
     ATTEND_KEYS = 64,  // that a tile kernel takes at a time
+    ATTEND_FEW = 64,   // tokens of a step of kind ANY up to which all its tiles are of few tokens
 };
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
@@ -204,7 +205,7 @@ enum {
 
 typedef struct AttendCase {
     StepKind kind;
-    bool single;          // tiles of one token, else of several
+    int few_tokens;       // tiles of few tokens, of at most so many; 0: of many
     DType operand, cache; // types of the queries and of keys and values
     int n_sequences, n_tokens;
     int head_dim, group; // group: query heads that share a KV head
@@ -225,7 +226,7 @@ typedef struct AttendCase {
 
 AttendKernel dispatch_attend(const Card *card, const AttendCase *attend);
 
-// ---- splits of tiles of one token ----------------------------------------------------------------------------
+// ---- splits of tiles of few tokens ---------------------------------------------------------------------------
 
 enum { MOST_SPLITS = 256 }; // of a tile
 
@@ -233,10 +234,10 @@ typedef struct SplitCase {
     StepKind kind;
     DType cache;
     int n_kv_heads;
-    int head_tiles;  // blocks that share the query heads of a KV head
+    int row_tiles;   // blocks that share a tile's rows of a KV head
     int blocks_a_sm; // of the kernel, that a multiprocessor holds; 0: not the kernel of splits
     int64_t slots;   // of the sequence; not DECODING: the most of any
-    int64_t indexes; // not DECODING: that all tiles of one token look at, one after the other
+    int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
 } SplitCase;
 
 // Indexes of a split.

@@ -10,7 +10,7 @@ struct AttendHeads {
     int n_heads, n_kv_heads, head_dim;
 };
 
-// Query heads of a KV head that a split takes together, and how often the group has so many.
+// Query heads of a KV head that a split takes together in a step of independent rows, and how often the group has so many.
 static inline int split_rows(const AttendHeads *h) {
     return h->n_heads / h->n_kv_heads > 8 && h->head_dim <= 128 ? 16 : 8;
 }
@@ -20,16 +20,17 @@ static inline int split_head_tiles(const AttendHeads *h) {
 
 // Names of kernels, for profiles (profile.cu); NULL: the op was not called.
 struct Chosen {
-    const char *qkv, *heads, *tiles, *singles, *out, *gate_up, *down, *logits;
+    const char *qkv, *heads, *tiles, *few, *out, *gate_up, *down, *logits;
 };
 
-// Arrays lie in the backend's scratch on the device. Tiles of several tokens come first, then those of one; the latter
-// are cut into splits.
+// Arrays lie in the backend's scratch on the device. Tiles of many tokens come first, then those of few; the latter are
+// cut into splits. Few: one, or all of a short step of kind ANY.
 struct CudaStep {
     StepKind kind;
     StepKind
         gemm_kind; // by which GEMMs are chosen: ANY also where a graph takes such a step for one that decodes
-    int n_tokens, n_sequences, n_tiles, n_single_tiles, n_splits;
+    int n_tokens, n_sequences, n_tiles, n_few_tiles, n_splits;
+    int few_tokens; // the most of a tile of few
     int most_slots; // of a sequence
     bool evicted;   // a sequence has n_evicted > 0
     bool in_order;  // STEP_READING: tokens lie at the indexes of their positions
@@ -38,7 +39,7 @@ struct CudaStep {
     int32_t *drawn;       // [n_tokens] rows of scratch.drawn that hold their ids; -1: ids does
     bool padded;          // n_tokens are more than the step has
     int32_t *count;       // so many it has, on the device
-    AttendTile *tiles;    // [n_tiles + n_single_tiles]
+    AttendTile *tiles;    // [n_tiles + n_few_tiles]
     int32_t *split_tiles; // [n_splits] the tile of each split; -1: none
     Pages pages;
     float2 *sink_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_evicted, if `evicted`
@@ -49,11 +50,12 @@ struct CudaStep {
     Chosen chosen;           // what its ops have taken so far
 };
 
-// How a step's tiles of one token are cut: for these heads over such a cache.
+// How a step's tiles of few tokens are cut: for these heads over such a cache.
 struct SplitPlan {
     AttendHeads heads;
     DType cache;
-    int blocks_a_sm; // see SplitCase
+    int tokens;                 // the most of a tile of few
+    int blocks_a_sm, row_tiles; // see SplitCase
 };
 
 // Room that a step's arrays have on the device, so that steps of about the same size lie at the same places. Tokens

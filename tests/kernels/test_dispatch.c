@@ -308,8 +308,8 @@ static void heads_go_by_what_follows_the_product(void **state) {
 
 // ---- attention ---------------------------------------------------------------------------------------------
 
-static AttendCase attend(DType cache, bool single) {
-    return (AttendCase){.single = single,
+static AttendCase attend(DType cache, int few_tokens) {
+    return (AttendCase){.few_tokens = few_tokens,
                         .operand = DTYPE_BF16,
                         .cache = cache,
                         .n_sequences = 1,
@@ -343,7 +343,7 @@ static void check_attend(const Card *card, AttendCase c, AttendKernel kernel, in
 
 static void tiles_of_an_f16_cache(void **state) {
     (void)state;
-    const AttendCase half = attend(DTYPE_F16, false);
+    const AttendCase half = attend(DTYPE_F16, 0);
     CHECK_ATTEND(&HOPPER, half, , ATTEND_WGMMA);
     CHECK_ATTEND(&AMPERE, half, , ATTEND_TILE_F16);
     CHECK_ATTEND(&PORTABLE, half, , ATTEND_TILE_F16);
@@ -370,7 +370,7 @@ static void tiles_of_an_f16_cache(void **state) {
 
 static void tiles_of_other_caches(void **state) {
     (void)state;
-    const AttendCase other = attend(DTYPE_INT8, false);
+    const AttendCase other = attend(DTYPE_INT8, 0);
     CHECK_ATTEND(&HOPPER, other, , ATTEND_HALVES);
     CHECK_ATTEND(&AMPERE, other, , ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.kind = STEP_READING, ATTEND_TILE_ANY);
@@ -380,14 +380,14 @@ static void tiles_of_other_caches(void **state) {
     CHECK_ATTEND(&HOPPER, other, c.alibi = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.halves_want = c.halves_bytes + 1, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, other, c.page_size = 16, ATTEND_HALVES); // what it becomes is one page
-    CHECK_ATTEND(&HOPPER, attend(DTYPE_BF16, false), , ATTEND_HALVES);
+    CHECK_ATTEND(&HOPPER, attend(DTYPE_BF16, 0), , ATTEND_HALVES);
 }
 
 static void tiles_of_one_token(void **state) {
     (void)state;
     static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
     for (int i = 0; i < 5; i++) {
-        const AttendCase one = attend(TYPES[i], true);
+        const AttendCase one = attend(TYPES[i], 1);
         CHECK_ATTEND(&HOPPER, one, , ATTEND_SPLIT);
         CHECK_ATTEND(&AMPERE, one, , ATTEND_SPLIT);
         CHECK_ATTEND(&HOPPER, one, c.evicted = c.alibi = true, ATTEND_SPLIT);
@@ -405,6 +405,21 @@ static void tiles_of_one_token(void **state) {
         CHECK_ATTEND(&HOPPER, one, c.scale_group = 24, integers ? ATTEND_PLAIN : ATTEND_SPLIT);
         CHECK_ATTEND(&HOPPER, one, c.scale_group = 4, integers ? ATTEND_PLAIN : ATTEND_SPLIT);
     }
+}
+
+// What has no kernel of splits goes by tiles of many tokens.
+static void tiles_of_few_tokens(void **state) {
+    (void)state;
+    const AttendCase half = attend(DTYPE_F16, 16), integers = attend(DTYPE_INT4, 32);
+    CHECK_ATTEND(&HOPPER, half, , ATTEND_SPLIT);
+    CHECK_ATTEND(&AMPERE, half, , ATTEND_SPLIT);
+    CHECK_ATTEND(&HOPPER, half, c.evicted = c.alibi = true, ATTEND_SPLIT);
+    CHECK_ATTEND(&HOPPER, half, c.operand = DTYPE_F32, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.masked = true, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.page_size = 48, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.whole_pieces = false, ATTEND_WGMMA);
+    CHECK_ATTEND(&HOPPER, integers, , ATTEND_SPLIT);
+    CHECK_ATTEND(&HOPPER, integers, (c.scale_group = 4, c.n_tokens = 32), ATTEND_TILE_ANY);
 }
 
 // 8 KV heads on 132 multiprocessors.
@@ -451,6 +466,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tiles_of_an_f16_cache),
         cmocka_unit_test(tiles_of_other_caches),
         cmocka_unit_test(tiles_of_one_token),
+        cmocka_unit_test(tiles_of_few_tokens),
         cmocka_unit_test(splits_are_of_the_step_alone),
     };
     return test_main("dispatch", argc, argv, tests);

@@ -2,24 +2,25 @@
 #include "kernels/cuda/attention/split.cuh"
 
 // Of what splits hand to each other: `arrived` has at most one for each head.
-static size_t parts_bytes(int n_splits, const AttendHeads *h) {
-    return (size_t)n_splits * (size_t)h->n_heads * ((size_t)h->head_dim + 2) * sizeof(float);
+static size_t parts_bytes(int n_parts, const AttendHeads *h) {
+    return (size_t)n_parts * (size_t)h->n_heads * ((size_t)h->head_dim + 2) * sizeof(float);
 }
-static size_t arrived_bytes(int n_splits, const AttendHeads *h) {
-    return (size_t)n_splits * (size_t)h->n_heads * sizeof(unsigned);
+static size_t arrived_bytes(int n_parts, const AttendHeads *h) {
+    return (size_t)n_parts * (size_t)h->n_heads * sizeof(unsigned);
 }
 
-size_t split_bytes(int n_splits, const AttendHeads *heads) {
-    return cuda_room_bytes(parts_bytes(n_splits, heads)) + cuda_room_bytes(arrived_bytes(n_splits, heads));
+size_t split_bytes(int n_splits, const AttendHeads *heads, int tokens) {
+    return cuda_room_bytes(parts_bytes(n_splits * tokens, heads)) +
+           cuda_room_bytes(arrived_bytes(n_splits * tokens, heads));
 }
 
 Status split_reserve(CudaBackend *cuda, const AttendHeads *heads, Error *error) {
     const char *what = "splits of attention";
-    Status status =
-        cuda_room(cuda, &cuda->scratch.parts, parts_bytes(cuda->step.n_splits, heads), false, what, error);
-    return status ? status
-                  : cuda_room(cuda, &cuda->scratch.arrived, arrived_bytes(cuda->step.n_splits, heads), false,
-                              what, error);
+    const int n_parts = cuda->step.n_splits * cuda->step.few_tokens;
+    Status status = cuda_room(cuda, &cuda->scratch.parts, parts_bytes(n_parts, heads), false, what, error);
+    return status
+               ? status
+               : cuda_room(cuda, &cuda->scratch.arrived, arrived_bytes(n_parts, heads), false, what, error);
 }
 
 bool scales_fit(const SplitArguments *a, int group, int bytes) {
@@ -30,19 +31,20 @@ bool scales_fit(const SplitArguments *a, int group, int bytes) {
            all % (uint64_t)(bytes < 16 ? bytes : 16) == 0;
 }
 
-cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, SplitFit *fit) {
+cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
+                      SplitFit *fit) {
     *fit = SplitFit{};
     switch (kv->type) {
     case DTYPE_F32:
-        return split_fit_of<DTYPE_F32>(card, kv, heads, fit);
+        return split_fit_of<DTYPE_F32>(card, kv, heads, tokens, fit);
     case DTYPE_F16:
-        return split_fit_of<DTYPE_F16>(card, kv, heads, fit);
+        return split_fit_of<DTYPE_F16>(card, kv, heads, tokens, fit);
     case DTYPE_BF16:
-        return split_fit_of<DTYPE_BF16>(card, kv, heads, fit);
+        return split_fit_of<DTYPE_BF16>(card, kv, heads, tokens, fit);
     case DTYPE_INT8:
-        return split_fit_of<DTYPE_INT8>(card, kv, heads, fit);
+        return split_fit_of<DTYPE_INT8>(card, kv, heads, tokens, fit);
     default:
-        return split_fit_of<DTYPE_INT4>(card, kv, heads, fit);
+        return split_fit_of<DTYPE_INT4>(card, kv, heads, tokens, fit);
     }
 }
 
@@ -51,7 +53,9 @@ static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *
     SplitArguments a = {};
     a.l = SplitLaunch{l->a, l->type, l->queries.recent, l->queries.sinks, l->y};
     a.split_tiles = cuda->step.split_tiles;
-    a.new_slots = cuda->step.kind == STEP_DECODING ? cuda->step.slots : NULL;
+    a.independent = cuda->step.kind == STEP_DECODING;
+    a.early = a.independent || cuda->step.n_sequences == 1;
+    a.parts = cuda->step.few_tokens * l->a.n_heads;
     a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);
     a.head_bytes = cache_bytes(kv, kv.head_stride);
     if (is_quantised(kv)) {
@@ -60,7 +64,7 @@ static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *
         a.scale_slot_bytes = (uint32_t)(kv.slot_stride / kv.group * size);
         a.scale_head_bytes = kv.head_stride / kv.group * size;
     }
-    size_t rows = (size_t)cuda->step.n_splits * (size_t)l->a.n_heads;
+    size_t rows = (size_t)cuda->step.n_splits * (size_t)a.parts;
     a.sums = (float *)cuda->scratch.parts.memory;
     a.weights = (float2 *)(a.sums + rows * (size_t)l->a.head_dim);
     a.counts = cuda->counts;

@@ -4,4 +4,4 @@
 
 template cudaError_t split_launch<INSTANCE>(CudaBackend *cuda, const SplitArguments *a);
 template cudaError_t split_fit_of<INSTANCE>(const Card *card, const KvLayer *kv, const AttendHeads *heads,
-                                            SplitFit *fit);
+                                            int tokens, SplitFit *fit);

@@ -9,28 +9,24 @@
 
 // Queries times the scale as float16, for mma; all threads, eight elements each at a time.
 template <class C, class Shape, int HEAD, class Queries>
-__device__ inline void load_split_queries(const SplitArguments &s, const AttendTile &tile, int kv_head,
-                                          int first_head, bool with_sinks, Queries *to) {
+__device__ inline void load_split_queries(const SplitArguments &s, const SplitRows &rows, bool with_sinks,
+                                          Queries *to) {
     constexpr int OCTETS = Shape::HEADS * HEAD / 8, COLUMNS = Shape::SETS * 8;
     const AttendArguments &a = s.l.a;
-    int group = a.n_heads / a.n_kv_heads, kinds = with_sinks ? 2 : 1;
+    const int kinds = with_sinks ? 2 : 1;
     for (int i = threadIdx.x; i < kinds * OCTETS; i += blockDim.x) {
-        int d = i % (HEAD / 8) * 8, head = i / (HEAD / 8) % Shape::HEADS, for_sinks = i / OCTETS;
+        int d = i % (HEAD / 8) * 8, row = i / (HEAD / 8) % Shape::HEADS, for_sinks = i / OCTETS;
         uint4 raw = make_uint4(0, 0, 0, 0);
-        if (d < a.head_dim && first_head + head < group)
-            raw = *(
-                const uint4 *)((const __half *)(for_sinks ? s.l.q_sinks : s.l.q) +
-                               ((int64_t)tile.first_token * a.n_heads + kv_head * group + first_head + head) *
-                                   a.head_dim +
-                               d);
+        if (d < a.head_dim && rows.first + row < rows.n)
+            raw = *(const uint4 *)((const __half *)(for_sinks ? s.l.q_sinks : s.l.q) +
+                                   rows.place(a.n_heads, rows.first + row) * a.head_dim + d);
         const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             uint16_t bits = (uint16_t)(words[e / 2] >> e % 2 * 16);
             float value = s.l.type == DTYPE_F16 ? __half2float(__ushort_as_half(bits))
                                                 : __bfloat162float(__ushort_as_bfloat16(bits));
-            to->q[for_sinks][head][d + e] =
-                __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
+            to->q[for_sinks][row][d + e] = __float2half_rn(value * (a.scale / (C::bits(e) * TINY * C::UNIT)));
         }
     }
     __syncthreads();
@@ -63,7 +59,8 @@ __device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
     for (int l = 0; l < Shape::LANE_HEADS; l++) {
         float sum = w.sum[l];
         for (int o = 4; o < 32; o *= 2) sum += __shfl_xor_sync(~0u, sum, o);
-        if (g == 0) r->weights[warp][w.lane_head(l)] = make_float2(w.fresh ? -INFINITY : w.base[l], sum);
+        if (g == 0)
+            r->weights[warp][w.lane_head(l)] = make_float2(w.seen >> l & 1 ? w.base[l] : -INFINITY, sum);
     }
 #pragma unroll
     for (int i = 0; i < Shape::MMAS; i++)
@@ -135,25 +132,25 @@ __device__ inline void write_result(const SplitArguments &s, int64_t at, float4 
     }
 }
 
-// Puts the results of a tile's splits, which lie from `part` on, together as heads of y, from `row` on: the last block's
-// task.
+// Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task.
 template <int HEADS>
-__device__ inline void put_together(const SplitArguments &s, const AttendTile &tile, int64_t part,
-                                    int64_t row, int heads, float *factors, float2 *whole) {
+__device__ inline void put_together(const SplitArguments &s, const SplitRows &rows, int n_splits,
+                                    int64_t part, float *factors, float2 *whole) {
     __shared__ float4 shared[SPLIT_WARPS * 32];
     const AttendArguments &a = s.l.a;
-    int dim = a.head_dim, elements = heads * dim / 4, threads = blockDim.x,
+    const int n = rows.of_block(HEADS), stride = s.parts;
+    int dim = a.head_dim, elements = n * dim / 4, threads = blockDim.x,
         parts = elements < threads ? threads / elements : 1;
-    weigh_results<HEADS>(s.weights + part, a.n_heads, tile.n_splits, heads, factors, whole);
+    weigh_results<HEADS>(s.weights + part, stride, n_splits, n, factors, whole);
     __syncthreads();
     for (int first = 0; first < elements; first += threads) {
         int i = parts > 1 ? threadIdx.x % elements : first + threadIdx.x,
             own = parts > 1 ? threadIdx.x / elements : 0;
-        int head = i * 4 / dim;
+        int row = i * 4 / dim;
         float4 sum = make_float4(0, 0, 0, 0);
         if (i < elements && own < parts)
-            sum = sum_results<HEADS>(s.sums + part * dim + i * 4, (int64_t)a.n_heads * dim, own, parts,
-                                     tile.n_splits, factors + head);
+            sum = sum_results<HEADS>(s.sums + part * dim + i * 4, (int64_t)stride * dim, own, parts, n_splits,
+                                     factors + row);
         if (parts > 1) {
             shared[threadIdx.x] = sum;
             __syncthreads();
@@ -162,11 +159,12 @@ __device__ inline void put_together(const SplitArguments &s, const AttendTile &t
                 sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
             }
         }
-        if (i < elements && own == 0) write_result(s, row * dim + i * 4, sum, whole[head].y);
+        if (i < elements && own == 0)
+            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + i * 4 % dim, sum, whole[row].y);
     }
 }
 
-// Grid: [n_kv_heads·head_tiles, n_splits], block: 128.
+// Grid: [n_kv_heads·row_tiles, n_splits], block: 128.
 template <class C, class Shape, int HEAD>
 __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     split_kernel(const __grid_constant__ SplitArguments s) {
@@ -179,34 +177,37 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     typename Warp::Queries *queries = (typename Warp::Queries *)memory;
     char *rings = memory + sizeof *queries;
     const AttendArguments &a = s.l.a;
-    int split = blockIdx.y, kv_head = blockIdx.x / s.head_tiles,
-        first_head = blockIdx.x % s.head_tiles * HEADS;
-    int group = a.n_heads / a.n_kv_heads, heads = min(HEADS, group - first_head), dim = a.head_dim;
+    int split = blockIdx.y, kv_head = blockIdx.x / s.row_tiles, dim = a.head_dim;
     let_next_begin();
-    if (!s.new_slots) kernels_before(); // else what a step is about is there since its first kernel
+    if (!s.early) kernels_before(); // else what a step is about is there since its first kernel
     int which = s.split_tiles[split];
     if (which < 0) return;
     const AttendTile tile = a.tiles[which];
+    const int group = a.n_heads / a.n_kv_heads;
+    const SplitRows rows = {(int)blockIdx.x % s.row_tiles * HEADS, tile.n_tokens * group, group,
+                            tile.first_token, kv_head * group};
+    const int n_rows = rows.of_block(HEADS);
+    if (n_rows <= 0) return; // other tiles have more
 
     int begin = (split - tile.first_split) * tile.split_slots,
         end = min(begin + tile.split_slots, tile.n_slots);
     const Units units(Shape::KEYS, begin, end, tile.n_sinks, tile.n_evicted);
     Warp w(s, tile, units, *queries, kv_head, rings);
     w.begin = begin, w.end = end;
-    w.position = a.positions[tile.first_token];
-    if (a.alibi)
-        for (int l = 0; l < Shape::LANE_HEADS; l++)
-            w.slope[l] = LOG2_E * alibi_slope(kv_head * group + first_head + Warp::lane_head(l), a.n_heads);
-    if (a.kv.score_bases) w.take_bases(a.kv.score_bases + kv_head * group, first_head, group);
+    w.first_position = a.positions[tile.first_token];
+    w.position = a.positions[tile.first_token + tile.n_tokens - 1];
+    w.take_rows(rows);
     if (a.kv.score_bases && threadIdx.x == 0)
         atomicAdd(&s.counts->parts, (unsigned long long)min(SPLIT_WARPS, units.n));
-        // A warp's keys are taken again, with running maxima, where its bases did not do.
+    // The step's own keys are the tile's, of one token, or those of the step's only sequence.
+    const int32_t fresh_from = s.independent ? w.first_position : a.positions[0];
+    // A warp's keys are taken again, with running maxima, where its bases did not do.
 #pragma unroll 1
     for (bool again = false;; again = true) {
-        w.run(s.new_slots ? s.new_slots[tile.first_token] : -1, [&] {
+        w.run(fresh_from, [&] {
             if (again) return;
             kernels_before();
-            load_split_queries<C, Shape, HEAD>(s, tile, kv_head, first_head, units.sinks > 0, queries);
+            load_split_queries<C, Shape, HEAD>(s, rows, units.sinks > 0, queries);
         });
         if (!w.given || w.is_safe(end - begin)) break;
         w.start_again();
@@ -217,22 +218,21 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     float *factors = (float *)(results + 1); // [MOST_SPLITS, HEADS]
     leave_results(w, results);
     __syncthreads();
-    weigh_results<HEADS>(results->weights[0], HEADS, SPLIT_WARPS, heads, factors, whole);
+    weigh_results<HEADS>(results->weights[0], HEADS, SPLIT_WARPS, n_rows, factors, whole);
     __syncthreads();
 
-    int64_t row = (int64_t)tile.first_token * a.n_heads + kv_head * group + first_head;
-    int64_t part = (int64_t)split * a.n_heads + kv_head * group + first_head;
-    for (int i = threadIdx.x * 4; i < heads * dim; i += blockDim.x * 4) {
-        int head = i / dim, d = i % dim;
+    const int64_t part = (int64_t)split * s.parts + kv_head * (s.parts / a.n_kv_heads) + rows.first;
+    for (int i = threadIdx.x * 4; i < n_rows * dim; i += blockDim.x * 4) {
+        int row = i / dim, d = i % dim;
         float4 found =
-            sum_results<HEADS>(&results->sums[0][head][d], HEADS * HEAD, 0, 1, SPLIT_WARPS, factors + head);
+            sum_results<HEADS>(&results->sums[0][row][d], HEADS * HEAD, 0, 1, SPLIT_WARPS, factors + row);
         if (tile.n_splits == 1)
-            write_result(s, row * dim + i, found, whole[head].y);
+            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + d, found, whole[row].y);
         else
             *(float4 *)(s.sums + part * dim + i) = found;
     }
     if (tile.n_splits == 1) return;
-    if ((int)threadIdx.x < heads) s.weights[part + threadIdx.x] = whole[threadIdx.x];
+    if ((int)threadIdx.x < n_rows) s.weights[part + threadIdx.x] = whole[threadIdx.x];
     __threadfence();
     __syncthreads();
     unsigned *arrived = s.arrived + (int64_t)tile.first_split * gridDim.x + blockIdx.x;
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     __syncthreads();
     if (!last) return;
     __threadfence();
-    put_together<HEADS>(s, tile, part - (int64_t)(split - tile.first_split) * a.n_heads, row, heads, factors,
+    put_together<HEADS>(s, rows, tile.n_splits, part - (int64_t)(split - tile.first_split) * s.parts, factors,
                         whole);
 }
 
@@ -263,33 +263,33 @@ template <class C, int HEAD_, int HEADS_, int GROUP_> struct SplitKernel {
     }
 };
 
-// Integers: as many heads at once as sums of scales have room in registers; the others are a block of their own.
-template <class C, int HEAD, int GROUP, class F> static cudaError_t with_groups(int group, F f) {
-    constexpr int MOST = 64 / (HEAD / GROUP); // heads, for eight sets
+// Integers: as many rows at once as sums of scales have room in registers; the others are a block of their own.
+template <class C, int HEAD, int GROUP, class F> static cudaError_t with_groups(int rows, F f) {
+    constexpr int MOST = 64 / (HEAD / GROUP); // rows, for eight sets
     if constexpr (MOST >= 8)
-        if (group > 4) return f(SplitKernel<C, HEAD, 8, GROUP>());
+        if (rows > 4) return f(SplitKernel<C, HEAD, 8, GROUP>());
     if constexpr (MOST >= 4)
-        if (group > 1) return f(SplitKernel<C, HEAD, 4, GROUP>());
+        if (rows > 1) return f(SplitKernel<C, HEAD, 4, GROUP>());
     return f(SplitKernel<C, HEAD, 1, GROUP>());
 }
 
-template <class C, int HEAD, class F> static cudaError_t with_head(int group, int scale_group, F f) {
+template <class C, int HEAD, class F> static cudaError_t with_head(int rows, int scale_group, F f) {
     if constexpr (C::INTEGER) {
-        if (scale_group == 8) return with_groups<C, HEAD, 8>(group, f);
-        if (scale_group == 16) return with_groups<C, HEAD, 16>(group, f);
-        return with_groups<C, HEAD, 32>(group, f);
+        if (scale_group == 8) return with_groups<C, HEAD, 8>(rows, f);
+        if (scale_group == 16) return with_groups<C, HEAD, 16>(rows, f);
+        return with_groups<C, HEAD, 32>(rows, f);
     } else {
         if constexpr (HEAD <= 128)
-            if (group > 8) return f(SplitKernel<C, HEAD, 16, HEAD>());
+            if (rows > 8) return f(SplitKernel<C, HEAD, 16, HEAD>());
         return f(SplitKernel<C, HEAD, 8, HEAD>());
     }
 }
 
-// f(the kernel for heads of head_dim, `group` of them to a KV head); cudaErrorNotSupported: there is none.
-template <class C, class F> static cudaError_t with_kernel(int head_dim, int group, int scale_group, F f) {
-    if (head_dim <= 64) return with_head<C, 64>(group, scale_group, f);
-    if (head_dim <= 128) return with_head<C, 128>(group, scale_group, f);
-    if constexpr (C::BITS < 32) return with_head<C, 256>(group, scale_group, f);
+// f(the kernel for heads of head_dim, `rows` of queries to a KV head); cudaErrorNotSupported: there is none.
+template <class C, class F> static cudaError_t with_kernel(int head_dim, int rows, int scale_group, F f) {
+    if (head_dim <= 64) return with_head<C, 64>(rows, scale_group, f);
+    if (head_dim <= 128) return with_head<C, 128>(rows, scale_group, f);
+    if constexpr (C::BITS < 32) return with_head<C, 256>(rows, scale_group, f);
     return cudaErrorNotSupported; // too long for a ring
 }
 
@@ -297,8 +297,7 @@ template <class C, class F> static cudaError_t with_kernel(int head_dim, int gro
 template <class Kernel> static SplitArguments described(const SplitArguments &arguments) {
     typedef typename Kernel::Shape Shape;
     SplitArguments a = arguments;
-    int group = a.l.a.n_heads / a.l.a.n_kv_heads;
-    a.head_tiles = (group + Kernel::HEADS - 1) / Kernel::HEADS;
+    a.row_tiles = (a.parts / a.l.a.n_kv_heads + Kernel::HEADS - 1) / Kernel::HEADS;
     a.together =
         a.slot_bytes == Shape::ROW && a.l.a.head_dim == Kernel::HEAD; // behind shorter heads lie others
     if (Shape::SCALES > 0) {
@@ -319,23 +318,25 @@ template <> struct CacheOf<DTYPE_INT4> { typedef Int4 Type; };
 template <DType TYPE> cudaError_t split_launch(CudaBackend *cuda, const SplitArguments *arguments) {
     const AttendArguments &t = arguments->l.a;
     return with_kernel<typename CacheOf<TYPE>::Type>(
-        t.head_dim, t.n_heads / t.n_kv_heads, 1 << arguments->group_shift, [&](auto of) {
+        t.head_dim, arguments->parts / t.n_kv_heads, 1 << arguments->group_shift, [&](auto of) {
             typedef decltype(of) Kernel;
             SplitArguments a = described<Kernel>(*arguments);
-            dim3 grid((unsigned)(a.l.a.n_kv_heads * a.head_tiles), (unsigned)cuda->step.n_splits);
+            dim3 grid((unsigned)(a.l.a.n_kv_heads * a.row_tiles), (unsigned)cuda->step.n_splits);
             cudaError_t code = Kernel::allow_shared();
             if (code != cudaSuccess) return code;
-            if (a.new_slots)
+            if (a.independent || cuda->step.few_tokens > 1) // beside flat GEMMs
                 return launch_dependent(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, Kernel::SHARED, a);
             return launch_overlapping(cuda, Kernel::function(), grid, SPLIT_WARPS * 32, Kernel::SHARED, a);
         });
 }
 
 template <DType TYPE>
-cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, SplitFit *fit) {
+cudaError_t split_fit_of(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
+                         SplitFit *fit) {
     cudaError_t code = with_kernel<typename CacheOf<TYPE>::Type>(
-        heads->head_dim, heads->n_heads / heads->n_kv_heads, kv->group, [&](auto of) {
+        heads->head_dim, tokens * (heads->n_heads / heads->n_kv_heads), kv->group, [&](auto of) {
             typedef decltype(of) Kernel;
+            fit->rows = Kernel::HEADS;
             fit->shared = Kernel::SHARED + SPLIT_STATIC;
             if (fit->shared > card->shared_limit) return cudaSuccess;
             cudaError_t allowed = Kernel::allow_shared();

@@ -11,7 +11,18 @@ enum {
     SPLIT_STATIC = 4096, // more shared memory than the kernel declares itself
 };
 
-// HEADS that a split takes together: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32;
+// A block's rows: of a tile's KV head those from `first` on.
+struct SplitRows {
+    int first, n, group; // n: of the tile
+    int first_token, first_head;
+    __device__ int of_block(int most) const { return min(most, n - first); }
+    __device__ int token(int row) const { return first_token + row / group; }
+    __device__ int head(int row) const { return first_head + row % group; }
+    // Among [n_tokens, n_heads] of the step.
+    __device__ int64_t place(int n_heads, int row) const { return (int64_t)token(row) * n_heads + head(row); }
+};
+
+// HEADS that a split takes together, rows of queries: 1, 2, 4, 8, or 16 as two times eight. GROUP: elements of a scale, 8, 16 or 32;
 // larger ones are taken as several of 32 (or 16) with the same scale. No integers: the whole head.
 template <class C, int HEAD, int HEADS_, int GROUP_> struct SplitShape {
     static constexpr int HEADS = HEADS_, GROUP = GROUP_, KEYS = C::keys(HEADS_, GROUP_);
@@ -64,7 +75,7 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
     const AttendTile &tile;
     const Units &units;
     int begin, end;
-    int32_t position;
+    int32_t first_position, position;      // of the tile's first token and of its last
     uint32_t ring;                         // in shared memory
     const char *k, *v, *k_scale, *v_scale; // the KV head's; k and v from the lane's chunk on
 
@@ -92,10 +103,21 @@ template <class C, class SHAPE, int HEAD> struct SplitRing {
         return slot < 0 ? -1 : position_at(s.l.a.slot_positions, slot, index);
     }
 
-    // Copies unit u to a stage; returns which of its keys are seen. The rows of the others become zero.
+    __device__ Seen seen_by(int32_t own, bool is_sink) const {
+        return seen_from(own, s.l.a.window, tile.n_sinks, tile.n_evicted, is_sink);
+    }
+
+    // Whether every token sees all keys of a unit, of which `mask` are seen by any.
+    __device__ bool seen_by_all(uint32_t mask, int32_t at, bool is_sink) const {
+        if (tile.n_tokens == 1 || mask != ALL) return mask == ALL;
+        Seen all = {seen_by(position, is_sink).low, seen_by(first_position, is_sink).high};
+        return __all_sync(~0u, threadIdx.x % 32 >= KEYS || visible(at, all));
+    }
+
+    // Copies unit u to a stage; returns which of its keys a token sees. The rows of the others become zero.
     __device__ uint32_t issue(int u, uint32_t to, int slot, int32_t at) const {
-        Seen seen = seen_from(position, s.l.a.window, tile.n_sinks, tile.n_evicted, u < units.sinks);
-        uint32_t mask = __ballot_sync(~0u, visible(at, seen)) & ALL;
+        Seen any = {seen_by(first_position, u < units.sinks).low, seen_by(position, u < units.sinks).high};
+        uint32_t mask = __ballot_sync(~0u, visible(at, any)) & ALL;
         if (mask) {
             int lane = threadIdx.x % 32, first = __shfl_sync(~0u, slot, 0);
             bool next = lane >= KEYS || slot == first + lane;

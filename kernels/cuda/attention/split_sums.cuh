@@ -13,14 +13,17 @@ template <class C, class SHAPE, int HEAD> struct SplitSums : SplitRing<C, SHAPE,
     // With `given` bases nobody looks whether they are: is_safe() does, once all is summed up.
     float out[MMAS][WIDE][4] = {}, scale_sum[C::INTEGER ? SETS : 1][4] = {};
     float base[LANE_HEADS] = {}, sum[LANE_HEADS] = {}, slope[LANE_HEADS] = {};
+    int32_t own[LANE_HEADS]; // positions of the tokens
     float room = 15, ceiling = 1;
-    bool fresh = true, given = false; // fresh: no key was seen yet
+    uint32_t seen = 0; // bit l: the lane's l-th row has seen a key
+    bool given = false;
+    static constexpr uint32_t ALL_SEEN = (1u << LANE_HEADS) - 1;
 
     __device__ SplitSums(const SplitArguments &a, const AttendTile &t, const Units &u, int kv_head,
                          char *memory)
         : SplitRing<C, SHAPE, HEAD>(a, t, u, kv_head, memory) {}
 
-    // Which of the tile's heads a lane's l-th is.
+    // Which of the block's rows a lane's l-th is.
     __device__ static int lane_head(int l) {
         int t = threadIdx.x % 4;
         return Shape::J == 1 ? l / 2 * 8 + 2 * t + l % 2 : 2 * t / Shape::J;
@@ -29,13 +32,19 @@ template <class C, class SHAPE, int HEAD> struct SplitSums : SplitRing<C, SHAPE,
     // What a split adds up to has its place between float16's smallest and largest numbers: here at 2^CENTRE.
     static constexpr float CENTRE = C::INTEGER ? 9 : 5;
 
-    // Takes the layer's bases, of the group's heads from first_head on. Rows without a head score 0.
-    __device__ void take_bases(const float *bases, int first_head, int group) {
-        given = true;
+    // What the lane's rows are: whose positions, ALiBi's slopes and, where the layer has them, bases. Columns beyond the
+    // tile's rows score 0.
+    __device__ void take_rows(const SplitRows &rows) {
+        const AttendArguments &a = this->s.l.a;
+        given = a.kv.score_bases != NULL;
 #pragma unroll
         for (int l = 0; l < LANE_HEADS; l++) {
-            int head = first_head + lane_head(l);
-            base[l] = head < group ? __ldg(bases + head) - CENTRE : -CENTRE;
+            int row = min(rows.first + lane_head(l), rows.n - 1);
+            own[l] = this->tile.n_tokens == 1 ? this->position : a.positions[rows.token(row)];
+            if (a.alibi) slope[l] = LOG2_E * alibi_slope(rows.head(row), a.n_heads);
+            if (!given) continue;
+            bool there = rows.first + lane_head(l) < rows.n;
+            base[l] = (there ? __ldg(a.kv.score_bases + rows.head(row)) : 0) - CENTRE;
         }
     }
 
@@ -66,14 +75,14 @@ template <class C, class SHAPE, int HEAD> struct SplitSums : SplitRing<C, SHAPE,
             } else {
                 for (int o = 4; o < 32; o *= 2) total += __shfl_xor_sync(~0u, total, o);
             }
-            safe = safe && total >= least;
+            safe = safe && (total >= least || !(seen >> l & 1));
         }
-        return fresh || __all_sync(~0u, safe);
+        return __all_sync(~0u, safe);
     }
 
     // Everything anew, with running maxima.
     __device__ void start_again() {
-        fresh = true, given = false;
+        seen = 0, given = false;
 #pragma unroll
         for (int l = 0; l < LANE_HEADS; l++) base[l] = sum[l] = 0;
 #pragma unroll
@@ -93,25 +102,25 @@ template <class C, class SHAPE, int HEAD> struct SplitSums : SplitRing<C, SHAPE,
             for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
             for (; largest > ceiling && room > -1; room--) ceiling *= 2;
         }
+        const uint32_t before = seen;
         float shrink[LANE_HEADS];
 #pragma unroll
         for (int l = 0; l < LANE_HEADS; l++) {
+            const bool old = before >> l & 1;
             float top = scores[0][l];
 #pragma unroll
             for (int e = 1; e < EIGHTHS; e++) top = fmaxf(top, scores[e][l]);
             for (int o = 4; o < 32; o *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
             float up = top - (room - 8);
-            if (top == -INFINITY || (!fresh && up < 0)) up = 0;
+            if (top == -INFINITY || (old && up < 0)) up = 0;
+            if (top != -INFINITY) seen |= 1u << l;
             base[l] += up;
-            shrink[l] = fresh ? 1 : exp2_approx(-up);
+            shrink[l] = old ? exp2_approx(-up) : 1;
             sum[l] *= shrink[l];
 #pragma unroll
             for (int e = 0; e < EIGHTHS; e++) scores[e][l] -= up;
         }
-        if (fresh) { // nothing to move
-            fresh = false;
-            return;
-        }
+        if (before == 0) return; // nothing to move
 #pragma unroll
         for (int c = 0; c < 4; c++) {
 #pragma unroll

@@ -31,9 +31,9 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
     typedef SplitQueries<HEAD, Shape::HEADS, Shape::SETS> Queries;
     static constexpr int KEYS = Shape::KEYS, EIGHTHS = KEYS / 8, SETS = Shape::SETS, WIDE = Shape::WIDE,
                          MMAS = Shape::MMAS, LANE_HEADS = Shape::LANE_HEADS;
-    using Sums::ALL, Sums::s, Sums::tile, Sums::units, Sums::position, Sums::ring;
-    using Sums::out, Sums::scale_sum, Sums::base, Sums::sum, Sums::slope, Sums::room, Sums::ceiling,
-        Sums::fresh, Sums::given;
+    using Sums::out, Sums::scale_sum, Sums::base, Sums::sum, Sums::slope, Sums::own, Sums::room,
+        Sums::ceiling, Sums::seen, Sums::given, Sums::ALL_SEEN;
+    using Sums::s, Sums::tile, Sums::units, Sums::ring;
 
     const Queries &queries;
     uint32_t offsets; // the lane's, in shared memory
@@ -238,34 +238,54 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
         return __half2float(__hmax(__low2half(largest), __high2half(largest)));
     }
 
-    // Scores of keys g, g + 8, … to weights, those of unseen keys to 0. Bases move only when they have to.
-    __device__ void weigh(uint32_t mask, int32_t at, uint32_t value_scales,
-                          float scores[EIGHTHS][LANE_HEADS]) {
+    // Scores of keys that a row does not see to -inf. What a row of given bases has seen is noted.
+    __device__ void hide(int32_t at, float scores[EIGHTHS][LANE_HEADS]) {
+        int g = threadIdx.x % 32 / 4;
+        uint32_t now = 0;
+#pragma unroll
+        for (int e = 0; e < EIGHTHS; e++) {
+            int32_t key = __shfl_sync(~0u, at, g + 8 * e);
+#pragma unroll
+            for (int l = 0; l < LANE_HEADS; l++)
+                if (visible(key, this->seen_by(own[l], taken_sinks)))
+                    now |= 1u << l;
+                else
+                    scores[e][l] = -INFINITY;
+        }
+        if (!given) return;
+        for (int o = 4; o < 32; o *= 2) now |= __shfl_xor_sync(~0u, now, o);
+        seen |= now;
+    }
+
+    // Scores of keys g, g + 8, … to weights, those of unseen keys to 0. Bases move only when they have to. `whole`: every
+    // row sees all of the unit's keys.
+    __device__ void weigh(bool whole, int32_t at, uint32_t value_scales, float scores[EIGHTHS][LANE_HEADS]) {
         int g = threadIdx.x % 32 / 4;
 #pragma unroll
         for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll
             for (int l = 0; l < LANE_HEADS; l++) scores[e][l] = fmaf(scores[e][l], C::UNIT, -base[l]);
         if (s.l.a.alibi) {
-            int32_t high = position - (taken_sinks ? tile.n_evicted : 0);
+            int32_t nearer = taken_sinks ? tile.n_evicted : 0;
 #pragma unroll
             for (int e = 0; e < EIGHTHS; e++) {
-                float distance = (float)(high - __shfl_sync(~0u, at, g + 8 * e));
+                int32_t key = __shfl_sync(~0u, at, g + 8 * e) + nearer;
 #pragma unroll
-                for (int l = 0; l < LANE_HEADS; l++) scores[e][l] -= slope[l] * distance;
+                for (int l = 0; l < LANE_HEADS; l++) scores[e][l] -= slope[l] * (float)(own[l] - key);
             }
         }
-        if (mask != ALL) {
+        if (!whole)
+            hide(at, scores);
+        else if (given)
+            seen = ALL_SEEN;
+        if (!given) {
+            bool higher = false;
+            if (seen != ALL_SEEN) // a base that nothing depends on yet goes where the first scores are
 #pragma unroll
-            for (int e = 0; e < EIGHTHS; e++)
+                for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll
-                for (int l = 0; l < LANE_HEADS; l++)
-                    if (!(mask >> (g + 8 * e) & 1)) scores[e][l] = -INFINITY;
-        }
-        if (given) {
-            fresh = false;
-        } else {
-            bool higher = fresh;
+                    for (int l = 0; l < LANE_HEADS; l++)
+                        higher |= !(seen >> l & 1) && scores[e][l] != -INFINITY;
             float scale = 0;
             if constexpr (C::INTEGER) {
                 scale = largest_scale(value_scales);
@@ -288,22 +308,22 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
 
     // ---- the way ---------------------------------------------------------------------------------------------
 
-    __device__ void take_unit(uint32_t stage, uint32_t mask, int32_t at) {
+    __device__ void take_unit(uint32_t stage, bool whole, int32_t at) {
         float scores[EIGHTHS][LANE_HEADS];
         uint32_t scales = stage + 2 * KEYS * Shape::ROW;
 #pragma unroll
         for (int b = 0; b < KEYS / 16; b++)
             mma_keys(stage + b * 16 * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
         scales += KEYS * Shape::SCALES;
-        weigh(mask, at, scales, scores);
+        weigh(whole, at, scales, scores);
 #pragma unroll
         for (int b = 0; b < KEYS / 16; b++)
             add_values(stage + (KEYS + b * 16) * Shape::ROW, scales + b * 16 * Shape::SCALES, scores + 2 * b);
     }
 
     // Units warp, warp + SPLIT_WARPS, …: copies run STAGES - 1 units ahead. The queries are there once `ready` returns,
-    // and the first copies are on their way; before it only `fresh_slot` is not there, -1: everything is.
-    template <class Ready> __device__ void run(int fresh_slot, Ready ready) {
+    // and the first copies are on their way; before it keys of positions from fresh_from on are not there.
+    template <class Ready> __device__ void run(int32_t fresh_from, Ready ready) {
         constexpr int AHEAD = Shape::STAGES - 1;
         int next = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), u = next - AHEAD * SPLIT_WARPS;
         int slot = this->look_up_slot(next), next_slot = this->look_up_slot(next + SPLIT_WARPS);
@@ -311,7 +331,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
         uint32_t mask[AHEAD] = {}, fill = ring;
 #pragma unroll 1
         for (; u < units.n; u += SPLIT_WARPS, next += SPLIT_WARPS) {
-            if (u < 0 && __any_sync(~0u, slot >= 0 && slot == fresh_slot)) kernels_before();
+            if (u < 0 && __any_sync(~0u, at >= fresh_from)) kernels_before();
             uint32_t take = fill + Shape::STAGE, next_mask = this->issue(next, fill, slot, at);
             int32_t next_here = at;
             if (take == ring + Shape::STAGES * Shape::STAGE) take = ring;
@@ -326,7 +346,7 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
             __syncwarp();
             if (mask[0]) {
                 if (taken_sinks && u >= units.sinks) take_queries(false);
-                take_unit(take, mask[0], here[0]);
+                take_unit(take, this->seen_by_all(mask[0], here[0], taken_sinks), here[0]);
             }
             __syncwarp();
             fill = take;

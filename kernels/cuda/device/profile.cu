@@ -38,7 +38,7 @@ void cuda_kernels(const Backend *backend, char *text, size_t size) {
     const Chosen *c = &((const CudaBackend *)backend)->step.chosen;
     const struct {
         const char *op, *kernel;
-    } all[] = {{"qkv", c->qkv}, {"heads", c->heads},     {"attend", c->tiles}, {"attend", c->singles},
+    } all[] = {{"qkv", c->qkv}, {"heads", c->heads},     {"attend", c->tiles}, {"attend", c->few},
                {"out", c->out}, {"gate_up", c->gate_up}, {"down", c->down},    {"logits", c->logits}};
     size_t used = 0;
     *text = 0;
