@@ -12,45 +12,41 @@ template <class T> __device__ inline void store_four(T *to, float a, float b, fl
 }
 
 // One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4. y may be x where rows is NULL.
-// The norm's weights are there before x is.
-enum { NORM_TURNS = 8 }; // that are kept in registers
+// The norm's weights are there before x is, of the TURNS that are kept in registers; of longer rows the rest is read twice.
 template <class T, int TURNS>
-__global__ void __launch_bounds__(256)
+__global__ void __maxnreg__(BESIDE_REGISTERS)
     rms_norm_kernel(const float *x, const int32_t *rows, const float *w, int n, float eps, T *y) {
     __shared__ float sums[8];
     float4 u[TURNS], v[TURNS];
+    const int first = threadIdx.x * 4, left = n - first;
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
-        int i = t * 1024 + threadIdx.x * 4;
-        if (i < n) u[t] = *(const float4 *)(w + i);
-    }
+    for (int t = 0; t < TURNS; t++)
+        if (t * 1024 < left) u[t] = *(const float4 *)(w + first + t * 1024);
     let_next_begin();
     kernels_before();
-    const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n;
-    T *out = y + (int64_t)blockIdx.x * n;
+    const float *in = x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n + first;
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
-        int i = t * 1024 + threadIdx.x * 4;
-        v[t] = i < n ? *(const float4 *)(in + i) : make_float4(0, 0, 0, 0);
-    }
+    for (int t = 0; t < TURNS; t++)
+        v[t] = t * 1024 < left ? *(const float4 *)(in + t * 1024) : make_float4(0, 0, 0, 0);
     float sum = 0;
 #pragma unroll
     for (int t = 0; t < TURNS; t++)
         sum += v[t].x * v[t].x + v[t].y * v[t].y + v[t].z * v[t].z + v[t].w * v[t].w;
-    for (int i = TURNS * 1024 + threadIdx.x * 4; i < n; i += 1024) {
+#pragma unroll 4
+    for (int i = TURNS * 1024; i < left; i += 1024) {
         float4 a = *(const float4 *)(in + i);
         sum += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w;
     }
     float scale = rsqrtf(block_sum<256>(sum, sums) / n + eps);
+    T *out = y + (int64_t)blockIdx.x * n + first;
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
-        int i = t * 1024 + threadIdx.x * 4;
-        if (i < n)
-            store_four(out + i, v[t].x * scale * u[t].x, v[t].y * scale * u[t].y, v[t].z * scale * u[t].z,
-                       v[t].w * scale * u[t].w);
-    }
-    for (int i = TURNS * 1024 + threadIdx.x * 4; i < n; i += 1024) {
-        float4 a = *(const float4 *)(in + i), b = *(const float4 *)(w + i);
+    for (int t = 0; t < TURNS; t++)
+        if (t * 1024 < left)
+            store_four(out + t * 1024, v[t].x * scale * u[t].x, v[t].y * scale * u[t].y,
+                       v[t].z * scale * u[t].z, v[t].w * scale * u[t].w);
+#pragma unroll 1
+    for (int i = TURNS * 1024; i < left; i += 1024) {
+        float4 a = *(const float4 *)(in + i), b = *(const float4 *)(w + first + i);
         store_four(out + i, a.x * scale * b.x, a.y * scale * b.y, a.z * scale * b.z, a.w * scale * b.w);
     }
 }
@@ -61,8 +57,7 @@ static cudaError_t launch_rms(const CudaBackend *cuda, const float *x, const int
     int cols = cuda->shape->hidden_size;
     auto kernel = cols <= 1024   ? rms_norm_kernel<T, 1>
                   : cols <= 2048 ? rms_norm_kernel<T, 2>
-                  : cols <= 4096 ? rms_norm_kernel<T, 4>
-                                 : rms_norm_kernel<T, NORM_TURNS>;
+                                 : rms_norm_kernel<T, 4>;
     return launch_dependent(cuda, kernel, n, 256, 0, x, rows, w, cols, cuda->shape->norm_eps, y);
 }
 
@@ -98,8 +93,13 @@ __global__ void __launch_bounds__(256)
 
 // Norm + quantise, for W8 (kernels/w8.h): a row of integers and its scale. One block a row, which stays in registers.
 // LAYER: a layer norm, else RMS.
+template <int THREADS, int TURNS>
+constexpr int QUANTIZE_REGISTERS = // those of longer rows find no room beside GEMMs
+    TURNS <= 4        ? BESIDE_REGISTERS
+    : THREADS == 1024 ? 64
+                      : 80;
 template <int THREADS, int TURNS, bool LAYER>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __maxnreg__((QUANTIZE_REGISTERS<THREADS, TURNS>))
     norm_quantize_kernel(const float *x, const int32_t *rows, const __grid_constant__ NormRows a) {
     float4 u[TURNS], v[TURNS];
     load_norm<THREADS>(a, u);

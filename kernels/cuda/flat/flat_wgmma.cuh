@@ -152,7 +152,7 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
 
 // Registers: what leaves room for a norm beside two of these, where there are two.
 template <class T, class Out, int FORMAT, int TILES>
-__global__ void __maxnreg__(TILES == 8 ? 128 : 80)
+__global__ void __maxnreg__(TILES == 8 ? 128 : FLAT_REGISTERS)
     flat_wgmma_kernel(const __grid_constant__ FlatMaps maps, const __grid_constant__ FlatArguments a) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef FlatRing<FORMAT, TILES> Ring;
