@@ -63,7 +63,9 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
     }
     load_tell_dispatch(screen, *engine);
     const char *notice = tokenizer_notice(engine_tokenizer(*engine)),
-               *unfollowed = engine_model(*engine)->unfollowed;
+               *unfollowed = engine_model(*engine)->unfollowed,
+               *rounded = checkpoint_notice(engine_model(*engine)->checkpoint);
+    if (rounded) screen_warn(screen, "[%s]", rounded);
     if (notice) screen_warn(screen, "[%s]", notice);
     if (unfollowed[0] != '\0')
         screen_warn(screen, "[the model's generation_config.json asks for what palaver does not do: %s]",

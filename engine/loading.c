@@ -13,7 +13,7 @@ enum { MEMORY_ALIGNMENT = 64, MOST_THREADS = 16 };
 typedef struct Loading {
     Engine *engine;
     const Progress *progress;
-    Threads *threads; // NULL: nothing is converted
+    Threads *threads; // NULL: nothing is converted or made
     bool by_reference;
     void *room;   // of the largest layer, where the backend uploads
     int64_t done; // bytes of the files
@@ -64,16 +64,31 @@ static Status begin_converting(Loading *l, int n_threads, Error *error) {
         int64_t room = room_of(model, i);
         largest = room > largest ? room : largest;
     }
-    if (largest == 0) return STATUS_OK;
+    if (largest == 0 && !(model->checkpoint && checkpoint_is_quantized(model->checkpoint))) return STATUS_OK;
     if (n_threads <= 0) n_threads = threads_available();
     Status status = threads_open(n_threads < MOST_THREADS ? n_threads : MOST_THREADS, &l->threads, error);
-    if (!status && !l->by_reference) status = take_memory(largest, &l->room, error);
+    if (!status && largest > 0 && !l->by_reference) status = take_memory(largest, &l->room, error);
     return status;
 }
 
 static void end_converting(Loading *l) {
     threads_close(l->threads);
     free(l->room);
+}
+
+// What a quantised folder holds in parts is made before it is read; `weights` are nothing but matrices.
+static Status make(Loading *l, const void *weights, size_t bytes, Error *error) {
+    const Checkpoint *checkpoint = l->engine->model->checkpoint;
+    const Matrix *m = weights;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < bytes / sizeof *m && checkpoint && !status; i++)
+        if (m[i].data) status = checkpoint_make(checkpoint, m[i].data, l->threads, error);
+    return status;
+}
+
+// Once the backend has it elsewhere.
+static void drop(const Loading *l) {
+    if (!l->by_reference && l->engine->model->checkpoint) checkpoint_drop_made(l->engine->model->checkpoint);
 }
 
 // The matrices of a layer as the backend gets them.
@@ -104,7 +119,10 @@ static Status load_head(Loading *l, Error *error) {
     HeadWeights head = model->head;
     Matrix output[CONVERSION_MATRICES];
     bool tied = head.output.data == head.embedding.data, converted = conversion_awaits(&head.output);
-    Status status = convert(l, model->shape.n_layers, output, error);
+    Status status = make(l, &head, sizeof head, error);
+    if (!status && model->file_layers)
+        status = make(l, &model->file_output, sizeof model->file_output, error);
+    if (!status) status = convert(l, model->shape.n_layers, output, error);
     if (status) return status;
     if (model->tied_head) l->done = 0; // the embedding's bytes count once
     head.output = output[0];
@@ -112,25 +130,30 @@ static Status load_head(Loading *l, Error *error) {
     read_in(l, &head.embedding);
     read_in(l, &head.positions);
     if (!tied && !converted) read_in(l, &head.output);
+    drop(l);
     return status;
 }
 
 static Status load_layer(Loading *l, int index, Error *error) {
     Engine *engine = l->engine;
-    LayerWeights layer = engine->model->layers[index];
+    const Model *model = engine->model;
+    LayerWeights layer = model->layers[index];
+    const LayerWeights *own = model->file_layers ? &model->file_layers[index] : &model->layers[index];
     Matrix held[CONVERSION_MATRICES];
     bool converted[CONVERSION_MATRICES];
     Status status = report(l, error);
     if (status) return status;
-    conversion_matrices(engine->model, index, held, (Matrix[CONVERSION_MATRICES]){0});
+    conversion_matrices(model, index, held, (Matrix[CONVERSION_MATRICES]){0});
     for (int i = 0; i < CONVERSION_MATRICES; i++) converted[i] = conversion_awaits(&held[i]);
-    status = convert(l, index, held, error);
+    status = make(l, own, sizeof *own, error);
+    if (!status) status = convert(l, index, held, error);
     conversion_put(held, &layer);
     if (!status)
         status =
             engine->backend->ops->load_layer(engine->backend, &layer, &engine->forward.layers[index], error);
     for (int i = 0; i < CONVERSION_MATRICES && !status; i++)
         if (!converted[i]) read_in(l, &held[i]);
+    drop(l);
     if (status && status != STATUS_INTERRUPTED) error_prefix(error, "layer %d: ", index);
     return status;
 }

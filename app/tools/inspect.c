@@ -59,6 +59,27 @@ static void print_architecture(const Model *m, FILE *out) {
             (double)s->norm_eps);
 }
 
+// What a quantised folder's weights are made of: each way once, with how many there are and what they become.
+static void print_methods(const Checkpoint *c, FILE *out) {
+    const CheckpointTensor *shown[8];
+    int n = 0;
+    for (int64_t i = 0; i < checkpoint_n_tensors(c); i++) {
+        const CheckpointTensor *t = checkpoint_tensor(c, i);
+        bool known = !t->method || n == 8;
+        for (int k = 0; k < n && !known; k++)
+            known = strcmp(shown[k]->method, t->method) == 0 && shown[k]->type == t->type;
+        if (known) continue;
+        shown[n++] = t;
+        int64_t count = 0;
+        for (int64_t j = i; j < checkpoint_n_tensors(c); j++) {
+            const CheckpointTensor *u = checkpoint_tensor(c, j);
+            count += u->method && strcmp(u->method, t->method) == 0 && u->type == t->type;
+        }
+        fprintf(out, "quantised     %" PRId64 " x %s, held as %s\n", count, t->method, t->type_name);
+    }
+    if (checkpoint_notice(c)) fprintf(out, "              %s\n", checkpoint_notice(c));
+}
+
 static void print_types(const Model *m, FILE *out) {
     int64_t bytes[DTYPE_COUNT] = {0}, count[DTYPE_COUNT] = {0};
     const Checkpoint *c = m->checkpoint;
@@ -78,6 +99,7 @@ static void print_types(const Model *m, FILE *out) {
             separator = ", ";
         }
     fputc('\n', out);
+    print_methods(c, out);
 }
 
 // What all weights take, with linear layers in every type that suits them, and the head's output by itself.
@@ -147,7 +169,9 @@ static void print_tensors(const Checkpoint *c, FILE *out) {
         text_print_escaped(out, t->name, strlen(t->name));
         fputs(" [", out);
         for (int d = 0; d < t->n_dims; d++) fprintf(out, "%s%" PRId64, d ? ", " : "", t->shape[d]);
-        fprintf(out, "] %s %.3f MB\n", t->type_name, mega((int64_t)t->bytes));
+        fprintf(out, "] %s %.3f MB", t->type_name, mega((int64_t)t->bytes));
+        if (t->method) fprintf(out, ", of %s", t->method);
+        fputc('\n', out);
     }
 }
 

@@ -78,20 +78,19 @@ static Status align_tensor(Checkpoint *checkpoint, CheckpointTensor *tensor, Err
     return STATUS_OK;
 }
 
-// Once all tensors are there: sorts names, refuses duplicates and overlaps, copies what lies unaligned.
-static Status finish(Checkpoint *checkpoint, Error *error) {
+static Status list_tensors(Checkpoint *checkpoint, Error *error) {
     size_t n = (size_t)checkpoint->n_tensors;
+    free(checkpoint->by_name);
     checkpoint->by_name = malloc((n + 1) * sizeof(const CheckpointTensor *));
     if (!checkpoint->by_name) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
     for (size_t i = 0; i < n; i++) checkpoint->by_name[i] = &checkpoint->tensors[i];
+    return STATUS_OK;
+}
 
-    qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_places);
-    Status status = check_overlaps(checkpoint, checkpoint->by_name, error);
-    for (size_t i = 0; i < n && !status; i++) {
-        status = align_tensor(checkpoint, &checkpoint->tensors[i], error);
-    }
+Status checkpoint_sort(Checkpoint *checkpoint, Error *error) {
+    size_t n = (size_t)checkpoint->n_tensors;
+    Status status = list_tensors(checkpoint, error);
     if (status) return status;
-
     qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_names);
     for (size_t i = 1; i < n; i++) {
         const CheckpointTensor *tensor = checkpoint->by_name[i];
@@ -102,6 +101,21 @@ static Status finish(Checkpoint *checkpoint, Error *error) {
         }
     }
     return STATUS_OK;
+}
+
+// Once all tensors are there: refuses overlaps, copies what lies unaligned, sorts names, and puts the weights of a
+// quantised folder together.
+static Status finish(Checkpoint *checkpoint, Error *error) {
+    size_t n = (size_t)checkpoint->n_tensors;
+    Status status = list_tensors(checkpoint, error);
+    if (status) return status;
+    qsort(checkpoint->by_name, n, sizeof(const CheckpointTensor *), compare_places);
+    status = check_overlaps(checkpoint, checkpoint->by_name, error);
+    for (size_t i = 0; i < n && !status; i++) {
+        status = align_tensor(checkpoint, &checkpoint->tensors[i], error);
+    }
+    if (!status) status = checkpoint_sort(checkpoint, error);
+    return status ? status : quantized_open(checkpoint, error);
 }
 
 // ---- opening -----------------------------------------------------------------------------------------
@@ -235,6 +249,7 @@ void checkpoint_close(Checkpoint *checkpoint) {
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) free((void *)checkpoint->tensors[i].name);
     for (int64_t i = 0; i < checkpoint->n_copies; i++) free(checkpoint->copies[i]);
     for (int i = 0; i < checkpoint->n_files; i++) checkpoint_file_unmap(&checkpoint->files[i]);
+    quantized_close(checkpoint->quantized);
     checkpoint_meta_free(&checkpoint->meta);
     json_decref(checkpoint->config);
     json_decref(checkpoint->generation);

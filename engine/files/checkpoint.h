@@ -11,6 +11,7 @@
 #ifndef PALAVER_ENGINE_CHECKPOINT_H
 #define PALAVER_ENGINE_CHECKPOINT_H
 
+#include "kernels/cpu/threads.h"
 #include "kernels/dtype.h"
 #include "kernels/base/status.h"
 
@@ -30,10 +31,13 @@ typedef struct CheckpointTensor {
     bool supported;     // false: a type that palaver has no code for; `type` means nothing then
     DType type;         // of the data
     char type_name[16]; // as palaver writes it ("q4_k"), or the file's own name if unsupported ("iq2_xs")
-    int n_dims;         // 0 (a scalar) to 4
+    const char
+        *method; // how the file holds what `type` is made of ("GPTQ int4, groups of 128"); NULL: as `type`
+    int n_dims;  // 0 (a scalar) to 4
     // Row-major, outermost first, as Hugging Face writes it; unused ones are 1.
     int64_t shape[CHECKPOINT_MAX_DIMS];
-    // In the mapped file, or a copy where the file has it at an address that is no multiple of dtype_alignment(type).
+    // In the mapped file, or a copy where the file has it at an address that is no multiple of dtype_alignment(type); of
+    // a quantised folder's weights (method) a place that cannot be read before checkpoint_make() has been there.
     const void *data;
     size_t bytes;
     int file; // index for checkpoint_file()
@@ -62,6 +66,21 @@ const char *checkpoint_file(const Checkpoint *checkpoint, int index,
 // Whether the files are as they were when they were opened: what is read from a file that another program has written
 // to since is nobody's model. STATUS_FILE names the first that is not. One look at each file.
 Status checkpoint_check_files(const Checkpoint *checkpoint, Error *error);
+
+// ---- quantised folders: see quantized/quantized.h -------------------------------------------------------
+
+bool checkpoint_is_quantized(const Checkpoint *checkpoint);
+
+// Makes the weight in whose room `data` lies, unless it is there; all is well with an address that is in none. One
+// caller at a time. `threads` NULL: the caller's alone. STATUS_FILE: a scale that is no number or too large for the
+// type; STATUS_MEMORY.
+Status checkpoint_make(const Checkpoint *checkpoint, const void *data, Threads *threads, Error *error);
+
+// Gives the memory of what was made back: it can be made again.
+void checkpoint_drop_made(const Checkpoint *checkpoint);
+
+// Which weights are not held as the files have them, one line; NULL: all are.
+const char *checkpoint_notice(const Checkpoint *checkpoint);
 
 // ---- metadata of a GGUF file -------------------------------------------------------------------------
 

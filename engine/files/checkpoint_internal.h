@@ -41,6 +41,7 @@ struct Checkpoint {
     size_t copies_capacity;
     MetaTable meta;
     json_t *config, *generation;
+    struct Quantized *quantized; // NULL: the folder is not quantised
 };
 
 // checkpoint_open() over bytes that no file maps, for tests and fuzzers: where these end a sanitizer sees what reads
@@ -62,6 +63,9 @@ Status checkpoint_add_file(Checkpoint *checkpoint, CheckpointFile *file, int *in
 Status checkpoint_add_tensor(Checkpoint *checkpoint, const char *name, const CheckpointTensor *tensor,
                              Error *error);
 
+// Fills by_name anew. STATUS_FILE: two tensors have one name.
+Status checkpoint_sort(Checkpoint *checkpoint, Error *error);
+
 // Elements of tensor->shape; -1 if a dimension is negative or the product exceeds int64_t.
 int64_t checkpoint_tensor_elements(const CheckpointTensor *tensor);
 
@@ -77,6 +81,12 @@ Status safetensors_read_file(Checkpoint *checkpoint, int file, const json_t *wei
 
 // Reads model.safetensors, or what model.safetensors.index.json lists, in the folder checkpoint->path.
 Status safetensors_read_folder(Checkpoint *checkpoint, Error *error);
+
+// Replaces the parts of quantised weights by tensors that checkpoint_make() can make, where config.json says that there
+// are any: see quantized/quantized.h. Names are sorted before and after. STATUS_UNSUPPORTED: a method, key or value that
+// palaver does not know; STATUS_FILE: parts that are missing or do not fit each other; STATUS_MEMORY.
+Status quantized_open(Checkpoint *checkpoint, Error *error);
+void quantized_close(struct Quantized *quantized); // NULL is fine
 
 // Is this the beginning of a GGUF file?
 bool gguf_recognise(const CheckpointFile *file);

@@ -9,28 +9,12 @@
 
 // ---- opening -------------------------------------------------------------------------------------------
 
-static Status check_quantization(const ParamSource *source, Error *error) {
-    const json_t *quantization = json_object_get(source->config, "quantization_config");
-    char method[32] = "an unnamed method";
-    if (!json_is_object(quantization)) return STATUS_OK;
-    Status status =
-        json_read_string(quantization, source->path, "quant_method", method, sizeof method, error);
-    if (status) return status;
-    return error_set(error, STATUS_UNSUPPORTED,
-                     "%s: the weights are quantised by %s, which palaver cannot read; take "
-                     "the original model or a GGUF file of it",
-                     source->path, method);
-}
-
 Status model_read_params(Model *model, ParamSource *source, Error *error) {
     Status status = model_find_architecture(source, error);
     if (status) return status;
     snprintf(model->architecture, sizeof model->architecture, "%s", source->architecture->name);
-    status = check_quantization(source, error);
-    if (!status) {
-        status = param_string(source, (Key){"_name_or_path", ".general.name"}, model->name,
-                              sizeof model->name, error);
-    }
+    status =
+        param_string(source, (Key){"_name_or_path", ".general.name"}, model->name, sizeof model->name, error);
     if (!status) status = model_read_shape(model, source, error);
     if (!status) status = model_read_positions(model, source, error);
     if (!status) status = model_read_windows(model, source, error);

@@ -221,14 +221,19 @@ static bool same_tensor(const CheckpointTensor *a, const CheckpointTensor *b) {
 
 // As transformers does: a file may hold the head of a model that says it is tied. The same matrix once more is let lie;
 // where it is another one, config.json is wrong and the head is what was trained.
-static void settle_tie(const Reader *r) {
+static Status settle_tie(const Reader *r, Error *error) {
     Model *model = r->model;
-    if (!model->tied_head || r->is_gguf) return; // in GGUF a head that is there is no tied one
+    if (!model->tied_head || r->is_gguf) return STATUS_OK; // in GGUF a head that is there is no tied one
     const CheckpointTensor *head = find_tensor(r, MODULE_OUTPUT, -1, "weight");
     const CheckpointTensor *embedding = find_tensor(r, MODULE_EMBEDDING, -1, "weight");
-    if (!head || !embedding) return;
+    if (!head || !embedding) return STATUS_OK;
+    Status status = checkpoint_make(model->checkpoint, head->data, NULL, error);
+    if (!status) status = checkpoint_make(model->checkpoint, embedding->data, NULL, error);
+    if (status) return status;
     model->tied_head = same_tensor(head, embedding);
+    checkpoint_drop_made(model->checkpoint);
     if (model->tied_head) unread_take_tensor(r->source, head);
+    return STATUS_OK;
 }
 
 // ---- q, k and v in one -----------------------------------------------------------------------------------
@@ -246,6 +251,8 @@ static Status order_heads(Model *model, int index, LayerWeights *layer, Error *e
     const DecoderShape *s = &model->shape;
     int64_t row = dtype_row_bytes(layer->wq.type, layer->wq.cols);
     int64_t element = layer->bq.data ? dtype_block_bytes(layer->bq.type) : 0;
+    Status status = checkpoint_make(model->checkpoint, layer->wq.data, NULL, error);
+    if (status) return status;
     if (!model->gathered) model->gathered = calloc((size_t)s->n_layers, sizeof *model->gathered);
     char *memory = malloc((size_t)(layer->wq.rows * (row + element)));
     if (!model->gathered || !memory) {
@@ -256,6 +263,7 @@ static Status order_heads(Model *model, int index, LayerWeights *layer, Error *e
     model->gathered[index] = memory;
     char *bias = gather_heads(layer->wq.data, s->n_heads, s->head_dim * row, memory);
     layer->wq.data = memory;
+    checkpoint_drop_made(model->checkpoint);
     if (element == 0) return STATUS_OK;
     gather_heads(layer->bq.data, s->n_heads, s->head_dim * element, bias);
     layer->bq.data = bias;
@@ -312,8 +320,7 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
     if (!model->layers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    Status status = STATUS_OK;
-    settle_tie(&r);
+    Status status = settle_tie(&r, error);
     for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && !status; i++)
         status = take_module(&r, &HEAD_WEIGHTS[i], -1, head, error);
     for (int layer = 0; layer < model->shape.n_layers && !status; layer++)

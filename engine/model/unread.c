@@ -13,7 +13,8 @@
 // the fixed ones.
 static const char HARMLESS_KEYS[] =
     // whose and what for
-    " architectures auto_map model_type _name_or_path transformers_version torch_dtype dtype license"
+    " architectures auto_map model_type quantization_config compression_config _name_or_path "
+    "transformers_version torch_dtype dtype license"
     " language name_or_path model_name custom_pipelines transformers.js_config is_llama_config verbose"
     " unsloth_fixed unsloth_version _commit_hash _from_model_config keys_to_ignore_at_inference"
     // how another program computes

@@ -58,7 +58,6 @@ static const struct {
      "norms without weights"},
     {"{\"rms_norm_eps\": -1}", STATUS_FILE, "epsilon"},
     {"{\"num_local_experts\": 8}", STATUS_UNSUPPORTED, "mixture of 8 experts"},
-    {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", STATUS_UNSUPPORTED, "quantised by gptq"},
     {"{\"max_position_embeddings\": 0}", STATUS_FILE, "context of 0 tokens"},
     {"{\"rope_theta\": 0}", STATUS_FILE, "the base must be larger than 1"},
     {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},

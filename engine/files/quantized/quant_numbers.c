@@ -1,0 +1,170 @@
+// Weights whose elements are codes of numbers: FP8, and the four bits of bitsandbytes.
+#include "engine/files/quantized/quantized.h"
+#include "kernels/base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char STATE[] = "weight.quant_state.bitsandbytes__"; // then "nf4" or "fp4"
+
+size_t quant_numbers_stem(const QuantConfig *config, const CheckpointTensor *tensor) {
+    static const char ABSMAX[] = ".weight.absmax", WEIGHT[] = ".weight";
+    size_t n = strlen(tensor->name), m = strlen(WEIGHT);
+    if (config->method == QUANT_BITSANDBYTES) { // by the part that its other tensors do not have
+        m = strlen(ABSMAX);
+        return n > m && strcmp(tensor->name + n - m, ABSMAX) == 0 ? n - m : 0;
+    }
+    bool codes = strcmp(tensor->type_name, "F8_E4M3") == 0 &&
+                 (config->method == QUANT_FP8 || config->method == QUANT_COMPRESSED);
+    return codes && n > m && strcmp(tensor->name + n - m, WEIGHT) == 0 ? n - m : 0;
+}
+
+// ---- FP8 ----------------------------------------------------------------------------------------------------
+
+static void e4m3_numbers(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out) {
+    const uint8_t *codes = w->weight.data + row * w->cols;
+    const int64_t scales = row / w->block_rows * w->groups;
+    int64_t known = -1;
+    float scale = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t group = (first + i) / w->group_size;
+        if (group != known) scale = quant_parts_number(&w->scale, scales + group), known = group;
+        out[i] = quant_parts_e4m3(codes[first + i]) * scale;
+    }
+}
+
+// One scale, one for each row, or one for each block.
+static Status read_blocks(const QuantReader *r, const char *suffix, QuantWeight *w) {
+    const int64_t *block = r->config->block;
+    w->groups = 1;
+    w->group_size = w->cols;
+    w->block_rows = w->rows;
+    if (w->scale.elements == 1) return STATUS_OK;
+    if (block[0] > 0) {
+        w->block_rows = block[0];
+        w->group_size = block[1];
+        w->groups = (w->cols + block[1] - 1) / block[1];
+        return quant_parts_expect(r, suffix, &w->scale, (w->rows + block[0] - 1) / block[0], w->groups);
+    }
+    w->block_rows = 1;
+    return quant_parts_expect(r, suffix, &w->scale, w->rows, w->scale.n_dims == 1 ? -1 : 1);
+}
+
+static Status open_e4m3(QuantReader *r, QuantWeight *w) {
+    Part inverse = {0};
+    const char *suffix = "weight_scale";
+    const PartKind kinds = PART_SCALE | PART_E8M0;
+    Status status = quant_parts_take(r, "weight", PART_E4M3, true, &w->weight);
+    if (!status) status = quant_parts_take(r, "weight_scale_inv", kinds, false, &inverse);
+    if (!status) status = quant_parts_take(r, suffix, kinds, !inverse.data, &w->scale);
+    if (status) return status;
+    if (inverse.data) {
+        if (w->scale.data) return quant_parts_damaged(r, "weight_scale_inv", "stands beside weight_scale");
+        w->scale = inverse, suffix = "weight_scale_inv";
+    }
+    if (w->weight.n_dims != 2) return quant_parts_expect(r, "weight", &w->weight, 0, 0);
+    w->rows = w->weight.shape[0];
+    w->cols = w->weight.shape[1];
+    w->numbers = e4m3_numbers;
+    w->tensor.type = DTYPE_BF16;
+    status = read_blocks(r, suffix, w);
+    const char *grain = w->groups > 1 || w->block_rows > 1 ? "blocks" : "channels";
+    snprintf(w->method, sizeof w->method, "%s e4m3, scales of %s", r->config->name,
+             w->scale.elements == 1 ? "tensors" : grain);
+    return status;
+}
+
+// ---- bitsandbytes, four bits -----------------------------------------------------------------------------------
+
+// Element i of the flat matrix is in the high nibble of byte i/2 if i is even; w->group_size elements have one absmax,
+// which double quantisation holds as a code of eight bits with a scale for each w->nested_size of them.
+static void code_numbers(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out) {
+    int64_t known = -1;
+    float absmax = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = row * w->cols + first + i, block = at / w->group_size;
+        if (block != known) {
+            known = block;
+            absmax = quant_parts_number(&w->scale, block);
+            if (w->nested.data)
+                absmax = quant_parts_number(&w->nested_map, (int64_t)absmax) *
+                             quant_parts_number(&w->nested, block / w->nested_size) +
+                         (float)w->nested_offset;
+        }
+        int code = at % 2 ? w->weight.data[at / 2] & 15 : w->weight.data[at / 2] >> 4;
+        out[i] = quant_parts_number(&w->map, code) * absmax;
+    }
+}
+
+static Status read_state(QuantReader *r, const char *suffix, const Part *state, QuantWeight *w) {
+    json_t *value = NULL;
+    int64_t sizes[2] = {0, 0}, nested = 256;
+    w->group_size = 64;
+    Status status = json_parse(r->main->name, (const char *)state->data, state->bytes, &value, r->error);
+    if (status) return status;
+    const json_t *shape = json_object_get(value, "shape");
+    for (size_t i = 0; i < 2 && json_array_size(shape) == 2; i++)
+        if (json_is_integer(json_array_get(shape, i)))
+            sizes[i] = json_integer_value(json_array_get(shape, i));
+    status = json_read_integer(value, r->main->name, "blocksize", &w->group_size, r->error);
+    if (!status) status = json_read_integer(value, r->main->name, "nested_blocksize", &nested, r->error);
+    if (!status)
+        status = json_read_number(value, r->main->name, "nested_offset", &w->nested_offset, r->error);
+    json_decref(value);
+    if (status) return status;
+    w->rows = sizes[0];
+    w->cols = sizes[1];
+    w->nested_size = nested;
+    int64_t elements;
+    bool fits = w->rows > 0 && w->cols > 0 && !__builtin_mul_overflow(w->rows, w->cols, &elements) &&
+                elements <= INT64_MAX - 1 && (size_t)(elements + 1) / 2 == w->weight.bytes;
+    if (fits && w->group_size > 0 && nested > 0) return STATUS_OK;
+    return quant_parts_damaged(r, suffix, "its shape or block size does not suit the bytes of the weight");
+}
+
+static Status check_codes(const QuantReader *r, const QuantWeight *w) {
+    int64_t blocks = (w->rows * w->cols - 1) / w->group_size + 1;
+    if (w->scale.elements != blocks) return quant_parts_expect(r, "weight.absmax", &w->scale, blocks, -1);
+    if (w->map.elements != 16) return quant_parts_expect(r, "weight.quant_map", &w->map, 16, -1);
+    if (w->scale.kind != PART_U8) return STATUS_OK;
+    if (w->nested_map.elements != 256)
+        return quant_parts_expect(r, "weight.nested_quant_map", &w->nested_map, 256, -1);
+    blocks = (blocks - 1) / w->nested_size + 1;
+    return w->nested.elements == blocks
+               ? STATUS_OK
+               : quant_parts_expect(r, "weight.nested_absmax", &w->nested, blocks, -1);
+}
+
+static Status open_codes(QuantReader *r, QuantWeight *w) {
+    char suffix[48];
+    Part state = {0};
+    const char *type = "nf4";
+    Status status = quant_parts_take(r, "weight", PART_ANY, true, &w->weight);
+    if (!status) status = quant_parts_take(r, "weight.absmax", PART_U8 | PART_F32, true, &w->scale);
+    if (!status) status = quant_parts_take(r, "weight.quant_map", PART_F32, true, &w->map);
+    const bool nested = !status && w->scale.kind == PART_U8;
+    if (nested) status = quant_parts_take(r, "weight.nested_absmax", PART_F32, true, &w->nested);
+    if (nested && !status)
+        status = quant_parts_take(r, "weight.nested_quant_map", PART_F32, true, &w->nested_map);
+    for (int i = 0; i < 2 && !status && !state.data; i++) {
+        type = i ? "fp4" : "nf4";
+        snprintf(suffix, sizeof suffix, "%s%s", STATE, type);
+        status = quant_parts_take(r, suffix, PART_U8, false, &state);
+    }
+    if (!status && !state.data) {
+        snprintf(suffix, sizeof suffix, "%snf4", STATE);
+        status = quant_parts_take(r, suffix, PART_U8, true, &state);
+    }
+    if (!status) status = read_state(r, suffix, &state, w);
+    if (!status) status = check_codes(r, w);
+    w->numbers = code_numbers;
+    w->tensor.type = w->cols % 32 == 0 ? DTYPE_Q8_0 : DTYPE_BF16;
+    snprintf(w->method, sizeof w->method, "%s %s%s", r->config->name, type,
+             nested ? ", absmax in 8 bits" : "");
+    return status;
+}
+
+Status quant_numbers_open(QuantReader *r, QuantWeight *w) {
+    return r->config->method == QUANT_BITSANDBYTES ? open_codes(r, w) : open_e4m3(r, w);
+}
