@@ -115,6 +115,13 @@ Status bpe_add_merge(Bpe *bpe, const char *left, size_t left_size, const char *r
     return STATUS_OK;
 }
 
+Status bpe_add_ranked(Bpe *bpe, int32_t left, int32_t right, int32_t id, int32_t rank, Error *error) {
+    if (bpe->n_merges >= bpe->max_merges) return error_set(error, STATUS_FILE, "more merges than announced");
+    bpe->n_merges++;
+    *(Merge *)merge_slot(bpe, pair_of(left, right)) = (Merge){pair_of(left, right), rank, id};
+    return STATUS_OK;
+}
+
 // The id of a piece of the model itself, or -1: added tokens were looked for before.
 static int32_t model_piece(const Bpe *bpe, const char *text, size_t size) {
     int32_t id = vocabulary_find(bpe->vocabulary, text, size);

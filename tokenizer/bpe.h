@@ -25,6 +25,10 @@ void bpe_close(Bpe *bpe);
 Status bpe_add_merge(Bpe *bpe, const char *left, size_t left_size, const char *right, size_t right_size,
                      Error *error);
 
+// A merge of two pieces into a third with a rank of its own, which several merges may have; instead of
+// bpe_add_merge(). STATUS_FILE: more than n_merges.
+Status bpe_add_ranked(Bpe *bpe, int32_t left, int32_t right, int32_t id, int32_t rank, Error *error);
+
 // Appends the ids of one word, of any bytes. O(n log n) in the word's length.
 Status bpe_encode(const Bpe *bpe, const char *word, size_t size, Tokens *tokens, Error *error);
 

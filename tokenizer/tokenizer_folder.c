@@ -163,6 +163,7 @@ static Status load_model(Tokenizer *tokenizer, const char *folder, Text *proto, 
 static int32_t named_token(const Tokenizer *tokenizer, const json_t *config, const char *key, int32_t known) {
     const json_t *value = json_member(config, key);
     const char *name = json_is_string(value) ? json_string_value(value) : json_text(value, "content");
+    if (known >= 0 && strcmp(tokenizer_piece(tokenizer, known, NULL), name) == 0) return known;
     int32_t id = *name ? tokenizer_find(tokenizer, name) : -1;
     return id >= 0 ? id : known;
 }
@@ -208,27 +209,44 @@ static Status read_special(Tokenizer *tokenizer, const char *folder, const json_
 
 // ---- the folder ---------------------------------------------------------------------------------------------------
 
-// Loads tokenizer.json if there is one, else, or if it has something that palaver cannot follow, tokenizer.model.
+typedef enum Source { SOURCE_JSON, SOURCE_TEKKEN, SOURCE_MODEL, SOURCE_TIKTOKEN, N_SOURCES } Source;
+static const char *const SOURCES[N_SOURCES] = {"tokenizer.json", "tekken.json", "tokenizer.model",
+                                               "qwen.tiktoken"};
+
+static Status load_source(Tokenizer *tokenizer, Source source, const char *folder, Text *text,
+                          const json_t *config, Error *error) {
+    bool lines = tokenizer_is_tiktoken(text->bytes, text->size); // also what some call tokenizer.model
+    if (source == SOURCE_MODEL && !lines) return load_model(tokenizer, folder, text, config, error);
+    Status status = source == SOURCE_JSON ? tokenizer_load_json(tokenizer, text->bytes, text->size, error)
+                    : source == SOURCE_TEKKEN
+                        ? tokenizer_load_tekken(tokenizer, text->bytes, text->size, error)
+                        : tokenizer_load_tiktoken(tokenizer, text->bytes, text->size, config, error);
+    return status ? error_prefix(error, "%s/%s: ", folder, SOURCES[source]) : STATUS_OK;
+}
+
+// Loads the first of SOURCES that the folder has, or if that has something palaver cannot follow, the next.
 static Status folder_load(Tokenizer **tokenizer, const char *folder, const json_t *config, Error *error) {
-    Text json = {0}, model = {0};
-    bool has_json = false, has_model = false;
-    Status status = read_file(folder, "tokenizer.json", &json, &has_json, error);
-    if (!status) status = read_file(folder, "tokenizer.model", &model, &has_model, error);
-    if (!status && !has_json && !has_model) {
-        status = error_set(error, STATUS_FILE, "%s has neither tokenizer.json nor tokenizer.model", folder);
+    Text text = {0};
+    bool any = false;
+    Status status = STATUS_OK;
+    for (Source source = 0; source < N_SOURCES && (!any || status == STATUS_UNSUPPORTED); source++) {
+        bool found = false;
+        Error later = {0};
+        Status read = read_file(folder, SOURCES[source], &text, &found, &later);
+        if (!read && !found) continue;
+        if (any) tokenizer_close(*tokenizer);
+        if (any && tokenizer_new(tokenizer, &later)) read = STATUS_MEMORY;
+        if (!read) read = load_source(*tokenizer, source, folder, &text, config, &later);
+        if (!any || read != STATUS_UNSUPPORTED) {
+            status = read;
+            if (error) *error = later;
+        }
+        any = true;
     }
-    if (!status && has_json) {
-        status = tokenizer_load_json(*tokenizer, json.bytes, json.size, error);
-        if (status) error_prefix(error, "%s/tokenizer.json: ", folder);
-    }
-    if (has_model && (!has_json || status == STATUS_UNSUPPORTED)) {
-        tokenizer_close(*tokenizer);
-        status = tokenizer_new(tokenizer, error);
-        if (!status) status = load_model(*tokenizer, folder, &model, config, error);
-    }
-    text_free(&json);
-    text_free(&model);
-    return status;
+    text_free(&text);
+    if (any) return status;
+    return error_set(error, STATUS_FILE, "%s has neither %s, %s, %s nor %s", folder, SOURCES[0], SOURCES[1],
+                     SOURCES[2], SOURCES[3]);
 }
 
 Status tokenizer_open_folder(const char *folder, Tokenizer **out, Error *error) {

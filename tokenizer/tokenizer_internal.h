@@ -2,6 +2,7 @@
 #ifndef PALAVER_TOKENIZER_INTERNAL_H
 #define PALAVER_TOKENIZER_INTERNAL_H
 
+#include "kernels/base/json.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalize.h"
@@ -42,6 +43,15 @@ Status tokenizer_load_model_proto(Tokenizer *tokenizer, Text *proto, DummySpace 
 
 // Reads a tokenizer.json of `size` bytes into an empty tokenizer.
 Status tokenizer_load_json(Tokenizer *tokenizer, const char *data, size_t size, Error *error);
+
+// Reads Mistral's tekken.json, or a file of tiktoken's (a line for each piece: base64, rank), into an empty tokenizer.
+// Which split rule and special tokens go with the latter stands in no file: they are those of `config`, the folder's
+// tokenizer_config.json (may be NULL).
+Status tokenizer_load_tekken(Tokenizer *tokenizer, const char *data, size_t size, Error *error);
+Status tokenizer_load_tiktoken(Tokenizer *tokenizer, const char *data, size_t size, const json_t *config,
+                               Error *error);
+// Whether these bytes are such lines.
+bool tokenizer_is_tiktoken(const char *data, size_t size);
 
 // Adds a token that is looked for in the text as it comes; `token.id` is in the vocabulary.
 Status tokenizer_add_token(Tokenizer *tokenizer, const char *text, size_t size, AddedToken token,

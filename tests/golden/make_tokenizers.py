@@ -236,4 +236,5 @@ def main():
         f.write(f"make_tokenizers.py with sentencepiece {sentencepiece.__version__}, tokenizers {tokenizers.__version__}\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

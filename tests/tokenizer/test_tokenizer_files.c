@@ -40,7 +40,8 @@ static void assert_refused_json(const char *json, Status status, const char *why
 static void nothing_there(void **state) {
     (void)state;
     char *folder = folder_new();
-    assert_refused(folder, STATUS_FILE, "neither tokenizer.json nor tokenizer.model");
+    assert_refused(folder, STATUS_FILE,
+                   "neither tokenizer.json, tekken.json, tokenizer.model nor qwen.tiktoken");
     folder_remove(folder);
     assert_refused("/no/such/folder", STATUS_FILE, "neither");
 }
@@ -393,6 +394,71 @@ static void check_truncations(const char *name, const char *file, bool may_open)
     bytes_free(&bytes);
 }
 
+// ---- tiktoken's -----------------------------------------------------------------------------------------------
+
+static void assert_refused_file(const char *name, const char *text, Status status, const char *why) {
+    char *folder = folder_new();
+    folder_write_text(folder, name, text);
+    folder_write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\": \"QWenTokenizer\"}");
+    assert_refused(folder, status, why);
+    folder_remove(folder);
+}
+
+static void wrong_ranks(void **state) {
+    (void)state;
+    static const char NAME[] = "qwen.tiktoken";
+    assert_refused_file(NAME, "AA== 0\nAQ== 1\nAg== 2\n", STATUS_FILE, "byte 3 has no piece");
+    assert_refused_file(NAME, "AA== 0\nAQ== 1\nAA== 2\n", STATUS_FILE, "piece 2 is there twice");
+    assert_refused_file(NAME, "AA== 0\nAQ== 3\nAg== 2\n", STATUS_FILE, "the rank 3 is beyond the 3 pieces");
+    assert_refused_file(NAME, "AA== 0\nAQ= 1\n", STATUS_FILE, "piece 1 is no base64");
+    assert_refused_file(NAME, "AA== 0\nAQ==\n", STATUS_FILE, "byte 7 begins no line of base64 and a rank");
+    assert_refused_file(NAME, "", STATUS_FILE, "begins no line");
+    char *folder = folder_new();
+    folder_copy(folder, NAME, GOLDEN_TOKENIZERS "/qwen/qwen.tiktoken");
+    assert_refused(folder, STATUS_UNSUPPORTED, "the rule of the tokenizer_class '' is not known");
+    folder_remove(folder);
+    check_truncations("tekken", "tekken.json", false);
+}
+
+static void wrong_tekken(void **state) {
+    (void)state;
+    static const char NAME[] = "tekken.json";
+    assert_refused_file(NAME, "{}", STATUS_FILE, "tekken.json: there is no config.pattern, or no vocab");
+    assert_refused_file(NAME,
+                        "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 9, "
+                        "\"default_num_special_tokens\": 2}, \"vocab\": []}",
+                        STATUS_FILE, "9 ids of which 2 are special do not suit a vocab of 0 pieces");
+    assert_refused_file(NAME,
+                        "{\"config\": {\"pattern\": \"(\", \"default_vocab_size\": 2, "
+                        "\"default_num_special_tokens\": 1}, \"vocab\": [{}]}",
+                        STATUS_UNSUPPORTED, "pattern");
+}
+
+// What is spelled like a special token is text where a person wrote it, and the tokens are named all the same.
+static void special_tokens_of_tekken(void **state) {
+    (void)state;
+    Tokenizer *tokenizer = golden_open("tekken");
+    assert_int_equal(tokenizer_bos(tokenizer), 1);
+    assert_int_equal(tokenizer_eos(tokenizer), 2);
+    assert_int_equal(tokenizer_pad(tokenizer), 11);
+    assert_true(tokenizer_add_bos(tokenizer));
+    assert_true(tokenizer_is_end(tokenizer, 2));
+    assert_string_equal(tokenizer_piece(tokenizer, 20, NULL), "[THINK]");
+    assert_string_equal(tokenizer_piece(tokenizer, 39, NULL), "<SPECIAL_39>");
+    assert_int_equal(tokenizer_kind(tokenizer, 39), TOKEN_CONTROL);
+    assert_string_equal(tokenizer_describe(tokenizer), "byte-level BPE, tekken v7");
+    Tokens tokens = golden_encode(tokenizer, (TokenText){"[INST]", 6}, false);
+    for (int64_t i = 0; i < tokens.n; i++)
+        assert_int_equal(tokenizer_kind(tokenizer, tokens.ids[i]), TOKEN_NORMAL);
+    tokens_free(&tokens);
+    tokenizer_close(tokenizer);
+    tokenizer = golden_open("qwen");
+    assert_true(tokenizer_is_end(tokenizer, tokenizer_find(tokenizer, "<|im_end|>")));
+    assert_int_equal(tokenizer_eos(tokenizer), tokenizer_find(tokenizer, "<|endoftext|>"));
+    assert_int_equal(tokenizer_bos(tokenizer), -1);
+    tokenizer_close(tokenizer);
+}
+
 static void truncations(void **state) {
     (void)state;
     check_truncations("llama2", "tokenizer.json", false);
@@ -415,6 +481,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(deep_json),
         cmocka_unit_test(endless_pattern),
         cmocka_unit_test(odd_but_allowed),
+        cmocka_unit_test(wrong_ranks),
+        cmocka_unit_test(wrong_tekken),
+        cmocka_unit_test(special_tokens_of_tekken),
         cmocka_unit_test(truncations),
     };
     return test_main("tokenizer_files", argc, argv, tests);

@@ -1,0 +1,135 @@
+// tekken.json, as Mistral's own package reads it: control tokens first, then pieces in the order of their ranks.
+#include <stdio.h>
+#include <string.h>
+
+#include "tokenizer/ranks.h"
+
+// The special tokens of files that do not list them.
+static const char *const SPECIALS[] = {"<unk>",
+                                       "<s>",
+                                       "</s>",
+                                       "[INST]",
+                                       "[/INST]",
+                                       "[AVAILABLE_TOOLS]",
+                                       "[/AVAILABLE_TOOLS]",
+                                       "[TOOL_RESULTS]",
+                                       "[/TOOL_RESULTS]",
+                                       "[TOOL_CALLS]",
+                                       "[IMG]",
+                                       "<pad>",
+                                       "[IMG_BREAK]",
+                                       "[IMG_END]",
+                                       "[PREFIX]",
+                                       "[MIDDLE]",
+                                       "[SUFFIX]",
+                                       "[SYSTEM_PROMPT]",
+                                       "[/SYSTEM_PROMPT]",
+                                       "[TOOL_CONTENT]"};
+enum { N_SPECIALS = sizeof SPECIALS / sizeof *SPECIALS };
+
+typedef struct TekkenFile {
+    Tokenizer *tokenizer;
+    const json_t *config, *vocab, *specials;
+    int64_t n_ids, n_specials;
+} TekkenFile;
+
+static Status read_sizes(TekkenFile *file, Error *error) {
+    const json_t *vocab = json_member(file->config, "default_vocab_size"),
+                 *specials = json_member(file->config, "default_num_special_tokens");
+    int64_t pieces = (int64_t)json_array_size(file->vocab);
+    file->n_ids = json_is_integer(vocab) ? json_integer_value(vocab) : 0;
+    file->n_specials = json_is_integer(specials) ? json_integer_value(specials) : 0;
+    if (file->n_ids <= 0 || file->n_ids > INT32_MAX / 8 || file->n_specials < 0 ||
+        file->n_specials >= file->n_ids || pieces < file->n_ids - file->n_specials)
+        return error_set(error, STATUS_FILE,
+                         "%lld ids of which %lld are special do not suit a vocab of %lld pieces",
+                         (long long)file->n_ids, (long long)file->n_specials, (long long)pieces);
+    return STATUS_OK;
+}
+
+// {"rank": 0, "token_bytes": "AA==", "token_str": "\u0000"}; what lies behind the last id is left out.
+static Status read_pieces(const TekkenFile *file, Error *error) {
+    const int64_t n = file->n_ids - file->n_specials;
+    size_t i;
+    json_t *entry;
+    json_array_foreach(file->vocab, i, entry) {
+        const json_t *rank = json_member(entry, "rank");
+        const char *bytes = json_text(entry, "token_bytes");
+        int64_t value = json_is_integer(rank) ? json_integer_value(rank) : -1;
+        if (value < 0) return error_set(error, STATUS_FILE, "piece %zu has no rank", i);
+        if (value >= n) continue;
+        Status status = ranks_set_piece(file->tokenizer, (int32_t)(file->n_specials + value), bytes,
+                                        strlen(bytes), error);
+        if (status) return status;
+    }
+    return ranks_finish(file->tokenizer, (int32_t)file->n_specials, (int32_t)n, error);
+}
+
+// {"rank": 1, "token_str": "<s>", "is_control": true}; ids that none has are fillers.
+static Status read_specials(const TekkenFile *file, Error *error) {
+    size_t i;
+    json_t *entry;
+    Status status = STATUS_OK;
+    json_array_foreach(file->specials, i, entry) {
+        const json_t *rank = json_member(entry, "rank");
+        int64_t id = json_is_integer(rank) ? json_integer_value(rank) : -1;
+        if (id < 0 || id >= file->n_specials)
+            return error_set(error, STATUS_FILE, "special token %zu has no rank below %lld", i,
+                             (long long)file->n_specials);
+        if (!status)
+            status = ranks_add_special(file->tokenizer, (int32_t)id, json_text(entry, "token_str"), error);
+    }
+    for (int32_t id = 0; id < N_SPECIALS && id < file->n_specials && !file->specials && !status; id++)
+        status = ranks_add_special(file->tokenizer, id, SPECIALS[id], error);
+    for (int32_t id = 0; id < file->n_specials && !status; id++) {
+        char text[32];
+        if (file->tokenizer->vocabulary.pieces[id].text_size > 0) continue;
+        snprintf(text, sizeof text, "<SPECIAL_%d>", id);
+        status = ranks_add_special(file->tokenizer, id, text, error);
+    }
+    return status;
+}
+
+// The special token of that name, which no piece can stand in for; -1: none.
+static int32_t special_named(const TekkenFile *file, const char *name) {
+    for (int32_t id = 0; id < file->n_specials; id++)
+        if (strcmp(vocabulary_text(&file->tokenizer->vocabulary, id), name) == 0) return id;
+    return -1;
+}
+
+static Status load(TekkenFile *file, const json_t *root, Error *error) {
+    Tokenizer *tokenizer = file->tokenizer;
+    file->config = json_member(root, "config");
+    file->vocab = json_member(root, "vocab");
+    file->specials = json_member(root, "special_tokens");
+    const char *pattern = json_text(file->config, "pattern");
+    if (!*pattern || !json_is_array(file->vocab))
+        return error_set(error, STATUS_FILE, "there is no config.pattern, or no vocab");
+    Status status = read_sizes(file, error);
+    if (!status) status = vocabulary_init(&tokenizer->vocabulary, file->n_ids, error);
+    if (!status) status = split_rules_open(&tokenizer->split, error);
+    if (!status)
+        status =
+            split_rules_add_regex(tokenizer->split, pattern, strlen(pattern), SPLIT_ISOLATED, false, error);
+    if (!status) status = read_pieces(file, error);
+    if (!status) status = read_specials(file, error);
+    if (status) return status;
+    tokenizer->bos = special_named(file, "<s>");
+    tokenizer->eos = special_named(file, "</s>");
+    tokenizer->unk = special_named(file, "<unk>");
+    tokenizer->pad = special_named(file, "<pad>");
+    tokenizer->add_bos = tokenizer->bos >= 0;
+    snprintf(tokenizer->describe, sizeof tokenizer->describe, "byte-level BPE, tekken %.20s",
+             json_text(file->config, "version"));
+    return STATUS_OK;
+}
+
+Status tokenizer_load_tekken(Tokenizer *tokenizer, const char *data, size_t size, Error *error) {
+    json_error_t at;
+    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL, &at); // the text of the first piece is a NUL
+    TekkenFile file = {.tokenizer = tokenizer};
+    if (!root) return error_set(error, STATUS_FILE, "line %d, column %d: %s", at.line, at.column, at.text);
+    Status status = load(&file, root, error);
+    json_decref(root);
+    return status;
+}
