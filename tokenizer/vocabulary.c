@@ -233,9 +233,18 @@ bool vocabulary_is_control_name(const char *text, size_t size) {
            is_one_of(others, sizeof others / sizeof *others, text, size);
 }
 
+static bool has_control(const Vocabulary *vocabulary, const char *text) {
+    int32_t id = vocabulary_find(vocabulary, text, strlen(text));
+    return id >= 0 && vocabulary->pieces[id].kind == TOKEN_CONTROL;
+}
+
 void vocabulary_mark_named_ends(Vocabulary *vocabulary) {
     for (size_t i = 0; i < sizeof end_names / sizeof *end_names; i++) {
         int32_t id = vocabulary_find(vocabulary, end_names[i], strlen(end_names[i]));
         if (id >= 0 && vocabulary->pieces[id].kind == TOKEN_CONTROL) vocabulary->pieces[id].end = true;
     }
+    // Where replies are several messages (tokenizer/chat/channels.h), this ends one of them.
+    if (has_control(vocabulary, "<|channel|>") && has_control(vocabulary, "<|message|>") &&
+        has_control(vocabulary, "<|return|>") && has_control(vocabulary, "<|end|>"))
+        vocabulary->pieces[vocabulary_find(vocabulary, "<|end|>", strlen("<|end|>"))].end = false;
 }

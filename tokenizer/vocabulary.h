@@ -65,7 +65,8 @@ bool vocabulary_is_control_name(const char *text, size_t size);
 
 // Marks `id` as an end of replies, if it is in range.
 void vocabulary_mark_end(Vocabulary *vocabulary, int32_t id);
-// Marks every control piece whose text is a known end of turn.
+// Marks every control piece whose text is a known end of turn; last, for <|end|> is none where a reply is several
+// messages, whatever was marked before.
 void vocabulary_mark_named_ends(Vocabulary *vocabulary);
 
 #endif

@@ -58,6 +58,12 @@ static void say_nothing(Chat *chat) {
 static Status begin_thoughts(Chat *chat, bool resume, Error *error) {
     ConversationView view;
     thoughts_begin(&chat->thoughts, NULL, 0);
+    if (chat->thoughts.channels.tokenizer) { // every reply begins with a header of its own
+        int last = conversation_length(chat->conversation) - 1;
+        const Message *message = resume && last >= 0 ? conversation_message(chat->conversation, last) : NULL;
+        if (message) thoughts_begin(&chat->thoughts, message->ids, message->n_ids);
+        return STATUS_OK;
+    }
     if (chat->thoughts.begin < 0) return STATUS_OK;
     Status status = conversation_view(chat->conversation, !resume, &view, error);
     if (status) return status;

@@ -17,9 +17,17 @@ const char *thoughts_mode_name(ThinkMode mode) {
 void thoughts_find(Thoughts *thoughts, const Tokenizer *tokenizer) {
     static const char *const pairs[][2] = {{"<think>", "</think>"},
                                            {"<thinking>", "</thinking>"},
-                                           {"<|begin_of_thought|>", "<|end_of_thought|>"}};
+                                           {"<thought>", "</thought>"},
+                                           {"<|begin_of_thought|>", "<|end_of_thought|>"},
+                                           {"[THINK]", "[/THINK]"},
+                                           {"<|channel>", "<channel|>"},
+                                           {"<seed:think>", "</seed:think>"},
+                                           {"<|START_THINKING|>", "<|END_THINKING|>"},
+                                           {"<|inner_prefix|>", "<|inner_suffix|>"},
+                                           {"◁think▷", "◁/think▷"}};
     thoughts->begin = thoughts->end = -1;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    channels_find(&thoughts->channels, tokenizer);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !thoughts->channels.tokenizer; i++) {
         int32_t begin = tokenizer_find(tokenizer, pairs[i][0]), end = tokenizer_find(tokenizer, pairs[i][1]);
         if (begin < 0 || end < 0) continue;
         thoughts->begin = begin;
@@ -28,18 +36,41 @@ void thoughts_find(Thoughts *thoughts, const Tokenizer *tokenizer) {
     }
 }
 
+bool thoughts_known(const Thoughts *thoughts) {
+    return thoughts->begin >= 0 || thoughts->channels.tokenizer;
+}
+
+// Of the channels' tokens, the one that begins a thought and the one that ends it belong to it.
+static bool is_thought(Thoughts *thoughts, int32_t id) {
+    Channels *channels = &thoughts->channels;
+    bool before = channels->thinking;
+    size_t size;
+    const char *bytes = tokenizer_bytes(channels->tokenizer, -1, id, false, &size);
+    channels_token(channels, id, &bytes, &size);
+    return before || channels->thinking;
+}
+
 void thoughts_begin(Thoughts *thoughts, const int32_t *tail, int64_t n) {
     thoughts->thinking = thoughts->ends = false;
     thoughts->n_tokens = 0;
+    if (thoughts->channels.tokenizer) {
+        channels_begin(&thoughts->channels);
+        for (int64_t i = 0; i < n; i++) is_thought(thoughts, tail[i]);
+        thoughts->thinking = thoughts->channels.thinking;
+        return;
+    }
     if (thoughts->begin < 0) return;
     while (n > 0 && tail[n - 1] != thoughts->begin && tail[n - 1] != thoughts->end) n--;
     thoughts->thinking = n > 0 && tail[n - 1] == thoughts->begin;
 }
 
 void thoughts_token(Thoughts *thoughts, int32_t id) {
-    if (thoughts->ends) thoughts->thinking = thoughts->ends = false;
-    if (thoughts->begin < 0) return;
-    if (id == thoughts->begin) thoughts->thinking = true;
-    thoughts->ends = thoughts->thinking && id == thoughts->end;
+    if (thoughts->channels.tokenizer) {
+        thoughts->thinking = is_thought(thoughts, id);
+    } else if (thoughts->begin >= 0) {
+        if (thoughts->ends) thoughts->thinking = thoughts->ends = false;
+        if (id == thoughts->begin) thoughts->thinking = true;
+        thoughts->ends = thoughts->thinking && id == thoughts->end;
+    }
     thoughts->n_tokens += thoughts->thinking;
 }

@@ -26,7 +26,7 @@ Status commands_look_think(Chat *chat, const char *argument, Error *error) {
     if (mode < 0) return error_set(error, STATUS_USAGE, "/think %.40s: expected show, dim or hide", argument);
     thoughts->mode = (ThinkMode)mode;
     screen_say(chat_screen(chat), "think %s%s", thoughts_mode_name(thoughts->mode),
-               thoughts->begin < 0 ? "; this model has no think tokens" : "");
+               thoughts_known(thoughts) ? "" : "; this model has no think tokens");
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/base/array.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/utf8.h"
+#include "tokenizer/chat/channels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct Reply {
     StopMatcher *stops;
     Utf8Stream utf8;
     size_t ids_capacity, text_capacity;
+    Channels channels;
     int32_t previous; // the token before, -1 at the reply's beginning
     Message *before;  // [n_before] the messages as they were; texts and ids are not theirs
     int n_before;
@@ -151,6 +153,7 @@ static Status keep_token(Reply *r, int32_t id, Error *error) {
     size_t size;
     const char *bytes = tokenizer_bytes(engine_tokenizer(c->engine), r->previous, id, false, &size);
     r->previous = id;
+    channels_token(&r->channels, id, &bytes, &size);
     StopText sure = stop_feed(r->stops, bytes, size);
     status = show_both(r, sure, error);
     if (sure.stopped) {
@@ -206,7 +209,7 @@ static Status open_message(Conversation *c, bool resume, Error *error) {
     Message *m = &c->messages[c->n - 1];
     if (m->ids) return STATUS_OK;
     Tokens ids = {0};
-    Status status = tokenizer_encode(engine_tokenizer(c->engine), m->text, m->size, false, &ids, error);
+    Status status = channels_encode(engine_tokenizer(c->engine), (TokenText){m->text, m->size}, &ids, error);
     if (!status && !ids.ids) status = tokens_push(&ids, 0, error), ids.n = 0;
     if (status) {
         tokens_free(&ids);
@@ -215,6 +218,18 @@ static Status open_message(Conversation *c, bool resume, Error *error) {
     m->ids = ids.ids;
     m->n_ids = ids.n;
     return STATUS_OK;
+}
+
+// A reply that goes on stands where its ids end.
+static void begin_channels(Reply *r, const Message *m) {
+    const Tokenizer *tokenizer = engine_tokenizer(r->conversation->engine);
+    channels_find(&r->channels, tokenizer);
+    channels_begin(&r->channels);
+    for (int64_t i = 0; i < m->n_ids; i++) {
+        size_t size;
+        const char *bytes = tokenizer_bytes(tokenizer, -1, m->ids[i], false, &size);
+        channels_token(&r->channels, m->ids[i], &bytes, &size);
+    }
 }
 
 static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
@@ -286,6 +301,7 @@ Status reply_begin(Conversation *c, bool resume, const ConversationEvents *event
     const Message *m = reply_message(r);
     r->ids_capacity = (size_t)m->n_ids;
     r->text_capacity = m->size + 1;
+    begin_channels(r, m);
     if (m->n_ids > 0) r->previous = m->ids[m->n_ids - 1];
     r->n_before = resume ? c->n : c->n - 1;
     r->before = malloc((size_t)c->n * sizeof *r->before);

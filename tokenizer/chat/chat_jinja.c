@@ -3,6 +3,7 @@
 // The template is rendered over the whole conversation. Its own text may hold control pieces, what anyone wrote may
 // not; the ids of a reply stand in for its text where that is found again. The runs of the rendered text tell where the
 // messages lie.
+#include "tokenizer/chat/channels.h"
 #include "tokenizer/chat/chat_chunk.h"
 #include "tokenizer/chat/chat_template_internal.h"
 #include "tokenizer/chat/jinja/space.h"
@@ -20,11 +21,19 @@ static char *text_of_ids(const Tokenizer *tokenizer, const int32_t *ids, int64_t
     return tokenizer_decode(tokenizer, ids, n, false, &text, size, NULL) ? NULL : text;
 }
 
-// How many of a reply's ids count: without the pieces that ended it, which the template writes itself.
-static int64_t bare_ids(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *m) {
+// A stretch of a reply's ids.
+typedef struct Kept {
+    int64_t from, to;
+} Kept;
+
+// Those of a reply's ids that a template takes for it: without the pieces that ended it, which the template writes
+// itself, and of several messages the last that is no thought.
+static Kept bare_ids(const ChatTemplate *to, const Tokenizer *tokenizer, const Message *m) {
     int64_t n = m->n_ids;
+    Kept kept;
     while (n > 0 && chat_template_is_end(to, tokenizer, m->ids[n - 1])) n--;
-    return n;
+    channels_answer(tokenizer, m->ids, n, &kept.from, &kept.to);
+    return kept;
 }
 
 static bool add_message(const ChatTemplate *to, json_t *list, const Message *m, const Tokenizer *tokenizer,
@@ -32,11 +41,14 @@ static bool add_message(const ChatTemplate *to, json_t *list, const Message *m, 
     json_t *message = json_object(), *content;
     if (by_ids && m->ids) {
         size_t size;
-        char *text = text_of_ids(tokenizer, m->ids, bare_ids(to, tokenizer, m), &size);
+        Kept bare = bare_ids(to, tokenizer, m);
+        char *text = text_of_ids(tokenizer, m->ids + bare.from, bare.to - bare.from, &size);
         content = text ? json_stringn_nocheck(text, size) : NULL;
         free(text);
     } else {
-        content = json_stringn_nocheck(m->text ? m->text : "", m->text ? m->size : 0);
+        TokenText text = {m->text ? m->text : "", m->text ? m->size : 0};
+        if (m->role == CHAT_ASSISTANT) text = channels_answer_text(tokenizer, text);
+        content = json_stringn_nocheck(text.text, text.size);
     }
     if (to->parts) content = json_pack("[{s:s, s:o}]", "type", "text", "text", content);
     bool failed = json_object_set_new(message, "role", json_string(chat_role_name(m->role)));
@@ -120,11 +132,6 @@ typedef struct Walk {
 
 // ---- replies that are kept as ids --------------------------------------------------------------------------------
 
-// A stretch of a reply's ids.
-typedef struct Kept {
-    int64_t from, to;
-} Kept;
-
 static bool all_space(const char *text, size_t size) {
     return space_before(text, size) == size;
 }
@@ -133,8 +140,8 @@ static bool all_space(const char *text, size_t size) {
 // model wrote it. False where the ids have no border there.
 static bool find_ids(const Walk *w, const Message *m, TextSpan part, Kept *kept) {
     size_t whole;
-    *kept = (Kept){0, bare_ids(w->to, w->tokenizer, m)};
-    char *text = text_of_ids(w->tokenizer, m->ids, kept->to, &whole);
+    *kept = bare_ids(w->to, w->tokenizer, m);
+    char *text = text_of_ids(w->tokenizer, m->ids + kept->from, kept->to - kept->from, &whole);
     const char *found = NULL;
     // What is left of a reply is its end, for its thoughts are what goes: the last place counts.
     for (const char *at = text; text && part.size; found = at++) {
@@ -144,9 +151,9 @@ static bool find_ids(const Walk *w, const Message *m, TextSpan part, Kept *kept)
     size_t begin = found ? (size_t)(found - text) : 0, end = begin + part.size, at = 0;
     bool there = found && all_space(text + end, whole - end);
     if (there && !all_space(text, begin)) {
-        for (int64_t i = 0; i < kept->to && at < begin; i++) {
+        for (int64_t i = kept->from; i < kept->to && at < begin; i++) {
             size_t bytes;
-            tokenizer_bytes(w->tokenizer, i ? m->ids[i - 1] : -1, m->ids[i], false, &bytes);
+            tokenizer_bytes(w->tokenizer, i > 0 ? m->ids[i - 1] : -1, m->ids[i], false, &bytes);
             at += bytes;
             kept->from = i + 1;
         }
@@ -219,8 +226,12 @@ static Status add_template(Walk *w, size_t r, size_t from, Error *error) {
 
 // Behind the token that ends what was said before `from`, and the ends of lines after it; `from` if none does.
 static int64_t border(const Walk *w, int64_t from, int64_t limit) {
+    Channels channels;
+    channels_find(&channels, w->tokenizer);
     for (int64_t i = from; i < limit; i++) {
-        if (!chat_template_is_end(w->to, w->tokenizer, w->tokens->ids[i])) continue;
+        int32_t id = w->tokens->ids[i];
+        bool closes = channels.tokenizer && id == channels.end;
+        if (!closes && !chat_template_is_end(w->to, w->tokenizer, id)) continue;
         for (i++; i < limit; i++) {
             size_t size;
             const char *bytes =

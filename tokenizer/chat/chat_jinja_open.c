@@ -1,4 +1,5 @@
 // Opening a model's own Jinja template: what it says of itself, and the variables that it is given.
+#include "tokenizer/chat/channels.h"
 #include "tokenizer/chat/chat_template_internal.h"
 #include "tokenizer/chat/jinja/space.h"
 
@@ -31,12 +32,16 @@ static Status learn_end(ChatTemplate *to, const Tokenizer *tokenizer, const char
     Tokens ids = {0};
     Status status = tokenizer_encode_spans(tokenizer, &(TextSpan){after, size, true}, 1, true, &ids, error);
     bool whole = true, found = false;
+    Channels channels;
+    channels_find(&channels, tokenizer);
     for (int64_t i = 0; !status && i < ids.n && !found; i++) {
         TokenKind kind = tokenizer_kind(tokenizer, ids.ids[i]);
         size_t length;
         const char *piece = tokenizer_piece(tokenizer, ids.ids[i], &length);
         found = kind == TOKEN_CONTROL;
-        if (found) whole = push_string(&to->ends, piece, length);
+        // Of several messages that a reply is, this ends one: what ends the reply the vocabulary knows.
+        if (found && !(channels.tokenizer && ids.ids[i] == channels.end))
+            whole = push_string(&to->ends, piece, length);
     }
     tokens_free(&ids);
     size_t space = space_before(after, size);

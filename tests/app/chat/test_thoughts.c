@@ -1,11 +1,14 @@
 // Reasoning between think tokens: told apart by token id, shown, dimmed or hidden.
+#include "tests/support/files.h"
 #include "tests/support/model/prompt.h"
 #include "tests/support/test.h"
 #include "app/chat/thoughts.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { BEGIN = 7, END = 8, WORD = 20 };
 
@@ -134,6 +137,76 @@ static void test_another_model_in_the_middle(void **state) {
     program_free(&run);
 }
 
+// The babbler with its last pieces made into those of gpt-oss, and a template of that kind, in HOME/harmony.
+static void make_harmony(const char *home) {
+    static const char *const pieces[] = {"<|start|>",   "<|end|>",    "<|message|>",
+                                         "<|channel|>", "<|return|>", "analysis"};
+    enum { N = 6, FIRST = 378 };
+    static const char TEMPLATE[] =
+        "{%- for m in messages -%}{%- if m.role == 'assistant' "
+        "-%}<|start|>assistant<|channel|>final<|message|>"
+        "{%- else -%}<|start|>{{- m.role -}}<|message|>{%- endif -%}{{- m.content -}}<|end|>{%- endfor -%}"
+        "{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}";
+    static const char *const files[] = {"config.json", "generation_config.json", "model.safetensors"};
+    char folder[300], path[400];
+    snprintf(folder, sizeof folder, "%s/harmony", home);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, BABBLER "/%s", files[i]);
+        folder_copy(folder, files[i], path);
+    }
+    json_t *root = json_load_file(BABBLER "/tokenizer.json", 0, NULL),
+           *model = json_object_get(root, "model");
+    json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges"), *id;
+    const char *piece;
+    void *next;
+    json_object_foreach_safe(vocab, next, piece, id) if (json_integer_value(id) >= FIRST)
+        json_object_del(vocab, piece);
+    for (int i = 0; i < N; i++) {
+        json_array_remove(merges, json_array_size(merges) - 1);
+        json_object_set_new(vocab, pieces[i], json_integer(FIRST + i));
+        if (i < N - 1)
+            json_array_append_new(
+                json_object_get(root, "added_tokens"),
+                json_pack("{s:i, s:s, s:b}", "id", FIRST + i, "content", pieces[i], "special", 1));
+    }
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    folder_write_text(folder, "chat_template.jinja", TEMPLATE);
+}
+
+#define SAYS(piece) "/set logit_bias " piece "=100\n"
+#define GOES(piece) SAYS(piece) "/continue\n"
+static const char THOUGHT[] =
+    SAYS("<|channel|>") "One\n" GOES("analysis") GOES("<|message|>") GOES("h") GOES("<|end|>");
+static const char ANSWER[] = GOES("<|start|>") GOES("a") GOES("<|channel|>") GOES("f") GOES("<|message|>")
+    GOES("y") GOES("<|return|>");
+
+// A reply in two channels, token by token: the thought is shown in tags, or hidden, and the next prompt lacks it.
+static void test_channels(void **state) {
+    Run run;
+    char flags[300], script[2000];
+    make_harmony(*state);
+    snprintf(flags, sizeof flags, "%s/harmony|--seed=1|--threads=1|--no-save|--max-tokens=1", (char *)*state);
+    snprintf(script, sizeof script, "/think\n%s%s/view\n" SAYS("<|return|>") "Two\n/view\n", THOUGHT, ANSWER);
+    program_run(&run, flags, script);
+    expect_status(&run, 0);
+    expect_err(&run, "think show\n");
+    expect_out(&run, "<think>\nh\n\n</think>\n\n"); // every turn ends its line
+    expect_out(&run, "\ny\n");
+    expect_err(&run, "[assistant] y\n"); // without the thought
+    assert_null(strstr(run.err, "[assistant] <think>"));
+    program_free(&run);
+    snprintf(script, sizeof script, "/think hide\n%s%s/tree\n", THOUGHT, ANSWER);
+    program_run(&run, flags, script);
+    expect_status(&run, 0);
+    expect_out(&run, "\ny\n");
+    assert_null(strstr(run.out, "think"));
+    assert_null(strstr(run.out, "h"));
+    program_free(&run);
+}
+
 static void test_typed_tags_are_no_thoughts(void **state) {
     (void)state;
     Run run;
@@ -182,6 +255,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_what_follows_a_hidden_thought_is_shown),
         WITH_HOME(test_another_model_in_the_middle),
         WITH_HOME(test_dim_at_a_terminal),
+        WITH_HOME(test_channels),
         WITH_HOME(test_typed_tags_are_no_thoughts),
     };
     return test_main("thoughts", argc, argv, tests);
