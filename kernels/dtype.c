@@ -7,7 +7,7 @@ typedef struct DTypeTraits {
     int64_t block_size, block_bytes, alignment;
 } DTypeTraits;
 
-// Bytes of a block are written as the sum of its members: scales, then high bits, then low bits.
+// Bytes of a block are written as the sum of its members: scales, high bits, low bits, in the block's order.
 static const DTypeTraits TRAITS[DTYPE_COUNT] = {
     [DTYPE_F32] = {"f32", 1, 4, 4},
     [DTYPE_F16] = {"f16", 1, 2, 2},
@@ -20,6 +20,11 @@ static const DTypeTraits TRAITS[DTYPE_COUNT] = {
     [DTYPE_Q4_K] = {"q4_k", 256, 2 + 2 + 12 + 128, 2},
     [DTYPE_Q5_K] = {"q5_k", 256, 2 + 2 + 12 + 32 + 128, 2},
     [DTYPE_Q6_K] = {"q6_k", 256, 128 + 64 + 16 + 2, 2},
+    [DTYPE_Q2_K] = {"q2_k", 256, 16 + 64 + 2 + 2, 2},
+    [DTYPE_Q3_K] = {"q3_k", 256, 32 + 64 + 12 + 2, 2},
+    [DTYPE_IQ4_NL] = {"iq4_nl", 32, 2 + 16, 2},
+    [DTYPE_IQ4_XS] = {"iq4_xs", 256, 2 + 2 + 4 + 128, 2},
+    [DTYPE_MXFP4] = {"mxfp4", 32, 1 + 16, 1},
     [DTYPE_INT8] = {"int8", 1, 1, 1},
     [DTYPE_INT4] = {"int4", 2, 1, 1},
     [DTYPE_W8] = {"w8", 1, 1, W8_ALIGNMENT},

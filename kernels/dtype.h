@@ -24,6 +24,11 @@ typedef enum DType {
     DTYPE_Q4_K,
     DTYPE_Q5_K,
     DTYPE_Q6_K,
+    DTYPE_Q2_K,
+    DTYPE_Q3_K,
+    DTYPE_IQ4_NL,
+    DTYPE_IQ4_XS,
+    DTYPE_MXFP4,
     DTYPE_INT8, // of KV caches; their scales lie apart, see KvLayer
     DTYPE_INT4,
     DTYPE_W8, // of linear layers that were converted while they were loaded; in no file
@@ -39,7 +44,8 @@ int64_t dtype_block_size(DType type);
 // Bytes of one block. Rows of w8 end with more than blocks: dtype_row_bytes() alone says how long they are.
 int64_t dtype_block_bytes(DType type);
 
-// Bytes to which a block is aligned in memory: that of its widest member (4 for f32, else 2; 1 for none), 16 for w8.
+// Bytes to which a block is aligned in memory: that of its widest member (4 for f32, 2 for one with
+// halves, else 1), 16 for w8.
 int64_t dtype_alignment(DType type);
 
 // Bytes of a row of `cols` elements; -1 if cols is negative, no multiple of the block size, or too large.

@@ -110,6 +110,19 @@ static void shape_text(const CheckpointTensor *tensor, char *text, size_t size) 
     if (n < size) snprintf(text + n, size - n, "] %s", tensor->type_name);
 }
 
+// What to take where a file has a type that palaver does not read: of about its bits, with its place in a sentence.
+static const char *variant_hint(const char *type_name) {
+    static const struct {
+        const char *begins, *hint;
+    } HINTS[] = {{"iq1_", " (q2_k is nearest)"}, {"iq2_", " (q2_k is nearest)"},
+                 {"tq", " (q2_k is nearest)"},   {"q1_", " (q2_k is nearest)"},
+                 {"iq3_", " (q3_k is nearest)"}, {"nvfp4", " (mxfp4 or q4_k is nearest)"},
+                 {"q8_", " (q8_0 is nearest)"}};
+    for (size_t i = 0; i < sizeof HINTS / sizeof *HINTS; i++)
+        if (!strncmp(type_name, HINTS[i].begins, strlen(HINTS[i].begins))) return HINTS[i].hint;
+    return "";
+}
+
 // rows 0: a vector
 static Status check_tensor(const Model *model, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
                            Error *error) {
@@ -128,8 +141,9 @@ static Status check_tensor(const Model *model, const CheckpointTensor *tensor, i
     if (!tensor->supported) {
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: tensor %s has type %s; palaver reads f32, f16, bf16, q8_0, "
-                         "q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k: take another variant of the model",
-                         path, tensor->name, tensor->type_name);
+                         "q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4: take "
+                         "another variant of the model%s",
+                         path, tensor->name, tensor->type_name, variant_hint(tensor->type_name));
     }
     if (is_vector && dtype_block_size(tensor->type) != 1) {
         return error_set(error, STATUS_UNSUPPORTED,

@@ -17,7 +17,8 @@ from gguf.quants import dequantize
 HERE = pathlib.Path(__file__).parent
 # In the order of kernels/dtype.h: the type, and the byte offsets of half-precision scales in a block.
 TYPES = [(G.F32, []), (G.F16, []), (G.BF16, []), (G.Q8_0, [0]), (G.Q4_0, [0]), (G.Q4_1, [0, 2]), (G.Q5_0, [0]),
-         (G.Q5_1, [0, 2]), (G.Q4_K, [0, 2]), (G.Q5_K, [0, 2]), (G.Q6_K, [208])]
+         (G.Q5_1, [0, 2]), (G.Q4_K, [0, 2]), (G.Q5_K, [0, 2]), (G.Q6_K, [208]),
+         (G.Q2_K, [80, 82]), (G.Q3_K, [108]), (G.IQ4_NL, [0]), (G.IQ4_XS, [0]), (G.MXFP4, [])]
 
 
 def scales(rng, n):
@@ -45,6 +46,8 @@ def main():
             raw = rng.integers(0, 256, (blocks, block_bytes), dtype=np.uint8)
             for offset in offsets:
                 raw[:, offset:offset + 2] = scales(rng, blocks).view(np.uint8).reshape(blocks, 2)
+            if kind == G.MXFP4:
+                raw[:4, 0] = [0, 1, 2, 255] # exponents: two of subnormal scales, the first above, the last
             raw = raw.reshape(-1)
         with np.errstate(all="ignore"):
             values = dequantize(raw, kind) if kind != G.F32 else raw.view(np.float32)

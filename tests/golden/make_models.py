@@ -444,20 +444,27 @@ def random_blocks(kind, n_blocks, rng):
     blocks[:, 0:2] = f16_bytes(rng.uniform(-0.1, 0.1, n_blocks)).reshape(-1, 2)
     if kind in (Q.Q4_1, Q.Q5_1, Q.Q4_K, Q.Q5_K):
         blocks[:, 2:4] = f16_bytes(rng.uniform(-0.1, 0.1, n_blocks)).reshape(-1, 2)
-    if kind == Q.Q6_K:
+    if kind in (Q.Q6_K, Q.Q2_K, Q.Q3_K):
         blocks[:, 0:2] = rng.integers(0, 256, (n_blocks, 2), dtype=np.uint8)
         blocks[:, -2:] = f16_bytes(rng.uniform(-0.1, 0.1, n_blocks)).reshape(-1, 2)
+    if kind == Q.Q2_K:
+        blocks[:, -4:-2] = f16_bytes(rng.uniform(-0.1, 0.1, n_blocks)).reshape(-1, 2)
     return blocks
+
+
+# What gguf.quants reads and cannot make.
+UNQUANTISED = (Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q2_K, Q.Q3_K, Q.IQ4_NL, Q.IQ4_XS)
 
 
 def make_blocks():
     """Shape [3, 512] each: quantised by gguf.quants where it can, else random blocks."""
     writer = gguf.GGUFWriter(os.path.join(OUT, "blocks.gguf"), "blocks")
     writer.add_custom_alignment(64)
-    for kind in (Q.F32, Q.F16, Q.BF16, Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K):
+    for kind in (Q.F32, Q.F16, Q.BF16, Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q2_K,
+                 Q.Q3_K, Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4):
         name, rng = kind.name.lower(), rng_of("blocks", kind.name)
-        if kind in (Q.Q4_K, Q.Q5_K, Q.Q6_K):
-            raw = random_blocks(kind, 6, rng).reshape(3, -1)
+        if kind in UNQUANTISED:
+            raw = random_blocks(kind, 3 * 512 // gguf.GGML_QUANT_SIZES[kind][0], rng).reshape(3, -1)
         else:
             raw = gguf.quants.quantize(rng.standard_normal((3, 512)).astype(np.float32), kind)
         writer.add_tensor(name, raw, raw_dtype=None if kind in (Q.F32, Q.F16) else kind)
@@ -470,13 +477,16 @@ QUANTS = {"embed_tokens": [Q.Q8_0], "lm_head": [Q.Q5_1], "q_proj": [Q.Q8_0, Q.Q5
           "k_proj": [Q.Q4_1, Q.Q8_0, Q.Q5_0], "v_proj": [Q.Q5_1, Q.Q4_0, Q.Q8_0], "o_proj": [Q.Q4_0, Q.BF16, Q.Q5_1],
           "gate_proj": [Q.Q4_0, Q.Q4_1, Q.Q5_0], "up_proj": [Q.Q5_0, Q.Q4_0, Q.Q4_1],
           "down_proj": [Q.Q4_K, Q.Q5_K, Q.Q6_K]}
+# Those of few bits and of codebooks: rows of 256, and of 288 (w_down) for blocks of 32.
+FEW_BITS = {"embed_tokens": [Q.Q3_K], "lm_head": [Q.Q2_K], "q_proj": [Q.IQ4_XS, Q.Q2_K], "k_proj": [Q.Q3_K, Q.IQ4_NL],
+            "v_proj": [Q.MXFP4, Q.Q3_K], "o_proj": [Q.Q2_K, Q.IQ4_XS], "gate_proj": [Q.IQ4_XS, Q.Q2_K],
+            "up_proj": [Q.IQ4_NL, Q.Q2_K], "down_proj": [Q.IQ4_NL, Q.MXFP4]}
 
 
-def make_quants():
-    config_dict = {**BASE, "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 3,
-                   "rope_theta": 10000.0}
+def make_quants(name, quants, shape):
+    config_dict = {**BASE, "model_type": "llama", "rope_theta": 10000.0, **shape}
     config = make_config(config_dict)
-    name, kind = "quants", "llama"
+    kind = "llama"
     writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), kind)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -491,15 +501,16 @@ def make_quants():
     for key, tensor in list(state.items()):
         value = tensor.numpy()
         part = key.split(".")[-2]
-        if part not in QUANTS:
+        if part not in quants:
             writer.add_tensor(gguf_name(key), value)
             continue
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(part)
         if heads:
             value = np.ascontiguousarray(permute(value, heads))
         layer = int(key.split(".")[2]) if key.startswith("model.layers.") else 0
-        quant = QUANTS[part][layer]
-        raw = sane_blocks(quant, value, rng_of(name, key)) if "_K" in quant.name else gguf.quants.quantize(value, quant)
+        quant = quants[part][layer]
+        raw = (sane_blocks(quant, value, rng_of(name, key)) if quant in UNQUANTISED else
+               gguf.quants.quantize(value, quant))
         writer.add_tensor(gguf_name(key), raw, raw_dtype=None if quant == Q.F16 else quant)
         if quant not in (Q.F16, Q.BF16):
             quantized.add(key)
@@ -509,7 +520,7 @@ def make_quants():
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     positions = list(range(N_TOKENS))
     model = load_model(config, state)
-    for case in ("quants", "quants-int8"):
+    for case in (name, f"{name}-int8"):
         folder = os.path.join(OUT, case)
         os.makedirs(folder)
         logits_of(model, ids, positions).astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
@@ -534,11 +545,13 @@ def unpermute(weight, n_heads):
 
 
 def sane_blocks(kind, value, rng):
-    """gguf.quants cannot quantise K types: random blocks whose values have about the size of the weights."""
+    """gguf.quants cannot quantise these types: random blocks whose values have about the size of the weights."""
     rows, cols = value.shape
-    blocks = random_blocks(kind, rows * cols // 256, rng)
-    for scale in (slice(0, 2), slice(2, 4)) if kind != Q.Q6_K else (slice(-2, None),):
-        small = 2e-4 if kind != Q.Q6_K else 3e-5
+    first, second, last = slice(0, 2), slice(2, 4), slice(-2, None)
+    scales, small = {Q.Q6_K: ((last,), 3e-5), Q.Q2_K: ((slice(-4, -2), last), 4e-3), Q.Q3_K: ((last,), 1e-3),
+                     Q.IQ4_NL: ((first,), 1e-3), Q.IQ4_XS: ((first,), 3e-5)}.get(kind, ((first, second), 2e-4))
+    blocks = random_blocks(kind, rows * cols // gguf.GGML_QUANT_SIZES[kind][0], rng)
+    for scale in scales:
         blocks[:, scale] = f16_bytes(rng.uniform(small / 2, small, len(blocks))).reshape(-1, 2)
     return blocks.reshape(rows, -1)
 
@@ -613,7 +626,8 @@ def main():
     make_gguf("llama3")
     make_gguf("qwen2")
     make_blocks()
-    make_quants()
+    make_quants("quants", QUANTS, dict(hidden_size=64, intermediate_size=256, num_hidden_layers=3))
+    make_quants("few-bits", FEW_BITS, dict(hidden_size=256, intermediate_size=288))
     make_corpus()
     versions = (f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
                 f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, "

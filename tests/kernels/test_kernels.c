@@ -118,12 +118,16 @@ static float promised_product(const Matrix *w, int64_t row, const Activations *x
         int64_t at = token * (w->cols / QUANT_GROUP) + g;
         int sums[2] = {0, 0};
         for (int i = 0; i < QUANT_GROUP; i++) sums[i / 16] += group.q[i] * q[i];
-        if (w->type == DTYPE_Q6_K) {
+        if (w->type == DTYPE_Q6_K || w->type == DTYPE_Q2_K || w->type == DTYPE_Q3_K) {
             for (int i = 0; i < 2; i++) y = fmaf(group.scale[i] * x->scale[at], (float)sums[i], y);
         } else {
             y = fmaf(group.scale[0] * x->scale[at], (float)(sums[0] + sums[1]), y);
         }
-        if (group.min != 0) y = fmaf(group.min, x->sum[at], y);
+        if (w->type == DTYPE_Q2_K) {
+            for (int i = 0; i < 2; i++) y = fmaf(group.min[i] * x->scale[at], (float)x->sums[at * 2 + i], y);
+        } else if (group.min[0] != 0) {
+            y = fmaf(group.min[0], x->sum[at], y);
+        }
     }
     return y;
 }

@@ -17,7 +17,7 @@
 // integers, of which `offset` must be subtracted (see Traits), or signed ones (Q8_0).
 typedef struct PanelGroup {
     __m256i q[ROWS];
-    __m256 scale[2], min;
+    __m256 scale[2], min[2];
 } PanelGroup;
 
 // ---- one row of activations ---------------------------------------------------------------------------
@@ -31,25 +31,31 @@ INLINE __m256 add_group(Traits traits, __m256 y, Scales w, HalfSums sums, const 
         a = _mm256_sub_epi32(a, _mm256_set1_epi32(traits.offset * x->sums[at * 2]));
         b = _mm256_sub_epi32(b, _mm256_set1_epi32(traits.offset * x->sums[at * 2 + 1]));
         y = _mm256_fmadd_ps(_mm256_mul_ps(scale[0], x_scale), _mm256_cvtepi32_ps(a), y);
-        return _mm256_fmadd_ps(_mm256_mul_ps(scale[1], x_scale), _mm256_cvtepi32_ps(b), y);
+        y = _mm256_fmadd_ps(_mm256_mul_ps(scale[1], x_scale), _mm256_cvtepi32_ps(b), y);
+        for (int i = 0; i < 2 && traits.has_min; i++)
+            y = _mm256_fmadd_ps(_mm256_mul_ps(w.min[i], x_scale), _mm256_set1_ps((float)x->sums[at * 2 + i]),
+                                y);
+        return y;
     }
     a = _mm256_add_epi32(a, b);
     if (traits.offset)
         a = _mm256_sub_epi32(a, _mm256_set1_epi32(traits.offset * (x->sums[at * 2] + x->sums[at * 2 + 1])));
     y = _mm256_fmadd_ps(_mm256_mul_ps(scale[0], x_scale), _mm256_cvtepi32_ps(a), y);
-    return traits.has_min ? _mm256_fmadd_ps(w.min, _mm256_broadcast_ss(x->sum + at), y) : y;
+    return traits.has_min ? _mm256_fmadd_ps(w.min[0], _mm256_broadcast_ss(x->sum + at), y) : y;
 }
 
 // The same for formats of sixteen bytes of nibbles, two rows to a vector: lane r of the result is row r's sum.
-INLINE __m256i nibble_sums(const uint8_t *const rows[ROWS], int64_t at, const int8_t *x) {
+INLINE __m256i nibble_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, const int8_t *x) {
     const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)x));
     const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(x + 16)));
     __m256i p[4];
     for (int r = 0; r < 4; r++) {
         __m256i v = _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(rows[r + 4] + at)),
                                      _mm_loadu_si128((const __m128i *)(rows[r] + at)));
-        __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(low_nibbles(v), low),
-                                         _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(v, 4)), high));
+        __m256i first = low_nibbles(v), second = low_nibbles(_mm256_srli_epi16(v, 4));
+        if (type == DTYPE_MXFP4) first = looked_up(type, first), second = looked_up(type, second);
+        __m256i pairs =
+            _mm256_add_epi16(_mm256_maddubs_epi16(first, low), _mm256_maddubs_epi16(second, high));
         p[r] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
     }
     return _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
@@ -58,8 +64,10 @@ INLINE __m256i nibble_sums(const uint8_t *const rows[ROWS], int64_t at, const in
 // The sums of a group of eight rows times 32 activations: see transposing_sums().
 INLINE HalfSums group_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, int group,
                            const int8_t *x) {
-    if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1)
-        return (HalfSums){nibble_sums(rows, at + (type == DTYPE_Q4_0 ? 2 : 4), x), _mm256_setzero_si256()};
+    if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || type == DTYPE_MXFP4) {
+        int head = type == DTYPE_Q4_0 ? 2 : type == DTYPE_Q4_1 ? 4 : 1;
+        return (HalfSums){nibble_sums(type, rows, at + head, x), _mm256_setzero_si256()};
+    }
     __m256i q = load32((const uint8_t *)x), p[ROWS];
     for (int r = 0; r < ROWS; r++) {
         __m256i w = group_integers(type, rows[r] + at, group);
@@ -71,14 +79,9 @@ INLINE HalfSums group_sums(DType type, const uint8_t *const rows[ROWS], int64_t 
 // Rows are often shorter than what a processor's prefetcher needs to find eight streams, so the loops ask for
 // a group's share of the next eight rows themselves, `ahead` bytes further on.
 INLINE void prefetch_rows(DType type, const uint8_t *row, int64_t ahead, int64_t group) {
-    const int64_t bytes =
-        ROWS * block_bytes_of(type) * QUANT_GROUP / (type >= DTYPE_Q4_K ? 256 : QUANT_GROUP);
+    const int64_t bytes = ROWS * block_bytes_of(type) / groups_a_block(type);
     for (int64_t i = 0; i < bytes; i += 64)
         _mm_prefetch((const char *)row + ahead + group * bytes + i, _MM_HINT_T0);
-}
-
-INLINE int groups_a_block(DType type) {
-    return type >= DTYPE_Q4_K ? 8 : 1;
 }
 
 INLINE __m256 rows_times_one(DType type, const uint8_t *const rows[ROWS], const Activations *x, int64_t row) {
@@ -115,7 +118,8 @@ INLINE void fill_panel(DType type, const uint8_t *const rows[ROWS], int64_t grou
             for (int j = 0; j < ROWS; j++) panel[g].q[j] = q[j];
             panel[g].scale[0] = s.scale[0];
             panel[g].scale[1] = s.scale[1];
-            panel[g].min = s.min;
+            panel[g].min[0] = s.min[0];
+            panel[g].min[1] = s.min[1];
         }
     }
 }
@@ -158,7 +162,7 @@ INLINE void panel_times(DType type, const PanelGroup *panel, const Activations *
     for (int t = 0; t < TOKENS; t++) q[t] = x->q + rows[t] * x->cols;
     const int64_t groups = x->cols / QUANT_GROUP;
     for (int64_t g = 0; g < groups; g++, panel++) {
-        const Scales s = {{panel->scale[0], panel->scale[1]}, panel->min};
+        const Scales s = {{panel->scale[0], panel->scale[1]}, {panel->min[0], panel->min[1]}};
         Four first = sum_columns(traits, panel, q, 0, traits.two_scales ? 4 : 8), second = {0};
         if (traits.two_scales) second = sum_columns(traits, panel, q, 4, 8);
         y0 = add_group(traits, y0, s, (HalfSums){first.a, second.a}, x, rows[0] * groups + g);
@@ -248,6 +252,21 @@ void avx2_gemm(W8Dot dot, const Gemm *p, void *scratch) {
             break;
         case DTYPE_Q6_K:
             gemm_quantized(DTYPE_Q6_K, p, t, end, scratch);
+            break;
+        case DTYPE_Q2_K:
+            gemm_quantized(DTYPE_Q2_K, p, t, end, scratch);
+            break;
+        case DTYPE_Q3_K:
+            gemm_quantized(DTYPE_Q3_K, p, t, end, scratch);
+            break;
+        case DTYPE_IQ4_NL:
+            gemm_quantized(DTYPE_IQ4_NL, p, t, end, scratch);
+            break;
+        case DTYPE_IQ4_XS:
+            gemm_quantized(DTYPE_IQ4_XS, p, t, end, scratch);
+            break;
+        case DTYPE_MXFP4:
+            gemm_quantized(DTYPE_MXFP4, p, t, end, scratch);
             break;
         default:
             avx2_gemm_float(p, t, end, scratch);

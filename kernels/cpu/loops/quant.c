@@ -4,7 +4,7 @@
 #include <string.h>
 
 bool quant_is_type(DType type) {
-    return type >= DTYPE_Q8_0 && type <= DTYPE_Q6_K;
+    return type >= DTYPE_Q8_0 && type <= DTYPE_MXFP4;
 }
 
 // ---- half precision -----------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ static float half_at(const uint8_t *bytes) {
 // Q8_0: f16 scale, int8 q[32].
 static void unpack_q8_0(const uint8_t *block, QuantGroup *out) {
     out->scale[0] = out->scale[1] = half_at(block);
-    out->min = NO_MINIMUM;
+    out->min[0] = out->min[1] = NO_MINIMUM;
     memcpy(out->q, block + 2, QUANT_GROUP);
 }
 
@@ -75,21 +75,21 @@ static void unpack_fifth_bits(const uint8_t *bytes, QuantGroup *out) {
 // Q4_0: f16 scale, nibbles[16]; q - 8.
 static void unpack_q4_0(const uint8_t *block, QuantGroup *out) {
     out->scale[0] = out->scale[1] = half_at(block);
-    out->min = NO_MINIMUM;
+    out->min[0] = out->min[1] = NO_MINIMUM;
     unpack_nibbles(block + 2, 8, out);
 }
 
 // Q4_1: f16 scale, f16 minimum, nibbles[16].
 static void unpack_q4_1(const uint8_t *block, QuantGroup *out) {
     out->scale[0] = out->scale[1] = half_at(block);
-    out->min = half_at(block + 2);
+    out->min[0] = out->min[1] = half_at(block + 2);
     unpack_nibbles(block + 4, 0, out);
 }
 
 // Q5_0: f16 scale, fifth bits[4], nibbles[16]; q - 16.
 static void unpack_q5_0(const uint8_t *block, QuantGroup *out) {
     out->scale[0] = out->scale[1] = half_at(block);
-    out->min = NO_MINIMUM;
+    out->min[0] = out->min[1] = NO_MINIMUM;
     unpack_nibbles(block + 6, 16, out);
     unpack_fifth_bits(block + 2, out);
 }
@@ -97,7 +97,7 @@ static void unpack_q5_0(const uint8_t *block, QuantGroup *out) {
 // Q5_1: f16 scale, f16 minimum, fifth bits[4], nibbles[16].
 static void unpack_q5_1(const uint8_t *block, QuantGroup *out) {
     out->scale[0] = out->scale[1] = half_at(block);
-    out->min = half_at(block + 2);
+    out->min[0] = out->min[1] = half_at(block + 2);
     unpack_nibbles(block + 8, 0, out);
     unpack_fifth_bits(block + 4, out);
 }
@@ -115,7 +115,7 @@ static void unpack_k_scales(const uint8_t *block, int64_t group, QuantGroup *out
         min = s[group + 4] >> 4 | s[group] >> 6 << 4;
     }
     out->scale[0] = out->scale[1] = half_at(block) * (float)scale;
-    out->min = -(half_at(block + 2) * (float)min);
+    out->min[0] = out->min[1] = -(half_at(block + 2) * (float)min);
 }
 
 // Groups 2i and 2i + 1 share 32 bytes: the low and the high halves.
@@ -144,9 +144,77 @@ static void unpack_q6_k(const uint8_t *block, int64_t group, QuantGroup *out) {
     int low_shift = group % 4 / 2 * 4, high_shift = group % 4 * 2;
     float scale = half_at(block + 208);
     for (int i = 0; i < 2; i++) out->scale[i] = scale * (float)(int8_t)block[192 + group * 2 + i];
-    out->min = NO_MINIMUM;
+    out->min[0] = out->min[1] = NO_MINIMUM;
     for (int i = 0; i < QUANT_GROUP; i++)
         out->q[i] = (int8_t)(((low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4) - 32);
+}
+
+// Two bits of each element: each half of 128 has 32 bytes for its four groups, the first in the lowest bits.
+static void unpack_k_pairs(const uint8_t *bytes, int64_t group, QuantGroup *out) {
+    const uint8_t *pairs = bytes + group / 4 * 32;
+    for (int i = 0; i < QUANT_GROUP; i++) out->q[i] = (int8_t)(pairs[i] >> group % 4 * 2 & 3);
+}
+
+// Q2_K: scales[16] (low half the scale, high half the minimum of 16 elements), pairs of bits[64], f16 scale of scales,
+// f16 scale of minimums.
+static void unpack_q2_k(const uint8_t *block, int64_t group, QuantGroup *out) {
+    float scale = half_at(block + 80), min = half_at(block + 82);
+    for (int i = 0; i < 2; i++) {
+        uint8_t both = block[group * 2 + i];
+        out->scale[i] = scale * (float)(both & 15);
+        out->min[i] = -(min * (float)(both >> 4));
+    }
+    unpack_k_pairs(block + 16, group, out);
+}
+
+// Q3_K: third bits[32], pairs of bits[64], scales[12], f16 scale of scales; q - 4. Bit g of byte i is element i's of
+// group g. Sixteen 6-bit scales, less 32: the low four bits of scale j are in byte j % 8, low halves first, the high two
+// in byte 8 + j % 4, lowest bits first.
+static void unpack_q3_k(const uint8_t *block, int64_t group, QuantGroup *out) {
+    const uint8_t *s = block + 96;
+    float scale = half_at(block + 108);
+    for (int i = 0; i < 2; i++) {
+        int64_t j = group * 2 + i;
+        int low = s[j % 8] >> j / 8 * 4 & 15, high = s[8 + j % 4] >> j / 4 * 2 & 3;
+        out->scale[i] = scale * (float)((low | high << 4) - 32);
+    }
+    out->min[0] = out->min[1] = NO_MINIMUM;
+    unpack_k_pairs(block + 32, group, out);
+    for (int i = 0; i < QUANT_GROUP; i++) out->q[i] = (int8_t)(out->q[i] + 4 * (block[i] >> group & 1) - 4);
+}
+
+const int8_t QUANT_IQ4_BOOK[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t QUANT_FP4_BOOK[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+static void look_up(const int8_t book[16], const uint8_t *nibbles, QuantGroup *out) {
+    unpack_nibbles(nibbles, 0, out);
+    for (int i = 0; i < QUANT_GROUP; i++) out->q[i] = book[out->q[i]];
+}
+
+// IQ4_NL: f16 scale, nibbles[16].
+static void unpack_iq4_nl(const uint8_t *block, QuantGroup *out) {
+    out->scale[0] = out->scale[1] = half_at(block);
+    out->min[0] = out->min[1] = NO_MINIMUM;
+    look_up(QUANT_IQ4_BOOK, block + 2, out);
+}
+
+// IQ4_XS: f16 scale of scales, high bits of scales[2], low halves of scales[4], nibbles[128], sixteen bytes a group.
+// Eight 6-bit scales, less 32.
+static void unpack_iq4_xs(const uint8_t *block, int64_t group, QuantGroup *out) {
+    int high = (block[2] | block[3] << 8) >> group * 2 & 3, low = block[4 + group / 2] >> group % 2 * 4 & 15;
+    out->scale[0] = out->scale[1] = half_at(block) * (float)((low | high << 4) - 32);
+    out->min[0] = out->min[1] = NO_MINIMUM;
+    look_up(QUANT_IQ4_BOOK, block + 8 + group * 16, out);
+}
+
+// MXFP4: exponent, nibbles[16]. The scale is 2^(exponent - 128): half of what the format's standard says, as the
+// codebook's entries are twice.
+static void unpack_mxfp4(const uint8_t *block, QuantGroup *out) {
+    uint32_t exponent = block[0];
+    out->scale[0] = out->scale[1] =
+        float_of_bits(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+    out->min[0] = out->min[1] = NO_MINIMUM;
+    look_up(QUANT_FP4_BOOK, block + 1, out);
 }
 
 void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out) {
@@ -178,6 +246,21 @@ void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out) {
     case DTYPE_Q6_K:
         unpack_q6_k(block, group, out);
         break;
+    case DTYPE_Q2_K:
+        unpack_q2_k(block, group, out);
+        break;
+    case DTYPE_Q3_K:
+        unpack_q3_k(block, group, out);
+        break;
+    case DTYPE_IQ4_NL:
+        unpack_iq4_nl(block, out);
+        break;
+    case DTYPE_IQ4_XS:
+        unpack_iq4_xs(block, group, out);
+        break;
+    case DTYPE_MXFP4:
+        unpack_mxfp4(block, out);
+        break;
     default:
         memset(out, 0, sizeof *out);
     }
@@ -190,7 +273,7 @@ static void load_groups(DType type, const void *row, int64_t first, int64_t n, f
         QuantGroup group;
         quant_unpack(type, row, (first + i) / QUANT_GROUP, &group);
         for (int j = 0; j < QUANT_GROUP; j++)
-            values[i + j] = group.scale[j / 16] * (float)group.q[j] + group.min;
+            values[i + j] = group.scale[j / 16] * (float)group.q[j] + group.min[j / 16];
     }
 }
 

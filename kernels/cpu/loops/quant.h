@@ -1,8 +1,8 @@
 // Element types of files as numbers: one group of 32 elements at a time, or a whole row.
 //
-// Every block format is, group by group, value[i] = scale[i / 16] * q[i] + min with small integers q:
-// the formats with one scale per 32 elements repeat it, those without a minimum have min = 0, and the
-// 256-element blocks are eight groups. All that follows knows nothing else about a format. The layouts
+// Every block format is, group by group, value[i] = scale[i / 16] * q[i] + min[i / 16] with small integers q:
+// the formats with one scale per 32 elements repeat it, those without a minimum have min = 0, those whose bits
+// count entries of a codebook have its entries as q, and the 256-element blocks are eight groups. All that follows knows nothing else about a format. The layouts
 // are those of GGUF (ggml's quantisation types); rows need no alignment.
 #ifndef PALAVER_KERNELS_CPU_LOOPS_QUANT_H
 #define PALAVER_KERNELS_CPU_LOOPS_QUANT_H
@@ -17,11 +17,14 @@
 typedef struct QuantGroup {
     int8_t q[QUANT_GROUP]; // -128..127
     float scale[2];        // of elements 0..15 and 16..31
-    float min;
+    float min[2];          // likewise
 } QuantGroup;
 
 // Whether the type is one of a file's that are made of blocks (not f32, f16, bf16, nor a cache's int8 and int4).
 bool quant_is_type(DType type);
+
+// Entries of the codebooks: of IQ4_NL and IQ4_XS, and of MXFP4 (e2m1, twice its value).
+extern const int8_t QUANT_IQ4_BOOK[16], QUANT_FP4_BOOK[16];
 
 // Elements [32*group, 32*group + 32) of a row of a quantised type.
 void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out);

@@ -161,6 +161,9 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
 
 static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
     if (!m->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", name);
+    if (m->type > DTYPE_Q6_K && m->type < DTYPE_INT8)
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is %s, which runs on the CPU only", name,
+                         dtype_name(m->type));
     bool groups = m->type > DTYPE_BF16 && m->type != DTYPE_W8;
     if (m->rows != rows || m->cols != cols || m->cols % 8 || (groups && m->cols % 32))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld, %lld], got [%lld, %lld] %s",

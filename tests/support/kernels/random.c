@@ -22,8 +22,9 @@ float *random_floats(uint64_t seed, int64_t n) {
 
 TestMatrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t seed) {
     static const int SCALES[DTYPE_COUNT][2] = {
-        [DTYPE_Q8_0] = {0, 0}, [DTYPE_Q4_0] = {0, 0}, [DTYPE_Q4_1] = {0, 2}, [DTYPE_Q5_0] = {0, 0},
-        [DTYPE_Q5_1] = {0, 2}, [DTYPE_Q4_K] = {0, 2}, [DTYPE_Q5_K] = {0, 2}, [DTYPE_Q6_K] = {208, 208}};
+        [DTYPE_Q8_0] = {0, 0},   [DTYPE_Q4_0] = {0, 0},    [DTYPE_Q4_1] = {0, 2}, [DTYPE_Q5_0] = {0, 0},
+        [DTYPE_Q5_1] = {0, 2},   [DTYPE_Q4_K] = {0, 2},    [DTYPE_Q5_K] = {0, 2}, [DTYPE_Q6_K] = {208, 208},
+        [DTYPE_Q2_K] = {80, 82}, [DTYPE_Q3_K] = {108, 108}};
     int64_t bytes = rows * dtype_row_bytes(type, cols), block = dtype_block_bytes(type);
     TestMatrix m = {.memory = malloc((size_t)bytes + 1)};
     uint8_t *data = m.memory + 1;
@@ -33,6 +34,10 @@ TestMatrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t seed) 
         if (type == DTYPE_F32) {
             float value = random_float(&seed);
             memcpy(data + i, &value, 4);
+            continue;
+        }
+        if (type == DTYPE_MXFP4) { // its scale is an exponent; far apart, one group would be all of a sum
+            data[i] = (uint8_t)(122 + data[i] % 3);
             continue;
         }
         for (int j = 0; j < (quant_is_type(type) ? 2 : 1); j++) {
