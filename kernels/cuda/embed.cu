@@ -1,5 +1,6 @@
 // embed: x = embedding_scale · embedding[ids] + positions[position], normed where there is a norm.
 #include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/device/element.cuh"
 
 // One block a token, one thread an element and turn. learned.data NULL: positions are not.
 __global__ void embed_kernel(Weight w, const int32_t *ids, float scale, Weight learned,

@@ -604,7 +604,7 @@ def tiny_gguf(path, kind):
                 "blk.0.attn_output": (32, 32), "blk.0.ffn_gate": (32, 32), "blk.0.ffn_up": (32, 32),
                 "blk.0.ffn_down": (32, 32)}
     for i, (name, shape) in enumerate(matrices.items()):
-        quant = (Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1)[i % 4]
+        quant = (Q.Q4_0, Q.Q4_1 if kind == "llama" else Q.MXFP4, Q.Q5_0, Q.Q5_1)[i % 4]
         raw = gguf.quants.quantize(rng.standard_normal(shape).astype(np.float32), quant)
         writer.add_tensor(f"{name}.weight", raw, raw_dtype=quant)
     vectors = ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"]

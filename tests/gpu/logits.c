@@ -67,6 +67,7 @@ void test_golden_logits(const char *root, Report *report) {
                   {"models", "llama3.gguf", "llama3"},
                   {"models", "qwen2.gguf", "qwen2"},
                   {"models", "quants.gguf", "quants"},
+                  {"models", "few-bits.gguf", "few-bits"},
                   {"architectures", "gptj", "gptj"},
                   {"architectures", "gpt_neox", "gpt_neox"},
                   {"architectures", "gpt_neox-sequential", "gpt_neox-sequential"},

@@ -60,6 +60,21 @@ static void fill_block(DType type, uint8_t *block, float scale, uint64_t *state)
     case DTYPE_Q5_K:
         put_half(block, scale / 300), put_half(block + 2, scale / 20);
         break;
+    case DTYPE_Q2_K:
+        put_half(block + 80, scale / 9), put_half(block + 82, scale / 6);
+        break;
+    case DTYPE_Q3_K:
+        put_half(block + 108, scale / 45);
+        break;
+    case DTYPE_IQ4_NL:
+        put_half(block, scale / 70);
+        break;
+    case DTYPE_IQ4_XS:
+        put_half(block, scale / 1300);
+        break;
+    case DTYPE_MXFP4:
+        block[0] = (uint8_t)(128 + (int)floorf(log2f(scale / 6)) + block[0] % 2);
+        break;
     default:
         put_half(block + 208, scale / 1400);
         break; // Q6_K

@@ -12,8 +12,8 @@
 enum { MOST_N = 9, VOCAB = 301 };
 
 static DispatchTable table_of(LinearWay way) {
-    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
-                                  DTYPE_Q6_K, DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1};
+    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,   DTYPE_Q8_0,  DTYPE_Q6_K, DTYPE_Q5_1,
+                                  DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4, DTYPE_Q2_K, DTYPE_Q3_K};
     DispatchTable table = {.n = sizeof TYPES / sizeof *TYPES};
     for (int i = 0; i < table.n; i++)
         table.rows[i] = (DispatchRow){.type = TYPES[i],
@@ -159,6 +159,13 @@ void test_ways(const Ops *ops) {
         {"ways q4_1", DTYPE_Q4_1, LAYER(4128, 3, 64, 96), .no_gate = true, .activation = ACTIVATION_RELU},
         {"ways q4_k with q6_k", DTYPE_Q4_K, LAYER(512, 4, 64, 1024), .v_type = DTYPE_Q6_K,
          .down_type = DTYPE_Q6_K},
+        {"ways iq4_nl", DTYPE_IQ4_NL, LAYER(4128, 3, 64, 672), .bias = true},
+        {"ways mxfp4 with q8_0", DTYPE_MXFP4, LAYER(96, 3, 64, 4128), .v_type = DTYPE_Q8_0},
+        {"ways iq4_xs with q3_k", DTYPE_IQ4_XS, LAYER(2304, 4, 64, 4352), .v_type = DTYPE_Q3_K,
+         .down_type = DTYPE_Q3_K},
+        {"ways q3_k", DTYPE_Q3_K, LAYER(4352, 4, 64, 768), .output_bias = true},
+        {"ways q2_k with q3_k", DTYPE_Q2_K, LAYER(512, 4, 64, 4352), .v_type = DTYPE_Q3_K, .no_gate = true,
+         .activation = ACTIVATION_GELU},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) test_case(ops, &CASES[i]);
 }

@@ -48,15 +48,17 @@ INLINE __m256 add_group(Traits traits, __m256 y, Scales w, HalfSums sums, const 
 INLINE __m256i nibble_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, const int8_t *x) {
     const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)x));
     const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(x + 16)));
+    const __m256i ones = _mm256_set1_epi16(1);
+    const bool negative = traits_of(type).sums == 0; // signed integers, whose pairs fill 16 bits
     __m256i p[4];
     for (int r = 0; r < 4; r++) {
         __m256i v = _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(rows[r + 4] + at)),
                                      _mm_loadu_si128((const __m128i *)(rows[r] + at)));
         __m256i first = low_nibbles(v), second = low_nibbles(_mm256_srli_epi16(v, 4));
-        if (type == DTYPE_MXFP4) first = looked_up(type, first), second = looked_up(type, second);
-        __m256i pairs =
-            _mm256_add_epi16(_mm256_maddubs_epi16(first, low), _mm256_maddubs_epi16(second, high));
-        p[r] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+        if (has_book(type)) first = looked_up(type, first), second = looked_up(type, second);
+        first = pair_products(negative, first, low), second = pair_products(negative, second, high);
+        p[r] = negative ? _mm256_add_epi32(_mm256_madd_epi16(first, ones), _mm256_madd_epi16(second, ones))
+                        : _mm256_madd_epi16(_mm256_add_epi16(first, second), ones);
     }
     return _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
 }
@@ -64,8 +66,11 @@ INLINE __m256i nibble_sums(DType type, const uint8_t *const rows[ROWS], int64_t 
 // The sums of a group of eight rows times 32 activations: see transposing_sums().
 INLINE HalfSums group_sums(DType type, const uint8_t *const rows[ROWS], int64_t at, int group,
                            const int8_t *x) {
-    if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || type == DTYPE_MXFP4) {
-        int head = type == DTYPE_Q4_0 ? 2 : type == DTYPE_Q4_1 ? 4 : 1;
+    if (type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || has_book(type)) {
+        int head = type == DTYPE_MXFP4    ? 1
+                   : type == DTYPE_Q4_1   ? 4
+                   : type == DTYPE_IQ4_XS ? 8 + 16 * group
+                                          : 2;
         return (HalfSums){nibble_sums(type, rows, at + head, x), _mm256_setzero_si256()};
     }
     __m256i q = load32((const uint8_t *)x), p[ROWS];

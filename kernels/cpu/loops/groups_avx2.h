@@ -89,6 +89,11 @@ INLINE __m256i nibbles(const uint8_t *bytes) {
     return low_nibbles(_mm256_set_m128i(_mm_srli_epi16(v, 4), v));
 }
 
+// Whose nibbles are places in a codebook.
+INLINE bool has_book(DType type) {
+    return type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS || type == DTYPE_MXFP4;
+}
+
 // The codebook's entries of nibbles: of IQ4_NL and IQ4_XS with their signs, of MXFP4 with the offset that Traits name.
 INLINE __m256i looked_up(DType type, __m256i indices) {
     const __m128i book = type == DTYPE_MXFP4

@@ -10,6 +10,7 @@
 #define PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
 
 #include "kernels/cuda/decode/decode.cuh"
+#include "kernels/cuda/device/codes.cuh"
 
 struct Input {
     const float *floats;
@@ -225,11 +226,18 @@ template <int FORMAT> struct Slice4 {
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
             uint4 w = *(const uint4 *)(chunk + i * 16);
-            uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
-            uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
-            float dot = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
+            float dot;
+            if constexpr (format_book(FORMAT)) {
+                dot = (float)book_dot<FORMAT>(w, u[t], v[t]);
+            } else {
+                uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
+                uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
+                dot = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
+            }
             shares[t] = make_float2(0, 0);
-            if (FORMAT == FORMAT_Q4) {
+            if (format_book(FORMAT)) {
+                shares[t].x = __half2float(((const __half *)scales)[i]) * (scale[t] * dot);
+            } else if (FORMAT == FORMAT_Q4) {
                 shares[t].x = __half2float(((const __half *)scales)[i]) * fmaf(scale[t], dot, sums[t]);
             } else {
                 float2 s = __half22float2(((const __half2 *)scales)[i]);
@@ -241,5 +249,39 @@ template <int FORMAT> struct Slice4 {
 };
 template <> struct Slice<FORMAT_Q4> : Slice4<FORMAT_Q4> {};
 template <> struct Slice<FORMAT_Q4M> : Slice4<FORMAT_Q4M> {};
+template <> struct Slice<FORMAT_IQ4> : Slice4<FORMAT_IQ4> {};
+template <> struct Slice<FORMAT_FP4> : Slice4<FORMAT_FP4> {};
+
+// Likewise, of groups that hold their scales.
+template <int FORMAT> struct SlicePacked {
+    uint4 u[4], v[4];
+    float scale[4];
+    float2 sums[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = t * 32 + lane, group = first / 32 + i;
+            u[t] = v[t] = make_uint4(0, 0, 0, 0);
+            scale[t] = 0, sums[t] = make_float2(0, 0);
+            if (!WHOLE && i * 32 >= n) continue;
+            u[t] = *(const uint4 *)(x.quants + group * 16);
+            v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
+            scale[t] = x.scales[group];
+            sums[t] = *(const float2 *)(x.sums + group * 2);
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        float2 shares[4];
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
+            shares[t] =
+                packed_product<FORMAT>(*(const uint4 *)(chunk + i * 16), u[t], v[t], scale[t], sums[t]);
+        }
+        return total_of(shares, sum);
+    }
+};
+template <> struct Slice<FORMAT_Q2> : SlicePacked<FORMAT_Q2> {};
+template <> struct Slice<FORMAT_Q3> : SlicePacked<FORMAT_Q3> {};
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/decode/attend.cuh"
+#include "kernels/cuda/device/element.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
 // A chunk of each of the ring's next n rows (at most ROWS_AT_ONCE), `elements` from column `first` on: this lane's
@@ -52,6 +53,14 @@ __device__ inline void gemv_group(int format, int n, int cols, const Input &x, R
         return gemv_group<FORMAT_Q8M>(n, cols, x, ring, dots);
     case FORMAT_Q4:
         return gemv_group<FORMAT_Q4>(n, cols, x, ring, dots);
+    case FORMAT_IQ4:
+        return gemv_group<FORMAT_IQ4>(n, cols, x, ring, dots);
+    case FORMAT_FP4:
+        return gemv_group<FORMAT_FP4>(n, cols, x, ring, dots);
+    case FORMAT_Q2:
+        return gemv_group<FORMAT_Q2>(n, cols, x, ring, dots);
+    case FORMAT_Q3:
+        return gemv_group<FORMAT_Q3>(n, cols, x, ring, dots);
     case FORMAT_W8:
         return gemv_group<FORMAT_W8>(n, cols, x, ring, dots);
     default:

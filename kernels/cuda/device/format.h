@@ -13,6 +13,10 @@ typedef enum Format {
     FORMAT_Q8M,
     FORMAT_Q4,
     FORMAT_Q4M,
+    FORMAT_IQ4,
+    FORMAT_FP4,
+    FORMAT_Q2,
+    FORMAT_Q3,
     FORMAT_W8
 } Format;
 
@@ -35,6 +39,15 @@ static inline Format format_of(DType type) {
         return FORMAT_Q8M;
     case DTYPE_Q6_K:
         return FORMAT_Q8S;
+    case DTYPE_IQ4_NL:
+    case DTYPE_IQ4_XS:
+        return FORMAT_IQ4;
+    case DTYPE_MXFP4:
+        return FORMAT_FP4;
+    case DTYPE_Q2_K:
+        return FORMAT_Q2;
+    case DTYPE_Q3_K:
+        return FORMAT_Q3;
     case DTYPE_W8:
         return FORMAT_W8;
     default:

@@ -8,6 +8,10 @@
 //   Q8M  int8 q[n], f16 (scale, min)[n/32]     value = scale·q + min
 //   Q4   nibbles[n/2], f16 scale[n/32]         value = scale·(q - 8); byte i of a group: elements i and i + 16
 //   Q4M  nibbles[n/2], f16 (scale, min)[n/32]  value = scale·q + min
+//   IQ4  nibbles[n/2], f16 scale[n/32]         value = scale·book[q], in another order: see codes.cuh
+//   FP4  nibbles[n/2], f16 scale[n/32]         likewise, with the book of e2m1
+//   Q2   16 bytes a group of 32 with two f16 (scale, min); value = scale·q + min; q has two bits
+//   Q3   16 bytes a group of 32 with two f16 scales; value = scale·(q - 4); q has three bits
 //
 // W8, whose inputs are quantised too (kernels/w8.h), has rows of int8, zeros up to a multiple of 16 bytes, and the
 // rows' scales in an array of their own behind them, so that tiles and chunks of a row are integers alone.
@@ -27,7 +31,19 @@ __host__ __device__ constexpr bool format_quantized(int format) {
     return format >= FORMAT_Q8;
 }
 __host__ __device__ constexpr bool format_nibbles(int format) {
-    return format == FORMAT_Q4 || format == FORMAT_Q4M;
+    return format == FORMAT_Q4 || format == FORMAT_Q4M || format == FORMAT_IQ4 || format == FORMAT_FP4;
+}
+// Nibbles that are entries' places in a codebook.
+__host__ __device__ constexpr bool format_book(int format) {
+    return format == FORMAT_IQ4 || format == FORMAT_FP4;
+}
+// Groups that hold their scales too, four words each.
+__host__ __device__ constexpr bool format_packed(int format) {
+    return format == FORMAT_Q2 || format == FORMAT_Q3;
+}
+// Of which a group of 32 has 16 bytes, scales or not.
+__host__ __device__ constexpr bool format_halved(int format) {
+    return format_nibbles(format) || format_packed(format);
 }
 // In groups that have scales of their own.
 __host__ __device__ constexpr bool format_grouped(int format) {
@@ -38,15 +54,15 @@ __host__ __device__ constexpr bool format_grouped(int format) {
 __host__ __device__ constexpr int chunk_elements(int format) {
     return format == FORMAT_F32        ? 512
            : !format_quantized(format) ? 1024
-           : format_nibbles(format)    ? 4096
+           : format_halved(format)     ? 4096
                                        : 2048;
 }
 
-// Bytes of the quants of n elements.
+// Bytes of the quants of n elements, and of what lies with them.
 __host__ __device__ constexpr int quant_bytes(int format, int n) {
     return format == FORMAT_F32        ? n * 4
            : !format_quantized(format) ? n * 2
-           : format_nibbles(format)    ? n / 2
+           : format_halved(format)     ? n / 2
                                        : n;
 }
 
@@ -54,8 +70,8 @@ __host__ __device__ constexpr int quant_bytes(int format, int n) {
 __host__ __device__ constexpr int chunk_bytes(int format, int n) {
     int quants = quant_bytes(format, n);
     if (format == FORMAT_W8) return (quants + 15) / 16 * 16;
-    if (!format_quantized(format)) return quants;
-    int scales = format == FORMAT_Q8 || format == FORMAT_Q4 ? n / 16 : n / 8;
+    if (!format_quantized(format) || format_packed(format)) return quants;
+    int scales = format == FORMAT_Q8 || format == FORMAT_Q4 || format_book(format) ? n / 16 : n / 8;
     return quants + (scales + 15) / 16 * 16;
 }
 
@@ -72,41 +88,6 @@ struct Weight {
     int format;
     float *scales; // [rows] of W8, else NULL
 };
-
-// Element `col` of a row; of W8 its integer, without the row's scale.
-__device__ inline float row_element(int format, const char *row, int cols, int col) {
-    if (format == FORMAT_F32) return ((const float *)row)[col];
-    if (format == FORMAT_F16) return __half2float(((const __half *)row)[col]);
-    if (format == FORMAT_BF16) return __bfloat162float(((const __nv_bfloat16 *)row)[col]);
-    if (format == FORMAT_W8) return ((const int8_t *)row)[col];
-    int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first),
-        i = col - first;
-    const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
-    const __half *scales = (const __half *)(chunk + quant_bytes(format, n));
-    int q;
-    if (format_nibbles(format)) {
-        uint8_t byte = ((const uint8_t *)chunk)[i / 32 * 16 + i % 16];
-        q = i % 32 < 16 ? byte & 15 : byte >> 4;
-    } else {
-        q = ((const int8_t *)chunk)[i];
-    }
-    switch (format) {
-    case FORMAT_Q8:
-        return __half2float(scales[i / 32]) * q;
-    case FORMAT_Q8S:
-        return __half2float(scales[i / 16]) * q;
-    case FORMAT_Q4:
-        return __half2float(scales[i / 32]) * (q - 8);
-    default:
-        return __half2float(scales[i / 32 * 2]) * q + __half2float(scales[i / 32 * 2 + 1]);
-    }
-}
-
-// Element `col` of row r.
-__device__ inline float weight_element(const Weight &w, int64_t r, int col) {
-    float v = row_element(w.format, w.data + r * w.row_bytes, w.cols, col);
-    return w.scales ? v * w.scales[r] : v;
-}
 
 // The types that GEMMs take their operands in.
 template <class T> __device__ inline T from_float(float v);

@@ -1,6 +1,7 @@
 // Flat GEMMs of the ops, and the plain kernel for what has no other: float32, and weights of 16 bits that are not of
 // the operand type.
 #include "kernels/cuda/flat/flat.cuh"
+#include "kernels/cuda/device/element.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
@@ -39,7 +40,11 @@ static FlatLaunch *kernels_for(int format) {
                                       flat_launch<FORMAT_Q8S>,
                                       flat_launch<FORMAT_Q8M>,
                                       flat_launch<FORMAT_Q4>,
-                                      flat_launch<FORMAT_Q4M>};
+                                      flat_launch<FORMAT_Q4M>,
+                                      flat_launch<FORMAT_IQ4>,
+                                      flat_launch<FORMAT_FP4>,
+                                      flat_launch<FORMAT_Q2>,
+                                      flat_launch<FORMAT_Q3>};
     return ALL[format];
 }
 

@@ -8,6 +8,7 @@
 #define PALAVER_KERNELS_CUDA_FLAT_FLAT_MMA_CUH
 
 #include "kernels/cuda/flat/flat_epilogue.cuh"
+#include "kernels/cuda/device/codes.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
@@ -17,9 +18,9 @@ enum { FLAT_STEP = 128 };
 
 // What a lane holds of one row's step.
 template <int FORMAT> struct FlatRow {
-    static constexpr bool NIBBLES = format_nibbles(FORMAT),
+    static constexpr bool HALVED = format_halved(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
-    static constexpr int LOADS = NIBBLES ? 1 : format_quantized(FORMAT) ? 2 : 4;
+    static constexpr int LOADS = HALVED ? 1 : format_quantized(FORMAT) ? 2 : 4;
     uint4 q[LOADS];
     uint32_t s[LOADS]; // scale, and minimum above it
 
@@ -32,7 +33,7 @@ template <int FORMAT> struct FlatRow {
                 q[i] = at < cols ? load_streaming(row + 2 * at) : make_uint4(0, 0, 0, 0);
             }
         } else {
-            constexpr int FULL = chunk_elements(FORMAT), EACH = NIBBLES ? 32 : 16;
+            constexpr int FULL = chunk_elements(FORMAT), EACH = HALVED ? 32 : 16;
             int first = col / FULL * FULL, n = min(FULL, cols - first);
             const char *chunk = row + (int64_t)(col / FULL) * chunk_bytes(FORMAT, FULL);
             const char *scales = chunk + quant_bytes(FORMAT, n);
@@ -41,7 +42,7 @@ template <int FORMAT> struct FlatRow {
                 int in = col - first + 64 * i + EACH * t;
                 bool there = in < n;
                 q[i] = there ? load_streaming(chunk + quant_bytes(FORMAT, in)) : make_uint4(0, 0, 0, 0);
-                if (!there)
+                if (!there || format_packed(FORMAT))
                     s[i] = 0;
                 else if (PAIRS)
                     s[i] = __ldg((const uint32_t *)scales + in / 32);
@@ -53,21 +54,34 @@ template <int FORMAT> struct FlatRow {
 
     // Which of the step's 16 pieces is this lane's p-th.
     __device__ static int piece(int p, int t) {
-        return NIBBLES ? 4 * t + p : format_quantized(FORMAT) ? p / 2 * 8 + 2 * t + p % 2 : 4 * p + t;
+        return HALVED ? 4 * t + p : format_quantized(FORMAT) ? p / 2 * 8 + 2 * t + p % 2 : 4 * p + t;
     }
 
     // Its eight elements, in pairs of the operand type.
     __device__ void pairs(int p, uint32_t out[4]) const {
         if constexpr (!format_quantized(FORMAT)) {
             out[0] = q[p].x, out[1] = q[p].y, out[2] = q[p].z, out[3] = q[p].w;
+        } else if constexpr (format_packed(FORMAT)) {
+            const uint32_t both = FORMAT == FORMAT_Q2 && p < 2 ? q[0].z : q[0].w;
+            const bool second = FORMAT == FORMAT_Q3 && p >= 2;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                uint32_t w = packed_bytes<FORMAT>(q[0], p / 2, p % 2 * 2 + i),
+                         scale = second ? both >> 16 : both;
+                out[2 * i] = value(__byte_perm(w, 0x64646464, 0x4140), scale);
+                out[2 * i + 1] = value(__byte_perm(w, 0x64646464, 0x4342), scale);
+            }
         } else {
-            const uint4 &v = q[NIBBLES ? 0 : p / 2];
-            uint32_t scale = s[NIBBLES ? 0 : p / 2];
+            const uint4 &v = q[HALVED ? 0 : p / 2];
+            uint32_t scale = s[HALVED ? 0 : p / 2];
             uint32_t words[2] = {p % 2 ? v.z : v.x, p % 2 ? v.w : v.y};
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 uint32_t w = words[i];
-                w = NIBBLES ? (p < 2 ? w : w >> 4) & 0x0f0f0f0f : w ^ 0x80808080;
+                if constexpr (format_book(FORMAT))
+                    w = book_bytes<FORMAT>(p < 2 ? w : w >> 16);
+                else
+                    w = HALVED ? (p < 2 ? w : w >> 4) & 0x0f0f0f0f : w ^ 0x80808080;
                 out[2 * i] = value(__byte_perm(w, 0x64646464, 0x4140), scale);
                 out[2 * i + 1] = value(__byte_perm(w, 0x64646464, 0x4342), scale);
             }
@@ -76,10 +90,14 @@ template <int FORMAT> struct FlatRow {
 
     // Quants below the leading bit of 1024, times the scale; exact but for one rounding.
     __device__ static uint32_t value(uint32_t raised, uint32_t scale) {
-        const __half2 offset = __float2half2_rn(!NIBBLES ? 1152 : PAIRS ? 1024 : 1032);
+        constexpr bool WITH_MIN = PAIRS || FORMAT == FORMAT_Q2;
+        const __half2 offset = __float2half2_rn(!HALVED || format_book(FORMAT) ? 1152
+                                                : WITH_MIN                     ? 1024
+                                                : FORMAT == FORMAT_Q3          ? 1028
+                                                                               : 1032);
         uint32_t low = __byte_perm(scale, 0, 0x1010), high = __byte_perm(scale, 0, 0x3232);
         __half2 q = __hsub2(*(__half2 *)&raised, offset);
-        q = PAIRS ? __hfma2(q, *(__half2 *)&low, *(__half2 *)&high) : __hmul2(q, *(__half2 *)&low);
+        q = WITH_MIN ? __hfma2(q, *(__half2 *)&low, *(__half2 *)&high) : __hmul2(q, *(__half2 *)&low);
         return *(uint32_t *)&q;
     }
 };
@@ -92,10 +110,10 @@ __device__ inline void mma_half(float c[4], const uint32_t *a, const uint32_t *b
 }
 
 template <int FORMAT, int TILES> struct FlatShape {
-    static constexpr int DEPTH = !format_quantized(FORMAT)             ? 2
-                                 : format_nibbles(FORMAT) && TILES < 8 ? 4
-                                 : TILES < 4                           ? 3
-                                                                       : 2;
+    static constexpr int DEPTH = !format_quantized(FORMAT)            ? 2
+                                 : format_halved(FORMAT) && TILES < 8 ? 4
+                                 : TILES < 4                          ? 3
+                                                                      : 2;
     static constexpr int STAGES = TILES == 8 ? 3 : 4, STAGE = TILES * 8 * FLAT_STEP * 2; // bytes
     static constexpr int THREADS = FLAT_WARPS * 32;
 };

@@ -74,7 +74,7 @@ template <int FORMAT, int TILES> struct FlatRing {
 
 // What the copying thread is told of its sources.
 struct FlatMaps {
-    CUtensorMap w, scales, x; // scales: of quantised weights alone
+    CUtensorMap w, scales, x; // scales: of quantised weights that do not hold them
 };
 
 template <class Ring, int FORMAT> struct FlatCopy {
@@ -104,8 +104,9 @@ template <class Ring, int FORMAT> struct FlatCopy {
             int first = col / FULL * FULL, in = col - first, n = min(FULL, a.w.cols - first);
             int chunk = col / FULL * chunk_bytes(FORMAT, FULL); // columns of the maps are of two bytes
             tile(&maps.w, to, (chunk + quant_bytes(FORMAT, in)) / 2, row, barrier, once);
-            tile(&maps.scales, ring.scales + stage * FLAT_ROWS * SCALES,
-                 (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (SCALES / 2), row, barrier, often);
+            if constexpr (SCALES > 0)
+                tile(&maps.scales, ring.scales + stage * FLAT_ROWS * SCALES,
+                     (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (SCALES / 2), row, barrier, often);
         } else {
             tile(&maps.w, to, col, row, barrier, once);
         }

@@ -179,7 +179,7 @@ static cudaError_t launch_flat_tiles(CudaBackend *cuda, FlatArguments *a) {
     FlatMaps maps;
     int dim = a->epilogue == EPILOGUE_HEADS ? a->heads.head_dim : 0;
     cudaError_t code = make_bytes_map(&maps.w, a->w.data, a->w.row_bytes, a->w.rows, dim, 128);
-    if (code == cudaSuccess && Ring::QUANTIZED)
+    if (code == cudaSuccess && Ring::SCALE_BYTES > 0)
         code = make_bytes_map(&maps.scales, a->w.data, a->w.row_bytes, a->w.rows, dim, Ring::SCALE_BYTES);
     if (code == cudaSuccess) code = make_tile_map(&maps.x, a->x, a->n, flat_columns(a->w), TILES * 8);
     if (code == cudaSuccess)

@@ -1,5 +1,25 @@
 // Weights of any format as a dense matrix of the operand type, for GEMMs of many rows.
 #include "kernels/cuda/gemm/gemm.cuh"
+#include "kernels/cuda/device/element.cuh"
+
+// The same of a chunk of n elements from i on, of packed formats or such with a codebook.
+__device__ inline void codes_octet(int format, const char *chunk, int n, int i, float v[8]) {
+    if (format_packed(format)) {
+        uint4 group = *(const uint4 *)(chunk + i / 32 * 16);
+        for (int j = 0; j < 8; j++)
+            v[j] = format == FORMAT_Q2 ? packed_element<FORMAT_Q2>(group, i % 32 + j)
+                                       : packed_element<FORMAT_Q3>(group, i % 32 + j);
+        return;
+    }
+    float scale = __half2float(((const __half *)(chunk + quant_bytes(format, n)))[i / 32]);
+    const uint32_t *words = (const uint32_t *)(chunk + i / 32 * 16) + i % 16 / 4;
+    for (int k = 0; k < 2; k++) {
+        uint32_t codes = i % 32 < 16 ? words[k] : words[k] >> 16;
+        uint32_t raised =
+            format == FORMAT_IQ4 ? book_bytes<FORMAT_IQ4>(codes) : book_bytes<FORMAT_FP4>(codes);
+        for (int j = 0; j < 4; j++) v[4 * k + j] = scale * (float)((int)(raised >> 8 * j & 255) - 128);
+    }
+}
 
 // Eight elements of a row from `col` on, a multiple of 8.
 __device__ inline void row_octet(int format, const char *row, int cols, int col, float v[8]) {
@@ -8,6 +28,10 @@ __device__ inline void row_octet(int format, const char *row, int cols, int col,
     const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
     if (!format_quantized(format)) {
         for (int j = 0; j < 8; j++) v[j] = row_element(format, row, cols, col + j);
+        return;
+    }
+    if (format_packed(format) || format_book(format)) {
+        codes_octet(format, chunk, n, i, v);
         return;
     }
     const __half *scales = (const __half *)(chunk + quant_bytes(format, n));

@@ -1,5 +1,6 @@
 // The kernels of gemv.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
+// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3
 //
 // A row of W is cut into the chunks of formats.cuh (a plain type has none: they are counted all the same). A warp's
 // lane holds of a chunk four pieces of 16 bytes, `turns`: piece t covers elements (32·t + lane)·EACH and on.
@@ -36,7 +37,9 @@ template <int FORMAT> struct GemvRow {
             int i = (t * 32 + lane) * Shape::EACH;
             bool there = i < n;
             q[t] = there ? load_streaming(from + (t * 32 + lane) * 16) : make_uint4(0, 0, 0, 0);
-            if constexpr (Shape::QUANTS) {
+            if constexpr (format_packed(FORMAT)) {
+                s[t] = 0;
+            } else if constexpr (Shape::QUANTS) {
                 if (!there)
                     s[t] = 0;
                 else if (Shape::PAIRS)
@@ -157,10 +160,21 @@ template <class T> __device__ inline void quantise_input(const FlatArguments &a,
 template <int FORMAT>
 __device__ inline void multiply_piece(uint4 q, uint32_t s, const Input &x, int at, GemvSum &sum) {
     constexpr bool PAIRS = GemvShape<FORMAT>::PAIRS;
+    if constexpr (format_packed(FORMAT)) {
+        const uint4 u = *(const uint4 *)(x.quants + at / 2),
+                    v = *(const uint4 *)(x.quants + x.plane + at / 2);
+        float2 both = packed_product<FORMAT>(q, u, v, x.scales[at / 32], *(const float2 *)(x.sums + at / 16));
+        sum.even += both.x, sum.odd += both.y;
+        return;
+    }
     float2 scale = __half22float2(*(__half2 *)&s);
     int product;
     float sums;
-    if constexpr (format_nibbles(FORMAT)) {
+    if constexpr (format_book(FORMAT)) {
+        product = book_dot<FORMAT>(q, *(const uint4 *)(x.quants + at / 2),
+                                   *(const uint4 *)(x.quants + x.plane + at / 2));
+        sums = 0;
+    } else if constexpr (format_nibbles(FORMAT)) {
         const uint32_t mask = 0x0f0f0f0f;
         uint4 low = make_uint4(q.x & mask, q.y & mask, q.z & mask, q.w & mask);
         uint4 high = make_uint4(q.x >> 4 & mask, q.y >> 4 & mask, q.z >> 4 & mask, q.w >> 4 & mask);

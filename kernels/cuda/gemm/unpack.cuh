@@ -4,19 +4,20 @@
 // A tile has rows of 128 bytes of quants, swizzled as ptx_wgmma.cuh has it, and their scales beside it, row after row. A warp
 // takes 16 rows of it. Of every 16 columns lane l = 4·g + t holds 2t, 2t + 1, 2t + 8 and 2t + 9, of rows g and g + 8: the
 // fragment of both mma.m16n8k16 and wgmma. Byte i of a group of nibbles has columns i and i + 16, so that the same
-// bytes give the values of a group's first product and of its second. A warp's reads fall into different banks.
+// bytes give the values of a group's first product and of its second; codes of a codebook lie likewise, in words' halves.
+// A warp's reads fall into different banks.
 //
 // The numbers are made as the format says, with one rounding: 1024 + q as a half is q behind the bits of 1024, so that q, or
 // q less the format's offset, is an exact difference. Upper nibbles stay where they are, as multiples of 16.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_UNPACK_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_UNPACK_CUH
 
-#include "kernels/cuda/device/formats.cuh"
+#include "kernels/cuda/device/codes.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
 // AT_ONCE: groups whose scales are in registers; of a whole tile begin() brings them.
 template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpack {
-    static constexpr bool NIBBLES = format_nibbles(FORMAT),
+    static constexpr bool NIBBLES = format_nibbles(FORMAT), BOOK = format_book(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
     static constexpr int COLUMNS = NIBBLES ? 256 : 128, GROUPS = COLUMNS / 32; // of a tile
     // Of a tile's row: what its groups have, and what a tensor copy brings: 16 bytes at least, at multiples of 16. A
@@ -35,7 +36,9 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
 
     __device__ Unpack() {
         bool odd = threadIdx.x % 2;
-        selector = NIBBLES ? (odd ? 0x7362 : 0x5140) : (odd ? 0x4342 : 0x4140);
+        selector = BOOK      ? (odd ? 0x7351 : 0x6240)
+                   : NIBBLES ? (odd ? 0x7362 : 0x5140)
+                             : (odd ? 0x4342 : 0x4140);
     }
 
     static constexpr int TILES_A_BOX = SCALE_BYTES / TILE_SCALES; // of scales
@@ -82,7 +85,15 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
     __device__ void fragments(int group, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            if constexpr (NIBBLES) {
+            if constexpr (BOOK) {
+                uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), scale = scale_of(group, 0, r);
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    uint32_t raised = book_bytes<FORMAT>(i ? w >> 16 : w);
+                    a[i][r] = value(raised_pair(raised, 0x4140), scale, 0);
+                    a[i][r + 2] = value(raised_pair(raised, 0x4342), scale, 0);
+                }
+            } else if constexpr (NIBBLES) {
                 uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), high = w >> 8;
                 uint32_t scale = scale_of(group, 0, r), min = min_of(group, r);
                 a[0][r] = value(lower_nibbles(w), scale, min);
@@ -126,9 +137,68 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
         return masked(w, mask, 0x64006400);
     }
     __device__ __half2 byte_pair(uint32_t word) const {
-        uint32_t raised = __byte_perm(word ^ 0x80808080, 0x64646464, selector);
+        return raised_pair(word ^ 0x80808080, selector);
+    }
+    // Two bytes above -128.
+    __device__ static __half2 raised_pair(uint32_t word, uint32_t which) {
+        uint32_t raised = __byte_perm(word, 0x64646464, which);
         return __hsub2(*(__half2 *)&raised, __float2half2_rn(1152));
     }
 };
+
+// Groups that hold their scales (codes.cuh): a lane reads all of one, as three others of its row do.
+template <int FORMAT> struct UnpackPacked {
+    static constexpr int COLUMNS = 256, GROUPS = COLUMNS / 32, SCALE_BYTES = 0, TILES_A_BOX = 1, RAW = 4;
+    uint32_t quants;   // of row g in shared memory: its first group's place
+    int n_groups;      // that are there; the others count as zeros
+    uint32_t selector; // of a lane's two bytes of a word, each in a half
+    int shift;         // of the lane's pairs of bits in them
+
+    __device__ UnpackPacked() {
+        selector = threadIdx.x % 2 ? 0x4342 : 0x4140;
+        shift = threadIdx.x % 4 & 2;
+    }
+    __device__ void begin(uint32_t tile, uint32_t, int, int row, int groups_there) {
+        int g = threadIdx.x % 32 / 4;
+        quants = (tile + (row + g) * 128) ^ g << 4;
+        n_groups = groups_there;
+    }
+    __device__ void load_scales(int) {}
+    __device__ void load(int group, uint32_t raw[2][RAW]) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            load_words<4>((quants ^ group << 4) + r * 1024, raw[r]);
+            if (group >= n_groups) raw[r][2] = raw[r][3] = 0;
+        }
+    }
+    __device__ void fragments(int, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                uint32_t pair = __byte_perm(raw[r][i], 0, selector) >> shift, third = 0;
+                if (FORMAT == FORMAT_Q3)
+                    third = __byte_perm(raw[r][2], 0, selector) << 2 >> (4 * i + shift / 2);
+                a[i][r] = value(pair, third, raw[r], i);
+                a[i][r + 2] = value(pair >> 4, third >> 2, raw[r], i);
+            }
+    }
+
+  private:
+    // Of the lowest bits of both halves, and of the third bits, which are where they count.
+    __device__ static uint32_t value(uint32_t pair, uint32_t third, const uint32_t raw[RAW], int i) {
+        uint32_t bits = masked(pair, 0x00030003, 0x64006400);
+        if (FORMAT == FORMAT_Q3) bits |= third & 0x00040004;
+        __half2 q = __hsub2(*(__half2 *)&bits, __float2half2_rn(FORMAT == FORMAT_Q2 ? 1024 : 1028));
+        uint32_t word = FORMAT == FORMAT_Q2 ? raw[2 + i] : raw[3];
+        uint32_t scale = __byte_perm(word, 0, FORMAT == FORMAT_Q3 && i ? 0x3232 : 0x1010),
+                 min = __byte_perm(word, 0, 0x3232);
+        q = FORMAT == FORMAT_Q2 ? __hfma2(q, *(__half2 *)&scale, *(__half2 *)&min)
+                                : __hmul2(q, *(__half2 *)&scale);
+        return *(uint32_t *)&q;
+    }
+};
+template <int AT_ONCE> struct Unpack<FORMAT_Q2, AT_ONCE> : UnpackPacked<FORMAT_Q2> {};
+template <int AT_ONCE> struct Unpack<FORMAT_Q3, AT_ONCE> : UnpackPacked<FORMAT_Q3> {};
 
 #endif

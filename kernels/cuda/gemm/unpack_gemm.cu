@@ -11,6 +11,14 @@ static UnpackLaunch *kernels_for(int format) {
         return unpack_launch<FORMAT_Q8M>;
     case FORMAT_Q4:
         return unpack_launch<FORMAT_Q4>;
+    case FORMAT_IQ4:
+        return unpack_launch<FORMAT_IQ4>;
+    case FORMAT_FP4:
+        return unpack_launch<FORMAT_FP4>;
+    case FORMAT_Q2:
+        return unpack_launch<FORMAT_Q2>;
+    case FORMAT_Q3:
+        return unpack_launch<FORMAT_Q3>;
     default:
         return unpack_launch<FORMAT_Q4M>;
     }

@@ -34,7 +34,7 @@ template <int FORMAT, int TOKENS> struct alignas(1024) UnpackTileShared {
     static constexpr int SCALES = FLAT_ROWS * Unpack<FORMAT>::SCALE_BYTES, W_STAGES = 3,
                          X_STAGES = TOKENS > 128 ? 5 : 8;
     static constexpr int X_BYTES = TOKENS * 128, W_BYTES = FLAT_ROWS * 128;
-    char x[X_STAGES][X_BYTES], w[W_STAGES][W_BYTES], scales[W_STAGES][SCALES];
+    char x[X_STAGES][X_BYTES], w[W_STAGES][W_BYTES], scales[W_STAGES][SCALES ? SCALES : 16];
     uint64_t x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
 };
 
@@ -100,8 +100,9 @@ __device__ inline void copy_unpack_tiles(UnpackTileShared<FORMAT, TOKENS> *s, co
         barrier_wait(shared_at(&s->w_empty[w.stage]), w.phase ^ 1);
         barrier_expect(full, Shared::W_BYTES + Shared::SCALES);
         tile(&maps.w, s->w[w.stage], (chunk + quant_bytes(FORMAT, in)) / 2, row, full);
-        tile(&maps.scales, s->scales[w.stage],
-             (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (W::SCALE_BYTES / 2), row, full);
+        if constexpr (W::SCALE_BYTES > 0)
+            tile(&maps.scales, s->scales[w.stage],
+                 (chunk + quant_bytes(FORMAT, n)) / 2 + in / EACH * (W::SCALE_BYTES / 2), row, full);
         w.next();
     };
     auto copy_x = [&](bool half, int token, int col) { // this block's share of it, to both

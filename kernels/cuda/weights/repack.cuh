@@ -3,12 +3,13 @@
 #define PALAVER_KERNELS_CUDA_WEIGHTS_REPACK_CUH
 
 #include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/device/codes.cuh"
 
 // ---- block formats (GGUF's), one group of 32 elements at a time -------------------------------------------------
 
 struct Group {
     int q[32];
-    float scale[2], min; // of the first and the last sixteen
+    float scale[2], min[2]; // of the first and the last sixteen
 };
 
 __device__ inline float half_at(const uint8_t *bytes) {
@@ -32,7 +33,7 @@ __device__ void unpack_k_scales(const uint8_t *block, int group, Group *g) {
     int scale = group < 4 ? s[group] & 63 : (s[group + 4] & 15) | s[group - 4] >> 6 << 4;
     int min = group < 4 ? s[group + 4] & 63 : s[group + 4] >> 4 | s[group] >> 6 << 4;
     g->scale[0] = g->scale[1] = half_at(block) * scale;
-    g->min = -(half_at(block + 2) * min);
+    g->min[0] = g->min[1] = -(half_at(block + 2) * min);
 }
 
 __device__ void unpack_k_nibbles(const uint8_t *bytes, int group, Group *g) {
@@ -46,13 +47,55 @@ __device__ void unpack_q6_k(const uint8_t *block, int group, Group *g) {
     for (int i = 0; i < 2; i++) g->scale[i] = half_at(block + 208) * (int8_t)block[192 + group * 2 + i];
 }
 
+__device__ void unpack_q2_k(const uint8_t *block, int group, Group *g) {
+    for (int i = 0; i < 32; i++) g->q[i] = block[16 + group / 4 * 32 + i] >> group % 4 * 2 & 3;
+    for (int i = 0; i < 2; i++) {
+        g->scale[i] = half_at(block + 80) * (block[group * 2 + i] & 15);
+        g->min[i] = -(half_at(block + 82) * (block[group * 2 + i] >> 4));
+    }
+}
+
+__device__ void unpack_q3_k(const uint8_t *block, int group, Group *g) {
+    const uint8_t *s = block + 96;
+    for (int i = 0; i < 32; i++)
+        g->q[i] = (block[32 + group / 4 * 32 + i] >> group % 4 * 2 & 3) + 4 * (block[i] >> group & 1) - 4;
+    for (int i = 0; i < 2; i++) {
+        int j = group * 2 + i;
+        int scale = (s[j % 8] >> j / 8 * 4 & 15) | (s[8 + j % 4] >> j / 4 * 2 & 3) << 4;
+        g->scale[i] = half_at(block + 108) * (scale - 32);
+    }
+}
+
+__device__ void unpack_iq4_xs(const uint8_t *block, int group, Group *g) {
+    int scale = (block[4 + group / 2] >> group % 2 * 4 & 15) | ((block[2] | block[3] << 8) >> group * 2 & 3)
+                                                                   << 4;
+    g->scale[0] = g->scale[1] = half_at(block) * (scale - 32);
+    unpack_nibbles(block + 8 + group * 16, g);
+}
+
+// Halves have the scales from 2^-24 to 2^15; of other exponents of MXFP4 those below become 0, as their weights nearly
+// are, and those above infinite.
+__device__ void unpack_mxfp4(const uint8_t *block, Group *g) {
+    g->scale[0] = g->scale[1] = block[0] < 2 ? 0 : __int_as_float((block[0] - 1) << 23);
+    unpack_nibbles(block + 1, g);
+}
+
 __device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Group *g) {
-    g->min = 0;
-    if (type >= DTYPE_Q4_K) {
-        int64_t bytes = type == DTYPE_Q4_K ? 144 : type == DTYPE_Q5_K ? 176 : 210;
+    g->min[0] = g->min[1] = 0;
+    if (type == DTYPE_MXFP4) return unpack_mxfp4(row + group * 17, g);
+    if (type >= DTYPE_Q4_K && type != DTYPE_IQ4_NL) {
+        int64_t bytes = type == DTYPE_Q4_K   ? 144
+                        : type == DTYPE_Q5_K ? 176
+                        : type == DTYPE_Q6_K ? 210
+                        : type == DTYPE_Q2_K ? 84
+                        : type == DTYPE_Q3_K ? 110
+                                             : 136;
         const uint8_t *block = row + group / 8 * bytes;
         int in = (int)(group % 8);
         if (type == DTYPE_Q6_K) return unpack_q6_k(block, in, g);
+        if (type == DTYPE_Q2_K) return unpack_q2_k(block, in, g);
+        if (type == DTYPE_Q3_K) return unpack_q3_k(block, in, g);
+        if (type == DTYPE_IQ4_XS) return unpack_iq4_xs(block, in, g);
         unpack_k_scales(block, in, g);
         unpack_k_nibbles(block + (type == DTYPE_Q4_K ? 16 : 48), in, g);
         if (type == DTYPE_Q5_K)
@@ -64,7 +107,7 @@ __device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Grou
     int head = with_min ? 4 : 2, quants = type == DTYPE_Q8_0 ? 32 : 16;
     const uint8_t *block = row + group * (head + (fifth ? 4 : 0) + quants);
     g->scale[0] = g->scale[1] = half_at(block);
-    if (with_min) g->min = half_at(block + 2);
+    if (with_min) g->min[0] = g->min[1] = half_at(block + 2);
     if (type == DTYPE_Q8_0) {
         for (int i = 0; i < 32; i++) g->q[i] = (int8_t)block[2 + i];
         return;
@@ -79,6 +122,40 @@ __device__ inline uint32_t pack_bytes(const int *q) {
     return (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
 }
 
+// A group's words of FORMAT_Q2 or FORMAT_Q3: see codes.cuh.
+__device__ inline uint4 packed_group(int format, const Group &g) {
+    uint32_t codes[2] = {0, 0}, third = 0, scales[2];
+    for (int i = 0; i < 32; i++) {
+        int q = g.q[i] + (format == FORMAT_Q3 ? 4 : 0), in = i % 16, at = in % 4 * 8;
+        codes[i / 16] |= (uint32_t)(q & 3) << (at + in / 4 * 2);
+        third |= (uint32_t)(q >> 2) << (at + i / 16 * 4 + in / 4);
+    }
+    for (int i = 0; i < 2; i++) {
+        uint32_t scale = __half_as_ushort(__float2half_rn(g.scale[i])),
+                 min = __half_as_ushort(__float2half_rn(g.min[i]));
+        scales[i] = scale | min << 16;
+    }
+    if (format == FORMAT_Q2) return make_uint4(codes[0], codes[1], scales[0], scales[1]);
+    return make_uint4(codes[0], codes[1], third, __byte_perm(scales[0], scales[1], 0x5410));
+}
+
+// Words of a group's codes that lie as a codebook wants them.
+__device__ inline uint32_t book_word(const int *first, const int *last) {
+    uint32_t word = 0;
+    for (int i = 0; i < 4; i++) word |= (uint32_t)first[i] << 4 * i | (uint32_t)last[i] << (16 + 4 * i);
+    return word;
+}
+
+// Codes of Q4_0 and of codebooks as numbers, in forms that have no other codes.
+__device__ inline void decode_group(DType type, int format, Group *g) {
+    int own = type == DTYPE_Q4_0                             ? FORMAT_Q4
+              : type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS ? FORMAT_IQ4
+              : type == DTYPE_MXFP4                          ? FORMAT_FP4
+                                                             : format;
+    if (own == format) return;
+    for (int &q : g->q) q = own == FORMAT_Q4 ? q - 8 : book_entry(own, q);
+}
+
 // One thread a group. Row r of the source becomes row first + r·stride of w. Grid: [n rows, groups / 64].
 __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *source, int64_t source_bytes,
                                                     Weight w, int64_t first, int stride) {
@@ -86,14 +163,19 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
     if (col >= w.cols) return;
     Group g;
     unpack_group(type, source + blockIdx.x * source_bytes, group, &g);
-    if (type == DTYPE_Q4_0 &&
-        w.format != FORMAT_Q4) // beside rows of another type, in a form without the offset
-        for (int &q : g.q) q -= 8;
+    decode_group(type, w.format, &g);
     char *chunk = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes +
                   (int64_t)(col / full) * chunk_bytes(w.format, full);
     int n = min(full, w.cols - col / full * full), i = col % full;
+    if (format_packed(w.format)) {
+        *(uint4 *)(chunk + i / 2) = packed_group(w.format, g);
+        return;
+    }
     uint32_t words[8]; // bytes one by one would cost a write each
-    if (format_nibbles(w.format)) {
+    if (format_book(w.format)) {
+        for (int j = 0; j < 4; j++) words[j] = book_word(&g.q[j * 4], &g.q[j * 4 + 16]);
+        *(uint4 *)(chunk + i / 2) = make_uint4(words[0], words[1], words[2], words[3]);
+    } else if (format_nibbles(w.format)) {
         for (int j = 0; j < 4; j++) words[j] = pack_bytes(&g.q[j * 4]) | pack_bytes(&g.q[j * 4 + 16]) << 4;
         *(uint4 *)(chunk + i / 2) = make_uint4(words[0], words[1], words[2], words[3]);
     } else {
@@ -102,11 +184,11 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
         *(uint4 *)(chunk + i + 16) = make_uint4(words[4], words[5], words[6], words[7]);
     }
     __half *scales = (__half *)(chunk + quant_bytes(w.format, n));
-    if (w.format == FORMAT_Q8 || w.format == FORMAT_Q4) {
+    if (w.format == FORMAT_Q8 || w.format == FORMAT_Q4 || format_book(w.format)) {
         scales[i / 32] = __float2half_rn(g.scale[0]);
     } else {
         scales[i / 16] = __float2half_rn(g.scale[0]);
-        scales[i / 16 + 1] = __float2half_rn(w.format == FORMAT_Q8S ? g.scale[1] : g.min);
+        scales[i / 16 + 1] = __float2half_rn(w.format == FORMAT_Q8S ? g.scale[1] : g.min[0]);
     }
 }
 
@@ -124,6 +206,21 @@ __global__ void __launch_bounds__(256)
 __device__ inline uint16_t random_w8(uint32_t bits) {
     uint32_t low = bits & 255, high = bits >> 8 & 255;
     return (uint16_t)((low == 128 ? 127 : low) | (high == 128 ? 127 : high) << 8);
+}
+
+// The largest of a format's integers, about.
+__device__ inline float random_span(int format) {
+    return format == FORMAT_FP4                          ? 12
+           : format == FORMAT_Q2                         ? 1.5f
+           : format == FORMAT_Q3                         ? 4
+           : format == FORMAT_Q4 || format == FORMAT_Q4M ? 8
+                                                         : 128;
+}
+
+// Half a word, the i-th of eight, of a group that holds its scales.
+__device__ inline uint16_t random_packed(int format, int i, float step, uint32_t bits) {
+    bool is_scale = i >= (format == FORMAT_Q2 ? 4 : 6), is_min = format == FORMAT_Q2 && i % 2;
+    return is_scale ? __half_as_ushort(__float2half_rn(is_min ? -1.5f * step : step)) : (uint16_t)bits;
 }
 
 // Made-up weights, for measuring: quants of any bits, scales and plain values such that a row's norm is about 1, as
@@ -147,7 +244,11 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
         if (!format_grouped(w.format)) continue;
         int chunk = i * 2 / whole, in = i * 2 % whole, n = min(full, w.cols - chunk * full);
         int quants = quant_bytes(w.format, n);
-        float step = scale / (format_nibbles(w.format) ? 8 : 128);
+        float step = scale / random_span(w.format);
+        if (format_packed(w.format)) {
+            row[i] = random_packed(w.format, i % 8, step, h);
+            continue;
+        }
         bool is_min = (w.format == FORMAT_Q8M || w.format == FORMAT_Q4M) && (in - quants) / 2 % 2;
         float min = w.format == FORMAT_Q4M ? -7.5f * step : 0;
         row[i] = in < quants ? (uint16_t)h : __half_as_ushort(__float2half_rn(is_min ? min : step));

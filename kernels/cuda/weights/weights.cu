@@ -12,7 +12,8 @@ static bool common_format(DType a, DType b, Format *format) {
     *format = fa;
     if (fa == fb) return true;
     if (!format_grouped(fa) || !format_grouped(fb)) return false;
-    bool fine = fa == FORMAT_Q8S || fb == FORMAT_Q8S;
+    if (fa == FORMAT_Q2 || fb == FORMAT_Q2) return false; // minimums of 16 elements
+    bool fine = fa == FORMAT_Q8S || fb == FORMAT_Q8S || fa == FORMAT_Q3 || fb == FORMAT_Q3;
     bool with_min = fa == FORMAT_Q4M || fb == FORMAT_Q4M || fa == FORMAT_Q8M || fb == FORMAT_Q8M;
     *format = fine ? FORMAT_Q8S : with_min ? FORMAT_Q8M : FORMAT_Q8;
     return !(fine && with_min);
@@ -161,9 +162,6 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
 
 static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
     if (!m->data) return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is missing", name);
-    if (m->type > DTYPE_Q6_K && m->type < DTYPE_INT8)
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is %s, which runs on the CPU only", name,
-                         dtype_name(m->type));
     bool groups = m->type > DTYPE_BF16 && m->type != DTYPE_W8;
     if (m->rows != rows || m->cols != cols || m->cols % 8 || (groups && m->cols % 32))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: %s: expected [%lld, %lld], got [%lld, %lld] %s",

@@ -357,6 +357,8 @@ static void test_looking_subcommands(void **state) {
     expect_status(&run, 3);
     expect_out(&run, "blocks.gguf (GGUF, 1 file)");
     expect_out(&run, "  q4_k [3, 512] q4_k ");
+    expect_out(&run, "  q2_k [3, 512] q2_k ");
+    expect_out(&run, "  mxfp4 [3, 512] mxfp4 ");
     expect_err(&run, "blocks");
     program_free(&run);
     program_run(&run, "tokenize|" BABBLER "|Hello there.", "");
