@@ -168,6 +168,9 @@ install: all ## install palaver under PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/palaver $(DESTDIR)$(PREFIX)/bin/palaver
 	$(if $(NVCC),install -D -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/palaver/libpalaver-cuda.so)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/palaver/$(notdir $(PARLEY)) $(PARLEY)/*
+	install -D -m 644 assets/completion/palaver.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/palaver
+	install -D -m 644 assets/completion/_palaver $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_palaver
+	install -D -m 644 assets/completion/palaver.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/palaver.fish
 clean: ## remove everything that was built
 	rm -rf $(BUILD)
 

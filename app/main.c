@@ -7,9 +7,11 @@
 #include "app/tools/bench.h"
 #include "app/tools/configuration.h"
 #include "app/tools/inspect.h"
+#include "app/tools/list.h"
 #include "app/tools/perplexity.h"
 #include "app/tools/tokenize.h"
 #include "app/tools/tune.h"
+#include "app/tools/use.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,6 +58,10 @@ static int run_command(Program *program) {
         return tune_main(program);
     case COMMAND_CONFIG:
         return configuration_main(program);
+    case COMMAND_LIST:
+        return list_main(program);
+    case COMMAND_USE:
+        return use_main(program);
     default:
         return program->options.jsonl ? jsonl_main(program) : talk_main(program);
     }

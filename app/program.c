@@ -1,5 +1,6 @@
 #include "app/program.h"
 
+#include "app/models/models.h"
 #include "app/signals.h"
 #include "engine/tuning/tuning.h"
 
@@ -21,9 +22,13 @@ int program_finish(const Program *program, Status status, const Error *error) {
 Status program_find_model(Program *program, const char *resumed, Error *error) {
     const char *name = program->options.model;
     char folder[PATH_ROOM];
+    bool configured = !name && !resumed && *program->settings.model.path;
     if (!name) name = resumed;
-    if (!name && *program->settings.model.path) name = program->settings.model.path;
-    Status status = path_find_model(name, path_program(folder) ? folder : NULL, program->model, error);
+    if (configured) name = program->settings.model.path;
+    Status status = models_path(name, path_program(folder) ? folder : NULL, program->model, error);
+    if (status && configured)
+        return error_prefix(error, "the default model (model.path of %.200s): ",
+                            config_origin(&program->settings.config, settings_key("model.path")));
     if (status && name && name == resumed)
         return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
     if (status) return status;

@@ -7,7 +7,7 @@
 //     built in < the model's own < files, in order < profile < PALAVER_* < flags < the session (/set)
 //
 // The built-in values are those of a documented TOML file that comes with the table. The files are, in order,
-// $XDG_CONFIG_HOME/palaver/palaver.toml, ./palaver.toml and every `-c FILE`. A key is written `section.name`; as all
+// $XDG_CONFIG_HOME/palaver/default-model.toml, palaver.toml beside it, ./palaver.toml and every `-c FILE`. A key is written `section.name`; as all
 // names are unique, `name` alone is enough everywhere, and `-` may stand for `_`. The environment variable of a key is
 // always PALAVER_SECTION_NAME (PALAVER_SAMPLING_TOP_P).
 //
@@ -41,8 +41,12 @@ Status config_copy(Config *copy, const Config *from, Error *error);
 // ---- layers ---------------------------------------------------------------------------------------------
 // Each of these either succeeds or leaves `config` as it was.
 
-// The user's file ($XDG_CONFIG_HOME/palaver/palaver.toml, or below $HOME/.config) and ./palaver.toml, those that exist.
+// The user's files ($XDG_CONFIG_HOME/palaver/default-model.toml and palaver.toml, or below $HOME/.config) and
+// ./palaver.toml, those that exist.
 Status config_apply_user_files(Config *config, Error *error);
+
+// Where the first of these is, which a program writes, into path [PATH_ROOM]. STATUS_FILE: no home folder is known.
+Status config_default_model_path(char *path, Error *error);
 
 // One TOML file; its [profile.NAME] sections are only remembered. `layer` is CONFIG_FILES, or CONFIG_SESSION
 // for `/config FILE`. Errors read FILE:LINE:COLUMN: what, and the allowed values.

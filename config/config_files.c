@@ -1,5 +1,6 @@
 // Where files of settings are.
 #include "config/config_internal.h"
+#include "kernels/base/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,21 +12,29 @@ Status config_apply_file(Config *config, ConfigLayer layer, const char *path, Er
     return status ? status : config_apply_tree(config, layer, path, root, error);
 }
 
-// Written like snprintf; 0 when there is neither XDG_CONFIG_HOME nor HOME.
-static int user_path(char *buffer, size_t size) {
+// A file of the user's into path [PATH_ROOM]; false when there is neither XDG_CONFIG_HOME nor HOME, or it is too long.
+static bool user_path(const char *name, char *path) {
     const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (folder && *folder == '/') return snprintf(buffer, size, "%s/palaver/palaver.toml", folder);
-    if (home && *home) return snprintf(buffer, size, "%s/.config/palaver/palaver.toml", home);
-    if (size) *buffer = 0;
-    return 0;
+    int length = 0;
+    if (folder && *folder == '/')
+        length = snprintf(path, PATH_ROOM, "%s/palaver/%s", folder, name);
+    else if (home && *home)
+        length = snprintf(path, PATH_ROOM, "%s/.config/palaver/%s", home, name);
+    return length > 0 && length < PATH_ROOM;
+}
+
+Status config_default_model_path(char *path, Error *error) {
+    if (user_path("default-model.toml", path)) return STATUS_OK;
+    return error_set(error, STATUS_FILE, "no folder for settings: set HOME or XDG_CONFIG_HOME");
 }
 
 Status config_apply_user_files(Config *config, Error *error) {
-    char path[4096];
-    int length = user_path(path, sizeof path);
+    static const char *const names[] = {"default-model.toml", "palaver.toml"};
+    char path[PATH_ROOM];
     Status status = STATUS_OK;
-    if (length > 0 && (size_t)length < sizeof path && !access(path, F_OK))
-        status = config_apply_file(config, CONFIG_FILES, path, error);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
+        if (user_path(names[i], path) && !access(path, F_OK))
+            status = config_apply_file(config, CONFIG_FILES, path, error);
     if (!status && !access("palaver.toml", F_OK))
         status = config_apply_file(config, CONFIG_FILES, "palaver.toml", error);
     return status;

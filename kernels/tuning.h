@@ -14,6 +14,7 @@ typedef struct CardFacts {
     char name[256];      // "NVIDIA H200"
     int compute;         // of the code that runs there, times ten: 80 where a Hopper runs code for that
     int driver, runtime; // CUDA's version numbers, as 13000
+    int64_t available;   // bytes of its memory that are free
 } CardFacts;
 
 // The linear layers, by the op that they belong to.

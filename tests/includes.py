@@ -27,6 +27,7 @@ app/terminal
 app/terminal/editor
 app/record
 app/settings
+app/models
 app/options
 app
 app/tools

@@ -3,6 +3,7 @@
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/load.h"
+#include "app/models/models.h"
 #include "app/signals.h"
 #include "engine/model/model.h"
 #include "kernels/base/hash.h"
@@ -123,9 +124,10 @@ static void drop_ids(MessageList *list) {
 }
 
 Status chat_model_change(Chat *chat, const char *name, Error *error) {
-    char path[PATH_ROOM];
+    char path[PATH_ROOM], folder[PATH_ROOM];
     Settings before;
-    if (path_find_model(name, NULL, path, error) || settings_copy(&before, chat->settings, error))
+    if (models_path(name, path_program(folder) ? folder : NULL, path, error) ||
+        settings_copy(&before, chat->settings, error))
         return error->status;
     path_make_absolute(path);
     Chat other = *chat;

@@ -1,5 +1,6 @@
 // Tab at the prompt: commands, settings and their values, files.
 #include "app/commands/commands_internal.h"
+#include "app/models/models.h"
 #include "app/record/journal_list.h"
 
 #include <dirent.h>
@@ -81,6 +82,15 @@ static void offer_nodes(const Completing *c, const Chat *chat) {
     }
 }
 
+static void offer_models(const Completing *c) {
+    ModelList list;
+    Error ignored;
+    char folder[PATH_ROOM];
+    if (models_find(path_program(folder) ? folder : NULL, &list, &ignored)) return;
+    for (size_t i = 0; i < list.count; i++) offer(c, list.entries[i].name, ' ');
+    models_free(&list);
+}
+
 static void offer_conversations(const Completing *c) {
     JournalList list;
     Error ignored;
@@ -116,6 +126,7 @@ static void offer_arguments(const Completing *c, const Chat *chat, const char *c
     if (!strcmp(command, "save") || !strcmp(command, "load") || !strcmp(command, "file") ||
         !strcmp(command, "config") || !strcmp(command, "model") || (!strcmp(command, "export") && !first))
         offer_files(c);
+    if (!strcmp(command, "model") && first) offer_models(c);
     if (!strcmp(command, "system") && c->length && c->word[0] == '@') {
         Completing file = {c->completion, c->word + 1, c->start + 1, c->length - 1};
         offer_files(&file);

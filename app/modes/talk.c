@@ -1,5 +1,6 @@
 // A chat from the command line: with which conversation and which model, in which of the modes.
 #include "app/commands/argument.h"
+#include "app/models/models.h"
 #include "app/modes/modes.h"
 #include "app/terminal/text_shown.h"
 
@@ -28,7 +29,7 @@ static Status tell_apart(Program *program, Error *error) {
     Options *options = &program->options;
     const char *name = options->resume_operand;
     if (!name) return STATUS_OK;
-    bool talk = journal_is_named(name), model = !path_find_model(name, NULL, program->model, error);
+    bool talk = journal_is_named(name), model = !models_path(name, NULL, program->model, error);
     if (talk && model)
         return error_set(error, STATUS_USAGE,
                          "%s is a conversation and a model: --resume=%s, or --resume behind the model", name,

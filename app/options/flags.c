@@ -43,6 +43,8 @@ static const Flag program_flags[] = {
     TEXT("against", 0, false, against),
     COUNT(shared, 1, MAX_COUNT),
     SWITCH("dispatch", 0, false, dispatch),
+    SWITCH("json", 0, false, json),
+    SWITCH("names", 0, false, names),
     SWITCH("jsonl", 0, true, jsonl),
     COUNT(parallel, 1, MAX_PARALLEL),
     SWITCH("ordered", 0, true, ordered),

@@ -19,6 +19,8 @@ typedef enum Command {
     COMMAND_BENCH,
     COMMAND_TUNE,
     COMMAND_CONFIG,
+    COMMAND_LIST,
+    COMMAND_USE,
     COMMAND_HELP,
     COMMAND_VERSION,
 } Command;
@@ -32,7 +34,7 @@ typedef struct OptionSetting {
 // Strings point into argv.
 typedef struct Options {
     Command command;
-    const char *model;    // as given; NULL: the configured or default model
+    const char *model; // as given; NULL: the configured or default model. Of list: a part of names; NULL: all
     const char *argument; // second operand: TEXT of tokenize, FILE of perplexity; NULL: none
     const char *prompt;   // -p: one question; NULL: none
     const char *system;   // --system TEXT or @FILE; NULL: none
@@ -50,6 +52,8 @@ typedef struct Options {
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
     int prefill, decode, depth, stream, shared;
     bool profile_ops, dispatch;
+
+    bool json, names; // of list
 
     const char *against; // of perplexity: the policy to compare with; NULL: none
 

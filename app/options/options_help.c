@@ -29,7 +29,7 @@ static void print_section(FILE *file, const char *section) {
 void options_print_help(FILE *file) {
     fputs(
         "palaver [MODEL]: talk with a language model on your own machine.\n"
-        "MODEL is a Hugging Face folder, a .gguf file, or a name in ~/.local/share/palaver/models;\n"
+        "MODEL is a Hugging Face folder, a .gguf file, or a name or part of one that palaver list shows;\n"
         "without one it is the default model (make model), or " BUNDLED_MODEL ", which comes with palaver.\n"
         "\n"
         "Talking     palaver [MODEL]               chat; commands begin with /, /help lists them\n"
@@ -53,11 +53,12 @@ void options_print_help(FILE *file) {
         "                                           how far two overflow policies differ)\n"
         "            palaver bench MODEL            speed and memory (--prefill, --decode, --depth N;\n"
         "                                           --stream N: past the context; --profile: each op;\n"
-        "                                           --parallel N [--shared K]: N at once;\n"
-        "                                           --dispatch: each layer by each kernel)\n"
+        "                                           --parallel N [--shared K]; --dispatch: by kernel)\n"
         "            palaver tune MODEL             measures which kernel is best for how many rows on this\n"
         "                                           GPU, and keeps it for later runs\n"
         "            … --shape NAME                 made-up weights on the GPU (--weights TYPE)\n"
+        "            palaver list [PART]            models that are here, other programs' as well (--json,\n"
+        "                                           --names); palaver use NAME makes one the default\n"
         "            palaver config [--default]     settings and their origin; a documented file\n"
         "Settings\n"
         "  -c, --config FILE    a TOML file of settings; repeatable, later wins\n"

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench", "tune", "config"};
-static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY,
-                                         COMMAND_BENCH,   COMMAND_TUNE,     COMMAND_CONFIG};
+static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench",
+                                            "tune",    "config",   "list",       "use"};
+static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY, COMMAND_BENCH,
+                                         COMMAND_TUNE,    COMMAND_CONFIG,   COMMAND_LIST,       COMMAND_USE};
 enum { N_COMMANDS = sizeof command_names / sizeof *command_names };
-static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1}; // how many operands each takes
+static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1, 1, 1}; // how many operands each takes
 
 static void add_setting(Options *options, const ConfigKey *key, const char *text) {
     options->settings[options->n_settings++] = (OptionSetting){key, text};
@@ -121,6 +122,9 @@ static Status apply_operands(Options *options, char **operands, int n, const cha
         return error_set(error, STATUS_USAGE, "--%s has no meaning for palaver %s", chat_flag, command);
     if (options->print_default && options->command != COMMAND_CONFIG)
         return error_set(error, STATUS_USAGE, "--default belongs to palaver config --default");
+    if ((options->json || options->names) && options->command != COMMAND_LIST)
+        return error_set(error, STATUS_USAGE, "--%s belongs to palaver list",
+                         options->json ? "json" : "names");
     if (!command && n == 2 && options->resume_operand) { // the other one is the model
         bool first = operands[0] == options->resume_operand;
         if (first || operands[1] == options->resume_operand) {

@@ -12,6 +12,8 @@ enum {
     STREAM = 32, // bench --stream, with or without a shape
     LOOKS = 64,  // inspect, tokenize
     TUNES = 128, // tune, bench --dispatch
+    LISTS = 256,
+    USES = 512,
     TALKS = CHAT | JSONL,
     LOADS = TALKS | SCORES | TIMES,
 };
@@ -23,19 +25,19 @@ typedef struct Scope {
 
 static const Scope scopes[] = {
     {"sampling", NULL, TALKS},
-    {"context", "size", LOADS | SHAPE},
+    {"context", "size", LOADS | SHAPE | LISTS},
     {"context", "overflow", TALKS | SCORES | STREAM},
     {"context", "keep", TALKS | SCORES | STREAM},
     {"context", "discard", TALKS | SCORES | STREAM},
     {"context", "by", TALKS | SCORES | STREAM},
     {"context", NULL, TALKS},
-    {"cache", NULL, LOADS | SHAPE},
-    {"model", "path", LOADS | LOOKS | TUNES},
-    {"model", "weights", LOADS | TUNES},
-    {"model", "head", LOADS | TUNES},
+    {"cache", NULL, LOADS | SHAPE | LISTS},
+    {"model", "path", LOADS | LOOKS | TUNES | LISTS},
+    {"model", "weights", LOADS | TUNES | LISTS},
+    {"model", "head", LOADS | TUNES | LISTS},
     {"model", "template", TALKS},
     {"model", "template_args", TALKS},
-    {"backend", "device", LOADS | SHAPE | TUNES},
+    {"backend", "device", LOADS | SHAPE | TUNES | LISTS},
     {"backend", "softmax", LOADS | SHAPE},
     {"backend", NULL, LOADS | TUNES},
     {"ui", "color", ~0u},
@@ -66,6 +68,12 @@ static unsigned scope_in_force(const Options *o, const char **what) {
     case COMMAND_TUNE:
         *what = "for palaver tune";
         return TUNES;
+    case COMMAND_LIST:
+        *what = "for palaver list";
+        return LISTS;
+    case COMMAND_USE:
+        *what = "for palaver use";
+        return USES;
     case COMMAND_BENCH:
         if (o->dispatch) {
             *what = "for palaver bench --dispatch";

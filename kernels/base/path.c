@@ -38,8 +38,8 @@ static Status path_of(const char *variable, const char *fallback, const char *ta
     return length < 0 || length >= PATH_ROOM ? path_too_long(path, error) : STATUS_OK;
 }
 
-static Status path_data(const char *tail, char *path, Error *error) {
-    return path_of("XDG_DATA_HOME", ".local/share", tail, path, error);
+Status path_models(char *path, Error *error) {
+    return path_of("XDG_DATA_HOME", ".local/share", "models", path, error);
 }
 
 Status path_state(const char *tail, char *path, Error *error) {
@@ -115,7 +115,7 @@ bool path_program(char *path) {
 
 // The model that comes with palaver lies beside a bundle's program, above the build folder, or where it is
 // installed.
-static bool find_bundled(const char *program, char *path) {
+bool path_find_bundled(const char *program, char *path) {
     static const char *const places[] = {"assets", "../assets", "../share/palaver"};
     char folder[PATH_ROOM];
     for (size_t i = 0; program && i < sizeof places / sizeof *places; i++) {
@@ -129,7 +129,7 @@ static Status find_default(const char *folder, char *const *names, size_t count,
                            char *path, Error *error) {
     if (exists_at(folder, DEFAULT_MODEL_FILE, "", path)) return STATUS_OK;
     if (count == 1 && exists_at(folder, names[0], "", path)) return STATUS_OK;
-    if (!count && find_bundled(program, path)) return STATUS_OK;
+    if (!count && path_find_bundled(program, path)) return STATUS_OK;
     if (count)
         return error_set(error, STATUS_FILE, "which model? %s has %zu of them (%s, …): palaver NAME", folder,
                          count, names[0]);
@@ -158,7 +158,7 @@ static Status find_named(const char *name, const char *folder, char *const *name
 
 Status path_find_model(const char *name, const char *program, char *path, Error *error) {
     char folder[PATH_ROOM];
-    Status status = path_data("models", folder, error);
+    Status status = path_models(folder, error);
     if (status) return status;
     size_t count;
     char **names = models_list(folder, &count);

@@ -31,6 +31,12 @@ Status path_state(const char *tail, char *path, Error *error);
 // The same below palaver's cache folder: what can be made anew at any time.
 Status path_cache(const char *tail, char *path, Error *error);
 
+// Where palaver's own models are, into path [PATH_ROOM].
+Status path_models(char *path, Error *error);
+
+// The model that comes with palaver, into path [PATH_ROOM]; `program` as for path_find_model(). False: it is not there.
+bool path_find_bundled(const char *program, char *path);
+
 // Makes a folder and those above it, each with `mode`; one that exists is fine.
 Status path_make_folder(const char *path, mode_t mode, Error *error);
 

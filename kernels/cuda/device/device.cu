@@ -173,6 +173,9 @@ Status device_card(const char *name, CardFacts *facts, Error *error) {
     facts->compute = device.card.compute;
     cudaError_t code = cudaDriverGetVersion(&facts->driver);
     if (code == cudaSuccess) code = cudaRuntimeGetVersion(&facts->runtime);
+    size_t available = 0, total = 0;
+    if (code == cudaSuccess) code = cudaMemGetInfo(&available, &total);
+    facts->available = (int64_t)available;
     return cuda_check(code, error, "versions");
 }
 

@@ -191,7 +191,7 @@ static void test_exit_statuses_of_the_start(void **state) {
     program_free(&run);
     program_run(&run, "no-such-model", "");
     expect_status(&run, 3);
-    expect_err(&run, "no-such-model: no such file, nor a model in ");
+    expect_err(&run, "no-such-model: no such file, nor a model that is here");
     program_free(&run);
     program_run(&run, "no/such/model.gguf", "");
     expect_status(&run, 3);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const CardFacts CARD = {"NVIDIA H200", 90, 13000, 13000};
+static const CardFacts CARD = {"NVIDIA H200", 90, 13000, 13000, 0};
 
 static const char GOOD[] = "version = 1\ncard = \"NVIDIA H200\"\ncompute = 90\ndriver = 13000\ncuda = 13000\n"
                            "date = \"2026-11-22\"\nread_gb_s = 4554.0\n"

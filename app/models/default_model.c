@@ -1,0 +1,39 @@
+#include "app/models/default_model.h"
+
+#include "config/config.h"
+#include "kernels/base/file.h"
+#include "kernels/base/path.h"
+#include "kernels/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// As a basic string of TOML.
+static bool add_quoted(Text *text, const char *name) {
+    bool ok = text_add(text, "\"", 1);
+    for (const char *p = name; *p && ok; p++) {
+        char code[8];
+        unsigned char byte = (unsigned char)*p;
+        int n = byte < 0x20 || byte == 0x7f   ? snprintf(code, sizeof code, "\\u%04x", byte)
+                : byte == '"' || byte == '\\' ? snprintf(code, sizeof code, "\\%c", byte)
+                                              : snprintf(code, sizeof code, "%c", byte);
+        ok = text_add(text, code, (size_t)n);
+    }
+    return ok && text_add(text, "\"\n", 2);
+}
+
+Status default_model_keep(const char *name, char *path, Error *error) {
+    static const char head[] =
+        "# Written by palaver use; palaver.toml beside it counts more.\n[model]\npath = ";
+    char folder[PATH_ROOM];
+    Text text = {0};
+    Status status = config_default_model_path(path, error);
+    if (status) return status;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    status = path_make_folder(folder, 0700, error);
+    if (!status && (!text_add(&text, head, strlen(head)) || !add_quoted(&text, name)))
+        status = error_set(error, STATUS_MEMORY, "no memory for the default model's name");
+    if (!status) status = file_write(path, text.bytes, text.size, 0644, error);
+    text_free(&text);
+    return status;
+}

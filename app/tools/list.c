@@ -1,0 +1,161 @@
+#include "app/tools/list.h"
+
+#include "app/models/facts.h"
+#include "app/models/models.h"
+#include "app/terminal/text_shown.h"
+#include "kernels/base/format.h"
+#include "kernels/base/json.h"
+#include "kernels/base/utf8.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What is printed, and beside what.
+typedef struct Listing {
+    Program *program;
+    ModelList list;
+    char standard[PATH_ROOM]; // the default model's path; "": there is none
+    FactsDevice device;
+    int widest; // columns of the names
+} Listing;
+
+static bool is_wanted(const Listing *l, const ModelEntry *entry) {
+    const char *part = l->program->options.model;
+    return !part || strcasestr(entry->name, part);
+}
+
+static bool is_default(const Listing *l, const ModelEntry *entry) {
+    char path[PATH_MAX];
+    return *l->standard && realpath(entry->path, path) && !strcmp(path, l->standard);
+}
+
+static bool fits(const Listing *l, const ModelFacts *facts) {
+    return !l->device.available || facts->need <= l->device.available;
+}
+
+// ---- for people -------------------------------------------------------------------------------------------------
+
+enum { VERDICT_ROOM = sizeof((ModelFacts *)0)->problem + 2 * FORMAT_ROOM + 16 };
+
+static void describe_fit(const Listing *l, const ModelFacts *facts, char verdict[VERDICT_ROOM]) {
+    char need[FORMAT_ROOM], have[FORMAT_ROOM];
+    if (*facts->problem) {
+        snprintf(verdict, VERDICT_ROOM, "no: %s", facts->problem);
+        return;
+    }
+    format_bytes((double)facts->need, need);
+    format_bytes((double)l->device.available, have);
+    if (fits(l, facts))
+        snprintf(verdict, VERDICT_ROOM, "yes");
+    else
+        snprintf(verdict, VERDICT_ROOM, "no: %s of %s", need, have);
+}
+
+static void print_row(const Listing *l, const ModelEntry *entry, FILE *out) {
+    ModelFacts facts;
+    char bytes[FORMAT_ROOM] = "", count[FORMAT_ROOM] = "", context[24] = "", verdict[VERDICT_ROOM];
+    facts_of_model(entry->path, &l->program->settings.engine, &facts);
+    if (facts.bytes) format_bytes((double)facts.bytes, bytes);
+    if (facts.n_parameters) format_count(facts.n_parameters, count);
+    if (facts.context) snprintf(context, sizeof context, "%" PRId64, facts.context);
+    describe_fit(l, &facts, verdict);
+    fputs(is_default(l, entry) ? "* " : "  ", out);
+    text_print_escaped(out, entry->name, strlen(entry->name));
+    fprintf(out, "%*s  %-7s %-8s %-6s %-8s %-12s ", l->widest - (int)strlen(entry->name), "", bytes,
+            facts.type, count, context, models_place_name(entry->place));
+    text_print_escaped(out, verdict, strlen(verdict));
+    fputc('\n', out);
+}
+
+static void print_table(Listing *l, FILE *out) {
+    size_t n = 0;
+    l->widest = (int)strlen("NAME");
+    for (size_t i = 0; i < l->list.count; i++) {
+        int length = (int)strlen(l->list.entries[i].name);
+        if (is_wanted(l, &l->list.entries[i]) && length > l->widest) l->widest = length;
+    }
+    for (size_t i = 0; i < l->list.count; i++) {
+        if (!is_wanted(l, &l->list.entries[i])) continue;
+        if (n++ == 0)
+            fprintf(out, "  %-*s  %-7s %-8s %-6s %-8s %-12s %s\n", l->widest, "NAME", "SIZE", "TYPE",
+                    "PARAMS", "CONTEXT", "WHERE", "FITS");
+        print_row(l, &l->list.entries[i], out);
+    }
+    if (!n)
+        screen_notice(l->program->screen, l->list.count ? "[no model of such a name is here]"
+                                                        : "[no model is here: `make model` fetches one]");
+}
+
+// ---- for programs -----------------------------------------------------------------------------------------------
+
+// JSON is UTF-8: other names are shown as far as they can be.
+static json_t *json_of(const char *text) {
+    char cut[PATH_ROOM];
+    size_t n = strlen(text);
+    if (utf8_valid_run(text, n) == n) return json_stringn(text, n);
+    text_copy_printable(cut, sizeof cut, text, n);
+    return json_string(cut);
+}
+
+static json_t *row_of(const Listing *l, const ModelEntry *entry) {
+    ModelFacts facts;
+    facts_of_model(entry->path, &l->program->settings.engine, &facts);
+    bool known = facts.n_parameters > 0;
+    return json_pack("{s:o, s:o, s:s, s:I, s:s, s:o, s:o, s:o, s:b, s:o}", "name", json_of(entry->name),
+                     "path", json_of(entry->path), "where", models_place_name(entry->place), "bytes",
+                     (json_int_t)facts.bytes, "type", facts.type, "parameters",
+                     known ? json_integer(facts.n_parameters) : json_null(), "context",
+                     facts.context ? json_integer(facts.context) : json_null(), "fits",
+                     known ? json_boolean(fits(l, &facts)) : json_false(), "default", is_default(l, entry),
+                     "problem", json_of(facts.problem));
+}
+
+static Status print_json(const Listing *l, FILE *out, Error *error) {
+    json_t *rows = json_array();
+    bool ok = rows != NULL;
+    for (size_t i = 0; i < l->list.count && ok; i++)
+        if (is_wanted(l, &l->list.entries[i]))
+            ok = !json_array_append_new(rows, row_of(l, &l->list.entries[i]));
+    if (ok) ok = !json_dumpf(rows, out, JSON_INDENT(1)) && fputc('\n', out) != EOF;
+    json_decref(rows);
+    return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "the list cannot be written");
+}
+
+static void print_names(const Listing *l, FILE *out) {
+    for (size_t i = 0; i < l->list.count; i++)
+        if (is_wanted(l, &l->list.entries[i])) fprintf(out, "%s\n", l->list.entries[i].name);
+}
+
+// ---- all ----------------------------------------------------------------------------------------------------------
+
+// Without a default there is nothing to mark, and no error.
+static void find_default(Listing *l, const char *folder) {
+    char path[PATH_ROOM], whole[PATH_MAX];
+    const char *name = l->program->settings.model.path;
+    Error ignored;
+    if (!models_path(*name ? name : NULL, folder, path, &ignored) && realpath(path, whole))
+        snprintf(l->standard, sizeof l->standard, "%s", whole);
+}
+
+int list_main(Program *program) {
+    const Options *options = &program->options;
+    char folder[PATH_ROOM];
+    Error error;
+    Listing l = {.program = program};
+    const char *beside = path_program(folder) ? folder : NULL;
+    Status status = models_find(beside, &l.list, &error);
+    if (!status && options->names) {
+        print_names(&l, stdout);
+    } else if (!status) {
+        find_default(&l, beside);
+        facts_of_device(program->settings.engine.device, &l.device);
+        if (options->json)
+            status = print_json(&l, stdout, &error);
+        else
+            print_table(&l, stdout);
+    }
+    models_free(&l.list);
+    return program_finish(program, status, &error);
+}

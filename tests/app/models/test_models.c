@@ -1,0 +1,297 @@
+// Models by name: what is found in the stores of other programs, which of it a name means, and which is the default.
+#include "tests/support/files.h"
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+#include "app/models/models.h"
+#include "kernels/base/path.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COMMIT "0123456789abcdef0123456789abcdef01234567"
+#define OTHER "89abcdef0123456789abcdef0123456789abcdef"
+#define GGUF "tests/golden/models/qwen2.gguf"
+#define FOLDER "tests/golden/models/llama"
+
+// ---- stores -------------------------------------------------------------------------------------------------------
+
+static char *below(const char *home, const char *tail) {
+    static char path[4096];
+    char folder[4096];
+    Error error;
+    snprintf(path, sizeof path, "%s/%s", home, tail);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    assert_int_equal(path_make_folder(folder, 0700, &error), STATUS_OK);
+    return path;
+}
+
+static void put_text(const char *home, const char *tail, const char *text) {
+    FILE *file = fopen(below(home, tail), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    fclose(file);
+}
+
+// What lies at `tail` is the file or folder at `from` of the working folder.
+static void put(const char *home, const char *tail, const char *from) {
+    char *whole = realpath(from, NULL);
+    assert_non_null(whole);
+    assert_int_equal(symlink(whole, below(home, tail)), 0);
+    free(whole);
+}
+
+static void put_hub(const char *home) {
+    put_text(home, "hub/models--acme--tiny-llama/refs/main", COMMIT);
+    put_text(home, "hub/models--acme--tiny-llama/refs/old", OTHER);
+    put(home, "hub/models--acme--tiny-llama/snapshots/" COMMIT, FOLDER);
+    put(home, "hub/models--acme--tiny-llama/snapshots/" OTHER, "tests/golden/models/llama-f16");
+    put_text(home, "hub/models--acme--quants-GGUF/refs/main", COMMIT);
+    put(home, "hub/models--acme--quants-GGUF/snapshots/" COMMIT "/quants-Q4_K_M.gguf", GGUF);
+    put(home, "hub/models--acme--quants-GGUF/snapshots/" COMMIT "/quants-Q8_0.gguf",
+        "tests/golden/models/llama3.gguf");
+    put_text(home, "hub/models--acme--quants-GGUF/snapshots/" COMMIT "/mmproj-F16.gguf", "GGUF");
+    put(home, "hub/models--acme--quants-GGUF/snapshots/" COMMIT "/F16/quants-F16-00001-of-00002.gguf",
+        "tests/golden/models/quants.gguf");
+    put_text(home, "hub/models--acme--quants-GGUF/snapshots/" COMMIT "/F16/quants-F16-00002-of-00002.gguf",
+             "GGUF");
+    put_text(home, "hub/models--acme--only-words/refs/main", COMMIT);
+    put_text(home, "hub/models--acme--only-words/snapshots/" COMMIT "/config.json", "{}");
+    put_text(home, "hub/version.txt", "1");
+}
+
+static const char DIGEST[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+static void put_ollama(const char *home) {
+    char manifest[600], tail[200];
+    snprintf(manifest, sizeof manifest,
+             "{\"schemaVersion\": 2, \"layers\": [{\"mediaType\": \"application/vnd.ollama.image.template\", "
+             "\"digest\": \"sha256:b\"}, {\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
+             "\"sha256:%s\", \"size\": 1}]}",
+             DIGEST);
+    snprintf(tail, sizeof tail, "ollama/blobs/sha256-%s", DIGEST);
+    put(home, tail, GGUF);
+    put_text(home, "ollama/manifests/registry.ollama.ai/library/llama3.2/3b", manifest);
+    put_text(home, "ollama/manifests/registry.ollama.ai/library/llama3.2/latest", manifest);
+    put_text(home, "ollama/manifests/registry.ollama.ai/someone/mine/v1", manifest);
+    put_text(home, "ollama/manifests/hf.co/acme/else/Q4_0", manifest);
+    put_text(home, "ollama/manifests/registry.ollama.ai/library/broken/latest", "{\"layers\": [{");
+    put_text(home, "ollama/manifests/registry.ollama.ai/library/escape/latest",
+             "{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
+             "\"sha256:../../../../etc/passwd\"}]}");
+}
+
+static int set_up(void **state) {
+    static const char *const unset[] = {"HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "XDG_CACHE_HOME"};
+    char path[4096];
+    if (program_set_up(state)) return 1;
+    const char *home = *state;
+    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++) unsetenv(unset[i]);
+    snprintf(path, sizeof path, "%s/hub", home);
+    setenv("HF_HUB_CACHE", path, 1);
+    snprintf(path, sizeof path, "%s/ollama", home);
+    setenv("OLLAMA_MODELS", path, 1);
+    snprintf(path, sizeof path, "%s/llama.cpp", home);
+    setenv("LLAMA_CACHE", path, 1);
+    put_hub(home);
+    put_ollama(home);
+    put(home, ".lmstudio/models/acme/Phi-GGUF/phi-Q4_0.gguf", "tests/golden/architectures/phi3.gguf");
+    put(home, "llama.cpp/acme_bloom-GGUF_bloom-f16.gguf", "tests/golden/architectures/bloom.gguf");
+    put(home, "palaver/models/one.gguf", "tests/golden/models/llama3.gguf");
+    put(home, "palaver/models/two", FOLDER);
+    put_text(home, "palaver/models/one.toml", "");
+    return 0;
+}
+
+// ---- what is found ------------------------------------------------------------------------------------------------
+
+static void test_found(void **state) {
+    (void)state;
+    static const char *const expected[] = {"one",
+                                           "two",
+                                           "acme/quants-GGUF:F16",
+                                           "acme/quants-GGUF:Q4_K_M",
+                                           "acme/quants-GGUF:Q8_0",
+                                           "acme/tiny-llama",
+                                           "acme/tiny-llama@old",
+                                           "ollama:hf.co/acme/else:Q4_0",
+                                           "ollama:llama3.2:3b",
+                                           "ollama:llama3.2:latest",
+                                           "ollama:someone/mine:v1",
+                                           "lmstudio:acme/Phi-GGUF:Q4_0",
+                                           "llama.cpp:acme_bloom-GGUF_bloom-f16"};
+    ModelList list;
+    Error error;
+    assert_int_equal(models_find(NULL, &list, &error), STATUS_OK);
+    for (size_t i = 0; i < list.count && i < sizeof expected / sizeof *expected; i++)
+        assert_string_equal(list.entries[i].name, expected[i]);
+    assert_int_equal(list.count, sizeof expected / sizeof *expected);
+    models_free(&list);
+}
+
+static void test_hub_by_home(void **state) {
+    char path[4096];
+    ModelList list;
+    Error error;
+    unsetenv("HF_HUB_CACHE");
+    snprintf(path, sizeof path, "%s", (char *)*state);
+    setenv("HF_HOME", path, 1); // whose hub/ it is
+    assert_int_equal(models_find(NULL, &list, &error), STATUS_OK);
+    assert_int_equal(list.count, 13);
+    models_free(&list);
+    unsetenv("HF_HOME");
+}
+
+// The path of what `name` means ends so.
+static void expect(const char *name, const char *tail) {
+    char path[PATH_ROOM];
+    Error error;
+    if (models_path(name, NULL, path, &error)) fail_msg("%s", error.message);
+    if (!path_has_suffix(path, tail)) fail_msg("%s is %s, not %s", name, path, tail);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    expect("one", "/palaver/models/one.gguf");
+    expect("acme/tiny-llama", "/snapshots/" COMMIT);
+    expect("acme/tiny-llama@old", "/snapshots/" OTHER);
+    expect("acme/quants-GGUF:Q8_0", "quants-Q8_0.gguf");
+    expect("acme/quants-gguf:q8_0", "quants-Q8_0.gguf");
+    expect("acme/quants-GGUF:quants-Q4_K_M.gguf", "quants-Q4_K_M.gguf");
+    expect("Q4_K_M", "quants-Q4_K_M.gguf");
+    expect("ollama:llama3.2:3b", DIGEST);
+    expect("llama3.2:3b", DIGEST);
+    expect("ollama:llama3.2", DIGEST);
+    expect("llama3.2", DIGEST); // three names of one file are one model
+    expect("mine", DIGEST);
+    expect("phi", "phi-Q4_0.gguf");
+    expect("acme/Phi-GGUF", "phi-Q4_0.gguf");
+    expect("BLOOM", "acme_bloom-GGUF_bloom-f16.gguf");
+    expect(GGUF, GGUF);
+}
+
+static void refuses(const char *name, Status status, const char *words) {
+    char path[PATH_ROOM];
+    Error error;
+    assert_int_equal(models_path(name, NULL, path, &error), status);
+    if (!strstr(error.message, words)) fail_msg("'%s' is not in: %s", words, error.message);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    refuses("acme/quants-GGUF", STATUS_USAGE,
+            "3 models: acme/quants-GGUF:F16, acme/quants-GGUF:Q4_K_M, acme/quants-GGUF:Q8_0");
+    refuses("acme/tiny-lama", STATUS_FILE, "did you mean acme/tiny-llama?");
+    refuses("ollama:llama3.2:70b", STATUS_FILE, "did you mean ollama:llama3.2:3b?");
+    refuses("nothing/of-the-kind", STATUS_FILE, "palaver list");
+    refuses("./acme/tiny-llama", STATUS_FILE, "No such file");
+    refuses("escape", STATUS_FILE, "escape");
+}
+
+// ---- the program --------------------------------------------------------------------------------------------------
+
+static void test_list(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, "list", "");
+    expect_status(&run, 0);
+    expect_out(&run, "acme/tiny-llama ");
+    expect_out(&run, "Ollama");
+    expect_out(&run, "yes");
+    program_free(&run);
+    program_run(&run, "list|--names|quants", "");
+    expect_status(&run, 0);
+    assert_string_equal(run.out, "acme/quants-GGUF:F16\nacme/quants-GGUF:Q4_K_M\nacme/quants-GGUF:Q8_0\n");
+    program_free(&run);
+    program_run(&run, "list|no-such-name", "");
+    expect_status(&run, 0);
+    expect_err(&run, "no model of such a name");
+    program_free(&run);
+    program_says("--names", "", 2, "--names belongs to palaver list");
+}
+
+static void test_list_json(void **state) {
+    Run run;
+    put_text(*state, "palaver/models/cut.gguf", "GGUF\3");
+    program_run(&run, "list|--json", "");
+    expect_status(&run, 0);
+    json_t *rows = json_loads(run.out, 0, NULL);
+    assert_int_equal(json_array_size(rows), 15); // with the one that comes with palaver, and this
+    json_t *cut = json_array_get(rows, 0), *one = json_array_get(rows, 1);
+    assert_string_equal(json_string_value(json_object_get(cut, "name")), "cut");
+    assert_true(json_is_false(json_object_get(cut, "fits")));
+    assert_non_null(strstr(json_string_value(json_object_get(cut, "problem")), "damaged"));
+    assert_string_equal(json_string_value(json_object_get(one, "where")), "palaver");
+    assert_true(json_is_true(json_object_get(one, "fits")));
+    assert_true(json_integer_value(json_object_get(one, "parameters")) > 1000);
+    assert_true(json_integer_value(json_object_get(one, "context")) > 0);
+    assert_true(json_integer_value(json_object_get(one, "bytes")) > 1000);
+    json_decref(rows);
+    program_free(&run);
+}
+
+static void test_use(void **state) {
+    char path[4096];
+    Run run;
+    program_says("use|quants", "", 2, "may mean 3 models");
+    program_run(&run, "use|tiny-llama@old", "");
+    expect_status(&run, 0);
+    expect_err(&run, "acme/tiny-llama@old is the default now");
+    program_free(&run);
+    program_run(&run, "list|--json|tiny-llama", "");
+    json_t *rows = json_loads(run.out, 0, NULL);
+    assert_true(json_is_false(json_object_get(json_array_get(rows, 0), "default")));
+    assert_true(json_is_true(json_object_get(json_array_get(rows, 1), "default")));
+    json_decref(rows);
+    program_free(&run);
+    program_run(&run, "inspect", "");
+    expect_out(&run, OTHER);
+    program_free(&run);
+    program_run(&run, "config", "");
+    expect_out(&run, "default-model.toml:3");
+    program_free(&run);
+    put_text(*state, "palaver/palaver.toml", "[model]\npath = \"one\"\n");
+    program_run(&run, "use|two", "");
+    expect_status(&run, 0);
+    expect_err(&run, "palaver.toml:2 says model.path = \"one\", which counts more");
+    program_free(&run);
+    snprintf(path, sizeof path, "%s/palaver/palaver.toml", (char *)*state);
+    assert_int_equal(unlink(path), 0);
+    put_text(*state, "palaver/default-model.toml", "[model]\npath = \"gone\"\n");
+    program_says("inspect", "", 3, "the default model (model.path of ");
+}
+
+// What bash would offer for the line so far, one a line.
+static void completes(const char *line, const char *expected) {
+    char command[1000];
+    Run run;
+    snprintf(command, sizeof command,
+             "bash -c '. assets/completion/palaver.bash; COMP_LINE=\"palaver %s\"; COMP_POINT=${#COMP_LINE}; "
+             "COMP_WORDS=(palaver \"%s\"); COMP_CWORD=1; _palaver \"$PALAVER\"; printf \"%%s\\n\" "
+             "\"${COMPREPLY[@]}\"'",
+             line, line);
+    program_shell(&run, command);
+    assert_string_equal(run.out, expected);
+    program_free(&run);
+}
+
+static void test_completion(void **state) {
+    (void)state;
+    completes("lmst", "lmstudio:acme/Phi-GGUF:Q4_0\n");
+    completes("ollama:llama3.2:", "3b\nlatest\n");
+    completes("li", "list\n");
+    completes("--no-sa", "--no-save\n");
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(test_##name, set_up, program_tear_down)
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        test(found), test(hub_by_home), test(names), test(refused),
+        test(list),  test(list_json),   test(use),   test(completion),
+    };
+    test_main("models by name", argc, argv, tests);
+}
