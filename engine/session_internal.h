@@ -29,6 +29,13 @@ static inline void session_drop_logits(Session *s) {
     s->version = ++s->engine->n_versions;
 }
 
+// ---- session_prefix.c: a cache that comes from elsewhere -------------------------------------------------------
+
+// What is cached becomes a branch; the log is empty.
+void session_put_aside(Session *session);
+// The log, [sequence->length], and what is cached of it become these; the sequence is taken over.
+void session_take_over(Session *session, const int32_t *log, KvSequence *sequence);
+
 // ---- session_ahead.c: the step of a token that is still being drawn ------------------------------------------------
 
 // Between the halves of a draw from this session's logits: begins the step of what is being drawn, if that is possible.

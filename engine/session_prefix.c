@@ -62,6 +62,20 @@ static void keep_tail_as_branch(Session *s, int64_t length) {
     s->n_log = length;
 }
 
+void session_put_aside(Session *s) {
+    keep_tail_as_branch(s, 0);
+    session_drop_logits(s);
+}
+
+void session_take_over(Session *s, const int32_t *log, KvSequence *sequence) {
+    kv_sequence_free(&s->engine->cache, &s->sequence);
+    s->sequence = *sequence;
+    *sequence = (KvSequence){0};
+    s->n_log = s->sequence.length;
+    memcpy(s->log, log, (size_t)s->n_log * sizeof *log);
+    session_drop_logits(s);
+}
+
 // An independent session looks at branches only where nothing of its own is cached: what others read in stands for what
 // would be read in, not for what was decoded here.
 static int64_t recall(Session *s, const int32_t *tokens, int64_t n, bool branches) {

@@ -17,6 +17,10 @@ void test_memory(const Ops *cuda, const char *root, Report *report);
 // Steps that begin before their token is known show in nothing; models below folder `root`.
 void test_steps_ahead(const char *root, Report *report);
 
+// What comes back from a snapshot's file is what was there; models below folder `root`.
+void test_snapshots(const char *root, Report *report);
+void snapshot_speed(void); // how fast, as lines on stdout
+
 // After a fault on the device every op says STATUS_FATAL with its name and the cause. In a process of its own:
 // test_fault() starts this program again, with a last argument that leads to fault_child().
 void test_fault(const char *plugin, Report *report);

@@ -3,7 +3,8 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
-// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, memory, fault.
+// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, snapshot, memory,
+// fault; or attend-speed, snapshot-speed, which measure.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
 // One closing line: N passed, N failed.
 #include "engine/backend.h"
@@ -304,7 +305,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     const Ops *beside;
     Error error;
     if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "ahead") &&
-        !wanted(w, "fault"))
+        !wanted(w, "snapshot") && !wanted(w, "fault"))
         return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
@@ -314,6 +315,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     char models[400];
     snprintf(models, sizeof models, "%s/models", w->golden);
     if (begins(w, "ahead")) test_steps_ahead(w->golden, report);
+    if (begins(w, "snapshot")) test_snapshots(w->golden, report);
     if (begins(w, "memory")) test_memory(cuda, models, report);
     if (begins(w, "text") && w->model) test_greedy_text(w->model, report);
     if (begins(w, "fault")) test_fault(w->plugin, report);
@@ -333,6 +335,7 @@ int main(int argc, char **argv) {
     }
     if (w.only && !strcmp(w.only, "--fault-child")) return fault_child(cuda);
     if (w.only && !strcmp(w.only, "attend-speed")) return attend_speed(cuda), 0;
+    if (w.only && !strcmp(w.only, "snapshot-speed")) return snapshot_speed(), 0;
     for (int i = 0; i < N_CASES; i++)
         if (!w.only || strstr(CASES[i].name, w.only)) {
             test_case(cuda, &CASES[i]);

@@ -1,0 +1,89 @@
+// By what a cache is told from others: all that its bytes depend on, and the ids.
+#include "engine/snapshot_internal.h"
+
+#include "engine/cache/key_rounding.h"
+#include "kernels/base/checksum.h"
+#include "kernels/base/hash.h"
+
+#include <stdlib.h>
+
+enum { SAMPLES = 8, SAMPLE_BYTES = 256 };
+
+#define HASH(hash, value) hash_bytes(hash, &(value), sizeof(value))
+
+// Names, types, shapes, and some bytes at even distances: two models that differ in nothing else differ in nearly every
+// weight, and all of them would take seconds.
+static uint64_t hash_tensor(uint64_t hash, const CheckpointTensor *t) {
+    hash = hash_bytes(hash, t->name, strlen(t->name) + 1);
+    hash = hash_bytes(hash, t->type_name, strlen(t->type_name) + 1);
+    hash = HASH(hash, t->shape);
+    const size_t step = t->bytes / SAMPLES;
+    if (t->bytes <= (size_t)SAMPLES * SAMPLE_BYTES) return hash_bytes(hash, t->data, t->bytes);
+    for (size_t i = 0; i < SAMPLES; i++)
+        hash = hash_bytes(hash, (const char *)t->data + i * step, SAMPLE_BYTES);
+    return hash;
+}
+
+static uint64_t hash_model(const Engine *engine) {
+    const Model *m = engine->model;
+    const char *backend = engine->backend->ops->name;
+    uint64_t hash = hash_bytes(HASH_START, backend, strlen(backend) + 1);
+    hash = HASH(hash, m->weights);
+    const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
+                         m->shape.intermediate_size};
+    hash = HASH(hash, sizes); // all that there is of a model whose weights are made up
+    for (int64_t i = 0; m->checkpoint && i < checkpoint_n_tensors(m->checkpoint); i++)
+        hash = hash_tensor(hash, checkpoint_tensor(m->checkpoint, i));
+    return hash;
+}
+
+static uint64_t hash_tokenizer(const Tokenizer *tokenizer) {
+    uint64_t hash = HASH_START;
+    for (int64_t id = 0; tokenizer && id < tokenizer_size(tokenizer); id++) {
+        size_t size;
+        const char *piece = tokenizer_piece(tokenizer, (int32_t)id, &size);
+        hash = hash_bytes(hash, piece, size + 1);
+    }
+    return hash;
+}
+
+// What a study has made of the model's keys is in them.
+static Status hash_cache(const Engine *engine, uint64_t *hash, Error *error) {
+    const KvCache *cache = &engine->cache;
+    const KvLayout *l = &cache->layout;
+    const int64_t parts[] = {
+        l->layout,        l->n_layers, l->n_kv_heads,          l->head_dim,
+        (int64_t)l->type, l->group,    (int64_t)l->scale_type, cache->layers[0].rotate_keys};
+    *hash = HASH(HASH_START, parts);
+    if (!cache->key_rounding) return STATUS_OK;
+    size_t bytes = (size_t)key_rounding_bytes(&engine->model->shape);
+    void *rounding = malloc(bytes);
+    if (!rounding) return error_set(error, STATUS_MEMORY, "no memory for a snapshot");
+    Status status = cache->backend->ops->read(cache->backend, rounding, cache->key_rounding, bytes, error);
+    uint64_t sum = checksum_of(rounding, bytes);
+    *hash = HASH(*hash, sum);
+    free(rounding);
+    return status;
+}
+
+static uint64_t hash_rope(const Model *model, int set) {
+    const Rope *r = &model->shape.rope;
+    const int64_t parts[] = {(int64_t)r->kind, r->rotary_dim, set};
+    const size_t n = (size_t)r->rotary_dim / 2;
+    uint64_t hash = HASH(HASH_START, parts);
+    hash = HASH(hash, r->magnitude);
+    return n ? hash_bytes(hash, r->inv_freq + (size_t)set * n, n * sizeof *r->inv_freq) : hash;
+}
+
+Status snapshot_owner_of(const Session *s, int rope_set, uint64_t words, SnapshotOwner *owner, Error *error) {
+    const Engine *engine = s->engine;
+    const int n_sets = engine->model->shape.rope.n_sets;
+    *owner = (SnapshotOwner){0};
+    if (rope_set < 0 || (rope_set > 0 && rope_set >= n_sets))
+        return error_set(error, STATUS_FILE, "it was read with other rotary frequencies");
+    owner->model = hash_model(engine);
+    owner->tokenizer = hash_tokenizer(engine->tokenizer);
+    owner->words = words;
+    owner->rope = hash_rope(engine->model, rope_set);
+    return hash_cache(engine, &owner->cache, error);
+}
