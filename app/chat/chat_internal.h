@@ -3,6 +3,7 @@
 #define PALAVER_APP_CHAT_INTERNAL_H
 
 #include "app/chat/chat.h"
+#include "app/record/snapshots.h"
 #include "app/settings/settings_tell.h"
 #include "kernels/base/path.h"
 
@@ -18,9 +19,11 @@ typedef struct ChatModel {
 
 // Where the conversation is kept.
 typedef struct ChatRecord {
-    Journal *journal; // NULL: --no-save
-    bool failed;      // it could not be written, which was said
-    size_t saved;     // bytes of the log that the last /save wrote
+    Journal *journal;       // NULL: --no-save
+    bool failed;            // it could not be written, which was said
+    size_t saved;           // bytes of the log that the last /save wrote
+    SnapshotWriter *writer; // NULL: no snapshot is being written
+    uint64_t restored;      // snapshot_version() of the one that this conversation goes on from; 0: none
 } ChatRecord;
 
 // Of the random numbers: each new conversation has a stream of its own.
@@ -46,6 +49,7 @@ typedef struct ChatReply {
 typedef struct ChatTold {
     bool full;             // that the context is nearly full
     bool next;             // what the next turn would cost
+    bool restored;         // how much of the conversation came from a snapshot
     SettingsTold settings; // which settings count for less than they say
 } ChatTold;
 
@@ -87,6 +91,16 @@ Status chat_model_check(Chat *chat, Transcript *transcript, Error *error);
 Status chat_record_make(Chat *chat, const char *system, Transcript **transcript, Error *error);
 // A new journal, unless none is wanted: then *journal is NULL.
 Status chat_record_begin(const Chat *chat, const char *name, Journal **journal, Error *error);
+
+// ---- chat_snapshot.c
+
+// The conversation is left, by a person or after --resume: what is cached of it is being written from now on.
+void chat_snapshot_keep(Chat *chat);
+void chat_snapshot_finish(Chat *chat); // waits for that
+// A conversation is come back to: what its snapshot has is cached. One that cannot be used is told of.
+void chat_snapshot_restore(Chat *chat);
+// After the first reply from there: how much that was.
+void chat_snapshot_tell(Chat *chat);
 
 // ---- chat_seed.c
 

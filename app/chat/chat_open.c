@@ -44,6 +44,8 @@ Status chat_open(const ChatOpening *with, Chat **out, Error *error) {
     if (!status) status = open_record(chat, error);
     if (!status) status = chat_settings_apply(chat, error);
     if (!status) status = way_project_here(chat, error);
+    chat->told.restored = true;
+    if (!status && with->transcript) chat_snapshot_restore(chat);
     if (status) {
         chat_close(chat);
         *out = NULL;
@@ -53,8 +55,10 @@ Status chat_open(const ChatOpening *with, Chat **out, Error *error) {
 
 void chat_close(Chat *chat) {
     if (!chat) return;
+    if (chat->conversation && chat->transcript) chat_snapshot_keep(chat);
     chat_model_close(chat);
     engine_close(chat->model.engine);
+    chat_snapshot_finish(chat);
     transcript_free(chat->transcript);
     journal_close(chat->record.journal);
     free(chat->attachment);

@@ -50,6 +50,9 @@ Status chat_record_make(Chat *chat, const char *system, Transcript **transcript,
 
 // Replaces transcript and journal by those of another conversation.
 static void adopt(Chat *chat, Transcript *transcript, Journal *journal) {
+    chat_snapshot_keep(chat);
+    chat->record.restored = 0;
+    chat->told.restored = true;
     transcript_free(chat->transcript);
     journal_close(chat->record.journal);
     chat->transcript = transcript;
@@ -121,6 +124,7 @@ Status chat_record_load(Chat *chat, Transcript *transcript, Journal *journal, Er
     adopt(chat, transcript, journal);
     way_take(chat, &list);
     session_drop_shifted(conversation_session(chat->conversation));
+    chat_snapshot_restore(chat);
     chat_settings_restore(chat);
     status = chat_seed_restore(chat, error);
     if (!status) status = chat_settings_apply(chat, error);

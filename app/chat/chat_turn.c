@@ -129,6 +129,7 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status) {
     message_list_free(back);
     if (chat->interactive) (void)transcript_set_talked(chat->transcript, &ignored);
     chat_record_sync(chat);
+    chat_snapshot_tell(chat);
     report_turn(chat);
     return STATUS_OK;
 }

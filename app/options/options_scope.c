@@ -31,6 +31,7 @@ static const Scope scopes[] = {
     {"context", "discard", TALKS | SCORES | STREAM},
     {"context", "by", TALKS | SCORES | STREAM},
     {"context", NULL, TALKS},
+    {"cache", "snapshots", CHAT},
     {"cache", NULL, LOADS | SHAPE | LISTS},
     {"model", "path", LOADS | LOOKS | TUNES | LISTS},
     {"model", "weights", LOADS | TUNES | LISTS},

@@ -30,11 +30,19 @@ Status journal_folder(char *folder, Error *error) {
     return path_state("conversations", folder, error);
 }
 
-Status journal_path(const char *name, char *path, Error *error) {
+static Status path_beside(const char *name, const char *suffix, char *path, Error *error) {
     char folder[PATH_ROOM];
     if (journal_folder(folder, error)) return error->status;
-    snprintf(path, JOURNAL_PATH_ROOM, "%s/%.*s%s", folder, JOURNAL_NAME_ROOM, name, SUFFIX);
+    snprintf(path, JOURNAL_PATH_ROOM, "%s/%.*s%s", folder, JOURNAL_NAME_ROOM, name, suffix);
     return STATUS_OK;
+}
+
+Status journal_path(const char *name, char *path, Error *error) {
+    return path_beside(name, SUFFIX, path, error);
+}
+
+Status journal_snapshot_path(const char *name, char *path, Error *error) {
+    return path_beside(name, JOURNAL_SNAPSHOT, path, error);
 }
 
 // ---- reading the folder -----------------------------------------------------------------------------------
@@ -225,9 +233,11 @@ bool journal_is_mended_later(const JournalList *list, size_t index) {
 }
 
 Status journal_delete(const char *name, Error *error) {
-    char path[JOURNAL_PATH_ROOM];
+    char path[JOURNAL_PATH_ROOM], snapshot[JOURNAL_PATH_ROOM];
     JournalList list;
-    if (journal_list_read(&list, error) || journal_path(name, path, error)) return error->status;
+    if (journal_list_read(&list, error) || journal_path(name, path, error) ||
+        journal_snapshot_path(name, snapshot, error))
+        return error->status;
     Status status = entry_called(&list, name) ? STATUS_OK : not_there(&list, name, error);
     journal_list_free(&list);
     if (status) return status;
@@ -238,7 +248,7 @@ Status journal_delete(const char *name, Error *error) {
     else if (unlink(path))
         status = error_set(error, STATUS_FILE, "%s: %s", path, strerror(errno));
     else
-        file_sync_name(path);
+        (void)unlink(snapshot), file_sync_name(path);
     close(file);
     return status;
 }

@@ -31,6 +31,10 @@ Status journal_folder(char *folder, Error *error);
 // The file of a name, into path [JOURNAL_PATH_ROOM].
 Status journal_path(const char *name, char *path, Error *error);
 
+// Of the snapshot of what is cached, which lies beside it; likewise.
+#define JOURNAL_SNAPSHOT ".kv"
+Status journal_snapshot_path(const char *name, char *path, Error *error);
+
 // All that are there; an empty list where there is no folder.
 Status journal_list_read(JournalList *list, Error *error);
 void journal_list_free(JournalList *list);
@@ -55,7 +59,7 @@ void journal_mended_name(const char *name, char *mended);
 // Whether an entry goes on in such a copy, which was written later: then it is no more than what is left of the damage.
 bool journal_is_mended_later(const JournalList *list, size_t index);
 
-// Removes a journal for good. STATUS_FILE: there is none called exactly so, or another palaver has it open.
+// Removes a journal, and its snapshot, for good. STATUS_FILE: there is none called exactly so, or another palaver has it open.
 Status journal_delete(const char *name, Error *error);
 
 #endif

@@ -2,6 +2,7 @@
 #include "app/settings/settings.h"
 
 #include "config/embedded.h"
+#include "kernels/base/format.h"
 #include "tokenizer/chat/chat_template.h"
 
 #include <string.h>
@@ -21,6 +22,7 @@ static const int head_values[] = {WEIGHTS_OWN, WEIGHTS_INT8};
 static const char *const device_words[] = {"auto", "cpu", "cpu:reference", "cuda", NULL};
 static const char *const softmax_words[] = {"auto", "unified", "running", NULL}; // as Softmax
 static const char *const template_words[] = {"auto", "jinja", NULL};
+static const char *const snapshots_words[] = {"off", NULL};
 static const char *const thinking_words[] = {"auto", "on", "off", NULL};
 static const int thinking_values[] = {-1, 1, 0};
 
@@ -30,6 +32,11 @@ static bool accepts_device(const char *text) {
     if (strncmp(text, "cuda:", 5) != 0) return false;
     size_t digits = strspn(text + 5, "0123456789");
     return digits >= 1 && digits <= 2 && !text[5 + digits];
+}
+
+static bool accepts_bytes(const char *text) {
+    int64_t bytes;
+    return format_read_bytes(text, &bytes);
 }
 
 static bool accepts_nonempty(const char *text) {
@@ -119,6 +126,9 @@ static const ConfigKey keys[] = {
     INTEGER(cache, layout, engine.cache.layout, 0, 3, "order of the cache's dimensions in memory"),
     SWITCH(cache, paged, engine.cache.paged, "cache slots in pages"),
     INTEGER(cache, page_size, engine.cache.page_size, 1, 65536, "tokens of a page"),
+    TEXT(cache, snapshots, cache.snapshots, snapshots_words, accepts_bytes,
+         "\"off\", or an amount such as \"2 GB\" or \"500 MB\"",
+         "what snapshots of conversations may take on disk"),
 
     TEXT(model, path, model.path, NULL, NULL, NULL,
          "a Hugging Face folder or a .gguf file; \"\" is the default model"),

@@ -25,6 +25,9 @@ typedef struct Settings {
         int thinking;        // 1, 0, or -1: as the model is made
     } model;
     struct {
+        char *snapshots; // bytes of all, as format_read_bytes() reads them
+    } cache;
+    struct {
         bool stats;
         ScreenColor color;
         bool gauge;

@@ -19,7 +19,8 @@ static int journals(const char *home) {
     int n = 0;
     snprintf(path, sizeof path, "%s/palaver/conversations", home);
     DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) n += entry->d_name[0] != '.';
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        n += entry->d_name[0] != '.' && strstr(entry->d_name, ".jsonl") != NULL;
     if (folder) closedir(folder);
     return n;
 }

@@ -1,0 +1,84 @@
+// What is cached of a conversation that is left, for when somebody comes back to it.
+#include "app/chat/chat_internal.h"
+#include "app/record/journal_list.h"
+#include "app/signals.h"
+#include "kernels/base/format.h"
+#include "kernels/base/hash.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int64_t limit_of(const Chat *chat) {
+    int64_t bytes = 0;
+    return format_read_bytes(chat->settings->cache.snapshots, &bytes) ? bytes : 0;
+}
+
+// Of what makes ids of a text, besides the tokenizer.
+static uint64_t words_of(const Chat *chat) {
+    const char *name = chat_template_name(chat->model.chat_template);
+    return hash_bytes(HASH_START, name, strlen(name));
+}
+
+static void tell_unkept(const Chat *chat, const Error *error) {
+    if (error->status != STATUS_INTERRUPTED && error->status != STATUS_FATAL)
+        screen_notice(chat->screen, "[no snapshot of this conversation, it will be read again: %s]",
+                      error->message);
+}
+
+// Whoever closes the window wants it kept as well; Ctrl-C ends the writing, but not the one that has led here.
+static const atomic_int *stop_flag(void) {
+    if (signals_leave()) return NULL;
+    signals_clear_interrupt();
+    return signals_interrupt();
+}
+
+void chat_snapshot_keep(Chat *chat) {
+    const char *name = chat_record_name(chat);
+    Snapshot *snapshot;
+    Error error;
+    if (!name || !*name || !limit_of(chat) || (!chat->interactive && !chat->options->resume)) return;
+    if (snapshot_take(conversation_session(chat->conversation), words_of(chat), &snapshot, &error)) {
+        tell_unkept(chat, &error);
+        return;
+    }
+    if (!snapshot) return;
+    if (snapshot_version(snapshot) == chat->record.restored) {
+        snapshot_free(snapshot);
+        snapshots_touch(name);
+        return;
+    }
+    const SnapshotOrder order = {name, limit_of(chat), stop_flag()};
+    if (snapshots_begin(&chat->record.writer, snapshot, &order, &error)) tell_unkept(chat, &error);
+}
+
+void chat_snapshot_finish(Chat *chat) {
+    Error error;
+    if (snapshots_end(&chat->record.writer, &error)) tell_unkept(chat, &error);
+}
+
+void chat_snapshot_restore(Chat *chat) {
+    const char *name = chat_record_name(chat);
+    char path[JOURNAL_PATH_ROOM];
+    SnapshotRestored restored = {0};
+    Error error;
+    chat->record.restored = 0;
+    chat->told.restored = true;
+    if (!name || !*name || !limit_of(chat)) return;
+    chat_snapshot_finish(chat); // it may be this one
+    Status status = journal_snapshot_path(name, path, &error);
+    if (!status)
+        status = snapshot_restore(conversation_session(chat->conversation), words_of(chat), path, &restored,
+                                  &error);
+    if (status)
+        screen_notice(chat->screen, "[the snapshot of this conversation is not used, all is read again: %s]",
+                      error.message);
+    chat->record.restored = restored.version;
+    chat->told.restored = restored.n_tokens == 0;
+}
+
+void chat_snapshot_tell(Chat *chat) {
+    if (chat->told.restored) return;
+    chat->told.restored = true;
+    screen_notice(chat->screen, "[restored %" PRId64 ", read %" PRId64 "]", chat->last.cached,
+                  chat->last.read);
+}

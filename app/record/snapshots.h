@@ -1,0 +1,26 @@
+// The snapshots beside the journals: conversations/NAME.kv, mode 600. Each can be made anew by reading the text again,
+// so that the oldest go where there is no room for all.
+#ifndef PALAVER_APP_SNAPSHOTS_H
+#define PALAVER_APP_SNAPSHOTS_H
+
+#include "engine/snapshot.h"
+
+// Writes one snapshot at a time, beside whatever else is done.
+typedef struct SnapshotWriter SnapshotWriter;
+
+typedef struct SnapshotOrder {
+    const char *name;       // of the conversation
+    int64_t limit;          // bytes of all snapshots together
+    const atomic_int *stop; // as snapshot_write() has it; outlives the writing
+} SnapshotOrder;
+
+// Begins to write the snapshot, which is taken over in any case; what was there of this name is replaced when it is
+// done. Waits for the one before first. STATUS_FILE: it is larger than all may be together.
+Status snapshots_begin(SnapshotWriter **writer, Snapshot *snapshot, const SnapshotOrder *order, Error *error);
+// Waits for what was begun, and frees *writer; NULL in it is fine.
+Status snapshots_end(SnapshotWriter **writer, Error *error);
+
+// A snapshot that was not written because it is as it was counts as a new one.
+void snapshots_touch(const char *name);
+
+#endif
