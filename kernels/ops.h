@@ -41,16 +41,20 @@ typedef struct Matrix {
 
 // The weights of one decoder layer, as the file has them. Absent ones have data == NULL.
 typedef struct LayerWeights {
-    Matrix attn_norm, attn_norm_bias; // [hidden_size]; a bias only with layer norm
+    Matrix attn_norm, attn_norm_bias; // [hidden_size]; a bias only with layer norm. Absent: h = x (OLMo 2)
     Matrix wq, bq;                    // [n_heads*head_dim, hidden_size], [n_heads*head_dim]
     Matrix wk, bk;                    // [n_kv_heads*head_dim, hidden_size], [n_kv_heads*head_dim]
     Matrix wv, bv;                    // likewise
-    Matrix q_norm, k_norm;            // [head_dim]: RMS norm of each head before RoPE (Qwen3)
-    Matrix wo, bo;                    // [hidden_size, n_heads*head_dim], [hidden_size]
-    Matrix ffn_norm, ffn_norm_bias;   // [hidden_size]
-    Matrix w_gate, b_gate; // [intermediate_size, hidden_size], [intermediate_size]; absent: no gate
-    Matrix w_up, b_up;     // likewise
-    Matrix w_down, b_down; // [hidden_size, intermediate_size], [hidden_size]
+    // RMS norms before RoPE: [head_dim], of each head (Qwen3), or [n_heads*head_dim] and [n_kv_heads*head_dim], of all
+    // heads of a token as one row (OLMo 2)
+    Matrix q_norm, k_norm;
+    Matrix wo, bo;                  // [hidden_size, n_heads*head_dim], [hidden_size]
+    Matrix attn_post_norm;          // [hidden_size] of what attention adds to x (Gemma 2); absent: none
+    Matrix ffn_norm, ffn_norm_bias; // [hidden_size]; absent: h = x
+    Matrix w_gate, b_gate;          // [intermediate_size, hidden_size], [intermediate_size]; absent: no gate
+    Matrix w_up, b_up;              // likewise
+    Matrix w_down, b_down;          // [hidden_size, intermediate_size], [hidden_size]
+    Matrix ffn_post_norm;           // [hidden_size] of what the feed-forward part adds to x; absent: none
 } LayerWeights;
 
 typedef struct HeadWeights {
@@ -68,12 +72,14 @@ typedef struct HeadWeights {
 // arXiv:1607.06450): (x − mean(x)) / sqrt(variance(x) + eps) · w + b. Statistics in float32.
 typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
 
-// x·sigmoid(x); x·Φ(x) (Hendrycks & Gimpel, arXiv:1606.08415) by its approximation with tanh, and exact; max(x, 0).
+// x·sigmoid(x); x·Φ(x) (Hendrycks & Gimpel, arXiv:1606.08415) by its approximation with tanh, and exact; max(x, 0);
+// its square (So et al., arXiv:2109.08668).
 typedef enum Activation {
     ACTIVATION_SILU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_GELU,
-    ACTIVATION_RELU
+    ACTIVATION_RELU,
+    ACTIVATION_RELU2
 } Activation;
 
 // How the pairs of a head's first rotary_dim elements lie: (i, i + rotary_dim/2), as Hugging Face
@@ -85,13 +91,21 @@ typedef enum RopeKind { ROPE_HALF_SPLIT, ROPE_INTERLEAVED } RopeKind;
 // `magnitude` (the attention factor of YaRN and LongRoPE; 1 elsewhere). Scaling schemes are already in inv_freq.
 // Those that go by the length of the whole text have a set of frequencies for each range of lengths; a sequence's keys
 // and queries are turned by one set (StepSequence), and shift_keys() is for models of one.
+// Layers may have frequencies of their own (those behind a window turn faster in Gemma 3, arXiv:2503.19786), or turn
+// nothing (NoPE: Kazemnejad et al., arXiv:2305.19466): KvLayer.rope.
 typedef struct Rope {
     RopeKind kind;
     int rotary_dim; // even, <= head_dim; further elements are left as they are; 0: no rotary embedding
-    const double *inv_freq; // host [n_sets, rotary_dim/2], owned by the caller for the life of the backend
-    double magnitude;
-    int n_sets; // 0 means 1
+    const double
+        *inv_freq; // host [n_tables, n_sets, rotary_dim/2], owned by the caller for the life of the backend
+    double magnitude;       // of the first table
+    int n_sets;             // 0 means 1
+    int n_tables;           // 0 means 1; at most ROPE_MOST_TABLES
+    double other_magnitude; // of the second table
+    const int *of_layers;   // host [n_layers], the caller's too: for KvLayer.rope; NULL: 0 for all
 } Rope;
+
+enum { ROPE_MOST_TABLES = 2 };
 
 typedef struct DecoderShape {
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
@@ -100,12 +114,35 @@ typedef struct DecoderShape {
     float norm_offset;     // added to every norm's weight: 0, or 1 where a file stores w - 1
     float embedding_scale; // 1, or √hidden_size for models that scale their embeddings
     float attention_scale; // multiplies q·k: usually 1/√head_dim
+    float
+        attention_cap; // scores become cap·tanh(score/cap) before any mask (Gemma 2, arXiv:2408.00118); 0: no cap
+    float logit_scale; // multiplies logits, without the output's bias; 0 means 1
+    float logit_cap;   // likewise of logits; 0: no cap
     Activation activation;
     Rope rope;
     int n_positions;        // rows of HeadWeights.positions: positions end there; 0: not learned, without end
     bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
     bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
 } DecoderShape;
+
+static inline int rope_tables(const Rope *rope) {
+    return rope->n_tables > 0 ? rope->n_tables : 1;
+}
+
+static inline int rope_sets(const Rope *rope) {
+    return rope->n_sets > 0 ? rope->n_sets : 1;
+}
+
+// The row of rope->inv_freq.
+static inline int rope_row(const Rope *rope, int table, int set) {
+    return table * rope_sets(rope) + set;
+}
+
+// Whether the layer's norms of q and k are of whole rows, and not of heads.
+static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
+    return shape->n_heads > 1 && w->q_norm.data &&
+           w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim;
+}
 
 // ---- the cache, as ops see it -------------------------------------------------------------------------
 
@@ -122,8 +159,9 @@ typedef struct KvLayer {
     DType type; // DTYPE_F32, F16, BF16, INT8 or INT4
     void *k, *v;
     int64_t slot_stride, head_stride; // elements; multiples of `group`
-    int group;                        // INT8 and INT4: divides head_dim, even; elsewhere 0
-    DType scale_type;                 // INT8 and INT4: DTYPE_F32 or F16
+    int rope;  // the table of the shape's rope that turns its keys and queries; -1: they are not turned
+    int group; // INT8 and INT4: divides head_dim, even; elsewhere 0
+    DType scale_type; // INT8 and INT4: DTYPE_F32 or F16
     void *k_scale, *v_scale;
     // Keys are stored times the normalised Hadamard matrix (Sylvester's, of the largest power of two that
     // divides head_dim, block by block), which spreads outliers over a group; attend() turns its queries
@@ -380,30 +418,30 @@ typedef struct Ops {
     // learned; normed where there is an embedding_norm
     Status (*embed)(Backend *backend, const Head *head, void *x, Error *error);
 
-    // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k normed where the layer has
-    // q_norm, k_norm;  q and k turned by RoPE;  k and v stored in their slots of `kv`.
+    // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k, or their rows, normed where the layer has
+    // q_norm, k_norm;  q and k turned by RoPE (kv->rope);  k and v stored in their slots of `kv`.
     // x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
 
-    // softmax(attention_scale · q·Kᵀ + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
-    // StepSequence; window 0: none. With shape->alibi, a score loses slope(h)·distance (kernels/alibi.h). A
-    // query that sees no slot gives zeros. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
+    // softmax(cap(attention_scale · q·Kᵀ) + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
+    // StepSequence; window 0: none; cap as told at attention_cap. With shape->alibi, a score loses slope(h)·distance
+    // (kernels/alibi.h). A query that sees no slot gives zeros. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
     // y [n_tokens, n_heads*head_dim]
     Status (*attend)(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 
-    // x [n_tokens, hidden_size] += wo·y + bo
+    // x [n_tokens, hidden_size] += norm(wo·y + bo; attn_post_norm), without that norm wo·y + bo
     Status (*out)(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 
     // h = norm(x; ffn_norm);  g [n_tokens, intermediate_size] = activation(w_gate·h + b_gate) · (w_up·h + b_up), or,
     // without a gate, activation(w_up·h + b_up)
     Status (*gate_up)(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);
 
-    // x [n_tokens, hidden_size] += w_down·g + b_down
+    // x [n_tokens, hidden_size] += norm(w_down·g + b_down; ffn_post_norm), without that norm w_down·g + b_down
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
-    // For each row i: logits[i] = output·norm(x[tokens[i]]) + output_bias, into backend memory float32 [rows.n,
-    // vocab_size].
+    // For each row i: logits[i] = cap(logit_scale · output·norm(x[tokens[i]]) + output_bias), into backend memory
+    // float32 [rows.n, vocab_size].
     Status (*logits)(Backend *backend, const Head *head, const void *x, const LogitRows *rows, float *logits,
                      Error *error);
 

@@ -99,6 +99,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
     }
     for (int l = 0; l < cache->layout.n_layers; l++) {
         cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
+        cache->layers[l].rope = shape->rope.of_layers ? shape->rope.of_layers[l] : 0;
         cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4;
     }
     return STATUS_OK;

@@ -5,6 +5,7 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
     CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
     if (kv_layer_check(kv, shape->head_dim, error)) return error_prefix(error, "attend: ");
+    const int64_t angles = kv->rope < 0 ? 0 : cpu_angles(cpu, kv);
     AttentionJob job = {.loops = cpu->loops,
                         .threads = cpu->threads,
                         .scratch = cpu->thread_scratch,
@@ -16,6 +17,7 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .head_dim = shape->head_dim,
                         .window = window,
                         .scale = shape->attention_scale,
+                        .cap = shape->attention_cap,
                         .slopes = shape->alibi ? cpu->slopes : NULL,
                         .positions = cpu->positions,
                         .tiles = cpu->tiles,
@@ -24,9 +26,9 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .page_size = cpu->page_size,
                         .kv = kv,
                         .slot_positions = cpu->slot_positions,
-                        .rope = &shape->rope,
-                        .sink_cos = cpu->sink_cos,
-                        .sink_sin = cpu->sink_sin,
+                        .rope = kv->rope < 0 ? NULL : &shape->rope,
+                        .sink_cos = cpu->sink_cos + angles,
+                        .sink_sin = cpu->sink_sin + angles,
                         .counts = &cpu->counts};
     attention_run(&job);
     return STATUS_OK;

@@ -27,7 +27,7 @@ int attention_cut_tiles(const StepSequence *sequences, int n_sequences, int tile
 void attention_query(const AttendTile *tile, int row, bool is_sink, float *q) {
     const float *from = tile->q + attend_row_offset(tile, row);
     for (int d = 0; d < tile->head_dim; d++) q[d] = from[d] * tile->scale;
-    if (is_sink) rope_turn(tile->rope, tile->sink_cos, tile->sink_sin, q);
+    if (is_sink && tile->rope) rope_turn(tile->rope, tile->sink_cos, tile->sink_sin, q);
     const float *balance = tile->kv->key_balance;
     for (int d = 0; balance && d < tile->head_dim; d++) q[d] *= balance[tile->kv_head * tile->head_dim + d];
     if (tile->kv->rotate_keys) hadamard_turn(q, tile->head_dim);
@@ -68,6 +68,7 @@ static void attend_part(void *context, int64_t part, int thread) {
                        .head_dim = job->head_dim,
                        .positions = job->positions + tokens->first_token,
                        .scale = job->scale,
+                       .cap = job->cap,
                        .slopes = job->slopes ? job->slopes + head : NULL,
                        .mask = mask_of_tile(job, tokens, head),
                        .kv = job->kv,

@@ -19,7 +19,7 @@ typedef struct AttentionJob {
     const float *q; // [n_tokens, n_heads*head_dim]
     float *y;       // likewise; may be q
     int n_heads, n_kv_heads, head_dim, window;
-    float scale;
+    float scale, cap;    // cap: DecoderShape.attention_cap
     const float *slopes; // [n_heads] of ALiBi; NULL: none
     // Added to scores; values NULL: nothing. Of token 0, head 0 and column 0; index i of a sequence is column
     // mask_columns[sequence] + i.
@@ -33,7 +33,8 @@ typedef struct AttentionJob {
     int page_size;
     const KvLayer *kv;
     const int32_t *slot_positions; // NULL: index i holds position i
-    // Where a sequence has evicted tokens: cos and sin [n_sequences, rotary_dim/2] of its n_evicted.
+    // Where a sequence has evicted tokens: cos and sin [n_sequences, rotary_dim/2] of its n_evicted. rope NULL: nothing is
+    // turned.
     const Rope *rope;
     const float *sink_cos, *sink_sin;
     AttendCounts *counts; // NULL: nobody counts

@@ -21,8 +21,9 @@ typedef struct Norm {
 struct Layer {
     Layer *next;          // of the backend's list
     LayerWeights weights; // as the file has them
-    Norm attn_norm, ffn_norm;
+    Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
     float *q_norm, *k_norm;                            // norm_offset added; NULL: none
+    bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     float *vectors;                                    // the allocation they all lie in
 };
@@ -53,10 +54,10 @@ typedef struct CpuBackend {
     size_t pages_capacity;
     TokenTile *tiles;           // [max_tokens]
     int32_t *slot_positions;    // the caller's
-    float *cos, *sin;           // [max_tokens, rotary_dim/2], times the rope's magnitude
+    float *cos, *sin;           // [n_tables, max_tokens, rotary_dim/2], times the table's magnitude
     float *sink_cos, *sink_sin; // the same for each sequence: of -n_evicted, without magnitude
 
-    float *shift_cos, *shift_sin; // [rotary_dim/2], of shift_keys()
+    float *shift_cos, *shift_sin; // [n_tables, rotary_dim/2], of shift_keys()
     float *slopes;                // [n_heads] of ALiBi
 
     // Scratch, all of it one allocation.
@@ -107,6 +108,11 @@ typedef struct NormedRows {
 } NormedRows;
 Activations cpu_normed(CpuBackend *cpu, const NormedRows *rows, const Matrix *const *w, int n_matrices);
 
+// Where the angles of a layer's tokens, or of its sequences, begin in cos, sin, sink_cos and sink_sin.
+static inline int64_t cpu_angles(const CpuBackend *cpu, const KvLayer *kv) {
+    return (int64_t)kv->rope * cpu->max_tokens * (cpu->shape->rope.rotary_dim / 2);
+}
+
 // y [hidden_size] = norm(x); y may be x.
 void cpu_norm_row(const CpuBackend *cpu, Norm norm, const float *x, float *y);
 
@@ -117,8 +123,13 @@ int64_t cpu_part_start(int64_t n, int64_t n_parts, int64_t part);
 // y [n, n_rows of stride] += bias in rows [gemm->first, gemm->end), after a GEMM; bias NULL: none.
 void cpu_add_bias(const Gemm *gemm, const float *bias);
 
-// x [n, w->rows] += W·y + bias (NULL: none), with y as activations.
-void cpu_add_linear(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x);
+// x [n, hidden_size] += norm(W·y + bias) (bias NULL: none; a norm without weight: none), with y as activations.
+typedef struct AddedLinear {
+    const Matrix *w;
+    const float *bias;
+    Norm norm;
+} AddedLinear;
+void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activations *y, float *x);
 
 // ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ---------------------------------
 

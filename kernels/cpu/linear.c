@@ -109,27 +109,39 @@ void cpu_add_bias(const Gemm *p, const float *bias) {
 
 typedef struct AddLinear {
     CpuBackend *cpu;
-    const Matrix *w;
-    const float *bias;
+    const AddedLinear *linear;
     const Activations *y;
+    float *sums; // x, or what is normed before it is added
     float *x;
     int64_t n_parts;
 } AddLinear;
 
 static void add_linear_part(void *context, int64_t part, int thread) {
     const AddLinear *a = context;
-    Gemm gemm = {.w = a->w,
+    const Matrix *w = a->linear->w;
+    Gemm gemm = {.w = w,
                  .x = a->y,
-                 .first = cpu_part_start(a->w->rows, a->n_parts, part),
-                 .end = cpu_part_start(a->w->rows, a->n_parts, part + 1),
-                 .y = a->x,
-                 .y_stride = a->w->rows,
-                 .add = true};
+                 .first = cpu_part_start(w->rows, a->n_parts, part),
+                 .end = cpu_part_start(w->rows, a->n_parts, part + 1),
+                 .y = a->sums,
+                 .y_stride = w->rows,
+                 .add = a->sums == a->x};
     a->cpu->loops->gemm(&gemm, cpu_thread_scratch(a->cpu, thread));
-    cpu_add_bias(&gemm, a->bias);
+    cpu_add_bias(&gemm, a->linear->bias);
 }
 
-void cpu_add_linear(CpuBackend *cpu, const Matrix *w, const float *bias, const Activations *y, float *x) {
-    AddLinear a = {.cpu = cpu, .w = w, .bias = bias, .y = y, .x = x, .n_parts = cpu_row_parts(cpu, w->rows)};
+static void add_normed_row(void *context, int64_t row, int thread) {
+    const AddLinear *a = context;
+    const int64_t n = a->linear->w->rows;
+    float *sums = a->sums + row * n, *x = a->x + row * n;
+    (void)thread;
+    cpu_norm_row(a->cpu, a->linear->norm, sums, sums);
+    for (int64_t i = 0; i < n; i++) x[i] += sums[i];
+}
+
+void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activations *y, float *x) {
+    const bool normed = linear->norm.weight != NULL; // the sums then lie where no activations of these ops do
+    AddLinear a = {cpu, linear, y, normed ? cpu->normed : x, x, cpu_row_parts(cpu, linear->w->rows)};
     threads_run(cpu->threads, a.n_parts, add_linear_part, &a);
+    if (normed) threads_run(cpu->threads, y->n, add_normed_row, &a);
 }

@@ -1,5 +1,7 @@
 #include "kernels/cpu/cpu.h"
 
+#include <math.h>
+
 typedef struct Logits {
     CpuBackend *cpu;
     const Matrix *output;
@@ -19,6 +21,12 @@ static void logits_part(void *context, int64_t part, int thread) {
                  .y_stride = c->output->rows};
     c->cpu->loops->gemm(&gemm, cpu_thread_scratch(c->cpu, thread));
     cpu_add_bias(&gemm, c->bias);
+    const float cap = c->cpu->shape->logit_cap;
+    for (int64_t t = 0; cap > 0 && t < c->h.n; t++)
+        for (int64_t r = gemm.first; r < gemm.end; r++) {
+            float *logit = &gemm.y[t * gemm.y_stride + r];
+            *logit = cap * tanhf(*logit / cap);
+        }
 }
 
 Status cpu_logits(Backend *backend, const Head *head, const void *x, const LogitRows *rows, float *logits,

@@ -1,4 +1,4 @@
-// out, down: x += W·y + bias.
+// out, down: x += norm(W·y + bias), mostly without that norm.
 #include "kernels/cpu/cpu.h"
 
 Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
@@ -6,7 +6,7 @@ Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Err
     (void)error;
     const Matrix *wo = &layer->weights.wo;
     Activations activations = cpu_activations(cpu, y, cpu->n_tokens, wo->cols, &wo, 1);
-    cpu_add_linear(cpu, wo, layer->bo, &activations, x);
+    cpu_add_linear(cpu, &(AddedLinear){wo, layer->bo, layer->attn_post_norm}, &activations, x);
     return STATUS_OK;
 }
 
@@ -15,6 +15,6 @@ Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Er
     (void)error;
     const Matrix *w = &layer->weights.w_down;
     Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
-    cpu_add_linear(cpu, w, layer->b_down, &activations, x);
+    cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, layer->ffn_post_norm}, &activations, x);
     return STATUS_OK;
 }

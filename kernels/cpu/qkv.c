@@ -10,6 +10,7 @@ typedef struct Qkv {
     const KvLayer *kv;
     Activations h;
     float *q;
+    bool by_row; // norms of q and k are of whole rows
 } Qkv;
 
 // One head of all tokens: its rows of a projection and what is done with them.
@@ -29,14 +30,16 @@ static void project(const Qkv *c, const HeadPart *p, int thread) {
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + first;
         for (int d = 0; p->bias && d < head_dim; d++) row[d] += p->bias[first + d];
-        if (p->norm) c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
+        if (p->norm && !c->by_row)
+            c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
     }
 }
 
 static void turn(const Qkv *c, const HeadPart *p) {
     const Rope *rope = &c->cpu->shape->rope;
+    if (c->kv->rope < 0) return;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
-        int64_t angles = t * (rope->rotary_dim / 2);
+        int64_t angles = cpu_angles(c->cpu, c->kv) + t * (rope->rotary_dim / 2);
         rope_turn(rope, c->cpu->cos + angles, c->cpu->sin + angles,
                   p->rows + t * p->w->rows + (int64_t)p->head * c->cpu->shape->head_dim);
     }
@@ -49,24 +52,51 @@ static void store(const Qkv *c, const HeadPart *p, KvPlane plane) {
                  p->rows + t * p->w->rows + (int64_t)p->head * head_dim);
 }
 
+// What is left to do for a head of q or k once it is normed.
+static void finish(const Qkv *c, const HeadPart *p) {
+    turn(c, p);
+    if (p->rows == c->cpu->k) store(c, p, KV_KEYS);
+}
+
+static HeadPart part_of(const Qkv *c, int64_t part) {
+    const LayerWeights *w = &c->layer->weights;
+    int n_heads = c->cpu->shape->n_heads;
+    return part < n_heads
+               ? (HeadPart){&w->wq, c->layer->bq, c->layer->q_norm, (int)part, c->q}
+               : (HeadPart){&w->wk, c->layer->bk, c->layer->k_norm, (int)part - n_heads, c->cpu->k};
+}
+
 static void qkv_head(void *context, int64_t part, int thread) {
     const Qkv *c = context;
     const LayerWeights *w = &c->layer->weights;
     int n_heads = c->cpu->shape->n_heads, n_kv_heads = c->cpu->shape->n_kv_heads;
-    if (part < n_heads) {
-        HeadPart p = {&w->wq, c->layer->bq, c->layer->q_norm, (int)part, c->q};
+    if (part < n_heads + n_kv_heads) {
+        HeadPart p = part_of(c, part);
         project(c, &p, thread);
-        turn(c, &p);
-    } else if (part < n_heads + n_kv_heads) {
-        HeadPart p = {&w->wk, c->layer->bk, c->layer->k_norm, (int)part - n_heads, c->cpu->k};
-        project(c, &p, thread);
-        turn(c, &p);
-        store(c, &p, KV_KEYS);
+        if (!c->by_row) finish(c, &p);
     } else {
         HeadPart p = {&w->wv, c->layer->bv, NULL, (int)part - n_heads - n_kv_heads, c->cpu->v};
         project(c, &p, thread);
         store(c, &p, KV_VALUES);
     }
+}
+
+static void norm_rows(void *context, int64_t token, int thread) {
+    const Qkv *c = context;
+    const Loops *loops = c->cpu->loops;
+    const int64_t q = c->layer->weights.wq.rows, k = c->layer->weights.wk.rows;
+    const float eps = c->cpu->shape->norm_eps;
+    float *queries = c->q + token * q, *keys = c->cpu->k + token * k;
+    (void)thread;
+    if (c->layer->q_norm) loops->rms_norm(queries, c->layer->q_norm, q, eps, queries);
+    if (c->layer->k_norm) loops->rms_norm(keys, c->layer->k_norm, k, eps, keys);
+}
+
+static void finish_head(void *context, int64_t part, int thread) {
+    const Qkv *c = context;
+    HeadPart p = part_of(c, part);
+    (void)thread;
+    finish(c, &p);
 }
 
 Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
@@ -75,8 +105,11 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
     const LayerWeights *w = &layer->weights;
     if (kv_layer_check(kv, cpu->shape->head_dim, error)) return error_prefix(error, "qkv: ");
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
-    Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
+    Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q, .by_row = layer->row_norms};
     c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 3);
     threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)cpu->shape->n_kv_heads, qkv_head, &c);
+    if (!c.by_row) return STATUS_OK;
+    threads_run(cpu->threads, cpu->n_tokens, norm_rows, &c);
+    threads_run(cpu->threads, cpu->shape->n_heads + (int64_t)cpu->shape->n_kv_heads, finish_head, &c);
     return STATUS_OK;
 }

@@ -11,6 +11,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     int64_t n = cpu->max_tokens, rows = larger(n, cpu->max_logits);
     int64_t heads_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
     int64_t widest = larger(larger(s->hidden_size, s->intermediate_size), heads_width);
+    const int64_t pairs = (int64_t)rope_tables(&s->rope) * (s->rope.rotary_dim / 2);
     int64_t groups = widest / QUANT_GROUP + 1, quantized;
     if (__builtin_mul_overflow(rows, widest, &quantized)) return -1;
 
@@ -20,12 +21,12 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->before = arena_take(&arena, n, sizeof *cpu->before);
     cpu->sequences = arena_take(&arena, n, sizeof *cpu->sequences);
     cpu->tiles = arena_take(&arena, n, sizeof *cpu->tiles);
-    cpu->cos = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->cos);
-    cpu->sin = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sin);
-    cpu->sink_cos = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sink_cos);
-    cpu->sink_sin = arena_take(&arena, n * s->rope.rotary_dim / 2, sizeof *cpu->sink_sin);
-    cpu->shift_cos = arena_take(&arena, s->rope.rotary_dim / 2, sizeof *cpu->shift_cos);
-    cpu->shift_sin = arena_take(&arena, s->rope.rotary_dim / 2, sizeof *cpu->shift_sin);
+    cpu->cos = arena_take(&arena, n * pairs, sizeof *cpu->cos);
+    cpu->sin = arena_take(&arena, n * pairs, sizeof *cpu->sin);
+    cpu->sink_cos = arena_take(&arena, n * pairs, sizeof *cpu->sink_cos);
+    cpu->sink_sin = arena_take(&arena, n * pairs, sizeof *cpu->sink_sin);
+    cpu->shift_cos = arena_take(&arena, pairs, sizeof *cpu->shift_cos);
+    cpu->shift_sin = arena_take(&arena, pairs, sizeof *cpu->shift_sin);
     cpu->slopes = arena_take(&arena, s->n_heads, sizeof *cpu->slopes);
     cpu->normed = arena_take(&arena, rows * s->hidden_size, sizeof *cpu->normed);
     cpu->q = arena_take(&arena, quantized, sizeof *cpu->q);

@@ -65,7 +65,7 @@ Status cpu_copy_slots(Backend *backend, const CacheSlots *from, const int32_t *t
 typedef struct Shift {
     CpuBackend *cpu;
     const CacheSlots *slots;
-    float *cos, *sin; // of delta
+    float *cos, *sin; // [n_tables, rotary_dim/2] of delta
 } Shift;
 
 static void shift_layer(void *context, int64_t layer, int thread) {
@@ -73,12 +73,14 @@ static void shift_layer(void *context, int64_t layer, int thread) {
     const CacheSlots *s = c->slots;
     const DecoderShape *shape = c->cpu->shape;
     const KvLayer *kv = &s->layers[layer];
+    const int64_t angles = kv->rope * (int64_t)(shape->rope.rotary_dim / 2);
     float *key = cpu_thread_scratch(c->cpu, thread);
+    if (kv->rope < 0) return;
     for (int i = 0; i < s->n; i++) {
         if (s->slot_positions[s->slots[i]] < 0) continue; // empty
         for (int h = 0; h < shape->n_kv_heads; h++) {
             kv_load_key(kv, s->slots[i], h, shape->head_dim, key);
-            rope_turn(&shape->rope, c->cos, c->sin, key);
+            rope_turn(&shape->rope, c->cos + angles, c->sin + angles, key);
             kv_store(c->cpu->loops, kv, &(KvRow){KV_KEYS, s->slots[i], h, shape->head_dim}, key);
         }
     }
@@ -90,8 +92,12 @@ Status cpu_shift_keys(Backend *backend, const CacheSlots *s, int32_t delta, Erro
     if (!status) status = kv_shift_check(s->slot_positions, s->slots, s->n, delta, error);
     if (status) return status;
     Shift c = {cpu, s, cpu->shift_cos, cpu->shift_sin};
-    rope_angles(&cpu->shape->rope, 0, delta, 1, c.cos, c.sin);
-    if (cpu->shape->rope.rotary_dim > 0) threads_run(cpu->threads, s->n_layers, shift_layer, &c);
+    const Rope *rope = &cpu->shape->rope;
+    for (int table = 0; table < rope_tables(rope); table++) {
+        const int64_t first = table * (int64_t)(rope->rotary_dim / 2);
+        rope_angles(rope, rope_row(rope, table, 0), delta, 1, c.cos + first, c.sin + first);
+    }
+    if (rope->rotary_dim > 0) threads_run(cpu->threads, s->n_layers, shift_layer, &c);
     for (int i = 0; i < s->n; i++)
         if (s->slot_positions[s->slots[i]] >= 0) s->slot_positions[s->slots[i]] += delta;
     return STATUS_OK;

@@ -124,17 +124,20 @@ static Status enter_positions(CpuBackend *cpu, const Step *step, Error *error) {
     return STATUS_OK;
 }
 
-static void compute_angles(CpuBackend *cpu) {
+// Those of one table of frequencies.
+static void compute_angles(CpuBackend *cpu, int table) {
     const Rope *rope = &cpu->shape->rope;
-    int64_t pairs = rope->rotary_dim / 2;
+    const int64_t pairs = rope->rotary_dim / 2, first = table * (int64_t)cpu->max_tokens;
+    const double magnitude = table == 0 ? rope->magnitude : rope->other_magnitude;
     for (int i = 0; i < cpu->n_sequences; i++) {
         const StepSequence *s = &cpu->sequences[i];
+        const int row = rope_row(rope, table, s->rope_set);
         for (int t = s->first_token; t < s->first_token + s->n_tokens; t++)
-            rope_angles(rope, s->rope_set, cpu->positions[t], rope->magnitude, cpu->cos + t * pairs,
-                        cpu->sin + t * pairs);
+            rope_angles(rope, row, cpu->positions[t], magnitude, cpu->cos + (first + t) * pairs,
+                        cpu->sin + (first + t) * pairs);
         if (s->n_evicted > 0)
-            rope_angles(rope, s->rope_set, -(int64_t)s->n_evicted, 1, cpu->sink_cos + i * pairs,
-                        cpu->sink_sin + i * pairs);
+            rope_angles(rope, row, -(int64_t)s->n_evicted, 1, cpu->sink_cos + (first + i) * pairs,
+                        cpu->sink_sin + (first + i) * pairs);
     }
 }
 
@@ -167,7 +170,7 @@ Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *e
     cpu->n_tokens = step->n_tokens;
     cpu->slot_positions = step->slot_positions;
     take_sequences(cpu, step);
-    compute_angles(cpu);
+    for (int table = 0; table < rope_tables(&cpu->shape->rope); table++) compute_angles(cpu, table);
     int tile_tokens = attention_tile_tokens(cpu->loops, cpu->shape->n_heads, cpu->shape->n_kv_heads);
     cpu->n_tiles = attention_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
     return STATUS_OK;

@@ -11,6 +11,7 @@ typedef struct Expected {
     int64_t rows, cols; // rows 1: a vector
     Need need;
     float offset;   // added to a vector's elements
+    float scale;    // which then multiplies them; 0 means 1
     float **vector; // where a vector's float32 copy goes; NULL for matrices
     bool looked_up; // rows of the matrix are read one by one
 } Expected;
@@ -51,7 +52,8 @@ static Status take_over(const Expected *expected, int n, float **vectors, Error 
         const Expected *e = &expected[i];
         if (e->vector == NULL || e->matrix->data == NULL) continue;
         quant_load(e->matrix->type, e->matrix->data, 0, e->cols, next);
-        for (int64_t j = 0; j < e->cols; j++) next[j] += e->offset;
+        for (int64_t j = 0; j < e->cols; j++)
+            next[j] = (next[j] + e->offset) * (e->scale != 0 ? e->scale : 1);
         *e->vector = next;
         next += e->cols;
     }
@@ -73,33 +75,41 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     int64_t q_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
     Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
     Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
+    const bool rows = layer_norms_rows(s, w);
     const Expected expected[] = {
-        {"attn_norm", &w->attn_norm, 1, hidden, REQUIRED, s->norm_offset, &attn_norm->weight, false},
-        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, &attn_norm->bias, false},
-        {"wq", &w->wq, q_width, hidden, REQUIRED, 0, NULL, false},
-        {"bq", &w->bq, 1, q_width, OPTIONAL, 0, &layer->bq, false},
-        {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, NULL, false},
-        {"bk", &w->bk, 1, kv_width, OPTIONAL, 0, &layer->bk, false},
-        {"wv", &w->wv, kv_width, hidden, REQUIRED, 0, NULL, false},
-        {"bv", &w->bv, 1, kv_width, OPTIONAL, 0, &layer->bv, false},
-        {"q_norm", &w->q_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->q_norm, false},
-        {"k_norm", &w->k_norm, 1, s->head_dim, OPTIONAL, s->norm_offset, &layer->k_norm, false},
-        {"wo", &w->wo, hidden, q_width, REQUIRED, 0, NULL, false},
-        {"bo", &w->bo, 1, hidden, OPTIONAL, 0, &layer->bo, false},
-        {"ffn_norm", &w->ffn_norm, 1, hidden, REQUIRED, s->norm_offset, &ffn_norm->weight, false},
-        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, &ffn_norm->bias, false},
-        {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, NULL, false},
-        {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, &layer->b_gate, false},
-        {"w_up", &w->w_up, wide, hidden, REQUIRED, 0, NULL, false},
-        {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, &layer->b_up, false},
-        {"w_down", &w->w_down, hidden, wide, REQUIRED, 0, NULL, false},
-        {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, &layer->b_down, false},
+        {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, s->norm_offset, 0, &attn_norm->weight, false},
+        {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, 0, &attn_norm->bias, false},
+        {"wq", &w->wq, q_width, hidden, REQUIRED, 0, 0, NULL, false},
+        {"bq", &w->bq, 1, q_width, OPTIONAL, 0, 0, &layer->bq, false},
+        {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, 0, NULL, false},
+        {"bk", &w->bk, 1, kv_width, OPTIONAL, 0, 0, &layer->bk, false},
+        {"wv", &w->wv, kv_width, hidden, REQUIRED, 0, 0, NULL, false},
+        {"bv", &w->bv, 1, kv_width, OPTIONAL, 0, 0, &layer->bv, false},
+        {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
+         &layer->attn_post_norm.weight, false},
+        {"q_norm", &w->q_norm, 1, rows ? q_width : s->head_dim, OPTIONAL, s->norm_offset, 0, &layer->q_norm,
+         false},
+        {"k_norm", &w->k_norm, 1, rows ? kv_width : s->head_dim, OPTIONAL, s->norm_offset, 0, &layer->k_norm,
+         false},
+        {"wo", &w->wo, hidden, q_width, REQUIRED, 0, 0, NULL, false},
+        {"bo", &w->bo, 1, hidden, OPTIONAL, 0, 0, &layer->bo, false},
+        {"ffn_norm", &w->ffn_norm, 1, hidden, OPTIONAL, s->norm_offset, 0, &ffn_norm->weight, false},
+        {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, 0, &ffn_norm->bias, false},
+        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
+         &layer->ffn_post_norm.weight, false},
+        {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, 0, NULL, false},
+        {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, 0, &layer->b_gate, false},
+        {"w_up", &w->w_up, wide, hidden, REQUIRED, 0, 0, NULL, false},
+        {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, 0, &layer->b_up, false},
+        {"w_down", &w->w_down, hidden, wide, REQUIRED, 0, 0, NULL, false},
+        {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, 0, &layer->b_down, false},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &layer->vectors, error);
     if (status) {
         free(layer);
         return status;
     }
+    layer->row_norms = rows;
     layer->next = cpu->layers;
     cpu->layers = layer;
     *out = layer;
@@ -118,16 +128,16 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     Need embedding_bias = w->embedding_norm.data ? norm_bias : NEVER;
     Norm *embedding_norm = &head->embedding_norm;
     const Expected expected[] = {
-        {"embedding", &w->embedding, vocab, hidden, REQUIRED, 0, NULL, true},
-        {"positions", &w->positions, s->n_positions, hidden, positions, 0, NULL, true},
-        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, s->norm_offset, &embedding_norm->weight,
-         false},
-        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, &embedding_norm->bias,
-         false},
-        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, &head->norm.weight, false},
-        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, &head->norm.bias, false},
-        {"output", &w->output, vocab, hidden, REQUIRED, 0, NULL, false},
-        {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, &head->output_bias, false},
+        {"embedding", &w->embedding, vocab, hidden, REQUIRED, 0, 0, NULL, true},
+        {"positions", &w->positions, s->n_positions, hidden, positions, 0, 0, NULL, true},
+        {"embedding_norm", &w->embedding_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
+         &embedding_norm->weight, false},
+        {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, 0,
+         &embedding_norm->bias, false},
+        {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, s->logit_scale, &head->norm.weight, false},
+        {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, s->logit_scale, &head->norm.bias, false},
+        {"output", &w->output, vocab, hidden, REQUIRED, 0, 0, NULL, false},
+        {"output_bias", &w->output_bias, 1, vocab, OPTIONAL, 0, 0, &head->output_bias, false},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &head->vectors, error);
     if (status) {

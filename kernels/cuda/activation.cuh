@@ -23,6 +23,7 @@ __device__ inline float activate(Activation activation, float x) {
 __device__ inline float activate_any(Activation activation, float x) {
     if (activation == ACTIVATION_GELU) return x * normcdff(x);
     if (activation == ACTIVATION_RELU) return x < 0 ? 0 : x; // NaN stays
+    if (activation == ACTIVATION_RELU2) return x < 0 ? 0 : x * x;
     return activate(activation, x);
 }
 

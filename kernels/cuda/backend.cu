@@ -152,6 +152,11 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
             "of 8, heads a multiple of KV heads",
             s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
+    if (s->attention_cap > 0 || s->logit_cap > 0 || (s->logit_scale != 0 && s->logit_scale != 1) ||
+        s->rope.of_layers)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "cuda: caps of scores and logits, scaled logits and frequencies by layer have no code yet");
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;

@@ -253,6 +253,7 @@ static double activation_formula(Activation activation, double x) {
     if (activation == ACTIVATION_SILU) return x / (1 + exp(-x));
     if (activation == ACTIVATION_GELU) return 0.5 * x * erfc(-x / sqrt(2));
     if (activation == ACTIVATION_RELU) return fmax(x, 0);
+    if (activation == ACTIVATION_RELU2) return fmax(x, 0) * fmax(x, 0);
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 

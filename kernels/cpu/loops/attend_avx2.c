@@ -62,12 +62,35 @@ APART void score_block(const Work *w) {
     FOR_TYPE(w->type, score_all, w);
 }
 
-// Adds mask − slope·distance to a row's scores. What the mask gives -INFINITY is not seen.
+// tanh(x), by e^2x, or near 0, where that loses its digits, by its series.
+INLINE __m256 tanh_lanes(__m256 x) {
+    const __m256 one = _mm256_set1_ps(1), near = _mm256_set1_ps(0.25f);
+    const __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0f)),
+                 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+    __m256 e = exp_lanes(_mm256_mul_ps(size, _mm256_set1_ps(-2))); // never beyond 1
+    __m256 far = _mm256_div_ps(_mm256_sub_ps(one, e), _mm256_add_ps(one, e));
+    __m256 square = _mm256_mul_ps(x, x), series = _mm256_set1_ps(62.0f / 2835);
+    series = _mm256_fmadd_ps(series, square, _mm256_set1_ps(-17.0f / 315));
+    series = _mm256_fmadd_ps(series, square, _mm256_set1_ps(2.0f / 15));
+    series = _mm256_fmadd_ps(series, square, _mm256_set1_ps(-1.0f / 3));
+    series = _mm256_fmadd_ps(_mm256_mul_ps(series, square), x, x);
+    return _mm256_blendv_ps(_mm256_or_ps(far, sign), series, _mm256_cmp_ps(size, near, _CMP_LT_OQ));
+}
+
+static void cap_row(const Work *w, float *scores) {
+    const __m256 cap = _mm256_set1_ps(w->tile->cap), inverse = _mm256_set1_ps(1 / w->tile->cap);
+    for (int s = 0; s < BLOCK; s += 8)
+        _mm256_storeu_ps(scores + s,
+                         _mm256_mul_ps(cap, tanh_lanes(_mm256_mul_ps(_mm256_loadu_ps(scores + s), inverse))));
+}
+
+// Caps a row's scores, and adds mask − slope·distance to them. What the mask gives -INFINITY is not seen.
 static void bias_row(Work *w, int row) {
     const AttendTile *tile = w->tile;
     const AttendMask *mask = &tile->mask;
     float *scores = w->weights + (int64_t)row * BLOCK, values[BLOCK];
     int token = row / tile->n_heads, head = row % tile->n_heads;
+    if (tile->cap > 0) cap_row(w, scores);
     if (tile->slopes) {
         const __m256i high = _mm256_set1_epi32(attend_seen(tile, token, w->is_sink).high);
         const __m256 slope = _mm256_set1_ps(tile->slopes[head]);
@@ -214,7 +237,7 @@ static void add_block(const Work *w) {
 }
 
 static void attend_block(Work *w) {
-    bool biased = w->tile->slopes || w->tile->mask.values;
+    bool biased = w->tile->cap > 0 || w->tile->slopes || w->tile->mask.values;
     find_slots(w);
     if (!find_visible(w)) return;
     find_block(w);

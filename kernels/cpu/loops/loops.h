@@ -65,15 +65,15 @@ typedef struct AttendTile {
     int64_t q_stride;
     int n_tokens, n_heads, head_dim;
     const int32_t *positions; // [n_tokens]
-    float scale;
-    const float *slopes; // [n_heads] of ALiBi; NULL: none
+    float scale, cap;         // cap: DecoderShape.attention_cap
+    const float *slopes;      // [n_heads] of ALiBi; NULL: none
     AttendMask mask;
     const KvLayer *kv;
     int kv_head, window;
     const StepSequence *sequence;
     int page_size;
     const int32_t *slot_positions; // of the whole cache; NULL: index i holds position i
-    // How queries turn for the attention sinks, where tokens were evicted: cos and sin of n_evicted.
+    // How queries turn for the attention sinks, where tokens were evicted: cos and sin of n_evicted. rope NULL: they do not.
     const Rope *rope;
     const float *sink_cos, *sink_sin;
     const float *bases;   // [n_heads] of KvLayer.score_bases; NULL: running maxima

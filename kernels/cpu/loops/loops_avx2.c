@@ -91,6 +91,9 @@ INLINE __m256 activated(Activation activation, __m256 x) {
         return gelu(x);
     case ACTIVATION_RELU:
         return _mm256_max_ps(_mm256_setzero_ps(), x); // a NaN is the second operand: it stays
+    case ACTIVATION_RELU2:
+        x = _mm256_max_ps(_mm256_setzero_ps(), x); // NaN stays: it is the second
+        return _mm256_mul_ps(x, x);
     case ACTIVATION_SILU:
         break;
     }

@@ -41,6 +41,8 @@ static float activated(Activation activation, float x) {
         return gelu(x);
     case ACTIVATION_RELU:
         return x < 0 ? 0 : x; // NaN stays
+    case ACTIVATION_RELU2:
+        return x < 0 ? 0 : x * x;
     case ACTIVATION_SILU:
         break;
     }
@@ -136,6 +138,7 @@ static float score(const Query *c, int index) {
     if (at < seen.low || at > seen.high || mask == -INFINITY) return -INFINITY;
     kv_load(tile->kv, KV_KEYS, slot, tile->kv_head, tile->head_dim, c->row);
     for (int d = 0; d < tile->head_dim; d++) dot += (is_sink ? c->sinks : c->q)[d] * c->row[d];
+    if (tile->cap > 0) dot = tile->cap * tanhf(dot / tile->cap);
     if (tile->slopes) dot -= tile->slopes[c->head] * (float)(seen.high - at);
     return dot + mask;
 }

@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-void rope_angles(const Rope *rope, int set, int64_t position, double magnitude, float *cosines,
+void rope_angles(const Rope *rope, int row, int64_t position, double magnitude, float *cosines,
                  float *sines) {
     const double turn = 6.283185307179586476925286766559;
     const int pairs = rope->rotary_dim / 2;
     for (int i = 0; i < pairs; i++) {
-        double angle = remainder((double)position * rope->inv_freq[set * pairs + i], turn);
+        double angle = remainder((double)position * rope->inv_freq[row * pairs + i], turn);
         cosines[i] = (float)(cos(angle) * magnitude);
         sines[i] = (float)(sin(angle) * magnitude);
     }

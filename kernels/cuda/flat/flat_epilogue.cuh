@@ -100,8 +100,10 @@ template <int N> __device__ inline void activate_each(Activation activation, flo
         each([](float x) { return activate_any(ACTIVATION_GELU_TANH, x); });
     else if (activation == ACTIVATION_GELU)
         each([](float x) { return activate_any(ACTIVATION_GELU, x); });
-    else
+    else if (activation == ACTIVATION_RELU)
         each([](float x) { return activate_any(ACTIVATION_RELU, x); });
+    else
+        each([](float x) { return activate_any(ACTIVATION_RELU2, x); });
 }
 
 // Gates are in lanes of even rows, ups in those of odd ones: the former finish the fragment's upper rows, the latter

@@ -69,6 +69,8 @@ static double activated(Activation kind, double x) {
         return 0.5 * x * (1 + erf(x * 0.7071067811865476));
     case ACTIVATION_RELU:
         return x > 0 ? x : 0;
+    case ACTIVATION_RELU2:
+        return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
         break;
     }
@@ -82,27 +84,30 @@ static int distance(const OracleStream *s, int i, int j, int window) {
     return d;
 }
 
-// attention_scale · q·k, the query turned by the distance, less ALiBi's share.
-static double score(const Oracle *o, int head, const double *q, const double *k, int d) {
+// attention_scale · q·k, the query turned by the distance as layer l does, capped, less ALiBi's share.
+static double score(const Oracle *o, int l, int head, const double *q, const double *k, int d) {
     const DecoderShape *s = &o->model->shape;
     const Rope *rope = &s->rope;
-    int pairs = rope->rotary_dim / 2;
-    const double *c = o->cosines + (int64_t)d * pairs, *sn = o->sines + (int64_t)d * pairs;
+    const int table = rope->of_layers ? rope->of_layers[l] : 0;
+    int pairs = table < 0 ? 0 : rope->rotary_dim / 2;
+    int64_t at = ((int64_t)table * o->stream->n + d) * pairs;
+    const double *c = o->cosines + at, *sn = o->sines + at;
     double turned = 0, rest = 0;
     for (int i = 0; i < pairs; i++) {
         int a = rope->kind == ROPE_INTERLEAVED ? 2 * i : i;
         int b = rope->kind == ROPE_INTERLEAVED ? 2 * i + 1 : i + pairs;
         turned += (q[a] * c[i] - q[b] * sn[i]) * k[a] + (q[a] * sn[i] + q[b] * c[i]) * k[b];
     }
-    for (int i = rope->rotary_dim; i < s->head_dim; i++) rest += q[i] * k[i];
-    double magnitude = pairs ? rope->magnitude * rope->magnitude : 1;
-    double all = (double)s->attention_scale * (magnitude * turned + rest);
+    for (int i = 2 * pairs; i < s->head_dim; i++) rest += q[i] * k[i];
+    double magnitude = table == 1 ? rope->other_magnitude : rope->magnitude;
+    double all = (double)s->attention_scale * (magnitude * magnitude * turned + rest);
+    if (s->attention_cap > 0) all = (double)s->attention_cap * tanh(all / (double)s->attention_cap);
     return s->alibi ? all - (double)alibi_slope(head, s->n_heads) * d : all;
 }
 
-static void attend(const Oracle *o, int window) {
+static void attend(const Oracle *o, int l) {
     const DecoderShape *s = &o->model->shape;
-    int n = o->stream->n, dim = s->head_dim;
+    int n = o->stream->n, dim = s->head_dim, window = o->model->attention_windows[l];
     double *weights = numbers(n);
     for (int i = 0; i < n; i++)
         for (int head = 0; head < s->n_heads; head++) {
@@ -111,8 +116,8 @@ static void attend(const Oracle *o, int window) {
             double *y = o->y + ((int64_t)i * s->n_heads + head) * dim, most = -INFINITY, sum = 0;
             for (int j = 0; j <= i; j++) {
                 int d = distance(o->stream, i, j, window);
-                weights[j] =
-                    d < 0 ? -INFINITY : score(o, head, q, o->k + (j * (int64_t)s->n_kv_heads + kv) * dim, d);
+                const double *k = o->k + (j * (int64_t)s->n_kv_heads + kv) * dim;
+                weights[j] = d < 0 ? -INFINITY : score(o, l, head, q, k, d);
                 if (weights[j] > most) most = weights[j];
             }
             memset(y, 0, (size_t)dim * sizeof *y);
@@ -124,11 +129,31 @@ static void attend(const Oracle *o, int window) {
     free(weights);
 }
 
+// h = norm(x), or x where there is no norm.
+static void norm_or_copy(const Oracle *o, const Matrix *weight, const Matrix *bias) {
+    const DecoderShape *s = &o->model->shape;
+    if (weight->data)
+        norm_rows(s, s->norm, weight, bias, s->hidden_size, o->stream->n, o->x, o->h);
+    else
+        memcpy(o->h, o->x, (size_t)o->stream->n * (size_t)s->hidden_size * sizeof *o->h);
+}
+
+// x += norm(W·y + b), without a norm W·y + b.
+static void add(const Oracle *o, const Matrix *weight, const Matrix *bias, const Matrix *norm,
+                const double *y) {
+    const DecoderShape *s = &o->model->shape;
+    const int n = o->stream->n;
+    linear(weight, bias, y, n, norm->data ? o->h : o->x, !norm->data);
+    if (!norm->data) return;
+    norm_rows(s, s->norm, norm, NULL, s->hidden_size, n, o->h, o->h);
+    for (int64_t i = 0; i < (int64_t)n * s->hidden_size; i++) o->x[i] += o->h[i];
+}
+
 static void feed_forward(const Oracle *o, const LayerWeights *w) {
     const DecoderShape *s = &o->model->shape;
     int n = o->stream->n;
     bool gated = w->w_gate.data != NULL;
-    norm_rows(s, s->norm, &w->ffn_norm, &w->ffn_norm_bias, s->hidden_size, n, o->x, o->h);
+    norm_or_copy(o, &w->ffn_norm, &w->ffn_norm_bias);
     linear(&w->w_up, &w->b_up, o->h, n, o->u, false);
     if (gated) linear(&w->w_gate, &w->b_gate, o->h, n, o->g, false);
     for (int64_t i = 0; i < (int64_t)n * s->intermediate_size; i++)
@@ -138,20 +163,21 @@ static void feed_forward(const Oracle *o, const LayerWeights *w) {
 static void layer(const Oracle *o, int l) {
     const DecoderShape *s = &o->model->shape;
     const LayerWeights *w = &o->model->layers[l];
+    const int64_t q_width = (int64_t)s->n_heads * s->head_dim, k_width = (int64_t)s->n_kv_heads * s->head_dim;
     int n = o->stream->n;
-    norm_rows(s, s->norm, &w->attn_norm, &w->attn_norm_bias, s->hidden_size, n, o->x, o->h);
+    norm_or_copy(o, &w->attn_norm, &w->attn_norm_bias);
     linear(&w->wq, &w->bq, o->h, n, o->q, false);
     linear(&w->wk, &w->bk, o->h, n, o->k, false);
     linear(&w->wv, &w->bv, o->h, n, o->v, false);
     if (w->q_norm.data)
-        norm_rows(s, NORM_RMS, &w->q_norm, NULL, s->head_dim, (int64_t)n * s->n_heads, o->q, o->q);
+        norm_rows(s, NORM_RMS, &w->q_norm, NULL, w->q_norm.cols, n * q_width / w->q_norm.cols, o->q, o->q);
     if (w->k_norm.data)
-        norm_rows(s, NORM_RMS, &w->k_norm, NULL, s->head_dim, (int64_t)n * s->n_kv_heads, o->k, o->k);
-    attend(o, o->model->attention_windows[l]);
+        norm_rows(s, NORM_RMS, &w->k_norm, NULL, w->k_norm.cols, n * k_width / w->k_norm.cols, o->k, o->k);
+    attend(o, l);
     if (s->parallel_residual) feed_forward(o, w);
-    linear(&w->wo, &w->bo, o->y, n, o->x, true);
+    add(o, &w->wo, &w->bo, &w->attn_post_norm, o->y);
     if (!s->parallel_residual) feed_forward(o, w);
-    linear(&w->w_down, &w->b_down, o->g, n, o->x, true);
+    add(o, &w->w_down, &w->b_down, &w->ffn_post_norm, o->g);
 }
 
 static void embed(const Oracle *o) {
@@ -172,7 +198,8 @@ static void embed(const Oracle *o) {
 
 void oracle_logits(const Model *model, const OracleStream *stream, int from, float *logits) {
     const DecoderShape *s = &model->shape;
-    int64_t n = stream->n, pairs = s->rope.rotary_dim / 2, kv = n * s->n_kv_heads * s->head_dim;
+    int64_t n = stream->n, pairs = s->rope.rotary_dim / 2, kv = n * s->n_kv_heads * s->head_dim,
+            tables = rope_tables(&s->rope);
     Oracle o = {.model = model,
                 .stream = stream,
                 .x = numbers(n * s->hidden_size),
@@ -183,12 +210,13 @@ void oracle_logits(const Model *model, const OracleStream *stream, int from, flo
                 .y = numbers(n * s->n_heads * s->head_dim),
                 .g = numbers(n * s->intermediate_size),
                 .u = numbers(n * s->intermediate_size),
-                .cosines = numbers(n * pairs + 1),
-                .sines = numbers(n * pairs + 1)};
-    for (int64_t d = 0; d < n; d++)
+                .cosines = numbers(tables * n * pairs + 1),
+                .sines = numbers(tables * n * pairs + 1)};
+    for (int64_t at = 0; at < tables * n; at++)
         for (int64_t i = 0; i < pairs; i++) {
-            o.cosines[d * pairs + i] = cos((double)d * s->rope.inv_freq[i]);
-            o.sines[d * pairs + i] = sin((double)d * s->rope.inv_freq[i]);
+            double angle = (double)(at % n) * s->rope.inv_freq[at / n * rope_sets(&s->rope) * pairs + i];
+            o.cosines[at * pairs + i] = cos(angle);
+            o.sines[at * pairs + i] = sin(angle);
         }
     embed(&o);
     for (int l = 0; l < s->n_layers; l++) layer(&o, l);
@@ -196,7 +224,10 @@ void oracle_logits(const Model *model, const OracleStream *stream, int from, flo
     double *all = numbers(rows * s->vocab_size), *last = o.x + from * (int64_t)s->hidden_size;
     norm_rows(s, s->norm, &model->head.norm, &model->head.norm_bias, s->hidden_size, rows, last, last);
     linear(&model->head.output, &model->head.output_bias, last, (int)rows, all, false);
-    for (int64_t i = 0; i < rows * s->vocab_size; i++) logits[i] = (float)all[i];
+    const double scale = s->logit_scale != 0 ? (double)s->logit_scale : 1, cap = (double)s->logit_cap;
+    for (int64_t i = 0; i < rows * s->vocab_size; i++)
+        logits[i] =
+            (float)(cap > 0 ? cap * tanh(all[i] * scale / cap) : all[i] * scale); // no bias beside a scale
     double *memory[] = {o.x, o.h, o.q, o.k, o.v, o.y, o.g, o.u, o.cosines, o.sines, all};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
 }

@@ -1,0 +1,41 @@
+// The table of architectures, a file a family. What differs between them is said there, in values; nowhere else is there
+// a name.
+#ifndef PALAVER_ENGINE_ARCHITECTURES_H
+#define PALAVER_ENGINE_ARCHITECTURES_H
+
+#include "engine/model/architecture.h"
+
+typedef struct ArchitectureFamily {
+    const Architecture *rows; // [n]
+    int n;
+} ArchitectureFamily;
+
+extern const ArchitectureFamily architectures_llama, architectures_gpt;
+
+// ---- what many rows say ------------------------------------------------------------------------------------
+
+#define LLAMA_NAMES                                                                                          \
+    .base = "model.", .layer = "layers.%d.",                                                                 \
+    .modules = {                                                                                             \
+        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
+        [MODULE_Q] = "self_attn.q_proj",                                                                     \
+        [MODULE_K] = "self_attn.k_proj",                                                                     \
+        [MODULE_V] = "self_attn.v_proj",                                                                     \
+        [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
+        [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
+        [MODULE_O] = "self_attn.o_proj",                                                                     \
+        [MODULE_FFN_NORM] = "post_attention_layernorm",                                                      \
+        [MODULE_GATE] = "mlp.gate_proj",                                                                     \
+        [MODULE_UP] = "mlp.up_proj",                                                                         \
+        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
+        [MODULE_EMBEDDING] = "embed_tokens",                                                                 \
+        [MODULE_NORM] = "norm",                                                                              \
+        [MODULE_OUTPUT] = "lm_head",                                                                         \
+    }
+
+#define NO_ATTENTION_BIAS                                                                                    \
+    { NULL, {"attention_bias"}, 0, "biases of attention" }
+#define NO_MLP_BIAS                                                                                          \
+    { NULL, {"mlp_bias"}, 0, "biases of the feed-forward part" }
+
+#endif
