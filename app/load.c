@@ -70,5 +70,7 @@ Status load_engine(Screen *screen, Settings *settings, const char *path, LoadRoo
     if (unfollowed[0] != '\0')
         screen_warn(screen, "[the model's generation_config.json asks for what palaver does not do: %s]",
                     unfollowed);
+    const char *others = engine_model(*engine)->other_parts;
+    if (others[0] != '\0') screen_warn(screen, "[the model's text part is used, without its %s]", others);
     return STATUS_OK;
 }

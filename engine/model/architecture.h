@@ -9,7 +9,16 @@ typedef enum WindowRule {
     WINDOW_NEVER,
     WINDOW_EVERY_LAYER,
     WINDOW_UPPER_LAYERS, // only with use_sliding_window; those of layer_types, else from max_window_layers on
+    WINDOW_PERIODIC,     // those of layer_types, else all but every period-th
 } WindowRule;
+
+// Which layers turn queries and keys, and by which frequencies.
+typedef enum RopeRule {
+    ROPE_ON_ALL,
+    ROPE_BY_WINDOW,  // layers behind a window have frequencies of their own
+    ROPE_IN_WINDOWS, // layers without a window turn nothing, where others have one
+    ROPE_LISTED,     // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
+} RopeRule;
 
 // The parts of a model that have a weight, and perhaps a bias.
 typedef enum Module {
@@ -21,12 +30,14 @@ typedef enum Module {
     MODULE_Q_NORM,
     MODULE_K_NORM,
     MODULE_O,
+    MODULE_ATTN_POST_NORM, // of what attention adds
     MODULE_FFN_NORM,
     MODULE_GATE,
     MODULE_UP,
     MODULE_GATE_UP, // both in one, the gate first
     MODULE_DOWN,
-    MODULE_EMBEDDING, // from here on of the model, not of a layer
+    MODULE_FFN_POST_NORM, // of what the feed-forward part adds
+    MODULE_EMBEDDING,     // from here on of the model, not of a layer
     MODULE_POSITIONS,
     MODULE_EMBEDDING_NORM,
     MODULE_NORM,
@@ -54,20 +65,38 @@ typedef struct Fixed {
     const char *word;   // instead of a number; NULL: none
 } Fixed;
 
+// Numbers that multiply or cap something, each under a key of its own. 0: the architecture has no such key; NAN: it has,
+// and none is meant where the file is silent; else what is meant then (in GGUF what follows from the shape).
+typedef struct Scales {
+    double query;               // query_pre_attn_scalar: scores are multiplied by the inverse of its root
+    double attention;           // attention_multiplier: scores are multiplied by it
+    double embedding, residual; // embedding_multiplier, residual_multiplier
+    double logits, logits_over; // logit_scale; logits_scaling, which divides
+    double attention_cap, logit_cap;
+    double depth; // scale_depth: residuals are multiplied by it over the root of the number of layers
+    double width; // dim_model_base: logits are divided by the hidden size over it
+} Scales;
+
 // What a file's numbers leave unsaid. The defaults are those of transformers' configuration classes.
 typedef struct Architecture {
     const char *name; // model_type of config.json
+    // model_type of a config.json whose text_config is of this architecture, beside parts that do not write text; NULL:
+    // none.
+    const char *whole;
+    const char *
+        class_name; // of transformers without its end, where it does not follow from the name: see is_class_of()
     const char *gguf; // general.architecture of GGUF; NULL: palaver reads it from Hugging Face folders only
     // Names of weights in a Hugging Face folder: base, which files saved without the head leave out; layer, behind
     // it; and modules, NULL where there are none. The head's own matrix stands outside of the base.
     const char *base, *layer;
     const char *modules[N_MODULES];
+    const char *gguf_modules[N_MODULES]; // where GGUF's names are not those of all; NULL: they are
     struct {
         const char *usual, *own; // key of config.json: as LLaMA has it, as this architecture has it
         bool both;               // the class takes either, or shapes of weights prove it; else its own alone
     } aliases[8];                // those that differ; NULL ends them
     Fixed fixed[16];
-    const char *ignored[6]; // keys of config.json that its class takes and that weights or nothing decide
+    const char *ignored[8]; // keys of config.json that its class takes and that weights or nothing decide
     // How names of tensors end that are no weights: masks that old files were saved with.
     const char *buffers[3];
     // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; else all q, all k, all v.
@@ -77,11 +106,14 @@ typedef struct Architecture {
     // Those that config.json decides: BIAS_QKV (and O) by attention_bias, BIAS_FFN by mlp_bias.
     unsigned bias_keys;
     bool parallel_key;   // use_parallel_residual means something
+    bool gelu_is_tanh;   // config.json's "gelu" means the approximation
     bool fixed_act;      // the class has one activation, and no key for it
     bool fixed_eps;      // the same of the norm's epsilon
     bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
     bool partial_rotary; // partial_rotary_factor means something
     bool qk_norm, parallel_residual, default_tied;
+    bool qk_norm_rows; // qk_norm is of all heads of a token as one row
+    bool offset_norms; // config.json's weights of norms are less by 1 (GGUF's converter adds it)
     NormKind norm;
     double norm_eps;
     Activation activation;
@@ -89,7 +121,13 @@ typedef struct Architecture {
     int position_offset;         // rows of learned positions before the first
     RopeKind hf_rope, gguf_rope; // GGUF's converter permutes LLaMA's Q and K to interleaved pairs
     WindowRule window_rule;
-    bool windows_alike; // layer_types does not decide about them
+    int window_period; // of WINDOW_PERIODIC
+    RopeRule rope_rule;
+    double default_base, default_window_base; // of the rope, and of ROPE_BY_WINDOW; 0: 10000, and the same
+    Scales scales;
+    bool embedding_root; // embeddings are multiplied by the root of the hidden size
+    int gguf_wide_layers; // of so many layers, GGUF's scores go by hidden size / heads instead of the head size
+    bool windows_alike;   // layer_types does not decide about them
     int64_t default_context, default_window;
     int64_t default_head_dim;   // of config.json; 0, as in GGUF: hidden_size / n_heads
     int64_t default_rotary_dim; // 0: the rotary part decides

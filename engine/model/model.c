@@ -18,6 +18,7 @@ Status model_read_params(Model *model, ParamSource *source, Error *error) {
     if (!status) status = model_read_shape(model, source, error);
     if (!status) status = model_read_positions(model, source, error);
     if (!status) status = model_read_windows(model, source, error);
+    if (!status) status = model_read_layer_ropes(model, source, error);
     if (!status) status = model_read_generation(model, source, error);
     return status ? status : unread_check_keys(source, error);
 }
@@ -40,7 +41,8 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
     Status status = unread_open(&source, &unread, error);
     if (!status) status = model_read_params(created, &source, error);
     if (!status) status = model_read_weights(created, &source, error);
-    if (!status) status = unread_check_tensors(&source, error);
+    if (!status)
+        status = unread_check_tensors(&source, created->other_parts, sizeof created->other_parts, error);
     unread_close(&unread);
     if (status) {
         model_close(created);
@@ -68,6 +70,7 @@ void model_close(Model *model) {
     free(model->layers);
     free(model->attention_windows);
     free(model->inv_freq);
+    free(model->layer_ropes);
     free(model);
 }
 

@@ -58,13 +58,17 @@ typedef struct Model {
         attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 
     bool tied_head; // the output matrix is the embedding
+    double
+        residual_scale; // what layers add is multiplied by it: x is kept divided by it, so that nothing else shows it
     bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;
 
     int64_t context_length; // positions the model is made for, scaling included
     double rope_base;
     RopeScaling rope_scaling;
     double rope_factor;   // of linear, llama3, yarn, dynamic, longrope; else 1
-    double *inv_freq;     // [shape.rope.n_sets, shape.rope.rotary_dim/2] after scaling
+    double *inv_freq;     // [shape.rope.n_tables, shape.rope.n_sets, shape.rope.rotary_dim/2] after scaling
+    double window_base;   // of the second table, for layers behind a window; 0: there is none
+    int *layer_ropes;     // [shape.n_layers] what shape.rope.of_layers says; NULL: all alike
     int64_t rope_trained; // tokens of the longest texts that set 0 is for
 
     int32_t bos_id; // -1: none
@@ -73,6 +77,8 @@ typedef struct Model {
     GenerationDefault generation[MODEL_N_GENERATION];
     // Keys of generation_config.json that ask for what palaver does not do, ", " between them; "": none do.
     char unfollowed[256];
+    char
+        other_parts[128]; // of a model that does more than write text, whose tensors are left alone; "": none
 
     int64_t n_parameters;    // elements of the weights that are used, a tied head counted once
     int64_t weight_bytes;    // their bytes in the files

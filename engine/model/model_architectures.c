@@ -18,30 +18,36 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_Q_NORM] = "attn_q_norm",
     [MODULE_K_NORM] = "attn_k_norm",
     [MODULE_O] = "attn_output",
+    [MODULE_ATTN_POST_NORM] = "post_attention_norm",
     [MODULE_FFN_NORM] = "ffn_norm",
     [MODULE_GATE] = "ffn_gate",
     [MODULE_UP] = "ffn_up",
     [MODULE_GATE_UP] = "ffn_up",
     [MODULE_DOWN] = "ffn_down",
+    [MODULE_FFN_POST_NORM] = "post_ffw_norm",
     [MODULE_EMBEDDING] = "token_embd",
     [MODULE_EMBEDDING_NORM] = "token_embd_norm",
     [MODULE_NORM] = "output_norm",
     [MODULE_OUTPUT] = "output",
 };
 
-static const ArchitectureFamily *const FAMILIES[] = {&architectures_llama, &architectures_gpt};
+static const ArchitectureFamily *const FAMILIES[] = {&architectures_llama, &architectures_gemma,
+                                                     &architectures_post_norm, &architectures_layer_norm,
+                                                     &architectures_gpt};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 // Whether `name` is that of transformers' class for text of the architecture; publishers write its letters large or
-// small as they like ("MPTForCausalLM", "MptForCausalLM").
-static bool is_class_of(const Architecture *a, const char *name) {
-    for (const char *at = a->name; *at; at++) {
+// small as they like ("MPTForCausalLM", "MptForCausalLM"). The whole of several parts is of another class.
+static bool is_class_of(const Architecture *a, const char *whole, const char *name) {
+    const char *at = whole ? a->whole : a->class_name ? a->class_name : a->name;
+    for (; *at; at++) {
         if (*at == '_') continue;
+        while (*name == '_') name++;
         if (tolower((unsigned char)*name) != *at) return false;
         name++;
     }
-    return strcmp(name, "ForCausalLM") == 0;
+    return strcmp(name, whole ? "ForConditionalGeneration" : "ForCausalLM") == 0;
 }
 
 // A model of another class has another head, or other layers than model_type says. Files need not name one.
@@ -53,7 +59,7 @@ static Status check_class(const ParamSource *source, Error *error) {
         const char *name = json_string_value(json_array_get(classes, i));
         char shown[96];
         ok = name != NULL;
-        if (!ok || is_class_of(source->architecture, name)) continue;
+        if (!ok || is_class_of(source->architecture, source->whole, name)) continue;
         text_copy_printable(shown, sizeof shown, name, strlen(name));
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: architectures names %s, which is not the class of a %s model that writes text; "
@@ -77,7 +83,7 @@ static Status check_file_type(const ParamSource *source, Error *error) {
 
 Status model_find_architecture(ParamSource *source, Error *error) {
     bool is_gguf = !source->config;
-    char name[64] = "", known[256] = "";
+    char name[64] = "", known[512] = "";
     Status status =
         param_string(source, (Key){"model_type", ".general.architecture"}, name, sizeof name, error);
     if (!status) status = check_file_type(source, error);
@@ -90,6 +96,10 @@ Status model_find_architecture(ParamSource *source, Error *error) {
         for (const Architecture *a = FAMILIES[i]->rows; a < FAMILIES[i]->rows + FAMILIES[i]->n; a++) {
             const char *called = is_gguf ? a->gguf : a->name;
             if (called && strcmp(called, name) == 0) {
+                if (source->whole && (!a->whole || strcmp(a->whole, source->whole) != 0))
+                    return error_set(error, STATUS_UNSUPPORTED,
+                                     "%s: a %s model around a %s model, whose parts palaver does not know",
+                                     source->path, source->whole, name);
                 source->architecture = a;
                 return check_class(source, error);
             }

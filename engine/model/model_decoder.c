@@ -3,7 +3,6 @@
 #include "engine/model/param.h"
 #include "engine/model/unread.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,7 +109,7 @@ static Status read_norm(DecoderShape *shape, const ParamSource *source, Error *e
     }
     shape->norm = source->architecture->norm;
     shape->norm_eps = (float)eps;
-    shape->norm_offset = 0;
+    shape->norm_offset = source->config && source->architecture->offset_norms ? 1 : 0;
     return STATUS_OK;
 }
 
@@ -121,7 +120,7 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
     } NAMES[] = {{"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU},
                  {"gelu", ACTIVATION_GELU},          {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
                  {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_fast", ACTIVATION_GELU_TANH},
-                 {"relu", ACTIVATION_RELU}};
+                 {"relu", ACTIVATION_RELU},          {"relu2", ACTIVATION_RELU2}};
     char name[64] = "";
     shape->activation = source->architecture->activation;
     if (source->architecture->fixed_act) return STATUS_OK;
@@ -131,11 +130,13 @@ static Status read_activation(DecoderShape *shape, const ParamSource *source, Er
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         if (strcmp(NAMES[i].name, name) != 0) continue;
         shape->activation = NAMES[i].activation;
+        if (source->architecture->gelu_is_tanh && shape->activation == ACTIVATION_GELU)
+            shape->activation = ACTIVATION_GELU_TANH;
         return STATUS_OK;
     }
     return error_set(
         error, STATUS_UNSUPPORTED,
-        "%s: %s \"%s\"; palaver knows silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast and relu",
+        "%s: %s \"%s\"; palaver knows silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu and relu2",
         source->path, source_config_key(source, "hidden_act"), name);
 }
 
@@ -245,7 +246,8 @@ static Status check_all_fixed(const ParamSource *source, Error *error) {
     for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && !status; i++)
         status = check_fixed(source, &a->fixed[i], error);
     for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED && !status; i++)
-        status = check_fixed(source, &FIXED[i], error);
+        if (source->config || !FIXED[i].key.gguf || !model_scales_have(a, FIXED[i].key.gguf))
+            status = check_fixed(source, &FIXED[i], error);
     return status;
 }
 
@@ -292,7 +294,5 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     if (status) return status;
     if (shape->vocab_size == 0)
         return error_set(error, STATUS_FILE, "%s: vocab_size is missing", source->path);
-    shape->embedding_scale = 1;
-    shape->attention_scale = (float)(1 / sqrt(shape->head_dim));
-    return STATUS_OK;
+    return model_read_scales(model, source, error);
 }

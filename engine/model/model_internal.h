@@ -19,6 +19,12 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error);
 // shape.
 Status model_read_positions(Model *model, const ParamSource *source, Error *error);
 Status model_read_windows(Model *model, const ParamSource *source, Error *error);
+// model->layer_ropes and shape.rope.of_layers; after positions and windows.
+Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *error);
+// What multiplies or caps embeddings, residuals, scores and logits; after sizes and norms.
+Status model_read_scales(Model *model, const ParamSource *source, Error *error);
+// Whether a key of GGUF is one of the architecture's scales.
+bool model_scales_have(const Architecture *architecture, const char *gguf);
 // Special ids and sampling defaults; after the shape, for ids are checked against vocab_size.
 Status model_read_generation(Model *model, const ParamSource *source, Error *error);
 // layers, head, n_parameters, weight_bytes.

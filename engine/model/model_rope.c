@@ -262,29 +262,63 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
     return status;
 }
 
+// The frequencies of layers behind a window, in a second table behind the first. In GGUF they have another base where the
+// architecture has, and no scaling.
+static Status add_window_table(Model *model, const RopeSpec *first, const ParamSource *source, Error *error) {
+    const Architecture *a = source->architecture;
+    Rope *rope = &model->shape.rope;
+    const int n = rope->rotary_dim / 2;
+    RopeSpec spec = {.layers = source->config ? "sliding_attention" : NULL,
+                     .type = "default",
+                     .base = a->default_window_base > 0 ? a->default_window_base : first->base,
+                     .rotary_part = first->rotary_part,
+                     .factor = NAN,
+                     .attention_factor = NAN};
+    Status status = source->config
+                        ? rope_spec_read(&spec, source, error)
+                        : param_number(source, (Key){NULL, "rope.freq_base_swa"}, &spec.base, error);
+    if (status) return status;
+    if (strcmp(spec.type, "default") != 0 || rope->n_sets > 1 || !(spec.base > 1 && spec.base < 1e30))
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: rope: layers behind a window have a base and no scaling, and frequencies do not go by "
+            "the length of a text",
+            source->path);
+    if (source->config) rope_spec_take_keys(&spec, source, ROPE_SCALING_NONE, spec.original_context);
+    double *all = realloc(model->inv_freq, 2 * (size_t)n * sizeof *all);
+    if (!all) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    for (int i = 0; i < n; i++) all[n + i] = pow(spec.base, -(double)i / n);
+    rope->inv_freq = model->inv_freq = all;
+    rope->n_tables = 2;
+    rope->other_magnitude = 1;
+    model->window_base = spec.base;
+    return STATUS_OK;
+}
+
 static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
+    const bool is_gguf = !source->config, by_window = source->architecture->rope_rule == ROPE_BY_WINDOW;
+    spec->layers = by_window && !is_gguf ? "full_attention" : NULL;
     Status status = rope_spec_read(spec, source, error);
     if (!status) status = find_scheme(model, spec, source, error);
     if (!status) status = read_rotary_dim(model, spec, source, error);
     if (!status) status = read_context(model, spec, source, error);
     if (!status) status = check_spec(spec, model, source, error);
-    rope_spec_take_keys(source, model->rope_scaling, spec->original_context);
+    rope_spec_take_keys(spec, source, model->rope_scaling, spec->original_context);
     if (status) return status;
 
-    bool is_gguf = !source->config;
     model->shape.rope.kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
     model->rope_base = spec->base;
     model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
     status = make_sets(model, spec, source, error);
     if (spec->divisors.tensor && model->rope_scaling == ROPE_SCALING_NONE)
         model->rope_scaling = ROPE_SCALING_FACTORS;
-    return status;
+    return status || !by_window ? status : add_window_table(model, spec, source, error);
 }
 
 Status model_read_positions(Model *model, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     RopeSpec spec = {.type = "default",
-                     .base = 10000,
+                     .base = a->default_base > 0 ? a->default_base : 10000,
                      .factor = NAN,
                      .rotary_part = a->default_rotary_part > 0 ? a->default_rotary_part : 1,
                      .rotary_dim = a->default_rotary_dim,

@@ -13,7 +13,8 @@ typedef enum Dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_HEAD,
+    DIM_Q_NORM,
+    DIM_K_NORM,
     DIM_INTERMEDIATE,
     DIM_GATE_UP,
     DIM_VOCAB,
@@ -37,14 +38,16 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_K, LAYER(wk), LAYER(bk), DIM_KV, DIM_HIDDEN, BIAS_QKV},
     {MODULE_V, LAYER(wv), LAYER(bv), DIM_KV, DIM_HIDDEN, BIAS_QKV},
     {MODULE_QKV, LAYER(wq), LAYER(bq), DIM_QKV, DIM_HIDDEN, BIAS_QKV},
-    {MODULE_Q_NORM, LAYER(q_norm), 0, DIM_NONE, DIM_HEAD, 0},
-    {MODULE_K_NORM, LAYER(k_norm), 0, DIM_NONE, DIM_HEAD, 0},
+    {MODULE_Q_NORM, LAYER(q_norm), 0, DIM_NONE, DIM_Q_NORM, 0},
+    {MODULE_K_NORM, LAYER(k_norm), 0, DIM_NONE, DIM_K_NORM, 0},
     {MODULE_O, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_Q, BIAS_O},
+    {MODULE_ATTN_POST_NORM, LAYER(attn_post_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
     {MODULE_FFN_NORM, LAYER(ffn_norm), LAYER(ffn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_GATE, LAYER(w_gate), LAYER(b_gate), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
     {MODULE_UP, LAYER(w_up), LAYER(b_up), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
     {MODULE_GATE_UP, LAYER(w_gate), LAYER(b_gate), DIM_GATE_UP, DIM_HIDDEN, BIAS_FFN},
     {MODULE_DOWN, LAYER(w_down), LAYER(b_down), DIM_HIDDEN, DIM_INTERMEDIATE, BIAS_FFN},
+    {MODULE_FFN_POST_NORM, LAYER(ffn_post_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
 };
 
 static const WeightInfo HEAD_WEIGHTS[] = {
@@ -75,8 +78,10 @@ static int64_t dim_size(const Reader *r, Dim dim) {
         return kv;
     case DIM_QKV:
         return q + 2 * kv;
-    case DIM_HEAD:
-        return shape->head_dim;
+    case DIM_Q_NORM:
+        return r->architecture->qk_norm_rows ? q : shape->head_dim;
+    case DIM_K_NORM:
+        return r->architecture->qk_norm_rows ? kv : shape->head_dim;
     case DIM_INTERMEDIATE:
         return shape->intermediate_size;
     case DIM_GATE_UP:
@@ -155,34 +160,48 @@ static Status check_tensor(const Model *model, const CheckpointTensor *tensor, i
 
 enum { NAME_SIZE = 128 };
 
-// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model. Not the
-// usual name: that of files saved without the head, which leave the base out.
-static void tensor_name(const Reader *r, Module module, int layer, const char *kind, bool usual,
+// How files name a model's tensors: as its class does; saved without the head, which leaves the base out; and as a part
+// of a larger model, by transformers 4 and 5 ("language_model.model.layers", "model.language_model.layers").
+typedef enum Naming { NAMED_USUAL, NAMED_BARE, NAMED_AS_PART, NAMED_WITHIN, N_NAMINGS } Naming;
+
+static void prefix_of(const Reader *r, Module module, Naming naming, char prefix[NAME_SIZE]) {
+    static const char *const PREFIXES[] = {"", "", "language_model.", ""};
+    const char *base = module == MODULE_OUTPUT || naming == NAMED_BARE ? "" : r->architecture->base;
+    snprintf(prefix, NAME_SIZE, "%s%s%s", PREFIXES[naming], base,
+             naming == NAMED_WITHIN && module != MODULE_OUTPUT ? "language_model." : "");
+}
+
+// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model.
+static void tensor_name(const Reader *r, Module module, int layer, const char *kind, Naming naming,
                         char name[NAME_SIZE]) {
     const Architecture *a = r->architecture;
-    char place[64] = "";
-    const char *stem = r->is_gguf ? GGUF_MODULES[module] : a->modules[module];
-    if (module == MODULE_OUTPUT && !r->is_gguf && !usual)
+    char place[64] = "", prefix[NAME_SIZE] = "";
+    const char *own = a->gguf_modules[module], *usual = own ? own : GGUF_MODULES[module];
+    const char *stem = r->is_gguf ? usual : a->modules[module];
+    if (module == MODULE_OUTPUT && !r->is_gguf && naming != NAMED_USUAL)
         stem = "lm_head"; // as transformers renames GPT-NeoX's
-    bool based = usual && !r->is_gguf && module != MODULE_OUTPUT;
+    if (!r->is_gguf) prefix_of(r, module, naming, prefix);
     if (layer >= 0 && r->is_gguf) snprintf(place, sizeof place, "blk.%d.", layer);
     // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
     if (layer >= 0 && !r->is_gguf) snprintf(place, sizeof place, a->layer, layer);
-    snprintf(name, NAME_SIZE, "%s%s%s.%s", based ? a->base : "", place, stem, kind);
+    snprintf(name, NAME_SIZE, "%.40s%s%s.%s", prefix, place, stem, kind);
 }
 
 // NULL: there is none.
 static const CheckpointTensor *find_tensor(const Reader *r, Module module, int layer, const char *kind) {
-    char name[NAME_SIZE], bare[NAME_SIZE];
-    tensor_name(r, module, layer, kind, true, name);
-    tensor_name(r, module, layer, kind, false, bare);
-    const CheckpointTensor *tensor = checkpoint_find(r->model->checkpoint, name);
-    return tensor ? tensor : checkpoint_find(r->model->checkpoint, bare);
+    char name[NAME_SIZE];
+    const CheckpointTensor *tensor = NULL;
+    for (Naming naming = NAMED_USUAL; naming < (r->source->whole ? N_NAMINGS : NAMED_AS_PART) && !tensor;
+         naming++) {
+        tensor_name(r, module, layer, kind, naming, name);
+        tensor = checkpoint_find(r->model->checkpoint, name);
+    }
+    return tensor;
 }
 
 static Status missing_tensor(const Reader *r, Module module, int layer, const char *kind, Error *error) {
     char name[NAME_SIZE];
-    tensor_name(r, module, layer, kind, true, name);
+    tensor_name(r, module, layer, kind, NAMED_USUAL, name);
     return error_set(error, STATUS_FILE, "%s: tensor %s is missing: the model is incomplete, or no %s model",
                      checkpoint_path(r->model->checkpoint), name, r->model->architecture);
 }

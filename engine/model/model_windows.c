@@ -64,8 +64,31 @@ static Status apply_layer_types(Model *model, const ParamSource *source, int win
     return status;
 }
 
+// All layers but every period-th; 0: all.
+static void fill_periods(Model *model, int64_t period, int window) {
+    for (int i = 0; i < model->shape.n_layers; i++)
+        model->attention_windows[i] = period == 0 || (i + 1) % period != 0 ? window : 0;
+}
+
+static Status periodic_windows(Model *model, const ParamSource *source, int window, Error *error) {
+    static const char PATTERN[] = "sliding_window_pattern";
+    int64_t period = source->architecture->window_period;
+    const json_t *types = json_object_get(source->config, "layer_types");
+    if (json_is_array(types)) // it decides, whatever the pattern says
+        unread_take_key(source, NULL, PATTERN);
+    else {
+        Status status = param_integer(source, (Key){PATTERN, NULL}, &period, error);
+        if (status) return status;
+        if (period < 1 && window > 0)
+            return error_set(error, STATUS_FILE, "%s: %s is %lld", source->path, PATTERN, (long long)period);
+    }
+    fill_periods(model, period, window);
+    return apply_layer_types(model, source, window, error);
+}
+
 static Status windows_from_config(Model *model, const ParamSource *source, int window, Error *error) {
     const Architecture *a = source->architecture;
+    if (a->window_rule == WINDOW_PERIODIC) return periodic_windows(model, source, window, error);
     bool upper = a->window_rule == WINDOW_UPPER_LAYERS, used = a->window_rule == WINDOW_EVERY_LAYER;
     // The classes whose windows it does not switch must not be told otherwise; without a window it means nothing.
     bool asked = upper ? false : is_window(model, window);
@@ -91,9 +114,20 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
     char key[128];
     snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", source->architecture->gguf);
     unread_take_meta(source, key);
-    const MetaValue *pattern;
+    const MetaValue *found = checkpoint_meta(source->checkpoint, key), *pattern;
+    if (found && found->type == META_INTEGER) { // a period
+        if (!(found->number >= 0 && found->number <= MODEL_MAX_LAYERS))
+            return error_set(error, STATUS_FILE, "%s: %s is %g", source->path, key, found->number);
+        fill_periods(model, (int64_t)found->number, window);
+        return STATUS_OK;
+    }
+    bool periodic = source->architecture->window_rule == WINDOW_PERIODIC;
     Status status = checkpoint_get_array(source->checkpoint, key, META_BOOL, &pattern, error);
     if (status) return status;
+    if (!pattern && periodic) {
+        fill_periods(model, source->architecture->window_period, window);
+        return STATUS_OK;
+    }
     MetaCursor cursor = {0};
     for (int i = 0; i < model->shape.n_layers; i++) {
         MetaValue sliding = {.flag = true};
@@ -121,4 +155,45 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
     }
     return !source->config ? windows_from_gguf(model, source, (int)window, error)
                            : windows_from_config(model, source, (int)window, error);
+}
+
+// ---- what they decide about ----------------------------------------------------------------------------------
+
+// Every layer that no_rope_layers says 0 of, else every no_rope_layer_interval-th.
+static Status list_ropes(Model *model, const ParamSource *source, Error *error) {
+    int64_t interval = 4;
+    Status status = param_integer(source, (Key){"no_rope_layer_interval", NULL}, &interval, error);
+    const json_t *list = source->config ? json_object_get(source->config, "no_rope_layers") : NULL;
+    if (source->config) unread_take_key(source, NULL, "no_rope_layers");
+    if (status) return status;
+    if (interval < 1)
+        return error_set(error, STATUS_FILE, "%s: no_rope_layer_interval is %lld", source->path,
+                         (long long)interval);
+    bool listed = list && !json_is_null(list) && json_array_size(list) > 0;
+    if (listed && json_array_size(list) != (size_t)model->shape.n_layers)
+        return error_set(error, STATUS_FILE, "%s: no_rope_layers should be a list of %d numbers",
+                         source->path, model->shape.n_layers);
+    for (int i = 0; i < model->shape.n_layers; i++) {
+        const json_t *turns = json_array_get(list, (size_t)i);
+        if (listed && !json_is_integer(turns))
+            return error_set(error, STATUS_FILE, "%s: no_rope_layers[%d] is no number", source->path, i);
+        model->layer_ropes[i] = (listed ? json_integer_value(turns) != 0 : (i + 1) % interval != 0) ? 0 : -1;
+    }
+    return STATUS_OK;
+}
+
+Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *error) {
+    const RopeRule rule = source->architecture->rope_rule;
+    bool windowed = false;
+    for (int i = 0; i < model->shape.n_layers; i++) windowed |= model->attention_windows[i] > 0;
+    if (rule == ROPE_ON_ALL || (rule != ROPE_LISTED && !windowed)) return STATUS_OK;
+    model->layer_ropes = calloc((size_t)model->shape.n_layers, sizeof *model->layer_ropes);
+    if (!model->layer_ropes) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    model->shape.rope.of_layers = model->layer_ropes;
+    if (rule == ROPE_LISTED) return list_ropes(model, source, error);
+    for (int i = 0; i < model->shape.n_layers; i++) {
+        bool slides = model->attention_windows[i] > 0;
+        model->layer_ropes[i] = rule == ROPE_BY_WINDOW ? slides : slides ? 0 : -1;
+    }
+    return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char FULL[] = "full_attention";
 static const char ORIGINAL[] = "original_max_position_embeddings";
 
 // The keys within rope_scaling and rope_parameters whose null fails in transformers, or is false where absence is true.
@@ -19,8 +20,18 @@ static bool is_key_of(const char *key, const char *const *keys) {
 }
 
 // rope_parameters (transformers 5) holds the base as well; rope_scaling (before) does not, and may be null. Where both
-// are there transformers takes this one.
-static const json_t *config_object(const ParamSource *source, const char **name) {
+// are there transformers takes this one. Where layers differ, rope_parameters holds an object for each kind, and
+// rope_scaling is that of full attention.
+static const json_t *config_object(const RopeSpec *spec, const ParamSource *source, const char **name) {
+    if (spec->layers) {
+        const bool full = strcmp(spec->layers, FULL) == 0;
+        const json_t *all = json_object_get(source->config, "rope_parameters"),
+                     *own = json_object_get(all, spec->layers);
+        *name = full ? "rope_parameters.full_attention" : "rope_parameters.sliding_attention";
+        if (json_is_object(own) || !full) return own;
+        *name = "rope_scaling";
+        return json_object_get(source->config, *name);
+    }
     const json_t *object = json_object_get(source->config, "rope_scaling");
     *name = "rope_scaling";
     if (json_object_size(object) > 0) return object;
@@ -45,7 +56,10 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
         {"mscale", &spec->mscale},
         {"mscale_all_dim", &spec->mscale_all_dim},
     };
-    Status status = param_number(source, (Key){"rope_theta", NULL}, &spec->base, error);
+    const bool own_base =
+        spec->layers && strcmp(spec->layers, FULL) != 0 && source->architecture->default_window_base > 0;
+    Status status = param_number(source, (Key){own_base ? "rope_local_base_freq" : "rope_theta", NULL},
+                                 &spec->base, error);
     if (!status)
         status = param_number(source, (Key){"partial_rotary_factor", NULL}, &spec->rotary_part, error);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
@@ -88,7 +102,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     json_t *value;
     if (spec->rotary_dim > 0) // a part of the head in elements: of an architecture that has no other key
         return param_integer(source, (Key){"rotary_dim", NULL}, &spec->rotary_dim, error);
-    const json_t *object = config_object(source, &name);
+    const json_t *object = config_object(spec, source, &name);
     char what[512];
     snprintf(what, sizeof what, "%.400s: %s", source->path, name);
     json_object_foreach((json_t *)object, key, value) {
@@ -109,7 +123,8 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     return json_read_integer(config, source->path, ORIGINAL, &spec->original_context, error);
 }
 
-void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t context) {
+void rope_spec_take_keys(const RopeSpec *spec, const ParamSource *source, RopeScaling scaling,
+                         int64_t context) {
     static const char *const ALL[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor", NULL};
     static const char *const OF_SCHEME[][10] = {
         [ROPE_SCALING_NONE] = {ORIGINAL},
@@ -124,7 +139,7 @@ void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t
     const char *name, *key;
     json_t *value;
     if (!source->config || source->architecture->default_rotary_dim > 0) return;
-    const json_t *object = config_object(source, &name);
+    const json_t *object = config_object(spec, source, &name);
     for (int i = 0; ALL[i] != NULL; i++) unread_take_key(source, name, ALL[i]);
     for (int i = 0; OF_SCHEME[scaling][i] != NULL; i++) unread_take_key(source, name, OF_SCHEME[scaling][i]);
     // It is max_position_embeddings from which dynamic NTK grows.
@@ -133,7 +148,7 @@ void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t
     bool dynamic = scaling == ROPE_SCALING_DYNAMIC;
     if (dynamic && json_integer_value(original) == context) unread_take_key(source, name, ORIGINAL);
     if (!dynamic || json_integer_value(outer) == context) unread_take_key(source, NULL, ORIGINAL);
-    if (strcmp(name, "rope_parameters") == 0) return;
+    if (strncmp(name, "rope_parameters", 15) == 0 || spec->layers) return;
     // What the other object repeats is read with this one.
     const json_t *other = json_object_get(source->config, "rope_parameters");
     json_object_foreach((json_t *)other, key, value) {

@@ -13,6 +13,8 @@ typedef struct RopeFactors {
 } RopeFactors;
 
 typedef struct RopeSpec {
+    const char *
+        layers; // the object within rope_parameters that is meant: "full_attention"; NULL: all layers have one
     char type[32];
     double base, factor;                      // NaN: not said
     double rotary_part;                       // of the head, 0 to 1 (Hugging Face)
@@ -30,7 +32,8 @@ typedef struct RopeSpec {
 Status rope_spec_read(RopeSpec *spec, const ParamSource *source, Error *error);
 
 // Settles which keys of the files mean something under a scheme: what is not of it stays unread.
-void rope_spec_take_keys(const ParamSource *source, RopeScaling scaling, int64_t context);
+void rope_spec_take_keys(const RopeSpec *spec, const ParamSource *source, RopeScaling scaling,
+                         int64_t context);
 
 // Divides inv_freq [n] by `factors`: STATUS_FILE unless they are n positive numbers.
 Status rope_spec_divide(const RopeFactors *factors, const ParamSource *source, double *inv_freq, int n,

@@ -11,6 +11,7 @@ typedef struct ParamSource {
     const json_t *config, *generation; // Hugging Face; NULL for GGUF
     const Checkpoint *checkpoint;      // NULL when only config.json is read
     const char *path;                  // for messages
+    const char *whole; // model_type of config.json where `config` is its text_config; else NULL
     const Architecture *architecture;
     struct Unread *unread; // see unread.h
 } ParamSource;

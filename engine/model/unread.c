@@ -46,6 +46,15 @@ static const char HARMLESS_KEYS[] =
     " tie_encoder_decoder cross_attention_hidden_size is_composition type_vocab_size"
     " ";
 
+// What stands beside a text_config and is of images, and how text and they are put together.
+static const char OF_OTHER_PARTS[] =
+    " vision_config audio_config mm_tokens_per_image boi_token_index eoi_token_index image_token_index "
+    "boi_token_id"
+    " eoi_token_id image_token_id multimodal_projector_bias projector_hidden_act spatial_merge_size"
+    " vision_feature_layer text_config model_type ";
+static const char *const OTHER_PARTS[] = {"vision_tower", "multi_modal_projector", "model.vision_tower",
+                                          "model.multi_modal_projector"};
+
 // Within rope_scaling and rope_parameters.
 static const char HARMLESS_ROPE_KEYS[] = " finetuned ";
 // Those of one scheme or another: under a scheme that does not read them, 1 means nothing.
@@ -79,10 +88,33 @@ static bool is_ignored(const Architecture *a, const char *key) {
 
 // ---- reading ---------------------------------------------------------------------------------------------
 
+// What stands beside the text_config, and is not of other parts, holds for the text if that does not say otherwise.
+static Status take_text(ParamSource *source, Error *error) {
+    json_t *text = json_object_get(source->config, "text_config"), *value;
+    const char *key;
+    if (!json_is_object(text)) return STATUS_OK;
+    source->unread->text = json_deep_copy(text);
+    if (!source->unread->text) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    source->whole = json_string_value(json_object_get(source->config, "model_type"));
+    if (!source->whole)
+        return error_set(error, STATUS_FILE, "%s: does not name what is around its text_config (model_type)",
+                         source->path);
+    json_object_foreach((json_t *)source->config, key, value) {
+        bool own = strcmp(key, "architectures") != 0 && json_object_get(text, key) != NULL;
+        if (own || is_among(key, OF_OTHER_PARTS)) continue;
+        if (json_object_set(source->unread->text, key, value))
+            return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    }
+    source->config = source->unread->text;
+    return STATUS_OK;
+}
+
 Status unread_open(ParamSource *source, Unread *unread, Error *error) {
     const Checkpoint *checkpoint = source->checkpoint;
     *unread = (Unread){0};
     source->unread = unread;
+    Status status = take_text(source, error);
+    if (status) return status;
     if (source->config) unread->config = json_deep_copy(source->config);
     if (checkpoint) {
         unread->meta = calloc((size_t)checkpoint_n_meta(checkpoint) + 1, sizeof *unread->meta);
@@ -93,6 +125,7 @@ Status unread_open(ParamSource *source, Unread *unread, Error *error) {
 }
 
 void unread_close(Unread *unread) {
+    json_decref(unread->text);
     json_decref(unread->config);
     free(unread->meta);
     free(unread->tensors);
@@ -100,6 +133,8 @@ void unread_close(Unread *unread) {
 
 void unread_take_key(const ParamSource *source, const char *object, const char *key) {
     json_t *all = source->unread->config;
+    const char *dot = object ? strchr(object, '.') : NULL;
+    if (dot) all = json_object_getn(all, object, (size_t)(dot - object)), object = dot + 1;
     json_object_del(object ? json_object_get(all, object) : all, key);
 }
 
@@ -152,6 +187,13 @@ static Status check_object(const ParamSource *source, const char *name, const js
     json_object_foreach((json_t *)object, key, value) {
         bool known = is_rope ? is_harmless_rope(key, value) : is_ignored(source->architecture, key);
         if (known || json_is_null(value)) continue;
+        if (is_rope && json_is_object(value)) { // of some layers
+            char inner[96];
+            snprintf(inner, sizeof inner, "%s.%.64s", name, key);
+            Status status = check_object(source, inner, value, error);
+            if (status) return status;
+            continue;
+        }
         return is_second_rope(source, name) ? refuse_second_rope(source, key, error)
                                             : refuse_key(source, name, key, error);
     }
@@ -208,11 +250,25 @@ static bool is_buffer(const ParamSource *source, const char *name) {
     return ends_with(name, BUFFER);
 }
 
-Status unread_check_tensors(const ParamSource *source, Error *error) {
+// Whether a tensor is of a part that does not write text, whose name is then in `others`.
+static bool is_of_other_part(const ParamSource *source, const char *name, char *others, size_t size) {
+    for (size_t i = 0; source->whole && i < COUNT(OTHER_PARTS); i++) {
+        const char *part = OTHER_PARTS[i], *last = strrchr(part, '.');
+        size_t length = strlen(part), n = strlen(others);
+        if (strncmp(name, part, length) != 0 || name[length] != '.') continue;
+        last = last ? last + 1 : part;
+        if (!strstr(others, last)) snprintf(others + n, size - n, "%s%s", n == 0 ? "" : ", ", last);
+        return true;
+    }
+    return false;
+}
+
+Status unread_check_tensors(const ParamSource *source, char *others, size_t size, Error *error) {
     const Checkpoint *checkpoint = source->checkpoint;
     for (int64_t i = 0; i < checkpoint_n_tensors(checkpoint); i++) {
         const CheckpointTensor *tensor = checkpoint_tensor(checkpoint, i);
         if (source->unread->tensors[i] || (source->config && is_buffer(source, tensor->name))) continue;
+        if (is_of_other_part(source, tensor->name, others, size)) continue;
         char shown[96];
         text_copy_printable(shown, sizeof shown, tensor->name, strlen(tensor->name));
         return error_set(

@@ -1,5 +1,5 @@
-// The small models of tests/golden and what Hugging Face transformers makes of them (make_models.py and
-// make_architectures.py): for
+// The small models of tests/golden and what Hugging Face transformers makes of them (make_models.py,
+// make_architectures.py, make_dense.py): for
 // tests of the forward pass, on the CPU with cmocka and on a GPU without. Errors are values here as everywhere.
 #ifndef PALAVER_TESTS_GOLDEN_MODEL_H
 #define PALAVER_TESTS_GOLDEN_MODEL_H
@@ -9,6 +9,7 @@
 #define GOLDEN "tests/golden"
 #define GOLDEN_MODELS GOLDEN "/models"
 #define GOLDEN_ARCHITECTURES GOLDEN "/architectures"
+#define GOLDEN_DENSE GOLDEN "/dense"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

@@ -1,0 +1,73 @@
+// Gemma: weights of norms less by 1, embeddings times the root of their size, windows in most layers.
+#include "engine/model/architectures/architectures.h"
+
+#include <math.h>
+
+#define GEMMA_VALUES                                                                                         \
+    .fixed = {{NULL, {"use_bidirectional_attention"}, 0, "attention to what comes later"}},                  \
+    .bias_keys = BIAS_QKV | BIAS_O, .offset_norms = true, .norm_eps = 1e-6,                                  \
+    .activation = ACTIVATION_GELU_TANH, .embedding_root = true, .default_tied = true,                        \
+    .default_head_dim = 256
+
+#define GEMMA_NORMED_NAMES                                                                                   \
+    .base = "model.", .layer = "layers.%d.",                                                                 \
+    .modules = {                                                                                             \
+        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
+        [MODULE_Q] = "self_attn.q_proj",                                                                     \
+        [MODULE_K] = "self_attn.k_proj",                                                                     \
+        [MODULE_V] = "self_attn.v_proj",                                                                     \
+        [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
+        [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
+        [MODULE_O] = "self_attn.o_proj",                                                                     \
+        [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",                                                \
+        [MODULE_FFN_NORM] = "pre_feedforward_layernorm",                                                     \
+        [MODULE_GATE] = "mlp.gate_proj",                                                                     \
+        [MODULE_UP] = "mlp.up_proj",                                                                         \
+        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
+        [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",                                               \
+        [MODULE_EMBEDDING] = "embed_tokens",                                                                 \
+        [MODULE_NORM] = "norm",                                                                              \
+        [MODULE_OUTPUT] = "lm_head",                                                                         \
+    }
+
+static const Architecture ROWS[] = {
+    // Its first files say "gelu" and mean the approximation; hidden_activation is what others have for it.
+    {.name = "gemma",
+     .gguf = "gemma",
+     LLAMA_NAMES,
+     GEMMA_VALUES,
+     .ignored = {"hidden_activation"},
+     .gelu_is_tanh = true,
+     .default_context = 8192},
+    {.name = "gemma2",
+     .gguf = "gemma2",
+     GEMMA_NORMED_NAMES,
+     GEMMA_VALUES,
+     .aliases = {{"hidden_act", "hidden_activation"}},
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 2,
+     .scales = {.query = 256, .attention_cap = 50, .logit_cap = 30},
+     .gguf_wide_layers = 46,
+     .default_context = 8192,
+     .default_window = 4096},
+    {.name = "gemma3_text",
+     .gguf = "gemma3",
+     .whole = "gemma3",
+     .class_name = "gemma3",
+     GEMMA_NORMED_NAMES,
+     GEMMA_VALUES,
+     .aliases = {{"hidden_act", "hidden_activation"}},
+     .ignored = {"_sliding_window_pattern"},
+     .qk_norm = true,
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 6,
+     .rope_rule = ROPE_BY_WINDOW,
+     .default_base = 1e6,
+     .default_window_base = 1e4,
+     .scales = {.query = 256, .attention_cap = NAN, .logit_cap = NAN},
+     .gguf_wide_layers = 62,
+     .default_context = 131072,
+     .default_window = 4096},
+};
+
+const ArchitectureFamily architectures_gemma = {ROWS, sizeof ROWS / sizeof *ROWS};

@@ -1,0 +1,84 @@
+// Norms behind attention and the feed-forward part, beside those before them or in their place.
+#include "engine/model/architectures/architectures.h"
+
+#define ONLY_POST_NORM_NAMES                                                                                 \
+    .base = "model.", .layer = "layers.%d.",                                                                 \
+    .modules = {                                                                                             \
+        [MODULE_Q] = "self_attn.q_proj",                                                                     \
+        [MODULE_K] = "self_attn.k_proj",                                                                     \
+        [MODULE_V] = "self_attn.v_proj",                                                                     \
+        [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
+        [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
+        [MODULE_O] = "self_attn.o_proj",                                                                     \
+        [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",                                                \
+        [MODULE_GATE] = "mlp.gate_proj",                                                                     \
+        [MODULE_UP] = "mlp.up_proj",                                                                         \
+        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
+        [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",                                               \
+        [MODULE_EMBEDDING] = "embed_tokens",                                                                 \
+        [MODULE_NORM] = "norm",                                                                              \
+        [MODULE_OUTPUT] = "lm_head",                                                                         \
+    }
+
+static const Architecture ROWS[] = {
+    // OLMo 3's GGUF files say "olmo2" as well, and are those with a window.
+    {.name = "olmo3",
+     .gguf = "olmo2",
+     ONLY_POST_NORM_NAMES,
+     .bias_keys = BIAS_QKV | BIAS_O,
+     .qk_norm = true,
+     .qk_norm_rows = true,
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 4,
+     .rope_rule = ROPE_BY_WINDOW,
+     .default_base = 5e5,
+     .norm_eps = 1e-5,
+     .default_context = 2048,
+     .default_window = 4096},
+    {.name = "olmo2",
+     ONLY_POST_NORM_NAMES,
+     .bias_keys = BIAS_QKV | BIAS_O,
+     .qk_norm = true,
+     .qk_norm_rows = true,
+     .norm_eps = 1e-5,
+     .default_context = 2048},
+    {.name = "exaone4",
+     .gguf = "exaone4",
+     ONLY_POST_NORM_NAMES,
+     .qk_norm = true,
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 4,
+     .rope_rule = ROPE_IN_WINDOWS,
+     .norm_eps = 1e-5,
+     .default_context = 2048,
+     .default_window = 4096},
+    // GLM-4-0414.
+    {.name = "glm4",
+     .gguf = "glm4",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",
+                 [MODULE_Q] = "self_attn.q_proj",
+                 [MODULE_K] = "self_attn.k_proj",
+                 [MODULE_V] = "self_attn.v_proj",
+                 [MODULE_O] = "self_attn.o_proj",
+                 [MODULE_ATTN_POST_NORM] = "post_self_attn_layernorm",
+                 [MODULE_FFN_NORM] = "post_attention_layernorm",
+                 [MODULE_GATE_UP] = "mlp.gate_up_proj",
+                 [MODULE_DOWN] = "mlp.down_proj",
+                 [MODULE_FFN_POST_NORM] = "post_mlp_layernorm",
+                 [MODULE_EMBEDDING] = "embed_tokens",
+                 [MODULE_NORM] = "norm",
+                 [MODULE_OUTPUT] = "lm_head"},
+     .biases = BIAS_QKV,
+     .bias_keys = BIAS_QKV,
+     .partial_rotary = true,
+     .hf_rope = ROPE_INTERLEAVED,
+     .gguf_rope = ROPE_INTERLEAVED,
+     .norm_eps = 1.5625e-07,
+     .default_context = 131072,
+     .default_head_dim = 128,
+     .default_rotary_part = 0.5},
+};
+
+const ArchitectureFamily architectures_post_norm = {ROWS, sizeof ROWS / sizeof *ROWS};

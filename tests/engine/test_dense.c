@@ -1,0 +1,133 @@
+// The dense architectures of today (tests/golden/make_dense.py) against Hugging Face transformers in float32: the logits of
+// a text read at once, in pieces and token by token, from both kinds of files, and the tokens that it goes on with.
+#include "tests/support/test.h"
+#include "tests/support/model/golden_model.h"
+#include "engine/model/model.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_BEGIN = 8, N_GREEDY = 64 };
+
+static Engine *open_engine(const char *name, const char *device) {
+    Engine *engine = NULL;
+    Error error = {0};
+    if (golden_model_open(GOLDEN_DENSE, name, device, DTYPE_F32, &engine, &error))
+        fail_msg("%s", error.message);
+    return engine;
+}
+
+static void check_case(Engine *engine, const char *name, const GoldenCase *c, const char *device) {
+    size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    Error error = {0};
+    for (int step = 1; step <= GOLDEN_MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
+        memset(logits, 0xff, count * sizeof *logits);
+        if (golden_model_evaluate(engine, c, step, logits, &error)) fail_msg("%s: %s", name, error.message);
+        double distance = golden_distance(logits, c->expected, count);
+        if (!(distance <= 1e-5))
+            fail_msg("%s, %s, %s, steps of %d: relative error %g", name, c->name, device, step, distance);
+    }
+    free(logits);
+}
+
+// The largest logit, the lowest id of equals.
+static int32_t largest(const float *logits, int n) {
+    int32_t best = 0;
+    for (int i = 1; i < n; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+static void check_greedy(Engine *engine, const char *name, const char *golden_of, const int32_t *begin) {
+    char path[256];
+    snprintf(path, sizeof path, GOLDEN_DENSE "/%s/golden.json", golden_of);
+    json_t *golden = json_load_file(path, 0, NULL);
+    const json_t *expected = json_object_get(golden, "greedy");
+    assert_int_equal(json_array_size(expected), N_GREEDY);
+    const int vocab = engine_model(engine)->shape.vocab_size;
+    float *logits = malloc((size_t)vocab * sizeof *logits);
+    int32_t ids[N_BEGIN + N_GREEDY];
+    memcpy(ids, begin, N_BEGIN * sizeof *ids);
+    Session *session = NULL;
+    Error error = {0};
+    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
+    for (int i = 0; i < N_GREEDY; i++) {
+        if (session_sync(session, ids, N_BEGIN + i, NULL, &error) || session_logits(session, logits, &error))
+            fail_msg("%s: %s", name, error.message);
+        ids[N_BEGIN + i] = largest(logits, vocab);
+        if (ids[N_BEGIN + i] != json_integer_value(json_array_get(expected, (size_t)i)))
+            fail_msg("%s: token %d is %d", name, i, ids[N_BEGIN + i]);
+    }
+    session_close(session);
+    free(logits);
+    json_decref(golden);
+}
+
+static void check_model(const char *name, const char *golden_of, const char *device) {
+    GoldenSet set;
+    Error error = {0};
+    if (golden_model_read(GOLDEN_DENSE, golden_of, &set, &error)) fail_msg("%s", error.message);
+    assert_in_range(set.n, 1, GOLDEN_MAX_CASES);
+    Engine *engine = open_engine(name, device);
+    for (int i = 0; i < set.n; i++) check_case(engine, name, &set.cases[i], device);
+    check_greedy(engine, name, golden_of, set.cases[0].ids);
+    engine_close(engine);
+    golden_model_free(&set);
+}
+
+// Each runs by name.
+#define FOLDER(NAME, FOLDER_NAME)                                                                            \
+    static void NAME(void **state) {                                                                         \
+        (void)state;                                                                                         \
+        check_model(FOLDER_NAME, FOLDER_NAME, "cpu:reference");                                              \
+        check_model(FOLDER_NAME, FOLDER_NAME, "cpu");                                                        \
+    }
+#define BOTH(NAME, FOLDER_NAME)                                                                              \
+    FOLDER(NAME, FOLDER_NAME)                                                                                \
+    static void NAME##_gguf(void **state) {                                                                  \
+        (void)state;                                                                                         \
+        check_model(FOLDER_NAME ".gguf", FOLDER_NAME, "cpu");                                                \
+    }
+BOTH(gemma, "gemma")
+BOTH(gemma2, "gemma2")
+BOTH(gemma3, "gemma3")
+FOLDER(gemma3_nested, "gemma3-nested")
+BOTH(smollm3, "smollm3")
+BOTH(granite, "granite")
+BOTH(minicpm, "minicpm")
+BOTH(seed_oss, "seed_oss")
+BOTH(ernie4_5, "ernie4_5")
+BOTH(glm, "glm")
+BOTH(glm4, "glm4")
+BOTH(olmo2, "olmo2")
+BOTH(olmo3, "olmo3")
+FOLDER(olmo3_nested, "olmo3-nested")
+BOTH(exaone4, "exaone4")
+BOTH(exaone4_full, "exaone4-full")
+BOTH(cohere, "cohere")
+BOTH(cohere2, "cohere2")
+BOTH(stablelm, "stablelm")
+FOLDER(starcoder2, "starcoder2")
+BOTH(phi, "phi")
+BOTH(nemotron, "nemotron")
+
+#define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        TESTS_OF_BOTH(gemma),    TESTS_OF_BOTH(gemma2),
+        TESTS_OF_BOTH(gemma3),   cmocka_unit_test(gemma3_nested),
+        TESTS_OF_BOTH(smollm3),  TESTS_OF_BOTH(granite),
+        TESTS_OF_BOTH(minicpm),  TESTS_OF_BOTH(seed_oss),
+        TESTS_OF_BOTH(ernie4_5), TESTS_OF_BOTH(glm),
+        TESTS_OF_BOTH(glm4),     TESTS_OF_BOTH(olmo2),
+        TESTS_OF_BOTH(olmo3),    cmocka_unit_test(olmo3_nested),
+        TESTS_OF_BOTH(exaone4),  TESTS_OF_BOTH(exaone4_full),
+        TESTS_OF_BOTH(cohere),   TESTS_OF_BOTH(cohere2),
+        TESTS_OF_BOTH(stablelm), cmocka_unit_test(starcoder2),
+        TESTS_OF_BOTH(phi),      TESTS_OF_BOTH(nemotron),
+    };
+    return test_main("dense", argc, argv, tests);
+}

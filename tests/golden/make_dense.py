@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Small random models of the dense architectures of today, with known logits, in tests/golden/dense/.
+
+As make_models.py, whose helpers this uses: each folder is a Hugging Face model with golden.json beside it. The weights
+are of 16 bits (f16 and bf16 in turn), which float32 holds exactly; the logits are those of transformers in float32 and
+eager attention, half_error is how far its own in 16 bits are from them. Cases: "prompt" at positions 0, 1, 2, …; "gap",
+where no layer has a window, half of the tokens 40 positions further on. "greedy" are the tokens that transformers goes
+on with after the first eight of the prompt.
+
+NAME.gguf has the same weights under the names and in the order of llama.cpp's converter, written with the gguf package
+(norms plus 1 where a file holds them less 1, Q and K permuted where it does that).
+
+MiniCPM has no class in transformers: its logits are Granite's, whose formula with other names it has (embeddings times
+scale_emb, what layers add times scale_depth over the root of their number, logits over hidden size / dim_model_base).
+usage: make_dense.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
+"""
+import json
+import math
+import os
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import safetensors
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from make_models import N_TOKENS, SEED, finish, gguf_version, logits_of, rng_of
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dense")
+N_GREEDY, N_BEGIN, GAP = 64, 8, 40
+BASE = dict(hidden_size=40, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            vocab_size=72, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+SLIDING, FULL = "sliding_attention", "full_attention"
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
+
+# name: config.json beyond BASE, as files of transformers 4 or (rope_parameters) 5 have it
+MODELS = {
+    "gemma": dict(model_type="gemma", head_dim=16, hidden_act="gelu", rms_norm_eps=1e-6, rope_theta=10000.0),
+    "gemma2": dict(model_type="gemma2", num_hidden_layers=3, head_dim=16, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                   query_pre_attn_scalar=16, attn_logit_softcapping=5.0, final_logit_softcapping=6.0, sliding_window=7,
+                   rope_theta=10000.0),
+    "gemma3": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=16, hidden_activation="gelu_pytorch_tanh",
+                   rms_norm_eps=1e-6, query_pre_attn_scalar=16, sliding_window=7, sliding_window_pattern=2,
+                   rope_theta=300000.0, rope_local_base_freq=5000.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
+    "gemma3-nested": dict(model_type="gemma3_text", num_hidden_layers=3, head_dim=16, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                          query_pre_attn_scalar=12, sliding_window=5, layer_types=[FULL, SLIDING, SLIDING],
+                          rope_parameters={FULL: dict(rope_type="linear", factor=2.0, rope_theta=90000.0),
+                                           SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
+    "smollm3": dict(model_type="smollm3", num_hidden_layers=4, hidden_act="silu", rms_norm_eps=1e-6, rope_theta=50000.0,
+                    no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=2, tie_word_embeddings=True),
+    "granite": dict(model_type="granite", hidden_act="silu", rms_norm_eps=1e-5, rope_theta=10000.0,
+                    embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.11, logits_scaling=8.0,
+                    tie_word_embeddings=True),
+    "minicpm": dict(model_type="minicpm", hidden_act="silu", rms_norm_eps=1e-5, rope_theta=10000.0, scale_emb=12,
+                    scale_depth=1.4, dim_model_base=16, tie_word_embeddings=True),
+    "seed_oss": dict(model_type="seed_oss", hidden_act="silu", rms_norm_eps=1e-6, rope_theta=10000.0, head_dim=16,
+                     attention_bias=True, attention_out_bias=False, mlp_bias=False, tie_word_embeddings=False),
+    "ernie4_5": dict(model_type="ernie4_5", hidden_act="silu", rms_norm_eps=1e-5, rope_theta=50000.0, head_dim=16,
+                     use_bias=False, tie_word_embeddings=True),
+    "glm": dict(model_type="glm", hidden_act="silu", rms_norm_eps=1e-5, rope_theta=10000.0, head_dim=16,
+                partial_rotary_factor=0.5, attention_bias=True, tie_word_embeddings=False),
+    "glm4": dict(model_type="glm4", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, attention_bias=True,
+                 rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+                 tie_word_embeddings=False),
+    "olmo2": dict(model_type="olmo2", hidden_act="silu", rms_norm_eps=1e-5, rope_theta=50000.0,
+                  tie_word_embeddings=False),
+    "olmo3": dict(model_type="olmo3", num_hidden_layers=4, hidden_act="silu", rms_norm_eps=1e-5, sliding_window=7,
+                  rope_theta=500000.0, rope_scaling=dict(attention_factor=1.2, **YARN), tie_word_embeddings=False),
+    "olmo3-nested": dict(model_type="olmo3", num_hidden_layers=3, hidden_act="silu", rms_norm_eps=1e-5, sliding_window=9,
+                         layer_types=[SLIDING, FULL, SLIDING],
+                         rope_parameters={FULL: dict(rope_theta=20000.0, **YARN),
+                                          SLIDING: dict(rope_type="default", rope_theta=3000.0)},
+                         tie_word_embeddings=False),
+    "exaone4": dict(model_type="exaone4", num_hidden_layers=3, hidden_act="silu", rms_norm_eps=1e-5, sliding_window=7,
+                    layer_types=[SLIDING, FULL, SLIDING], sliding_window_pattern="LLLG", rope_theta=10000.0,
+                    tie_word_embeddings=True),
+    "exaone4-full": dict(model_type="exaone4", num_hidden_layers=2, hidden_act="silu", rms_norm_eps=1e-5, head_dim=16,
+                         sliding_window=None, layer_types=[FULL, FULL], sliding_window_pattern=None, rope_theta=10000.0,
+                         tie_word_embeddings=True),
+    "cohere": dict(model_type="cohere", hidden_act="silu", layer_norm_eps=1e-5, rope_theta=80000.0, logit_scale=0.25,
+                   use_qk_norm=False),
+    "cohere2": dict(model_type="cohere2", num_hidden_layers=4, hidden_act="silu", layer_norm_eps=1e-5, rope_theta=50000.0,
+                    logit_scale=0.5, sliding_window=7, sliding_window_pattern=2),
+    "stablelm": dict(model_type="stablelm", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, hidden_act="silu", layer_norm_eps=1e-5,
+                     rope_theta=10000.0, partial_rotary_factor=0.25, use_qkv_bias=True, use_parallel_residual=False,
+                     qk_layernorm=False),
+    "starcoder2": dict(model_type="starcoder2", hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-5, rope_theta=10000.0,
+                       use_bias=True, sliding_window=9, tie_word_embeddings=True),
+    "phi": dict(model_type="phi", hidden_size=48, num_attention_heads=3, num_key_value_heads=3, hidden_act="gelu_new",
+                layer_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.5, qk_layernorm=False,
+                tie_word_embeddings=False),
+    "nemotron": dict(model_type="nemotron", hidden_act="relu2", norm_eps=1e-5, head_dim=16, partial_rotary_factor=0.5,
+                     rope_theta=10000.0, attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
+}
+CLASS_OF = {"minicpm": "granite"}
+
+
+def class_config(config_dict):
+    values = dict(config_dict)
+    kind = values.pop("model_type")
+    if kind == "minicpm":
+        values.update(embedding_multiplier=values.pop("scale_emb"), logits_scaling=values["hidden_size"] / values.pop("dim_model_base"),
+                      residual_multiplier=values.pop("scale_depth") / math.sqrt(values["num_hidden_layers"]),
+                      attention_multiplier=(values["hidden_size"] // values["num_attention_heads"]) ** -0.5)
+    return AutoConfig.for_model(CLASS_OF.get(kind, kind), **json.loads(json.dumps(values)))
+
+
+def is_offset(config):
+    return config.model_type.startswith("gemma") or config.model_type == "nemotron"
+
+
+def random_weights(model, name, dtype):
+    """Far from a fresh model's: attention is not uniform, and every part shows in the logits."""
+    state = {}
+    for key, tensor in model.state_dict().items():
+        rng, shape = rng_of(name, key), tuple(tensor.shape)
+        value = rng.standard_normal(shape)
+        if key.endswith("bias"):
+            value *= 0.3
+        elif "norm" in key:
+            value = (0 if is_offset(model.config) else 1) + 0.3 * value
+        elif "embed" in key:
+            value *= 0.5 if model.config.model_type.startswith(("gemma", "granite")) else 1
+        else:
+            value *= (2 if any(part in key for part in ("q_proj", "k_proj")) else 1) / math.sqrt(shape[1])
+        state[key] = torch.from_numpy(value.astype(np.float32)).to(dtype).contiguous()
+    if model.config.tie_word_embeddings:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    return state
+
+
+def load(config, state, dtype):
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype)
+    model.load_state_dict({key: value.to(dtype) for key, value in state.items()}, strict=True)
+    return model.eval()
+
+
+def greedy(model, ids):
+    """Over the whole text each time: no cache of transformers' has a say in it."""
+    text = list(ids)
+    while len(text) < len(ids) + N_GREEDY:
+        text.append(int(logits_of(model, text, list(range(len(text))))[-1].argmax()))
+    return text[len(ids):]
+
+
+def make_model(name, report, index):
+    folder = os.path.join(OUT, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    config_dict = {**BASE, **MODELS[name]}
+    config = class_config(config_dict)
+    dtype = torch.bfloat16 if index % 2 else torch.float16
+    state = random_weights(AutoModelForCausalLM.from_config(config, dtype=torch.float32), name, dtype)
+    model, half = load(config, state, torch.float32), load(config, state, dtype)
+    saved = dict(state)
+    if config.tie_word_embeddings:
+        del saved["lm_head.weight"]
+    save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    classes = [] if name in CLASS_OF else [type(model).__name__]
+    config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump({"architectures": classes or ["MiniCPMForCausalLM"], **config_dict}, f, indent=1)
+    ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
+    near, first = list(range(N_TOKENS)), N_TOKENS // 2
+    cases = [("prompt", near, 0)]
+    if not (getattr(config, "sliding_window", None) and SLIDING in (getattr(config, "layer_types", None) or [SLIDING])):
+        cases.append(("gap", near[:first] + [GAP + p for p in near[first:]], first))
+    described = []
+    for case, where, begin in cases:
+        logits = logits_of(model, ids, where)
+        error = np.abs(logits_of(half, ids, where) - logits).max() / np.abs(logits).max()
+        logits[begin:].astype("<f4").tofile(os.path.join(folder, f"{case}.logits"))
+        described.append({"name": case, "ids": ids, "positions": where, "from": begin, "logits": f"{case}.logits",
+                          "half_error": round(float(error), 6)})
+    with open(os.path.join(folder, "golden.json"), "w") as f:
+        json.dump(dict(vocab_size=config.vocab_size, cases=described, greedy=greedy(model, ids[:N_BEGIN])), f)
+    plain = logits_of(model, ids, near)
+    if name not in CLASS_OF: # the files as they lie there, read again by transformers, give the same logits
+        again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+        assert np.array_equal(logits_of(again, ids, near), plain), name
+    report.append(f"{name}: |logits| <= {np.abs(plain).max():.3f}, in 16 bits off by "
+                  + ", ".join(str(case["half_error"]) for case in described))
+    return config, config_dict, state
+
+
+# ---- GGUF --------------------------------------------------------------------------------------------------------
+
+ARCHES = {"gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm"}
+MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+           "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
+           "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
+           "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+           "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
+           "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
+           "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+BEHIND = ("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
+PERMUTED = ("smollm3", "granite", "minicpm")
+
+
+def permuted(value, n_heads):
+    """Rows (i, i + d/2) of each head become neighbours, as the converter does for LLaMA."""
+    rows = value.reshape(n_heads, 2, value.shape[0] // n_heads // 2, *value.shape[1:])
+    return rows.swapaxes(1, 2).reshape(value.shape)
+
+
+def gguf_name(kind, key):
+    stem, what = key.rsplit(".", 1)
+    if not key.startswith("model.layers."):
+        return {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.final_layernorm": "output_norm",
+                "lm_head": "output"}[stem] + "." + what
+    layer, rest = stem.removeprefix("model.layers.").split(".", 1)
+    module = "post_attention_norm" if rest == "post_attention_layernorm" and kind in BEHIND else MODULES[rest]
+    return f"blk.{layer}.{module}.{what}"
+
+
+def add_numbers(writer, kind, config, source):
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    if head * config.num_attention_heads != config.hidden_size:
+        writer.add_key_length(head)
+        writer.add_value_length(head)
+    for name in ("layer_norm_eps", "norm_eps", "norm_epsilon"):
+        if hasattr(config, name):
+            writer.add_layer_norm_eps(getattr(config, name))
+    if hasattr(config, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    rope = config.rope_parameters
+    rope = rope.get(FULL, rope)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope.get("partial_rotary_factor", 1) != 1:
+        writer.add_rope_dimension_count(int(head * rope["partial_rotary_factor"]))
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        if "attention_factor" in rope: # over the usual one
+            writer.add_rope_scaling_attn_factors(rope["attention_factor"] / (0.1 * math.log(rope["factor"]) + 1))
+    if getattr(config, "sliding_window", None) and kind != "starcoder2":
+        writer.add_sliding_window(config.sliding_window)
+    if kind == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if kind in ("granite", "minicpm"):
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+        if kind == "granite":
+            writer.add_attention_scale(config.attention_multiplier)
+    if kind.startswith("cohere"):
+        writer.add_logit_scale(config.logit_scale)
+
+
+# Not of the others: a second of a kind, or settings that no GGUF file can have.
+GGUF_OF = ("gemma", "gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
+           "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "phi", "nemotron")
+
+
+def make_gguf(name, config, config_dict, state):
+    kind = config_dict["model_type"]
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), ARCHES.get(kind, kind))
+    writer.add_name(f"palaver golden {name}")
+    add_numbers(writer, kind, config, config_dict)
+    if name in ("gemma3", "cohere2"): # the period; else llama.cpp's own
+        writer.add_sliding_window_pattern(2)
+    if name == "gemma3":
+        writer.add_rope_freq_base_swa(5000.0)
+    if name == "exaone4":
+        writer.add_sliding_window_pattern([kind == SLIDING for kind in config.layer_types])
+    for key, tensor in state.items():
+        value = tensor.float().numpy()
+        if key == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        if "norm" in key and key.endswith("weight") and is_offset(config):
+            value = value + 1
+        if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
+            value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
+        half = value.ndim == 2
+        if half and tensor.dtype == torch.bfloat16:
+            writer.add_tensor(gguf_name(kind, key), gguf.quants.quantize(value, gguf.GGMLQuantizationType.BF16),
+                              raw_dtype=gguf.GGMLQuantizationType.BF16)
+        else:
+            writer.add_tensor(gguf_name(kind, key), np.ascontiguousarray(value.astype(np.float16 if half else np.float32)))
+    finish(writer)
+
+
+def main():
+    names = sys.argv[1:] or list(MODELS)
+    os.makedirs(OUT, exist_ok=True)
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    torch.set_num_threads(1)
+    report = []
+    for name in names:
+        config, config_dict, state = make_model(name, report, list(MODELS).index(name))
+        if name in GGUF_OF:
+            make_gguf(name, config, config_dict, state)
+    text = ("Made by tests/golden/make_dense.py (seed %d) with\nPython %s, numpy %s, torch %s, transformers %s, safetensors "
+            "%s, gguf %s.\nRandom weights, no one's data; what the files are is said at its top.\n  %s\n"
+            % (SEED, sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__,
+               safetensors.__version__, gguf_version(), "\n  ".join(report)))
+    if not sys.argv[1:]:
+        with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+            f.write(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
