@@ -15,9 +15,10 @@ typedef enum WindowRule {
 // Which layers turn queries and keys, and by which frequencies.
 typedef enum RopeRule {
     ROPE_ON_ALL,
-    ROPE_BY_WINDOW,  // layers behind a window have frequencies of their own
-    ROPE_IN_WINDOWS, // layers without a window turn nothing, where others have one
-    ROPE_LISTED,     // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
+    ROPE_BY_WINDOW,         // layers behind a window have frequencies of their own
+    ROPE_IN_WINDOWS,        // layers without a window turn nothing
+    ROPE_IN_WINDOWS_IF_ANY, // the same, where the files say how long a window is
+    ROPE_LISTED, // no_rope_layers says 0 of those that turn nothing, else every no_rope_layer_interval-th
 } RopeRule;
 
 // The parts of a model that have a weight, and perhaps a bias.

@@ -54,6 +54,7 @@ typedef struct Model {
     LayerWeights *file_layers;
     Matrix file_output;
     void **converted;
+    int sliding_window; // that the files announce, whichever layers have it; 0: none
     int *
         attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
 

@@ -199,7 +199,7 @@ static const Fixed FIXED[] = {
     {NULL, {NULL, "logit_scale"}, 1, "scaled logits", NULL},
     {NULL, {NULL, "embedding_scale"}, 1, "scaled embeddings", NULL},
     {NULL, {NULL, "residual_scale"}, 1, "scaled residuals", NULL},
-    {NULL, {NULL, "attn_logit_softcapping"}, 0, "capped scores", NULL},
+    {NULL, {"attn_logit_softcapping", "attn_logit_softcapping"}, 0, "capped scores", NULL},
     {NULL, {NULL, "final_logit_softcapping"}, 0, "capped logits", NULL},
     {NULL, {NULL, "nextn_predict_layers"}, 0, "layers that predict further tokens", NULL},
     {NULL, {NULL, "pooling_type"}, 0, "a model of embeddings", NULL},
@@ -246,7 +246,7 @@ static Status check_all_fixed(const ParamSource *source, Error *error) {
     for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && !status; i++)
         status = check_fixed(source, &a->fixed[i], error);
     for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED && !status; i++)
-        if (source->config || !FIXED[i].key.gguf || !model_scales_have(a, FIXED[i].key.gguf))
+        if (!FIXED[i].key.gguf || !model_scales_have(a, FIXED[i].key.gguf))
             status = check_fixed(source, &FIXED[i], error);
     return status;
 }

@@ -270,7 +270,9 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
     const int n = rope->rotary_dim / 2;
     RopeSpec spec = {.layers = source->config ? "sliding_attention" : NULL,
                      .type = "default",
-                     .base = a->default_window_base > 0 ? a->default_window_base : first->base,
+                     .base = a->default_window_base > 0 ? a->default_window_base
+                             : source->config           ? a->default_base
+                                                        : first->base,
                      .rotary_part = first->rotary_part,
                      .factor = NAN,
                      .attention_factor = NAN};

@@ -82,6 +82,9 @@ static Status periodic_windows(Model *model, const ParamSource *source, int wind
         if (period < 1 && window > 0)
             return error_set(error, STATUS_FILE, "%s: %s is %lld", source->path, PATTERN, (long long)period);
     }
+    if (window == 0 && !json_is_array(types))
+        return error_set(error, STATUS_FILE, "%s: layers have windows, but sliding_window is null",
+                         source->path);
     fill_periods(model, period, window);
     return apply_layer_types(model, source, window, error);
 }
@@ -153,6 +156,7 @@ Status model_read_windows(Model *model, const ParamSource *source, Error *error)
         return error_set(error, STATUS_FILE, "%s: a sliding window of %lld tokens", source->path,
                          (long long)window);
     }
+    model->sliding_window = (int)window;
     return !source->config ? windows_from_gguf(model, source, (int)window, error)
                            : windows_from_config(model, source, (int)window, error);
 }
@@ -186,7 +190,9 @@ Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *er
     const RopeRule rule = source->architecture->rope_rule;
     bool windowed = false;
     for (int i = 0; i < model->shape.n_layers; i++) windowed |= model->attention_windows[i] > 0;
-    if (rule == ROPE_ON_ALL || (rule != ROPE_LISTED && !windowed)) return STATUS_OK;
+    if (rule == ROPE_ON_ALL || (rule == ROPE_BY_WINDOW && !windowed) ||
+        (rule == ROPE_IN_WINDOWS_IF_ANY && model->sliding_window == 0))
+        return STATUS_OK;
     model->layer_ropes = calloc((size_t)model->shape.n_layers, sizeof *model->layer_ropes);
     if (!model->layer_ropes) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     model->shape.rope.of_layers = model->layer_ropes;

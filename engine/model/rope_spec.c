@@ -96,6 +96,25 @@ static Status type_from_config(RopeSpec *spec, const ParamSource *source, const 
                      spec->type, source->architecture->name);
 }
 
+// Where layers differ: transformers does not read the older name of a scheme, and a base that is said outside is that of
+// the layers without a window alone, for it as for its older versions only if it is the default.
+static Status check_one_kind(const ParamSource *source, const json_t *object, const char *what,
+                             Error *error) {
+    const Architecture *a = source->architecture;
+    const json_t *base = json_object_get(source->config, "rope_theta");
+    if (json_object_get(object, "type") && !json_object_get(object, "rope_type"))
+        return error_set(error, STATUS_UNSUPPORTED, "%s: its type is to be called rope_type in a %s model",
+                         what, a->name);
+    if (a->default_window_base > 0 || !json_is_number(base) || json_number_value(base) == a->default_base ||
+        json_object_get(object, "rope_theta"))
+        return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: rope_theta is %g, of which programs differ about the layers that it is for; a %s "
+                     "model has %g, or "
+                     "rope_parameters with a base for each kind of layer",
+                     source->path, json_number_value(base), a->name, a->default_base);
+}
+
 static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
     const json_t *config = source->config;
     const char *name, *key;
@@ -111,6 +130,10 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
         if (!json_is_object(value)) continue;
         return error_set(error, STATUS_UNSUPPORTED, "%s differ by kind of layer, which palaver cannot do",
                          what);
+    }
+    if (spec->layers) {
+        Status status = check_one_kind(source, object, what, error);
+        if (status) return status;
     }
     spec->short_factors =
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};

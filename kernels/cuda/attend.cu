@@ -19,7 +19,7 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     c.operand = l->type, c.cache = kv.type;
     c.n_sequences = step->n_sequences, c.n_tokens = step->n_tokens;
     c.head_dim = l->a.head_dim, c.group = l->a.n_heads / l->a.n_kv_heads;
-    c.alibi = l->a.alibi, c.masked = l->a.mask.values != NULL;
+    c.alibi = l->a.alibi, c.capped = l->a.cap > 0, c.masked = l->a.mask.values != NULL;
     c.evicted = step->evicted, c.in_order = step->in_order;
     c.window = l->a.window;
     c.n_slots = (size_t)step->most_slots, c.page_size = l->a.pages.size;
@@ -78,9 +78,10 @@ Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error)
     const AttendHeads *h = &call->heads;
     const CudaStep *step = &cuda->step;
     AttendLaunch l = {};
-    l.a = AttendArguments{*call->kv,    step->positions, call->slot_positions, step->tiles,
-                          step->pages,  h->n_heads,      h->n_kv_heads,        h->head_dim,
-                          call->window, call->scale,     call->alibi,          call->mask};
+    l.a = AttendArguments{
+        *call->kv,     step->positions, call->slot_positions, step->tiles, step->pages, h->n_heads,
+        h->n_kv_heads, h->head_dim,     call->window,         call->scale, call->cap,   call->alibi,
+        call->mask};
     l.heads = *h, l.type = call->type, l.y = call->y, l.most_slots = step->most_slots;
     Status status = split_reserve(cuda, h, error);
     if (status) return status;
@@ -105,7 +106,7 @@ Status cuda_attend(Backend *backend, const void *q, const KvLayer *kv, int windo
     call.kv = kv;
     call.slot_positions = cuda->step.slot_positions;
     call.window = window;
-    call.scale = s->attention_scale;
+    call.scale = s->attention_scale, call.cap = s->attention_cap;
     call.alibi = s->alibi;
     return cuda_attend_step(cuda, &call, error);
 }

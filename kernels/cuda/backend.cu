@@ -30,7 +30,9 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     };
     size_t row = (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size) * 4;
     size_t expanded = row > EXPANDED_BYTES ? row : EXPANDED_BYTES;
-    char *rope = take(tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
+    char *rope =
+        take((size_t)rope_tables(&s->rope) * tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
+    char *row_scales = take(tokens * sizeof(float2));
     char *normed = take(rows * (size_t)s->hidden_size * 4);
     char *wide = take(tokens * wide_row * 4 + 256);
     char *weights = take(expanded);
@@ -38,6 +40,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *drawn = take((size_t)options->max_logits * sizeof(int32_t));
     if (base) {
         cuda->scratch.rope = (float2 *)rope;
+        cuda->scratch.row_scales = (float2 *)row_scales;
         cuda->scratch.normed = normed;
         cuda->scratch.wide = wide;
         cuda->scratch.weights = weights;
@@ -152,11 +155,6 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
             "of 8, heads a multiple of KV heads",
             s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
-    if (s->attention_cap > 0 || s->logit_cap > 0 || (s->logit_scale != 0 && s->logit_scale != 1) ||
-        s->rope.of_layers)
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "cuda: caps of scores and logits, scaled logits and frequencies by layer have no code yet");
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;

@@ -20,7 +20,8 @@ struct Room {
 // Memory of the device that a step works in. Its contents mean nothing to the next one.
 struct CudaScratch {
     char *memory;          // of the following, of a fixed size
-    float2 *rope;          // [max_tokens, rotary_dim/2] cos and sin, times the rope's magnitude
+    float2 *rope;          // [n_tables, max_tokens, rotary_dim/2] cos and sin, times the table's magnitude
+    float2 *row_scales;    // [max_tokens] of norms of whole rows of q and k
     void *normed;          // [max(max_tokens, max_logits), hidden_size], operand type
     void *wide;            // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
     void *weights;         // expanded weights, operand type
@@ -71,12 +72,19 @@ struct CudaBackend {
     int64_t opened_bytes; // of the device, that open() took
 };
 
-static inline int cuda_rope_sets(const DecoderShape *shape) {
-    return shape->rope.n_sets > 0 ? shape->rope.n_sets : 1;
-}
-
 static inline CudaBackend *cuda_backend(Backend *backend) {
     return (CudaBackend *)backend;
+}
+
+// What turns a layer's heads; its tokens' turns in scratch.rope, and what turns back its queries for the sinks.
+static inline const float2 *cuda_turns(const CudaBackend *cuda, const KvLayer *kv) {
+    return cuda->scratch.rope +
+           (kv->rope < 0 ? 0 : (int64_t)kv->rope * cuda->max_tokens * (cuda->shape->rope.rotary_dim / 2));
+}
+static inline const float2 *cuda_sink_turns(const CudaBackend *cuda, const KvLayer *kv) {
+    const int pairs = cuda->shape->rope.rotary_dim / 2;
+    if (!cuda->step.sink_rope || kv->rope < 0 || pairs == 0) return NULL;
+    return cuda->step.sink_rope + (int64_t)kv->rope * cuda->step.n_tokens * pairs;
 }
 
 static inline size_t operand_bytes(DType type) {
@@ -110,7 +118,8 @@ static inline size_t operand_bytes(DType type) {
 Status library_open(CudaBackend *cuda, Error *error);
 void library_close(Library *library);
 
-// ---- norm.cu: y [n, hidden_size] of `type` = norm(x[rows[i]]), rows NULL: x[i], and then y may be x ---------
+// ---- norm.cu: y [n, hidden_size] of `type` = norm(x[rows[i]]), rows NULL: x[i], and then y may be x. A norm without
+// weights is none: y = x ---------
 
 struct NormCall {
     const float *x;
@@ -122,10 +131,13 @@ struct NormCall {
 };
 Status cuda_norm(CudaBackend *cuda, const NormCall *call, Error *error);
 
-// The same in 8 bits, for W8 (kernels/w8.h): y are integers [n, hidden_size rounded up to W8_ALIGNMENT], scales [n];
+// cuda_norm() in 8 bits, for W8 (kernels/w8.h): y are integers [n, hidden_size rounded up to W8_ALIGNMENT], scales [n];
 // `type` means nothing. hidden_size <= NORM_QUANTIZE_MOST.
 enum { NORM_QUANTIZE_MOST = 32768 };
 Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *call, float *scales, Error *error);
+
+// x [n, hidden_size] += norm(y [n, hidden_size]), both float32.
+Status cuda_add_normed(CudaBackend *cuda, const float *y, int n, Norm norm, float *x, Error *error);
 
 // ---- out.cu: x [n_rows, n] += bias [n]; NULL: nothing to do -------------------------------------------------
 

@@ -8,9 +8,10 @@ struct BeginArguments {
     const int32_t *drawn_ids; // of rows that were sampled
     int32_t *ids;
     const double *inv_freq;
-    int n_pairs;
-    float magnitude;
-    float2 *rope, *sink_rope; // sink_rope NULL: no token was evicted
+    int n_pairs, n_sets;
+    float magnitude[ROPE_MOST_TABLES];
+    int64_t rope_stride;      // elements from a table's turns to the next one's
+    float2 *rope, *sink_rope; // sink_rope NULL: no token was evicted; else [n_tables, n_tokens, n_pairs]
     int32_t *slot_positions;
 };
 
@@ -21,18 +22,20 @@ __device__ inline float2 turn_of(double angle, float magnitude) {
 }
 
 // One thread a pair of a token: rope[t, i] = magnitude·(cos, sin)(p·inv_freq[i]), the angle in double. Thread 0
-// of a token's pairs enters its position into the cache's slot, and the id that was drawn for it. Grid: [n_tokens],
-// block: 128.
+// of a token's pairs enters its position into the cache's slot, and the id that was drawn for it. Grid: [n_tokens,
+// n_tables], block: 128.
 __global__ void begin_kernel(BeginArguments a) {
-    int token = blockIdx.x;
+    int token = blockIdx.x, table = blockIdx.y;
     int32_t position = a.positions[token];
-    const double *inv_freq = a.inv_freq + (int64_t)a.rope_sets[token] * a.n_pairs;
+    const double *inv_freq = a.inv_freq + ((int64_t)table * a.n_sets + a.rope_sets[token]) * a.n_pairs;
+    float2 *rope = a.rope + table * a.rope_stride,
+           *sink_rope = a.sink_rope + (int64_t)table * gridDim.x * a.n_pairs;
     for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         int64_t at = (int64_t)token * a.n_pairs + i;
-        a.rope[at] = turn_of(position * inv_freq[i], a.magnitude);
-        if (a.sink_rope) a.sink_rope[at] = turn_of(a.n_evicted[token] * inv_freq[i], 1);
+        rope[at] = turn_of(position * inv_freq[i], a.magnitude[table]);
+        if (a.sink_rope) sink_rope[at] = turn_of(a.n_evicted[token] * inv_freq[i], 1);
     }
-    if (threadIdx.x != 0) return;
+    if (threadIdx.x != 0 || table != 0) return;
     if (a.slots[token] >= 0) a.slot_positions[a.slots[token]] = position;
     if (a.drawn[token] >= 0) a.ids[token] = max(a.drawn_ids[a.drawn[token]], 0);
 }
@@ -69,9 +72,9 @@ Status cuda_check_step(const CudaBackend *cuda, const Step *step, Error *error) 
                 error, STATUS_USAGE,
                 "begin: sequence %d sees %d slots in pages of %d, %d tokens evicted after %d sinks", s,
                 q->n_slots, step->page_size, q->n_evicted, q->n_sinks);
-        if (q->rope_set < 0 || q->rope_set >= cuda_rope_sets(cuda->shape))
+        if (q->rope_set < 0 || q->rope_set >= rope_sets(&cuda->shape->rope))
             return error_set(error, STATUS_USAGE, "begin: sequence %d has set %d of %d sets of frequencies",
-                             s, q->rope_set, cuda_rope_sets(cuda->shape));
+                             s, q->rope_set, rope_sets(&cuda->shape->rope));
         for (int i = 0; i < n_pages(step, q); i++)
             if (q->pages[i] < 0)
                 return error_set(error, STATUS_USAGE, "begin: page %d of sequence %d is at slot %d", i, s,
@@ -227,12 +230,16 @@ StageRoom cuda_stage_room(const CudaBackend *cuda, const Step *step, const Split
     return room;
 }
 
+static size_t sink_rope_bytes(const Rope *rope, int n_tokens) {
+    return (size_t)rope_tables(rope) * (size_t)n_tokens * (size_t)(rope->rotary_dim / 2) * sizeof(float2);
+}
+
 // With what the graphs of decode/graph.cu have to spare.
 static size_t room_bytes(const CudaBackend *cuda, const StageRoom *needed, const SplitPlan *plan) {
     StageRoom room = {2 * needed->tokens, needed->splits + needed->splits / 4 + 16,
                       needed->pages + needed->pages / 4 + 64};
     CudaStep any;
-    size_t sink_bytes = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+    size_t sink_bytes = sink_rope_bytes(&cuda->shape->rope, room.tokens);
     return cuda_room_bytes(lay_out(&any, &room, NULL) + sink_bytes) +
            split_bytes(room.splits, &plan->heads, plan->tokens);
 }
@@ -327,8 +334,7 @@ Status cuda_stage(CudaBackend *cuda, const Staging *from, Error *error) {
     CudaScratch *scratch = &cuda->scratch;
     CudaStep step = {}; // nothing of the step before is left
     StageRoom room = from->room ? *from->room : cuda_stage_room(cuda, from->step, from->plan);
-    size_t bytes = lay_out(&step, &room, NULL),
-           sink_bytes = (size_t)room.tokens * (size_t)(cuda->shape->rope.rotary_dim / 2) * sizeof(float2);
+    size_t bytes = lay_out(&step, &room, NULL), sink_bytes = sink_rope_bytes(&cuda->shape->rope, room.tokens);
     Status status = cuda_check(cudaEventSynchronize(scratch->staged), error, "staging a step");
     if (!status) status = cuda_room(cuda, &scratch->staging, bytes, true, "a step's arrays", error);
     if (!status)
@@ -354,10 +360,12 @@ Status cuda_begin_staged(CudaBackend *cuda, Error *error) {
     a.rope_sets = step->rope_sets, a.drawn = step->drawn, a.drawn_ids = cuda->scratch.drawn;
     a.ids = step->ids;
     a.inv_freq = cuda->device.inv_freq, a.n_pairs = s->rope.rotary_dim / 2;
-    a.magnitude = (float)s->rope.magnitude;
+    a.n_sets = rope_sets(&s->rope);
+    a.magnitude[0] = (float)s->rope.magnitude, a.magnitude[1] = (float)s->rope.other_magnitude;
+    a.rope_stride = (int64_t)cuda->max_tokens * a.n_pairs;
     a.rope = cuda->scratch.rope, a.sink_rope = step->sink_rope;
     a.slot_positions = step->slot_positions;
-    begin_kernel<<<cuda->step.n_tokens, 128, 0, cuda->device.stream>>>(a);
+    begin_kernel<<<dim3(cuda->step.n_tokens, rope_tables(&s->rope)), 128, 0, cuda->device.stream>>>(a);
     return CUDA_LAUNCHED(error, "begin: %d tokens", cuda->step.n_tokens);
 }
 

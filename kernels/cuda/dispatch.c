@@ -272,7 +272,7 @@ static bool split_fits(const Card *card, const AttendCase *a) {
 }
 
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
-    if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
+    if (!is_16_bit(a->operand) || a->masked || a->capped) return ATTEND_PLAIN;
     if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
     if (a->few_tokens == 1) return ATTEND_PLAIN;
     bool half = a->cache == DTYPE_F16, plain = half && !a->alibi;

@@ -48,14 +48,14 @@
 // else 256; gated: 192 where that takes less time than 256.
 //
 // Attention (dispatch_attend), tiles of several tokens; the first that fits:
-//   plain        operands in float32, or a mask
+//   plain        operands in float32, a mask, or capped scores
 //   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, nothing evicted; READING: no window, in order
 //   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16, then wgmma
 //   tile f16     f16 cache without ALiBi, heads of 64, 80, 96, 128 or 256
 //   tile any     the same for other caches, and ALiBi
 //   plain
 // and tiles of one token:
-//   split        operands in 16 bit, no mask, rows of multiples of 16 bytes, pages of powers of two
+//   split        operands in 16 bit, no mask, no cap, rows of multiples of 16 bytes, pages of powers of two
 //   plain
 //
 // Heads that follow a stored qkv (dispatch_heads):
@@ -210,6 +210,7 @@ typedef struct AttendCase {
     int n_sequences, n_tokens;
     int head_dim, group; // group: query heads that share a KV head
     bool alibi, masked;  // masked: a mask of the caller's is added
+    bool capped;         // scores are capped
     bool evicted;        // a sequence has evicted tokens behind its sinks
     bool in_order;       // tokens lie at the indexes of their positions
     int window;          // the attention window; 0: none

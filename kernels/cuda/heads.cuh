@@ -7,6 +7,8 @@
 struct HeadArguments {
     int n_tokens;
     const float *bias, *q_norm, *k_norm; // NULL: none
+    const float2 *
+        row_scales; // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
     float eps;
     int n_heads, n_kv_heads, head_dim, rotary_dim;
     bool interleaved;

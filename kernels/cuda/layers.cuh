@@ -25,8 +25,9 @@ struct Norm {
 struct Layer {
     Layer *next;
     char *memory; // of everything below
-    Norm attn_norm, ffn_norm;
+    Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
     float *q_norm, *k_norm;                     // norm_offset added; NULL: none
+    bool row_norms;                             // these two are of whole rows, not of heads
     float *b_qkv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     Linear qkv, out, down;
     bool gated;

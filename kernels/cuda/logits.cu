@@ -1,5 +1,21 @@
-// logits: output·norm(x) + output_bias for chosen tokens.
+// logits: cap(output·norm(x) + output_bias) for chosen tokens.
 #include "kernels/cuda/gemm/gemm.cuh"
+
+// One thread a logit. Grid: [rows, n/256]; count: so many rows there are, NULL: all.
+__global__ void __launch_bounds__(256) cap_kernel(float cap, const int32_t *count, int n, float *logits) {
+    const int i = blockIdx.y * 256 + threadIdx.x;
+    if (i >= n || (count && blockIdx.x >= *count)) return;
+    float *logit = logits + (int64_t)blockIdx.x * n + i;
+    *logit = cap * tanhf(*logit / cap);
+}
+
+static Status cap_logits(CudaBackend *cuda, const Gemm *gemm, Error *error) {
+    const int n = cuda->shape->vocab_size;
+    if (!(cuda->shape->logit_cap > 0)) return STATUS_OK;
+    cap_kernel<<<dim3(gemm->n, (n + 255) / 256), 256, 0, cuda->device.stream>>>(
+        cuda->shape->logit_cap, gemm->count, n, (float *)gemm->y);
+    return CUDA_LAUNCHED(error, "capping [%d, %d]", gemm->n, n);
+}
 
 // Checks the tokens and brings them to the device.
 static Status upload_rows(CudaBackend *cuda, const LogitRows *rows, Error *error) {
@@ -27,5 +43,6 @@ Status cuda_logits(Backend *backend, const Head *head, const void *x, const Logi
     if (!tokens && cuda->step.padded) gemm.n = cuda->step.n_tokens, gemm.count = cuda->step.count;
     if (!status) status = gemm_take_norm(cuda, &gemm, (const float *)x, tokens, head->norm, error);
     if (!status) status = cuda_gemm(cuda, &gemm, error);
+    if (!status) status = cap_logits(cuda, &gemm, error);
     return status ? error_prefix(error, "logits: ") : STATUS_OK;
 }

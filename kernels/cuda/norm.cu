@@ -91,6 +91,46 @@ __global__ void __launch_bounds__(256)
     }
 }
 
+// No norm: x in the type of the GEMM. One thread four elements.
+template <class T>
+__global__ void __launch_bounds__(256) copy_kernel(const float *x, const int32_t *rows, int n, T *y) {
+    const int i = (blockIdx.y * 256 + threadIdx.x) * 4;
+    let_next_begin();
+    kernels_before();
+    if (i >= n) return;
+    float4 v = *(const float4 *)(x + (int64_t)(rows ? rows[blockIdx.x] : blockIdx.x) * n + i);
+    store_four(y + (int64_t)blockIdx.x * n + i, v.x, v.y, v.z, v.w);
+}
+
+// x += norm(y). One block of 256 threads a row, four elements a thread and turn; n is a multiple of 4.
+__global__ void __launch_bounds__(256)
+    add_normed_kernel(const float *y, Norm norm, bool centred, int n, float eps, float *x) {
+    __shared__ float sums[8];
+    const float *in = y + (int64_t)blockIdx.x * n, *w = norm.weight, *b = norm.bias;
+    float *to = x + (int64_t)blockIdx.x * n;
+    float sum = 0, square = 0;
+    let_next_begin();
+    kernels_before();
+    for (int i = threadIdx.x * 4; i < n && centred; i += 1024) {
+        float4 v = *(const float4 *)(in + i);
+        sum += (v.x + v.y) + (v.z + v.w);
+    }
+    const float mean = centred ? block_sum<256>(sum, sums) / n : 0;
+    for (int i = threadIdx.x * 4; i < n; i += 1024) {
+        float4 v = *(const float4 *)(in + i);
+        v = make_float4(v.x - mean, v.y - mean, v.z - mean, v.w - mean);
+        square += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    const float scale = rsqrtf(block_sum<256>(square, sums) / n + eps);
+    for (int i = threadIdx.x * 4; i < n; i += 1024) {
+        float4 v = *(const float4 *)(in + i), u = *(const float4 *)(w + i), old = *(const float4 *)(to + i),
+               a = b ? *(const float4 *)(b + i) : make_float4(0, 0, 0, 0);
+        *(float4 *)(to + i) = make_float4(
+            old.x + ((v.x - mean) * scale * u.x + a.x), old.y + ((v.y - mean) * scale * u.y + a.y),
+            old.z + ((v.z - mean) * scale * u.z + a.z), old.w + ((v.w - mean) * scale * u.w + a.w));
+    }
+}
+
 // Norm + quantise, for W8 (kernels/w8.h): a row of integers and its scale. One block a row, which stays in registers.
 // LAYER: a layer norm, else RMS.
 template <int THREADS, int TURNS>
@@ -132,13 +172,28 @@ Status cuda_norm_quantize(CudaBackend *cuda, const NormCall *c, float *scales, E
     return cuda_check(code, error, "norm in 8 bits: [%d, %d]", c->n, n);
 }
 
-Status cuda_norm(CudaBackend *cuda, const NormCall *c, Error *error) {
+static cudaError_t launch_norm(const CudaBackend *cuda, const NormCall *c) {
     const DecoderShape *s = cuda->shape;
     cudaError_t code;
-    if (s->norm == NORM_LAYER)
+    if (!c->norm.weight)
+        WITH_TYPE(c->type,
+                  (code = launch_dependent(cuda, copy_kernel<T>, dim3(c->n, (s->hidden_size + 1023) / 1024),
+                                           256, 0, c->x, c->rows, s->hidden_size, (T *)c->y)));
+    else if (s->norm == NORM_LAYER)
         WITH_TYPE(c->type, (code = launch_dependent(cuda, layer_norm_kernel<T>, c->n, 256, 0, c->x, c->rows,
                                                     c->norm, s->hidden_size, s->norm_eps, (T *)c->y)));
     else
         WITH_TYPE(c->type, (code = launch_rms<T>(cuda, c->x, c->rows, c->n, c->norm.weight, (T *)c->y)));
-    return cuda_check(code, error, "norm: [%d, %d]", c->n, s->hidden_size);
+    return code;
+}
+
+Status cuda_norm(CudaBackend *cuda, const NormCall *c, Error *error) {
+    return cuda_check(launch_norm(cuda, c), error, "norm: [%d, %d]", c->n, cuda->shape->hidden_size);
+}
+
+Status cuda_add_normed(CudaBackend *cuda, const float *y, int n, Norm norm, float *x, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    cudaError_t code = launch_dependent(cuda, add_normed_kernel, n, 256, 0, y, norm, s->norm == NORM_LAYER,
+                                        s->hidden_size, s->norm_eps, x);
+    return cuda_check(code, error, "norm behind [%d, %d]", n, s->hidden_size);
 }

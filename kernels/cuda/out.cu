@@ -1,4 +1,6 @@
-// out, down: x += W·y + bias.
+// out, down: x += norm(W·y + bias), mostly without that norm.
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
 
 // One thread an element. Grid: [n_tokens, n/256].
@@ -22,12 +24,36 @@ static Status add_linear(CudaBackend *cuda, Gemm *gemm, const float *bias, const
     return status ? status : cuda_add_bias(cuda, bias, gemm->n, gemm->w->rows, (float *)gemm->y, error);
 }
 
+// Four elements a thread; n is a multiple of 4. Grid: [n / 1024], block: 256.
+__global__ void __launch_bounds__(256) clear_kernel(int n, float *x) {
+    const int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    let_next_begin();
+    kernels_before();
+    if (i < n) *(float4 *)(x + i) = make_float4(0, 0, 0, 0);
+}
+
+// The same with a norm: added to zeros, where no input of these ops lies; then normed, and added to x.
+static Status add_normed(CudaBackend *cuda, Gemm *gemm, const float *bias, Norm norm, const void *y,
+                         Error *error) {
+    float *x = (float *)gemm->y, *sums = (float *)cuda->scratch.normed;
+    const int n = cuda->step.n_tokens;
+    if (!norm.weight) return add_linear(cuda, gemm, bias, y, error);
+    gemm->y = sums, gemm->next = NULL, cuda->step.normed = NULL;
+    const int floats = n * cuda->shape->hidden_size;
+    Status status =
+        cuda_check(launch_dependent(cuda, clear_kernel, (floats / 4 + 255) / 256, 256, 0, floats, sums),
+                   error, "sums of %d tokens", n);
+    if (!status) status = add_linear(cuda, gemm, bias, y, error);
+    return status ? status : cuda_add_normed(cuda, sums, n, norm, x, error);
+}
+
 Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->out};
     gemm.y = x, gemm.chosen = &cuda->step.chosen.out;
-    if (!cuda->shape->parallel_residual) gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
-    Status status = add_linear(cuda, &gemm, layer->bo, y, error);
+    if (!cuda->shape->parallel_residual && layer->ffn_norm.weight)
+        gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
+    Status status = add_normed(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
 }
 
@@ -35,6 +61,6 @@ Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, E
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->down};
     gemm.y = x, gemm.chosen = &cuda->step.chosen.down;
-    Status status = add_linear(cuda, &gemm, layer->b_down, g, error);
+    Status status = add_normed(cuda, &gemm, layer->b_down, layer->ffn_post_norm, g, error);
     return status ? error_prefix(error, "down: ") : STATUS_OK;
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/reduce.cuh"
 
 // A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
 template <class T>
@@ -21,7 +22,14 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
         *(float2 *)(v + i) = f;
     }
     __syncwarp();
-    if (norm) norm_head(norm, sum, a.eps, v, dim);
+    if (norm && a.row_scales) {
+        const float2 scales = a.row_scales[token];
+        const float scale = is_q ? scales.x : scales.y;
+        norm += (is_q ? head : head - a.n_heads) * dim;
+        for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
+    } else if (norm) {
+        norm_head(norm, sum, a.eps, v, dim);
+    }
     __syncwarp();
     if (is_value) return;
     rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
@@ -173,14 +181,43 @@ static cudaError_t launch_heads(const CudaBackend *cuda, HeadsKernel kernel, con
     }
 }
 
+// 1 / root mean square of a token's heads of q, and of those of k, with their bias. Grid: [n_tokens, 2], block: 256.
+template <class T>
+__global__ void __launch_bounds__(256) row_scales_kernel(HeadArguments a, const T *wide, float *scales) {
+    __shared__ float sums[8];
+    const int first = blockIdx.y ? a.n_heads * a.head_dim : 0,
+              n = (blockIdx.y ? a.n_kv_heads : a.n_heads) * a.head_dim;
+    const T *row = wide + (int64_t)blockIdx.x * (a.n_heads + 2 * a.n_kv_heads) * a.head_dim + first;
+    float sum = 0;
+    let_next_begin();
+    kernels_before();
+    for (int i = threadIdx.x; i < n; i += 256) {
+        float x = to_float(row[i]) + (a.bias ? a.bias[first + i] : 0);
+        sum += x * x;
+    }
+    sum = block_sum<256>(sum, sums);
+    if (threadIdx.x == 0) scales[2 * blockIdx.x + blockIdx.y] = rsqrtf(sum / n + a.eps);
+}
+
+// Where norms are of whole rows.
+static cudaError_t scale_rows(const CudaBackend *cuda, HeadArguments *a) {
+    cudaError_t code;
+    float2 *scales = cuda->scratch.row_scales;
+    WITH_OPERAND(cuda, (code = launch_dependent(cuda, row_scales_kernel<T>, dim3(a->n_tokens, 2), 256, 0, *a,
+                                                (const T *)cuda->scratch.wide, (float *)scales)));
+    a->row_scales = scales;
+    return code;
+}
+
 // From what the GEMM has stored in cuda->scratch.wide.
-static Status finish_heads(CudaBackend *cuda, const HeadArguments &a, void *q, Error *error) {
+static Status finish_heads(CudaBackend *cuda, HeadArguments a, bool by_row, void *q, Error *error) {
     HeadsCase c = {cuda->step.kind, a.n_tokens, a.head_dim, plain_heads(a),
                    a.kv.key_feedback && feeds_back_in_quads(a.kv, a.head_dim)};
     HeadsKernel kernel = dispatch_heads(&c);
     cudaError_t code;
     cuda->step.chosen.heads = dispatch_heads_name(kernel);
-    WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, kernel, a, (T *)q)));
+    code = by_row ? scale_rows(cuda, &a) : cudaSuccess;
+    if (code == cudaSuccess) WITH_OPERAND(cuda, (code = launch_heads<T>(cuda, kernel, a, (T *)q)));
     return cuda_check(code, error, "[%d, %d heads of %d]", a.n_tokens, a.n_heads + 2 * a.n_kv_heads,
                       a.head_dim);
 }
@@ -194,13 +231,14 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        layer->b_qkv,
                        layer->q_norm,
                        layer->k_norm,
+                       NULL,
                        s->norm_eps,
                        s->n_heads,
                        s->n_kv_heads,
                        s->head_dim,
-                       s->rope.rotary_dim,
+                       kv->rope < 0 ? 0 : s->rope.rotary_dim,
                        s->rope.kind == ROPE_INTERLEAVED,
-                       cuda->scratch.rope,
+                       cuda_turns(cuda, kv),
                        cuda->step.slots,
                        *kv};
     Gemm gemm = {&layer->qkv, NULL, n, EPILOGUE_HEADS, q};
@@ -211,7 +249,7 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     if (status == STATUS_UNSUPPORTED) {
         gemm.epilogue = EPILOGUE_STORE, gemm.y = cuda->scratch.wide, gemm.heads = NULL;
         status = cuda_gemm(cuda, &gemm, error);
-        if (!status) status = finish_heads(cuda, a, q, error);
+        if (!status) status = finish_heads(cuda, a, layer->row_norms, q, error);
     }
     return status ? error_prefix(error, "qkv: ") : STATUS_OK;
 }

@@ -42,7 +42,7 @@ struct CudaStep {
     AttendTile *tiles;    // [n_tiles + n_few_tiles]
     int32_t *split_tiles; // [n_splits] the tile of each split; -1: none
     Pages pages;
-    float2 *sink_rope;       // [n_tokens, rotary_dim/2] cos and sin of n_evicted, if `evicted`
+    float2 *sink_rope;       // [n_tables, n_tokens, rotary_dim/2] cos and sin of n_evicted, if `evicted`
     int32_t *slot_positions; // the caller's
     const float *normed;     // x that scratch.normed holds for W8, normed
     const float *normed_by;  // by these weights; NULL: none

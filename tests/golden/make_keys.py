@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What transformers makes of one key of config.json after the other, in tests/golden/keys/.
 
-For a model of each architecture (those of make_models.py and make_architectures.py, whose weights stay where they are)
+For a model of each architecture (those of make_models.py, make_architectures.py and make_dense.py, whose weights stay where they are)
 keys.json lists changes to its config.json, keys that are added or replaced. Each row has what transformers does with the changed folder in float32 and eager attention: "fails" (it cannot be loaded, weights are
 missing or of another shape, or the forward pass ends with an error), or the logits of the last of N tokens, from
 number "at" of keys.logits on (float32, little-endian, "vocab" of them). "drop" is a tensor that is left out of the weights, "accepted" marks changes that files of that architecture
@@ -10,7 +10,9 @@ do have, or that mean nothing: these have to load. "moves" is how far the logits
 default.json has the configurations as the classes write them: to_dict() of transformers 5 and, with today's names put
 back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 
-usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py and make_architectures.py)
+dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py.
+
+usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py)
 """
 import json
 import os
@@ -30,6 +32,10 @@ N = 24
 MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "models/qwen2", "qwen3": "models/qwen3",
           "phi3": "architectures/phi3", "gptj": "architectures/gptj", "gpt_neox": "architectures/gpt_neox",
           "opt": "architectures/opt", "bloom": "architectures/bloom", "mpt": "architectures/mpt"}
+# Of make_dense.py: by folder, with the class's own name. Rows and logits of these are in a second pair of files.
+DENSE = {name: f"dense/{name}" for name in (
+    "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
+    "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron")}
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LINEAR = dict(type="linear", factor=4.0)
@@ -115,11 +121,76 @@ OWN = {
             (dict(layer_norm_epsilon=0.3), True), (dict(n_heads=2), True), (dict(expansion_ratio=4), True),
             (dict(init_config=dict(name="kaiming_normal_"), tokenizer_name="x", verbose=0), True)],
 }
+WINDOWS = [(dict(sliding_window=4), True), (dict(sliding_window=None), None), (dict(layer_types=None), None)]
+OWN.update({
+    "gemma": [(dict(hidden_act="gelu_pytorch_tanh"), True), (dict(hidden_act="silu"), True), (dict(rms_norm_eps=0.3), True),
+              (dict(rope_theta=300.0), True), (dict(head_dim=8), False), (dict(use_bidirectional_attention=True), False),
+              (dict(tie_word_embeddings=False), None), (dict(rope_scaling=LINEAR), True)],
+    "gemma2": WINDOWS + [(dict(query_pre_attn_scalar=3), True), (dict(attn_logit_softcapping=None), True),
+                         (dict(final_logit_softcapping=None), True), (dict(attn_logit_softcapping=1.0), True),
+                         (dict(final_logit_softcapping=2.0), True), (dict(hidden_activation="silu"), True),
+                         (dict(hidden_act="silu"), None), (dict(layer_types=[FULL, FULL, SLIDING]), True),
+                         (dict(layer_types=[FULL, SLIDING]), False), (dict(rope_theta=300.0), True),
+                         (dict(use_bidirectional_attention=True), False)],
+    "gemma3": WINDOWS + [(dict(query_pre_attn_scalar=3), True), (dict(attn_logit_softcapping=1.0), None),
+                         (dict(final_logit_softcapping=2.0), True), (dict(rope_local_base_freq=80.0), True),
+                         (dict(rope_theta=90.0), True), (dict(rope_scaling=None), True), (dict(rope_scaling=YARN), True),
+                         (dict(sliding_window_pattern=3), True), (dict(_sliding_window_pattern=3), True),
+                         (dict(layer_types=[FULL, SLIDING, FULL, SLIDING]), True),
+                         (dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=50.0)), None)],
+    "gemma3-nested": [(dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0),
+                                             SLIDING: dict(rope_type="default", rope_theta=90.0)}), True),
+                      (dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0)}), True),
+                      (dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0, factor=3.0)}), False),
+                      (dict(rope_parameters={SLIDING: dict(rope_type="linear", factor=2.0, rope_theta=80.0)}), False),
+                      (dict(rope_parameters={FULL: dict(rope_type="llama3", rope_theta=8000.0, factor=8.0, low_freq_factor=1.0,
+                                                        high_freq_factor=4.0, original_max_position_embeddings=16)}), True),
+                      (dict(rope_scaling=LINEAR), None)],
+    "smollm3": [(dict(no_rope_layers=[0, 0, 1, 1]), True), (dict(no_rope_layers=None), True),
+                (dict(no_rope_layers=None, no_rope_layer_interval=3), True), (dict(no_rope_layers=[1, 1]), False),
+                (dict(use_sliding_window=True, sliding_window=4), False), (dict(rope_theta=300.0), True),
+                (dict(max_window_layers=2), True), (dict(rope_scaling=YARN), True)],
+    "granite": [(dict(embedding_multiplier=3.0), True), (dict(residual_multiplier=0.7), True),
+                (dict(attention_multiplier=0.5), True), (dict(logits_scaling=2.0), True), (dict(rope_theta=300.0), True),
+                (dict(rope_scaling=LINEAR), True), (dict(residual_multiplier=0.0), False)],
+    "seed_oss": [(dict(attention_out_bias=True), False), (dict(attention_bias=False), False), (dict(residual_dropout=0.1), True),
+                 (dict(rope_theta=300.0), True), (dict(rope_scaling=LINEAR), True)],
+    "ernie4_5": [(dict(use_bias=True), False), (dict(rope_theta=300.0), True), (dict(head_dim=8), False)],
+    "glm": [(dict(partial_rotary_factor=1.0), True), (dict(attention_bias=False), False), (dict(rope_theta=300.0), True)],
+    "glm4": [(dict(rope_parameters=dict(rope_type="default", rope_theta=80.0, partial_rotary_factor=1.0)), True),
+             (dict(rope_parameters=dict(rope_type="default", rope_theta=80.0)), True)],
+    "olmo2": [(dict(rope_theta=300.0), True), (dict(rms_norm_eps=0.3), True), (dict(rope_scaling=LINEAR), True)],
+    "olmo3": WINDOWS + [(dict(rope_scaling=None), True), (dict(rope_scaling=dict(YARN, attention_factor=2.0)), True),
+                        (dict(layer_types=[FULL, SLIDING, FULL, SLIDING]), True),
+                        (dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=50.0)), None)],
+    "olmo3-nested": [(dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0),
+                                            SLIDING: dict(rope_type="default", rope_theta=90.0)}), True),
+                     (dict(rope_parameters={FULL: dict(YARN, rope_theta=80.0)}), True)],
+    "exaone4": WINDOWS + [(dict(layer_types=[FULL, SLIDING, FULL]), True), (dict(sliding_window_pattern=2), True),
+                          (dict(layer_types=None, sliding_window_pattern=2), True)],
+    "exaone4-full": [(dict(rope_theta=300.0), True), (dict(head_dim=8), False)],
+    "cohere": [(dict(logit_scale=2.0), True), (dict(use_qk_norm=True), False), (dict(layer_norm_eps=0.3), True),
+               (dict(rope_theta=300.0), True)],
+    "cohere2": [(dict(sliding_window=4), True), (dict(logit_scale=2.0), True), (dict(sliding_window_pattern=3), True),
+                (dict(layer_types=[FULL, SLIDING, FULL, SLIDING]), True), (dict(sliding_window=None), None),
+                (dict(order_of_interleaved_layers="local_attn_first", layer_switch=4, rotary_pct=1.0,
+                      position_embedding_type="rope_gptj", use_embedding_sharing=True, use_gated_activation=True,
+                      use_parallel_block=True, use_parallel_embedding=False), True)],
+    "stablelm": [(dict(partial_rotary_factor=0.5), True), (dict(use_qkv_bias=False), False), (dict(qk_layernorm=True), False),
+                 (dict(use_parallel_residual=True), False), (dict(layer_norm_eps=0.3), True), (dict(rope_theta=300.0), True)],
+    "starcoder2": [(dict(sliding_window=4), True), (dict(sliding_window=None), True), (dict(use_bias=False), False),
+                   (dict(norm_epsilon=0.3), True), (dict(hidden_act="gelu"), True), (dict(norm_type="layer_norm"), True),
+                   (dict(mlp_type="default"), True)],
+    "phi": [(dict(partial_rotary_factor=0.25), True), (dict(qk_layernorm=True), False), (dict(hidden_act="relu"), True),
+            (dict(layer_norm_eps=0.3), True)],
+    "nemotron": [(dict(partial_rotary_factor=0.25), True), (dict(norm_eps=0.3), True), (dict(hidden_act="relu"), True),
+                 (dict(hidden_act="gelu"), True), (dict(head_dim=8), False)],
+})
 NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
 def rows_of(kind):
-    return EVERY + (ROTARY if kind not in NOT_ROTARY else []) + OWN[kind]
+    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE else []) + OWN[kind]
 
 
 def logits_of(folder, ids):
@@ -151,7 +222,7 @@ def run(kind, folder, rows, out):
             for file, state in weights.items():
                 save_file({key: value for key, value in state.items() if key not in drop}, os.path.join(changed, file),
                           metadata={"format": "pt"})
-            if change.get("rope_scaling") and "rope_parameters" not in change and "rope_parameters" in config:
+            if change.get("rope_scaling") and "rope_parameters" not in change and "rope_theta" in config.get("rope_parameters", {}):
                 # Not beside the other one: rope_parameters is what a file of today has instead.
                 change = {**change, "rope_parameters": {"rope_theta": config["rope_parameters"]["rope_theta"],
                                                         **change["rope_scaling"]}}
@@ -170,17 +241,19 @@ def run(kind, folder, rows, out):
             rows.append(row)
 
 
-def defaults():
+def defaults(kinds):
     """[(style, config)]"""
     found = []
-    for kind in MODELS:
+    for kind in kinds:
         today = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
         found.append(("5", today))
         before = dict(today, torch_dtype="float16")
         for key in ("dtype", "rope_parameters"):
             before.pop(key, None)
+        if kind == "gemma3_text":
+            before.update(rope_local_base_freq=10000.0, sliding_window_pattern=6)
         if "rope_parameters" in today and kind != "gpt_neox":
-            before.update(rope_theta=10000.0, rope_scaling=None)
+            before.update(rope_theta=500000.0 if kind == "olmo3" else 10000.0, rope_scaling=None)
         if kind == "gpt_neox": # it wrote both names
             before.update(rotary_emb_base=10000, rope_theta=10000, rotary_pct=0.25, partial_rotary_factor=0.25, rope_scaling=None)
         found.append(("4", before))
@@ -192,19 +265,21 @@ def main():
     os.makedirs(OUT)
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     torch.set_num_threads(1)
-    rows, logits = [], []
-    for kind, folder in MODELS.items():
-        run(kind, folder, rows, logits)
-    with open(os.path.join(OUT, "keys.json"), "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    np.concatenate(logits).tofile(os.path.join(OUT, "keys.logits"))
-    with open(os.path.join(OUT, "default.json"), "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(dict(style=style, config=config)) for style, config in defaults()) + "\n]\n")
+    dense = sorted({"gemma3_text" if name.startswith("gemma3") else name.split("-")[0] for name in DENSE})
+    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense)):
+        rows, logits = [], []
+        for kind, folder in models.items():
+            run(kind, folder, rows, logits)
+        with open(os.path.join(OUT, f"{name}keys.json"), "w") as f:
+            f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+        np.concatenate(logits).tofile(os.path.join(OUT, f"{name}keys.logits"))
+        with open(os.path.join(OUT, f"{name}default.json"), "w") as f:
+            f.write("[\n" + ",\n".join(json.dumps(dict(style=style, config=config)) for style, config in defaults(kinds)) + "\n]\n")
+        print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
-                "those of tests/golden/models and tests/golden/architectures.\n"
+                "those of tests/golden/models, tests/golden/architectures and tests/golden/dense.\n"
                 % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
-    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ static const Architecture ROWS[] = {
      .rope_rule = ROPE_BY_WINDOW,
      .default_base = 1e6,
      .default_window_base = 1e4,
-     .scales = {.query = 256, .attention_cap = NAN, .logit_cap = NAN},
+     .scales = {.query = 256, .logit_cap = NAN},
      .gguf_wide_layers = 62,
      .default_context = 131072,
      .default_window = 4096},

@@ -23,7 +23,7 @@ struct AttendCall {
     const KvLayer *kv;
     const int32_t *slot_positions; // NULL: index i holds position i
     int window;
-    float scale;
+    float scale, cap; // cap: DecoderShape.attention_cap
     bool alibi;
     AttendMask mask;
 };
@@ -44,6 +44,7 @@ struct AttendArguments {
     Pages pages;
     int n_heads, n_kv_heads, head_dim, window;
     float scale; // attention_scale, times log2 e in the kernels on tensor cores
+    float cap;   // of scores, for the plain kernel; 0: none
     bool alibi;
     AttendMask mask; // for the plain kernel
 };

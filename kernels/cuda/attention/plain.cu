@@ -37,7 +37,9 @@ __device__ inline void plain_stream(const AttendArguments &a, const AttendTile &
             const float *q = is_sink ? r.sinks : r.q;
             float dot = 0;
             for (int d = 0; d < dim; d++) dot += q[d] * kv_at(a.kv, true, start + d);
-            score = dot * a.scale - slope * (float)(seen.high - position);
+            score = dot * a.scale;
+            if (a.cap > 0) score = a.cap * tanhf(score / a.cap);
+            score -= slope * (float)(seen.high - position);
             if (a.mask.values)
                 score += mask_at(a.mask, token * a.mask.row + head * a.mask.head + tile.mask_column + index);
         }

@@ -76,7 +76,7 @@ cudaError_t cuda_queries(CudaBackend *cuda, const AttendCall *call, Queries *que
                         call->kv->rotate_keys,
                         call->kv->key_balance,
                         h->n_heads / h->n_kv_heads,
-                        cuda->step.evicted && rope->rotary_dim > 0 ? cuda->step.sink_rope : NULL};
+                        cuda->step.evicted ? cuda_sink_turns(cuda, call->kv) : NULL};
     *queries = Queries{call->q, call->q};
     if (!a.rotate && !a.sink_rope) return cudaSuccess;
     cudaError_t code;

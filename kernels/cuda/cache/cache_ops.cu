@@ -81,6 +81,7 @@ Status cuda_copy_slots(Backend *backend, const CacheSlots *from, const int32_t *
 struct ShiftArguments {
     CacheCall call;
     const double *inv_freq;
+    int64_t table_stride; // elements of inv_freq from one table to the next
     int head_dim, n_pairs, n_kv_heads, delta;
     bool interleaved;
     const int32_t *slot_positions;
@@ -91,13 +92,14 @@ struct ShiftArguments {
 __global__ void __launch_bounds__(128) shift_keys_kernel(ShiftArguments a) {
     extern __shared__ float2 turns[];
     const KvLayer &kv = a.call.layers[blockIdx.y];
+    const double *inv_freq = a.inv_freq + kv.rope * a.table_stride;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t slot = a.call.from[blockIdx.x];
-    if (a.slot_positions[slot] < 0) return; // empty
+    if (a.slot_positions[slot] < 0 || kv.rope < 0) return; // empty, or not turned
     float *v = (float *)(turns + (a.n_pairs + 1) / 2 * 2) + warp * row_floats(a.head_dim);
     for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         double sine, cosine;
-        sincos(a.delta * a.inv_freq[i], &sine, &cosine);
+        sincos(a.delta * inv_freq[i], &sine, &cosine);
         turns[i] = make_float2((float)cosine, (float)sine);
     }
     __syncthreads();
@@ -144,6 +146,7 @@ Status cuda_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta,
     const int n = slots->n, n_layers = slots->n_layers;
     ShiftArguments a = {{},
                         cuda->device.inv_freq,
+                        (int64_t)rope_sets(&s->rope) * (s->rope.rotary_dim / 2),
                         s->head_dim,
                         s->rope.rotary_dim / 2,
                         s->n_kv_heads,

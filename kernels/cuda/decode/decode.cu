@@ -94,13 +94,18 @@ static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments 
                       error, "a table of %d pages", n);
 }
 
-// Whether there is code for such a decoder: gated feed-forwards behind RMS norms, no biases but attention's.
+// Whether there is code for such a decoder: gated feed-forwards behind RMS norms and none after them, no biases but
+// attention's, every layer turned by the same frequencies, norms of heads, no caps.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi)
         return false;
+    if (s->attention_cap > 0 || s->logit_cap > 0 || s->rope.of_layers) return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++) {
         const Layer *layer = t->layers[l];
+        if (!layer->attn_norm.weight || !layer->ffn_norm.weight || layer->attn_post_norm.weight ||
+            layer->ffn_post_norm.weight || layer->row_norms)
+            return false;
         if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down) return false;
     }
     return true;

@@ -138,8 +138,8 @@ static Status probe_code(CudaDevice *device, Error *error) {
 // ---- open, close ---------------------------------------------------------------------------------------------
 
 static Status upload_frequencies(CudaDevice *device, const Rope *rope, Error *error) {
-    int n_sets = rope->n_sets > 0 ? rope->n_sets : 1;
-    size_t bytes = (size_t)n_sets * (size_t)(rope->rotary_dim / 2) * sizeof(double);
+    size_t bytes =
+        (size_t)rope_tables(rope) * (size_t)rope_sets(rope) * (size_t)(rope->rotary_dim / 2) * sizeof(double);
     if (bytes == 0) return STATUS_OK;
     cudaError_t code = cudaMalloc(&device->inv_freq, bytes);
     if (code == cudaSuccess)

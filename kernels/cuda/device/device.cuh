@@ -22,7 +22,7 @@ struct CudaDevice {
     bool portable;       // it is a Hopper, and the plug-in was built without code for sm_90a
     char name[256];      // as long as CUDA's own
     cudaStream_t stream; // all work goes here
-    double *inv_freq;    // [n_sets, rotary_dim/2] on the device; NULL: no rotary embedding
+    double *inv_freq;    // [n_tables, n_sets, rotary_dim/2] on the device; NULL: no rotary embedding
 };
 
 // SoftmaxCounts, on the device.

@@ -92,6 +92,12 @@ Status gemm_take_norm(CudaBackend *cuda, Gemm *gemm, const float *x, const int32
     NormCall call = {x, rows, gemm->n, norm, cuda->operand, cuda->scratch.normed};
     if (!linear_is_w8(gemm->w)) return cuda_norm(cuda, &call, error);
     place_rows(cuda->scratch.normed, gemm);
+    if (!norm.weight) { // x itself, of which only these layers have no rows of their own
+        QuantizeArguments a = {x, gemm->w->cols, (int)gemm->w->part[0].row_bytes, (char *)gemm->x,
+                               (float *)gemm->x_scales};
+        return cuda_check(launch_quantize<float>(cuda, gemm->n, a), error, "quantising [%d, %d]", gemm->n,
+                          gemm->w->cols);
+    }
     bool done = cuda->step.normed == x && cuda->step.normed_by == norm.weight && !rows;
     cuda->step.normed = NULL;
     return done ? STATUS_OK : cuda_norm_quantize(cuda, &call, (float *)gemm->x_scales, error);

@@ -151,7 +151,9 @@ Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, f
     float *values = (float *)(u->pinned + (int64_t)u->next * STAGE_BYTES), *to = values;
     for (int i = 0; i < n; to += sizes[i++])
         for (int64_t j = 0; j < sizes[i]; j++)
-            to[j] = !vectors[i]->data ? 0 : cuda->random_weights ? 1 : element(vectors[i], j) + offset;
+            to[j] = !vectors[i]->data      ? 0
+                    : cuda->random_weights ? 1
+                                           : (element(vectors[i], j) + offset) * list.scale;
     if (code == cudaSuccess)
         code = cudaMemcpyAsync(target, values, (size_t)total * 4, cudaMemcpyHostToDevice, stream);
     u->next = (u->next + 1) % STAGES;

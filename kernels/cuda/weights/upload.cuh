@@ -16,11 +16,13 @@ Status upload_begin(CudaBackend *cuda, Error *error);
 Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t first, int stride,
                    Error *error);
 
-// Writes n vectors of `sizes` elements (absent ones as zeros), one after the other, as float32 with `offset` added.
+// Writes n vectors of `sizes` elements (absent ones as zeros), one after the other, as float32 with `offset` added, times
+// the list's scale.
 struct VectorList {
     const Matrix *const *vectors;
     const int64_t *sizes;
     int n;
+    float scale;
 };
 Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, float *target, Error *error);
 

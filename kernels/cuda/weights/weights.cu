@@ -43,26 +43,31 @@ struct Vector {
     const Matrix *from;
     int64_t size;
     float offset;  // added to its elements
+    float scale;   // which then multiplies them
     bool required; // else it may be absent, and *to stays NULL
     float **to;
 };
-enum { LAYER_VECTORS = 10, HEAD_VECTORS = 5 };
+enum { LAYER_VECTORS = 12, HEAD_VECTORS = 5 };
 
 static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer *l,
                              Vector out[LAYER_VECTORS]) {
     int64_t hidden = s->hidden_size, wide = s->intermediate_size, head = s->head_dim;
+    const bool rows = layer_norms_rows(s, h);
     float offset = s->norm_offset;
+    l->row_norms = rows;
     const Vector all[LAYER_VECTORS] = {
-        {"attn_norm", &h->attn_norm, hidden, offset, true, &l->attn_norm.weight},
-        {"attn_norm_bias", &h->attn_norm_bias, hidden, 0, false, &l->attn_norm.bias},
-        {"ffn_norm", &h->ffn_norm, hidden, offset, true, &l->ffn_norm.weight},
-        {"ffn_norm_bias", &h->ffn_norm_bias, hidden, 0, false, &l->ffn_norm.bias},
-        {"q_norm", &h->q_norm, head, offset, false, &l->q_norm},
-        {"k_norm", &h->k_norm, head, offset, false, &l->k_norm},
-        {"bo", &h->bo, hidden, 0, false, &l->bo},
-        {"b_gate", &h->b_gate, wide, 0, false, &l->b_gate},
-        {"b_up", &h->b_up, wide, 0, false, &l->b_up},
-        {"b_down", &h->b_down, hidden, 0, false, &l->b_down},
+        {"attn_norm", &h->attn_norm, hidden, offset, 1, false, &l->attn_norm.weight},
+        {"attn_norm_bias", &h->attn_norm_bias, hidden, 0, 1, false, &l->attn_norm.bias},
+        {"ffn_norm", &h->ffn_norm, hidden, offset, 1, false, &l->ffn_norm.weight},
+        {"ffn_norm_bias", &h->ffn_norm_bias, hidden, 0, 1, false, &l->ffn_norm.bias},
+        {"attn_post_norm", &h->attn_post_norm, hidden, offset, 1, false, &l->attn_post_norm.weight},
+        {"ffn_post_norm", &h->ffn_post_norm, hidden, offset, 1, false, &l->ffn_post_norm.weight},
+        {"q_norm", &h->q_norm, rows ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
+        {"k_norm", &h->k_norm, rows ? head * s->n_kv_heads : head, offset, 1, false, &l->k_norm},
+        {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
+        {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
+        {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},
+        {"b_down", &h->b_down, hidden, 0, 1, false, &l->b_down},
     };
     memcpy(out, all, sizeof all);
 }
@@ -70,13 +75,13 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
 static void vectors_of_head(const DecoderShape *s, const HeadWeights *h, Head *head,
                             Vector out[HEAD_VECTORS]) {
     int64_t hidden = s->hidden_size;
-    float offset = s->norm_offset;
+    float offset = s->norm_offset, scale = s->logit_scale != 0 ? s->logit_scale : 1;
     const Vector all[HEAD_VECTORS] = {
-        {"norm", &h->norm, hidden, offset, true, &head->norm.weight},
-        {"norm_bias", &h->norm_bias, hidden, 0, false, &head->norm.bias},
-        {"embedding_norm", &h->embedding_norm, hidden, offset, false, &head->embedding_norm.weight},
-        {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, false, &head->embedding_norm.bias},
-        {"output_bias", &h->output_bias, s->vocab_size, 0, false, &head->output_bias},
+        {"norm", &h->norm, hidden, offset, scale, true, &head->norm.weight},
+        {"norm_bias", &h->norm_bias, hidden, 0, scale, false, &head->norm.bias},
+        {"embedding_norm", &h->embedding_norm, hidden, offset, 1, false, &head->embedding_norm.weight},
+        {"embedding_norm_bias", &h->embedding_norm_bias, hidden, 0, 1, false, &head->embedding_norm.bias},
+        {"output_bias", &h->output_bias, s->vocab_size, 0, 1, false, &head->output_bias},
     };
     memcpy(out, all, sizeof all);
 }
@@ -101,7 +106,8 @@ static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error
     Status status = STATUS_OK;
     for (const Vector *v = vectors; v < vectors + n && !status; v++)
         if (*v->to)
-            status = upload_vectors(cuda, VectorList{&v->from, &v->size, 1}, v->offset, *v->to, error);
+            status =
+                upload_vectors(cuda, VectorList{&v->from, &v->size, 1, v->scale}, v->offset, *v->to, error);
     return status;
 }
 
@@ -142,7 +148,7 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
     int64_t sizes[] = {q, kv, kv};
     if (!status && layer->b_qkv)
-        status = upload_vectors(cuda, VectorList{biases, sizes, 3}, 0, layer->b_qkv, error);
+        status = upload_vectors(cuda, VectorList{biases, sizes, 3, 1}, 0, layer->b_qkv, error);
 
     const Weight *part = layer->qkv.part;
     bool merged = layer->qkv.n_parts == 1;
@@ -185,8 +191,6 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     Status status = check_vectors(vectors, LAYER_VECTORS, error);
-    if (h->attn_post_norm.data || h->ffn_post_norm.data)
-        return error_set(error, STATUS_UNSUPPORTED, "cuda: norms behind a part have no code yet");
     if (!status) status = check_matrix("wq", &h->wq, q, hidden, error);
     if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
     if (!status) status = check_matrix("wv", &h->wv, kv, hidden, error);

@@ -133,11 +133,13 @@ static bool check_row(const json_t *row, const float *all) {
 }
 
 // A key is read as transformers reads it, or the file is refused; what people have is not refused.
-static void each_key_counts_or_is_refused(void **state) {
-    (void)state;
-    json_t *rows = json_load_file(GOLDEN "/keys/keys.json", 0, NULL);
-    Bytes logits = bytes_of_file(GOLDEN "/keys/keys.logits");
-    assert_true(json_array_size(rows) > 400);
+static void check_keys(const char *name, size_t least) {
+    char path[128];
+    snprintf(path, sizeof path, GOLDEN "/keys/%s.json", name);
+    json_t *rows = json_load_file(path, 0, NULL);
+    snprintf(path, sizeof path, GOLDEN "/keys/%s.logits", name);
+    Bytes logits = bytes_of_file(path);
+    assert_true(json_array_size(rows) > least);
     int wrong = 0;
     for (size_t i = 0; i < json_array_size(rows); i++)
         wrong += !check_row(json_array_get(rows, i), (const float *)(const void *)logits.data);
@@ -146,11 +148,22 @@ static void each_key_counts_or_is_refused(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-// What the configuration classes write, in either style.
-static void default_configs_are_read(void **state) {
+static void each_key_counts_or_is_refused(void **state) {
     (void)state;
-    json_t *rows = json_load_file(GOLDEN "/keys/default.json", 0, NULL);
-    assert_int_equal(json_array_size(rows), 20);
+    check_keys("keys", 400);
+}
+
+static void each_key_of_dense_ones_counts_or_is_refused(void **state) {
+    (void)state;
+    check_keys("dense_keys", 700);
+}
+
+// What the configuration classes write, in either style.
+static void check_defaults(const char *name, size_t least) {
+    char path[128];
+    snprintf(path, sizeof path, GOLDEN "/keys/%s.json", name);
+    json_t *rows = json_load_file(path, 0, NULL);
+    assert_true(json_array_size(rows) >= least);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         char *text = json_dumps(json_object_get(json_array_get(rows, i), "config"), 0);
         Model *model = NULL;
@@ -161,6 +174,12 @@ static void default_configs_are_read(void **state) {
         free(text);
     }
     json_decref(rows);
+}
+
+static void default_configs_are_read(void **state) {
+    (void)state;
+    check_defaults("default", 20);
+    check_defaults("dense_default", 34);
 }
 
 // ---- tensors -----------------------------------------------------------------------------------------------
@@ -246,6 +265,7 @@ static void tensors_without_a_place_are_refused(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_counts_or_is_refused),
+        cmocka_unit_test(each_key_of_dense_ones_counts_or_is_refused),
         cmocka_unit_test(default_configs_are_read),
         cmocka_unit_test(a_head_in_the_file_is_the_head),
         cmocka_unit_test(tensors_without_a_place_are_refused),
