@@ -21,8 +21,13 @@ static const struct {
     {GOLDEN_MODELS, "qwen3"},           {GOLDEN_MODELS, "qwen2.gguf"}, // interleaved
     {GOLDEN_ARCHITECTURES, "gptj"},                                    // interleaved, partial
     {GOLDEN_ARCHITECTURES, "gpt_neox"}, {GOLDEN_ARCHITECTURES, "gpt_neox-sequential"},
-    {GOLDEN_ARCHITECTURES, "bloom"},                                   // ALiBi
-    {GOLDEN_ARCHITECTURES, "mpt"},      {GOLDEN_ARCHITECTURES, "opt"}, // learned
+    {GOLDEN_ARCHITECTURES, "bloom"},                               // ALiBi
+    {GOLDEN_ARCHITECTURES, "mpt"},      {GOLDEN_DENSE, "gemma2"},  // capped, windows in some layers
+    {GOLDEN_DENSE, "gemma3"},           {GOLDEN_DENSE, "olmo3"},   // frequencies by layer; norms of rows
+    {GOLDEN_DENSE, "cohere2"},          {GOLDEN_DENSE, "smollm3"}, // layers that turn nothing
+    {GOLDEN_DENSE, "granite"},          {GOLDEN_DENSE, "glm4"},    // scaled; interleaved, partial
+    {GOLDEN_DENSE, "nemotron"},         {GOLDEN_DENSE, "exaone4"},
+    {GOLDEN_ARCHITECTURES, "opt"}, // learned
 };
 enum { N_MODELS = sizeof MODELS / sizeof *MODELS };
 
