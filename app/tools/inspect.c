@@ -33,7 +33,25 @@ static void print_positions(const Model *m, FILE *out) {
             s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
             scaling_name(m->rope_scaling));
     if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
+    int still = 0;
+    for (int l = 0; l < s->n_layers && m->layer_ropes; l++) still += m->layer_ropes[l] < 0;
+    if (s->rope.n_tables > 1) fprintf(out, "; base %g behind windows", m->window_base);
+    if (still) fprintf(out, "; none in %d layer%s", still, text_plural(still));
     fputc('\n', out);
+}
+
+// Norms in other places than before a part, caps and scales.
+static void print_further(const Model *m, FILE *out) {
+    const DecoderShape *s = &m->shape;
+    const LayerWeights *w = &m->layers[0];
+    if (w->attn_post_norm.data) fprintf(out, "norms %s parts, ", w->attn_norm.data ? "around" : "behind");
+    if (s->attention_cap > 0) fprintf(out, "scores capped at %g, ", (double)s->attention_cap);
+    if (s->logit_cap > 0) fprintf(out, "logits at %g, ", (double)s->logit_cap);
+    const double scales[] = {(double)s->embedding_scale * m->residual_scale, m->residual_scale,
+                             (double)s->logit_scale};
+    static const char *const NAMES[] = {"embeddings", "residuals", "logits"};
+    for (int i = 0; i < 3; i++)
+        if (scales[i] != 1 && scales[i] != 0) fprintf(out, "%s x%.4g, ", NAMES[i], scales[i]);
 }
 
 static void print_architecture(const Model *m, FILE *out) {
@@ -48,15 +66,18 @@ static void print_architecture(const Model *m, FILE *out) {
     int windowed = 0;
     for (int l = 0; l < s->n_layers; l++) windowed += m->attention_windows[l] > 0;
     if (windowed)
-        fprintf(out, ", sliding window of %d in %d layer%s", m->attention_windows[s->n_layers - 1], windowed,
+        fprintf(out, ", sliding window of %d in %d layer%s", m->sliding_window, windowed,
                 text_plural(windowed));
     fputc('\n', out);
     print_positions(m, out);
-    fprintf(out, "extras        %s%s%s%s%s%s%s norm eps %g\n", m->qkv_bias ? "QKV bias, " : "",
+    fprintf(out, "extras        ");
+    print_further(m, out);
+    fprintf(out, "%s%s%s%s%s%s%s norm eps %g\n", m->qkv_bias ? "QKV bias, " : "",
             m->o_bias ? "output bias, " : "", m->ffn_bias ? "feed-forward bias, " : "",
             m->output_bias ? "head bias, " : "", m->qk_norm ? "QK norm, " : "",
             s->parallel_residual ? "parallel residual, " : "", s->norm == NORM_LAYER ? "layer" : "RMS",
-            (double)s->norm_eps);
+            (double)s->norm_eps * m->residual_scale * m->residual_scale);
+    if (m->other_parts[0] != '\0') fprintf(out, "left alone    %s\n", m->other_parts);
 }
 
 // What a quantised folder's weights are made of: each way once, with how many there are and what they become.

@@ -55,7 +55,7 @@ static void make_rope(Model *m, const NamedShape *named) {
     for (int i = 0; i < n / 2; i++) m->inv_freq[i] = pow(named->rope_base, -2.0 * i / n);
     m->shape.rope = (Rope){.kind = ROPE_HALF_SPLIT, .rotary_dim = n, .inv_freq = m->inv_freq, .magnitude = 1};
     m->rope_base = named->rope_base;
-    m->rope_factor = 1;
+    m->rope_factor = m->residual_scale = 1;
 }
 
 Status model_of_shape(const char *name, DType type, DType head, Model **out, Error *error) {
