@@ -3,6 +3,7 @@
 #include "app/json_memory.h"
 #include "app/modes/modes.h"
 #include "app/program.h"
+#include "app/settings/settings_look.h"
 #include "app/signals.h"
 #include "app/tools/bench.h"
 #include "app/tools/configuration.h"
@@ -38,12 +39,6 @@ static Status load_config(Program *program, Error *error) {
     return STATUS_OK;
 }
 
-// How things are shown; what was said before was said as a terminal without wishes has it.
-static void set_screen(const Program *program) {
-    screen_set_options(program->screen, &(const ScreenOptions){.color = program->settings.ui.color,
-                                                               .plain = program->options.plain});
-}
-
 static int run_command(Program *program) {
     switch (program->options.command) {
     case COMMAND_INSPECT:
@@ -71,7 +66,8 @@ static int run(Program *program) {
     Error error;
     if (load_config(program, &error))
         return program_fail(program, &error, error.status == STATUS_MEMORY ? EXIT_RUNTIME : EXIT_USAGE);
-    set_screen(program);
+    // What was said before was said as a terminal without wishes has it.
+    settings_look(&program->settings, program->options.plain, program->screen);
     int result = run_command(program);
     engine_close(program->engine);
     return result;

@@ -23,6 +23,7 @@ engine/model
 engine/cache
 engine
 engine/talk
+app/markdown
 app/terminal
 app/terminal/editor
 app/record

@@ -3,6 +3,7 @@
 #include "app/choose_template.h"
 #include "app/load.h"
 #include "app/settings/settings_conversation.h"
+#include "app/settings/settings_look.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ Status chat_settings_apply(Chat *chat, Error *error) {
     if (seed != SETTINGS_SEED_RANDOM) chat->numbers.seed = (uint64_t)seed;
     to->seed = chat->numbers.seed;
     to->stream = chat->numbers.stream;
+    settings_look(chat->settings, chat->options->plain, chat->screen);
     settings_tell(chat->settings, chat->model.engine, chat->screen, &chat->told.settings);
     return STATUS_OK;
 }

@@ -73,12 +73,15 @@ static Status take_turn(Repl *repl, const char *turn) {
     Error error = {0};
     Status status;
     signals_clear_interrupt(); // what stopped the turn before does not stop this one
+    screen_prompted(chat_screen(repl->chat));
+    screen_space(chat_screen(repl->chat));
     if (commands_is_command(turn))
         status = commands_run(repl->chat, turn, &error);
     else
         status = chat_turn_ask(repl->chat, commands_literal(turn), &error);
     error.status = status;
     if (status) tell_failure(repl, turn, &error);
+    if (!chat_is_leaving(repl->chat)) screen_space(chat_screen(repl->chat));
     // Who stops a turn, or sees it refused, has typed what follows without knowing of that.
     if (*signals_interrupt() || status == STATUS_CONTEXT) editor_hold(repl->editor);
     return status;
@@ -129,6 +132,7 @@ int repl_run(Chat *chat) {
     Error error = {0};
     report_banner(chat);
     show_last_turn(chat);
+    screen_space(chat_screen(chat));
     if (open_editor(&repl, &error)) {
         screen_error(chat_screen(chat), "%s", error.message);
         return EXIT_RUNTIME;

@@ -42,6 +42,8 @@ static const Scope scopes[] = {
     {"backend", "softmax", LOADS | SHAPE},
     {"backend", NULL, LOADS | TUNES},
     {"ui", "color", ~0u},
+    {"ui", "wrap", ~0u},
+    {"ui", "theme", ~0u},
     {"ui", NULL, CHAT},
 };
 

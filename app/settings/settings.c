@@ -9,11 +9,14 @@
 #include <sys/random.h>
 #include <time.h>
 
-// In the order of OverflowPolicy; of by_token; of cut_prompt; of ScreenColor.
+// In the order of OverflowPolicy; of by_token; of cut_prompt; of ScreenColor, SettingsLoops, ScreenLinks and ThemeName.
 static const char *const overflow_words[] = {"reevaluate", "shift", "shift-inplace", "stop", NULL};
 static const char *const by_words[] = {"turn", "token", NULL};
 static const char *const long_prompt_words[] = {"refuse", "cut", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
+static const char *const loops_words[] = {"tell", "stop", "off", NULL};
+static const char *const links_words[] = {"auto", "always", "never", NULL};
+static const char *const theme_words[] = {"auto", "dark", "light", "mono", NULL};
 static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
 static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
 static const char *const weights_words[] = {"own", "f16", "bf16", "int8", "int4", NULL}; // of WeightType
@@ -66,6 +69,9 @@ static bool accepts_nonempty(const char *text) {
     ROW(section, name, place, CONFIG_CHOICE, .words = choices, .doc = explained)
 #define TEXT(section, name, place, usual, check, range, explained)                                           \
     ROW(section, name, place, CONFIG_TEXT, .words = usual, .accepts = check, .allowed = range,               \
+        .doc = explained)
+#define COLOR(name, part, explained)                                                                         \
+    ROW(theme, name, colors[part], CONFIG_TEXT, .accepts = theme_accepts, .allowed = THEME_ALLOWED,          \
         .doc = explained)
 // NOLINTEND(bugprone-macro-parentheses)
 
@@ -150,6 +156,26 @@ static const ConfigKey keys[] = {
     CHOICE(ui, color, ui.color, color_words, "colours on the terminal"),
     SWITCH(ui, gauge, ui.gauge, "how full the context is, in the prompt"),
     SWITCH(ui, history, ui.history, "keep typed lines for the next time"),
+    SWITCH(ui, wrap, ui.wrap, "words are wrapped at the window's edge"),
+    SWITCH(ui, markdown, ui.markdown, "replies' Markdown is drawn, not shown as it is written"),
+    SWITCH(ui, space, ui.space, "empty lines around questions, replies and what commands say"),
+    SWITCH(ui, live_speed, ui.live_speed, "the speed of a reply, while it streams"),
+    CHOICE(ui, loops, ui.loops, loops_words, "what becomes of a reply that says the same over and over"),
+    CHOICE(ui, links, ui.links, links_words, "links that can be clicked (OSC 8), else with their address"),
+    CHOICE(ui, theme, ui.theme, theme_words, "which colours"),
+
+    COLOR(heading, THEME_HEADING, "headings"),
+    COLOR(code, THEME_CODE, "code"),
+    COLOR(keyword, THEME_KEYWORD, "words of a programming language"),
+    COLOR(string, THEME_STRING, "texts in code"),
+    COLOR(comment, THEME_COMMENT, "comments in code"),
+    COLOR(number, THEME_NUMBER, "numbers in code"),
+    COLOR(link, THEME_LINK, "links"),
+    COLOR(frame, THEME_FRAME, "rules, marks of lists, lines of tables and quotes"),
+    COLOR(notice, THEME_NOTICE, "notices"),
+    COLOR(warning, THEME_WARNING, "warnings"),
+    COLOR(error, THEME_ERROR, "what stands before an error"),
+    COLOR(question, THEME_QUESTION, "the prompt"),
 };
 
 Status settings_init(Settings *settings, Error *error) {

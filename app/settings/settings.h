@@ -9,6 +9,9 @@
 
 enum { SETTINGS_SEED_RANDOM = -1 };
 
+// What becomes of a reply that says the same over and over.
+typedef enum SettingsLoops { LOOPS_TELL, LOOPS_STOP, LOOPS_OFF } SettingsLoops;
+
 typedef struct Settings {
     Config config;             // the layers: for config_set() and the like
     ConversationSettings talk; // [sampling], [context]; biases and stop strings are empty, their names below
@@ -32,7 +35,12 @@ typedef struct Settings {
         ScreenColor color;
         bool gauge;
         bool history;
+        bool wrap, markdown, space, live_speed;
+        ScreenLinks links;
+        ThemeName theme;
+        SettingsLoops loops;
     } ui;
+    char *colors[THEME_N_PARTS]; // [theme]: "" is the theme's own
 } Settings;
 
 // The built-in values. After a failure nothing has to be freed.

@@ -15,16 +15,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "app/terminal/theme.h"
 #include "kernels/base/status.h"
 
 typedef struct Screen Screen;
 
 typedef enum ScreenColor { SCREEN_COLOR_AUTO, SCREEN_COLOR_ALWAYS, SCREEN_COLOR_NEVER } ScreenColor;
 
+typedef enum ScreenLinks { SCREEN_LINKS_AUTO, SCREEN_LINKS_ALWAYS, SCREEN_LINKS_NEVER } ScreenLinks;
+
 typedef struct ScreenOptions {
     ScreenColor color; // --color
     bool plain;        // --plain: no cursor movement, no escape sequence, progress as rare lines
     bool quiet;        // notices and progress are left out; errors are not
+    bool wrap;         // words at a terminal's edge, of replies and of notices
+    bool markdown;     // of replies is drawn, where they are wrapped and have colours
+    bool space;        // empty lines between what belongs apart (screen_space)
+    ScreenLinks links; // as OSC 8: where the terminal knows them, always, never
+    Theme theme;
 } ScreenOptions;
 
 // What the terminal can do, found once by screen_open.
@@ -35,6 +43,7 @@ typedef struct ScreenTraits {
     bool color;           // colours on stderr
     bool plain;           // asked for, or TERM is "dumb" or unset
     bool utf8;            // the locale's characters are UTF-8
+    bool wraps;           // words are wrapped at a terminal's edge
 } ScreenTraits;
 
 // The theme. Replies keep the terminal's own colour.
@@ -57,6 +66,8 @@ void screen_close(Screen *screen); // NULL is fine; ends progress and reply line
 const ScreenTraits *screen_traits(const Screen *screen);
 int screen_width(const Screen *screen); // columns of stderr's terminal now; COLUMNS, else 80, without one
 
+int screen_height(const Screen *screen); // rows of it; 24 without one
+
 // Streams n bytes of a reply to stdout, at once, on a terminal in a style. A character cut between two calls is put
 // together again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
 // reply; further calls fail likewise without writing.
@@ -74,6 +85,10 @@ void screen_say(Screen *screen, const char *format, ...) __attribute__((format(p
 void screen_notice(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_warn(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void screen_error(Screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// An empty line on a terminal, where these are wanted and none stands there already.
+void screen_space(Screen *screen);
+void screen_prompted(Screen *screen); // somebody else has written: no empty line stands there
 
 // Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals
 // take.

@@ -1,7 +1,9 @@
-// What screen.c and screen_progress.c share.
+// What the files of the screen share: screen.c (what the terminal can do), screen_reply.c, screen_notice.c,
+// screen_progress.c, screen_clipboard.c.
 #ifndef PALAVER_APP_SCREEN_INTERNAL_H
 #define PALAVER_APP_SCREEN_INTERNAL_H
 
+#include "app/markdown/markdown.h"
 #include "app/terminal/screen.h"
 #include "app/terminal/text_shown.h"
 
@@ -14,12 +16,20 @@ typedef struct Progress {
     int quarter;      // plain: the last one said
 } Progress;
 
-enum { NOTICE_ROOM = 8192 };
+enum { NOTICE_ROOM = 8192, SCREEN_STYLE_ROOM = THEME_SGR_ROOM + 4 };
 
 struct Screen {
     ScreenTraits traits;
     bool quiet;
-    Text out; // what the next write of a reply or of progress says
+    bool markdown, links; // asked for; known by the terminal
+    bool spaces;          // empty lines are wanted
+    bool spaced;          // one stands there, and nothing behind it
+    Theme theme;
+    char styles[SCREEN_N_STYLES][SCREEN_STYLE_ROOM];
+    Markdown *drawn; // the reply in hand, where rows are wrapped; NULL: nothing has come
+    ScreenStyle drawn_style;
+    Text painted; // what is to be sent for it
+    Text out;     // what the next write of a reply or of progress says
     // A notice, as it is formatted and as it is written: what says that there is no memory must not need any.
     char said[NOTICE_ROOM], notice[NOTICE_ROOM];
     size_t notice_n; // bytes in `notice`
@@ -32,5 +42,8 @@ struct Screen {
     double last_line;     // when screen_status() last left a line
     Progress progress;
 };
+
+// Something else is about to be written where the reply is.
+void screen_reply_part(Screen *screen);
 
 #endif

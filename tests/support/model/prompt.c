@@ -6,7 +6,7 @@
 
 Pty *prompt_start(const char *arguments, const PtyOptions *options) {
     static const char *const no_color[] = {"NO_COLOR=1", NULL};
-    const PtyOptions usual = {.env = no_color, .rows = 40, .cols = 100};
+    const PtyOptions usual = {.env = no_color, .rows = 40, .cols = 160};
     PtyOptions own = options ? *options : usual;
     char **argv = program_words(arguments);
     own.argv = (const char *const *)argv;

@@ -7,7 +7,7 @@
 
 #include "app/terminal/text_shown.h"
 
-enum { GROUND, ESCAPE, CSI };
+enum { GROUND, ESCAPE, CSI, OSC, OSC_ESCAPE };
 enum { RIGHT_HALF = 1 };
 
 void vt_init(Vt *vt, int rows, int cols) {
@@ -158,8 +158,12 @@ void vt_feed(Vt *vt, const char *bytes, size_t n) {
         if (vt->state == GROUND) {
             ground(vt, bytes[i]);
         } else if (vt->state == ESCAPE) {
-            vt->state = bytes[i] == '[' ? CSI : GROUND;
+            vt->state = bytes[i] == '[' ? CSI : bytes[i] == ']' ? OSC : GROUND;
             vt->n = 0;
+        } else if (vt->state == OSC ||
+                   vt->state == OSC_ESCAPE) { // a title, a link: up to BEL or ESC backslash
+            bool ends = bytes[i] == '\a' || (vt->state == OSC_ESCAPE && bytes[i] == '\\');
+            vt->state = ends ? GROUND : bytes[i] == '\033' ? OSC_ESCAPE : OSC;
         } else if (bytes[i] >= 0x40) {
             csi(vt, bytes[i]);
         } else if (vt->n < (int)sizeof vt->sequence - 1) {
