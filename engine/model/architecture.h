@@ -84,8 +84,16 @@ typedef struct Architecture {
     // model_type of a config.json whose text_config is of this architecture, beside parts that do not write text; NULL:
     // none.
     const char *whole;
-    const char *
-        class_name; // of transformers without its end, where it does not follow from the name: see is_class_of()
+    // Several rows may be of one name: the first whose conditions hold is meant. In config.json values of keys, absent ones
+    // being 0, and a key that is not there; in GGUF a tensor that is there; NULL: no condition.
+    struct {
+        const char *key;
+        double value;
+    } when[2];
+    const char *without_key, *when_tensor;
+    int64_t when_layers; // the number of layers in GGUF, where nothing else tells; 0: any
+    // Of transformers without its end, where it does not follow from the name; other classes as a whole: is_class_of().
+    const char *class_name, *other_classes[2];
     const char *gguf; // general.architecture of GGUF; NULL: palaver reads it from Hugging Face folders only
     // Names of weights in a Hugging Face folder: base, which files saved without the head leave out; layer, behind
     // it; and modules, NULL where there are none. The head's own matrix stands outside of the base.
@@ -97,17 +105,22 @@ typedef struct Architecture {
         bool both;               // the class takes either, or shapes of weights prove it; else its own alone
     } aliases[8];                // those that differ; NULL ends them
     Fixed fixed[16];
-    const char *ignored[8]; // keys of config.json that its class takes and that weights or nothing decide
+    const char *ignored[12]; // keys of config.json that its class takes and that weights or nothing decide
     // How names of tensors end that are no weights: masks that old files were saved with.
     const char *buffers[3];
-    // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; else all q, all k, all v.
-    bool qkv_by_head;
+    // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; the queries that share a key, and key and value,
+    // again and again; else all q, all k, all v.
+    bool qkv_by_head, qkv_by_group;
 
     unsigned biases; // BIAS_…
     // Those that config.json decides: BIAS_QKV (and O) by attention_bias, BIAS_FFN by mlp_bias.
     unsigned bias_keys;
     bool parallel_key;   // use_parallel_residual means something
     bool gelu_is_tanh;   // config.json's "gelu" means the approximation
+    bool one_kv_head;    // whatever config.json says of them
+    bool ffn_halved;     // files tell the feed-forward part's two sizes together
+    bool rope_ratio;     // rope_ratio multiplies the base
+    int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
     bool fixed_act;      // the class has one activation, and no key for it
     bool fixed_eps;      // the same of the norm's epsilon
     bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
@@ -130,6 +143,7 @@ typedef struct Architecture {
     int gguf_wide_layers; // of so many layers, GGUF's scores go by hidden size / heads instead of the head size
     bool windows_alike;   // layer_types does not decide about them
     int64_t default_context, default_window;
+    bool context_ends;          // palaver has no code for what is computed beyond it
     int64_t default_head_dim;   // of config.json; 0, as in GGUF: hidden_size / n_heads
     int64_t default_rotary_dim; // 0: the rotary part decides
     double default_rotary_part; // 0: the whole head

@@ -69,6 +69,7 @@ void model_close(Model *model) {
     free(model->file_layers);
     free(model->layers);
     free(model->attention_windows);
+    free(model->normed_head);
     free(model->inv_freq);
     free(model->layer_ropes);
     free(model);

@@ -48,6 +48,7 @@ typedef struct Model {
     LayerWeights *layers;
     void **gathered;
     HeadWeights head;
+    void *normed_head; // head.output, where its rows were divided by their length; NULL: they were not
     // Where weights are converted (conversion.h): layers [shape.n_layers] and output as the files have them, and memory
     // for what was converted and is used where it is, [shape.n_layers + 1] with the head's last. NULL: nothing is.
     WeightType weights, head_weights;
@@ -64,6 +65,7 @@ typedef struct Model {
     bool qk_norm, qkv_bias, o_bias, ffn_bias, norm_bias, output_bias;
 
     int64_t context_length; // positions the model is made for, scaling included
+    bool context_ends;      // what is computed beyond them palaver cannot
     double rope_base;
     RopeScaling rope_scaling;
     double rope_factor;   // of linear, llama3, yarn, dynamic, longrope; else 1

@@ -31,15 +31,17 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_OUTPUT] = "output",
 };
 
-static const ArchitectureFamily *const FAMILIES[] = {&architectures_llama, &architectures_gemma,
+static const ArchitectureFamily *const FAMILIES[] = {&architectures_llama,     &architectures_gemma,
                                                      &architectures_post_norm, &architectures_layer_norm,
-                                                     &architectures_gpt};
+                                                     &architectures_first,     &architectures_gpt};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 // Whether `name` is that of transformers' class for text of the architecture; publishers write its letters large or
 // small as they like ("MPTForCausalLM", "MptForCausalLM"). The whole of several parts is of another class.
 static bool is_class_of(const Architecture *a, const char *whole, const char *name) {
+    for (int i = 0; i < 2 && a->other_classes[i]; i++)
+        if (strcmp(a->other_classes[i], name) == 0) return true;
     const char *at = whole ? a->whole : a->class_name ? a->class_name : a->name;
     for (; *at; at++) {
         if (*at == '_') continue;
@@ -81,6 +83,26 @@ static Status check_file_type(const ParamSource *source, Error *error) {
                      source->path, type);
 }
 
+// Whether the conditions of a row hold, of several of one name.
+static bool is_meant(const ParamSource *source, const Architecture *a) {
+    if (!source->config) {
+        char key[KEY_SIZE];
+        snprintf(key, sizeof key, "%s.block_count", a->gguf);
+        const MetaValue *layers = checkpoint_meta(source->checkpoint, key);
+        if (a->when_layers > 0 &&
+            (!layers || layers->type != META_INTEGER || layers->integer != a->when_layers))
+            return false;
+        return !a->when_tensor || checkpoint_find(source->checkpoint, a->when_tensor);
+    }
+    if (a->without_key && json_object_get(source->config, a->without_key)) return false;
+    for (size_t i = 0; i < sizeof a->when / sizeof *a->when && a->when[i].key; i++) {
+        const json_t *value = json_object_get(source->config, a->when[i].key);
+        double number = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+        if (number != a->when[i].value) return false;
+    }
+    return true;
+}
+
 Status model_find_architecture(ParamSource *source, Error *error) {
     bool is_gguf = !source->config;
     char name[64] = "", known[512] = "";
@@ -95,7 +117,7 @@ Status model_find_architecture(ParamSource *source, Error *error) {
     for (int i = 0; i < N_FAMILIES; i++)
         for (const Architecture *a = FAMILIES[i]->rows; a < FAMILIES[i]->rows + FAMILIES[i]->n; a++) {
             const char *called = is_gguf ? a->gguf : a->name;
-            if (called && strcmp(called, name) == 0) {
+            if (called && strcmp(called, name) == 0 && is_meant(source, a)) {
                 if (source->whole && (!a->whole || strcmp(a->whole, source->whole) != 0))
                     return error_set(error, STATUS_UNSUPPORTED,
                                      "%s: a %s model around a %s model, whose parts palaver does not know",
@@ -110,7 +132,8 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                                  source->path, name);
             }
             size_t n = strlen(known);
-            if (called) snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
+            if (called && (a == FAMILIES[i]->rows || strcmp(a[-1].name, a->name) != 0))
+                snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
         }
     return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
                      source->path, name, known);

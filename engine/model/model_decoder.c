@@ -280,6 +280,8 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
             shape->intermediate_size = a->ffn_ratio * shape->hidden_size;
         status = read_size(shape, source, &SIZES[i], error);
     }
+    if (a->ffn_halved) shape->intermediate_size /= 2;
+    if (a->one_kv_head && source->config) shape->n_kv_heads = 1;
     if (!status && !source->config) status = read_gguf_vocab_size(shape, source, error);
     if (!status) status = check_heads(shape, source, error);
     if (!status) status = read_activation(shape, source, error);

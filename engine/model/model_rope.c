@@ -209,6 +209,7 @@ static Status read_context(Model *model, RopeSpec *spec, const ParamSource *sour
         if (scaled > (double)context && scaled <= INT32_MAX) context = (int64_t)scaled;
     }
     model->context_length = context;
+    model->context_ends = source->architecture->context_ends;
     return STATUS_OK;
 }
 
@@ -297,10 +298,24 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
     return STATUS_OK;
 }
 
+// ChatGLM2-6B-32K alone has 16, and divides positions by it.
+static Status read_ratio(RopeSpec *spec, const ParamSource *source, Error *error) {
+    double ratio = 1;
+    Status status = param_number(source, (Key){"rope_ratio", NULL}, &ratio, error);
+    if (status) return status;
+    if (!(ratio >= 1 && ratio < 1e9) || ratio == 16)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: rope_ratio is %g, of which palaver does not know the meaning", source->path,
+                         ratio);
+    spec->base *= ratio;
+    return STATUS_OK;
+}
+
 static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
     const bool is_gguf = !source->config, by_window = source->architecture->rope_rule == ROPE_BY_WINDOW;
     spec->layers = by_window && !is_gguf ? "full_attention" : NULL;
     Status status = rope_spec_read(spec, source, error);
+    if (!status && source->architecture->rope_ratio) status = read_ratio(spec, source, error);
     if (!status) status = find_scheme(model, spec, source, error);
     if (!status) status = read_rotary_dim(model, spec, source, error);
     if (!status) status = read_context(model, spec, source, error);

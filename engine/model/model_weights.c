@@ -2,6 +2,9 @@
 #include "engine/model/model_internal.h"
 #include "engine/model/unread.h"
 
+#include "kernels/cpu/loops/quant.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +67,7 @@ typedef struct Reader {
     const ParamSource *source;
     const Architecture *architecture;
     bool is_gguf;
+    bool fused; // a GGUF file has q, k and v in one
 } Reader;
 
 static int64_t dim_size(const Reader *r, Dim dim) {
@@ -98,6 +102,8 @@ static int64_t dim_size(const Reader *r, Dim dim) {
 
 static bool is_present(const Reader *r, Module module) {
     if (module == MODULE_Q_NORM || module == MODULE_K_NORM) return r->model->qk_norm;
+    if (r->is_gguf && module >= MODULE_Q && module <= MODULE_QKV) // one or three, as its converter found them
+        return (module == MODULE_QKV) == r->fused;
     return r->architecture->modules[module] != NULL;
 }
 
@@ -271,17 +277,18 @@ static Status settle_tie(const Reader *r, Error *error) {
 
 // ---- q, k and v in one -----------------------------------------------------------------------------------
 
-// Runs of `run` bytes, q, k and v in turn for each head, into all of q, all of k, all of v. Returns its end.
-static char *gather_heads(const char *from, int n_heads, int64_t run, char *to) {
+// Runs of `run` bytes, for each KV head its `group` of q, k and v, into all of q, all of k, all of v.
+static void gather_heads(const char *from, int n_kv_heads, int group, int64_t run, char *to) {
+    const int first[] = {0, group, group + 1}, n[] = {group, 1, 1};
     for (int part = 0; part < 3; part++)
-        for (int head = 0; head < n_heads; head++, to += run)
-            memcpy(to, from + (head * 3 + part) * run, (size_t)run);
-    return to;
+        for (int head = 0; head < n_kv_heads; head++, to += n[part] * run)
+            memcpy(to, from + ((int64_t)head * (group + 2) + first[part]) * run, (size_t)(n[part] * run));
 }
 
 // Puts the rows of layer->wq and bq, which hold all three head by head, in the usual order in memory of the model's.
 static Status order_heads(Model *model, int index, LayerWeights *layer, Error *error) {
     const DecoderShape *s = &model->shape;
+    const int group = s->n_heads / s->n_kv_heads;
     int64_t row = dtype_row_bytes(layer->wq.type, layer->wq.cols);
     int64_t element = layer->bq.data ? dtype_block_bytes(layer->bq.type) : 0;
     Status status = checkpoint_make(model->checkpoint, layer->wq.data, NULL, error);
@@ -294,11 +301,12 @@ static Status order_heads(Model *model, int index, LayerWeights *layer, Error *e
                          checkpoint_path(model->checkpoint));
     }
     model->gathered[index] = memory;
-    char *bias = gather_heads(layer->wq.data, s->n_heads, s->head_dim * row, memory);
+    gather_heads(layer->wq.data, s->n_kv_heads, group, s->head_dim * row, memory);
     layer->wq.data = memory;
     checkpoint_drop_made(model->checkpoint);
     if (element == 0) return STATUS_OK;
-    gather_heads(layer->bq.data, s->n_heads, s->head_dim * element, bias);
+    char *bias = memory + layer->wq.rows * row;
+    gather_heads(layer->bq.data, s->n_kv_heads, group, s->head_dim * element, bias);
     layer->bq.data = bias;
     return STATUS_OK;
 }
@@ -318,7 +326,8 @@ static Matrix take_first(Matrix *all, int64_t n) {
 static Status split_qkv(const Reader *r, int index, LayerWeights *layer, Error *error) {
     int64_t q = dim_size(r, DIM_Q), kv = dim_size(r, DIM_KV);
     Status status = STATUS_OK;
-    if (r->architecture->qkv_by_head && !r->is_gguf) status = order_heads(r->model, index, layer, error);
+    if ((r->architecture->qkv_by_head || r->architecture->qkv_by_group) && !r->is_gguf)
+        status = order_heads(r->model, index, layer, error);
     Matrix weights = layer->wq, biases = layer->bq;
     layer->wq = take_first(&weights, q), layer->bq = take_first(&biases, q);
     layer->wk = take_first(&weights, kv), layer->bk = take_first(&biases, kv);
@@ -330,6 +339,40 @@ static void split_gate_up(const Reader *r, LayerWeights *layer) {
     int64_t n = dim_size(r, DIM_INTERMEDIATE);
     layer->w_up = layer->w_gate, layer->b_up = layer->b_gate;
     layer->w_gate = take_first(&layer->w_up, n), layer->b_gate = take_first(&layer->b_up, n);
+}
+
+// ---- a head of rows of length 1 ---------------------------------------------------------------------------
+
+// Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
+// own code does when it first writes.
+static Status norm_head(Model *model, Error *error) {
+    Matrix *output = &model->head.output;
+    const int64_t row = dtype_row_bytes(output->type, output->cols);
+    float *values = malloc((size_t)output->cols * sizeof *values);
+    model->normed_head = malloc((size_t)(output->rows * row));
+    if (!values || !model->normed_head) {
+        free(values);
+        return error_set(error, STATUS_MEMORY, "%s: no memory for the head",
+                         checkpoint_path(model->checkpoint));
+    }
+    for (int64_t r = 0; r < output->rows; r++) {
+        char *to = (char *)model->normed_head + r * row;
+        quant_load(output->type, (const char *)output->data + r * row, 0, output->cols, values);
+        double squares = 0;
+        for (int64_t i = 0; i < output->cols; i++) squares += (double)values[i] * (double)values[i];
+        const float length = (float)fmax(sqrt(squares), 1e-12);
+        for (int64_t i = 0; i < output->cols; i++) {
+            const float value = values[i] / length;
+            if (output->type == DTYPE_F32)
+                ((float *)(void *)to)[i] = value;
+            else
+                ((uint16_t *)(void *)to)[i] =
+                    output->type == DTYPE_F16 ? quant_to_half(value) : quant_to_bfloat(value);
+        }
+    }
+    output->data = model->normed_head;
+    free(values);
+    return STATUS_OK;
 }
 
 // ---- together ------------------------------------------------------------------------------------------
@@ -349,7 +392,8 @@ static Status read_layer(const Reader *r, int index, Error *error) {
 }
 
 Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
-    const Reader r = {model, source, source->architecture, !source->config};
+    const bool fused = checkpoint_find(source->checkpoint, "blk.0.attn_qkv.weight") != NULL;
+    const Reader r = {model, source, source->architecture, !source->config, fused};
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
     if (!model->layers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
@@ -359,6 +403,8 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     for (int layer = 0; layer < model->shape.n_layers && !status; layer++)
         status = read_layer(&r, layer, error);
     if (model->tied_head) head->output = head->embedding;
+    if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
+        status = norm_head(model, error);
     if (!status && head->positions.data) take_first(&head->positions, source->architecture->position_offset);
     return status;
 }

@@ -91,7 +91,7 @@ static void check_model(const char *name, const char *golden_of, const char *dev
         (void)state;                                                                                         \
         check_model(FOLDER_NAME ".gguf", FOLDER_NAME, "cpu");                                                \
     }
-BOTH(gemma, "gemma")
+FOLDER(gemma, "gemma")
 BOTH(gemma2, "gemma2")
 BOTH(gemma3, "gemma3")
 FOLDER(gemma3_nested, "gemma3-nested")
@@ -99,35 +99,60 @@ BOTH(smollm3, "smollm3")
 BOTH(granite, "granite")
 BOTH(minicpm, "minicpm")
 BOTH(seed_oss, "seed_oss")
-BOTH(ernie4_5, "ernie4_5")
+FOLDER(ernie4_5, "ernie4_5")
 BOTH(glm, "glm")
 BOTH(glm4, "glm4")
-BOTH(olmo2, "olmo2")
+FOLDER(olmo2, "olmo2")
 BOTH(olmo3, "olmo3")
 FOLDER(olmo3_nested, "olmo3-nested")
 BOTH(exaone4, "exaone4")
-BOTH(exaone4_full, "exaone4-full")
-BOTH(cohere, "cohere")
+FOLDER(exaone4_full, "exaone4-full")
+FOLDER(cohere, "cohere")
 BOTH(cohere2, "cohere2")
-BOTH(stablelm, "stablelm")
+FOLDER(stablelm, "stablelm")
 FOLDER(starcoder2, "starcoder2")
-BOTH(phi, "phi")
+FOLDER(phi, "phi")
 BOTH(nemotron, "nemotron")
+FOLDER(falcon_7b, "falcon-7b")
+BOTH(falcon_40b, "falcon-40b")
+FOLDER(falcon_11b, "falcon-11b")
+BOTH(baichuan, "baichuan")
+FOLDER(baichuan_13b, "baichuan-13b")
+FOLDER(chatglm, "chatglm")
+BOTH(qwen, "qwen")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TESTS_OF_BOTH(gemma),    TESTS_OF_BOTH(gemma2),
-        TESTS_OF_BOTH(gemma3),   cmocka_unit_test(gemma3_nested),
-        TESTS_OF_BOTH(smollm3),  TESTS_OF_BOTH(granite),
-        TESTS_OF_BOTH(minicpm),  TESTS_OF_BOTH(seed_oss),
-        TESTS_OF_BOTH(ernie4_5), TESTS_OF_BOTH(glm),
-        TESTS_OF_BOTH(glm4),     TESTS_OF_BOTH(olmo2),
-        TESTS_OF_BOTH(olmo3),    cmocka_unit_test(olmo3_nested),
-        TESTS_OF_BOTH(exaone4),  TESTS_OF_BOTH(exaone4_full),
-        TESTS_OF_BOTH(cohere),   TESTS_OF_BOTH(cohere2),
-        TESTS_OF_BOTH(stablelm), cmocka_unit_test(starcoder2),
-        TESTS_OF_BOTH(phi),      TESTS_OF_BOTH(nemotron),
+        cmocka_unit_test(gemma),
+        TESTS_OF_BOTH(gemma2),
+        TESTS_OF_BOTH(gemma3),
+        cmocka_unit_test(gemma3_nested),
+        TESTS_OF_BOTH(smollm3),
+        TESTS_OF_BOTH(granite),
+        TESTS_OF_BOTH(minicpm),
+        TESTS_OF_BOTH(seed_oss),
+        cmocka_unit_test(ernie4_5),
+        TESTS_OF_BOTH(glm),
+        TESTS_OF_BOTH(glm4),
+        cmocka_unit_test(olmo2),
+        TESTS_OF_BOTH(olmo3),
+        cmocka_unit_test(olmo3_nested),
+        TESTS_OF_BOTH(exaone4),
+        cmocka_unit_test(exaone4_full),
+        cmocka_unit_test(cohere),
+        TESTS_OF_BOTH(cohere2),
+        cmocka_unit_test(stablelm),
+        cmocka_unit_test(starcoder2),
+        cmocka_unit_test(phi),
+        TESTS_OF_BOTH(nemotron),
+        cmocka_unit_test(falcon_7b),
+        TESTS_OF_BOTH(falcon_40b),
+        cmocka_unit_test(falcon_11b),
+        TESTS_OF_BOTH(baichuan),
+        cmocka_unit_test(baichuan_13b),
+        cmocka_unit_test(chatglm),
+        TESTS_OF_BOTH(qwen),
     };
     return test_main("dense", argc, argv, tests);
 }

@@ -3,7 +3,7 @@
 
 As make_models.py, whose helpers this uses: each folder is a Hugging Face model with golden.json beside it. The weights
 are of 16 bits (f16 and bf16 in turn), which float32 holds exactly; the logits are those of transformers in float32 and
-eager attention, half_error is how far its own in 16 bits are from them. Cases: "prompt" at positions 0, 1, 2, …; "gap",
+eager attention, half_error is twice how far its own in 16 bits are from them. Cases: "prompt" at positions 0, 1, 2, …; "gap",
 where no layer has a window, half of the tokens 40 positions further on. "greedy" are the tokens that transformers goes
 on with after the first eight of the prompt.
 
@@ -12,6 +12,8 @@ NAME.gguf has the same weights under the names and in the order of llama.cpp's c
 
 MiniCPM has no class in transformers: its logits are Granite's, whose formula with other names it has (embeddings times
 scale_emb, what layers add times scale_depth over the root of their number, logits over hidden size / dim_model_base).
+Those of Baichuan, ChatGLM and Qwen 1 are LLaMA's, GLM's and Qwen2's with weights in their files' names and order (q, k and
+v in one); Baichuan 13B's LLaMA turns nothing and has ALiBi's distances in its mask.
 usage: make_dense.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
 import json
@@ -28,12 +30,14 @@ import transformers
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from make_models import N_TOKENS, SEED, finish, gguf_version, logits_of, rng_of
+from make_architectures import alibi_slopes
+from make_models import N_TOKENS, SEED, finish, gguf_version, rng_of
+from make_models import logits_of as rope_logits
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dense")
 N_GREEDY, N_BEGIN, GAP = 64, 8, 40
-BASE = dict(hidden_size=40, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-            vocab_size=72, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+BASE = dict(hidden_size=40, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            vocab_size=56, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 SLIDING, FULL = "sliding_attention", "full_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
 
@@ -43,7 +47,7 @@ MODELS = {
     "gemma2": dict(model_type="gemma2", num_hidden_layers=3, head_dim=16, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
                    query_pre_attn_scalar=16, attn_logit_softcapping=5.0, final_logit_softcapping=6.0, sliding_window=7,
                    rope_theta=10000.0),
-    "gemma3": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=16, hidden_activation="gelu_pytorch_tanh",
+    "gemma3": dict(model_type="gemma3_text", num_hidden_layers=3, head_dim=16, hidden_activation="gelu_pytorch_tanh",
                    rms_norm_eps=1e-6, query_pre_attn_scalar=16, sliding_window=7, sliding_window_pattern=2,
                    rope_theta=300000.0, rope_local_base_freq=5000.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
     "gemma3-nested": dict(model_type="gemma3_text", num_hidden_layers=3, head_dim=16, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
@@ -83,7 +87,7 @@ MODELS = {
                          tie_word_embeddings=True),
     "cohere": dict(model_type="cohere", hidden_act="silu", layer_norm_eps=1e-5, rope_theta=80000.0, logit_scale=0.25,
                    use_qk_norm=False),
-    "cohere2": dict(model_type="cohere2", num_hidden_layers=4, hidden_act="silu", layer_norm_eps=1e-5, rope_theta=50000.0,
+    "cohere2": dict(model_type="cohere2", num_hidden_layers=3, hidden_act="silu", layer_norm_eps=1e-5, rope_theta=50000.0,
                     logit_scale=0.5, sliding_window=7, sliding_window_pattern=2),
     "stablelm": dict(model_type="stablelm", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, hidden_act="silu", layer_norm_eps=1e-5,
                      rope_theta=10000.0, partial_rotary_factor=0.25, use_qkv_bias=True, use_parallel_residual=False,
@@ -96,7 +100,30 @@ MODELS = {
     "nemotron": dict(model_type="nemotron", hidden_act="relu2", norm_eps=1e-5, head_dim=16, partial_rotary_factor=0.5,
                      rope_theta=10000.0, attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
 }
-CLASS_OF = {"minicpm": "granite"}
+MODELS.update({
+    "falcon-7b": dict(model_type="falcon", num_key_value_heads=None, intermediate_size=None, alibi=False, bias=False, multi_query=True, new_decoder_architecture=False,
+                      parallel_attn=True, layer_norm_epsilon=1e-5, num_kv_heads=4, rope_theta=10000.0),
+    "falcon-40b": dict(model_type="falcon", num_key_value_heads=None, intermediate_size=None, alibi=False, bias=False, multi_query=True, new_decoder_architecture=True,
+                       parallel_attn=True, layer_norm_epsilon=1e-5, num_kv_heads=2, rope_theta=10000.0),
+    "falcon-11b": dict(model_type="falcon", num_key_value_heads=None, intermediate_size=None, alibi=False, bias=False, multi_query=True, new_decoder_architecture=True,
+                       num_ln_in_parallel_attn=1, ffn_hidden_size=48, layer_norm_epsilon=1e-5, num_kv_heads=2,
+                       rope_theta=10000.0),
+    "baichuan": dict(model_type="baichuan", hidden_act="silu", rms_norm_eps=1e-6, num_key_value_heads=None,
+                     tie_word_embeddings=False),
+    "baichuan-13b": dict(model_type="baichuan", hidden_size=48, num_attention_heads=6, hidden_act="silu", rms_norm_eps=1e-6,
+                         num_key_value_heads=None, max_position_embeddings=None, model_max_length=256,
+                         tie_word_embeddings=False),
+    "chatglm": dict(model_type="chatglm", num_layers=2, ffn_hidden_size=40, kv_channels=16, padded_vocab_size=56,
+                    seq_length=256, layernorm_epsilon=1e-5, rmsnorm=True, add_bias_linear=False, add_qkv_bias=True,
+                    multi_query_attention=True, multi_query_group_num=2, post_layer_norm=True, original_rope=True,
+                    apply_query_key_layer_scaling=True, apply_residual_connection_post_layernorm=False, rope_ratio=5,
+                    num_hidden_layers=None, intermediate_size=None, num_key_value_heads=None, vocab_size=None,
+                    max_position_embeddings=None, tie_word_embeddings=False),
+    "qwen": dict(model_type="qwen", intermediate_size=80, kv_channels=16, layer_norm_epsilon=1e-6, no_bias=True,
+                 num_key_value_heads=None, rotary_emb_base=10000, rotary_pct=1.0, scale_attn_weights=True, seq_length=256,
+                 max_position_embeddings=512, use_dynamic_ntk=True, use_logn_attn=True, tie_word_embeddings=False),
+})
+CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
 
 def class_config(config_dict):
@@ -106,11 +133,25 @@ def class_config(config_dict):
         values.update(embedding_multiplier=values.pop("scale_emb"), logits_scaling=values["hidden_size"] / values.pop("dim_model_base"),
                       residual_multiplier=values.pop("scale_depth") / math.sqrt(values["num_hidden_layers"]),
                       attention_multiplier=(values["hidden_size"] // values["num_attention_heads"]) ** -0.5)
+    if kind == "falcon":
+        for key in ("num_key_value_heads", "intermediate_size"):
+            values.pop(key, None)
+    if kind == "baichuan":
+        values.update(num_key_value_heads=values["num_attention_heads"], max_position_embeddings=256)
+    if kind == "chatglm":
+        values = dict(BASE, head_dim=16, rms_norm_eps=1e-5, rope_theta=50000.0, partial_rotary_factor=0.5, attention_bias=True,
+                      tie_word_embeddings=False)
+    if kind == "qwen":
+        values = dict(BASE, head_dim=16, num_key_value_heads=4, rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=False)
     return AutoConfig.for_model(CLASS_OF.get(kind, kind), **json.loads(json.dumps(values)))
 
 
 def is_offset(config):
     return config.model_type.startswith("gemma") or config.model_type == "nemotron"
+
+
+OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
+               "qwen": "QWenLMHeadModel"}
 
 
 def random_weights(model, name, dtype):
@@ -121,16 +162,74 @@ def random_weights(model, name, dtype):
         value = rng.standard_normal(shape)
         if key.endswith("bias"):
             value *= 0.3
-        elif "norm" in key:
+        elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config) else 1) + 0.3 * value
         elif "embed" in key:
             value *= 0.5 if model.config.model_type.startswith(("gemma", "granite")) else 1
         else:
-            value *= (2 if any(part in key for part in ("q_proj", "k_proj")) else 1) / math.sqrt(shape[1])
+            value *= (2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value")) else 1) / math.sqrt(shape[1])
         state[key] = torch.from_numpy(value.astype(np.float32)).to(dtype).contiguous()
     if model.config.tie_word_embeddings:
-        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+        state["lm_head.weight"] = next(state[key] for key in ("model.embed_tokens.weight", "transformer.word_embeddings.weight")
+                                       if key in state)
     return state
+
+
+def fused(state, prefix, names, to, kind):
+    if f"{prefix}{names[0]}.{kind}" in state:
+        state[f"{prefix}{to}.{kind}"] = torch.cat([state.pop(f"{prefix}{name}.{kind}") for name in names])
+
+
+QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+RENAMED = {
+    "chatglm": (("model.embed_tokens", "transformer.embedding.word_embeddings"), ("model.layers", "transformer.encoder.layers"),
+                ("model.norm", "transformer.encoder.final_layernorm"), ("lm_head", "transformer.output_layer"),
+                ("self_attn.qkv", "self_attention.query_key_value"), ("self_attn.o_proj", "self_attention.dense"),
+                ("mlp.gate_up_proj", "mlp.dense_h_to_4h"), ("mlp.down_proj", "mlp.dense_4h_to_h")),
+    "qwen": (("model.embed_tokens", "transformer.wte"), ("model.layers", "transformer.h"), ("model.norm", "transformer.ln_f"),
+             ("self_attn.qkv", "attn.c_attn"), ("self_attn.o_proj", "attn.c_proj"), ("input_layernorm", "ln_1"),
+             ("post_attention_layernorm", "ln_2"), ("mlp.gate_proj", "mlp.w2"), ("mlp.up_proj", "mlp.w1"),
+             ("mlp.down_proj", "mlp.c_proj")),
+    "baichuan": (("self_attn.qkv", "self_attn.W_pack"),),
+}
+
+
+def in_own_names(state, config, kind):
+    """A class's weights as the files of an architecture have them that it stands for."""
+    if kind not in RENAMED:
+        return state
+    state = dict(state)
+    for layer in range(config.num_hidden_layers):
+        for what in ("weight", "bias"):
+            fused(state, f"model.layers.{layer}.", QKV, "self_attn.qkv", what)
+    renamed = {}
+    for key, value in state.items():
+        for old, new in RENAMED[kind]:
+            key = key.replace(old, new)
+        renamed[key] = value
+    return renamed
+
+
+class NoRope(torch.nn.Module):
+    def forward(self, x, position_ids, **_):
+        ones = torch.ones(1, position_ids.shape[1], 8, dtype=x.dtype)
+        return ones, torch.zeros_like(ones)
+
+
+def alibi_logits(model, ids, positions):
+    """LLaMA without rotations, its scores less slope·distance: see make_architectures.py."""
+    slopes = torch.tensor(alibi_slopes(model.config.num_attention_heads))[:, None, None]
+    at = torch.tensor(positions)
+    distance = (at[:, None] - at[None, :]).float()
+    mask = torch.where(distance >= 0, -slopes * distance, torch.tensor(float("-inf")))[None].to(model.dtype)
+    model.model.rotary_emb = NoRope()
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), attention_mask=mask, use_cache=False).logits[0].float().numpy()
+
+
+def logits_of(model, ids, positions):
+    alibi = getattr(model, "is_alibi", False)
+    return alibi_logits(model, ids, positions) if alibi else rope_logits(model, ids, positions)
 
 
 def load(config, state, dtype):
@@ -156,14 +255,16 @@ def make_model(name, report, index):
     dtype = torch.bfloat16 if index % 2 else torch.float16
     state = random_weights(AutoModelForCausalLM.from_config(config, dtype=torch.float32), name, dtype)
     model, half = load(config, state, torch.float32), load(config, state, dtype)
-    saved = dict(state)
+    model.is_alibi = half.is_alibi = name == "baichuan-13b"
+    saved = in_own_names(state, config, config_dict["model_type"])
     if config.tie_word_embeddings:
-        del saved["lm_head.weight"]
+        saved = {key: value for key, value in saved.items() if key != "lm_head.weight"}
     save_file(saved, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     classes = [] if name in CLASS_OF else [type(model).__name__]
     config_dict["dtype" if "rope_parameters" in config_dict else "torch_dtype"] = str(dtype).removeprefix("torch.")
     with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump({"architectures": classes or ["MiniCPMForCausalLM"], **config_dict}, f, indent=1)
+        json.dump({"architectures": classes or [OWN_CLASSES[config_dict["model_type"]]],
+                   **{key: value for key, value in config_dict.items() if value is not None or key not in BASE}}, f, indent=1)
     ids = [1] + rng_of(name, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
     near, first = list(range(N_TOKENS)), N_TOKENS // 2
     cases = [("prompt", near, 0)]
@@ -172,7 +273,8 @@ def make_model(name, report, index):
     described = []
     for case, where, begin in cases:
         logits = logits_of(model, ids, where)
-        error = np.abs(logits_of(half, ids, where) - logits).max() / np.abs(logits).max()
+        # Twice what is seen in these few tokens: it is a bound for those of another program.
+        error = 2 * np.abs(logits_of(half, ids, where) - logits).max() / np.abs(logits).max()
         logits[begin:].astype("<f4").tofile(os.path.join(folder, f"{case}.logits"))
         described.append({"name": case, "ids": ids, "positions": where, "from": begin, "logits": f"{case}.logits",
                           "half_error": round(float(error), 6)})
@@ -198,7 +300,17 @@ MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_a
            "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
            "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
 BEHIND = ("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
-PERMUTED = ("smollm3", "granite", "minicpm")
+PERMUTED = ("smollm3", "granite", "minicpm", "baichuan")
+FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
+          "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+          "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output"}
+
+
+def qkv_by_part(value, config):
+    """The queries that share a key, and key and value, again and again, to all of each."""
+    groups = config.num_kv_heads if config.new_decoder_architecture else 1
+    rows = value.reshape(groups, config.num_attention_heads // groups + 2, -1, *value.shape[1:])
+    return np.concatenate([part.reshape(-1, *value.shape[1:]) for part in (rows[:, :-2], rows[:, -2], rows[:, -1])])
 
 
 def permuted(value, n_heads):
@@ -209,6 +321,11 @@ def permuted(value, n_heads):
 
 def gguf_name(kind, key):
     stem, what = key.rsplit(".", 1)
+    if kind == "falcon":
+        layer, _, rest = stem.removeprefix("transformer.h.").partition(".")
+        return f"blk.{layer}.{FALCON[rest]}.{what}" if "transformer.h." in stem else f"{FALCON[stem]}.{what}"
+    if kind == "qwen" and "qkv" in key:
+        return f"blk.{stem.split('.')[2]}.attn_qkv.{what}"
     if not key.startswith("model.layers."):
         return {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.final_layernorm": "output_norm",
                 "lm_head": "output"}[stem] + "." + what
@@ -217,18 +334,20 @@ def gguf_name(kind, key):
     return f"blk.{layer}.{module}.{what}"
 
 
-def add_numbers(writer, kind, config, source):
+def add_numbers(writer, kind, config):
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    wide = 4 * config.hidden_size if kind == "falcon" else config.intermediate_size * (2 if kind == "qwen" else 1)
+    shared = 1 if kind == "falcon" and not config.new_decoder_architecture else getattr(config, "num_kv_heads", None)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_feed_forward_length(wide)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_head_count_kv(shared or config.num_key_value_heads)
     if head * config.num_attention_heads != config.hidden_size:
         writer.add_key_length(head)
         writer.add_value_length(head)
-    for name in ("layer_norm_eps", "norm_eps", "norm_epsilon"):
+    for name in ("layer_norm_eps", "norm_eps", "norm_epsilon", "layer_norm_epsilon"):
         if hasattr(config, name):
             writer.add_layer_norm_eps(getattr(config, name))
     if hasattr(config, "rms_norm_eps"):
@@ -263,15 +382,19 @@ def add_numbers(writer, kind, config, source):
 
 
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
-GGUF_OF = ("gemma", "gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
-           "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "phi", "nemotron")
+GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
+           "nemotron", "falcon-40b", "baichuan", "qwen")
 
 
 def make_gguf(name, config, config_dict, state):
     kind = config_dict["model_type"]
     writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), ARCHES.get(kind, kind))
     writer.add_name(f"palaver golden {name}")
-    add_numbers(writer, kind, config, config_dict)
+    add_numbers(writer, kind, config)
+    if kind == "qwen":
+        for layer in range(config.num_hidden_layers):
+            for what in ("weight", "bias"):
+                fused(state, f"model.layers.{layer}.", QKV, "self_attn.qkv", what)
     if name in ("gemma3", "cohere2"): # the period; else llama.cpp's own
         writer.add_sliding_window_pattern(2)
     if name == "gemma3":
@@ -280,6 +403,8 @@ def make_gguf(name, config, config_dict, state):
         writer.add_sliding_window_pattern([kind == SLIDING for kind in config.layer_types])
     for key, tensor in state.items():
         value = tensor.float().numpy()
+        if kind == "falcon" and "query_key_value" in key:
+            value = qkv_by_part(value, config)
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         if "norm" in key and key.endswith("weight") and is_offset(config):

@@ -35,7 +35,7 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 # Of make_dense.py: by folder, with the class's own name. Rows and logits of these are in a second pair of files.
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
-    "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron")}
+    "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b")}
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LINEAR = dict(type="linear", factor=4.0)
@@ -136,7 +136,7 @@ OWN.update({
                          (dict(final_logit_softcapping=2.0), True), (dict(rope_local_base_freq=80.0), True),
                          (dict(rope_theta=90.0), True), (dict(rope_scaling=None), True), (dict(rope_scaling=YARN), True),
                          (dict(sliding_window_pattern=3), True), (dict(_sliding_window_pattern=3), True),
-                         (dict(layer_types=[FULL, SLIDING, FULL, SLIDING]), True),
+                         (dict(layer_types=[FULL, SLIDING, FULL]), True),
                          (dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=50.0)), None)],
     "gemma3-nested": [(dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0),
                                              SLIDING: dict(rope_type="default", rope_theta=90.0)}), True),
@@ -172,7 +172,7 @@ OWN.update({
     "cohere": [(dict(logit_scale=2.0), True), (dict(use_qk_norm=True), False), (dict(layer_norm_eps=0.3), True),
                (dict(rope_theta=300.0), True)],
     "cohere2": [(dict(sliding_window=4), True), (dict(logit_scale=2.0), True), (dict(sliding_window_pattern=3), True),
-                (dict(layer_types=[FULL, SLIDING, FULL, SLIDING]), True), (dict(sliding_window=None), None),
+                (dict(layer_types=[FULL, SLIDING, FULL]), True), (dict(sliding_window=None), None),
                 (dict(order_of_interleaved_layers="local_attn_first", layer_switch=4, rotary_pct=1.0,
                       position_embedding_type="rope_gptj", use_embedding_sharing=True, use_gated_activation=True,
                       use_parallel_block=True, use_parallel_embedding=False), True)],
@@ -183,6 +183,12 @@ OWN.update({
                    (dict(mlp_type="default"), True)],
     "phi": [(dict(partial_rotary_factor=0.25), True), (dict(qk_layernorm=True), False), (dict(hidden_act="relu"), True),
             (dict(layer_norm_eps=0.3), True)],
+    "falcon-7b": [(dict(alibi=True), False), (dict(bias=True), False), (dict(multi_query=False), False),
+                  (dict(parallel_attn=False), False), (dict(new_decoder_architecture=True), False), (dict(rope_theta=300.0), True),
+                  (dict(layer_norm_epsilon=0.3), True), (dict(activation="relu"), True), (dict(num_kv_heads=2), True),
+                  (dict(rope_scaling=LINEAR), True), (dict(num_attention_heads=2), None)],
+    "falcon-40b": [(dict(multi_query=False), True), (dict(parallel_attn=False), False), (dict(num_ln_in_parallel_attn=2), True),
+                   (dict(num_ln_in_parallel_attn=1), False), (dict(num_kv_heads=1), False), (dict(alibi=True), False)],
     "nemotron": [(dict(partial_rotary_factor=0.25), True), (dict(norm_eps=0.3), True), (dict(hidden_act="relu"), True),
                  (dict(hidden_act="gelu"), True), (dict(head_dim=8), False)],
 })

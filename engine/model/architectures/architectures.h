@@ -11,7 +11,7 @@ typedef struct ArchitectureFamily {
 } ArchitectureFamily;
 
 extern const ArchitectureFamily architectures_llama, architectures_gemma, architectures_post_norm,
-    architectures_layer_norm, architectures_gpt;
+    architectures_layer_norm, architectures_first, architectures_gpt;
 
 // ---- what many rows say ------------------------------------------------------------------------------------
 
