@@ -158,7 +158,7 @@ static int64_t q_bytes(const DecoderShape *s, size_t size, int n) {
     return (int64_t)size * n * s->n_heads * s->head_dim;
 }
 static int64_t g_bytes(const DecoderShape *s, size_t size, int n) {
-    return (int64_t)size * n * s->intermediate_size;
+    return (int64_t)size * n * decoder_ffn_width(s);
 }
 static int64_t logits_bytes(const DecoderShape *s, int n) {
     return (int64_t)sizeof(float) * n * s->vocab_size;

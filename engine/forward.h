@@ -45,7 +45,7 @@ typedef struct Forward {
     // Activations in backend memory, for max_tokens tokens.
     void *x;             // [max_tokens, hidden_size] the residual stream
     void *q;             // [max_tokens, n_heads*head_dim] queries, then what attention made of them
-    void *g;             // [max_tokens, intermediate_size]
+    void *g;             // [max_tokens, decoder_ffn_width()]
     float *logits;       // [max_logits, vocab_size]
     float *current;      // of these rows the first that tokens are drawn from; a step's are row 0 on
     Profile *profile;    // NULL: none

@@ -27,9 +27,12 @@ static Status report(const Loading *l, Error *error) {
 
 // Reads the pages of a mapped matrix that the CPU uses as it is, so that the first reply does not wait for the disk.
 static void read_in(Loading *l, const Matrix *m) {
-    const volatile char *bytes = m->data;
-    int64_t n = m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
-    for (int64_t i = 0; l->by_reference && i < n; i += 4096) (void)bytes[i];
+    const int n_pieces = m->pieces ? m->n_pieces : 1;
+    const int64_t n = m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
+    for (int piece = 0; piece < n_pieces && l->by_reference; piece++) {
+        const volatile char *bytes = m->pieces ? m->pieces[piece] : m->data;
+        for (int64_t i = 0; i < n / n_pieces; i += 4096) (void)bytes[i];
+    }
     l->done += n;
 }
 

@@ -37,7 +37,21 @@ typedef struct Matrix {
     DType type;
     int64_t rows, cols; // cols is the contiguous dimension, a multiple of the type's block size
     const void *data;   // [rows, cols]
+    // Of experts, one below the other: where a file has them apart, each expert's rows by themselves, rows / n_pieces
+    // of them; data is then the first one's. NULL: all rows follow each other.
+    const void *const *pieces; // [n_pieces]
+    int n_pieces;
 } Matrix;
+
+// Expert e's rows, of a matrix that holds those of n.
+static inline Matrix matrix_of_expert(const Matrix *all, int e, int n) {
+    const int64_t rows = all->rows / n;
+    Matrix one = {all->type, rows, all->cols, NULL, NULL, 0};
+    if (all->data)
+        one.data = all->pieces ? all->pieces[e]
+                               : (const char *)all->data + e * rows * dtype_row_bytes(all->type, all->cols);
+    return one;
+}
 
 // The weights of one decoder layer, as the file has them. Absent ones have data == NULL.
 typedef struct LayerWeights {
@@ -55,6 +69,12 @@ typedef struct LayerWeights {
     Matrix w_up, b_up;              // likewise
     Matrix w_down, b_down;          // [hidden_size, intermediate_size], [hidden_size]
     Matrix ffn_post_norm;           // [hidden_size] of what the feed-forward part adds to x; absent: none
+    // A layer with a router is one of experts (Experts below). Its w_gate, w_up and w_down are then those of all
+    // experts one below the other, [n·size, hidden_size] and [n·hidden_size, size], and so are their biases.
+    Matrix router, router_bias;                 // [n, hidden_size], [n]
+    Matrix choice_bias;                         // [n]: added to the scores that choose, not to the weights
+    Matrix shared_gate, shared_up, shared_down; // of the expert that every token takes; absent: there is none
+    Matrix shared_router;                       // [1, hidden_size]: its own weight's; absent: 1
 } LayerWeights;
 
 typedef struct HeadWeights {
@@ -73,14 +93,40 @@ typedef struct HeadWeights {
 typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
 
 // x·sigmoid(x); x·Φ(x) (Hendrycks & Gimpel, arXiv:1606.08415) by its approximation with tanh, and exact; max(x, 0);
-// its square (So et al., arXiv:2109.08668).
+// its square (So et al., arXiv:2109.08668). The last is of a gate and an up together (gpt-oss):
+// g·sigmoid(1.702·g)·(u + 1), g = min(gate, 7), u = up within ±7.
 typedef enum Activation {
     ACTIVATION_SILU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_GELU,
     ACTIVATION_RELU,
-    ACTIVATION_RELU2
+    ACTIVATION_RELU2,
+    ACTIVATION_CLAMPED_SWIGLU
 } Activation;
+enum { CLAMPED_SWIGLU_LIMIT = 7 };
+#define CLAMPED_SWIGLU_ALPHA 1.702f
+
+// A mixture of experts (Shazeer et al., arXiv:1701.06538; Fedus et al., arXiv:2101.03961), in the layers that have a
+// router. With h a row of norm(x; ffn_norm):
+//   s = softmax(router·h + router_bias), or its sigmoid element by element;
+//   the n_active experts with the largest s + choice_bias are chosen, of equal ones the lower ones. With groups, whose
+//   experts follow each other, only those of the n_active_groups groups can be whose two largest s + choice_bias add
+//   up to most (DeepSeek-V3, arXiv:2412.19437);
+//   w = s of the chosen, divided by their sum if `renormalise`, times `scale`;
+//   x += Σ w[e]·expert_e(h) + sigmoid(shared_router·h)·shared(h), each of them
+//   down·(activation(gate·h + b_gate)·(up·h + b_up)) + b_down.
+// To choose by router·h and take the softmax of what is chosen is to renormalise.
+typedef enum RouterScore { ROUTER_SOFTMAX, ROUTER_SIGMOID } RouterScore;
+enum { EXPERTS_MOST = 1024, EXPERTS_MOST_ACTIVE = 32 };
+typedef struct Experts {
+    int n, n_active; // n 0: no layer has experts
+    int size;        // intermediate size of each
+    int shared_size; // of the shared one; 0: there is none
+    RouterScore score;
+    bool renormalise;
+    float scale;
+    int n_groups, n_active_groups; // n_groups 0 or 1: none
+} Experts;
 
 // How the pairs of a head's first rotary_dim elements lie: (i, i + rotary_dim/2), as Hugging Face
 // stores them, or (2i, 2i+1), as Meta and GGUF's LLaMA do.
@@ -123,6 +169,9 @@ typedef struct DecoderShape {
     int n_positions;        // rows of HeadWeights.positions: positions end there; 0: not learned, without end
     bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
     bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
+    Experts experts;
+    const float
+        *sink_scores; // host [n_layers, n_heads], owned by the caller: KvLayer.sink_scores; NULL: none
 } DecoderShape;
 
 static inline int rope_tables(const Rope *rope) {
@@ -142,6 +191,13 @@ static inline int rope_row(const Rope *rope, int table, int set) {
 static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
     return shape->n_heads > 1 && w->q_norm.data &&
            w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim;
+}
+
+// Elements of g that a token takes: in a layer of experts a row for each that it chose, and the shared one's.
+static inline int64_t decoder_ffn_width(const DecoderShape *s) {
+    const int64_t experts =
+        s->experts.n ? (int64_t)s->experts.n_active * s->experts.size + s->experts.shared_size : 0;
+    return experts > s->intermediate_size ? experts : s->intermediate_size;
 }
 
 // ---- the cache, as ops see it -------------------------------------------------------------------------
@@ -182,6 +238,9 @@ typedef struct KvLayer {
     // split whose sums leave the range that is safe for its numbers is taken again with its running maximum: results do
     // not depend on φ but for rounding. NULL: running maxima everywhere.
     const float *score_bases; // backend memory [n_heads]
+    // Learned attention sinks (gpt-oss): the sum that weights are divided by has e^sink_scores[h] beside those of head h's
+    // scores, and no value. NULL: none.
+    const float *sink_scores; // backend memory [n_heads]
 } KvLayer;
 
 // Parts of splits, as a backend's threads or warps take them, that were weighed by their layer's score_bases, and those
@@ -295,7 +354,7 @@ enum {
 typedef struct PassBuffers {
     void *x;       // [n_tokens, hidden_size] the residual stream
     void *q;       // [n_tokens, n_heads*head_dim] queries, then what attention made of them
-    void *g;       // [n_tokens, intermediate_size]
+    void *g;       // [n_tokens, decoder_ffn_width()]
     float *logits; // [n_sequences, vocab_size]
 } PassBuffers;
 
@@ -426,7 +485,8 @@ typedef struct Ops {
 
     // softmax(cap(attention_scale · q·Kᵀ) + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
     // StepSequence; window 0: none; cap as told at attention_cap. With shape->alibi, a score loses slope(h)·distance
-    // (kernels/alibi.h). A query that sees no slot gives zeros. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
+    // (kernels/alibi.h). A query that sees no slot gives zeros. With kv->sink_scores sums have one term
+    // more. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
     // y [n_tokens, n_heads*head_dim]
     Status (*attend)(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 
@@ -434,10 +494,12 @@ typedef struct Ops {
     Status (*out)(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 
     // h = norm(x; ffn_norm);  g [n_tokens, intermediate_size] = activation(w_gate·h + b_gate) · (w_up·h + b_up), or,
-    // without a gate, activation(w_up·h + b_up)
+    // without a gate, activation(w_up·h + b_up). In a layer of experts: which of them each token takes, and, in an order
+    // and a form of the backend's own that down() of the same layer and step reads, what their ups make of it.
     Status (*gate_up)(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);
 
-    // x [n_tokens, hidden_size] += norm(w_down·g + b_down; ffn_post_norm), without that norm w_down·g + b_down
+    // x [n_tokens, hidden_size] += norm(w_down·g + b_down; ffn_post_norm), without that norm w_down·g + b_down; in a layer
+    // of experts as told at Experts
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
     // For each row i: logits[i] = cap(logit_scale · output·norm(x[tokens[i]]) + output_bias), into backend memory

@@ -21,13 +21,16 @@ void report_banner(Chat *chat) {
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
     char parameters[FORMAT_ROOM], weights[FORMAT_ROOM], cache[FORMAT_ROOM], backend[256];
+    char active[FORMAT_ROOM] = "";
     format_count(model->n_parameters, parameters);
+    if (model->shape.experts.n) format_count(model->n_active_parameters, active);
     format_bytes((double)model_weight_bytes(model), weights);
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
-    screen_say(chat->screen, "%s: %s, %s parameters, %s, %s",
+    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s",
                *model->name ? model->name : path_base(chat->model.path), model->architecture, parameters,
-               conversion_weights_name(model), weights);
+               *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model),
+               weights);
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
     screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),

@@ -131,8 +131,13 @@ static double weights_of(const Model *model, ProfileOp op, double (*measure)(con
         const LayerWeights *w = &model->layers[l];
         if (op == PROFILE_QKV) sum += measure(&w->wq) + measure(&w->wk) + measure(&w->wv);
         if (op == PROFILE_OUT) sum += measure(&w->wo);
-        if (op == PROFILE_GATE_UP) sum += measure(&w->w_gate) + measure(&w->w_up);
-        if (op == PROFILE_DOWN) sum += measure(&w->w_down);
+        // Of experts what a token takes.
+        const Experts *e = &model->shape.experts;
+        const double part = w->router.data ? (double)e->n_active / e->n : 1;
+        if (op == PROFILE_GATE_UP)
+            sum += part * (measure(&w->w_gate) + measure(&w->w_up)) + measure(&w->router) +
+                   measure(&w->shared_gate) + measure(&w->shared_up);
+        if (op == PROFILE_DOWN) sum += part * measure(&w->w_down) + measure(&w->shared_down);
     }
     return sum;
 }
@@ -269,7 +274,8 @@ double bench_token_bytes(const Engine *engine, double depth) {
     const Model *model = engine_model(engine);
     const Matrix *rows = &model->head.embedding; // a token reads one, unless they are the head as well
     double unread = model->head.output.data == rows->data ? 0 : matrix_bytes(rows);
-    return (double)model_weight_bytes(model) - unread + (double)engine_token_bytes(engine) * depth;
+    return (double)(model_weight_bytes(model) - model_idle_bytes(model)) - unread +
+           (double)engine_token_bytes(engine) * depth;
 }
 
 const char *bench_share(const Engine *engine, double bytes_a_second, char text[BENCH_SHARE_ROOM]) {

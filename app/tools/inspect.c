@@ -54,6 +54,20 @@ static void print_further(const Model *m, FILE *out) {
         if (scales[i] != 1 && scales[i] != 0) fprintf(out, "%s x%.4g, ", NAMES[i], scales[i]);
 }
 
+static void print_experts(const Model *m, FILE *out) {
+    const Experts *e = &m->shape.experts;
+    if (e->n == 0) return;
+    int layers = 0;
+    for (int l = 0; l < m->shape.n_layers; l++) layers += m->layers[l].router.data != NULL;
+    fprintf(out, "experts       %d of %d in %d layer%s, %d for a token, by %s%s", e->n, e->size, layers,
+            text_plural(layers), e->n_active, e->score == ROUTER_SIGMOID ? "sigmoids" : "softmax",
+            e->renormalise ? ", renormalised" : "");
+    if (e->shared_size) fprintf(out, ", one of %d for all", e->shared_size);
+    fprintf(out, "; %.1f M of %.1f M parameters a token, %.1f MB read\n",
+            (double)m->n_active_parameters / 1e6, (double)m->n_parameters / 1e6,
+            mega(m->weight_bytes - model_idle_bytes(m)));
+}
+
 static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     fprintf(
@@ -61,6 +75,7 @@ static void print_architecture(const Model *m, FILE *out) {
         "architecture  %s: %d layer%s, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
         m->architecture, s->n_layers, text_plural(s->n_layers), s->hidden_size, s->n_heads, s->head_dim,
         s->n_kv_heads, s->intermediate_size);
+    print_experts(m, out);
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
     fprintf(out, "context       %" PRId64 " tokens", m->context_length);
     int windowed = 0;

@@ -81,6 +81,15 @@ static Status open_memory(KvCache *cache, Error *error) {
     return status;
 }
 
+// The layers' learned attention sinks, which stand beside what they attend to.
+static Status open_sinks(KvCache *cache, const DecoderShape *shape, Error *error) {
+    const Ops *ops = cache->backend->ops;
+    const size_t bytes = (size_t)shape->n_layers * (size_t)shape->n_heads * sizeof(float);
+    if (!shape->sink_scores) return STATUS_OK;
+    Status status = ops->alloc(cache->backend, bytes, &cache->sink_scores, error);
+    return status ? status : ops->write(cache->backend, cache->sink_scores, shape->sink_scores, bytes, error);
+}
+
 Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
                      int context_size, KvCache *cache, Error *error) {
     *cache = (KvCache){.backend = backend,
@@ -93,6 +102,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
     cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
     status = open_host(cache, error);
     if (!status) status = open_memory(cache, error);
+    if (!status) status = open_sinks(cache, shape, error);
     if (status) {
         kv_cache_close(cache);
         return error_prefix(error, "KV cache of %d tokens: ", context_size);
@@ -101,6 +111,8 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
         cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
         cache->layers[l].rope = shape->rope.of_layers ? shape->rope.of_layers[l] : 0;
         cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4;
+        if (cache->sink_scores)
+            cache->layers[l].sink_scores = (const float *)cache->sink_scores + (int64_t)l * shape->n_heads;
     }
     return STATUS_OK;
 }
@@ -110,6 +122,7 @@ void kv_cache_close(KvCache *cache) {
     if (cache->memory) cache->backend->ops->free(cache->backend, cache->memory);
     if (cache->scales) cache->backend->ops->free(cache->backend, cache->scales);
     if (cache->key_rounding) cache->backend->ops->free(cache->backend, cache->key_rounding);
+    if (cache->sink_scores) cache->backend->ops->free(cache->backend, cache->sink_scores);
     if (cache->score_bases) cache->backend->ops->free(cache->backend, cache->score_bases);
     if (cache->slot_positions) cache->backend->ops->free(cache->backend, cache->slot_positions);
     free(cache->layers);

@@ -39,6 +39,7 @@ typedef struct KvCache {
     void *memory, *scales;   // backend memory of all layers
     void *key_rounding;      // likewise; NULL: none
     void *score_bases;       // likewise
+    void *sink_scores;       // likewise
     int32_t *slot_positions; // backend memory [layout.n_slots]
     int context_size;        // most tokens of a sequence
     bool paged;

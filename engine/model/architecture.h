@@ -77,6 +77,31 @@ typedef struct Scales {
     double depth; // scale_depth: residuals are multiplied by it over the root of the number of layers
     double width; // dim_model_base: logits are divided by the hidden size over it
 } Scales;
+// Where a layer's experts lie in a file: of each by itself, with its number in the name, or all in one. NULL: not so.
+typedef struct ExpertNames {
+    const char *router;           // with ".weight", perhaps ".bias", behind it
+    const char *choice_bias;      // a whole name
+    const char *gate, *up, *down; // of expert %d
+    const char *gate_up,
+        *all_down; // whole names: [n, 2·size, hidden_size], gates first, [n, hidden_size, size]
+    // The two are [n, hidden_size, 2·size], gate and up side by side, and [n, size, hidden_size]; "_bias" behind their names
+    // are biases.
+    bool transposed;
+} ExpertNames;
+
+// The mixture of experts of an architecture.
+typedef struct ExpertRules {
+    bool there;
+    ExpertNames names[2];           // in a Hugging Face folder, of yesterday and of today
+    const char *size, *shared_size; // keys of config.json; size NULL: intermediate_size
+    // Of the expert that every token takes, in a Hugging Face folder: gate, up, down, and its router, if it has one.
+    const char *shared[4];
+    bool sparse_keys; // mlp_only_layers and decoder_sparse_step say which layers have experts; else all have
+    RouterScore score;
+    bool renormalise;      // without a key, or where it is absent
+    bool renormalise_key;  // norm_topk_prob means something
+    bool gguf_renormalise; // GGUF's converter leaves unsaid what a model of this kind does
+} ExpertRules;
 
 // What a file's numbers leave unsaid. The defaults are those of transformers' configuration classes.
 typedef struct Architecture {
@@ -99,6 +124,7 @@ typedef struct Architecture {
     // it; and modules, NULL where there are none. The head's own matrix stands outside of the base.
     const char *base, *layer;
     const char *modules[N_MODULES];
+    const char *sinks;                   // name of a layer's learned attention sinks; NULL: there are none
     const char *gguf_modules[N_MODULES]; // where GGUF's names are not those of all; NULL: they are
     struct {
         const char *usual, *own; // key of config.json: as LLaMA has it, as this architecture has it
@@ -147,7 +173,9 @@ typedef struct Architecture {
     int64_t default_head_dim;   // of config.json; 0, as in GGUF: hidden_size / n_heads
     int64_t default_rotary_dim; // 0: the rotary part decides
     double default_rotary_part; // 0: the whole head
-    int ffn_ratio;              // intermediate size to hidden size where files need not say; 0: they do
+    bool gguf_yarn_whole; // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
+    ExpertRules experts;
+    int ffn_ratio; // intermediate size to hidden size where files need not say; 0: they do
 } Architecture;
 
 #endif

@@ -13,9 +13,11 @@ enum { ALIGNMENT = 64 };
 static const char AWAITED[1];
 
 static const size_t LINEAR[CONVERSION_MATRICES] = {
-    offsetof(LayerWeights, wq),     offsetof(LayerWeights, wk),     offsetof(LayerWeights, wv),
-    offsetof(LayerWeights, wo),     offsetof(LayerWeights, w_gate), offsetof(LayerWeights, w_up),
-    offsetof(LayerWeights, w_down),
+    offsetof(LayerWeights, wq),        offsetof(LayerWeights, wk),
+    offsetof(LayerWeights, wv),        offsetof(LayerWeights, wo),
+    offsetof(LayerWeights, w_gate),    offsetof(LayerWeights, w_up),
+    offsetof(LayerWeights, w_down),    offsetof(LayerWeights, shared_gate),
+    offsetof(LayerWeights, shared_up), offsetof(LayerWeights, shared_down),
 };
 
 static const Matrix *matrix_at(const LayerWeights *layer, int i) {
@@ -49,6 +51,13 @@ static DType target_of(WeightType type, DType own) {
     return own;
 }
 
+// Experts, the shared one too, have no kernels that multiply integers by rows. i: of LINEAR.
+static DType target_of_layer(WeightType type, const LayerWeights *layer, int i) {
+    const DType target = target_of(type, matrix_at(layer, i)->type);
+    const bool feeds_forward = LINEAR[i] >= offsetof(LayerWeights, w_gate);
+    return target == DTYPE_W8 && layer->router.data && feeds_forward ? DTYPE_Q8_0 : target;
+}
+
 static int64_t bytes_of(DType type, const Matrix *m) {
     return m->rows * dtype_row_bytes(type, m->cols);
 }
@@ -73,8 +82,9 @@ int64_t conversion_bytes(const Model *model, WeightType weights, WeightType head
         for (int i = 0; i < CONVERSION_MATRICES; i++) {
             const Matrix *own = matrix_at(own_layer(model, l), i);
             if (!own->data) continue;
-            if (!convert_suits(target_of(weights, own->type), own->cols)) return -1;
-            bytes += bytes_of(target_of(weights, own->type), own) - bytes_of(own->type, own);
+            const DType target = target_of_layer(weights, own_layer(model, l), i);
+            if (!convert_suits(target, own->cols)) return -1;
+            bytes += bytes_of(target, own) - bytes_of(own->type, own);
         }
     return bytes;
 }
@@ -91,16 +101,16 @@ static const char *tensor_name(const Model *model, const Matrix *own) {
     return "a linear layer"; // whose rows were put in another order
 }
 
-static Status plan_matrix(const Model *model, WeightType weights, Matrix *m, Error *error) {
-    DType type = target_of(weights, m->type);
+// `type` is what `weights` means for the matrix.
+static Status plan_matrix(const Model *model, WeightType weights, DType type, Matrix *m, Error *error) {
     if (!m->data || type == m->type) return STATUS_OK;
     if (!convert_suits(type, m->cols))
         return error_set(
             error, STATUS_UNSUPPORTED,
             "%s: rows of %lld cannot be held as %s (%s); weights = \"own\" leaves them as they are",
             tensor_name(model, m), (long long)m->cols, conversion_name(weights),
-            type == DTYPE_Q4_0 ? "multiples of 32 can" : "sums of products would not fit in 32 bits");
-    *m = (Matrix){type, m->rows, m->cols, AWAITED};
+            type != DTYPE_W8 ? "multiples of 32 can" : "sums of products would not fit in 32 bits");
+    *m = (Matrix){.type = type, .rows = m->rows, .cols = m->cols, .data = AWAITED};
     return STATUS_OK;
 }
 
@@ -121,11 +131,13 @@ Status conversion_plan(Model *model, WeightType weights, WeightType head, Error 
     model->file_layers = own;
     model->file_output = model->head.output;
     model->converted = converted;
-    Status status = plan_matrix(model, head, &model->head.output, error);
+    Status status =
+        plan_matrix(model, head, target_of(head, model->head.output.type), &model->head.output, error);
     for (int l = 0; l < n && !status; l++)
-        for (int i = 0; i < CONVERSION_MATRICES && !status; i++)
-            status =
-                plan_matrix(model, weights, (Matrix *)(void *)((char *)&model->layers[l] + LINEAR[i]), error);
+        for (int i = 0; i < CONVERSION_MATRICES && !status; i++) {
+            Matrix *m = (Matrix *)(void *)((char *)&model->layers[l] + LINEAR[i]);
+            status = plan_matrix(model, weights, target_of_layer(weights, &model->layers[l], i), m, error);
+        }
     return status;
 }
 
@@ -172,9 +184,9 @@ Status conversion_run(const Model *model, const Matrix *own, Matrix *held, Threa
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: row %lld holds %g, which has no place in %s; take weights = \"own\"%s",
                          tensor_name(model, own), (long long)flaw.row, (double)flaw.value,
-                         held->type == DTYPE_W8     ? "int8"
-                         : held->type == DTYPE_Q4_0 ? "int4"
-                                                    : dtype_name(held->type),
+                         held->type == DTYPE_W8 || held->type == DTYPE_Q8_0 ? "int8"
+                         : held->type == DTYPE_Q4_0                         ? "int4"
+                                                                            : dtype_name(held->type),
                          held->type == DTYPE_F16 ? " or \"bf16\"" : "");
     held->data = memory;
     return STATUS_OK;

@@ -1,6 +1,6 @@
 // Linear layers that are held in another type than the files have them in: which, how many bytes that takes, and the
 // converting itself, a matrix at a time while a model is loaded. Norms, biases, embeddings and learned positions stay
-// as they are, and so does the head's output matrix unless it is asked for.
+// as they are, and so do routers, and the head's output matrix unless it is asked for. Experts become q8_0 for int8.
 #ifndef PALAVER_ENGINE_CONVERSION_H
 #define PALAVER_ENGINE_CONVERSION_H
 
@@ -26,7 +26,7 @@ bool conversion_needs(const Model *model, DType type);
 
 // The linear layers of layer `index`, or for index shape.n_layers the head's output, one after the other: `held` as
 // planned, `own` as in the files. Returns how many there are.
-enum { CONVERSION_MATRICES = 7 };
+enum { CONVERSION_MATRICES = 10 };
 int conversion_matrices(const Model *model, int index, Matrix held[CONVERSION_MATRICES],
                         Matrix own[CONVERSION_MATRICES]);
 

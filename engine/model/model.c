@@ -16,6 +16,7 @@ Status model_read_params(Model *model, ParamSource *source, Error *error) {
     status =
         param_string(source, (Key){"_name_or_path", ".general.name"}, model->name, sizeof model->name, error);
     if (!status) status = model_read_shape(model, source, error);
+    if (!status) status = model_read_experts(model, source, error);
     if (!status) status = model_read_positions(model, source, error);
     if (!status) status = model_read_windows(model, source, error);
     if (!status) status = model_read_layer_ropes(model, source, error);
@@ -64,6 +65,8 @@ void model_close(Model *model) {
     checkpoint_close(model->checkpoint);
     for (int i = 0; model->gathered && i < model->shape.n_layers; i++) free(model->gathered[i]);
     free(model->gathered);
+    free(model->expert_rows);
+    free(model->sink_scores);
     for (int i = 0; model->converted && i <= model->shape.n_layers; i++) free(model->converted[i]);
     free(model->converted);
     free(model->file_layers);
@@ -82,6 +85,26 @@ bool model_is_eos(const Model *model, int32_t id) {
         if (model->eos_ids[i] == id) return true;
     }
     return false;
+}
+
+int64_t model_idle_parameters(const Model *model) {
+    const Experts *e = &model->shape.experts;
+    int64_t layers = 0;
+    for (int l = 0; l < model->shape.n_layers; l++) layers += model->layers[l].router.data != NULL;
+    return layers * (e->n - e->n_active) * 3 * e->size * model->shape.hidden_size;
+}
+
+int64_t model_idle_bytes(const Model *model) {
+    const Experts *e = &model->shape.experts;
+    int64_t bytes = 0;
+    for (int l = 0; l < model->shape.n_layers; l++) {
+        const LayerWeights *layer = &model->layers[l];
+        const Matrix *matrices[] = {&layer->w_gate, &layer->w_up, &layer->w_down};
+        for (int i = 0; i < 3 && layer->router.data; i++)
+            bytes += matrices[i]->rows / e->n * (e->n - e->n_active) *
+                     dtype_row_bytes(matrices[i]->type, matrices[i]->cols);
+    }
+    return bytes;
 }
 
 int64_t model_weight_bytes(const Model *model) {

@@ -46,6 +46,9 @@ typedef struct Model {
     // [shape.n_layers], pointing into the mapped files, or where rows had to be put in another order, into `gathered`
     // [shape.n_layers]; that is NULL where nothing had to.
     LayerWeights *layers;
+    const void *
+        *expert_rows;   // [shape.n_layers, 3, experts.n] of gates, ups and downs; NULL: there are no experts
+    float *sink_scores; // shape.sink_scores; NULL: there are none
     void **gathered;
     HeadWeights head;
     void *normed_head; // head.output, where its rows were divided by their length; NULL: they were not
@@ -83,10 +86,11 @@ typedef struct Model {
     char
         other_parts[128]; // of a model that does more than write text, whose tensors are left alone; "": none
 
-    int64_t n_parameters;    // elements of the weights that are used, a tied head counted once
-    int64_t weight_bytes;    // their bytes in the files
-    int64_t converted_bytes; // what they take more where they are converted, or less
-    Checkpoint *checkpoint;  // owned
+    int64_t n_active_parameters; // of n_parameters those that a token meets
+    int64_t n_parameters;        // elements of the weights that are used, a tied head counted once
+    int64_t weight_bytes;        // their bytes in the files
+    int64_t converted_bytes;     // what they take more where they are converted, or less
+    Checkpoint *checkpoint;      // owned
 } Model;
 
 // Opens the files at `path` (see checkpoint_open) and describes the model in them. Errors besides those of
@@ -119,6 +123,10 @@ Status model_reach_context(Model *model, int64_t context, Error *error);
 
 // Bytes of all weights as they are held: mapped from the files and read, converted, or uploaded.
 int64_t model_weight_bytes(const Model *model);
+
+// Elements, and bytes as they are held, of the experts that a token does not take.
+int64_t model_idle_parameters(const Model *model);
+int64_t model_idle_bytes(const Model *model);
 
 // The type that most of the layers' bytes have.
 DType model_main_type(const Model *model);

@@ -31,9 +31,9 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_OUTPUT] = "output",
 };
 
-static const ArchitectureFamily *const FAMILIES[] = {&architectures_llama,     &architectures_gemma,
-                                                     &architectures_post_norm, &architectures_layer_norm,
-                                                     &architectures_first,     &architectures_gpt};
+static const ArchitectureFamily *const FAMILIES[] = {
+    &architectures_llama,      &architectures_experts, &architectures_gemma, &architectures_post_norm,
+    &architectures_layer_norm, &architectures_first,   &architectures_gpt};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
@@ -103,6 +103,14 @@ static bool is_meant(const ParamSource *source, const Architecture *a) {
     return true;
 }
 
+// GGUF files call a LLaMA and a Mixtral by the same name.
+static bool mixes_experts(const ParamSource *source, const char *architecture) {
+    char key[KEY_SIZE];
+    snprintf(key, sizeof key, "%s.expert_count", architecture);
+    const MetaValue *experts = checkpoint_meta(source->checkpoint, key);
+    return experts && experts->number > 0;
+}
+
 Status model_find_architecture(ParamSource *source, Error *error) {
     bool is_gguf = !source->config;
     char name[64] = "", known[512] = "";
@@ -114,10 +122,14 @@ Status model_find_architecture(ParamSource *source, Error *error) {
         return error_set(error, STATUS_FILE, "%s: does not name its architecture (%s)", source->path,
                          is_gguf ? "general.architecture" : "model_type");
     }
+    const Architecture *other = NULL; // with experts where the file has none, or without
     for (int i = 0; i < N_FAMILIES; i++)
         for (const Architecture *a = FAMILIES[i]->rows; a < FAMILIES[i]->rows + FAMILIES[i]->n; a++) {
             const char *called = is_gguf ? a->gguf : a->name;
-            if (called && strcmp(called, name) == 0 && is_meant(source, a)) {
+            bool same = called && strcmp(called, name) == 0 && is_meant(source, a);
+            if (same && is_gguf && a->experts.there != mixes_experts(source, name)) {
+                if (!other) other = a;
+            } else if (same) {
                 if (source->whole && (!a->whole || strcmp(a->whole, source->whole) != 0))
                     return error_set(error, STATUS_UNSUPPORTED,
                                      "%s: a %s model around a %s model, whose parts palaver does not know",
@@ -132,9 +144,14 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                                  source->path, name);
             }
             size_t n = strlen(known);
-            if (called && (a == FAMILIES[i]->rows || strcmp(a[-1].name, a->name) != 0))
-                snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
+            bool again = (a > FAMILIES[i]->rows && strcmp(a[-1].name, a->name) == 0) ||
+                         (is_gguf && i > 0 && called && strcmp(called, FAMILIES[0]->rows[0].gguf) == 0);
+            if (called && !again) snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
         }
+    if (other) {
+        source->architecture = other;
+        return STATUS_OK;
+    }
     return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
                      source->path, name, known);
 }

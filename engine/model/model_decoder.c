@@ -194,7 +194,6 @@ static const Fixed FIXED[] = {
     {NULL, {"rope_traditional", NULL}, 0, "rotary pairs that lie otherwise", NULL},
     {NULL, {"use_mrope", NULL}, 0, "positions of several dimensions", NULL},
     {NULL, {"lm_head_bias", NULL}, 0, "a bias of the head", NULL},
-    {NULL, {"num_experts", NULL}, 0, "a mixture of experts", NULL},
     {NULL, {NULL, "attention.scale"}, 0, "another scale of scores", NULL},
     {NULL, {NULL, "logit_scale"}, 1, "scaled logits", NULL},
     {NULL, {NULL, "embedding_scale"}, 1, "scaled embeddings", NULL},
@@ -252,15 +251,10 @@ static Status check_all_fixed(const ParamSource *source, Error *error) {
 }
 
 static Status check_refusals(const DecoderShape *shape, const ParamSource *source, Error *error) {
-    int64_t experts = 0, embedded = shape->hidden_size;
-    Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &experts, error);
-    if (!status) status = check_all_fixed(source, error);
+    int64_t embedded = shape->hidden_size;
+    Status status = check_all_fixed(source, error);
     if (!status) status = param_integer(source, (Key){"word_embed_proj_dim", NULL}, &embedded, error);
     if (status) return status;
-    if (experts > 0) {
-        return error_set(error, STATUS_UNSUPPORTED, "%s: a mixture of %lld experts, which palaver cannot run",
-                         source->path, (long long)experts);
-    }
     if (embedded != shape->hidden_size) {
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: embeddings of %lld elements, projected to a hidden size of %d, which palaver "

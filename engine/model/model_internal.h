@@ -30,4 +30,25 @@ Status model_read_generation(Model *model, const ParamSource *source, Error *err
 // layers, head, n_parameters, weight_bytes.
 Status model_read_weights(Model *model, const ParamSource *source, Error *error);
 
+// shape.experts; after the shape. STATUS_UNSUPPORTED: experts where the architecture has none.
+Status model_read_experts(Model *model, const ParamSource *source, Error *error);
+// The experts of a layer of which the file has some; *there: it does.
+Status model_take_experts(Model *model, const ParamSource *source, int layer, bool *there, Error *error);
+// Memory for that, once for all layers.
+Status model_hold_experts(Model *model, Error *error);
+// The learned attention sinks of a layer, where the architecture has them.
+Status model_take_sinks(Model *model, const ParamSource *source, int layer, Error *error);
+
+// Experts whose matrices a file has transposed (ExpertNames.transposed), as they come.
+typedef struct TransposedExperts {
+    const CheckpointTensor *gate_up, *gate_up_bias, *down, *down_bias;
+} TransposedExperts;
+// Puts them in order, in memory of the model's.
+Status model_turn_experts(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,
+                          Error *error);
+// A tensor that is a matrix (rows 0: a vector) of this shape, counted and no longer unread. It may be a copy that
+// describes a tensor of the file, which has its name, in other dimensions.
+Status model_take_tensor(Model *model, const ParamSource *source, const CheckpointTensor *tensor,
+                         int64_t rows, int64_t cols, Matrix *matrix, Error *error);
+
 #endif

@@ -343,7 +343,7 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
                      .beta_slow = 1,
                      .attention_factor = NAN,
                      .magnitude = 1,
-                     .truncate = true};
+                     .truncate = source->config || !a->gguf_yarn_whole};
     model->shape.rope.magnitude = 1;
     model->rope_factor = 1;
     if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);

@@ -11,15 +11,20 @@ typedef struct NamedShape {
     double rope_base;
     int64_t context_length;
     bool tied_head;
+    int n_experts, n_active; // 0: none; intermediate_size is then an expert's
+    bool gpt_oss;            // biases, and its own activation
 } NamedShape;
 
 // From the models' own config.json.
 static const NamedShape SHAPES[] = {
-    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false},
-    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false},
-    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true},
-    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false},
-    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true},
+    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 1e4, 4096, false, 0, 0, false},
+    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 131072, false, 0, 0, false},
+    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, 131072, true, 0, 0, false},
+    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 1e4, 2048, false, 0, 0, false},
+    {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 1e5, 8192, true, 0, 0, false},
+    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 1e6, 32768, false, 8, 2, false},
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, 40960, false, 128, 8, false},
+    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, 15e4, 131072, false, 32, 4, true},
 };
 
 static const NamedShape *find(const char *name) {
@@ -33,7 +38,7 @@ static const char NOTHING[2]; // an address for matrices that are never read
 static Matrix made_up(Model *m, DType type, int64_t rows, int64_t cols) {
     m->n_parameters += rows * cols;
     m->weight_bytes += rows * dtype_row_bytes(type, cols);
-    return (Matrix){type, rows, cols, NOTHING};
+    return (Matrix){.type = type, .rows = rows, .cols = cols, .data = NOTHING};
 }
 
 static void make_layer(Model *m, DType type, LayerWeights *w) {
@@ -45,9 +50,25 @@ static void make_layer(Model *m, DType type, LayerWeights *w) {
     w->wk = made_up(m, type, kv, s->hidden_size);
     w->wv = made_up(m, type, kv, s->hidden_size);
     w->wo = made_up(m, type, s->hidden_size, q);
-    w->w_gate = made_up(m, type, s->intermediate_size, s->hidden_size);
-    w->w_up = made_up(m, type, s->intermediate_size, s->hidden_size);
-    w->w_down = made_up(m, type, s->hidden_size, s->intermediate_size);
+    const int64_t n = s->experts.n ? s->experts.n : 1;
+    const DType held = s->experts.n && type == DTYPE_W8 ? DTYPE_Q8_0 : type; // as conversion.c has it
+    w->w_gate = made_up(m, held, n * s->intermediate_size, s->hidden_size);
+    w->w_up = made_up(m, held, n * s->intermediate_size, s->hidden_size);
+    w->w_down = made_up(m, held, n * s->hidden_size, s->intermediate_size);
+    if (s->experts.n) w->router = made_up(m, DTYPE_BF16, n, s->hidden_size);
+}
+
+static void make_biases(Model *m, LayerWeights *w) {
+    const DecoderShape *s = &m->shape;
+    const int64_t n = s->experts.n, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    w->bq = made_up(m, DTYPE_F32, 1, (int64_t)s->n_heads * s->head_dim);
+    w->bk = made_up(m, DTYPE_F32, 1, kv);
+    w->bv = made_up(m, DTYPE_F32, 1, kv);
+    w->bo = made_up(m, DTYPE_F32, 1, s->hidden_size);
+    w->router_bias = made_up(m, DTYPE_F32, 1, n);
+    w->b_gate = made_up(m, DTYPE_F32, 1, n * s->intermediate_size);
+    w->b_up = made_up(m, DTYPE_F32, 1, n * s->intermediate_size);
+    w->b_down = made_up(m, DTYPE_F32, 1, n * s->hidden_size);
 }
 
 static void make_rope(Model *m, const NamedShape *named) {
@@ -63,8 +84,8 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
     const NamedShape *named = find(name);
     if (!named)
         return error_set(error, STATUS_USAGE,
-                         "no shape \"%s\": there are llama2-7b, llama3.1-8b, llama3.2-1b, tinyllama-1.1b and "
-                         "smollm2-135m",
+                         "no shape \"%s\": there are llama2-7b, llama3.1-8b, llama3.2-1b, tinyllama-1.1b, "
+                         "smollm2-135m, mixtral-8x7b, qwen3-30b-a3b and gpt-oss-20b",
                          name);
     int largest = dtype_block_size(type) > 0 ? (int)dtype_block_size(type) : 1;
     if (named->hidden_size % largest || named->intermediate_size % largest)
@@ -90,12 +111,21 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
                               .vocab_size = named->vocab_size,
                               .norm_eps = 1e-5f,
                               .embedding_scale = 1,
-                              .attention_scale = 1 / sqrtf((float)named->head_dim)};
+                              .attention_scale = 1 / sqrtf((float)named->head_dim),
+                              .activation = named->gpt_oss ? ACTIVATION_CLAMPED_SWIGLU : ACTIVATION_SILU,
+                              .experts = {.n = named->n_experts,
+                                          .n_active = named->n_active,
+                                          .size = named->n_experts ? named->intermediate_size : 0,
+                                          .renormalise = true,
+                                          .scale = 1}};
     make_rope(m, named);
     m->context_length = named->context_length;
     m->bos_id = -1;
     m->tied_head = named->tied_head;
-    for (int l = 0; l < named->n_layers; l++) make_layer(m, type, &m->layers[l]);
+    for (int l = 0; l < named->n_layers; l++) {
+        make_layer(m, type, &m->layers[l]);
+        if (named->gpt_oss) make_biases(m, &m->layers[l]);
+    }
     m->head.norm = made_up(m, DTYPE_F32, 1, named->hidden_size);
     m->head.output = made_up(m, head, named->vocab_size, named->hidden_size);
     m->head.embedding = m->head.output;
@@ -103,6 +133,7 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
         m->head.embedding = made_up(m, head, named->vocab_size, named->hidden_size);
         m->head.embedding.data = NOTHING + 1; // not the head's: that would be a tied one
     }
+    m->n_active_parameters = m->n_parameters - model_idle_parameters(m);
     *out = m;
     return STATUS_OK;
 }

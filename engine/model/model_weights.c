@@ -212,16 +212,21 @@ static Status missing_tensor(const Reader *r, Module module, int layer, const ch
                      checkpoint_path(r->model->checkpoint), name, r->model->architecture);
 }
 
+Status model_take_tensor(Model *model, const ParamSource *source, const CheckpointTensor *tensor,
+                         int64_t rows, int64_t cols, Matrix *matrix, Error *error) {
+    Status status = check_tensor(model, tensor, rows, cols, error);
+    if (status) return status;
+    *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
+    unread_take_tensor(source, checkpoint_find(model->checkpoint, tensor->name));
+    model->n_parameters += matrix->rows * matrix->cols;
+    model->weight_bytes += (int64_t)tensor->bytes;
+    return STATUS_OK;
+}
+
 // rows 0: a vector
 static Status take_tensor(const Reader *r, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
                           Matrix *matrix, Error *error) {
-    Status status = check_tensor(r->model, tensor, rows, cols, error);
-    if (status) return status;
-    *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
-    unread_take_tensor(r->source, tensor);
-    r->model->n_parameters += matrix->rows * matrix->cols;
-    r->model->weight_bytes += (int64_t)tensor->bytes;
-    return STATUS_OK;
+    return model_take_tensor(r->model, r->source, tensor, rows, cols, matrix, error);
 }
 
 // A module's weight and bias into `weights`, a LayerWeights or HeadWeights that is zero. A tied head's weight is the
@@ -377,13 +382,21 @@ static Status norm_head(Model *model, Error *error) {
 
 // ---- together ------------------------------------------------------------------------------------------
 
+// Of the dense feed-forward part, which a layer of experts does not have.
+static bool is_dense(Module module) {
+    return module == MODULE_GATE || module == MODULE_UP || module == MODULE_GATE_UP || module == MODULE_DOWN;
+}
+
 static Status read_layer(const Reader *r, int index, Error *error) {
     LayerWeights *layer = &r->model->layers[index];
-    Status status = STATUS_OK;
+    bool experts = false;
+    Status status = model_take_experts(r->model, r->source, index, &experts, error);
     for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && !status; i++)
-        status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
+        if (!experts || !is_dense(LAYER_WEIGHTS[i].module))
+            status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
+    if (!status) status = model_take_sinks(r->model, r->source, index, error);
     if (!status && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
-    if (!status && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
+    if (!status && !experts && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
     if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
         layer->ffn_norm = layer->attn_norm;
         layer->ffn_norm_bias = layer->attn_norm_bias;
@@ -397,7 +410,8 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
     if (!model->layers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    Status status = settle_tie(&r, error);
+    Status status = model_hold_experts(model, error);
+    if (!status) status = settle_tie(&r, error);
     for (size_t i = 0; i < sizeof HEAD_WEIGHTS / sizeof *HEAD_WEIGHTS && !status; i++)
         status = take_module(&r, &HEAD_WEIGHTS[i], -1, head, error);
     for (int layer = 0; layer < model->shape.n_layers && !status; layer++)
@@ -405,6 +419,7 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
     if (model->tied_head) head->output = head->embedding;
     if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
         status = norm_head(model, error);
+    model->n_active_parameters = model->n_parameters - model_idle_parameters(model);
     if (!status && head->positions.data) take_first(&head->positions, source->architecture->position_offset);
     return status;
 }

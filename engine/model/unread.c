@@ -31,7 +31,8 @@ static const char HARMLESS_KEYS[] =
     " attention_dropout hidden_dropout classifier_dropout attention_probs_dropout_prob"
     " hidden_dropout_prob resid_pdrop resid_dropout embd_pdrop emb_pdrop embedding_dropout attn_pdrop"
     " attn_dropout dropout activation_dropout layerdrop initializer_range initializer_factor init_std"
-    " init_config gradient_checkpointing neftune_noise_alpha embedding_fraction"
+    " init_config gradient_checkpointing neftune_noise_alpha embedding_fraction router_aux_loss_coef"
+    " output_router_logits router_jitter_noise"
     // tokens and text
     " tokenizer_class tokenizer_name prefix model_max_length max_sequence_length n_ctx bos_token_id"
     " eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id mask_token_id bos_token"
@@ -64,7 +65,7 @@ static const char ROPE_FACTORS[] =
 
 // Of the architecture's keys in GGUF metadata: sizes that are proved by the shapes of weights, and notes.
 static const char HARMLESS_META[] =
-    " vocab_size attention.value_length tensor_data_layout rope.scaling.finetuned expert_used_count ";
+    " vocab_size attention.value_length tensor_data_layout rope.scaling.finetuned ";
 
 // Frequencies, which follow from config.json; llama.cpp's converter leaves them out as well.
 static const char BUFFER[] = "rotary_emb.inv_freq";

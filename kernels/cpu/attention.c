@@ -81,6 +81,7 @@ static void attend_part(void *context, int64_t part, int thread) {
                        .sink_cos = job->sink_cos + angles,
                        .sink_sin = job->sink_sin + angles,
                        .bases = job->kv->score_bases ? job->kv->score_bases + head : NULL,
+                       .sink_scores = job->kv->sink_scores ? job->kv->sink_scores + head : NULL,
                        .counts = job->counts};
     job->loops->attend(&tile, job->scratch + thread * job->thread_bytes);
 }

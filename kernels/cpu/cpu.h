@@ -25,6 +25,7 @@ struct Layer {
     float *q_norm, *k_norm;                            // norm_offset added; NULL: none
     bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
+    float *router_bias, *choice_bias;                  // NULL: none
     float *vectors;                                    // the allocation they all lie in
 };
 
@@ -35,6 +36,18 @@ struct Head {
     float *output_bias; // NULL: none
     float *vectors;
 };
+
+// Which experts a step's tokens take: pairs of a token and an expert, expert after expert, in order of the tokens.
+typedef struct CpuRoutes {
+    float *scores;   // [max_tokens, n] of the router, then of one token what it made of them
+    int32_t *chosen; // [max_tokens, n_active] experts
+    float *weights;  // likewise
+    int32_t *start;  // [n + 1] the first pair of each expert
+    int32_t *used;   // [n] the experts that have pairs
+    int32_t *tokens; // [max_tokens·n_active] of each pair
+    float *weight;   // likewise
+    int n_used;
+} CpuRoutes;
 
 typedef struct CpuBackend {
     Backend base;
@@ -62,14 +75,15 @@ typedef struct CpuBackend {
 
     // Scratch, all of it one allocation.
     void *scratch;
-    float *normed; // [max(max_tokens, max_logits), hidden_size]
+    float *normed; // [max(max_tokens, max_logits, pairs of routes), hidden_size]
     int8_t *q;     // quantised activations of up to the widest rows, see Activations
     float *scale, *sum;
     int16_t *sums;
     int8_t *w8; // the same in the form for DTYPE_W8
     W8Scale *w8_scale;
     float *k, *v;         // [max_tokens, n_kv_heads*head_dim]
-    float *up;            // [max_tokens, intermediate_size]
+    float *up;            // [max_tokens, decoder_ffn_width()]
+    CpuRoutes routes;     // of the layer of experts that is computed
     char *thread_scratch; // [n_threads, thread_bytes]
     int64_t thread_bytes;
     SampleScratch *sampling;
@@ -130,6 +144,40 @@ typedef struct AddedLinear {
     Norm norm;
 } AddedLinear;
 void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activations *y, float *x);
+
+// ---- gate_up.c ------------------------------------------------------------------------------------------
+
+// gate absent: none. Biases NULL: none.
+typedef struct GatedLinear {
+    Matrix gate, up;
+    const float *b_gate, *b_up;
+} GatedLinear;
+
+// Rows [first, end) of both for all activations: g and up [h->n, up.rows].
+typedef struct GatedRows {
+    const Activations *h;
+    int64_t first, end;
+    float *g, *up;
+} GatedRows;
+
+// g = activation(gate·h + b_gate) · (up·h + b_up), in one thread; `up` of the rows is scratch.
+void cpu_gated_rows(CpuBackend *cpu, const GatedLinear *w, const GatedRows *rows, void *scratch);
+// The same for all rows, in parts.
+void cpu_gated(CpuBackend *cpu, const GatedLinear *w, const Activations *h, float *g);
+
+// ---- route.c --------------------------------------------------------------------------------------------
+
+// A token's choice: logits [n] are overwritten; bias [n] (NULL: none) is added to what chooses; ids and weights
+// [n_active]. See Experts.
+void route_choose(const Experts *experts, float *logits, const float *bias, int32_t *ids, float *weights);
+
+// cpu->routes, of all tokens' logits in routes.scores.
+void cpu_route(CpuBackend *cpu, const Layer *layer);
+
+// ---- experts.c ------------------------------------------------------------------------------------------
+
+void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, float *g);
+void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float *x);
 
 // ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ---------------------------------
 

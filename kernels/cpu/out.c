@@ -14,6 +14,10 @@ Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Er
     CpuBackend *cpu = cpu_backend(backend);
     (void)error;
     const Matrix *w = &layer->weights.w_down;
+    if (layer->weights.router.data) {
+        cpu_experts_down(cpu, layer, g, x);
+        return STATUS_OK;
+    }
     Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
     cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, layer->ffn_post_norm}, &activations, x);
     return STATUS_OK;

@@ -5,15 +5,30 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+static void lay_out_routes(CpuRoutes *r, const Experts *e, int64_t n, Arena *arena) {
+    r->scores = arena_take(arena, n * e->n, sizeof *r->scores);
+    r->chosen = arena_take(arena, n * e->n_active, sizeof *r->chosen);
+    r->weights = arena_take(arena, n * e->n_active, sizeof *r->weights);
+    r->start = arena_take(arena, e->n + 1, sizeof *r->start);
+    r->used = arena_take(arena, e->n, sizeof *r->used);
+    r->tokens = arena_take(arena, n * e->n_active, sizeof *r->tokens);
+    r->weight = arena_take(arena, n * e->n_active, sizeof *r->weight);
+}
+
 int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     const DecoderShape *s = cpu->shape;
     Arena arena = {.base = base};
     int64_t n = cpu->max_tokens, rows = larger(n, cpu->max_logits);
     int64_t heads_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
-    int64_t widest = larger(larger(s->hidden_size, s->intermediate_size), heads_width);
+    int64_t wide = decoder_ffn_width(s), widest = larger(larger(s->hidden_size, wide), heads_width);
+    // Of experts, a row for each that a token takes.
+    int64_t taken = n * s->experts.n_active, pair = larger(s->hidden_size, s->experts.size);
+    int64_t groups = larger(rows * (widest / QUANT_GROUP + 1), taken * (pair / QUANT_GROUP + 1)), quantized,
+            paired;
+    if (__builtin_mul_overflow(rows, widest, &quantized) || __builtin_mul_overflow(taken, pair, &paired))
+        return -1;
+    quantized = larger(quantized, paired);
     const int64_t pairs = (int64_t)rope_tables(&s->rope) * (s->rope.rotary_dim / 2);
-    int64_t groups = widest / QUANT_GROUP + 1, quantized;
-    if (__builtin_mul_overflow(rows, widest, &quantized)) return -1;
 
     cpu->ids = arena_take(&arena, n, sizeof *cpu->ids);
     cpu->positions = arena_take(&arena, n, sizeof *cpu->positions);
@@ -28,16 +43,17 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->shift_cos = arena_take(&arena, pairs, sizeof *cpu->shift_cos);
     cpu->shift_sin = arena_take(&arena, pairs, sizeof *cpu->shift_sin);
     cpu->slopes = arena_take(&arena, s->n_heads, sizeof *cpu->slopes);
-    cpu->normed = arena_take(&arena, rows * s->hidden_size, sizeof *cpu->normed);
+    cpu->normed = arena_take(&arena, larger(rows, taken) * s->hidden_size, sizeof *cpu->normed);
     cpu->q = arena_take(&arena, quantized, sizeof *cpu->q);
-    cpu->scale = arena_take(&arena, rows * groups, sizeof *cpu->scale);
-    cpu->sum = arena_take(&arena, rows * groups, sizeof *cpu->sum);
-    cpu->sums = arena_take(&arena, rows * groups * 2, sizeof *cpu->sums);
-    cpu->w8 = arena_take(&arena, rows * w8_stride(widest), sizeof *cpu->w8);
-    cpu->w8_scale = arena_take(&arena, rows, sizeof *cpu->w8_scale);
+    cpu->scale = arena_take(&arena, groups, sizeof *cpu->scale);
+    cpu->sum = arena_take(&arena, groups, sizeof *cpu->sum);
+    cpu->sums = arena_take(&arena, groups * 2, sizeof *cpu->sums);
+    cpu->w8 = arena_take(&arena, larger(rows * w8_stride(widest), taken * w8_stride(pair)), sizeof *cpu->w8);
+    cpu->w8_scale = arena_take(&arena, larger(rows, taken), sizeof *cpu->w8_scale);
     cpu->k = arena_take(&arena, n * kv_width, sizeof *cpu->k);
     cpu->v = arena_take(&arena, n * kv_width, sizeof *cpu->v);
-    cpu->up = arena_take(&arena, n * s->intermediate_size, sizeof *cpu->up);
+    cpu->up = arena_take(&arena, n * wide, sizeof *cpu->up);
+    lay_out_routes(&cpu->routes, &s->experts, n, &arena);
 
     int64_t attend = attention_thread_bytes(cpu->loops, s->n_heads, s->n_kv_heads, s->head_dim);
     cpu->thread_bytes = (larger(cpu->loops->gemm_scratch(widest), attend) + 63) & ~INT64_C(63);

@@ -71,7 +71,12 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     if (layer == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for a layer");
     layer->weights = *host;
     const LayerWeights *w = &layer->weights;
-    int64_t hidden = s->hidden_size, wide = s->intermediate_size;
+    const Experts *e = &s->experts;
+    const bool experts = w->router.data != NULL; // of which all are one below the other
+    const int64_t n = experts ? e->n : 1, hidden = s->hidden_size,
+                  wide = n * (experts ? e->size : s->intermediate_size);
+    const int64_t shared = e->shared_size;
+    Need of_experts = experts ? OPTIONAL : NEVER, of_shared = experts && shared ? REQUIRED : NEVER;
     int64_t q_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
     Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
     Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
@@ -93,16 +98,24 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
          false},
         {"wo", &w->wo, hidden, q_width, REQUIRED, 0, 0, NULL, false},
         {"bo", &w->bo, 1, hidden, OPTIONAL, 0, 0, &layer->bo, false},
-        {"ffn_norm", &w->ffn_norm, 1, hidden, OPTIONAL, s->norm_offset, 0, &ffn_norm->weight, false},
+        {"ffn_norm", &w->ffn_norm, 1, hidden, experts ? REQUIRED : OPTIONAL, s->norm_offset, 0,
+         &ffn_norm->weight, false},
         {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, 0, &ffn_norm->bias, false},
-        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
+        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, experts ? NEVER : OPTIONAL, s->norm_offset, 0,
          &layer->ffn_post_norm.weight, false},
         {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, 0, NULL, false},
         {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, 0, &layer->b_gate, false},
         {"w_up", &w->w_up, wide, hidden, REQUIRED, 0, 0, NULL, false},
         {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, 0, &layer->b_up, false},
-        {"w_down", &w->w_down, hidden, wide, REQUIRED, 0, 0, NULL, false},
-        {"b_down", &w->b_down, 1, hidden, OPTIONAL, 0, 0, &layer->b_down, false},
+        {"w_down", &w->w_down, n * hidden, wide / n, REQUIRED, 0, 0, NULL, false},
+        {"b_down", &w->b_down, 1, n * hidden, OPTIONAL, 0, 0, &layer->b_down, false},
+        {"router", &w->router, e->n, hidden, of_experts, 0, 0, NULL, false},
+        {"router_bias", &w->router_bias, 1, e->n, of_experts, 0, 0, &layer->router_bias, false},
+        {"choice_bias", &w->choice_bias, 1, e->n, of_experts, 0, 0, &layer->choice_bias, false},
+        {"shared_gate", &w->shared_gate, shared, hidden, of_shared, 0, 0, NULL, false},
+        {"shared_up", &w->shared_up, shared, hidden, of_shared, 0, 0, NULL, false},
+        {"shared_down", &w->shared_down, hidden, shared, of_shared, 0, 0, NULL, false},
+        {"shared_router", &w->shared_router, 1, hidden, of_experts, 0, 0, NULL, false},
     };
     Status status = take_over(expected, sizeof expected / sizeof *expected, &layer->vectors, error);
     if (status) {

@@ -27,4 +27,13 @@ __device__ inline float activate_any(Activation activation, float x) {
     return activate(activation, x);
 }
 
+// activation(gate) · up.
+__device__ inline float activate_pair(Activation activation, float gate, float up) {
+    if (activation != ACTIVATION_CLAMPED_SWIGLU) return activate_any(activation, gate) * up;
+    const float limit = CLAMPED_SWIGLU_LIMIT;
+    gate = gate > limit ? limit : gate; // NaN stays
+    up = up > limit ? limit : up < -limit ? -limit : up;
+    return gate / (1 + expf(-CLAMPED_SWIGLU_ALPHA * gate)) * (up + 1);
+}
+
 #endif

@@ -11,12 +11,37 @@ enum { EXPANDED_BYTES = 128 << 20 }; // of weights that are multiplied as expand
 
 // Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
 // NULL, points the members into it.
+static size_t widest_gate_up(const DecoderShape *s) {
+    int most = s->intermediate_size;
+    if (s->experts.n && s->experts.size > most) most = s->experts.size;
+    if (s->experts.n && s->experts.shared_size > most) most = s->experts.shared_size;
+    return 2 * (size_t)most;
+}
+
+template <class Take>
+static void layout_routes(const DecoderShape *s, size_t tokens, CudaRoutes *r, Take take) {
+    const Experts *e = &s->experts;
+    const size_t n = (size_t)e->n, pairs = tokens * (size_t)e->n_active;
+    if (n == 0) return;
+    r->logits = (float *)take(tokens * (n + 1) * sizeof(float));
+    r->group_sums = (float *)take(tokens * (size_t)(e->n_groups + 1) * sizeof(float));
+    r->arrived = (unsigned *)take(tokens * sizeof(unsigned));
+    r->ids = (int32_t *)take(pairs * sizeof(int32_t));
+    r->weights = (float *)take(pairs * sizeof(float));
+    r->shared = (float *)take(tokens * sizeof(float));
+    r->start = (int32_t *)take((n + 1) * sizeof(int32_t));
+    r->tiles = (int32_t *)take((n + 1) * sizeof(int32_t));
+    r->token = (int32_t *)take(pairs * sizeof(int32_t));
+    r->where = (int32_t *)take(pairs * sizeof(int32_t));
+    r->pairs = take(pairs * (size_t)s->hidden_size * 4);
+}
+
 static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *base) {
     const DecoderShape *s = options->shape;
     size_t tokens = (size_t)options->max_tokens, used = 0;
     size_t rows = tokens > (size_t)options->max_logits ? tokens : (size_t)options->max_logits;
-    size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim,
-           gate_up = 2 * (size_t)s->intermediate_size, queries = 2 * (size_t)s->n_heads * s->head_dim;
+    size_t qkv = (size_t)(s->n_heads + 2 * s->n_kv_heads) * s->head_dim, gate_up = widest_gate_up(s),
+           queries = 2 * (size_t)s->n_heads * s->head_dim;
     size_t wide_row = qkv > gate_up ? qkv : gate_up;
     if (queries > wide_row) wide_row = queries;
     // With W8 sums of 32 bits stand behind what is stored in 16, or behind an input in 8 bits (w8_sums()).
@@ -28,7 +53,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
         used += (bytes + 255) / 256 * 256;
         return base ? base + at : NULL;
     };
-    size_t row = (size_t)(s->hidden_size > s->intermediate_size ? s->hidden_size : s->intermediate_size) * 4;
+    size_t row = (size_t)s->hidden_size > gate_up / 2 ? (size_t)s->hidden_size * 4 : gate_up * 2;
     size_t expanded = row > EXPANDED_BYTES ? row : EXPANDED_BYTES;
     char *rope =
         take((size_t)rope_tables(&s->rope) * tokens * (size_t)(s->rope.rotary_dim / 2) * sizeof(float2));
@@ -38,7 +63,10 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *weights = take(expanded);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
     char *drawn = take((size_t)options->max_logits * sizeof(int32_t));
+    CudaRoutes routes = cuda->scratch.routes;
+    layout_routes(s, tokens, &routes, take);
     if (base) {
+        cuda->scratch.routes = routes;
         cuda->scratch.rope = (float2 *)rope;
         cuda->scratch.row_scales = (float2 *)row_scales;
         cuda->scratch.normed = normed;
@@ -81,6 +109,7 @@ static void free_scratch(CudaScratch *scratch) {
     for (Room *room : rooms)
         if (room->memory) cudaFree(room->memory);
     if (scratch->staging.memory) cudaFreeHost(scratch->staging.memory);
+    if (scratch->routes.host_start) cudaFreeHost(scratch->routes.host_start);
     if (scratch->memory) cudaFree(scratch->memory);
     if (scratch->staged) cudaEventDestroy(scratch->staged);
 }
@@ -121,7 +150,12 @@ static Status open_scratch(CudaBackend *cuda, const BackendOptions *options, Err
     if (status) return status;
     layout(cuda, options, scratch->memory);
     if (CHECKED) cudaMemset(scratch->memory, 0xff, bytes);
-    return STATUS_OK;
+    const Experts *e = &options->shape->experts;
+    if (e->n == 0) return STATUS_OK;
+    cudaError_t code = cudaMemset(scratch->routes.arrived, 0, (size_t)options->max_tokens * sizeof(unsigned));
+    if (code == cudaSuccess)
+        code = cudaMallocHost(&scratch->routes.host_start, (size_t)(e->n + 1) * sizeof(int32_t));
+    return cuda_check(code, error, "scratch for %d experts", e->n);
 }
 
 static Status open_all(CudaBackend *cuda, const BackendOptions *options, Error *error) {
@@ -155,6 +189,13 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
             "of 8, heads a multiple of KV heads",
             s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
+    const Experts *e = &s->experts;
+    if (e->n &&
+        (e->size % 8 || e->shared_size % 8 || e->n > EXPERTS_MOST || e->n_active > EXPERTS_MOST_ACTIVE))
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "cuda: %d experts of %d, %d at once, one of %d for all: sizes must be multiples of 8", e->n,
+            e->size, e->n_active, e->shared_size);
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;

@@ -17,6 +17,22 @@ struct Room {
     size_t bytes;
 };
 
+// Which experts a step's tokens take: experts/experts.cuh. Pairs of a token and an expert are in the order of experts.
+struct CudaRoutes {
+    float *logits;       // [max_tokens, n + 1]
+    float *group_sums;   // [max_tokens, n_groups]
+    unsigned *arrived;   // [max_tokens] zero between launches
+    int32_t *ids;        // [max_tokens, n_active]
+    float *weights;      // likewise
+    float *shared;       // [max_tokens] the shared expert's weight
+    int32_t *start;      // [n + 1] the first pair of each expert
+    int32_t *tiles;      // [n + 1] its first tile of 2·TILE_TOKENS pairs
+    int32_t *token;      // [max_tokens·n_active] of each pair
+    int32_t *where;      // [max_tokens, n_active] the pair of each
+    void *pairs;         // [max_tokens·n_active, hidden_size], operand type
+    int32_t *host_start; // pinned
+};
+
 // Memory of the device that a step works in. Its contents mean nothing to the next one.
 struct CudaScratch {
     char *memory;          // of the following, of a fixed size
@@ -27,6 +43,7 @@ struct CudaScratch {
     void *weights;         // expanded weights, operand type
     int32_t *rows, *drawn; // [max_logits] each; the ids of the last draw, or less than 0
     size_t weights_bytes;
+    CudaRoutes routes; // of models with experts
 
     Room step, staging;  // a step's arrays, and their pinned source
     cudaEvent_t staged;  // when that may be written again

@@ -289,6 +289,11 @@ AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     return plain ? ATTEND_TILE_F16 : ATTEND_TILE_ANY;
 }
 
+ExpertsWay dispatch_experts(StepKind kind, int n_tokens) {
+    bool few = kind == STEP_DECODING || (kind == STEP_ANY && n_tokens <= EXPERTS_ROWS_MOST);
+    return few ? EXPERTS_ROWS : EXPERTS_GROUPED;
+}
+
 // ---- splits ------------------------------------------------------------------------------------------------
 
 enum {

@@ -58,6 +58,12 @@
 //   split        operands in 16 bit, no mask, no cap, rows of multiples of 16 bytes, pages of powers of two
 //   plain
 //
+// Layers of experts (dispatch_experts), whose rows' bits must not tell where a prompt was cut or who decodes beside:
+//   rows         DECODING (and with it every graph); ANY, up to 4 tokens
+//   grouped      everything else: tiles for all experts at once on sm_90, silu or gelu (tanh), W of a 16-bit operand's
+//                type, no biases; else a GEMM for each
+// and no step of such a model is for the persistent kernel.
+//
 // Heads that follow a stored qkv (dispatch_heads):
 //   whole        plain heads of 64 or 128
 //   together     64 tokens or more whose keys are rounded with feedback, not DECODING: four tokens a warp
@@ -181,6 +187,11 @@ typedef struct HeadsCase {
     bool feedback_in_quads; // keys are rounded with feedback, four elements a lane at a time
 } HeadsCase;
 HeadsKernel dispatch_heads(const HeadsCase *heads);
+
+// How a layer of experts is computed: by GEMVs of each token, or by GEMMs of each expert.
+typedef enum ExpertsWay { EXPERTS_ROWS, EXPERTS_GROUPED } ExpertsWay;
+enum { EXPERTS_ROWS_MOST = 4 };
+ExpertsWay dispatch_experts(StepKind kind, int n_tokens);
 
 // ---- attention ---------------------------------------------------------------------------------------------
 

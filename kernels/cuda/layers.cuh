@@ -32,6 +32,11 @@ struct Layer {
     Linear qkv, out, down;
     bool gated;
     Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
+    // Of experts, whose gate_up and down, and their biases, stand one below the other. router NULL: a dense layer.
+    float *router; // [n, hidden_size], behind it the shared expert's row if `shared_routed`
+    float *router_bias, *choice_bias; // NULL: none
+    bool shared_routed;
+    Linear shared_gate_up, shared_down; // rows 0: there is none
 };
 
 struct Head {

@@ -1,7 +1,7 @@
 // out, down: x += norm(W·y + bias), mostly without that norm.
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/gemm/gemm.cuh"
+#include "kernels/cuda/gate_up.cuh"
 
 // One thread an element. Grid: [n_tokens, n/256].
 __global__ void add_bias_kernel(const float *bias, int n, float *x) {
@@ -51,7 +51,7 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->out};
     gemm.y = x, gemm.chosen = &cuda->step.chosen.out;
-    if (!cuda->shape->parallel_residual && layer->ffn_norm.weight)
+    if (!cuda->shape->parallel_residual && layer->ffn_norm.weight && !layer->router)
         gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
     Status status = add_normed(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
@@ -61,6 +61,7 @@ Status cuda_down(Backend *backend, const Layer *layer, const void *g, void *x, E
     CudaBackend *cuda = cuda_backend(backend);
     Gemm gemm = {&layer->down};
     gemm.y = x, gemm.chosen = &cuda->step.chosen.down;
-    Status status = add_normed(cuda, &gemm, layer->b_down, layer->ffn_post_norm, g, error);
+    Status status = layer->router ? experts_down(cuda, layer, g, (float *)x, error)
+                                  : add_normed(cuda, &gemm, layer->b_down, layer->ffn_post_norm, g, error);
     return status ? error_prefix(error, "down: ") : STATUS_OK;
 }

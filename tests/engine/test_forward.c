@@ -1,5 +1,5 @@
 // The forward pass against Hugging Face transformers in float32, on small random models of every family
-// (tests/golden/make_models.py, make_architectures.py), and against itself: prefill(n+1) is prefill(n) and one step of
+// (tests/golden/make_models.py, make_architectures.py, make_experts.py), and against itself: prefill(n+1) is prefill(n) and one step of
 // decoding.
 #include "tests/support/test.h"
 #include "tests/support/model/golden_model.h"
@@ -92,6 +92,21 @@ ARCHITECTURE_TEST(phi3_longrope, "phi3", "phi3")
 ARCHITECTURE_TEST(phi3_longrope_gguf, "phi3.gguf", "phi3")
 ARCHITECTURE_TEST(llama_dynamic_ntk, "llama-dynamic", "llama-dynamic")
 
+#define EXPERTS_TEST(test, name, golden_of) ROOT_TEST(GOLDEN_EXPERTS, test, name, golden_of)
+EXPERTS_TEST(mixtral, "mixtral", "mixtral")
+EXPERTS_TEST(mixtral_packed, "mixtral-packed", "mixtral-packed")
+EXPERTS_TEST(mixtral_gguf, "mixtral.gguf", "mixtral")
+EXPERTS_TEST(qwen3_moe, "qwen3_moe", "qwen3_moe")
+EXPERTS_TEST(qwen3_moe_gguf, "qwen3_moe.gguf", "qwen3_moe")
+EXPERTS_TEST(qwen2_moe, "qwen2_moe", "qwen2_moe")
+EXPERTS_TEST(qwen2_moe_gguf, "qwen2_moe.gguf", "qwen2_moe")
+EXPERTS_TEST(olmoe, "olmoe", "olmoe")
+EXPERTS_TEST(olmoe_gguf, "olmoe.gguf", "olmoe")
+EXPERTS_TEST(granitemoe, "granitemoe", "granitemoe")
+EXPERTS_TEST(granitemoe_gguf, "granitemoe.gguf", "granitemoe")
+EXPERTS_TEST(gpt_oss, "gpt_oss", "gpt_oss")
+EXPERTS_TEST(gpt_oss_gguf, "gpt_oss.gguf", "gpt_oss")
+
 // Fast loops round what enters a matrix of blocks to 8 bits. With these sharp random weights that moves the logits by
 // 2%, at most 5%, and transformers' by the same where the same is done to it: most positions then agree within 1e-6. In
 // the few where a value lies at the edge between two integers, the two programs round it apart.
@@ -156,6 +171,19 @@ int main(int argc, char **argv) {
         cmocka_unit_test(phi3_longrope),
         cmocka_unit_test(phi3_longrope_gguf),
         cmocka_unit_test(llama_dynamic_ntk),
+        cmocka_unit_test(mixtral),
+        cmocka_unit_test(mixtral_packed),
+        cmocka_unit_test(mixtral_gguf),
+        cmocka_unit_test(qwen3_moe),
+        cmocka_unit_test(qwen3_moe_gguf),
+        cmocka_unit_test(qwen2_moe),
+        cmocka_unit_test(qwen2_moe_gguf),
+        cmocka_unit_test(olmoe),
+        cmocka_unit_test(olmoe_gguf),
+        cmocka_unit_test(granitemoe),
+        cmocka_unit_test(granitemoe_gguf),
+        cmocka_unit_test(gpt_oss),
+        cmocka_unit_test(gpt_oss_gguf),
         cmocka_unit_test(learned_positions_end),
         cmocka_unit_test(every_block_type),
     };

@@ -91,6 +91,32 @@ static void int8_logits(void **state) {
     check_logits("int8-head", "cpu", WEIGHTS_INT8, WEIGHTS_INT8);
 }
 
+// Experts lie in pieces, shared ones and routers beside them.
+static void experts_are_converted(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"mixtral", "mixtral-packed", "qwen2_moe.gguf"};
+    for (int i = 0; i < 3; i++) {
+        char path[128];
+        GoldenSet set;
+        snprintf(path, sizeof path, "%s/%s", GOLDEN_EXPERTS, NAMES[i]);
+        if (golden_model_read(GOLDEN_EXPERTS, i < 2 ? NAMES[i] : "qwen2_moe", &set, &error))
+            fail_msg("%s", error.message);
+        const GoldenCase *c = &set.cases[0];
+        const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+        float *logits = malloc(count * sizeof *logits);
+        EngineOptions options = options_of("cpu", WEIGHTS_F16, WEIGHTS_OWN);
+        Engine *engine = open_ok(path, &options);
+        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+        double distance = golden_distance(logits, c->expected, count);
+        assert_true(distance > 1e-6 && distance < 5e-3);
+        engine_close(engine);
+        options.weights = WEIGHTS_INT4; // rows of 48
+        assert_int_equal(open_with(path, &options, &engine), STATUS_UNSUPPORTED);
+        free(logits);
+        golden_model_free(&set);
+    }
+}
+
 // ---- memory ----------------------------------------------------------------------------------------------------
 
 // Bytes of a model of which nothing is known but its matrices.
@@ -288,6 +314,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bf16_logits),
         cmocka_unit_test(int4_logits),
         cmocka_unit_test(int8_logits),
+        cmocka_unit_test(experts_are_converted),
         cmocka_unit_test(the_plan_counts_what_is_held),
         cmocka_unit_test(a_tied_head_is_added),
         cmocka_unit_test(what_has_the_type_stays),

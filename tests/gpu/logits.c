@@ -122,7 +122,17 @@ void test_golden_logits(const char *root, Report *report) {
                   {"dense", "baichuan-13b", "baichuan-13b"},
                   {"dense", "chatglm", "chatglm"},
                   {"dense", "qwen", "qwen"},
-                  {"dense", "qwen.gguf", "qwen"}};
+                  {"dense", "qwen.gguf", "qwen"},
+                  {"experts", "mixtral", "mixtral"},
+                  {"experts", "mixtral.gguf", "mixtral"},
+                  {"experts", "mixtral-packed", "mixtral-packed"},
+                  {"experts", "qwen3_moe", "qwen3_moe"},
+                  {"experts", "qwen2_moe", "qwen2_moe"},
+                  {"experts", "qwen2_moe.gguf", "qwen2_moe"},
+                  {"experts", "olmoe", "olmoe"},
+                  {"experts", "granitemoe", "granitemoe"},
+                  {"experts", "gpt_oss", "gpt_oss"},
+                  {"experts", "gpt_oss.gguf", "gpt_oss"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);

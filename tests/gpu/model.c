@@ -99,7 +99,7 @@ static void fill_w8(uint8_t *data, const Matrix *m, Spread spread, uint64_t *sta
 
 static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spread spread, uint64_t *state) {
     const float scale = spread.scale, mean = spread.mean;
-    Matrix m = {type, rows, cols, NULL};
+    Matrix m = {.type = type, .rows = rows, .cols = cols};
     int64_t row = dtype_row_bytes(type, cols);
     uint8_t *data = keep(model, (size_t)(rows * row));
     m.data = data;
@@ -125,6 +125,22 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spr
     return m;
 }
 
+static void fill_experts(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
+    const float in = 1 / sqrtf((float)c->hidden);
+    l->router = fill(model, c->type == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, c->n_experts, c->hidden,
+                     (Spread){2 * in, 0}, state);
+    if (c->router == 2) {
+        l->router_bias = fill(model, DTYPE_F32, 1, c->n_experts, (Spread){0.5f, 0}, state);
+        l->choice_bias = fill(model, DTYPE_F32, 1, c->n_experts, (Spread){0.2f, 0}, state);
+    }
+    if (!c->shared) return;
+    l->shared_gate = fill(model, c->type, c->shared, c->hidden, (Spread){2 * in, 0}, state);
+    l->shared_up = fill(model, c->type, c->shared, c->hidden, (Spread){in, 0}, state);
+    l->shared_down =
+        fill(model, c->type, c->hidden, c->shared, (Spread){1 / sqrtf((float)c->shared), 0}, state);
+    if (c->routed) l->shared_router = fill(model, DTYPE_F32, 1, c->hidden, (Spread){in, 0}, state);
+}
+
 static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
     int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     float in = 1 / sqrtf((float)c->hidden);
@@ -139,19 +155,22 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     l->wk = fill(model, c->type, kv, c->hidden, (Spread){2 * in, 0}, state);
     l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, (Spread){in, 0}, state);
     l->wo = fill(model, c->type, c->hidden, q, (Spread){1 / sqrtf((float)q), 0}, state);
-    if (!c->no_gate) l->w_gate = fill(model, c->type, c->intermediate, c->hidden, (Spread){2 * in, 0}, state);
-    l->w_up = fill(model, c->type, c->intermediate, c->hidden, (Spread){in, 0}, state);
-    l->w_down = fill(model, c->down_type ? c->down_type : c->type, c->hidden, c->intermediate,
-                     (Spread){1 / sqrtf((float)c->intermediate), 0}, state);
+    const int64_t n = c->n_experts ? c->n_experts : 1, wide = n * c->intermediate;
+    const Spread down = {1 / sqrtf((float)c->intermediate), 0};
+    if (!c->no_gate) l->w_gate = fill(model, c->type, wide, c->hidden, (Spread){2 * in, 0}, state);
+    l->w_up = fill(model, c->type, wide, c->hidden, (Spread){in, 0}, state);
+    l->w_down =
+        fill(model, c->down_type ? c->down_type : c->type, n * c->hidden, c->intermediate, down, state);
+    if (c->n_experts) fill_experts(model, c, l, state);
     if (c->bias) {
         l->bq = fill(model, DTYPE_F32, 1, q, (Spread){0.5f, 0}, state);
         l->bk = fill(model, DTYPE_F32, 1, kv, (Spread){0.5f, 0}, state);
         l->bv = fill(model, DTYPE_F16, 1, kv, (Spread){0.5f, 0}, state);
     }
     if (c->ffn_bias) {
-        if (!c->no_gate) l->b_gate = fill(model, DTYPE_F32, 1, c->intermediate, (Spread){0.5f, 0}, state);
-        l->b_up = fill(model, DTYPE_BF16, 1, c->intermediate, (Spread){0.5f, 0}, state);
-        l->b_down = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
+        if (!c->no_gate) l->b_gate = fill(model, DTYPE_F32, 1, wide, (Spread){0.5f, 0}, state);
+        l->b_up = fill(model, DTYPE_BF16, 1, wide, (Spread){0.5f, 0}, state);
+        l->b_down = fill(model, DTYPE_F32, 1, n * c->hidden, (Spread){0.5f, 0}, state);
     }
     if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
     if (c->qk_norm) {
@@ -182,6 +201,15 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
         .n_positions = c->learned ? c->past + c->n_tokens + 8 : 0,
         .parallel_residual = c->parallel,
         .alibi = c->alibi,
+        .experts = {.n = c->n_experts,
+                    .n_active = c->n_active,
+                    .size = c->n_experts ? c->intermediate : 0,
+                    .shared_size = c->shared,
+                    .score = c->router == 2 ? ROUTER_SIGMOID : ROUTER_SOFTMAX,
+                    .renormalise = c->router > 0,
+                    .scale = c->router == 2 ? 2.5f : 1,
+                    .n_groups = c->router == 2 ? 4 : 0,
+                    .n_active_groups = 2},
         .rope = {.kind = c->interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT,
                  .rotary_dim = rotary,
                  .inv_freq = model->inv_freq,

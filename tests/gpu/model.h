@@ -30,6 +30,11 @@ typedef struct Case {
     int n_rows;                           // > 0: so many sequences of one token each, of different lengths
     bool whole;                           // one sequence, however many tokens
     const struct DispatchTable *dispatch; // NULL: the built-in one
+    // Experts of `intermediate`, of which a token takes n_active, and perhaps one for all of `shared` elements; routed:
+    // that one has a weight. routers: 0 softmax, 1 renormalised, 2 sigmoids with biases and groups.
+    int n_experts, n_active, shared, router;
+    bool routed;
+    bool sinks; // learned ones
 } Case;
 
 typedef struct TestModel {
@@ -37,7 +42,7 @@ typedef struct TestModel {
     LayerWeights layers[TEST_LAYERS];
     HeadWeights head;
     double *inv_freq;
-    void *memory[96]; // what was allocated
+    void *memory[128]; // what was allocated
     int n_memory;
 } TestModel;
 

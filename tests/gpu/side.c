@@ -85,6 +85,20 @@ static void enter_rounding(Side *s, const Case *c, const Rope *rope) {
     free(host);
 }
 
+// Learned attention sinks of about the size of scores.
+static void enter_sinks(Side *s, const Case *c) {
+    const size_t n = TEST_LAYERS * (size_t)c->n_heads;
+    float *scores = malloc(n * sizeof *scores);
+    uint64_t state = 77;
+    Error error;
+    for (size_t i = 0; i < n; i++) scores[i] = 1 + 2 * random_normal(&state);
+    must(s->ops->alloc(s->backend, n * sizeof *scores, &s->sink_scores, &error), &error);
+    must(s->ops->write(s->backend, s->sink_scores, scores, n * sizeof *scores, &error), &error);
+    for (int l = 0; l < TEST_LAYERS; l++)
+        s->kv[l].sink_scores = (const float *)s->sink_scores + l * (int64_t)c->n_heads;
+    free(scores);
+}
+
 void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const TestModel *m, int n_slots) {
     Error error;
     *s = (Side){.ops = ops, .shape = &m->shape};
@@ -100,7 +114,7 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
     must(ops->load_head(s->backend, &m->head, &s->head, &error), &error);
     size_t a = ops->activation_bytes, n = (size_t)most;
     s->sizes[0] = a * n * (size_t)c->hidden, s->sizes[1] = a * n * (size_t)(c->n_heads * c->head_dim);
-    s->sizes[2] = a * n * (size_t)c->intermediate, s->sizes[3] = 9 * 4 * (size_t)c->vocab;
+    s->sizes[2] = a * n * (size_t)decoder_ffn_width(&m->shape), s->sizes[3] = 9 * 4 * (size_t)c->vocab;
     s->x = room(ops, s->backend, s->sizes[0]), s->q = room(ops, s->backend, s->sizes[1]);
     s->g = room(ops, s->backend, s->sizes[2]), s->logits = room(ops, s->backend, s->sizes[3]);
     s->layout = (KvLayout){c->layout_plus_1 ? c->layout_plus_1 - 1 : 3,
@@ -118,6 +132,7 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
         s->kv[l] = kv_layout_layer(&s->layout, s->cache, s->scale, l);
         s->kv[l].rotate_keys = c->rotate;
     }
+    if (c->sinks) enter_sinks(s, c);
     if (c->feed_back) enter_rounding(s, c, &m->shape.rope);
     s->slot_positions = room(ops, s->backend, (size_t)n_slots * 4);
 }
@@ -145,7 +160,8 @@ DecodeStep side_decode(const Side *s, const Step *step, const Pass *pass) {
 }
 
 void side_close(Side *s) {
-    void *memory[] = {s->x, s->q, s->g, s->logits, s->slot_positions, s->cache, s->scale, s->rounding};
+    void *memory[] = {s->x,     s->q,     s->g,        s->logits,     s->slot_positions,
+                      s->cache, s->scale, s->rounding, s->sink_scores};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) s->ops->free(s->backend, memory[i]);
     s->ops->close(s->backend);

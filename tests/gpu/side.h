@@ -35,6 +35,7 @@ typedef struct Side {
     KvLayout layout;
     void *cache, *scale; // scale NULL without groups
     void *rounding;      // of keys, where they are fed back
+    void *sink_scores;   // of Case.sinks
     KvLayer kv[TEST_LAYERS];
     int32_t *slot_positions; // [layout.n_slots]
     size_t sizes[4];         // of x, q, g, logits

@@ -451,8 +451,20 @@ static void splits_are_of_the_step_alone(void **state) {
                      CASES[i].slots);
 }
 
+// Layers of experts, by kind and number of tokens alone.
+static void experts_by_kind(void **state) {
+    (void)state;
+    assert_int_equal(dispatch_experts(STEP_ANY, 1), EXPERTS_ROWS);
+    assert_int_equal(dispatch_experts(STEP_ANY, EXPERTS_ROWS_MOST), EXPERTS_ROWS);
+    assert_int_equal(dispatch_experts(STEP_ANY, EXPERTS_ROWS_MOST + 1), EXPERTS_GROUPED);
+    assert_int_equal(dispatch_experts(STEP_DECODING, 1), EXPERTS_ROWS);
+    assert_int_equal(dispatch_experts(STEP_DECODING, 500), EXPERTS_ROWS);
+    assert_int_equal(dispatch_experts(STEP_READING, 1), EXPERTS_GROUPED);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_by_kind),
         cmocka_unit_test(steps_take_the_path_of_their_kind),
         cmocka_unit_test(decoding_kernels_go_by_head_and_length),
         cmocka_unit_test(gemms_take_the_kernel_of_their_kind),

@@ -157,7 +157,7 @@ static void check_product(const Loops *loops, DType type, int64_t rows, int64_t 
         for (int64_t i = 0; i < n * stride; i++) y[i] = GUARD;
         for (int64_t t = 0; add && t < n; t++)
             for (int64_t r = first; r < end; r++) y[t * stride + r] = 1;
-        Gemm product = {&w.matrix, &x.a, first, end, y, stride, add};
+        Gemm product = {&w.matrix, &x.a, first, end, y, stride, add, NULL};
         loops->gemm(&product, scratch);
         for (int64_t i = 0; i < n * stride; i++) {
             int64_t t = i / stride, r = i % stride;
@@ -205,7 +205,7 @@ static void float_products_do_not_depend_on_tokens(void **state) {
         TestActivations x = quantized(loops, 8, 75, 6);
         void *scratch = aligned_alloc(64, (size_t)(loops->gemm_scratch(75) + 63) / 64 * 64);
         float all[8 * 6], one[6];
-        Gemm product = {&w.matrix, &x.a, 0, 6, all, 6, false};
+        Gemm product = {&w.matrix, &x.a, 0, 6, all, 6, false, NULL};
         loops->gemm(&product, scratch);
         for (int t = 0; t < 8; t++) {
             Activations single = x.a;

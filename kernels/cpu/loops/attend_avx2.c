@@ -269,7 +269,8 @@ void avx2_attend(const AttendTile *tile, void *scratch) {
     for (int row = 0; row < w.n_rows; row++) {
         float *y = tile->y + attend_row_offset(tile, row);
         const float *sums = w.sums + (int64_t)row * w.width;
-        float inverse = w.total[row] == 0 ? 0 : 1 / w.total[row];
+        float divisor = attend_divisor(tile, row % tile->n_heads, w.largest[row], w.total[row]);
+        float inverse = divisor == 0 ? 0 : 1 / divisor;
         for (int d = 0; d < tile->head_dim; d++) y[d] = sums[d] * inverse;
     }
 }

@@ -134,6 +134,28 @@ static bool to_q4(const float *x, int64_t n, uint8_t *to) {
     return fits;
 }
 
+// To the nearest of 255 integers, the scale in f16 as GGUF has it.
+static bool to_q8(const float *x, int64_t n, uint8_t *to) {
+    bool fits = true;
+    for (int64_t i = 0; i < n; i += QUANT_GROUP, to += dtype_block_bytes(DTYPE_Q8_0)) {
+        float most = 0;
+        bool finite = true;
+        for (int j = 0; j < QUANT_GROUP; j++) {
+            finite = finite && isfinite(x[i + j]);
+            most = fmaxf(most, fabsf(x[i + j]));
+        }
+        const uint16_t half = quant_to_half(most / 127);
+        const float scale = quant_from_half(half);
+        fits = fits && finite && isfinite(scale);
+        memcpy(to, &half, sizeof half);
+        for (int j = 0; j < QUANT_GROUP; j++) {
+            float q = scale > 0 && finite ? rintf(x[i + j] / scale) : 0;
+            to[2 + j] = (uint8_t)(int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+        }
+    }
+    return fits;
+}
+
 static bool convert_row(const float *x, int64_t n, DType type, void *to) {
     switch (type) {
     case DTYPE_F16:
@@ -142,6 +164,8 @@ static bool convert_row(const float *x, int64_t n, DType type, void *to) {
         return to_bf16(x, n, to);
     case DTYPE_W8:
         return to_w8(x, n, to);
+    case DTYPE_Q8_0:
+        return to_q8(x, n, to);
     default:
         return to_q4(x, n, to);
     }
@@ -161,6 +185,10 @@ typedef struct Conversion {
 
 static void read_row(const Matrix *from, int64_t row, float *values) {
     const char *data = from->data;
+    if (from->pieces) {
+        const int64_t each = from->rows / from->n_pieces;
+        data = from->pieces[row / each], row %= each;
+    }
     quant_load(from->type, data + row * dtype_row_bytes(from->type, from->cols), 0, from->cols, values);
 }
 

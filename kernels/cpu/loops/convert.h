@@ -5,7 +5,7 @@
 #include "kernels/cpu/threads.h"
 #include "kernels/ops.h"
 
-// Whether matrices with rows of `cols` can become `type`: DTYPE_F16, BF16, W8 or Q4_0.
+// Whether matrices with rows of `cols` can become `type`: DTYPE_F16, BF16, W8, Q8_0 or Q4_0.
 bool convert_suits(DType type, int64_t cols);
 
 // What could not be converted: the first row with a value that has no place in the new type, and that value. Not a
@@ -16,7 +16,7 @@ typedef struct ConvertFlaw {
 } ConvertFlaw;
 
 // `from` as rows of `type` in `to` [rows·dtype_row_bytes(type, cols)], whose start is aligned for it; from->cols suits
-// the type. f16 and bf16: to the nearest, even ones at ties. W8: kernels/w8.h. Q4_0: each group of 32 gets the scale
+// the type. f16 and bf16: to the nearest, even ones at ties. W8: kernels/w8.h. Q8_0: scale max/127. Q4_0: each group of 32 gets the scale
 // that leaves the smallest squared error among 17, see convert.c. STATUS_MEMORY: nothing was converted.
 Status convert_matrix(Threads *threads, const Matrix *from, DType type, void *to, ConvertFlaw *flaw,
                       Error *error);

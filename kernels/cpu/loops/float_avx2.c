@@ -77,7 +77,7 @@ INLINE void four_rows(DType type, const Gemm *p, const FourRows *w, int64_t toke
         else
             dots(type, rows, x, cols, 1, sums);
         for (int t = 0; t < n; t++) {
-            float values[ROWS], *y = p->y + (token + t) * p->y_stride + first;
+            float values[ROWS], *y = gemm_row(p, token + t) + first;
             _mm_storeu_ps(values, sums[t]);
             for (int r = 0; r < n_rows; r++) y[r] = p->add ? y[r] + values[r] : values[r];
         }

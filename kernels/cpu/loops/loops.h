@@ -7,6 +7,7 @@
 #include "kernels/ops.h"
 #include "kernels/w8.h"
 
+#include <math.h>
 #include <stdatomic.h>
 
 // A row of activations for DTYPE_W8: its scale, and the sum of its integers, by which a product of bytes that count
@@ -36,7 +37,8 @@ typedef struct Activations {
     const W8Scale *w8_scale; // [n]
 } Activations;
 
-// Rows [first, end) of y = W·x, or of y += W·x, for every row of activations: y[t*y_stride + r].
+// Rows [first, end) of y = W·x, or of y += W·x, for every row of activations: y[t*y_stride + r], or with `to`
+// y[to[t]*y_stride + r].
 typedef struct Gemm {
     const Matrix *w;
     const Activations *x;
@@ -44,7 +46,12 @@ typedef struct Gemm {
     float *y;
     int64_t y_stride;
     bool add;
+    const int32_t *to; // [x->n], no row twice
 } Gemm;
+
+static inline float *gemm_row(const Gemm *gemm, int64_t t) {
+    return gemm->y + (gemm->to ? gemm->to[t] : t) * gemm->y_stride;
+}
 
 // What is added to scores: the value for a token, a head and an index. values NULL: nothing.
 typedef struct AttendMask {
@@ -76,8 +83,9 @@ typedef struct AttendTile {
     // How queries turn for the attention sinks, where tokens were evicted: cos and sin of n_evicted. rope NULL: they do not.
     const Rope *rope;
     const float *sink_cos, *sink_sin;
-    const float *bases;   // [n_heads] of KvLayer.score_bases; NULL: running maxima
-    AttendCounts *counts; // NULL: nobody counts
+    const float *bases;       // [n_heads] of KvLayer.score_bases; NULL: running maxima
+    const float *sink_scores; // [n_heads] of KvLayer.sink_scores; NULL: none
+    AttendCounts *counts;     // NULL: nobody counts
 } AttendTile;
 
 typedef struct Loops {
@@ -91,7 +99,7 @@ typedef struct Loops {
     void (*quantize)(const float *x, int64_t n, const QuantRow *out);
     // x [n] → q [w8_stride(n)]: kernels/w8.h, bit by bit
     W8Scale (*quantize_w8)(const float *x, int64_t n, int8_t *q);
-    // g [n] = activation(g) · u, or without u (NULL) activation(g)
+    // g [n] = activation(g) · u, or without u (NULL) activation(g); ACTIVATION_CLAMPED_SWIGLU has u
     void (*activate)(Activation activation, float *g, const float *u, int64_t n);
     void (*to_half)(const float *x, int64_t n, uint16_t *half);
     // scratch: gemm_scratch(cols) bytes of the thread's own, 64-byte aligned
@@ -150,6 +158,12 @@ static inline SeenPositions attend_seen(const AttendTile *tile, int token, bool 
     if (tile->window > 0 && high >= tile->window) low = high - tile->window + 1;
     if (!is_sink && s->n_evicted > 0 && low < s->n_sinks + s->n_evicted) low = s->n_sinks + s->n_evicted;
     return (SeenPositions){low, high};
+}
+
+// What the weighted values of a head are divided by, whose weights, relative to e^base, add up to `total`; 0 where it saw
+// nothing.
+static inline float attend_divisor(const AttendTile *tile, int head, float base, float total) {
+    return total == 0 || !tile->sink_scores ? total : total + expf(tile->sink_scores[head] - base);
 }
 
 // q [head_dim] = a row's query times the scale, in the form that it is multiplied with keys: turned for the

@@ -95,22 +95,35 @@ INLINE __m256 activated(Activation activation, __m256 x) {
         x = _mm256_max_ps(_mm256_setzero_ps(), x); // NaN stays: it is the second
         return _mm256_mul_ps(x, x);
     case ACTIVATION_SILU:
+    case ACTIVATION_CLAMPED_SWIGLU:
         break;
     }
     return silu(x);
+}
+
+// NaN are second operands: they stay.
+INLINE __m256 clamped_swiglu(__m256 g, __m256 u) {
+    const __m256 limit = _mm256_set1_ps(CLAMPED_SWIGLU_LIMIT), one = _mm256_set1_ps(1);
+    g = _mm256_min_ps(limit, g);
+    u = _mm256_max_ps(_mm256_set1_ps(-CLAMPED_SWIGLU_LIMIT), _mm256_min_ps(limit, u));
+    __m256 e = exp_lanes(_mm256_mul_ps(g, _mm256_set1_ps(-CLAMPED_SWIGLU_ALPHA)));
+    return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), _mm256_add_ps(u, one));
+}
+
+INLINE __m256 gated(Activation activation, __m256 g, __m256 u) {
+    return activation == ACTIVATION_CLAMPED_SWIGLU ? clamped_swiglu(g, u)
+                                                   : _mm256_mul_ps(activated(activation, g), u);
 }
 
 static void activate(Activation activation, float *g, const float *u, int64_t n) {
     const __m256 one = _mm256_set1_ps(1);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(g + i, _mm256_mul_ps(activated(activation, _mm256_loadu_ps(g + i)),
-                                              u ? _mm256_loadu_ps(u + i) : one));
+        _mm256_storeu_ps(g + i, gated(activation, _mm256_loadu_ps(g + i), u ? _mm256_loadu_ps(u + i) : one));
     if (i == n) return;
     float last_g[8] = {0}, last_u[8] = {0};
     for (int64_t j = i; j < n; j++) last_g[j - i] = g[j], last_u[j - i] = u ? u[j] : 1;
-    _mm256_storeu_ps(last_g,
-                     _mm256_mul_ps(activated(activation, _mm256_loadu_ps(last_g)), _mm256_loadu_ps(last_u)));
+    _mm256_storeu_ps(last_g, gated(activation, _mm256_loadu_ps(last_g), _mm256_loadu_ps(last_u)));
     for (int64_t j = i; j < n; j++) g[j] = last_g[j - i];
 }
 

@@ -44,12 +44,24 @@ static float activated(Activation activation, float x) {
     case ACTIVATION_RELU2:
         return x < 0 ? 0 : x * x;
     case ACTIVATION_SILU:
+    case ACTIVATION_CLAMPED_SWIGLU:
         break;
     }
     return silu(x);
 }
 
+static float clamped_swiglu(float g, float u) {
+    const float limit = CLAMPED_SWIGLU_LIMIT;
+    g = g > limit ? limit : g; // NaN stays
+    u = u > limit ? limit : u < -limit ? -limit : u;
+    return g / (1 + expf(-CLAMPED_SWIGLU_ALPHA * g)) * (u + 1);
+}
+
 static void activate(Activation activation, float *g, const float *u, int64_t n) {
+    if (activation == ACTIVATION_CLAMPED_SWIGLU) {
+        for (int64_t i = 0; i < n; i++) g[i] = clamped_swiglu(g[i], u[i]);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) g[i] = activated(activation, g[i]) * (u ? u[i] : 1);
 }
 
@@ -80,7 +92,7 @@ static void gemm_w8(const Gemm *p) {
             const int8_t *x = p->x->w8 + t * w8_stride(cols);
             int32_t sum = 0;
             for (int64_t i = 0; i < cols; i++) sum += row[i] * x[i];
-            float *y = &p->y[t * p->y_stride + r], result = w8_result(sum, p->x->w8_scale[t].scale, scale);
+            float *y = gemm_row(p, t) + r, result = w8_result(sum, p->x->w8_scale[t].scale, scale);
             *y = p->add ? *y + result : result;
         }
     }
@@ -99,7 +111,7 @@ static void gemm(const Gemm *p, void *scratch) {
         for (int64_t t = 0; t < p->x->n; t++) {
             float sum = 0;
             for (int64_t i = 0; i < cols; i++) sum += row[i] * p->x->x[t * cols + i];
-            float *y = &p->y[t * p->y_stride + r];
+            float *y = gemm_row(p, t) + r;
             *y = p->add ? *y + sum : sum;
         }
     }
@@ -157,6 +169,7 @@ static void attend_one(const Query *c, float *sums, float *y) {
         kv_load(tile->kv, KV_VALUES, attend_slot(tile, i), tile->kv_head, tile->head_dim, c->row);
         for (int d = 0; d < tile->head_dim; d++) sums[d] += weight * c->row[d];
     }
+    weights = attend_divisor(tile, c->head, largest, weights);
     for (int d = 0; d < tile->head_dim; d++) y[d] = weights == 0 ? 0 : sums[d] / weights;
 }
 
@@ -214,7 +227,8 @@ static void attend_in_splits(const Query *c, Part *whole, Part *part, float *y) 
         whole->weight = whole->weight * old + part->weight * new;
         for (int d = 0; d < dim; d++) whole->sums[d] = whole->sums[d] * old + part->sums[d] * new;
     }
-    for (int d = 0; d < dim; d++) y[d] = whole->weight == 0 ? 0 : whole->sums[d] / whole->weight;
+    const float divisor = attend_divisor(tile, c->head, whole->base, whole->weight);
+    for (int d = 0; d < dim; d++) y[d] = divisor == 0 ? 0 : whole->sums[d] / divisor;
     attend_count(tile, parts, again);
 }
 

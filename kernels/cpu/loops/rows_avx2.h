@@ -67,7 +67,7 @@ INLINE __m256i kept(__m256i v) {
 
 // Stores the first n_rows lanes.
 INLINE void store_rows(const Gemm *p, int64_t token, int64_t first, int n_rows, __m256 lanes) {
-    float *y = p->y + token * p->y_stride + first, values[ROWS];
+    float *y = gemm_row(p, token) + first, values[ROWS];
     if (n_rows == ROWS) {
         if (p->add) lanes = _mm256_add_ps(_mm256_loadu_ps(y), lanes);
         _mm256_storeu_ps(y, lanes);

@@ -78,12 +78,20 @@ struct TileHead {
     int kv_head;
 };
 
+// What weighted values are divided by, of weights relative to 2^base that add up to `total`: learned attention sinks
+// have a share in it. 0: nothing was seen.
+__device__ inline float sum_with_sink(const AttendArguments &a, int head, float base, float total) {
+    if (!a.kv.sink_scores || total == 0) return total;
+    return total + exp2f(a.kv.sink_scores[head] * LOG2_E - base);
+}
+
 // The last step of the kernels on tensor cores: two rows of sums by their total weights, which four lanes share, to y.
+// Weights are relative to 2^bases.
 // A row that saw nothing becomes zeros; weights that are no number stay so. Row r is head r % group of token r / group;
 // lane l of four has of a row `half` columns 8n + 2l and the next in out[n][2·half], [2·half + 1].
 template <class T, int HEAD>
-__device__ inline void store_rows(const TileHead &at, const int rows[2], const float weights[2],
-                                  const float (&out)[HEAD / 8][4], T *y) {
+__device__ inline void store_rows(const TileHead &at, const int rows[2], const float bases[2],
+                                  const float weights[2], const float (&out)[HEAD / 8][4], T *y) {
     const AttendArguments &a = at.a;
     const AttendTile &tile = at.tile;
     const int kv_head = at.kv_head;
@@ -93,9 +101,10 @@ __device__ inline void store_rows(const TileHead &at, const int rows[2], const f
         float total = weights[r];
         total += __shfl_xor_sync(~0u, total, 1);
         total += __shfl_xor_sync(~0u, total, 2);
-        float scale = total == 0 ? 0 : 1 / total; // NaN stays
         if (rows[r] >= tile.n_tokens * group) continue;
         int token = tile.first_token + rows[r] / group, head = kv_head * group + rows[r] % group;
+        total = sum_with_sink(a, head, bases[r], total);
+        float scale = total == 0 ? 0 : 1 / total; // NaN stays
         T *target = y + ((int64_t)token * a.n_heads + head) * HEAD + threadIdx.x % 4 * 2;
         struct alignas(4) Pair {
             T v[2];

@@ -90,8 +90,9 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32)
         plain_stream(a, tile, alone ? 0 : warp * 32, alone ? 32 : PLAIN_WARPS * 32, r);
         __syncwarp();
         if (alone) {
+            const float weight = sum_with_sink(a, head, r.largest * LOG2_E, r.weight);
             for (int d = lane; d < dim; d += 32)
-                y[row + d] = from_float<T>(r.weight == 0 ? 0 : r.sums[d] / r.weight);
+                y[row + d] = from_float<T>(weight == 0 ? 0 : r.sums[d] / weight);
             __syncwarp();
             continue;
         }
@@ -101,6 +102,7 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32)
         for (int w = 0; w < PLAIN_WARPS; w++) top = fmaxf(top, largest[w]);
         for (int w = 0; w < PLAIN_WARPS; w++)
             if (weights[w] != 0) weight += weights[w] * expf(largest[w] - top);
+        weight = sum_with_sink(a, head, top * LOG2_E, weight);
         for (int d = threadIdx.x; d < dim; d += blockDim.x) {
             float sum = 0;
             for (int w = 0; w < PLAIN_WARPS; w++)

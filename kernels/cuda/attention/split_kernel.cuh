@@ -119,8 +119,11 @@ __device__ inline float4 sum_results(const float *sums, int64_t stride, int firs
     return sum;
 }
 
-// Elements at, at + 1, … of the whole.
-__device__ inline void write_result(const SplitArguments &s, int64_t at, float4 sum, float weight) {
+// Elements at, at + 1, … of the whole, whose weights are relative to 2^whole.x and add up to whole.y.
+__device__ inline void write_result(const SplitArguments &s, int64_t at, float4 sum, float2 whole) {
+    const AttendArguments &a = s.l.a;
+    float weight =
+        a.kv.sink_scores ? sum_with_sink(a, (int)(at / a.head_dim % a.n_heads), whole.x, whole.y) : whole.y;
     float f = weight == 0 ? 0 : __fdividef(1, weight);
     if (s.l.type == DTYPE_F16) {
         *(uint2 *)((__half *)s.l.y + at) =
@@ -160,7 +163,7 @@ __device__ inline void put_together(const SplitArguments &s, const SplitRows &ro
             }
         }
         if (i < elements && own == 0)
-            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + i * 4 % dim, sum, whole[row].y);
+            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + i * 4 % dim, sum, whole[row]);
     }
 }
 
@@ -227,7 +230,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
         float4 found =
             sum_results<HEADS>(&results->sums[0][row][d], HEADS * HEAD, 0, 1, SPLIT_WARPS, factors + row);
         if (tile.n_splits == 1)
-            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + d, found, whole[row].y);
+            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + d, found, whole[row]);
         else
             *(float4 *)(s.sums + part * dim + i) = found;
     }

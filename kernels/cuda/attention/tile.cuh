@@ -280,7 +280,8 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
         now = next;
         stage ^= 1;
     }
-    store_rows<T, HEAD>(TileHead{a, tile, kv_head}, mine, rows.sum, rows.out, y);
+    const float bases[2] = {rows.top[0] * a.scale, rows.top[1] * a.scale};
+    store_rows<T, HEAD>(TileHead{a, tile, kv_head}, mine, bases, rows.sum, rows.out, y);
 }
 
 // ---- launchers ---------------------------------------------------------------------------------------------

@@ -149,7 +149,8 @@ __device__ inline void attend_blocks(const TileHead &at, WgmmaShared<HEAD> *s, c
         m.start_sums(n_blocks - 1);
         wgmma_wait<0>(m.out);
     }
-    store_rows<T, HEAD>(at, rows, sum, m.out, y);
+    const float bases[2] = {top[0] * a.scale, top[1] * a.scale};
+    store_rows<T, HEAD>(at, rows, bases, sum, m.out, y);
 }
 
 // Queries as halves, rows behind the last as zeros; row r is head r % group of token r / group. The MMA

@@ -95,7 +95,8 @@ static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments 
 }
 
 // Whether there is code for such a decoder: gated feed-forwards behind RMS norms and none after them, no biases but
-// attention's, every layer turned by the same frequencies, norms of heads, no caps.
+// attention's, every layer turned by the same frequencies, norms of heads, no caps,
+// no experts, no learned attention sinks.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi)
         return false;
@@ -104,7 +105,7 @@ static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     for (int l = 0; l < s->n_layers; l++) {
         const Layer *layer = t->layers[l];
         if (!layer->attn_norm.weight || !layer->ffn_norm.weight || layer->attn_post_norm.weight ||
-            layer->ffn_post_norm.weight || layer->row_norms)
+            layer->ffn_post_norm.weight || layer->row_norms || layer->router || t->kv[l].sink_scores)
             return false;
         if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down) return false;
     }

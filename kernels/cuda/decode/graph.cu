@@ -66,7 +66,7 @@ static size_t lay_out(const CudaBackend *cuda, DecodeGraphs *b, char *base) {
     };
     b->x = take((size_t)s->hidden_size);
     b->q = take((size_t)s->n_heads * (size_t)s->head_dim);
-    b->g = take((size_t)s->intermediate_size);
+    b->g = take((size_t)decoder_ffn_width(s));
     return used;
 }
 

@@ -67,6 +67,8 @@ static size_t parts_bytes(const CudaBackend *cuda) {
 size_t flat_bytes(const CudaBackend *cuda) {
     const DecoderShape *s = cuda->shape;
     int q = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, rows = 2 * s->intermediate_size;
+    if (s->experts.n && rows < 2 * s->experts.size) rows = 2 * s->experts.size;
+    if (s->experts.n && rows < 2 * s->experts.shared_size) rows = 2 * s->experts.shared_size;
     if (rows < q) rows = q;
     if (rows < s->vocab_size) rows = s->vocab_size;
     if (rows < s->hidden_size) rows = s->hidden_size;

@@ -52,7 +52,7 @@ __device__ inline void end_sum(const FlatArguments &a, int token, int unit, floa
     switch (a.epilogue) {
     case EPILOGUE_GATED:
         if (a.other) up += a.other[unit];
-        ((T *)a.y)[at] = from_float<T>(activate_any(a.activation, sum) * up);
+        ((T *)a.y)[at] = from_float<T>(activate_pair(a.activation, sum, up));
         break;
     case EPILOGUE_ADD:
         ((float *)a.y)[at] += sum;

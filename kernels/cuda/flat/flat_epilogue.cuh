@@ -106,6 +106,19 @@ template <int N> __device__ inline void activate_each(Activation activation, flo
         each([](float x) { return activate_any(ACTIVATION_RELU2, x); });
 }
 
+// v = activation(v)·up.
+template <int N>
+__device__ inline void activate_pairs(Activation activation, float (&v)[N], const float (&up)[N]) {
+    if (activation == ACTIVATION_CLAMPED_SWIGLU) {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = activate_pair(ACTIVATION_CLAMPED_SWIGLU, v[i], up[i]);
+        return;
+    }
+    activate_each(activation, v);
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] *= up[i];
+}
+
 // Gates are in lanes of even rows, ups in those of odd ones: the former finish the fragment's upper rows, the latter
 // the lower.
 template <class T, int TILES>
@@ -123,12 +136,12 @@ __device__ inline void end_gated(const FlatArguments &a, int tile, float c[TILES
         float got = __shfl_xor_sync(~0u, odd ? low : high, 4);
         gates[i] = (odd ? got : low) + gate_bias, ups[i] = (odd ? high : got) + up_bias;
     }
-    activate_each(a.activation, gates);
+    activate_pairs(a.activation, gates, ups);
     T *to = (T *)a.y + (int64_t)at.token * a.y_stride + unit;
 #pragma unroll
     for (int i = 0; i < 2 * TILES; i++)
         if (there && at.token + i / 2 * 8 + i % 2 < n)
-            to[(i / 2 * 8 + i % 2) * a.y_stride] = from_float<T>(gates[i] * ups[i]);
+            to[(i / 2 * 8 + i % 2) * a.y_stride] = from_float<T>(gates[i]);
 }
 
 // A tile's rows lie as make_heads_map() puts them: a lane has elements d and d + dim/2 of a head.

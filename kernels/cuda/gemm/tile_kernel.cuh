@@ -19,6 +19,10 @@ struct TileShape {
     int n, rows, cols;                // y [n, rows] = x [n, cols] · Wᵀ
     bool ready;                       // W does not come from the kernel before
     const float *x_scales, *w_scales; // [n], [rows] of W8
+    // Of GroupWalk: matrices of n_groups groups, one below the other, each for rows of x by themselves. On the device, of
+    // the kernel before: where they begin, and their first pairs of blocks along the tokens, [n_groups + 1] each.
+    int n_groups;
+    const int32_t *starts, *pairs;
 };
 
 // The scales of a tile's columns, for each warp.
@@ -32,38 +36,73 @@ template <class T, int COLUMNS> struct alignas(1024) TileGemmShared {
     TileScales<T, COLUMNS> scales;
 };
 
+struct TileWalk;
+struct GroupWalk;
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // The tiles of a cluster, one after the other: those that run side by side share W's rows.
 struct TileWalk {
-    int pairs, n, t; // pairs of blocks along the tokens
+    static constexpr bool GROUPED = false;
+    int pairs, n, t, end; // pairs of blocks along the tokens; end of the tokens
     template <int COLUMNS> static __device__ TileWalk of(const TileShape &s) {
         int pairs = (s.n + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS);
-        return TileWalk{pairs, pairs * ((s.rows + COLUMNS - 1) / COLUMNS), (int)blockIdx.x / 2};
+        return TileWalk{pairs, pairs * ((s.rows + COLUMNS - 1) / COLUMNS), (int)blockIdx.x / 2, s.n};
     }
+    __device__ int first_row() const { return 0; }
     __device__ bool more() const { return t < n; }
     __device__ void next() { t += gridDim.x / 2; }
     __device__ int token() const { return (t % pairs * 2 + (int)cluster_rank()) * TILE_TOKENS; }
     __device__ int row() const { return t / pairs; } // in tiles
 };
 
+// The same over groups, one after the other.
+struct GroupWalk {
+    static constexpr bool GROUPED = true;
+    const int32_t *starts, *first_pairs;
+    int rows, row_tiles, n, t, group, begin, pairs, first, end;
+    template <int COLUMNS> static __device__ GroupWalk of(const TileShape &s) {
+        GroupWalk w = {s.starts, s.pairs, s.rows, (s.rows + COLUMNS - 1) / COLUMNS};
+        w.n = s.pairs[s.n_groups] * w.row_tiles, w.t = (int)blockIdx.x / 2, w.group = 0;
+        w.seek();
+        return w;
+    }
+    __device__ void seek() {
+        if (!more()) return;
+        while (t >= first_pairs[group + 1] * row_tiles) group++;
+        begin = first_pairs[group] * row_tiles, pairs = first_pairs[group + 1] - first_pairs[group];
+        first = starts[group], end = starts[group + 1];
+    }
+    __device__ bool more() const { return t < n; }
+    __device__ void next() {
+        t += gridDim.x / 2;
+        seek();
+    }
+    __device__ int token() const {
+        return first + ((t - begin) % pairs * 2 + (int)cluster_rank()) * TILE_TOKENS;
+    }
+    __device__ int row() const { return (t - begin) / pairs; }
+    __device__ int first_row() const { return group * rows; }
+};
+
 // The copying thread.
-template <class T, int COLUMNS>
+template <class T, int COLUMNS, class Walk>
 __device__ inline void copy_tiles(TileGemmShared<T, COLUMNS> *s, const CUtensorMap *x_map,
                                   const CUtensorMap *w_map, const TileShape &shape) {
     constexpr int STAGES = TileGemmShared<T, COLUMNS>::STAGES, HALF = COLUMNS / 2;
     constexpr uint32_t BYTES = (TILE_TOKENS + COLUMNS) * TILE_DEPTH * sizeof(T);
     uint64_t once = read_once(), often = read_often();
     int steps = (shape.cols + TILE_DEPTH - 1) / TILE_DEPTH, rank = (int)cluster_rank();
-    auto copy_w = [&](const TileWalk &at, int step, int stage) {
+    auto copy_w = [&](const Walk &at, int step, int stage) {
         copy_tile_to(3, shared_at(s->w[stage] + rank * HALF * TILE_DEPTH), w_map, step * TILE_DEPTH,
-                     at.row() * COLUMNS + rank * HALF, shared_at(&s->full[stage]), once);
+                     at.first_row() + at.row() * COLUMNS + rank * HALF, shared_at(&s->full[stage]), once);
     };
-    auto copy_x = [&](const TileWalk &at, int step, int stage) {
+    auto copy_x = [&](const Walk &at, int step, int stage) {
         copy_tile(shared_at(s->x[stage]), x_map, step * TILE_DEPTH, at.token(), shared_at(&s->full[stage]),
                   often);
     };
-    TileWalk at = TileWalk::of<COLUMNS>(shape);
+    if (Walk::GROUPED) kernels_before(); // it says where the groups are
+    Walk at = Walk::template of<COLUMNS>(shape);
     int primed =
         shape.ready && at.more() ? min(STAGES, steps) : 0; // W of these is asked for before x is there
     for (int i = 0; i < primed; i++) {
@@ -130,7 +169,7 @@ template <int COLUMNS> struct TileSums<Int8Pair, COLUMNS> {
 };
 
 // An MMA warpgroup.
-template <class T, int COLUMNS, class Epilogue>
+template <class T, int COLUMNS, class Walk, class Epilogue>
 __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape &shape,
                                   const Epilogue &epilogue) {
     constexpr int STAGES = TileGemmShared<T, COLUMNS>::STAGES;
@@ -142,7 +181,7 @@ __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape
         if (lane < 2) barrier_arrive_at(shared_at(&s->empty[which]), lane);
     };
     kernels_before();
-    for (TileWalk at = TileWalk::of<COLUMNS>(shape); at.more(); at.next()) {
+    for (Walk at = Walk::template of<COLUMNS>(shape); at.more(); at.next()) {
         int token = at.token() + (int)threadIdx.x / 32 * 16 + lane / 4, column = at.row() * COLUMNS, last = 0;
         TileSums<T, COLUMNS> sums;
         sums.begin(s, shape, token, column);
@@ -163,20 +202,20 @@ __device__ inline void tile_wgmma(TileGemmShared<T, COLUMNS> *s, const TileShape
 #pragma unroll 1
         for (; step < steps - 3; step++) wgmma_step(step);
         typename Epilogue::template Ahead<COLUMNS / 8, TileSums<T, COLUMNS>::AHEAD> ahead(
-            epilogue, token, column, shape.n, shape.rows);
+            epilogue, token, column, at.end, shape.rows);
 #pragma unroll 1
         for (; step < steps; step++) wgmma_step(step);
         wgmma_wait<0>(sums.v);
         release(last);
         sums.end();
-        epilogue(sums, ahead, token, column, shape.n, shape.rows);
+        epilogue(sums, ahead, token, column, at.end, shape.rows);
     }
 }
 
 #endif
 
 // Grid: clusters of two blocks, as many as fit at once or are needed.
-template <class T, int COLUMNS, class Epilogue>
+template <class T, int COLUMNS, class Epilogue, class Walk>
 __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)
     tile_gemm_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
                      const __grid_constant__ TileShape shape, const __grid_constant__ Epilogue epilogue) {
@@ -193,10 +232,10 @@ __global__ void IN_CLUSTERS_OF(2) __launch_bounds__(TILE_GEMM_THREADS, 1)
     cluster_sync();
     if (threadIdx.x < TILE_GEMM_WARPS * 32) {
         take_registers<232>();
-        tile_wgmma<T, COLUMNS>(s, shape, epilogue);
+        tile_wgmma<T, COLUMNS, Walk>(s, shape, epilogue);
     } else {
         give_registers<40>();
-        if (threadIdx.x == TILE_GEMM_WARPS * 32) copy_tiles<T, COLUMNS>(s, &x_map, &w_map, shape);
+        if (threadIdx.x == TILE_GEMM_WARPS * 32) copy_tiles<T, COLUMNS, Walk>(s, &x_map, &w_map, shape);
         __syncwarp();
     }
     cluster_sync(); // the other block may still arrive here

@@ -19,9 +19,9 @@ struct DenseGemm {
 
 template <class T, int COLUMNS, class Epilogue>
 static Status launch(CudaBackend *cuda, const DenseGemm &d, const Epilogue &epilogue, Error *error) {
-    auto kernel = tile_gemm_kernel<T, COLUMNS, Epilogue>;
+    auto kernel = tile_gemm_kernel<T, COLUMNS, Epilogue, TileWalk>;
     size_t shared = sizeof(TileGemmShared<T, COLUMNS>);
-    TileShape shape = {d.gemm->n, d.rows, d.cols, !d.expanded, d.gemm->x_scales, d.scales};
+    TileShape shape = {d.gemm->n, d.rows, d.cols, !d.expanded, d.gemm->x_scales, d.scales, 0, NULL, NULL};
     int64_t pairs = (shape.n + 2 * TILE_TOKENS - 1) / (2 * TILE_TOKENS),
             tiles = pairs * ((d.rows + COLUMNS - 1) / COLUMNS), clusters = cuda->device.card.n_sms / 2;
     CUtensorMap x_map, w_map;
@@ -41,8 +41,7 @@ static int columns_of(const CudaBackend *cuda, const DenseGemm &d) {
 
 template <class T, class Out, Activation ACTIVATION>
 static Status launch_gated(CudaBackend *cuda, const DenseGemm &d, Error *error) {
-    GatedEpilogue<Out, ACTIVATION> epilogue = {(Out *)d.gemm->y + d.first / 2,
-                                               cuda->shape->intermediate_size};
+    GatedEpilogue<Out, ACTIVATION> epilogue = {(Out *)d.gemm->y + d.first / 2, d.gemm->w->rows / 2};
     return columns_of(cuda, d) == 192 ? launch<T, 192>(cuda, d, epilogue, error)
                                       : launch<T, 256>(cuda, d, epilogue, error);
 }

@@ -140,8 +140,8 @@ template <class T> __global__ void __launch_bounds__(256) finish_kernel(const Fi
         int unit = col / 2;
         if (a.bias) f.x += a.bias[unit], f.z += a.bias[unit + 1];
         if (a.other) f.y += a.other[unit], f.w += a.other[unit + 1];
-        *(Two *)((T *)a.y + at / 2) = Two{from_float<T>(activate_any(a.activation, f.x) * f.y),
-                                          from_float<T>(activate_any(a.activation, f.z) * f.w)};
+        *(Two *)((T *)a.y + at / 2) = Two{from_float<T>(activate_pair(a.activation, f.x, f.y)),
+                                          from_float<T>(activate_pair(a.activation, f.z, f.w))};
         return;
     }
     if (a.bias) f.x += a.bias[col], f.y += a.bias[col + 1], f.z += a.bias[col + 2], f.w += a.bias[col + 3];

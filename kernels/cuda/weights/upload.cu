@@ -102,6 +102,14 @@ Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t 
                                                                           (uint32_t)(uintptr_t)w->data);
         return CUDA_LAUNCHED(error, "making up [%lld, %lld]", (long long)m->rows, (long long)m->cols);
     }
+    if (m->pieces) {
+        for (int i = 0; i < m->n_pieces; i++) {
+            const Matrix piece = matrix_of_expert(m, i, m->n_pieces);
+            Status status = upload_rows(cuda, &piece, w, first + i * piece.rows * stride, stride, error);
+            if (status) return status;
+        }
+        return STATUS_OK;
+    }
     for (int64_t r = 0; r < m->rows; r += at_once) {
         int64_t n = m->rows - r < at_once ? m->rows - r : at_once;
         Copy copy = {(const char *)m->data + r * row, u->pinned + (int64_t)u->next * STAGE_BYTES, n * row};

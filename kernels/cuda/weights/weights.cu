@@ -49,9 +49,18 @@ struct Vector {
 };
 enum { LAYER_VECTORS = 12, HEAD_VECTORS = 5 };
 
+// Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
+static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
+    return h->router.data ? s->experts.n : 1;
+}
+static int64_t width_of(const DecoderShape *s, const LayerWeights *h) {
+    return h->router.data ? s->experts.size : s->intermediate_size;
+}
+
 static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer *l,
                              Vector out[LAYER_VECTORS]) {
-    int64_t hidden = s->hidden_size, wide = s->intermediate_size, head = s->head_dim;
+    const int64_t n = experts_of(s, h), hidden = s->hidden_size, wide = n * width_of(s, h),
+                  head = s->head_dim;
     const bool rows = layer_norms_rows(s, h);
     float offset = s->norm_offset;
     l->row_norms = rows;
@@ -67,7 +76,9 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
         {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},
-        {"b_down", &h->b_down, hidden, 0, 1, false, &l->b_down},
+        {"b_down", &h->b_down, n * hidden, 0, 1, false, &l->b_down},
+        {"router_bias", &h->router_bias, s->experts.n, 0, 1, false, &l->router_bias},
+        {"choice_bias", &h->choice_bias, s->experts.n, 0, 1, false, &l->choice_bias},
     };
     memcpy(out, all, sizeof all);
 }
@@ -111,6 +122,13 @@ static Status upload_each(CudaBackend *cuda, const Vector *vectors, int n, Error
     return status;
 }
 
+static Linear lay_out_gate_up(const Matrix *gate, const Matrix *up, int64_t units, Arena *a) {
+    const int64_t rows = (gate->data ? 2 : 1) * units;
+    Format format = format_of(up->type);
+    if (gate->data) common_format(gate->type, up->type, &format);
+    return Linear{{a->weight_as(format, up, rows)}, 1, (int)rows, (int)up->cols};
+}
+
 static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
     int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
             kv = (int64_t)s->n_kv_heads * s->head_dim;
@@ -129,12 +147,38 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         layer->qkv.part[2] = a->weight(&h->wv, kv);
     }
     layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)q};
+    const int64_t n = experts_of(s, h), wide = width_of(s, h);
     layer->gated = h->w_gate.data != NULL;
-    int rows = (layer->gated ? 2 : 1) * s->intermediate_size;
-    Format format = format_of(h->w_up.type);
-    if (layer->gated) common_format(h->w_gate.type, h->w_up.type, &format);
-    layer->gate_up = Linear{{a->weight_as(format, &h->w_up, rows)}, 1, rows, (int)hidden};
-    layer->down = Linear{{a->weight(&h->w_down, hidden)}, 1, (int)hidden, s->intermediate_size};
+    layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
+    layer->down = Linear{{a->weight(&h->w_down, n * hidden)}, 1, (int)(n * hidden), (int)wide};
+    if (!h->router.data) return;
+    layer->shared_routed = h->shared_router.data != NULL;
+    layer->router = (float *)a->take((size_t)((n + (layer->shared_routed ? 1 : 0)) * hidden) * 4);
+    if (!h->shared_up.data) return;
+    layer->shared_gate_up = lay_out_gate_up(&h->shared_gate, &h->shared_up, s->experts.shared_size, a);
+    layer->shared_down = Linear{{a->weight(&h->shared_down, hidden)}, 1, (int)hidden, s->experts.shared_size};
+}
+
+static Status upload_gate_up(CudaBackend *cuda, const Matrix *gate, const Matrix *up, const Weight *to,
+                             Error *error) {
+    const int stride = gate->data ? 2 : 1;
+    Status status = gate->data ? upload_rows(cuda, gate, to, 0, stride, error) : STATUS_OK;
+    return status ? status : upload_rows(cuda, up, to, stride - 1, stride, error);
+}
+
+// As float32: a token's choice is to be as near to the model's own as its input allows.
+static Status upload_router(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
+    const int64_t hidden = h->router.cols;
+    if (cuda->random_weights) {
+        const Matrix made_up = {DTYPE_F32, h->router.rows, hidden, h->router.data, NULL, 0};
+        const Weight to = {(char *)layer->router, hidden * 4, (int)h->router.rows,
+                           (int)hidden,           FORMAT_F32, NULL};
+        return upload_rows(cuda, &made_up, &to, 0, 1, error);
+    }
+    const Matrix *rows[] = {&h->router, &h->shared_router};
+    const int64_t sizes[] = {h->router.rows * hidden, hidden};
+    return upload_vectors(cuda, VectorList{rows, sizes, layer->shared_routed ? 2 : 1}, 0, layer->router,
+                          error);
 }
 
 static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
@@ -156,11 +200,13 @@ static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *laye
     if (!status) status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
-    int stride = layer->gated ? 2 : 1;
-    if (!status && layer->gated)
-        status = upload_rows(cuda, &h->w_gate, &layer->gate_up.part[0], 0, stride, error);
-    if (!status) status = upload_rows(cuda, &h->w_up, &layer->gate_up.part[0], stride - 1, stride, error);
+    if (!status) status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);
     if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
+    if (!status && layer->router) status = upload_router(cuda, h, layer, error);
+    if (!status && h->shared_up.data)
+        status = upload_gate_up(cuda, &h->shared_gate, &h->shared_up, &layer->shared_gate_up.part[0], error);
+    if (!status && h->shared_up.data)
+        status = upload_rows(cuda, &h->shared_down, &layer->shared_down.part[0], 0, 1, error);
     return status;
 }
 
@@ -185,6 +231,23 @@ static Status check_w8(const LayerWeights *h, Error *error) {
                      dtype_name(h->wk.type), dtype_name(h->wv.type));
 }
 
+static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error *error) {
+    const int64_t hidden = s->hidden_size, shared = s->experts.shared_size;
+    Status status = check_matrix("router", &h->router, s->experts.n, hidden, error);
+    if (!status && !h->w_gate.data)
+        status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts without gates");
+    if (!status && (h->w_up.type == DTYPE_W8 || h->w_down.type == DTYPE_W8))
+        status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts in %s", dtype_name(DTYPE_W8));
+    if (!status && h->shared_up.type == DTYPE_W8)
+        status = error_set(error, STATUS_UNSUPPORTED, "cuda: a shared expert in %s", dtype_name(DTYPE_W8));
+    if (!status && (size_t)hidden * 4 > (128 << 10))
+        status = error_set(error, STATUS_UNSUPPORTED, "cuda: a router over %lld elements", (long long)hidden);
+    if (status || shared == 0) return status;
+    status = check_matrix("shared_gate", &h->shared_gate, shared, hidden, error);
+    if (!status) status = check_matrix("shared_up", &h->shared_up, shared, hidden, error);
+    return status ? status : check_matrix("shared_down", &h->shared_down, hidden, shared, error);
+}
+
 static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
     int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
             kv = (int64_t)s->n_kv_heads * s->head_dim;
@@ -195,10 +258,11 @@ static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
     if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
     if (!status) status = check_matrix("wv", &h->wv, kv, hidden, error);
     if (!status) status = check_matrix("wo", &h->wo, hidden, q, error);
-    if (!status && h->w_gate.data)
-        status = check_matrix("w_gate", &h->w_gate, s->intermediate_size, hidden, error);
-    if (!status) status = check_matrix("w_up", &h->w_up, s->intermediate_size, hidden, error);
-    if (!status) status = check_matrix("w_down", &h->w_down, hidden, s->intermediate_size, error);
+    const int64_t n = experts_of(s, h), wide = width_of(s, h);
+    if (!status && h->w_gate.data) status = check_matrix("w_gate", &h->w_gate, n * wide, hidden, error);
+    if (!status) status = check_matrix("w_up", &h->w_up, n * wide, hidden, error);
+    if (!status) status = check_matrix("w_down", &h->w_down, n * hidden, wide, error);
+    if (!status && h->router.data) status = check_experts(s, h, error);
     if (!status) status = check_w8(h, error);
     Format format;
     if (!status && h->w_gate.data && !common_format(h->w_gate.type, h->w_up.type, &format))

@@ -152,6 +152,10 @@ SHIFT_TEST(GOLDEN_ARCHITECTURES, gpt_neox_linear_part, "gpt_neox-sequential", "g
 SHIFT_TEST(GOLDEN_ARCHITECTURES, bloom_alibi, "bloom", "bloom", true)
 SHIFT_TEST(GOLDEN_ARCHITECTURES, mpt_alibi, "mpt", "mpt", true)
 
+SHIFT_TEST(GOLDEN_EXPERTS, mixtral, "mixtral", "mixtral", true)
+SHIFT_TEST(GOLDEN_EXPERTS, qwen2_moe, "qwen2_moe", "qwen2_moe", true)
+SHIFT_TEST(GOLDEN_EXPERTS, gpt_oss_learned_sinks, "gpt_oss", "gpt_oss", false) // a window of 8 tokens
+
 static void learned_positions_cannot(void **state) {
     (void)state;
     Stream s = open_stream(GOLDEN_ARCHITECTURES, "opt", "cpu");
@@ -173,6 +177,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gpt_neox_linear_part),
         cmocka_unit_test(bloom_alibi),
         cmocka_unit_test(mpt_alibi),
+        cmocka_unit_test(mixtral),
+        cmocka_unit_test(qwen2_moe),
+        cmocka_unit_test(gpt_oss_learned_sinks),
         cmocka_unit_test(learned_positions_cannot),
     };
     return test_main("shift models", argc, argv, tests);

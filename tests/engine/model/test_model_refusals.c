@@ -56,7 +56,29 @@ static const struct {
     {"{\"model_type\": \"opt\", \"layer_norm_elementwise_affine\": \"no\"}", STATUS_UNSUPPORTED,
      "norms without weights"},
     {"{\"rms_norm_eps\": -1}", STATUS_FILE, "epsilon"},
-    {"{\"num_local_experts\": 8}", STATUS_UNSUPPORTED, "mixture of 8 experts"},
+    {"{\"num_local_experts\": 8}", STATUS_UNSUPPORTED,
+     "mixture of 8 experts, which a llama model does not have"},
+    {"{\"num_experts\": 4}", STATUS_UNSUPPORTED, "mixture of 4 experts"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 9, "
+     "\"moe_intermediate_size\": 16}",
+     STATUS_FILE, "the number of experts that a token takes is 9; palaver takes 1 to 8"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 16}",
+     STATUS_FILE, "the number of experts is 0"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 4096, \"num_experts_per_tok\": 2, "
+     "\"moe_intermediate_size\": 16}",
+     STATUS_FILE, "the number of experts is 4096; palaver takes 1 to 1024"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+     "\"moe_intermediate_size\": 0}",
+     STATUS_FILE, "moe_intermediate_size is 0"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+     "\"moe_intermediate_size\": 16, \"n_group\": 2}",
+     STATUS_UNSUPPORTED, "does not know what n_group means for a qwen3_moe model"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+     "\"moe_intermediate_size\": 16, \"routed_scaling_factor\": 2.5}",
+     STATUS_UNSUPPORTED, "does not know what routed_scaling_factor means"},
+    {"{\"model_type\": \"mixtral\", \"num_local_experts\": 8, \"num_experts_per_tok\": 2, "
+     "\"norm_topk_prob\": false}",
+     STATUS_UNSUPPORTED, "does not know what norm_topk_prob means for a mixtral model"},
     {"{\"max_position_embeddings\": 0}", STATUS_FILE, "context of 0 tokens"},
     {"{\"rope_theta\": 0}", STATUS_FILE, "the base must be larger than 1"},
     {"{\"rope_theta\": \"x\"}", STATUS_FILE, "rope_theta should be a number"},

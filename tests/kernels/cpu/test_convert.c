@@ -12,7 +12,7 @@
 #include <string.h>
 
 static Error error;
-static const DType TARGETS[] = {DTYPE_F16, DTYPE_BF16, DTYPE_W8, DTYPE_Q4_0};
+static const DType TARGETS[] = {DTYPE_F16, DTYPE_BF16, DTYPE_W8, DTYPE_Q8_0, DTYPE_Q4_0};
 
 static Threads *threads_of(int n) {
     Threads *threads;
@@ -47,8 +47,14 @@ static void check_row(DType type, const float *x, int64_t cols, const char *row)
         for (int i = 4; i < 16; i++) assert_int_equal(row[w8_scale_offset(cols) + i], 0);
     } else {
         quant_load(type, row, 0, cols, values);
-        for (int64_t i = 0; i < cols && type != DTYPE_Q4_0; i++)
+        for (int64_t i = 0; i < cols && (type == DTYPE_F16 || type == DTYPE_BF16); i++)
             assert_true(values[i] == nearest_of(type, x[i]));
+        for (int64_t i = 0; i < cols && type == DTYPE_Q8_0;
+             i++) { // half a step, and the scale's own rounding
+            float most = 0;
+            for (int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; j++) most = fmaxf(most, fabsf(x[j]));
+            assert_true(fabsf(values[i] - x[i]) <= most * (0.5f / 127 + 0.0006f));
+        }
     }
     for (int64_t g = 0; g < cols && type == DTYPE_Q4_0; g += 32) {
         uint8_t block[18];
@@ -111,7 +117,7 @@ static void the_first_flaw_is_found(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         float *x = random_floats(9, BAD_ROWS * BAD_COLS);
         for (int r = 61; r < BAD_ROWS; r += 13) x[r * BAD_COLS + 40] = CASES[i].value;
-        Matrix m = {DTYPE_F32, BAD_ROWS, BAD_COLS, x};
+        Matrix m = {.rows = BAD_ROWS, .cols = BAD_COLS, .data = x};
         ConvertFlaw flaw;
         free(converted(threads, &m, CASES[i].type, &flaw));
         assert_int_equal(flaw.row, CASES[i].fits ? -1 : 61);

@@ -103,8 +103,9 @@ static void refuses_weights_of_another_shape(void **state) {
     (void)state;
     DecoderShape shape = small_shape();
     static const float ZEROS[160];
-    const Matrix square = {DTYPE_F32, 8, 8, ZEROS}, narrow = {DTYPE_F32, 4, 8, ZEROS},
-                 vector = {DTYPE_F32, 1, 8, ZEROS};
+    const Matrix square = {.rows = 8, .cols = 8, .data = ZEROS},
+                 narrow = {.rows = 4, .cols = 8, .data = ZEROS},
+                 vector = {.rows = 1, .cols = 8, .data = ZEROS};
     LayerWeights good = {.attn_norm = vector,
                          .wq = square,
                          .wk = narrow,
@@ -142,7 +143,7 @@ static void refuses_weights_of_another_shape(void **state) {
     assert_string_equal(error.message, "ffn_norm_bias: a decoder of this shape has none");
     bad = good;
     bad.w_gate.data = NULL;
-    bad.b_gate = (Matrix){DTYPE_F32, 1, 16, ZEROS};
+    bad.b_gate = (Matrix){.rows = 1, .cols = 16, .data = ZEROS};
     assert_int_equal(b->ops->load_layer(b, &bad, &layer, &error), STATUS_UNSUPPORTED);
     assert_string_equal(error.message, "b_gate: a decoder of this shape has none");
 
@@ -261,7 +262,7 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
     DecoderShape shape = small_shape();
     Backend *b = open_cpu("cpu", 1, &shape, 4);
     static float zeros[80];
-    const Matrix table = {DTYPE_F32, 10, 8, zeros};
+    const Matrix table = {.rows = 10, .cols = 8, .data = zeros};
     HeadWeights weights = {.embedding = table, .norm = {DTYPE_F32, 1, 8, zeros}, .output = table};
     Head *head;
     Error error;

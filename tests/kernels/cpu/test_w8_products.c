@@ -34,7 +34,7 @@ static Matrix make_matrix(int64_t rows, int64_t cols) {
         memcpy(data + r * bytes + w8_scale_offset(cols), &scale, sizeof scale);
     }
     free(x);
-    return (Matrix){DTYPE_W8, rows, cols, data};
+    return (Matrix){.type = DTYPE_W8, .rows = rows, .cols = cols, .data = data};
 }
 
 static Activations make_activations(const Loops *loops, int64_t n, int64_t cols) {
@@ -101,7 +101,7 @@ static void products(const char *name, const Loops *loops, Run run) {
                 assert_true(loops->gemm_scratch(w.cols) <= MANY);
                 for (int add = 0; add < 2; add++) {
                     for (int64_t i = 0; i < x.n * stride; i++) before[i] = y[i] = (float)(i % 7);
-                    Gemm p = {&w, &x, first, end, y, stride, add};
+                    Gemm p = {&w, &x, first, end, y, stride, add, NULL};
                     run(&p, scratch);
                     check(name, &p, before);
                 }

@@ -72,6 +72,7 @@ static double activated(Activation kind, double x) {
     case ACTIVATION_RELU2:
         return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
+    case ACTIVATION_CLAMPED_SWIGLU:
         break;
     }
     return x / (1 + exp(-x));

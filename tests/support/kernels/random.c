@@ -28,7 +28,7 @@ TestMatrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t seed) 
     int64_t bytes = rows * dtype_row_bytes(type, cols), block = dtype_block_bytes(type);
     TestMatrix m = {.memory = malloc((size_t)bytes + 1)};
     uint8_t *data = m.memory + 1;
-    m.matrix = (Matrix){type, rows, cols, data};
+    m.matrix = (Matrix){.type = type, .rows = rows, .cols = cols, .data = data};
     for (int64_t i = 0; i < bytes; i++) data[i] = (uint8_t)seeded_bits(&seed);
     for (int64_t i = 0; i < bytes; i += block) {
         if (type == DTYPE_F32) {

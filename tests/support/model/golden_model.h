@@ -10,6 +10,7 @@
 #define GOLDEN_MODELS GOLDEN "/models"
 #define GOLDEN_ARCHITECTURES GOLDEN "/architectures"
 #define GOLDEN_DENSE GOLDEN "/dense"
+#define GOLDEN_EXPERTS GOLDEN "/experts"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

@@ -1,0 +1,161 @@
+// Layers of experts: gate_up routes, brings the tokens in the order of their experts and computes activation(gate)·up
+// times the expert's weight for each pair of them; down adds up what the experts make of it.
+//
+// g [n_tokens·n_active, size] has a row for each pair, in the order of cpu->routes; behind them lie the shared expert's
+// [n_tokens, shared_size]. Only the experts that were chosen are read.
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+
+typedef struct ExpertsRun {
+    CpuBackend *cpu;
+    const Layer *layer;
+    Activations in; // of the pairs; of one token its row, which is every pair's
+    bool one_row;
+    float *g, *x;
+    int64_t n_parts; // of an expert's rows
+} ExpertsRun;
+
+static Activations some_rows(const Activations *all, int64_t first, int64_t n) {
+    const int64_t groups = all->cols / QUANT_GROUP;
+    Activations rows = *all;
+    rows.n = n;
+    rows.x += first * all->cols;
+    rows.q += first * all->cols;
+    rows.scale += first * groups;
+    rows.sum += first * groups;
+    rows.sums += first * groups * 2;
+    if (rows.w8) rows.w8 += first * w8_stride(all->cols);
+    rows.w8_scale += first;
+    return rows;
+}
+
+static const float *bias_of(const float *all, int expert, int64_t n) {
+    return all ? all + expert * n : NULL;
+}
+
+// ---- gate_up ----------------------------------------------------------------------------------------------
+
+typedef struct Plain {
+    CpuBackend *cpu;
+    const Matrix *w;
+    const Activations *x;
+    float *y;
+    int64_t n_parts;
+} Plain;
+
+static void plain_part(void *context, int64_t part, int thread) {
+    const Plain *p = context;
+    const Gemm gemm = {.w = p->w,
+                       .x = p->x,
+                       .first = cpu_part_start(p->w->rows, p->n_parts, part),
+                       .end = cpu_part_start(p->w->rows, p->n_parts, part + 1),
+                       .y = p->y,
+                       .y_stride = p->w->rows};
+    p->cpu->loops->gemm(&gemm, cpu_thread_scratch(p->cpu, thread));
+}
+
+// y [x->n, w->rows] = w·x
+static void multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y) {
+    Plain p = {cpu, w, x, y, cpu_row_parts(cpu, w->rows)};
+    threads_run(cpu->threads, p.n_parts, plain_part, &p);
+}
+
+static void scale_row(float *row, int64_t n, float by) {
+    for (int64_t i = 0; i < n; i++) row[i] *= by;
+}
+
+// The expert that all tokens take.
+static void shared_gate_up(CpuBackend *cpu, const LayerWeights *w, const Activations *h, float *g) {
+    const GatedLinear both = {w->shared_gate, w->shared_up, NULL, NULL};
+    const int64_t wide = cpu->shape->experts.shared_size;
+    cpu_gated(cpu, &both, h, g);
+    if (!w->shared_router.data) return;
+    multiply(cpu, &w->shared_router, h, cpu->up);
+    for (int64_t t = 0; t < h->n; t++) scale_row(g + t * wide, wide, 1 / (1 + expf(-cpu->up[t])));
+}
+
+static void gate_up_part(void *context, int64_t part, int thread) {
+    const ExpertsRun *run = context;
+    CpuBackend *cpu = run->cpu;
+    const Experts *e = &cpu->shape->experts;
+    const CpuRoutes *r = &cpu->routes;
+    const LayerWeights *w = &run->layer->weights;
+    const int expert = r->used[part / run->n_parts];
+    const int64_t first = r->start[expert], n = r->start[expert + 1] - first, size = e->size;
+    const GatedLinear both = {
+        matrix_of_expert(&w->w_gate, expert, e->n), matrix_of_expert(&w->w_up, expert, e->n),
+        bias_of(run->layer->b_gate, expert, size), bias_of(run->layer->b_up, expert, size)};
+    const Activations h = some_rows(&run->in, run->one_row ? 0 : first, n);
+    const GatedRows rows = {.h = &h,
+                            .first = cpu_part_start(size, run->n_parts, part % run->n_parts),
+                            .end = cpu_part_start(size, run->n_parts, part % run->n_parts + 1),
+                            .g = run->g + first * size,
+                            .up = cpu->up + first * size};
+    cpu_gated_rows(cpu, &both, &rows, cpu_thread_scratch(cpu, thread));
+    for (int64_t i = 0; i < n; i++)
+        scale_row(rows.g + i * size + rows.first, rows.end - rows.first, r->weight[first + i]);
+}
+
+void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, float *g) {
+    const Experts *e = &cpu->shape->experts;
+    const LayerWeights *w = &layer->weights;
+    const int64_t n = cpu->n_tokens, n_pairs = n * e->n_active;
+    const Matrix *all[] = {&w->router,    &w->shared_router, &w->shared_gate,
+                           &w->shared_up, &w->w_gate,        &w->w_up};
+    ExpertsRun run = {.cpu = cpu, .layer = layer, .g = g, .one_row = n == 1};
+    run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->ffn_norm}, all, 6);
+    multiply(cpu, &w->router, &run.in, cpu->routes.scores);
+    cpu_route(cpu, layer);
+    if (w->shared_up.data) shared_gate_up(cpu, w, &run.in, g + n_pairs * e->size);
+    if (!run.one_row)
+        run.in = cpu_normed(cpu, &(NormedRows){x, cpu->routes.tokens, n_pairs, layer->ffn_norm}, all + 4, 2);
+    run.n_parts = cpu_row_parts(cpu, e->size);
+    threads_run(cpu->threads, cpu->routes.n_used * run.n_parts, gate_up_part, &run);
+}
+
+// ---- down -------------------------------------------------------------------------------------------------
+
+// Some rows of every expert that was chosen, in their order: each element of x is added to by one thread.
+static void down_part(void *context, int64_t part, int thread) {
+    const ExpertsRun *run = context;
+    CpuBackend *cpu = run->cpu;
+    const Experts *e = &cpu->shape->experts;
+    const CpuRoutes *r = &cpu->routes;
+    const int64_t hidden = cpu->shape->hidden_size;
+    for (int i = 0; i < r->n_used; i++) {
+        const int expert = r->used[i];
+        const int64_t start = r->start[expert];
+        const Matrix w = matrix_of_expert(&run->layer->weights.w_down, expert, e->n);
+        const Activations in = some_rows(&run->in, start, r->start[expert + 1] - start);
+        const Gemm gemm = {.w = &w,
+                           .x = &in,
+                           .first = cpu_part_start(hidden, run->n_parts, part),
+                           .end = cpu_part_start(hidden, run->n_parts, part + 1),
+                           .y = run->x,
+                           .y_stride = hidden,
+                           .add = true,
+                           .to = r->tokens + start};
+        const float *bias = bias_of(run->layer->b_down, expert, hidden);
+        cpu->loops->gemm(&gemm, cpu_thread_scratch(cpu, thread));
+        for (int64_t t = 0; bias && t < in.n; t++)
+            for (int64_t j = gemm.first; j < gemm.end; j++)
+                gemm_row(&gemm, t)[j] += r->weight[start + t] * bias[j];
+    }
+}
+
+void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float *x) {
+    const Experts *e = &cpu->shape->experts;
+    const LayerWeights *w = &layer->weights;
+    const int64_t n_pairs = (int64_t)cpu->n_tokens * e->n_active;
+    const Matrix *down = &w->w_down, *shared = &w->shared_down;
+    if (shared->data) {
+        Activations in =
+            cpu_activations(cpu, g + n_pairs * e->size, cpu->n_tokens, e->shared_size, &shared, 1);
+        cpu_add_linear(cpu, &(AddedLinear){.w = shared}, &in, x);
+    }
+    ExpertsRun run = {
+        .cpu = cpu, .layer = layer, .x = x, .n_parts = cpu_row_parts(cpu, cpu->shape->hidden_size)};
+    run.in = cpu_activations(cpu, g, n_pairs, e->size, &down, 1);
+    threads_run(cpu->threads, run.n_parts, down_part, &run);
+}

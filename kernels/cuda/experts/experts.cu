@@ -1,0 +1,173 @@
+// gate_up and down of layers of experts: see experts.cuh.
+#include "kernels/cuda/experts/experts.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/gate_up.cuh"
+
+static ExpertRowsLaunch *rows_kernels_for(int format) {
+    static ExpertRowsLaunch *const ALL[] = {expert_rows_launch<FORMAT_F32>,  expert_rows_launch<FORMAT_F16>,
+                                            expert_rows_launch<FORMAT_BF16>, expert_rows_launch<FORMAT_Q8>,
+                                            expert_rows_launch<FORMAT_Q8S>,  expert_rows_launch<FORMAT_Q8M>,
+                                            expert_rows_launch<FORMAT_Q4>,   expert_rows_launch<FORMAT_Q4M>};
+    return ALL[format];
+}
+
+static bool by_rows(const CudaBackend *cuda) {
+    return dispatch_experts(cuda->step.kind, cuda->step.n_tokens) == EXPERTS_ROWS;
+}
+
+static char *shared_g(const CudaBackend *cuda, void *g) {
+    const Experts *e = &cuda->shape->experts;
+    return (char *)g +
+           (size_t)cuda->step.n_tokens * (size_t)e->n_active * (size_t)e->size * operand_bytes(cuda->operand);
+}
+
+// One expert's rows of a matrix of all.
+static Linear part_of(const Linear *all, int expert, int n) {
+    Linear one = *all;
+    one.rows = one.part[0].rows = all->rows / n;
+    one.part[0].data += (int64_t)expert * one.rows * all->part[0].row_bytes;
+    return one;
+}
+
+static Status rows_call(CudaBackend *cuda, const Weight &w, ExpertRowsCall *c, bool down, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    const CudaRoutes *r = &cuda->scratch.routes;
+    c->w = w, c->ids = r->ids, c->weights = r->weights;
+    c->n = cuda->step.n_tokens, c->n_active = s->experts.n_active, c->size = s->experts.size,
+    c->hidden = s->hidden_size;
+    c->activation = s->activation;
+    return cuda_check(rows_kernels_for(w.format)(cuda, c, down), error, "experts of %d tokens", c->n);
+}
+
+// ---- one expert after the other --------------------------------------------------------------------------------
+
+// Runs `each(expert, first pair, pairs)` for those that have any. The host waits for their numbers.
+template <class Each> static Status for_experts(CudaBackend *cuda, Error *error, Each each) {
+    const CudaRoutes *r = &cuda->scratch.routes;
+    const int n = cuda->shape->experts.n;
+    int32_t *start = r->host_start;
+    cudaError_t code = cudaMemcpyAsync(start, r->start, (size_t)(n + 1) * sizeof *start,
+                                       cudaMemcpyDeviceToHost, cuda->device.stream);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->device.stream);
+    Status status = cuda_check(code, error, "the numbers of %d experts' tokens", n);
+    for (int e = 0; e < n && !status; e++)
+        if (start[e + 1] > start[e]) status = each(e, start[e], start[e + 1] - start[e]);
+    return status;
+}
+
+static Status gate_up_each(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
+    const Experts *e = &cuda->shape->experts;
+    const size_t bytes = operand_bytes(cuda->operand), hidden = (size_t)cuda->shape->hidden_size;
+    return for_experts(cuda, error, [&](int expert, int first, int n) {
+        const Linear w = part_of(&layer->gate_up, expert, e->n);
+        Gemm gemm = {&w, (const char *)cuda->scratch.routes.pairs + (size_t)first * hidden * bytes, n,
+                     EPILOGUE_GATED, (char *)g + (size_t)first * (size_t)e->size * bytes};
+        gemm.bias = layer->b_gate ? layer->b_gate + (int64_t)expert * e->size : NULL;
+        gemm.other = layer->b_up ? layer->b_up + (int64_t)expert * e->size : NULL;
+        return gate_up_gemm(cuda, &gemm, true, error);
+    });
+}
+
+static Status down_each(CudaBackend *cuda, const Layer *layer, const void *g, Error *error) {
+    const Experts *e = &cuda->shape->experts;
+    const size_t bytes = operand_bytes(cuda->operand), hidden = (size_t)cuda->shape->hidden_size;
+    return for_experts(cuda, error, [&](int expert, int first, int n) {
+        const Linear w = part_of(&layer->down, expert, e->n);
+        Gemm gemm = {&w, (const char *)g + (size_t)first * (size_t)e->size * bytes, n, EPILOGUE_STORE,
+                     (char *)cuda->scratch.routes.pairs + (size_t)first * hidden * bytes};
+        return cuda_gemm(cuda, &gemm, error);
+    });
+}
+
+// x += Σ weight·(pairs + bias). Grid: [n_tokens], block: 256.
+struct CombineArguments {
+    CudaRoutes r;
+    int n_active, hidden;
+    const float *bias; // [n, hidden], NULL: none
+    float *x;
+};
+template <class T>
+__global__ void __launch_bounds__(256) combine_kernel(const __grid_constant__ CombineArguments a) {
+    const int64_t token = blockIdx.x, first = token * a.n_active;
+    let_next_begin();
+    kernels_before();
+    for (int i = threadIdx.x; i < a.hidden; i += 256) {
+        float sum = 0;
+        for (int j = 0; j < a.n_active; j++) {
+            float v = to_float(((const T *)a.r.pairs)[(int64_t)a.r.where[first + j] * a.hidden + i]);
+            if (a.bias) v += a.bias[(int64_t)a.r.ids[first + j] * a.hidden + i];
+            sum = fmaf(a.r.weights[first + j], v, sum);
+        }
+        a.x[token * a.hidden + i] += sum;
+    }
+}
+
+// ---- the shared expert ------------------------------------------------------------------------------------------
+
+// Rows of g times their token's weight. Grid: [n_tokens], block: 256.
+template <class T> __global__ void __launch_bounds__(256) weigh_kernel(const float *weights, int cols, T *g) {
+    let_next_begin();
+    kernels_before();
+    const float by = weights[blockIdx.x];
+    T *row = g + (int64_t)blockIdx.x * cols;
+    for (int i = threadIdx.x; i < cols; i += 256) row[i] = from_float<T>(by * to_float(row[i]));
+}
+
+static Status shared_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
+    const int n = cuda->step.n_tokens, wide = cuda->shape->experts.shared_size;
+    void *to = shared_g(cuda, g);
+    Gemm gemm = {&layer->shared_gate_up, cuda->scratch.normed, n, EPILOGUE_GATED, to};
+    Status status = gate_up_gemm(cuda, &gemm, true, error);
+    if (status || !layer->shared_routed) return status;
+    cudaError_t code;
+    WITH_OPERAND(cuda, (code = launch_dependent(cuda, weigh_kernel<T>, n, 256, 0,
+                                                (const float *)cuda->scratch.routes.shared, wide, (T *)to)));
+    return cuda_check(code, error, "the shared expert of %d tokens", n);
+}
+
+// ---- the ops ----------------------------------------------------------------------------------------------------
+
+Status experts_gate_up(CudaBackend *cuda, const Layer *layer, const float *x, void *g, Error *error) {
+    const bool few = by_rows(cuda);
+    const RouteCall call = {layer, x, cuda->step.n_tokens};
+    Status status = experts_route(cuda, &call, error);
+    if (!status && few) {
+        ExpertRowsCall c = {};
+        c.in = cuda->scratch.normed, c.g = g, c.bias = layer->b_gate, c.up_bias = layer->b_up;
+        status = rows_call(cuda, layer->gate_up.part[0], &c, false, error);
+    } else if (!status) {
+        status = experts_sort(cuda, error);
+        if (!status)
+            status = experts_tiled(cuda, layer) ? experts_tile_gate_up(cuda, layer, g, error)
+                                                : gate_up_each(cuda, layer, g, error);
+    }
+    cuda->step.chosen.gate_up = few ? "expert rows" : experts_tiled(cuda, layer) ? "expert tiles" : "experts";
+    if (!status && layer->shared_gate_up.rows > 0) status = shared_gate_up(cuda, layer, g, error);
+    return status;
+}
+
+Status experts_down(CudaBackend *cuda, const Layer *layer, const void *g, float *x, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    const bool few = by_rows(cuda);
+    Status status = STATUS_OK;
+    if (few) {
+        ExpertRowsCall c = {};
+        c.in = g, c.x = x, c.bias = layer->b_down;
+        status = rows_call(cuda, layer->down.part[0], &c, true, error);
+    } else {
+        status = experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)
+                                            : down_each(cuda, layer, g, error);
+        CombineArguments a = {cuda->scratch.routes, s->experts.n_active, s->hidden_size, layer->b_down, x};
+        cudaError_t code = cudaSuccess;
+        if (!status)
+            WITH_OPERAND(cuda,
+                         (code = launch_dependent(cuda, combine_kernel<T>, cuda->step.n_tokens, 256, 0, a)));
+        if (!status)
+            status = cuda_check(code, error, "the sum over experts of %d tokens", cuda->step.n_tokens);
+    }
+    cuda->step.chosen.down = cuda->step.chosen.gate_up;
+    if (status || layer->shared_gate_up.rows == 0) return status;
+    Gemm gemm = {&layer->shared_down, shared_g(cuda, (void *)g), cuda->step.n_tokens, EPILOGUE_ADD, x};
+    return cuda_gemm(cuda, &gemm, error);
+}

@@ -1,0 +1,52 @@
+// Layers of experts (ops.h, Experts).
+//
+//   x ─ norm, router ─→ normed; ids and weights [n, n_active] of each token
+//   rows     of few tokens: GEMVs over the rows of the experts that a token takes, which read ids on the device
+//              g [n·n_active, size] = weight · activation(gate) · up;  x += Σ down·g
+//   grouped  of many: pairs of a token and an expert are brought into the order of the experts, then
+//              pairs [.., hidden_size] = rows of normed;  g = activation(gate) · up;  pairs = down·g;  x += Σ weight·pairs
+//            in tiles, which find their expert in a table on the device, or by the GEMMs of one expert after the other,
+//            for which the host waits until it knows how many pairs each has
+// The shared expert's g [n, shared_size] lies behind the others', and goes through the ordinary GEMMs.
+#ifndef PALAVER_KERNELS_CUDA_EXPERTS_EXPERTS_CUH
+#define PALAVER_KERNELS_CUDA_EXPERTS_EXPERTS_CUH
+
+#include "kernels/cuda/gemm/gemm.cuh"
+
+// The router of some tokens, and the norm before it.
+struct RouteCall {
+    const Layer *layer;
+    const float *x; // [n, hidden_size]
+    int n;
+};
+// scratch.normed and scratch.routes: ids, weights, shared.
+Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error);
+// scratch.routes: start, tiles, token, where; and pairs, rows of scratch.normed.
+Status experts_sort(CudaBackend *cuda, Error *error);
+
+// ---- rows_format.cu: for weights of one format each ------------------------------------------------------------
+
+struct ExpertRowsCall {
+    Weight w; // of all experts
+    const int32_t *ids;
+    const float *weights;
+    int n, n_active, size, hidden;
+    Activation activation;
+    const void *in;              // gate_up: [n, hidden]; down: [n·n_active, size]
+    void *g;                     // gate_up
+    float *x;                    // down
+    const float *bias, *up_bias; // NULL: none; of all experts
+};
+typedef cudaError_t ExpertRowsLaunch(const CudaBackend *cuda, const ExpertRowsCall *call, bool down);
+template <Format FORMAT>
+cudaError_t expert_rows_launch(const CudaBackend *cuda, const ExpertRowsCall *call, bool down);
+
+// ---- grouped.cu -------------------------------------------------------------------------------------------------
+
+// Whether all experts go in one launch. W of the operand's type, no biases.
+bool experts_tiled(const CudaBackend *cuda, const Layer *layer);
+// g = activation(gate)·up of the pairs; pairs = down·g.
+Status experts_tile_gate_up(CudaBackend *cuda, const Layer *layer, void *g, Error *error);
+Status experts_tile_down(CudaBackend *cuda, const Layer *layer, const void *g, Error *error);
+
+#endif

@@ -1,0 +1,214 @@
+// How GEMVs go through rows of W in one format: a lane's share of them, and what it multiplies that with.
+//
+// A row of W is cut into the chunks of formats.cuh (a plain type has none: they are counted all the same). A warp's
+// lane holds of a chunk four pieces of 16 bytes, `turns`: piece t covers elements (32·t + lane)·EACH and on.
+#ifndef PALAVER_KERNELS_CUDA_GEMM_GEMV_ROWS_CUH
+#define PALAVER_KERNELS_CUDA_GEMM_GEMV_ROWS_CUH
+
+#include "kernels/cuda/decode/dot.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/gemm/gemv.cuh"
+
+enum {
+    GEMV_WARPS = 8, // of a block; two blocks of at most 128 registers fill a multiprocessor
+    GEMV_ROWS = 2,  // of a warp at a time
+    GEMV_TURNS = 4,
+    GEMV_AHEAD = 4, // loads of x that a thread has under way while it is rounded
+};
+
+template <int FORMAT> struct GemvShape {
+    static constexpr bool QUANTS = format_quantized(FORMAT),
+                          PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M; // scales and minimums
+    static constexpr int FULL = chunk_elements(FORMAT), EACH = FULL / (32 * GEMV_TURNS);
+};
+
+// A lane's share of a chunk of one row of W; zeros beyond the row's end.
+template <int FORMAT> struct GemvRow {
+    typedef GemvShape<FORMAT> Shape;
+    uint4 q[GEMV_TURNS];
+    uint32_t s[GEMV_TURNS]; // quants: scale, and minimum above it
+
+    __device__ void load(const char *row, int chunk, int cols) {
+        const int n = min(Shape::FULL, cols - chunk * Shape::FULL), lane = threadIdx.x % 32;
+        const char *from = row + (int64_t)chunk * chunk_bytes(FORMAT, Shape::FULL);
+        const char *scales = from + quant_bytes(FORMAT, n);
+#pragma unroll
+        for (int t = 0; t < GEMV_TURNS; t++) {
+            int i = (t * 32 + lane) * Shape::EACH;
+            bool there = i < n;
+            q[t] = there ? load_streaming(from + (t * 32 + lane) * 16) : make_uint4(0, 0, 0, 0);
+            if constexpr (format_packed(FORMAT)) {
+                s[t] = 0;
+            } else if constexpr (Shape::QUANTS) {
+                if (!there)
+                    s[t] = 0;
+                else if (Shape::PAIRS)
+                    s[t] = __ldg((const uint32_t *)scales + i / 32);
+                else
+                    s[t] = __ldg((const uint16_t *)scales + i / (FORMAT == FORMAT_Q8S ? 16 : 32));
+            }
+        }
+    }
+};
+
+// Where the elements of x begin that a lane's piece t meets. Beyond the row's end W is 0, and any do: without a branch,
+// a turn need not wait for the one before.
+template <int FORMAT> __device__ inline int gemv_place(const FlatArguments &a, int chunk, int t) {
+    int i = chunk * GemvShape<FORMAT>::FULL + (t * 32 + (int)threadIdx.x % 32) * GemvShape<FORMAT>::EACH;
+    return i < a.w.cols ? i : 0;
+}
+
+// Two sums, so that products need not wait for each other.
+struct GemvSum {
+    float even, odd;
+};
+
+// ---- plain weights -------------------------------------------------------------------------------------------
+
+__device__ inline void floats_of(uint4 v, float *f, float) {
+    f[0] = __uint_as_float(v.x), f[1] = __uint_as_float(v.y);
+    f[2] = __uint_as_float(v.z), f[3] = __uint_as_float(v.w);
+}
+template <class T> __device__ inline void floats_of(uint4 v, float *f, T) {
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 p = pair_of(words[i], T());
+        f[2 * i] = p.x, f[2 * i + 1] = p.y;
+    }
+}
+
+// N elements of x: 4 or 8.
+template <int N, class T> __device__ inline void load_floats(const T *x, float *f) {
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) floats_of(__ldg((const uint4 *)(x + i)), f + i, float());
+    } else if constexpr (N == 8) {
+        floats_of(__ldg((const uint4 *)x), f, T());
+    } else {
+        uint2 v = __ldg((const uint2 *)x);
+        float2 p = pair_of(v.x, T()), q = pair_of(v.y, T());
+        f[0] = p.x, f[1] = p.y, f[2] = q.x, f[3] = q.y;
+    }
+}
+
+template <int FORMAT> struct PlainOf { typedef float T; };
+template <> struct PlainOf<FORMAT_F16> { typedef __half T; };
+template <> struct PlainOf<FORMAT_BF16> { typedef __nv_bfloat16 T; };
+
+template <int FORMAT, class T, int NX>
+__device__ inline void multiply_plain(const FlatArguments &a, const GemvRow<FORMAT> *rows, int chunk,
+                                      GemvSum (*sums)[NX]) {
+    constexpr int EACH = GemvShape<FORMAT>::EACH;
+    const T *x = (const T *)a.x;
+#pragma unroll
+    for (int t = 0; t < GEMV_TURNS; t++) {
+        const int col = gemv_place<FORMAT>(a, chunk, t);
+        float w[GEMV_ROWS][EACH];
+#pragma unroll
+        for (int r = 0; r < GEMV_ROWS; r++) floats_of(rows[r].q[t], w[r], typename PlainOf<FORMAT>::T());
+#pragma unroll
+        for (int j = 0; j < NX; j++) {
+            float f[EACH];
+            load_floats<EACH>(x + (int64_t)min(j, a.n - 1) * a.w.cols + col, f);
+#pragma unroll
+            for (int r = 0; r < GEMV_ROWS; r++)
+#pragma unroll
+                for (int i = 0; i < EACH; i += 2) {
+                    sums[r][j].even = fmaf(w[r][i], f[i], sums[r][j].even);
+                    sums[r][j].odd = fmaf(w[r][i + 1], f[i + 1], sums[r][j].odd);
+                }
+        }
+    }
+}
+
+// ---- quantised weights ------------------------------------------------------------------------------------------
+
+// Row j of the input in shared memory, as dot.cuh has it.
+__device__ inline Input gemv_input(char *shared, int cols, int j) {
+    Input x;
+    x.quants = shared + (int64_t)j * GEMV_INPUT_BYTES(cols);
+    x.plane = cols / 2;
+    x.scales = (const float *)(x.quants + cols);
+    x.sums = (const float *)(x.quants + cols + (cols / 8 + 15) / 16 * 16);
+    return x;
+}
+
+template <class T> __device__ inline void quantise_input(const FlatArguments &a, char *shared) {
+    constexpr int STRIDE = GEMV_WARPS * 32 * 4;
+    const int cols = a.w.cols;
+    for (int j = 0; j < a.n; j++) {
+        Input to = gemv_input(shared, cols, j);
+        const T *x = (const T *)a.x + (int64_t)j * cols;
+        // Several loads at once; lanes behind the end take part in the others' shuffles.
+        for (int first = 0; first < cols; first += GEMV_AHEAD * STRIDE) {
+            float f[GEMV_AHEAD][4] = {};
+#pragma unroll
+            for (int k = 0; k < GEMV_AHEAD; k++) {
+                int i = first + k * STRIDE + (int)threadIdx.x * 4;
+                if (i < cols) load_floats<4>(x + i, f[k]);
+            }
+#pragma unroll
+            for (int k = 0; k < GEMV_AHEAD; k++)
+                store_quants(to, make_float4(f[k][0], f[k][1], f[k][2], f[k][3]),
+                             first + k * STRIDE + (int)threadIdx.x * 4, cols);
+        }
+    }
+}
+
+// What a piece of W gives with its 16 or 32 elements of x.
+template <int FORMAT>
+__device__ inline void multiply_piece(uint4 q, uint32_t s, const Input &x, int at, GemvSum &sum) {
+    constexpr bool PAIRS = GemvShape<FORMAT>::PAIRS;
+    if constexpr (format_packed(FORMAT)) {
+        const uint4 u = *(const uint4 *)(x.quants + at / 2),
+                    v = *(const uint4 *)(x.quants + x.plane + at / 2);
+        float2 both = packed_product<FORMAT>(q, u, v, x.scales[at / 32], *(const float2 *)(x.sums + at / 16));
+        sum.even += both.x, sum.odd += both.y;
+        return;
+    }
+    float2 scale = __half22float2(*(__half2 *)&s);
+    int product;
+    float sums;
+    if constexpr (format_book(FORMAT)) {
+        product = book_dot<FORMAT>(q, *(const uint4 *)(x.quants + at / 2),
+                                   *(const uint4 *)(x.quants + x.plane + at / 2));
+        sums = 0;
+    } else if constexpr (format_nibbles(FORMAT)) {
+        const uint32_t mask = 0x0f0f0f0f;
+        uint4 low = make_uint4(q.x & mask, q.y & mask, q.z & mask, q.w & mask);
+        uint4 high = make_uint4(q.x >> 4 & mask, q.y >> 4 & mask, q.z >> 4 & mask, q.w >> 4 & mask);
+        product = dot_4x4(high, *(const uint4 *)(x.quants + x.plane + at / 2)) +
+                  dot_4x4(low, *(const uint4 *)(x.quants + at / 2));
+        float2 both = *(const float2 *)(x.sums + at / 16);
+        sums = both.x + both.y;
+    } else {
+        product = dot_4x4(q, *(const uint4 *)(x.quants + (at / 16 & 1) * x.plane + at / 32 * 16));
+        sums = PAIRS ? x.sums[at / 16] : 0;
+    }
+    float scaled = x.scales[at / 32] * (float)product;
+    if (FORMAT == FORMAT_Q4) scaled = fmaf(-8, sums, scaled);
+    sum.even = fmaf(scale.x, scaled, sum.even);
+    if (PAIRS) sum.odd = fmaf(scale.y, sums, sum.odd);
+}
+
+template <int FORMAT, int NX>
+__device__ inline void multiply_quants(const FlatArguments &a, const GemvRow<FORMAT> *rows, char *shared,
+                                       int chunk, GemvSum (*sums)[NX]) {
+#pragma unroll
+    for (int t = 0; t < GEMV_TURNS; t++) {
+        const int at = gemv_place<FORMAT>(a, chunk, t);
+#pragma unroll
+        for (int j = 0; j < NX; j++) {
+            Input x = gemv_input(shared, a.w.cols, min(j, a.n - 1));
+#pragma unroll
+            for (int r = 0; r < GEMV_ROWS; r++)
+                multiply_piece<FORMAT>(rows[r].q[t], rows[r].s[t], x, at, sums[r][j]);
+        }
+    }
+}
+
+// ---- the kernel ------------------------------------------------------------------------------------------------
+
+#endif

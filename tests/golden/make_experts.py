@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Small random mixtures of experts with known logits, in tests/golden/experts/.
+
+As in make_models.py, whose helpers this uses: each folder is a Hugging Face model with golden.json beside it, one case of
+token ids with the logits of transformers in float32 and eager attention, and half_error, how far transformers' own logits
+in bfloat16 are from them. NAME.gguf has the same weights, written with the gguf package under the names of llama.cpp's
+converter, experts stacked. Folders have their weights and config.json in the form of yesterday (each expert by itself,
+rope_theta) or, NAME-packed, of today (experts packed as transformers 5 holds them, rope_parameters).
+
+Weights are drawn so that in bfloat16 every token takes the same experts in every layer as in float32: where it did not,
+the logits would differ by more than rounding. The salt that gives such weights stands in MODELS.
+usage: make_experts.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
+"""
+import json
+import math
+import os
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import safetensors
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+from make_models import (N_TOKENS, SEED, finish, gguf_version, load_model, load_model_skeleton, logits_of, make_config,
+                         rng_of)
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "experts")
+BASE = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=128,
+            max_position_embeddings=256, rms_norm_eps=1e-5, hidden_act="silu", bos_token_id=1, eos_token_id=2,
+            tie_word_embeddings=False)
+OLD = dict(torch_dtype="float32", rope_theta=10000.0)
+NEW = dict(dtype="float32", rope_parameters=dict(rope_type="default", rope_theta=10000.0))
+
+# name: (config.json beyond BASE, weights after, salt)
+MODELS = {
+    "mixtral": (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
+                     sliding_window=None, router_aux_loss_coef=0.02, output_router_logits=False, **OLD), "mixtral"),
+    "mixtral-packed": (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
+                            sliding_window=None, **NEW), "mixtral"),
+    "qwen3_moe": (dict(model_type="qwen3_moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                       intermediate_size=40, head_dim=16, norm_topk_prob=True, decoder_sparse_step=1,
+                       mlp_only_layers=[0], num_hidden_layers=2, attention_bias=False, use_sliding_window=False,
+                       sliding_window=None, max_window_layers=2, **OLD), "qwen3_moe"),
+    "qwen2_moe": (dict(model_type="qwen2_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+                       shared_expert_intermediate_size=24, intermediate_size=40, norm_topk_prob=False,
+                       decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False, sliding_window=32,
+                       max_window_layers=2, **OLD), "qwen2_moe"),
+    "olmoe": (dict(model_type="olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=16, clip_qkv=None,
+                   attention_bias=False, norm_topk_prob=True, **OLD), "olmoe"),
+    "granitemoe": (dict(model_type="granitemoe", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
+                        attention_bias=False, attention_multiplier=0.25, embedding_multiplier=3.0, residual_multiplier=0.5,
+                        logits_scaling=2.0, **OLD), "granitemoe"),
+    "gpt_oss": (dict(model_type="gpt_oss", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24, head_dim=16,
+                     sliding_window=8, layer_types=["sliding_attention", "full_attention"], swiglu_limit=7.0,
+                     attention_bias=True, dtype="float32",
+                     rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0,
+                                          original_max_position_embeddings=32, truncate=False)), "gpt_oss"),
+}
+
+
+def random_weights(model, name, salt):
+    """Far from a fresh model's: attention is not uniform, and every part shows in the logits."""
+    state = {}
+    for key, tensor in model.state_dict().items():
+        rng, shape = rng_of(name, key, str(salt)), tuple(tensor.shape)
+        value = rng.standard_normal(shape)
+        if "norm" in key:
+            value = 1 + 0.3 * value
+        elif "sinks" in key:
+            value = 1 + 2 * value
+        elif key.endswith("gate_up_proj_bias"): # some gates and ups reach the limit
+            value *= 4
+        elif key.endswith("bias"):
+            value *= 0.5
+        elif "embed" not in key:
+            gain = 2 if any(part in key for part in ("q_proj", "k_proj", "mlp.gate.weight", "router")) else 1
+            fan_in = shape[1] if name.startswith("gpt_oss") and len(shape) == 3 else shape[-1]
+            value *= gain / math.sqrt(fan_in)
+        state[key] = torch.from_numpy(value.astype(np.float32))
+    if model.config.tie_word_embeddings:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    return state
+
+
+def choices_of(model, ids):
+    """The experts that each token takes in each layer, as sets."""
+    found, hooks = [], []
+    for layer in model.model.layers:
+        block = getattr(layer, "mlp", None) or layer.block_sparse_moe
+        router = getattr(block, "gate", None) or getattr(block, "router", None)
+        if router is not None:
+            hooks.append(router.register_forward_hook(lambda _, __, out: found.append(out[2].sort(dim=-1).values.clone())))
+    logits = logits_of(model, ids, list(range(len(ids))))
+    for hook in hooks:
+        hook.remove()
+    return logits, found
+
+
+def find_weights(config, of, ids):
+    for salt in range(200):
+        state = random_weights(load_model_skeleton(config), of, salt)
+        logits, taken = choices_of(load_model(config, state), ids)
+        half, half_taken = choices_of(load_model(config, state, torch.bfloat16), ids)
+        if all(torch.equal(a, b) for a, b in zip(taken, half_taken)):
+            used = len({int(e) for layer in taken for e in layer.flatten()})
+            assert taken and used > taken[0].shape[-1], "hardly any experts are taken"
+            return state, logits, float(np.abs(half - logits).max() / np.abs(logits).max()), salt
+    raise SystemExit(f"no weights for {of}")
+
+
+N_PROMPT, N_GREEDY = 8, 64
+
+
+def greedy_text(model, ids):
+    """What follows the prompt's first tokens, and the smallest lead of a token over the next likely, of the largest logit."""
+    text, lead = list(ids[:N_PROMPT]), 1.0
+    while len(text) < N_PROMPT + N_GREEDY:
+        last = logits_of(model, text, list(range(len(text))))[-1]
+        best = np.argsort(last)[::-1]
+        lead = min(lead, float((last[best[0]] - last[best[1]]) / np.abs(last).max()))
+        text.append(int(best[0]))
+    return text[N_PROMPT:], lead
+
+
+def make_model(name, extra, of, report):
+    folder = os.path.join(OUT, name)
+    os.makedirs(folder)
+    config_dict = {**BASE, **extra}
+    config = make_config(config_dict)
+    ids = [1] + rng_of(of, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
+    state, logits, half_error, salt = find_weights(config, of, ids)
+    model = load_model(config, state)
+    if name.endswith("-packed"):
+        save_file({k: v.contiguous() for k, v in state.items()}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    else:
+        model.save_pretrained(folder)
+        for file in ("config.json", "generation_config.json"):
+            os.remove(os.path.join(folder, file))
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump({"architectures": [type(model).__name__], **config_dict}, f, indent=1)
+    logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
+    greedy, lead = greedy_text(model, ids)
+    assert lead > 5e-5, f"{name}: two tokens are nearly alike ({lead})"
+    with open(os.path.join(folder, "golden.json"), "w") as f:
+        json.dump(dict(vocab_size=config.vocab_size, n_prompt=N_PROMPT, greedy=greedy, cases=[
+            {"name": "prompt", "ids": ids, "positions": list(range(N_TOKENS)), "from": 0, "logits": "prompt.logits",
+             "half_error": round(half_error, 6)}]), f)
+    again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    assert np.allclose(logits_of(again, ids, list(range(N_TOKENS))), logits, atol=1e-5), name
+    report.append(f"{name}: |logits| <= {np.abs(logits).max():.3f}, salt {salt}, in bfloat16 they move by {half_error:.2g}; "
+                  f"greedy tokens lead by {lead:.1e}, {len(set(greedy))} different ones")
+    return config, state
+
+
+# ---- GGUF --------------------------------------------------------------------------------------------------------
+
+STEMS = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+         "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+         "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+         "block_sparse_moe.router": "ffn_gate_inp", "mlp.router": "ffn_gate_inp"}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def permuted(value, n_heads):
+    """LLaMA's pairs side by side, as its converter puts them."""
+    return value.reshape(n_heads, 2, -1, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
+
+
+def gguf_tensors(config, key, value):
+    if key.startswith("model.layers."):
+        _, _, layer, rest = key.split(".", 3)
+        rest = rest.replace("block_sparse_moe.experts", "mlp.experts")
+        if config.model_type == "gpt_oss" and rest.startswith("mlp.experts.gate_up_proj"):
+            kind = "bias" if rest.endswith("_bias") else "weight"
+            turned = value if kind == "bias" else value.swapaxes(1, 2)
+            yield f"blk.{layer}.ffn_gate_exps.{kind}", turned[:, 0::2]
+            yield f"blk.{layer}.ffn_up_exps.{kind}", turned[:, 1::2]
+        elif config.model_type == "gpt_oss" and rest.startswith("mlp.experts.down_proj"):
+            kind = "bias" if rest.endswith("_bias") else "weight"
+            yield f"blk.{layer}.ffn_down_exps.{kind}", value if kind == "bias" else value.swapaxes(1, 2)
+        elif rest == "self_attn.sinks":
+            yield f"blk.{layer}.attn_sinks.weight", value
+        elif rest == "mlp.experts.gate_up_proj":
+            half = value.shape[1] // 2
+            yield f"blk.{layer}.ffn_gate_exps.weight", value[:, :half]
+            yield f"blk.{layer}.ffn_up_exps.weight", value[:, half:]
+        elif rest == "mlp.experts.down_proj":
+            yield f"blk.{layer}.ffn_down_exps.weight", value
+        else:
+            stem, kind = rest.rsplit(".", 1)
+            if config.model_type in ("mixtral", "granitemoe") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
+                value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
+            name = "post_attention_norm" if config.model_type == "gpt_oss" and STEMS[stem] == "ffn_norm" else STEMS[stem]
+            yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
+    else:
+        stem, kind = key.rsplit(".", 1)
+        yield f"{WHOLE[stem]}.{kind}", value
+
+
+GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
+        "gpt_oss": "gpt-oss"}
+
+
+def add_further(writer, config):
+    if config.model_type == "granitemoe":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if config.model_type == "gpt_oss":
+        rope = config.rope_parameters
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if config.model_type == "olmoe" and config.norm_topk_prob:
+        writer.add_expert_weights_norm(True)
+
+
+def make_gguf(name, config, state):
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), GGUF[name])
+    writer.add_name(f"palaver golden {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    head = getattr(config, "head_dim", None)
+    if head:
+        writer.add_key_length(head)
+        writer.add_value_length(head)
+    writer.add_expert_count(config.num_experts if hasattr(config, "num_experts") else config.num_local_experts)
+    add_further(writer, config)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if hasattr(config, "shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    for key, tensor in state.items():
+        if key == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        for to, value in gguf_tensors(config, key, tensor.float().numpy()):
+            writer.add_tensor(to, np.ascontiguousarray(value))
+    finish(writer)
+
+
+def main():
+    shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(OUT)
+    report = []
+    for name, (extra, of) in MODELS.items():
+        config, state = make_model(name, extra, of, report)
+        if name in GGUF: # gpt_oss.gguf: its window begins with the first layer and is in every other one
+            make_gguf(name, config, state)
+    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+        f.write(f"Made by tests/golden/make_experts.py (seed {SEED}) with\n"
+                f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
+                f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, gguf {gguf_version()}.\n"
+                "Random weights, no one's data; what the files are is said at its top.\n" + "\n".join(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()
