@@ -10,6 +10,7 @@
 #include "app/tools/inspect.h"
 #include "app/tools/list.h"
 #include "app/tools/perplexity.h"
+#include "app/tools/pull.h"
 #include "app/tools/tokenize.h"
 #include "app/tools/tune.h"
 #include "app/tools/use.h"
@@ -55,6 +56,8 @@ static int run_command(Program *program) {
         return configuration_main(program);
     case COMMAND_LIST:
         return list_main(program);
+    case COMMAND_PULL:
+        return pull_main(program);
     case COMMAND_USE:
         return use_main(program);
     default:

@@ -57,7 +57,7 @@ static Status take_memory(Snapshot *snapshot, Error *error) {
     return snapshot_tables_open(&snapshot->header, &snapshot->tables, error);
 }
 
-Status snapshot_take(Session *s, uint64_t words, Snapshot **out, Error *error) {
+Status snapshot_take(const Session *s, uint64_t words, Snapshot **out, Error *error) {
     *out = NULL;
     if (s->sequence.length < SNAPSHOT_LEAST) return STATUS_OK;
     Snapshot *snapshot = calloc(1, sizeof *snapshot);
@@ -75,7 +75,7 @@ Status snapshot_take(Session *s, uint64_t words, Snapshot **out, Error *error) {
         return status;
     }
     memcpy(t->ids, s->log, (size_t)h->n_tokens * sizeof *t->ids);
-    h->tokens = checksum_of(t->ids, (size_t)h->n_tokens * sizeof *t->ids);
+    h->tokens = snapshot_version(s);
     *out = snapshot;
     return STATUS_OK;
 }
@@ -91,8 +91,8 @@ int64_t snapshot_bytes(const Snapshot *snapshot) {
     return (int64_t)(sizeof snapshot->header + snapshot->tables.bytes) + snapshot->header.data_bytes;
 }
 
-uint64_t snapshot_version(const Snapshot *snapshot) {
-    return snapshot->header.tokens;
+uint64_t snapshot_version(const Session *s) {
+    return checksum_of(s->log, (size_t)s->sequence.length * sizeof *s->log);
 }
 
 // ---- writing ----------------------------------------------------------------------------------------------------

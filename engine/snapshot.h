@@ -17,11 +17,12 @@ enum { SNAPSHOT_LEAST = 32 }; // tokens that are worth a file
 
 // Copies what is cached of the session's log. *snapshot is NULL where that is less than SNAPSHOT_LEAST tokens.
 // `words`: of what makes ids of a text, besides the tokenizer.
-Status snapshot_take(Session *session, uint64_t words, Snapshot **snapshot, Error *error);
+Status snapshot_take(const Session *session, uint64_t words, Snapshot **snapshot, Error *error);
 void snapshot_free(Snapshot *snapshot); // NULL is fine
 
-int64_t snapshot_bytes(const Snapshot *snapshot);    // of its file
-uint64_t snapshot_version(const Snapshot *snapshot); // another one for every other log
+int64_t snapshot_bytes(const Snapshot *snapshot); // of its file
+// Of what is cached of the session's log now: another one for every other log.
+uint64_t snapshot_version(const Session *session);
 
 // Writes it to `path`, mode 600, at once or not at all. `stop` (may be NULL) is polled: STATUS_INTERRUPTED. After a
 // failure what was there before is there.
@@ -30,7 +31,7 @@ Status snapshot_write(const Snapshot *snapshot, const char *path, const atomic_i
 // What came of restoring.
 typedef struct SnapshotRestored {
     int64_t n_tokens; // that are cached now; 0: there is no such file, or the session has no room for them
-    uint64_t version; // as snapshot_version() of it would be
+    uint64_t version; // snapshot_version() of it
 } SnapshotRestored;
 
 // The session's log and cache become the file's; what was there before is kept as a branch. STATUS_FILE: not this

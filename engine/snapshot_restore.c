@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    WINDOW = 32,      // pieces that are read and checked at once
+    WINDOW = 8,       // pieces that are read and checked at once
     WINDOWS = 2,      // one is read while the other is handed on
     MOST_THREADS = 8, // that read
 };

@@ -37,16 +37,16 @@ void chat_snapshot_keep(Chat *chat) {
     Snapshot *snapshot;
     Error error;
     if (!name || !*name || !limit_of(chat) || (!chat->interactive && !chat->options->resume)) return;
-    if (snapshot_take(conversation_session(chat->conversation), words_of(chat), &snapshot, &error)) {
+    const Session *session = conversation_session(chat->conversation);
+    if (chat->record.restored && snapshot_version(session) == chat->record.restored) {
+        snapshots_touch(name);
+        return;
+    }
+    if (snapshot_take(session, words_of(chat), &snapshot, &error)) {
         tell_unkept(chat, &error);
         return;
     }
     if (!snapshot) return;
-    if (snapshot_version(snapshot) == chat->record.restored) {
-        snapshot_free(snapshot);
-        snapshots_touch(name);
-        return;
-    }
     const SnapshotOrder order = {name, limit_of(chat), stop_flag()};
     if (snapshots_begin(&chat->record.writer, snapshot, &order, &error)) tell_unkept(chat, &error);
 }

@@ -105,8 +105,12 @@ bool models_is_gguf(const char *file) {
     return first;
 }
 
-// The type that a file's name tells, "Q4_K_M", within its stem [*length]; its whole stem where it tells none.
-static const char *label_of(const char *file, size_t *length) {
+size_t models_stem(const char *file) {
+    bool first;
+    return split_at(file, strlen(file) - strlen(SUFFIX), &first);
+}
+
+const char *models_label(const char *file, size_t *length) {
     static const char *const types[] = {"Q", "IQ", "F16", "F32", "BF16", "FP16", "FP32", "MXFP4", "TQ"};
     bool first;
     const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
@@ -164,9 +168,9 @@ static void visit_file(void *context, const char *folder, const char *name, bool
 // Whether no other file's name tells the type of file i.
 static bool label_is_unique(const Repository *r, size_t i) {
     size_t n, m;
-    const char *label = label_of(r->files[i], &n);
+    const char *label = models_label(r->files[i], &n);
     for (size_t k = 0; k < r->count; k++) {
-        const char *other = label_of(r->files[k], &m);
+        const char *other = models_label(r->files[k], &m);
         if (k != i && n == m && !strncasecmp(label, other, n)) return false;
     }
     return true;
@@ -178,7 +182,7 @@ void models_add_repository(ModelList *list, ModelPlace place, const char *name, 
     if (r.config && r.safetensors) models_add(list, place, strdup(name), strdup(folder));
     for (size_t i = 0; i < r.count; i++) {
         size_t length = strlen(r.files[i]) - strlen(SUFFIX);
-        const char *label = label_is_unique(&r, i) ? label_of(r.files[i], &length) : r.files[i];
+        const char *label = label_is_unique(&r, i) ? models_label(r.files[i], &length) : r.files[i];
         char *whole = NULL;
         if (asprintf(&whole, "%s:%.*s", name, (int)length, label) < 0) whole = NULL;
         models_add(list, place, whole, path_join(folder, r.files[i]));

@@ -20,6 +20,11 @@ void models_add_file(ModelList *list, ModelPlace place, const char *prefix, cons
 // Whether a file's name is that of a GGUF model: not of its second part, nor of a projector for pictures.
 bool models_is_gguf(const char *file);
 
+// Of such a name, with or without folders: how many bytes of it stand before ".gguf" and the number of a part; and the
+// type that it tells, "Q4_K_M" [*length], or all of that where it tells none.
+size_t models_stem(const char *file);
+const char *models_label(const char *file, size_t *length);
+
 // Calls `visit` for each visible name in a folder, sorted by bytes; none where it cannot be read.
 typedef void ModelVisit(void *context, const char *folder, const char *name, bool is_folder);
 void models_visit(ModelList *list, const char *folder, ModelVisit *visit, void *context);

@@ -30,8 +30,8 @@ static bool is_head(const char *name, const char *whole) {
 static bool is_file_of(const char *name, const ModelEntry *entry) {
     const char *colon = strrchr(name, ':'), *base = path_base(entry->path);
     if (!colon || strncasecmp(name, entry->name, (size_t)(colon - name) + 1)) return false;
-    size_t n = strlen(colon + 1);
-    return !strncmp(colon + 1, base, n) && (!base[n] || !strcmp(base + n, ".gguf"));
+    size_t stem = strlen(base) - (path_has_suffix(base, ".gguf") ? strlen(".gguf") : 0);
+    return !strcmp(colon + 1, base) || (strlen(colon + 1) == stem && !memcmp(colon + 1, base, stem));
 }
 
 static bool means(const char *name, const ModelEntry *entry, int way) {
@@ -88,8 +88,11 @@ static Status not_there(const ModelList *list, const char *name, Error *error) {
     if (nearest >= 0)
         return error_set(error, STATUS_FILE, "%s: no such file, nor a model that is here: did you mean %s?",
                          name, list->entries[nearest / 2].name);
-    return error_set(error, STATUS_FILE,
-                     "%s: no such file, nor a model that is here: palaver list shows them", name);
+    const char *slash = strchr(name, '/');
+    bool of_hub = slash && slash > name && slash[1] && !strchr(slash + 1, '/');
+    return error_set(
+        error, STATUS_FILE, "%s: no such file, nor a model that is here: palaver list shows them%s%.200s%s",
+        name, of_hub ? ", palaver pull " : "", of_hub ? name : "", of_hub ? " fetches it from a hub" : "");
 }
 
 Status models_choose(const ModelList *list, const char *name, size_t *index, Error *error) {

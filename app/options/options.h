@@ -21,6 +21,7 @@ typedef enum Command {
     COMMAND_CONFIG,
     COMMAND_LIST,
     COMMAND_USE,
+    COMMAND_PULL,
     COMMAND_HELP,
     COMMAND_VERSION,
 } Command;

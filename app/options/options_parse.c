@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench",
-                                            "tune",    "config",   "list",       "use"};
-static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY, COMMAND_BENCH,
-                                         COMMAND_TUNE,    COMMAND_CONFIG,   COMMAND_LIST,       COMMAND_USE};
+static const char *const command_names[] = {"inspect", "tokenize", "perplexity", "bench", "tune",
+                                            "config",  "list",     "use",        "pull"};
+static const Command command_values[] = {COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_PERPLEXITY,
+                                         COMMAND_BENCH,   COMMAND_TUNE,     COMMAND_CONFIG,
+                                         COMMAND_LIST,    COMMAND_USE,      COMMAND_PULL};
 enum { N_COMMANDS = sizeof command_names / sizeof *command_names };
-static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1, 1, 1}; // how many operands each takes
+static const int command_operands[N_COMMANDS] = {1, 2, 2, 1, 1, 1, 1, 1, 1}; // how many operands each takes
 
 static void add_setting(Options *options, const ConfigKey *key, const char *text) {
     options->settings[options->n_settings++] = (OptionSetting){key, text};

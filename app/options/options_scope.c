@@ -14,6 +14,7 @@ enum {
     TUNES = 128, // tune, bench --dispatch
     LISTS = 256,
     USES = 512,
+    PULLS = 1024,
     TALKS = CHAT | JSONL,
     LOADS = TALKS | SCORES | TIMES,
 };
@@ -38,7 +39,7 @@ static const Scope scopes[] = {
     {"model", "head", LOADS | TUNES | LISTS},
     {"model", "template", TALKS},
     {"model", "template_args", TALKS},
-    {"backend", "device", LOADS | SHAPE | TUNES | LISTS},
+    {"backend", "device", LOADS | SHAPE | TUNES | LISTS | PULLS},
     {"backend", "softmax", LOADS | SHAPE},
     {"backend", NULL, LOADS | TUNES},
     {"ui", "color", ~0u},
@@ -77,6 +78,9 @@ static unsigned scope_in_force(const Options *o, const char **what) {
     case COMMAND_USE:
         *what = "for palaver use";
         return USES;
+    case COMMAND_PULL:
+        *what = "for palaver pull";
+        return PULLS;
     case COMMAND_BENCH:
         if (o->dispatch) {
             *what = "for palaver bench --dispatch";

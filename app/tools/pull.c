@@ -1,0 +1,63 @@
+#include "app/tools/pull.h"
+
+#include "app/models/facts.h"
+#include "app/models/hub.h"
+#include "app/signals.h"
+#include "kernels/base/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Pulling {
+    Program *program;
+    FactsDevice device;
+} Pulling;
+
+static void tell(void *user, const HubChoice *choice) {
+    const Pulling *p = user;
+    char bytes[FORMAT_ROOM], free_bytes[FORMAT_ROOM];
+    format_bytes((double)choice->bytes, bytes);
+    format_bytes((double)choice->available, free_bytes);
+    if (choice->n_types > 1 && !choice->asked)
+        screen_notice(
+            p->program->screen,
+            "[%s, %s: of %d files the one that suits %s, of which %s are free; :TYPE behind the name takes "
+            "another]",
+            choice->label, bytes, choice->n_types, p->device.name, free_bytes);
+    else
+        screen_notice(p->program->screen, "[%s%s%s]", choice->label, *choice->label ? ", " : "", bytes);
+    if (!choice->fits)
+        screen_warn(p->program->screen, "[it will not fit: %s of %s are free]", free_bytes, p->device.name);
+}
+
+static bool on_step(void *user, const char *what, int64_t done, int64_t total) {
+    screen_progress(user, what, (uint64_t)done, (uint64_t)total);
+    return !*signals_interrupt();
+}
+
+int pull_main(Program *program) {
+    const char *endpoint = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
+    char path[PATH_ROOM];
+    Pulling pulling = {.program = program};
+    Error error;
+    if (!program->options.model) {
+        error_set(&error, STATUS_USAGE, "palaver pull ORG/NAME[:TYPE or :FILE]: which model?");
+        return program_fail(program, &error, EXIT_USAGE);
+    }
+    facts_of_device(program->settings.engine.device, &pulling.device);
+    const HubWish wish = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
+                          .token = token && *token ? token : NULL,
+                          .model = program->options.model,
+                          .available = pulling.device.available,
+                          .progress = {on_step, program->screen},
+                          .stop = signals_interrupt(),
+                          .tell = tell,
+                          .user = &pulling};
+    Status status = hub_pull(&wish, path, &error);
+    screen_progress_end(program->screen);
+    if (status == STATUS_INTERRUPTED)
+        error_set(&error, status, "stopped; the same command goes on where this one ended");
+    if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
+    screen_say(program->screen, "%s is here: palaver %s", path, program->options.model);
+    return EXIT_WELL;
+}
