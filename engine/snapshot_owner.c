@@ -4,6 +4,7 @@
 #include "engine/cache/key_rounding.h"
 #include "kernels/base/checksum.h"
 #include "kernels/base/hash.h"
+#include "kernels/base/json.h"
 
 #include <stdlib.h>
 
@@ -24,6 +25,24 @@ static uint64_t hash_tensor(uint64_t hash, const CheckpointTensor *t) {
     return hash;
 }
 
+// What the files say besides: windows, caps, scales, norms. Arrays are the tokenizer's.
+static uint64_t hash_meta(uint64_t hash, const Checkpoint *c) {
+    char *config =
+        checkpoint_config(c) ? json_dumps(checkpoint_config(c), JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    if (config) hash = hash_bytes(hash, config, strlen(config));
+    free(config);
+    for (int64_t i = 0; i < checkpoint_n_meta(c); i++) {
+        const MetaValue *v = checkpoint_meta_at(c, i);
+        if (v->type == META_ARRAY) continue;
+        hash = hash_bytes(hash, v->key, strlen(v->key) + 1);
+        hash = HASH(hash, v->integer);
+        hash = HASH(hash, v->number);
+        hash = HASH(hash, v->flag);
+        if (v->type == META_STRING) hash = hash_bytes(hash, v->string.data, v->string.length);
+    }
+    return hash;
+}
+
 static uint64_t hash_model(const Engine *engine) {
     const Model *m = engine->model;
     const char *backend = engine->backend->ops->name;
@@ -32,6 +51,7 @@ static uint64_t hash_model(const Engine *engine) {
     const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
                          m->shape.intermediate_size};
     hash = HASH(hash, sizes); // all that there is of a model whose weights are made up
+    if (m->checkpoint) hash = hash_meta(hash, m->checkpoint);
     for (int64_t i = 0; m->checkpoint && i < checkpoint_n_tensors(m->checkpoint); i++)
         hash = hash_tensor(hash, checkpoint_tensor(m->checkpoint, i));
     return hash;
@@ -66,13 +86,18 @@ static Status hash_cache(const Engine *engine, uint64_t *hash, Error *error) {
     return status;
 }
 
+// The tables of all layers, of one set.
 static uint64_t hash_rope(const Model *model, int set) {
     const Rope *r = &model->shape.rope;
-    const int64_t parts[] = {(int64_t)r->kind, r->rotary_dim, set};
+    const int64_t parts[] = {(int64_t)r->kind, r->rotary_dim, set, rope_tables(r)};
+    const double magnitudes[] = {r->magnitude, r->other_magnitude};
     const size_t n = (size_t)r->rotary_dim / 2;
     uint64_t hash = HASH(HASH_START, parts);
-    hash = HASH(hash, r->magnitude);
-    return n ? hash_bytes(hash, r->inv_freq + (size_t)set * n, n * sizeof *r->inv_freq) : hash;
+    hash = HASH(hash, magnitudes);
+    for (int i = 0; n && i < rope_tables(r); i++)
+        hash = hash_bytes(hash, r->inv_freq + (size_t)rope_row(r, i, set) * n, n * sizeof *r->inv_freq);
+    if (!r->of_layers) return hash;
+    return hash_bytes(hash, r->of_layers, (size_t)model->shape.n_layers * sizeof *r->of_layers);
 }
 
 Status snapshot_owner_of(const Session *s, int rope_set, uint64_t words, SnapshotOwner *owner, Error *error) {

@@ -252,6 +252,32 @@ static void test_another_training(void **state) {
     folder_remove(folder);
 }
 
+// The same weights, but for one number of its configuration.
+static void test_another_configuration(void **state) {
+    static const char *const rest[] = {"model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    char *folder = folder_new();
+    Talk before = babbler(USUAL);
+    read_in(&before, ids(), 120);
+    keep(&before, file_in(*state));
+    talk_close(&before);
+    for (int i = 0; i < 3; i++) {
+        char path[100];
+        snprintf(path, sizeof path, "tests/golden/babbler/%s", rest[i]);
+        folder_copy(folder, rest[i], path);
+    }
+    Bytes config = bytes_of_file("tests/golden/babbler/config.json");
+    bytes_add(&config, "", 1);
+    char *epsilon = strstr((char *)config.data, "e-06");
+    assert_non_null(epsilon);
+    epsilon[3] = '5';
+    folder_write_text(folder, "config.json", (char *)config.data);
+    bytes_free(&config);
+    Talk after = talk_open(folder, USUAL, CONTEXT);
+    refuses(&after, file_in(*state), WORDS, "another model");
+    talk_close(&after);
+    folder_remove(folder);
+}
+
 // One bit of every byte of header and tables, and of many of the data.
 static void test_damage(void **state) {
     Talk before = babbler(USUAL), after = babbler(USUAL);
@@ -357,9 +383,17 @@ static int tear_down(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(every_cache),        test(after_shifts), test(into_a_used_cache), test(larger_context),
-        test(little_is_not_kept), test(another),      test(another_training),  test(damage),
-        test(killed_and_full),    test(stopped),
+        test(every_cache),
+        test(after_shifts),
+        test(into_a_used_cache),
+        test(larger_context),
+        test(little_is_not_kept),
+        test(another),
+        test(another_training),
+        test(another_configuration),
+        test(damage),
+        test(killed_and_full),
+        test(stopped),
     };
     test_main("snapshots", argc, argv, tests);
 }
