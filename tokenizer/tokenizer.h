@@ -53,6 +53,7 @@ typedef struct TokenizerVocab {
     const int32_t *ends; // [n_ends] further ids that end a reply (eot_token_id, eom_token_id, …)
     int64_t n_ends;
     int add_bos, add_space_prefix, remove_extra_whitespaces; // 0, 1, or -1 where the file is silent
+    const char *unknown;  // further tokenizer.ggml.* keys, which nobody reads, ", " between them; NULL: none
     const void *charsmap; // precompiled_charsmap of a unigram model, or NULL
     size_t charsmap_size;
 } TokenizerVocab;

@@ -31,7 +31,7 @@ struct Tokenizer {
     bool add_bos;
     const atomic_int *interrupt; // NULL: none
     char describe[128];
-    char notice[256]; // "" if there is nothing to say
+    char notice[512]; // "" if there is nothing to say
 };
 
 // An empty one: no ids, no pieces.

@@ -196,6 +196,12 @@ static Status vocab_load(Tokenizer *tokenizer, const TokenizerVocab *vocab, Erro
     vocabulary_mark_end(&tokenizer->vocabulary, tokenizer->eos);
     for (int64_t i = 0; i < vocab->n_ends; i++) vocabulary_mark_end(&tokenizer->vocabulary, vocab->ends[i]);
     vocabulary_mark_named_ends(&tokenizer->vocabulary);
+    if (vocab->unknown) {
+        size_t n = strlen(tokenizer->notice);
+        snprintf(tokenizer->notice + n, sizeof tokenizer->notice - n,
+                 "%sthe file's tokenizer has keys that palaver does not know: %.150s", n > 0 ? "; " : "",
+                 vocab->unknown);
+    }
     return STATUS_OK;
 }
 

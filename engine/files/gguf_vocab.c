@@ -1,9 +1,21 @@
 #include "engine/files/gguf_vocab.h"
 
+#include "kernels/base/text.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ENDS = 8 };
+enum { MAX_ENDS = 8, MAX_UNKNOWN = 160 };
+
+// What llama.cpp's converters write (constants.py of the gguf package), behind "tokenizer.ggml.": what is read, ids of
+// tokens for purposes that a chat has none of, and notes.
+static const char KNOWN_KEYS[] =
+    " model pre tokens token_type token_type_count scores merges added_tokens bos_token_id eos_token_id"
+    " unknown_token_id padding_token_id seperator_token_id separator_token_id cls_token_id mask_token_id"
+    " eot_token_id eom_token_id fim_pre_token_id fim_suf_token_id fim_mid_token_id fim_pad_token_id"
+    " fim_rep_token_id fim_sep_token_id prefix_token_id suffix_token_id middle_token_id add_bos_token"
+    " add_eos_token add_sep_token add_space_prefix remove_extra_whitespaces precompiled_charsmap ";
 
 // A short string as C has it, malloc'ed; NULL if the key is absent.
 static Status read_name(const Checkpoint *checkpoint, const char *key, const char **name, Error *error) {
@@ -159,6 +171,28 @@ static Status read_charsmap(const Checkpoint *checkpoint, TokenizerVocab *vocab,
     return STATUS_OK;
 }
 
+// Keys of a tokenizer that nobody reads may say something about its ids.
+static Status read_unknown(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
+    static const char SPACE[] = "tokenizer.ggml.";
+    char *names = NULL;
+    size_t n = 0;
+    for (int64_t i = 0; i < checkpoint_n_meta(checkpoint); i++) {
+        const char *key = checkpoint_meta_at(checkpoint, i)->key;
+        char padded[80];
+        if (strncmp(key, SPACE, strlen(SPACE)) != 0) continue;
+        int size = snprintf(padded, sizeof padded, " %s ", key + strlen(SPACE));
+        bool known = (size_t)size < sizeof padded && strstr(KNOWN_KEYS, padded) != NULL;
+        if (known || n + 80 > MAX_UNKNOWN) continue;
+        if (!names) names = calloc(1, MAX_UNKNOWN);
+        if (!names) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
+        char shown[64];
+        text_copy_printable(shown, sizeof shown, key + strlen(SPACE), strlen(key + strlen(SPACE)));
+        n += (size_t)snprintf(names + n, MAX_UNKNOWN - n, "%s%s", n > 0 ? ", " : "", shown);
+    }
+    vocab->unknown = names;
+    return STATUS_OK;
+}
+
 Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *error) {
     *vocab = (TokenizerVocab){.bos = -1,
                               .eos = -1,
@@ -196,12 +230,13 @@ Status gguf_vocab(const Checkpoint *checkpoint, TokenizerVocab *vocab, Error *er
     for (size_t i = 0; i < sizeof switches / sizeof *switches && !status; i++) {
         status = read_switch(checkpoint, switches[i].key, switches[i].value, error);
     }
+    if (!status) status = read_unknown(checkpoint, vocab, error);
     return status ? status : read_charsmap(checkpoint, vocab, error);
 }
 
 void gguf_vocab_free(TokenizerVocab *vocab) {
     const void *owned[] = {vocab->model, vocab->pre,    vocab->pieces, vocab->scores,
-                           vocab->types, vocab->merges, vocab->ends};
+                           vocab->types, vocab->merges, vocab->ends,   vocab->unknown};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)owned[i]);
     *vocab = (TokenizerVocab){.bos = -1, .eos = -1, .unk = -1, .pad = -1};
 }

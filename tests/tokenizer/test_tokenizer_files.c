@@ -220,6 +220,20 @@ static void wrong_vocab(void **state) {
     }
 }
 
+static void unknown_keys_are_told(void **state) {
+    (void)state;
+    GoldenVocab golden = golden_vocab("gpt2", NULL);
+    golden.vocab.unknown = "weird";
+    Tokenizer *t;
+    Error error = {0};
+    if (tokenizer_open_vocab(&golden.vocab, &t, &error)) fail_msg("%s", error.message);
+    assert_non_null(strstr(tokenizer_notice(t), "does not say how its tokenizer splits"));
+    assert_non_null(
+        strstr(tokenizer_notice(t), "; the file's tokenizer has keys that palaver does not know: weird"));
+    tokenizer_close(t);
+    golden_vocab_free(&golden);
+}
+
 // Pieces that the library refuses keep their ids: the others are as before.
 static void odd_vocab_pieces(void **state) {
     (void)state;
@@ -476,6 +490,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(model_instead_of_json),
         cmocka_unit_test(control_by_name),
         cmocka_unit_test(wrong_vocab),
+        cmocka_unit_test(unknown_keys_are_told),
         cmocka_unit_test(odd_vocab_pieces),
         cmocka_unit_test(wrong_json),
         cmocka_unit_test(deep_json),

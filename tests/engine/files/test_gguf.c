@@ -153,6 +153,7 @@ static void reads_the_vocabulary(void **state) {
     assert_int_equal(vocab.n_ends, 1);
     assert_int_equal(vocab.ends[0], 1);
     assert_int_equal(vocab.add_bos, 0);
+    assert_null(vocab.unknown);
     gguf_vocab_free(&vocab);
     char *template;
     assert_int_equal(checkpoint_chat_template(checkpoint, &template, &error), STATUS_OK);
@@ -165,6 +166,36 @@ static void reads_the_vocabulary(void **state) {
     assert_int_equal(checkpoint_chat_template(checkpoint, &template, &error), STATUS_OK);
     assert_null(template);
     checkpoint_close(checkpoint);
+}
+
+// Keys of a tokenizer that nobody reads are told by their names; what is known or says nothing of ids is not.
+static void names_unknown_keys(void **state) {
+    (void)state;
+    static const char *const keys[] = {"general.quantized_by", "tokenizer.ggml.cls_token_id",
+                                       "tokenizer.ggml.weird", "tokenizer.ggml.pretend",
+                                       "tokenizer.chat_template"};
+    enum { N = sizeof keys / sizeof *keys };
+    Bytes bytes = {0};
+    char *folder = folder_new(), path[4096];
+    gguf_header(&bytes, 3, 0, 2 + N);
+    gguf_key_string(&bytes, "tokenizer.ggml.model", "gpt2");
+    gguf_key(&bytes, "tokenizer.ggml.tokens", 9);
+    bytes_u32(&bytes, 8);
+    bytes_u64(&bytes, 1);
+    gguf_string(&bytes, "a");
+    for (int i = 0; i < N; i++) gguf_key_string(&bytes, keys[i], "1");
+    gguf_pad(&bytes, 32);
+    folder_write(folder, "a.gguf", bytes.data, bytes.size);
+    snprintf(path, sizeof path, "%s/a.gguf", folder);
+    Checkpoint *checkpoint = open_ok(path);
+    TokenizerVocab vocab;
+    Error error = {0};
+    if (gguf_vocab(checkpoint, &vocab, &error) != STATUS_OK) fail_msg("%s", error.message);
+    assert_string_equal(vocab.unknown, "weird, pretend");
+    gguf_vocab_free(&vocab);
+    checkpoint_close(checkpoint);
+    folder_remove(folder);
+    bytes_free(&bytes);
 }
 
 // Files from before split rules had names: what their architecture's models use, where that is one thing.
@@ -449,12 +480,19 @@ static void refuses_bad_tensors(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_model),          cmocka_unit_test(reads_metadata),
-        cmocka_unit_test(reads_the_vocabulary),   cmocka_unit_test(infers_the_split_rule),
-        cmocka_unit_test(knows_every_block_type), cmocka_unit_test(decodes_every_value_type),
-        cmocka_unit_test(lists_foreign_types),    cmocka_unit_test(copies_unaligned_tensors),
-        cmocka_unit_test(notices_200_cuts),       cmocka_unit_test(refuses_bad_headers),
-        cmocka_unit_test(refuses_bad_metadata),   cmocka_unit_test(refuses_bad_tensors),
+        cmocka_unit_test(reads_a_model),
+        cmocka_unit_test(reads_metadata),
+        cmocka_unit_test(reads_the_vocabulary),
+        cmocka_unit_test(names_unknown_keys),
+        cmocka_unit_test(infers_the_split_rule),
+        cmocka_unit_test(knows_every_block_type),
+        cmocka_unit_test(decodes_every_value_type),
+        cmocka_unit_test(lists_foreign_types),
+        cmocka_unit_test(copies_unaligned_tensors),
+        cmocka_unit_test(notices_200_cuts),
+        cmocka_unit_test(refuses_bad_headers),
+        cmocka_unit_test(refuses_bad_metadata),
+        cmocka_unit_test(refuses_bad_tensors),
     };
     return test_main("gguf", argc, argv, tests);
 }
