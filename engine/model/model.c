@@ -42,6 +42,7 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
     Status status = unread_open(&source, &unread, error);
     if (!status) status = model_read_params(created, &source, error);
     if (!status) status = model_read_weights(created, &source, error);
+    if (!status) status = model_check_buffers(created, &source, error);
     if (!status)
         status = unread_check_tensors(&source, created->other_parts, sizeof created->other_parts, error);
     unread_close(&unread);

@@ -27,6 +27,8 @@ Status model_read_scales(Model *model, const ParamSource *source, Error *error);
 bool model_scales_have(const Architecture *architecture, const char *gguf);
 // Special ids and sampling defaults; after the shape, for ids are checked against vocab_size.
 Status model_read_generation(Model *model, const ParamSource *source, Error *error);
+// Tensors that repeat what config.json says say the same.
+Status model_check_buffers(const Model *model, const ParamSource *source, Error *error);
 // layers, head, n_parameters, weight_bytes.
 Status model_read_weights(Model *model, const ParamSource *source, Error *error);
 

@@ -93,17 +93,18 @@ static Status windows_from_config(Model *model, const ParamSource *source, int w
     const Architecture *a = source->architecture;
     if (a->window_rule == WINDOW_PERIODIC) return periodic_windows(model, source, window, error);
     bool upper = a->window_rule == WINDOW_UPPER_LAYERS, used = a->window_rule == WINDOW_EVERY_LAYER;
-    // The classes whose windows it does not switch must not be told otherwise; without a window it means nothing.
+    // The classes that have no window must not be asked for one; those that always have one do not look at the switch
+    // (transformers' MistralConfig). Without a window it means nothing.
     bool asked = upper ? false : is_window(model, window);
     int64_t first = DEFAULT_MAX_WINDOW_LAYERS;
     Status status = param_bool(source, (Key){"use_sliding_window", NULL}, &asked, error);
     if (!status) status = param_integer(source, (Key){"max_window_layers", NULL}, &first, error);
     if (status) return status;
     if (upper) used = asked;
-    if (!upper && is_window(model, window) && asked != used) {
+    if (!upper && !used && is_window(model, window) && asked) {
         return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a sliding window of %d tokens is %s, which a %s model does not go by",
-                         source->path, window, asked ? "asked for" : "switched off", model->architecture);
+                         "%s: a sliding window of %d tokens is asked for, which a %s model does not go by",
+                         source->path, window, model->architecture);
     }
     for (int i = 0; i < model->shape.n_layers; i++)
         model->attention_windows[i] = used && (!upper || i >= first) ? window : 0;

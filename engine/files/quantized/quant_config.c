@@ -254,6 +254,7 @@ static Status read_compressed(QuantConfig *c, const json_t *q, Error *error) {
 
 static const json_t *find(const Checkpoint *checkpoint) {
     const json_t *config = checkpoint_config(checkpoint), *q = json_member(config, "quantization_config");
+    if (!q) q = json_member(json_member(config, "text_config"), "quantization_config");
     return q ? q : json_member(config, "compression_config");
 }
 

@@ -87,6 +87,7 @@ static const Architecture ROWS[] = {
                {NULL, {"_remove_final_layer_norm"}, 0, "a model without its last norm"},
                {NULL, {"learned_embeddings"}, 1, "positions that are not learned"},
                {NULL, {"scale_embeddings"}, 0, "scaled embeddings"}},
+     .ignored = {"output_projection"},
      .buffers = {"decoder.version"},
      .fixed_eps = true,
      .biases = BIAS_QKV | BIAS_O | BIAS_FFN | BIAS_NORM,

@@ -50,6 +50,8 @@ static void reads_windows(void **state) {
          {0, 9, 0, 9}}, // as transformers' AutoConfig takes it
         {"{\"model_type\": \"mistral\", \"sliding_window\": 9}", {9, 9, 9, 9}},
         {"{\"model_type\": \"mistral\", \"sliding_window\": null}", {0, 0, 0, 0}},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9, \"use_sliding_window\": false}",
+         {9, 9, 9, 9}}, // which its class does not look at
         {"{\"model_type\": \"mistral\"}", {4096, 4096, 4096, 4096}},
         {"{\"model_type\": \"qwen2\", \"sliding_window\": 9, \"max_window_layers\": 2}", {0, 0, 0, 0}},
         {"{\"model_type\": \"qwen2\", \"sliding_window\": 9, \"use_sliding_window\": true}", {0, 0, 0, 0}},

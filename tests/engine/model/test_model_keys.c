@@ -8,6 +8,7 @@
 #include "tests/support/test.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,15 +223,81 @@ static void a_head_in_the_file_is_the_head(void **state) {
     engine_close(plain);
 }
 
-// A tensor without a place is an error that names it, unless it is a mask or frequencies, which older files were saved
-// with.
+// Makes a.safetensors and b.safetensors of a folder its model.
+static void join_files(const char *folder) {
+    static const char *const files[] = {"a.safetensors", "b.safetensors"};
+    json_t *map = json_object(), *value;
+    char path[4096];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        Bytes all = bytes_of_file(path);
+        uint64_t length;
+        memcpy(&length, all.data, sizeof length);
+        json_t *header = json_loadb((const char *)all.data + 8, length, 0, NULL);
+        const char *name;
+        json_object_foreach(header, name, value) if (strcmp(name, "__metadata__") != 0)
+            json_object_set_new(map, name, json_string(files[i]));
+        json_decref(header);
+        bytes_free(&all);
+    }
+    json_t *index = json_pack("{s:o}", "weight_map", map);
+    char *text = json_dumps(index, 0);
+    folder_write_text(folder, "model.safetensors.index.json", text);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_int_equal(remove(path), 0);
+    free(text);
+    json_decref(index);
+}
+
+// Frequencies that a file was saved with must be those that its config.json asks for, as they are or in 16 bits.
+static void saved_frequencies_are_compared(void **state) {
+    (void)state;
+    static const char HEADER[] = "{\"model.layers.0.self_attn.rotary_emb.inv_freq\": {\"dtype\": \"%s\", "
+                                 "\"shape\": [%d], \"data_offsets\": "
+                                 "[0, %d]}}";
+    static const struct {
+        double base;
+        int n;
+        bool half, refused;
+    } CASES[] = {
+        {10000, 6, false, false}, {10000, 6, true, false}, {10500, 6, false, true}, {10000, 5, false, true}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char text[300];
+        int size = CASES[i].n * (CASES[i].half ? 2 : 4);
+        snprintf(text, sizeof text, HEADER, CASES[i].half ? "BF16" : "F32", CASES[i].n, size);
+        char *folder = changed_folder("models/llama", NULL, &(Edit){0});
+        Bytes bytes = safetensors_of(text, 0);
+        for (int k = 0; k < CASES[i].n; k++) {
+            float value = (float)pow(CASES[i].base, -k / 6.0);
+            bytes_add(&bytes, (const char *)&value + (CASES[i].half ? 2 : 0),
+                      CASES[i].half ? 2 : 4); // cut to bf16
+        }
+        Bytes weights = bytes_of_file(GOLDEN "/models/llama/model.safetensors");
+        folder_write(folder, "a.safetensors", weights.data, weights.size);
+        folder_write(folder, "b.safetensors", bytes.data, bytes.size);
+        bytes_free(&weights);
+        bytes_free(&bytes);
+        join_files(folder);
+        Error error = {0};
+        Model *model = NULL;
+        Status status = model_open(folder, &model, &error);
+        if (status != (CASES[i].refused ? STATUS_UNSUPPORTED : STATUS_OK) ||
+            (status &&
+             !strstr(error.message, "inv_freq has other frequencies than those that config.json asks for")))
+            fail_msg("base %g, %d: status %d, \"%s\"", CASES[i].base, CASES[i].n, status, error.message);
+        model_close(model);
+        folder_remove(folder);
+    }
+}
+
+// A tensor without a place is an error that names it, unless it is a mask, which older files were saved with.
 static void tensors_without_a_place_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *model, *add, *copy;
         bool refused;
     } CASES[] = {
-        {"models/llama", "model.layers.0.self_attn.rotary_emb.inv_freq", "model.norm.weight", false},
+        {"models/llama", "model.layers.0.self_attn.rotary_emb.inv_freq", "model.norm.weight", true},
         {"models/llama", "model.layers.0.self_attn.q_norm.weight", "model.norm.weight", true},
         {"models/llama", "model.layers.1.self_attn.v_proj.bias", "model.norm.weight", true},
         {"models/llama", "model.layers.2.input_layernorm.weight", "model.norm.weight", true},
@@ -268,6 +335,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(each_key_of_dense_ones_counts_or_is_refused),
         cmocka_unit_test(default_configs_are_read),
         cmocka_unit_test(a_head_in_the_file_is_the_head),
+        cmocka_unit_test(saved_frequencies_are_compared),
         cmocka_unit_test(tensors_without_a_place_are_refused),
     };
     return test_main("model keys", argc, argv, tests);

@@ -120,8 +120,6 @@ static const struct {
      STATUS_UNSUPPORTED, "layer_types[1] is neither"},
     {"{\"sliding_window\": 9}", STATUS_UNSUPPORTED,
      "a sliding window of 9 tokens is asked for, which a llama model does not go by"},
-    {"{\"model_type\": \"mistral\", \"sliding_window\": 9, \"use_sliding_window\": false}",
-     STATUS_UNSUPPORTED, "a sliding window of 9 tokens is switched off"},
     {"{\"embedding_multiplier\": 12}", STATUS_UNSUPPORTED,
      "config.json: palaver does not know what embedding_multiplier means for a llama model"},
     {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mrope_section\": [4, 4]}}",
