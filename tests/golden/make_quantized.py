@@ -10,7 +10,7 @@ attention over the numbers that the packed ones mean:
 
   exact  what the files mean
   held   where palaver holds a weight in a type that rounds it (engine/files/quantized/quantized.h says which), what that
-         type means: minima in f16 (q4_1), groups of 32 to absmax/127 (q8_0), f16, bf16
+         type means: minima in f16 (q4_1), groups of 32 to absmax/127 (q8_0), f16
 
 usage: make_quantized.py   (needs numpy, torch, transformers, safetensors; writes PROVENANCE.txt, and the seeds of
 tests/fuzz/corpus/fuzz_quantized)
@@ -141,7 +141,7 @@ def awq(size):
 def e4m3(w, scale):
     codes = tensor(np.clip(w / scale, -448, 448).astype(np.float32)).to(torch.float8_e4m3fn)
     exact = (codes.float().numpy() * scale).astype(np.float32)
-    return codes, exact, bf16(exact).float().numpy()
+    return codes, exact, as_q8_0(exact)
 
 
 def fp8_tensor(name, w):

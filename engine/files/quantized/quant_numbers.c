@@ -67,7 +67,7 @@ static Status open_e4m3(QuantReader *r, QuantWeight *w) {
     w->rows = w->weight.shape[0];
     w->cols = w->weight.shape[1];
     w->numbers = e4m3_numbers;
-    w->tensor.type = DTYPE_BF16;
+    w->tensor.type = w->cols % 32 == 0 ? DTYPE_Q8_0 : DTYPE_BF16;
     status = read_blocks(r, suffix, w);
     const char *grain = w->groups > 1 || w->block_rows > 1 ? "blocks" : "channels";
     snprintf(w->method, sizeof w->method, "%s e4m3, scales of %s", r->config->name,

@@ -10,9 +10,13 @@
 //   GPTQ, compressed-tensors in 8 bits, symmetric; int8    q8_0   exact; scales that are no f16 are rounded to f16
 //   GPTQ, compressed-tensors in 8 bits with zero points    f16    rounded to f16, twice the bytes: a notice
 //   columns in GPTQ's act-order, whose groups lie apart    q8_0   each 32 rounded to absmax/127: a notice
-//   FP8                                                    bf16   rounded to bf16, twice the bytes: a notice
+//   FP8                                                    q8_0   each 32 rounded to absmax/127: a notice
 //   bitsandbytes' nf4 and fp4                              q8_0   each 32 rounded to absmax/127: a notice
 //   rows of no multiple of 32                              f16 or bf16, rounded: a notice
+//
+// Of rounding to q8_0 a product gets an error of 0.6 to 0.8% of itself (weights of a normal or a t distribution), where
+// FP8 has left 2.6% and four bits leave 7 to 10%: together it is 2.7% instead of 2.6%. For that a weight stays at the
+// bytes that it has.
 //
 // Formulas: GPTQ (Frantar et al., arXiv:2210.17323) and AWQ (Lin et al., arXiv:2306.00978) as AutoGPTQ and AutoAWQ store
 // them, (q - z)·s; FP8 as DeepSeek-V3 (arXiv:2412.19437) and fbgemm, e4m3 · s; nf4 (Dettmers et al., arXiv:2305.14314).
