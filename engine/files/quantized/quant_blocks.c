@@ -73,8 +73,10 @@ int64_t quant_blocks_write(const QuantWeight *w, int64_t first, int64_t n) {
         for (int64_t row = first; row < first + n; row++) {
             uint8_t *to = data + row * row_bytes + col / GROUP * block;
             int64_t size = w->cols - col < GROUP ? w->cols - col : GROUP;
-            bool fits;
-            if (w->integers) {
+            bool fits = true;
+            if (w->block) {
+                fits = w->block(w, row, col, to);
+            } else if (w->integers) {
                 QuantIntegers group;
                 w->integers(w, row, col, &group);
                 fits = put_integers(&group, type, to);

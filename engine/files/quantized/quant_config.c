@@ -178,6 +178,12 @@ static Status read_fp8(QuantConfig *c, const json_t *q, Error *error) {
                                HARMLESS, error);
 }
 
+// transformers' Mxfp4Config.
+static Status read_mxfp4(QuantConfig *c, const json_t *q, Error *error) {
+    c->ignored = json_member(q, "modules_to_not_convert");
+    return check_keys(c, q, " modules_to_not_convert ", HARMLESS, error);
+}
+
 static Status read_bitsandbytes(QuantConfig *c, const json_t *q, Error *error) {
     Status status = expect_word(c, q, "bnb_4bit_quant_type", " nf4 fp4 ", "nf4 and fp4", error);
     if (!status)
@@ -284,6 +290,7 @@ Status quant_config_read(const Checkpoint *checkpoint, QuantConfig *config, Erro
         {"fbgemm_fp8", "FP8", QUANT_FP8, read_fp8},
         {"compressed-tensors", "compressed-tensors", QUANT_COMPRESSED, read_compressed},
         {"bitsandbytes", "bitsandbytes", QUANT_BITSANDBYTES, read_bitsandbytes},
+        {"mxfp4", "MXFP4", QUANT_MXFP4, read_mxfp4},
     };
     const json_t *q = find(checkpoint);
     *config = (QuantConfig){.checkpoint = checkpoint, .group_size = -1};
@@ -307,6 +314,6 @@ Status quant_config_read(const Checkpoint *checkpoint, QuantConfig *config, Erro
     return error_set(
         error, STATUS_UNSUPPORTED,
         "%s: the weights are quantised by %s, which palaver cannot read (it reads GPTQ, AWQ, FP8, "
-        "compressed-tensors and bitsandbytes); take the original model or a GGUF file of it",
+        "compressed-tensors, bitsandbytes and MXFP4); take the original model or a GGUF file of it",
         config->path, shown);
 }

@@ -19,7 +19,7 @@ static const struct {
 enum { N_KINDS = sizeof KINDS / sizeof *KINDS, NAME_SIZE = 320 };
 
 static bool full_name(const QuantReader *r, const char *suffix, char name[NAME_SIZE]) {
-    return snprintf(name, NAME_SIZE, "%s.%s", r->stem, suffix) < NAME_SIZE;
+    return snprintf(name, NAME_SIZE, "%s%s%s", r->stem, suffix[0] == '_' ? "" : ".", suffix) < NAME_SIZE;
 }
 
 static const CheckpointTensor *find(const QuantReader *r, const char *suffix) {

@@ -50,7 +50,10 @@ static Status check_listed(const QuantReader *r) {
         r->config->path, shown, r->main->name);
 }
 
-static Status read_weight(QuantReader *r, bool is_integers, size_t stem, Quantized *q) {
+typedef Status (*Opener)(QuantReader *r, QuantWeight *w);
+
+// Of experts, a tensor has no ".weight" behind its name.
+static Status read_weight(QuantReader *r, Opener open, size_t stem, Quantized *q) {
     char *name = malloc(stem + sizeof ".weight");
     bool room = name && array_reserve(&q->weights, sizeof *q->weights, q->n, 1, &q->capacity);
     if (!room) {
@@ -63,13 +66,15 @@ static Status read_weight(QuantReader *r, bool is_integers, size_t stem, Quantiz
     QuantWeight *w = &q->weights[q->n++];
     *w = (QuantWeight){.tensor = {.name = name, .supported = true, .n_dims = 2, .file = r->main->file}};
     Status status = check_listed(r);
-    if (!status) status = is_integers ? quant_integers_open(r, w) : quant_numbers_open(r, w);
-    snprintf(name + stem, sizeof ".weight", ".weight");
+    if (!status) status = open(r, w);
+    if (!w->n_experts) snprintf(name + stem, sizeof ".weight", ".weight");
     if (status) return status;
     CheckpointTensor *t = &w->tensor;
-    t->shape[0] = w->rows;
-    t->shape[1] = w->cols;
-    t->shape[2] = t->shape[3] = 1;
+    int64_t *size = t->shape;
+    for (int i = 0; i < CHECKPOINT_MAX_DIMS; i++) size[i] = 1;
+    if (w->n_experts > 0) t->n_dims = 3, *size++ = w->n_experts;
+    size[0] = w->n_experts > 0 ? w->rows / w->n_experts : w->rows;
+    size[1] = w->cols;
     t->bytes = (size_t)(w->rows * dtype_row_bytes(t->type, w->cols));
     snprintf(t->type_name, sizeof t->type_name, "%s", dtype_name(t->type));
     return STATUS_OK;
@@ -80,9 +85,10 @@ static Status find_weights(QuantReader *r, Quantized *q, bool *scales) {
     for (int64_t i = 0; i < c->n_tensors; i++) {
         r->main = &c->tensors[i];
         size_t integers = quant_integers_stem(r->config, r->main),
-               numbers = quant_numbers_stem(r->config, r->main);
-        if (integers + numbers > 0) {
-            Status status = read_weight(r, integers > 0, integers + numbers, q);
+               numbers = quant_numbers_stem(r->config, r->main), codes = quant_mxfp4_stem(r->config, r->main);
+        if (integers + numbers + codes > 0) {
+            Opener open = integers ? quant_integers_open : numbers ? quant_numbers_open : quant_mxfp4_open;
+            Status status = read_weight(r, open, integers + numbers + codes, q);
             if (status) return status;
         } else if (is_activation_scale(r->config, r->main->name)) {
             r->taken[i] = true;

@@ -1,5 +1,5 @@
 // Quantised Hugging Face folders: weights that config.json's quantization_config says are held in parts (GPTQ, AWQ, FP8,
-// compressed-tensors, bitsandbytes). The parts of a weight become one tensor of a type that the kernels read, under the
+// compressed-tensors, bitsandbytes, MXFP4). The parts of a weight become one tensor of a type that the kernels read, under the
 // name that the weight has in a folder that is not quantised. Its data is made when it is asked for, see
 // checkpoint_make().
 //
@@ -12,6 +12,7 @@
 //   columns in GPTQ's act-order, whose groups lie apart    q8_0   each 32 rounded to absmax/127: a notice
 //   FP8                                                    q8_0   each 32 rounded to absmax/127: a notice
 //   bitsandbytes' nf4 and fp4                              q8_0   each 32 rounded to absmax/127: a notice
+//   MXFP4 (gpt-oss)                                        mxfp4  exact; gates above ups instead of in turn
 //   rows of no multiple of 32                              f16 or bf16, rounded: a notice
 //
 // Of rounding to q8_0 a product gets an error of 0.6 to 0.8% of itself (weights of a normal or a t distribution), where
@@ -32,6 +33,7 @@ typedef enum QuantMethod {
     QUANT_FP8,
     QUANT_COMPRESSED,
     QUANT_BITSANDBYTES,
+    QUANT_MXFP4,
 } QuantMethod;
 
 // config.json's quantization_config.
@@ -104,9 +106,14 @@ struct QuantWeight {
     float scale_factor;   // of every scale
     double nested_offset; // of bitsandbytes' double quantisation
     int64_t nested_size;
-    // Exactly one of them. integers: 32 from column `first`; numbers: n from `first`, as float32.
+    int64_t n_experts; // whose rows follow each other; 0: the weight is of no experts
+    bool
+        in_turn; // of an expert's rows, gates and ups stand in turn in the file, and one above the other here
+    // Exactly one of them. integers: 32 from column `first`; numbers: n from `first`, as float32; block: 32 from `first`
+    // as the type has them, false: they have no place in it.
     void (*integers)(const QuantWeight *w, int64_t row, int64_t first, QuantIntegers *out);
     void (*numbers)(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out);
+    bool (*block)(const QuantWeight *w, int64_t row, int64_t first, uint8_t *to);
     char method[48]; // "GPTQ int4, groups of 128"
     bool made;
 };
@@ -130,7 +137,7 @@ Status quant_config_read(const Checkpoint *checkpoint, QuantConfig *config, Erro
 // name at a dot, or a regular expression behind "re:"; NULL: none.
 const char *quant_names_ignored(const QuantConfig *config, const char *module);
 
-// Takes tensor "STEM.SUFFIX" of one of `kinds`. *part is {0} if it is not there, which is fine if it is not required.
+// Takes tensor "STEM.SUFFIX" (or "STEM_SUFFIX", where it begins so) of one of `kinds`. *part is {0} if it is not there, which is fine if it is not required.
 Status quant_parts_take(QuantReader *r, const char *suffix, PartKind kinds, bool required, Part *part);
 // STATUS_FILE unless the part has this shape; cols -1: a vector.
 Status quant_parts_expect(const QuantReader *r, const char *suffix, const Part *part, int64_t rows,
@@ -144,8 +151,10 @@ float quant_parts_e4m3(uint8_t byte);
 // Which weight the tensor r->main belongs to as its main part: 0 or the length of its stem.
 size_t quant_integers_stem(const QuantConfig *config, const CheckpointTensor *tensor);
 size_t quant_numbers_stem(const QuantConfig *config, const CheckpointTensor *tensor);
+size_t quant_mxfp4_stem(const QuantConfig *config, const CheckpointTensor *tensor);
 // Puts the weight together: w->tensor's shape and type, and everything that making needs.
 Status quant_integers_open(QuantReader *r, QuantWeight *w);
+Status quant_mxfp4_open(QuantReader *r, QuantWeight *w);
 Status quant_numbers_open(QuantReader *r, QuantWeight *w);
 
 // Writes rows [first, first + n) of w->tensor.type to where they belong. Returns -1, or the row with a value that has

@@ -1,16 +1,21 @@
 // Quantised Hugging Face folders: logits against transformers' over the numbers that the packed ones mean
 // (tests/golden/make_quantized.py), what each weight becomes, and what is said of damaged folders.
 #include "engine/engine_internal.h"
+#include "kernels/cpu/loops/quant.h"
 #include "tests/support/files.h"
 #include "tests/support/model/golden_model.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GOLDEN_QUANTIZED GOLDEN "/quantized"
+
+#define TENSORS "model.safetensors"
+#define CONFIG "config.json"
 
 static Error error;
 
@@ -130,6 +135,49 @@ static void quantised_weights_are_converted(void **state) {
     engine_close(engine);
 }
 
+// Gates and ups of gpt-oss stand in turn in the file; here they are one above the other, in blocks as GGUF has them.
+static void experts_in_mxfp4(void **state) {
+    (void)state;
+    static const float BOOK[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    static const char HEADER[] =
+        "{\"e.gate_up_proj_blocks\": {\"dtype\": \"U8\", \"shape\": [2, 4, 1, 16], \"data_offsets\": [0, "
+        "128]}, "
+        "\"e.gate_up_proj_scales\": {\"dtype\": \"U8\", \"shape\": [2, 4, 1], \"data_offsets\": [128, 136]}, "
+        "\"e.down_proj_blocks\": {\"dtype\": \"U8\", \"shape\": [2, 2, 1, 16], \"data_offsets\": [136, "
+        "200]}, "
+        "\"e.down_proj_scales\": {\"dtype\": \"U8\", \"shape\": [2, 2, 1], \"data_offsets\": [200, 204]}}";
+    char *folder = folder_new();
+    Bytes bytes = safetensors_of(HEADER, 204);
+    folder_write(folder, TENSORS, bytes.data, bytes.size);
+    folder_write_text(folder, CONFIG, "{\"quantization_config\": {\"quant_method\": \"mxfp4\"}}");
+    Checkpoint *c;
+    if (checkpoint_open(folder, &c, &error)) fail_msg("%s", error.message);
+    assert_int_equal(checkpoint_n_tensors(c), 2);
+    assert_null(checkpoint_notice(c));
+    for (int down = 0; down < 2; down++) {
+        const CheckpointTensor *t = checkpoint_find(c, down ? "e.down_proj" : "e.gate_up_proj");
+        const int rows = down ? 2 : 4;
+        assert_int_equal(t->n_dims, 3);
+        assert_int_equal(t->shape[1], rows);
+        assert_int_equal(t->shape[2], 32);
+        assert_string_equal(t->method, "MXFP4 of 2 experts");
+        assert_int_equal(checkpoint_make(c, t->data, NULL, &error), STATUS_OK);
+        for (int row = 0; row < 2 * rows; row++) {
+            static const int TURNED[] = {0, 2, 1, 3};
+            int from = down ? row : row / 4 * 4 + TURNED[row % 4], at = (down ? 136 : 0) + 16 * from;
+            float values[32], scale = ldexpf(1, (down ? 200 : 128) + from - 127);
+            quant_load(DTYPE_MXFP4, (const char *)t->data + 17 * row, 0, 32, values);
+            for (int i = 0; i < 32; i++) { // the file's bytes count up
+                int code = (at + i / 2) >> (i % 2 ? 4 : 0) & 15;
+                assert_true(values[i] == (code & 8 ? -1 : 1) * BOOK[code & 7] * scale);
+            }
+        }
+    }
+    checkpoint_close(c);
+    bytes_free(&bytes);
+    folder_remove(folder);
+}
+
 // ---- damaged folders -----------------------------------------------------------------------------------------------
 
 // Overwrites the first `from` in a file's bytes with `to`, filled up with spaces to its length.
@@ -166,8 +214,6 @@ static void refuses(const char *name, const char *file, const char *from, const 
     folder_remove(folder);
 }
 
-#define TENSORS "model.safetensors"
-#define CONFIG "config.json"
 #define K_PROJ "model.layers.0.self_attn.k_proj."
 
 static void damaged_folders(void **state) {
@@ -272,6 +318,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bitsandbytes),
         cmocka_unit_test(weights_are_made_when_asked_for),
         cmocka_unit_test(quantised_weights_are_converted),
+        cmocka_unit_test(experts_in_mxfp4),
         cmocka_unit_test(damaged_folders),
         cmocka_unit_test(what_is_not_known_is_named),
         cmocka_unit_test(scales_that_are_no_numbers),
