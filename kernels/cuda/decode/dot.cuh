@@ -226,18 +226,11 @@ template <int FORMAT> struct Slice4 {
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
             uint4 w = *(const uint4 *)(chunk + i * 16);
-            float dot;
-            if constexpr (format_book(FORMAT)) {
-                dot = (float)book_dot<FORMAT>(w, u[t], v[t]);
-            } else {
-                uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
-                uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
-                dot = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
-            }
+            uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
+            uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
+            float dot = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
             shares[t] = make_float2(0, 0);
-            if (format_book(FORMAT)) {
-                shares[t].x = __half2float(((const __half *)scales)[i]) * (scale[t] * dot);
-            } else if (FORMAT == FORMAT_Q4) {
+            if (FORMAT == FORMAT_Q4) {
                 shares[t].x = __half2float(((const __half *)scales)[i]) * fmaf(scale[t], dot, sums[t]);
             } else {
                 float2 s = __half22float2(((const __half2 *)scales)[i]);
@@ -249,8 +242,37 @@ template <int FORMAT> struct Slice4 {
 };
 template <> struct Slice<FORMAT_Q4> : Slice4<FORMAT_Q4> {};
 template <> struct Slice<FORMAT_Q4M> : Slice4<FORMAT_Q4M> {};
-template <> struct Slice<FORMAT_IQ4> : Slice4<FORMAT_IQ4> {};
-template <> struct Slice<FORMAT_FP4> : Slice4<FORMAT_FP4> {};
+
+// Likewise, of codes of a codebook.
+template <int FORMAT> struct SliceBook {
+    uint4 u[4], v[4];
+    float scale[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = t * 32 + lane, group = first / 32 + i;
+            u[t] = v[t] = make_uint4(0, 0, 0, 0);
+            scale[t] = 0;
+            if (!WHOLE && i * 32 >= n) continue;
+            u[t] = *(const uint4 *)(x.quants + group * 16);
+            v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
+            scale[t] = x.scales[group];
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        const __half *scales = (const __half *)(chunk + n / 2);
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
+            float dot = scale[t] * (float)book_dot<FORMAT>(*(const uint4 *)(chunk + i * 16), u[t], v[t]);
+            float &to = t % 2 ? sum.y : sum.x;
+            to = fmaf(__half2float(scales[i]), dot, to);
+        }
+        return sum;
+    }
+};
+template <> struct Slice<FORMAT_IQ4> : SliceBook<FORMAT_IQ4> {};
+template <> struct Slice<FORMAT_FP4> : SliceBook<FORMAT_FP4> {};
 
 // Likewise, of groups that hold their scales.
 template <int FORMAT> struct SlicePacked {
@@ -266,19 +288,18 @@ template <int FORMAT> struct SlicePacked {
             if (!WHOLE && i * 32 >= n) continue;
             u[t] = *(const uint4 *)(x.quants + group * 16);
             v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
-            scale[t] = x.scales[group];
-            sums[t] = *(const float2 *)(x.sums + group * 2);
+            scale[t] = packed_scale<FORMAT>(x.scales[group]);
+            sums[t] = packed_sums<FORMAT>(*(const float2 *)(x.sums + group * 2));
         }
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
-        float2 shares[4];
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
-            shares[t] =
-                packed_product<FORMAT>(*(const uint4 *)(chunk + i * 16), u[t], v[t], scale[t], sums[t]);
+            sum =
+                packed_product<FORMAT>(*(const uint4 *)(chunk + i * 16), u[t], v[t], scale[t], sums[t], sum);
         }
-        return total_of(shares, sum);
+        return sum;
     }
 };
 template <> struct Slice<FORMAT_Q2> : SlicePacked<FORMAT_Q2> {};

@@ -2,13 +2,12 @@
 //
 // A group of the formats IQ4 and FP4 is four words; word j has the codes of elements 4j … 4j + 3 in its lower half and of
 // 16 + 4j … in its upper one, so that half a word selects four entries of a codebook at once (`prmt`). A group of Q2 and
-// Q3 is four words with everything, its scales too:
+// Q3 is four words with everything, its scales too. What of its elements is at bit 8b + … belongs to the b-th of four
+// neighbours, so that a mask gives four of them as bytes; `four` counts them, 0 … 7:
 //
-//   Q2   codes of elements 0 … 15; of 16 … 31; f16 (scale, min) of the first sixteen; of the last
-//   Q3   the same of the codes' two low bits; their third bits; f16 scale of the first sixteen, of the last
-//
-// Element 4k + b of sixteen has its two bits at 8b + 2k of the word; of the third bits, those of half i are at 8b + 4i + k.
-// So a shift and a mask give four neighbours as bytes.
+//   Q2   fours 0 … 3, at 2·four; fours 4 … 7 likewise; f16 (scale, min) of the first sixteen elements; of the last
+//   Q3   fours 0, 1, at 3·four; 2, 3; 4, 5; two f16 scales. Above those are, at 6 of the first two words, the lower two
+//        bits of fours 6 and 7, and in the third word, at 6 and 7, their third bits
 #ifndef PALAVER_KERNELS_CUDA_DEVICE_CODES_CUH
 #define PALAVER_KERNELS_CUDA_DEVICE_CODES_CUH
 
@@ -17,22 +16,21 @@
 
 // ---- codebooks ---------------------------------------------------------------------------------------------------
 
-// Entries 0 … 7 (LOW) and 8 … 15 (HIGH) of a codebook, four to a word: magnitudes, of which one half is negative, and
-// values above -128, as bytes.
+// Entries 0 … 7 and 8 … 15 of a codebook, four to a word, in two forms. RAISED: 128 added. Else one half is as it is, and
+// negative, so that bytes_or_sign() gives -1 for a code of the other half, whose entries make up for it by a one that is
+// added; the upper half is back to front. FP4 has no code 8, a second zero.
 template <int FORMAT> struct Book;
 template <> struct Book<FORMAT_IQ4> {
-    static constexpr uint32_t LOW_0 = 0x4153687f, LOW_4 = 0x0a162331, HIGH_0 = 0x26190d01,
-                              HIGH_4 = 0x71594535;
+    static constexpr uint32_t LOW_0 = 0xbfad9881, LOW_4 = 0xf6eaddcf, HIGH_0 = 0x36465a72,
+                              HIGH_4 = 0x020e1a27;
     static constexpr uint32_t LOW_RAISED_0 = 0x3f2d1801, LOW_RAISED_4 = 0x766a5d4f,
                               HIGH_RAISED_0 = 0xa6998d81, HIGH_RAISED_4 = 0xf1d9c5b5;
-    static constexpr bool HIGH_NEGATIVE = false;
 };
 template <> struct Book<FORMAT_FP4> {
-    static constexpr uint32_t LOW_0 = 0x03020100, LOW_4 = 0x0c080604, HIGH_0 = 0x03020100,
-                              HIGH_4 = 0x0c080604;
+    static constexpr uint32_t LOW_0 = 0x04030201, LOW_4 = 0x0d090705, HIGH_0 = 0xfcfaf8f4,
+                              HIGH_4 = 0xfffffefd;
     static constexpr uint32_t LOW_RAISED_0 = 0x83828180, LOW_RAISED_4 = 0x8c888684,
                               HIGH_RAISED_0 = 0x7d7e7f80, HIGH_RAISED_4 = 0x74787a7c;
-    static constexpr bool HIGH_NEGATIVE = true;
 };
 
 // The entries, 128 added, of the four codes in the lower half of w.
@@ -52,57 +50,92 @@ __device__ inline uint32_t word_of(const uint4 &v, int i) {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// The sum of a group's entries times x: u has its first sixteen elements, v the others.
+// What these products wait for is the pipe of logic, shifts, prmt and moves. A 1 that the compiler does not know lets
+// multiplications stand for some of them, and keeps a constant in a register that would be moved there for every use.
+__device__ inline int unknown_one() {
+    return (int)threadIdx.z + 1;
+}
+
+// The sum of a group's entries times x: u has its first sixteen elements, v the others. minus: for ~w.
 template <int FORMAT> __device__ inline int book_dot(uint4 q, uint4 u, uint4 v) {
     typedef Book<FORMAT> B;
-    int low = 0, high = 0;
+    const uint32_t one = unknown_one(), minus = 0u - one, low = B::LOW_0 * one, high = B::HIGH_0 * one;
+    int sum = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        uint32_t w = word_of(q, j), other = w ^ 0x88888888;
+        uint32_t w = word_of(q, j), upper = w >> 16;
         int x = (int)word_of(u, j), y = (int)word_of(v, j);
-        low = __dp4a((int)bytes_or_zero(B::LOW_0, B::LOW_4, w), x, low);
-        low = __dp4a((int)bytes_or_zero(B::LOW_0, B::LOW_4, w >> 16), y, low);
-        high = __dp4a((int)bytes_or_zero(B::HIGH_0, B::HIGH_4, other), x, high);
-        high = __dp4a((int)bytes_or_zero(B::HIGH_0, B::HIGH_4, other >> 16), y, high);
+        sum = __dp4a((int)bytes_or_sign(low, B::LOW_4, w), x, sum);
+        sum = __dp4a((int)bytes_or_sign(high, B::HIGH_4, w * minus + minus), x, sum);
+        sum = __dp4a((int)bytes_or_sign(low, B::LOW_4, upper), y, sum);
+        sum = __dp4a((int)bytes_or_sign(high, B::HIGH_4, upper * minus + minus), y, sum);
     }
-    return B::HIGH_NEGATIVE ? low - high : high - low;
+    return sum;
 }
 
 // ---- groups of four words ------------------------------------------------------------------------------------------
 
-// Four neighbours' codes of half i, from 4k on, as bytes.
-template <int FORMAT> __device__ inline uint32_t packed_bytes(const uint4 &q, int i, int k) {
-    uint32_t codes = (i ? q.y : q.x) >> 2 * k & 0x03030303;
-    int at = 4 * i + k; // of the third bits; they go to bit 2
-    if (FORMAT == FORMAT_Q3) codes |= (at < 2 ? q.z << (2 - at) : q.z >> (at - 2)) & 0x04040404;
-    return codes;
+// The codes of a four, as bytes.
+template <int FORMAT> __device__ inline uint32_t packed_bytes(const uint4 &q, int four) {
+    if (FORMAT == FORMAT_Q2) return (four / 4 ? q.y : q.x) >> four % 4 * 2 & 0x03030303;
+    if (four < 6) return word_of(q, four / 2) >> four % 2 * 3 & 0x07070707;
+    return (word_of(q, four - 6) >> 6 & 0x03030303) | (q.z >> (four - 2) & 0x04040404);
 }
 
 // The group's element `in`, 0 … 31.
 template <int FORMAT> __device__ inline float packed_element(const uint4 &q, int in) {
-    int i = in / 16, code = (int)(packed_bytes<FORMAT>(q, i, in % 16 / 4) >> in % 4 * 8 & 255);
-    uint32_t scales = FORMAT == FORMAT_Q2 && i == 0 ? q.z : q.w;
+    int code = (int)(packed_bytes<FORMAT>(q, in / 4) >> in % 4 * 8 & 255);
+    uint32_t scales = FORMAT == FORMAT_Q2 && in < 16 ? q.z : q.w;
     float2 s = __half22float2(*(__half2 *)&scales);
     if (FORMAT == FORMAT_Q2) return s.x * (float)code + s.y;
-    return (i ? s.y : s.x) * (float)(code - 4);
+    return (in < 16 ? s.x : s.y) * (float)(code - 4);
 }
 
-// What both halves of a group add to a product: x ≈ scale times the integers in u and v, which add up to `sums` (with
-// the scale).
+// 64 times the sums of both halves' codes times x. Bits are left where they are, and products weighed instead.
+template <int FORMAT> __device__ inline int2 packed_dots(uint4 q, uint4 u, uint4 v);
+template <> __device__ inline int2 packed_dots<FORMAT_Q2>(uint4 q, uint4 u, uint4 v) {
+    const int one = unknown_one(), four = 4 * one, sixteen = 16 * one, most = 64 * one;
+    auto dot = [&](uint32_t w, uint4 x) {
+        int by_1 = __dp4a((int)(w & 0x03030303), (int)x.x, 0),
+            by_4 = __dp4a((int)(w & 0x0c0c0c0c), (int)x.y, 0);
+        int by_16 = __dp4a((int)(w & 0x30303030), (int)x.z, 0), by_64 = dot_bytes(w & 0xc0c0c0c0, x.w, 0);
+        return by_1 * most + (by_4 * sixteen + (by_16 * four + by_64));
+    };
+    return make_int2(dot(q.x, u), dot(q.y, v));
+}
+template <> __device__ inline int2 packed_dots<FORMAT_Q3>(uint4 q, uint4 u, uint4 v) {
+    const int one = unknown_one(), two = 2 * one, four = 4 * one, eight = 8 * one, most = 64 * one;
+    int by_1 = __dp4a((int)(q.x & 0x07070707), (int)u.x, 0),
+        by_8 = __dp4a((int)(q.x & 0x38383838), (int)u.y, 0);
+    by_1 = __dp4a((int)(q.y & 0x07070707), (int)u.z, by_1),
+    by_8 = __dp4a((int)(q.y & 0x38383838), (int)u.w, by_8);
+    int first = by_1 * most + by_8 * eight;
+    by_1 = __dp4a((int)(q.z & 0x07070707), (int)v.x, 0), by_8 = __dp4a((int)(q.z & 0x38383838), (int)v.y, 0);
+    int by_64 = dot_bytes(q.y & 0xc0c0c0c0, v.w, dot_bytes(q.x & 0xc0c0c0c0, v.z, 0));
+    int third_6 = __dp4a((int)(q.z & 0x40404040), (int)v.z, 0), third_7 = dot_bytes(q.z & 0x80808080, v.w, 0);
+    return make_int2(first, by_1 * most + (by_8 * eight + (third_6 * four + (third_7 * two + by_64))));
+}
+
+// What packed_product() takes of an input: its scale, for sums of 64 times the integers, and what belongs to minimums or
+// to the codes' offset of the first sixteen elements' sum, and of the last.
+template <int FORMAT> __device__ inline float packed_scale(float scale) {
+    return scale * 0.015625f;
+}
+template <int FORMAT> __device__ inline float2 packed_sums(float2 sums) {
+    return FORMAT == FORMAT_Q3 ? make_float2(-4 * sums.x, -4 * sums.y) : sums;
+}
+
+// `sum` and the product of a group with its 32 elements of x.
 template <int FORMAT>
-__device__ inline float2 packed_product(uint4 q, uint4 u, uint4 v, float scale, float2 sums) {
-    int first = 0, second = 0;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        first = __dp4a((int)packed_bytes<FORMAT>(q, 0, k), (int)word_of(u, k), first);
-        second = __dp4a((int)packed_bytes<FORMAT>(q, 1, k), (int)word_of(v, k), second);
-    }
-    float2 s = __half22float2(*(__half2 *)&q.w),
-           dots = make_float2(scale * (float)first, scale * (float)second);
+__device__ inline float2 packed_product(uint4 q, uint4 u, uint4 v, float scale, float2 sums, float2 sum) {
+    int2 dots = packed_dots<FORMAT>(q, u, v);
+    float2 s = __half22float2(*(__half2 *)&q.w);
     if (FORMAT == FORMAT_Q3)
-        return make_float2(s.x * fmaf(-4, sums.x, dots.x), s.y * fmaf(-4, sums.y, dots.y));
+        return make_float2(fmaf(s.x, fmaf(scale, (float)dots.x, sums.x), sum.x),
+                           fmaf(s.y, fmaf(scale, (float)dots.y, sums.y), sum.y));
     float2 r = __half22float2(*(__half2 *)&q.z);
-    return make_float2(fmaf(r.x, dots.x, r.y * sums.x), fmaf(s.x, dots.y, s.y * sums.y));
+    float both = fmaf(r.x, (float)dots.x, s.x * (float)dots.y);
+    return make_float2(fmaf(scale, both, sum.x), fmaf(r.y, sums.x, fmaf(s.y, sums.y, sum.y)));
 }
 
 #endif

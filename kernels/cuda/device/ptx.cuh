@@ -27,12 +27,19 @@ __device__ inline uint32_t masked(uint32_t x, uint32_t mask, uint32_t flip) {
     return y;
 }
 
-// Bytes of a and b (0 … 7), selected by the lower four nibbles of `codes`: 0 for a nibble of 8 or more. Bytes are below
-// 128.
-__device__ inline uint32_t bytes_or_zero(uint32_t a, uint32_t b, uint32_t codes) {
-    uint32_t y; // what a nibble's highest bit asks for is the byte's sign, in all bits
+// Bytes of a and b (0 … 7), selected by the lower four nibbles of `codes`; a nibble of 8 or more gives the sign of byte
+// nibble - 8 in all bits: 0 or -1.
+__device__ inline uint32_t bytes_or_sign(uint32_t a, uint32_t b, uint32_t codes) {
+    uint32_t y;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(codes));
     return y;
+}
+
+// c + the sum of the products of four bytes: of a without sign, of b with it.
+__device__ inline int dot_bytes(uint32_t a, uint32_t b, int c) {
+    int d;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
 }
 
 // 2^x to 22 bits, 0 for -inf; 1/x to 23 bits. Both flush denormal numbers to 0.

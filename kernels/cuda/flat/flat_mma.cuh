@@ -66,8 +66,7 @@ template <int FORMAT> struct FlatRow {
             const bool second = FORMAT == FORMAT_Q3 && p >= 2;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                uint32_t w = packed_bytes<FORMAT>(q[0], p / 2, p % 2 * 2 + i),
-                         scale = second ? both >> 16 : both;
+                uint32_t w = packed_bytes<FORMAT>(q[0], 2 * p + i), scale = second ? both >> 16 : both;
                 out[2 * i] = value(__byte_perm(w, 0x64646464, 0x4140), scale);
                 out[2 * i + 1] = value(__byte_perm(w, 0x64646464, 0x4342), scale);
             }

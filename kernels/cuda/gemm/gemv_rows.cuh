@@ -164,8 +164,10 @@ __device__ inline void multiply_piece(uint4 q, uint32_t s, const Input &x, int a
     if constexpr (format_packed(FORMAT)) {
         const uint4 u = *(const uint4 *)(x.quants + at / 2),
                     v = *(const uint4 *)(x.quants + x.plane + at / 2);
-        float2 both = packed_product<FORMAT>(q, u, v, x.scales[at / 32], *(const float2 *)(x.sums + at / 16));
-        sum.even += both.x, sum.odd += both.y;
+        float2 both = packed_product<FORMAT>(q, u, v, packed_scale<FORMAT>(x.scales[at / 32]),
+                                             packed_sums<FORMAT>(*(const float2 *)(x.sums + at / 16)),
+                                             make_float2(sum.even, sum.odd));
+        sum.even = both.x, sum.odd = both.y;
         return;
     }
     float2 scale = __half22float2(*(__half2 *)&s);

@@ -152,11 +152,11 @@ template <int FORMAT> struct UnpackPacked {
     uint32_t quants;   // of row g in shared memory: its first group's place
     int n_groups;      // that are there; the others count as zeros
     uint32_t selector; // of a lane's two bytes of a word, each in a half
-    int shift;         // of the lane's pairs of bits in them
+    int shift;         // of the lane's codes in them
 
     __device__ UnpackPacked() {
         selector = threadIdx.x % 2 ? 0x4342 : 0x4140;
-        shift = threadIdx.x % 4 & 2;
+        shift = threadIdx.x % 4 / 2 * (FORMAT == FORMAT_Q2 ? 2 : 3);
     }
     __device__ void begin(uint32_t tile, uint32_t, int, int row, int groups_there) {
         int g = threadIdx.x % 32 / 4;
@@ -173,26 +173,35 @@ template <int FORMAT> struct UnpackPacked {
     }
     __device__ void fragments(int, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
 #pragma unroll
-        for (int r = 0; r < 2; r++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                uint32_t pair = __byte_perm(raw[r][i], 0, selector) >> shift, third = 0;
-                if (FORMAT == FORMAT_Q3)
-                    third = __byte_perm(raw[r][2], 0, selector) << 2 >> (4 * i + shift / 2);
-                a[i][r] = value(pair, third, raw[r], i);
-                a[i][r + 2] = value(pair >> 4, third >> 2, raw[r], i);
+        for (int r = 0; r < 2; r++) {
+            const uint32_t *w = raw[r];
+            uint32_t first = pair_of(w[0]), second = pair_of(w[1]);
+            if constexpr (FORMAT == FORMAT_Q2) {
+                a[0][r] = value(first >> shift & 0x00030003, w[2], 0);
+                a[0][r + 2] = value(first >> shift >> 4 & 0x00030003, w[2], 0);
+                a[1][r] = value(second >> shift & 0x00030003, w[3], 0);
+                a[1][r + 2] = value(second >> shift >> 4 & 0x00030003, w[3], 0);
+            } else {
+                uint32_t third = pair_of(w[2]), spread = shift ? second : first;
+                a[0][r] = value(first >> shift & 0x00070007, w[3], 0);
+                a[0][r + 2] = value(second >> shift & 0x00070007, w[3], 0);
+                a[1][r] = value(third >> shift & 0x00070007, w[3], 1);
+                a[1][r + 2] =
+                    value((spread >> 6 & 0x00030003) | (third >> (4 + shift / 3) & 0x00040004), w[3], 1);
             }
+        }
     }
 
   private:
-    // Of the lowest bits of both halves, and of the third bits, which are where they count.
-    __device__ static uint32_t value(uint32_t pair, uint32_t third, const uint32_t raw[RAW], int i) {
-        uint32_t bits = masked(pair, 0x00030003, 0x64006400);
-        if (FORMAT == FORMAT_Q3) bits |= third & 0x00040004;
-        __half2 q = __hsub2(*(__half2 *)&bits, __float2half2_rn(FORMAT == FORMAT_Q2 ? 1024 : 1028));
-        uint32_t word = FORMAT == FORMAT_Q2 ? raw[2 + i] : raw[3];
-        uint32_t scale = __byte_perm(word, 0, FORMAT == FORMAT_Q3 && i ? 0x3232 : 0x1010),
-                 min = __byte_perm(word, 0, 0x3232);
+    // The lane's two bytes of a word.
+    __device__ uint32_t pair_of(uint32_t word) const {
+        return __byte_perm(word, 0, selector);
+    }
+    // Of codes in both halves; scales: see codes.cuh.
+    __device__ static uint32_t value(uint32_t codes, uint32_t scales, int i) {
+        codes |= 0x64006400;
+        __half2 q = __hsub2(*(__half2 *)&codes, __float2half2_rn(FORMAT == FORMAT_Q2 ? 1024 : 1028));
+        uint32_t scale = __byte_perm(scales, 0, i ? 0x3232 : 0x1010), min = __byte_perm(scales, 0, 0x3232);
         q = FORMAT == FORMAT_Q2 ? __hfma2(q, *(__half2 *)&scale, *(__half2 *)&min)
                                 : __hmul2(q, *(__half2 *)&scale);
         return *(uint32_t *)&q;

@@ -78,6 +78,7 @@ __device__ void unpack_iq4_xs(const uint8_t *block, int group, Group *g) {
 __device__ void unpack_mxfp4(const uint8_t *block, Group *g) {
     g->scale[0] = g->scale[1] = block[0] < 2 ? 0 : __int_as_float((block[0] - 1) << 23);
     unpack_nibbles(block + 1, g);
+    for (int &q : g->q) q = q == 8 ? 0 : q; // one zero is enough: see Book
 }
 
 __device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Group *g) {
@@ -124,19 +125,26 @@ __device__ inline uint32_t pack_bytes(const int *q) {
 
 // A group's words of FORMAT_Q2 or FORMAT_Q3: see codes.cuh.
 __device__ inline uint4 packed_group(int format, const Group &g) {
-    uint32_t codes[2] = {0, 0}, third = 0, scales[2];
+    uint32_t words[3] = {0, 0, 0}, scales[2];
     for (int i = 0; i < 32; i++) {
-        int q = g.q[i] + (format == FORMAT_Q3 ? 4 : 0), in = i % 16, at = in % 4 * 8;
-        codes[i / 16] |= (uint32_t)(q & 3) << (at + in / 4 * 2);
-        third |= (uint32_t)(q >> 2) << (at + i / 16 * 4 + in / 4);
+        uint32_t q = (uint32_t)(g.q[i] + (format == FORMAT_Q3 ? 4 : 0));
+        int four = i / 4, at = i % 4 * 8;
+        if (format == FORMAT_Q2) {
+            words[four / 4] |= q << (at + four % 4 * 2);
+        } else if (four < 6) {
+            words[four / 2] |= q << (at + four % 2 * 3);
+        } else {
+            words[four - 6] |= (q & 3) << (at + 6);
+            words[2] |= q >> 2 << (at + four);
+        }
     }
     for (int i = 0; i < 2; i++) {
         uint32_t scale = __half_as_ushort(__float2half_rn(g.scale[i])),
                  min = __half_as_ushort(__float2half_rn(g.min[i]));
         scales[i] = scale | min << 16;
     }
-    if (format == FORMAT_Q2) return make_uint4(codes[0], codes[1], scales[0], scales[1]);
-    return make_uint4(codes[0], codes[1], third, __byte_perm(scales[0], scales[1], 0x5410));
+    if (format == FORMAT_Q2) return make_uint4(words[0], words[1], scales[0], scales[1]);
+    return make_uint4(words[0], words[1], words[2], __byte_perm(scales[0], scales[1], 0x5410));
 }
 
 // Words of a group's codes that lie as a codebook wants them.
