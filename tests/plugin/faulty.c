@@ -110,7 +110,7 @@ static Status faulty_begin(Backend *backend, const Step *step, const KvLayer *kv
 
 static Status faulty_card(const char *device, CardFacts *facts, Error *error) {
     (void)device;
-    *facts = (CardFacts){"Paper Tiger", 70, 13000, 13000};
+    *facts = (CardFacts){.name = "Paper Tiger", .compute = 70, .driver = 13000, .runtime = 13000};
     return wants("no-driver") ? no_driver(error) : STATUS_OK;
 }
 
