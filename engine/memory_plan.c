@@ -1,3 +1,5 @@
+// The memory plan: what weights, cache and scratch take of a device, counted before anything is allocated, and how long a
+// context fits beside them. Declared in engine.h (what is printed) and engine_internal.h.
 #include "engine/engine_internal.h"
 
 #include "kernels/base/format.h"
@@ -53,10 +55,10 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
                          "a context of %lld tokens: the model has learned only %d positions",
                          (long long)wanted, shape->n_positions);
     if (engine->model->context_ends && wanted > engine->model->context_length)
-        return error_set(error, STATUS_USAGE,
-                         "a context of %lld tokens: beyond %lld a %s model computes otherwise, which palaver cannot",
-                         (long long)wanted, (long long)engine->model->context_length,
-                         engine->model->architecture);
+        return error_set(
+            error, STATUS_USAGE,
+            "a context of %lld tokens: beyond %lld a %s model computes otherwise, which palaver cannot",
+            (long long)wanted, (long long)engine->model->context_length, engine->model->architecture);
     const int64_t calibrated = calibration_result_bytes(shape, options->cache.type, &engine->calibration);
     KvLayout layout;
     engine->cache_options = options->cache;

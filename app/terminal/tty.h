@@ -58,8 +58,9 @@ bool tty_lend_hushed(void);
 void tty_hush_again(void);
 
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
-int tty_width(void);               // columns of stderr's terminal, 80 where it does not say
-int tty_rows(void);                // its rows, 24 where it does not say
+// For the editor; what is printed asks screen_width().
+int tty_width(void); // columns of stderr's terminal, 80 where it does not say
+int tty_rows(void);  // its rows, 24 where it does not say
 // Gives the terminal back as it was before tty_begin(). Async-signal-safe: for a handler of a deadly signal. Does
 // nothing where nobody has it.
 void tty_restore(void);

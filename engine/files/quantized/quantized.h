@@ -21,7 +21,11 @@
 //
 // Formulas: GPTQ (Frantar et al., arXiv:2210.17323) and AWQ (Lin et al., arXiv:2306.00978) as AutoGPTQ and AutoAWQ store
 // them, (q - z)·s; FP8 as DeepSeek-V3 (arXiv:2412.19437) and fbgemm, e4m3 · s; nf4 (Dettmers et al., arXiv:2305.14314).
-// Scales of activations are for those who multiply in 8 bits, which palaver does not: they are left out, and said so.
+// Scales of activations are for those who multiply FP8 with FP8, which palaver does not: they are left out, and said so.
+//
+// quantized.c finds the weights and places them; quant_config.c reads the config, quant_names.c its lists of modules that
+// are not quantised, quant_parts.c a weight's tensors; quant_integers.c takes GPTQ's, AWQ's and compressed-tensors' words
+// apart, quant_numbers.c FP8 and nf4, quant_mxfp4.c MXFP4; quant_blocks.c writes what the kernels read.
 #ifndef PALAVER_ENGINE_QUANTIZED_H
 #define PALAVER_ENGINE_QUANTIZED_H
 

@@ -1,4 +1,5 @@
-// Weighted selection: where a running sum over tokens, in their order, passes a target. Nothing is sorted.
+// Weighted selection: where a running sum over tokens, in their order, passes a target. Nothing is sorted. sample.c has
+// the filters, which ask it for the shares of top_p and typical_p, and for the k tokens of top_k.
 #ifndef PALAVER_KERNELS_CPU_SAMPLE_SELECT_H
 #define PALAVER_KERNELS_CPU_SAMPLE_SELECT_H
 

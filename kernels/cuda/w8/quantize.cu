@@ -1,4 +1,5 @@
 // W8A8 around the GEMMs: activations in 8 bits, and what becomes of sums that cuBLASLt leaves in memory.
+// The rule of quantising is kernels/w8.h's; rows behind a norm are quantised in norm_row.cuh.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/device/launch.cuh"
