@@ -5,7 +5,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const CardFacts CARD = {"NVIDIA H200", 90, 13000, 13000};
+    static const CardFacts CARD = {.name = "NVIDIA H200", .compute = 90, .driver = 13000, .runtime = 13000};
     DispatchFile file;
     Error error = {0};
     if (dispatch_file_parse("fuzz.toml", (const char *)data, size, &CARD, &file, &error)) {

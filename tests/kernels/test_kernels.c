@@ -211,7 +211,7 @@ static void float_products_do_not_depend_on_tokens(void **state) {
             Activations single = x.a;
             single.n = 1;
             single.x += t * 75;
-            product = (Gemm){&w.matrix, &single, 0, 6, one, 6, false};
+            product = (Gemm){&w.matrix, &single, 0, 6, one, 6, false, NULL};
             loops->gemm(&product, scratch);
             assert_memory_equal(one, all + t * 6, sizeof one);
         }

@@ -94,8 +94,15 @@ static void quantisation_is_its_formula(void **state) {
         int8_t bytes[2 * DIM];
         float scales[2 * DIM], row[DIM], read[DIM];
         int most = c->type == DTYPE_INT8 ? 127 : 7;
-        const KvLayer kv = {c->type, bytes,  bytes, DIM,  DIM,  c->group, c->scale_type,
-                            scales,  scales, false, NULL, NULL, 0,        NULL};
+        const KvLayer kv = {.type = c->type,
+                            .k = bytes,
+                            .v = bytes,
+                            .slot_stride = DIM,
+                            .head_stride = DIM,
+                            .group = c->group,
+                            .scale_type = c->scale_type,
+                            .k_scale = scales,
+                            .v_scale = scales};
         for (int n = 0; n < 3000; n++) {
             float size = exp2f(40 * random_float(&seed) - 25); // many groups are below the least scale
             for (int d = 0; d < DIM; d++) row[d] = n % 50 ? random_float(&seed) * size : (float)d - 11.5f;
@@ -124,7 +131,9 @@ static void quantisation_is_its_formula(void **state) {
 static void errors_are_fed_back_by_the_formula(void **state) {
     (void)state;
     enum { SIZE = 8, HALF = SIZE / 2, GROUP = 4 };
-    const Rope ropes[] = {{ROPE_HALF_SPLIT, DIM, INV_FREQ, 1, 1}, {ROPE_INTERLEAVED, DIM, INV_FREQ, 1, 1}};
+    const Rope ropes[] = {
+        {.kind = ROPE_HALF_SPLIT, .rotary_dim = DIM, .inv_freq = INV_FREQ, .magnitude = 1},
+        {.kind = ROPE_INTERLEAVED, .rotary_dim = DIM, .inv_freq = INV_FREQ, .magnitude = 1}};
     uint64_t seed = 79;
     for (int n = 0; n < 3000; n++) {
         const Rope *rope = &ropes[n / 2 % 2];
@@ -179,7 +188,18 @@ static void errors_are_fed_back_by_the_formula(void **state) {
 static void refuses_half_a_rounding(void **state) {
     (void)state;
     float one[2 * DIM * DIM];
-    const KvLayer good = {DTYPE_INT4, one, one, DIM, DIM, 8, DTYPE_F32, one, one, true, one, one, 0, NULL};
+    const KvLayer good = {.type = DTYPE_INT4,
+                          .k = one,
+                          .v = one,
+                          .slot_stride = DIM,
+                          .head_stride = DIM,
+                          .group = 8,
+                          .scale_type = DTYPE_F32,
+                          .k_scale = one,
+                          .v_scale = one,
+                          .rotate_keys = true,
+                          .key_balance = one,
+                          .key_feedback = one};
     KvLayer kv = good;
     Error error;
     assert_int_equal(kv_layer_check(&kv, DIM, &error), STATUS_OK);
@@ -276,10 +296,11 @@ static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t positi
 static void a_shift_in_place_equals_the_view(void **state) {
     (void)state;
     enum { KEEP = 10, GONE = 20 };
-    const Rope ropes[] = {{ROPE_HALF_SPLIT, DIM, INV_FREQ, 1.5, 1},
-                          {ROPE_INTERLEAVED, DIM, INV_FREQ, 1.5, 1},
-                          {ROPE_HALF_SPLIT, 10, INV_FREQ, 1, 1},
-                          {ROPE_INTERLEAVED, 6, INV_FREQ, 1, 1}};
+    const Rope ropes[] = {
+        {.kind = ROPE_HALF_SPLIT, .rotary_dim = DIM, .inv_freq = INV_FREQ, .magnitude = 1.5},
+        {.kind = ROPE_INTERLEAVED, .rotary_dim = DIM, .inv_freq = INV_FREQ, .magnitude = 1.5},
+        {.kind = ROPE_HALF_SPLIT, .rotary_dim = 10, .inv_freq = INV_FREQ, .magnitude = 1},
+        {.kind = ROPE_INTERLEAVED, .rotary_dim = 6, .inv_freq = INV_FREQ, .magnitude = 1}};
     for (int i = 0; i < 4 * N_CASES; i++) {
         const CacheCase *c = &CASES[i / 4];
         double tolerance = c->type == DTYPE_F32                            ? 2e-6
