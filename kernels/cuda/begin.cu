@@ -189,7 +189,8 @@ Status cuda_split_plan(const CudaBackend *cuda, const Step *step, const AttendHe
 // Indexes of a split of a sequence.
 static int split_slots(const CudaBackend *cuda, const Step *step, const StepSequence *q,
                        const SplitPlan *plan) {
-    SplitCase c = {step->kind, plan->cache, plan->heads.n_kv_heads, plan->row_tiles, plan->blocks_a_sm};
+    SplitCase c = {step->kind,      plan->cache,       plan->heads.n_kv_heads,
+                   plan->row_tiles, plan->blocks_a_sm, plan->tokens > 1 && step->n_tokens <= FLAT_BESIDE};
     const TileCut cut(step, &plan->heads);
     c.slots = q->n_slots;
     for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {

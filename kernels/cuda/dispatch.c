@@ -301,6 +301,8 @@ enum {
     LONG_SPLIT = 2048, // what is longer may be cut into two rounds of them, which end more evenly
     ROW_SPLIT = 1024,  // the most of a row among others; a split begins and ends in the time of 300 of f16
     LEAST_SPLIT = 128,
+    MOST_BESIDE =
+        4096, // slots of a sequence up to which splits leave room beside them: more are read by more blocks
     SPLIT_UNIT = 64,
 };
 
@@ -316,7 +318,9 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
         slots = (c->slots + n - 1) / n;
     } else {
         // Whole rounds: the few blocks of one that is begun take as long as the others.
-        int64_t round = (int64_t)card->n_sms * (c->blocks_a_sm > 0 ? c->blocks_a_sm : SPLITS_A_SM);
+        int64_t a_sm = c->blocks_a_sm > 0 ? c->blocks_a_sm : SPLITS_A_SM;
+        if (c->beside && c->slots <= MOST_BESIDE) a_sm = 1;
+        int64_t round = card->n_sms * a_sm;
         bool once = c->cache == DTYPE_INT4 || c->cache == DTYPE_F32; // as measured: NOTES.md
         if (c->indexes * blocks / round > LONG_SPLIT && !once) round *= 2;
         int64_t n = round / blocks > 0 ? round / blocks : 1;

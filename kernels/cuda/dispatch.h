@@ -208,6 +208,7 @@ enum {
     ATTEND_ROWS = 128, // tokens × the heads that share a KV head, of a tile
     ATTEND_KEYS = 64,  // that a tile kernel takes at a time
     ATTEND_FEW = 64,   // tokens of a step of kind ANY up to which all its tiles are of few tokens
+    FLAT_BESIDE = 32,  // rows of x up to which a flat GEMM leaves half of a multiprocessor to others
 };
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
@@ -248,6 +249,8 @@ typedef struct SplitCase {
     int n_kv_heads;
     int row_tiles;   // blocks that share a tile's rows of a KV head
     int blocks_a_sm; // of the kernel, that a multiprocessor holds; 0: not the kernel of splits
+    bool
+        beside; // a flat GEMM follows that brings its weights meanwhile, where it finds room: flat/flat_ring.cuh
     int64_t slots;   // of the sequence; not DECODING: the most of any
     int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
 } SplitCase;

@@ -77,31 +77,53 @@ __device__ inline void leave_results(const SplitWarp<C, Shape, HEAD> &w,
             }
 }
 
+// Of a head's results, N a lane: what each is to be multiplied with, into factors, HEADS apart, from the lane's on, and
+// the whole's largest base and sum. Those from n on are not there.
+template <int HEADS, int N>
+__device__ inline void weigh_head(const float2 (&own)[N], int n, float *factors, float2 *whole) {
+    int lane = threadIdx.x % 32;
+    float largest = own[0].x, weight = 0;
+#pragma unroll
+    for (int i = 1; i < N; i++) largest = fmaxf(largest, own[i].x);
+    for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
+    float base = largest == -INFINITY ? 0 : largest;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float f = exp2_approx(own[i].x - base);
+        weight += f * own[i].y;
+        if (i * 32 + lane < n) factors[i * 32 * HEADS] = f;
+    }
+    for (int o = 1; o < 32; o *= 2) weight += __shfl_xor_sync(~0u, weight, o);
+    if (lane == 0) *whole = make_float2(largest, weight);
+}
+
 // Turns n <= MOST_SPLITS pairs of base and sum of each head, `stride` apart, into what each result is to be multiplied
-// with, factors [n, HEADS], and the whole's largest base and sum. A warp a head, a lane a result.
+// with, factors [n, HEADS], and the whole's largest base and sum. A warp a head, a lane a result; where they are few, all
+// of a warp's are on their way at once.
 template <int HEADS>
 __device__ inline void weigh_results(const float2 *weights, int64_t stride, int n, int heads, float *factors,
                                      float2 *whole) {
-    int lane = threadIdx.x % 32;
-    for (int head = threadIdx.x / 32; head < heads; head += SPLIT_WARPS) {
+    constexpr int ROUNDS = (HEADS + SPLIT_WARPS - 1) / SPLIT_WARPS;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    auto at = [&](int i, int head) {
+        return i < n && head < heads ? weights[i * stride + head] : make_float2(-INFINITY, 0);
+    };
+    if (n <= 32) {
+        float2 own[ROUNDS][1];
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) own[r][0] = at(lane, warp + r * SPLIT_WARPS);
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+            int head = warp + r * SPLIT_WARPS;
+            if (head < heads) weigh_head<HEADS>(own[r], n, factors + lane * HEADS + head, whole + head);
+        }
+        return;
+    }
+    for (int head = warp; head < heads; head += SPLIT_WARPS) {
         float2 own[MOST_SPLITS / 32];
-        float largest = -INFINITY, weight = 0;
 #pragma unroll
-        for (int i = 0; i < MOST_SPLITS / 32; i++) {
-            own[i] = make_float2(-INFINITY, 0);
-            if (i * 32 + lane < n) own[i] = weights[(i * 32 + lane) * stride + head];
-            largest = fmaxf(largest, own[i].x);
-        }
-        for (int o = 1; o < 32; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, o));
-        float base = largest == -INFINITY ? 0 : largest;
-#pragma unroll
-        for (int i = 0; i < MOST_SPLITS / 32; i++) {
-            float f = exp2_approx(own[i].x - base);
-            weight += f * own[i].y;
-            if (i * 32 + lane < n) factors[(i * 32 + lane) * HEADS + head] = f;
-        }
-        for (int o = 1; o < 32; o *= 2) weight += __shfl_xor_sync(~0u, weight, o);
-        if (lane == 0) whole[head] = make_float2(largest, weight);
+        for (int i = 0; i < MOST_SPLITS / 32; i++) own[i] = at(i * 32 + lane, head);
+        weigh_head<HEADS>(own, n, factors + lane * HEADS + head, whole + head);
     }
 }
 
@@ -135,36 +157,54 @@ __device__ inline void write_result(const SplitArguments &s, int64_t at, float4 
     }
 }
 
-// Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task.
-template <int HEADS>
+// Puts the results of a tile's splits, which lie from `part` on, together as rows of y: the last block's task. Four
+// elements a thread and turn; where there are more threads than that, some share a turn's splits.
+template <int HEADS, int HEAD>
 __device__ inline void put_together(const SplitArguments &s, const SplitRows &rows, int n_splits,
                                     int64_t part, float *factors, float2 *whole) {
-    __shared__ float4 shared[SPLIT_WARPS * 32];
+    constexpr int THREADS = SPLIT_WARPS * 32, MOST = HEADS * HEAD / 4, TURNS = (MOST + THREADS - 1) / THREADS;
+    __shared__ float4 shared[THREADS];
     const AttendArguments &a = s.l.a;
-    const int n = rows.of_block(HEADS), stride = s.parts;
-    int dim = a.head_dim, elements = n * dim / 4, threads = blockDim.x,
-        parts = elements < threads ? threads / elements : 1;
-    weigh_results<HEADS>(s.weights + part, stride, n_splits, n, factors, whole);
+    const int n = rows.of_block(HEADS), dim = a.head_dim, elements = n * dim / 4,
+              parts = elements < THREADS ? THREADS / elements : 1;
+    const float *sums = s.sums + part * dim;
+    const int64_t stride = (int64_t)s.parts * dim;
+    weigh_results<HEADS>(s.weights + part, s.parts, n_splits, n, factors, whole);
     __syncthreads();
-    for (int first = 0; first < elements; first += threads) {
-        int i = parts > 1 ? threadIdx.x % elements : first + threadIdx.x,
-            own = parts > 1 ? threadIdx.x / elements : 0;
+    auto write = [&](int i, float4 sum) {
         int row = i * 4 / dim;
+        write_result(s, rows.place(a.n_heads, rows.first + row) * dim + i * 4 % dim, sum, whole[row]);
+    };
+    if (parts > 1) {
+        int i = threadIdx.x % elements, own = threadIdx.x / elements;
         float4 sum = make_float4(0, 0, 0, 0);
-        if (i < elements && own < parts)
-            sum = sum_results<HEADS>(s.sums + part * dim + i * 4, (int64_t)stride * dim, own, parts, n_splits,
-                                     factors + row);
-        if (parts > 1) {
-            shared[threadIdx.x] = sum;
-            __syncthreads();
-            for (int p = 1; p < parts && own == 0; p++) {
-                float4 x = shared[p * elements + i];
-                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-            }
+        if (own < parts)
+            sum = sum_results<HEADS>(sums + i * 4, stride, own, parts, n_splits, factors + i * 4 / dim);
+        shared[threadIdx.x] = sum;
+        __syncthreads();
+        for (int p = 1; p < parts && own == 0; p++) {
+            float4 x = shared[p * elements + i];
+            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
         }
-        if (i < elements && own == 0)
-            write_result(s, rows.place(a.n_heads, rows.first + row) * dim + i * 4 % dim, sum, whole[row]);
+        if (own == 0) write(i, sum);
+        return;
     }
+    float4 sum[TURNS] = {};
+    int at[TURNS], row[TURNS]; // what is not there is read where something is
+#pragma unroll
+    for (int t = 0; t < TURNS; t++)
+        at[t] = min(t * THREADS + (int)threadIdx.x, elements - 1), row[t] = at[t] * 4 / dim;
+#pragma unroll 4
+    for (int i = 0; i < n_splits; i++)
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            float4 x = *(const float4 *)(sums + i * stride + at[t] * 4);
+            float f = factors[i * HEADS + row[t]];
+            sum[t].x += f * x.x, sum[t].y += f * x.y, sum[t].z += f * x.z, sum[t].w += f * x.w;
+        }
+#pragma unroll
+    for (int t = 0; t < TURNS; t++)
+        if (t * THREADS + (int)threadIdx.x < elements) write(at[t], sum[t]);
 }
 
 // Grid: [n_kv_heads·row_tiles, n_splits], block: 128.
@@ -246,8 +286,8 @@ __global__ void __launch_bounds__(SPLIT_WARPS * 32, Shape::BLOCKS)
     __syncthreads();
     if (!last) return;
     __threadfence();
-    put_together<HEADS>(s, rows, tile.n_splits, part - (int64_t)(split - tile.first_split) * s.parts, factors,
-                        whole);
+    put_together<HEADS, HEAD>(s, rows, tile.n_splits, part - (int64_t)(split - tile.first_split) * s.parts,
+                              factors, whole);
 }
 
 // ---- launchers -----------------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ __device__ inline void flat_tiles(const FlatRing<FORMAT, TILES> &ring, const Fla
     typename std::conditional<Ring::QUANTIZED, FlatUnpack<FORMAT>, int>::type unpack = {};
     FlatScales<T> scales;
     kernels_before();
+    let_next_begin(); // not before: of three generations at once some multiprocessor would get two blocks
     scales.begin(a);
     while (u < end) {
         int tile = u / share.n_steps, step = u % share.n_steps, n = min(end - u, share.n_steps - step);
@@ -159,7 +160,6 @@ __global__ void __maxnreg__(TILES == 8 ? 128 : FLAT_REGISTERS)
     extern __shared__ __align__(1024) char memory[];
     const Ring ring(memory, a.large);
     const FlatShare share(a.w, Ring::COLUMNS);
-    let_next_begin();
     if (threadIdx.x == 0) ring.open();
     __syncthreads();
     int begin = share.begin(blockIdx.x), end = share.begin(blockIdx.x + 1);
