@@ -135,6 +135,20 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status) {
     return STATUS_OK;
 }
 
+// A question of a person is on disk before it is answered, whatever ends the answer; what is in a script stays there.
+static void note_question(Chat *chat, const ChatTurn *turn) {
+    Error ignored; // then it is only in memory, as it would be without
+    if (!chat->interactive || !strcmp(turn->why, "retry")) return;
+    if (!transcript_set_asked(chat->transcript, turn->text, turn->size, &ignored)) chat_record_sync(chat);
+}
+
+// One that a person took back, or that was refused, is not; one whose program ends is.
+static void forget_question(Chat *chat, Status status) {
+    Error ignored;
+    if (!transcript_asked(chat->transcript) || status == STATUS_FATAL || signals_leave()) return;
+    if (!transcript_set_asked(chat->transcript, NULL, 0, &ignored)) chat_record_sync(chat);
+}
+
 Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     Message user = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
     TranscriptNode node = {.role = CHAT_USER, .text = turn->text, .size = turn->size};
@@ -145,9 +159,11 @@ Status chat_turn_ask_at(Chat *chat, const ChatTurn *turn, Error *error) {
     if (!status) status = chat_settings_apply(chat, error);
     if (!status) status = way_begin(chat, turn->parent, turn->parent, error);
     if (!status) status = conversation_append(chat->conversation, &user, error);
+    if (!status) note_question(chat, turn);
     if (!status) status = make_reply(chat, false, turn->seed, &node.reply, error);
     if (!status) status = chat_settings_record(chat, error);
     if (!status) status = transcript_add_turn(chat->transcript, turn->parent, turn->why, &node, error);
+    if (status) forget_question(chat, status);
     return settle_turn(chat, &back, status);
 }
 

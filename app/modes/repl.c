@@ -101,6 +101,14 @@ static void show_last_turn(Chat *chat) {
                   node->text ? node->text : "", node->reply.text ? node->reply.text : "");
 }
 
+// A question whose answer the end of the program has prevented is on the line again.
+static void offer_question(Repl *repl) {
+    const char *asked = transcript_asked(chat_transcript(repl->chat));
+    if (!asked) return;
+    screen_notice(chat_screen(repl->chat), "[the last question was not answered; here it is again]");
+    editor_prefill(repl->editor, asked);
+}
+
 static int loop(Repl *repl) {
     Chat *chat = repl->chat;
     while (!chat_is_leaving(chat)) {
@@ -137,6 +145,7 @@ int repl_run(Chat *chat) {
         screen_error(chat_screen(chat), "%s", error.message);
         return EXIT_RUNTIME;
     }
+    offer_question(&repl);
     int result = loop(&repl);
     editor_close(repl.editor);
     chat_record_sync(chat);

@@ -126,10 +126,20 @@ static Status look_after(Journal *journal, Error *error) {
     return STATUS_OK;
 }
 
+// A first question that was taken back leaves nothing.
+static Status forget(Journal *journal, Error *error) {
+    journal->written = 0;
+    return ftruncate(journal->file, 0)
+               ? error_set(error, STATUS_FILE, "the journal %s.jsonl: %s", journal->name, strerror(errno))
+               : STATUS_OK;
+}
+
 Status journal_sync(Journal *journal, const Transcript *transcript, Error *error) {
     size_t size;
     const char *log = transcript_log(transcript, &size);
-    if (journal->file < 0 && !transcript_tree(transcript)->n) return STATUS_OK;
+    bool empty = !transcript_tree(transcript)->n && !transcript_asked(transcript);
+    if (journal->file < 0 && empty) return STATUS_OK;
+    if (journal->made && empty) return forget(journal, error);
     if (journal->file < 0 ? journal_make(journal, error) : look_after(journal, error))
         return error_prefix(error, "no journal of this conversation (--no-save wants none): ");
     return size == journal->written ? STATUS_OK : write_rest(journal, log, size, error);

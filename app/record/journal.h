@@ -32,9 +32,9 @@ bool journal_is_named(const char *name);
 // What is to be told of resuming it, or "".
 const char *journal_note(const Journal *journal);
 
-// Writes what the file lacks of the transcript's log, and waits until it is on disk. A transcript without
-// turns is not written unless its file is there already. After a failure the file ends with its last whole
-// record. A file that another program removed or cut is made whole again.
+// Writes what the file lacks of the transcript's log, and waits until it is on disk. A transcript with
+// neither turns nor a question is not written; a file that was made for it becomes empty. After a failure the file
+// ends with its last whole record. A file that another program removed or cut is made whole again.
 Status journal_sync(Journal *journal, const Transcript *transcript, Error *error);
 
 // "2026-11-21-071533", or "" before the file is made.

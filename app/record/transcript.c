@@ -119,6 +119,10 @@ const char *transcript_system(const Transcript *transcript) {
     return transcript->system ? transcript->system : "";
 }
 
+const char *transcript_asked(const Transcript *transcript) {
+    return transcript->asked;
+}
+
 const Tree *transcript_tree(const Transcript *transcript) {
     return &transcript->tree;
 }
@@ -328,6 +332,15 @@ Status transcript_set_seed(Transcript *transcript, uint64_t seed, uint64_t posit
 Status transcript_set_talked(Transcript *transcript, Error *error) {
     if (!transcript->script) return STATUS_OK;
     return append_record(transcript, json_pack("{s:s}", "record", "talked"), error);
+}
+
+Status transcript_set_asked(Transcript *transcript, const char *text, size_t size, Error *error) {
+    json_t *record = json_pack("{s:s}", "record", "asked");
+    if (record && text && json_object_set_new(record, "text", json_stringn(text, size))) {
+        json_decref(record);
+        record = NULL;
+    }
+    return append_record(transcript, record, error);
 }
 
 void transcript_drop_ids(Transcript *transcript, int index) {

@@ -17,6 +17,7 @@
 //     head      node, why (undo, redo, goto)
 //     forget    node, first and last: these turns of the way to it were evicted by hand; tokens
 //     seed      seed and position of the random numbers from here on (/seed)
+//     asked     text of a question that is being answered; without one: it was taken back. The next turn is its answer
 //     talked    a person has gone on with it, whose header says that it is a script's (by: "script")
 //
 // A reply is: reply (text), ids (tokens, where they were sampled), gone (how many of the first were
@@ -113,6 +114,7 @@ const char *transcript_log(const Transcript *transcript, size_t *size);
 TranscriptHeader transcript_header(const Transcript *transcript); // with the latest model and seed
 uint64_t transcript_position(const Transcript *transcript);       // of the random numbers, where the log ends
 const char *transcript_system(const Transcript *transcript);      // "": none
+const char *transcript_asked(const Transcript *transcript);       // a question without an answer; NULL: none
 const Tree *transcript_tree(const Transcript *transcript);
 const TranscriptNode *transcript_node(const Transcript *transcript, int index);
 int transcript_n_settings(const Transcript *transcript);
@@ -136,6 +138,8 @@ Status transcript_set_system(Transcript *transcript, const char *text, Error *er
 Status transcript_set_settings(Transcript *transcript, const TranscriptSetting *settings, int n,
                                Error *error);
 Status transcript_set_seed(Transcript *transcript, uint64_t seed, uint64_t position, Error *error);
+// A question is about to be answered, or (NULL) is taken back.
+Status transcript_set_asked(Transcript *transcript, const char *text, size_t size, Error *error);
 // Appends nothing where somebody has talked already.
 Status transcript_set_talked(Transcript *transcript, Error *error);
 Status transcript_set_model(Transcript *transcript, const TranscriptModel *model, Error *error);

@@ -13,6 +13,7 @@ struct Transcript {
     char *name, *path, *fingerprint, *chat_template; // of the model
     uint64_t seed, stream, position;
     char *system; // NULL: none yet
+    char *asked;  // NULL: no question waits for its answer
     Tree tree;
     TranscriptNode *nodes; // [n_capacity], tree.n of them; texts and ids are owned
     size_t n_capacity;

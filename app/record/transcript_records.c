@@ -57,6 +57,8 @@ static Status take_turn(Transcript *transcript, const json_t *record, Error *err
         return status;
     }
     transcript->nodes[transcript->tree.head] = node;
+    free(transcript->asked);
+    transcript->asked = NULL;
     if (node.reply.text) transcript->position = node.reply.next;
     return STATUS_OK;
 }
@@ -185,6 +187,15 @@ static Status take_system(Transcript *transcript, const json_t *record, Error *e
     return STATUS_OK;
 }
 
+static Status take_asked(Transcript *transcript, const json_t *record, Error *error) {
+    char *text = NULL;
+    if (json_object_get(record, "text") && fields_text(record, "text", NULL, &text, NULL, error))
+        return error->status;
+    free(transcript->asked);
+    transcript->asked = text;
+    return STATUS_OK;
+}
+
 static Status take_head(Transcript *transcript, const json_t *record, Error *error) {
     int index;
     if (fields_node(transcript, record, "node", &index, error)) return error->status;
@@ -214,7 +225,7 @@ Status transcript_take_record(Transcript *transcript, const json_t *record, Erro
     } kinds[] = {{"palaver", take_header},    {"model", take_model}, {"system", take_system},
                  {"settings", take_settings}, {"turn", take_turn},   {"reply", take_other_reply},
                  {"head", take_head},         {"seed", take_seed},   {"forget", take_forget},
-                 {"talked", take_talked}};
+                 {"talked", take_talked},     {"asked", take_asked}};
     const char *kind = json_string_value(json_object_get(record, "record"));
     if (!kind) return fields_wrong(error, "record", "what kind of record this is");
     if (!transcript->has_header && strcmp(kind, "palaver"))
@@ -235,6 +246,7 @@ void transcript_free(Transcript *transcript) {
     free(transcript->fingerprint);
     free(transcript->chat_template);
     free(transcript->system);
+    free(transcript->asked);
     free(transcript->log);
     free(transcript);
 }
