@@ -352,6 +352,12 @@ static void split_gate_up(const Reader *r, LayerWeights *layer) {
 // own code does when it first writes.
 static Status norm_head(Model *model, Error *error) {
     Matrix *output = &model->head.output;
+    if (dtype_block_size(output->type) != 1)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: the head's rows are divided by their length, for which they must be f32, f16 or bf16; they "
+            "are %s",
+            checkpoint_path(model->checkpoint), dtype_name(output->type));
     const int64_t row = dtype_row_bytes(output->type, output->cols);
     float *values = malloc((size_t)output->cols * sizeof *values);
     model->normed_head = malloc((size_t)(output->rows * row));
