@@ -132,7 +132,26 @@ void test_golden_logits(const char *root, Report *report) {
                   {"experts", "olmoe", "olmoe"},
                   {"experts", "granitemoe", "granitemoe"},
                   {"experts", "gpt_oss", "gpt_oss"},
-                  {"experts", "gpt_oss.gguf", "gpt_oss"}};
+                  {"experts", "gpt_oss.gguf", "gpt_oss"},
+                  {"quantized", "gptq-g128", "gptq-g128"},
+                  {"quantized", "gptq-asym-g32", "gptq-asym-g32"},
+                  {"quantized", "gptq-act-order", "gptq-act-order"},
+                  {"quantized", "gptq-v2", "gptq-v2"},
+                  {"quantized", "gptq-int8", "gptq-int8"},
+                  {"quantized", "gptq-int8-asym", "gptq-int8-asym"},
+                  {"quantized", "awq", "awq"},
+                  {"quantized", "fp8-tensor", "fp8-tensor"},
+                  {"quantized", "fp8-channel", "fp8-channel"},
+                  {"quantized", "fp8-block", "fp8-block"},
+                  {"quantized", "ct-int4", "ct-int4"},
+                  {"quantized", "ct-int4-asym", "ct-int4-asym"},
+                  {"quantized", "ct-int4-order", "ct-int4-order"},
+                  {"quantized", "ct-int8-packed", "ct-int8-packed"},
+                  {"quantized", "ct-int8", "ct-int8"},
+                  {"quantized", "ct-fp8", "ct-fp8"},
+                  {"quantized", "bnb-nf4", "bnb-nf4"},
+                  {"quantized", "bnb-nf4-double", "bnb-nf4-double"},
+                  {"quantized", "bnb-int8", "bnb-int8"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);
