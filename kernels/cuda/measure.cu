@@ -67,7 +67,9 @@ static const Linear *linear_of(LinearKind kind, const Layer *layer, const Head *
 
 static LinearShape tuning_shape(const Backend *, LinearKind kind, const Layer *layer, const Head *head) {
     const Linear *w = linear_of(kind, layer, head);
-    return LinearShape{w->rows, w->cols, dispatch_type((Format)w->part[0].format)};
+    // Experts have ways of their own.
+    bool experts = layer->router && (kind == LINEAR_GATE_UP || kind == LINEAR_DOWN);
+    return LinearShape{w->rows, w->cols, experts ? DTYPE_COUNT : dispatch_type((Format)w->part[0].format)};
 }
 
 // As cuda_gemm() would have it, what becomes of the sums aside: the way does not go by that.

@@ -91,6 +91,11 @@ const Case CASES[] = {
      F16KV},
     {"q4_k with q6_k experts", DTYPE_Q4_K, 1024, 8, 2, 128, 768, 999, .down_type = DTYPE_Q6_K,
      EXPERTS(16, 4, 0), .shared = 512, .past = 65, .n_tokens = 16, F16KV},
+    {"mxfp4 gpt-oss", DTYPE_MXFP4, 736, 8, 1, 64, 736, 515, EXPERTS(32, 4, 1),
+     .activation = ACTIVATION_CLAMPED_SWIGLU, .ffn_bias = true, .bias = true, .sinks = true, .past = 20,
+     .n_tokens = 30, F16KV},
+    {"iq4_nl experts, one", DTYPE_IQ4_NL, 512, 8, 2, 64, 704, 300, EXPERTS(8, 2, 1), .past = 3, .n_tokens = 1,
+     F16KV},
     {"q5_1 experts, few", DTYPE_Q5_1, 512, 8, 2, 64, 704, 300, EXPERTS(8, 2, 1), .past = 3, .n_tokens = 3,
      F16KV},
 #define SINKS .sinks = true

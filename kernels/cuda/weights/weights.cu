@@ -47,7 +47,7 @@ struct Vector {
     bool required; // else it may be absent, and *to stays NULL
     float **to;
 };
-enum { LAYER_VECTORS = 12, HEAD_VECTORS = 5 };
+enum { LAYER_VECTORS = 14, HEAD_VECTORS = 5 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
@@ -234,6 +234,9 @@ static Status check_w8(const LayerWeights *h, Error *error) {
 static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error *error) {
     const int64_t hidden = s->hidden_size, shared = s->experts.shared_size;
     Status status = check_matrix("router", &h->router, s->experts.n, hidden, error);
+    if (!status && (!h->ffn_norm.data || h->ffn_post_norm.data))
+        status = error_set(error, STATUS_UNSUPPORTED,
+                           "cuda: experts without a norm before them, or with one behind");
     if (!status && !h->w_gate.data)
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts without gates");
     if (!status && (h->w_up.type == DTYPE_W8 || h->w_down.type == DTYPE_W8))
