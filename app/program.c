@@ -31,6 +31,9 @@ Status program_find_model(Program *program, const char *resumed, Error *error) {
                             config_origin(&program->settings.config, settings_key("model.path")));
     if (status && name && name == resumed)
         return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
+    if (status && name && strchr(name, ' '))
+        return error_set(error, STATUS_FILE,
+                         "%s: no such model; a question goes behind -p: palaver -p '%.100s'", name, name);
     if (status) return status;
     path_make_absolute(program->model);
     if (!name && path_is_bundled(program->model))

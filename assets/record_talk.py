@@ -28,9 +28,10 @@ import unicodedata
 from typing import NamedTuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAM = "build/palaver --device cpu --stats --temperature 0 --seed 7".split()
+PROGRAM = "build/palaver --device cpu --stats --temperature 0".split()
 TALK = ["What is the capital of France?", "And of Italy?",
-        "Give me three tips for a good night's sleep, in a few words each.", "/undo 2", "And of Spain?", "/tree"]
+        "Give me three tips for a good night's sleep, each with a bold title.", "/undo 2",
+        "Write a Python function that adds two numbers.", "/tree", "/context"]
 KEY_SECONDS = 0.04  # between two keys: some 25 a second, a fast typist
 QUIET_SECONDS = 0.4  # without output while the program reads keys: it waits for the next line
 WAIT_SECONDS = 120  # for one reply
@@ -46,12 +47,13 @@ class Style(NamedTuple):
     italic: bool = False
     underline: bool = False
     reverse: bool = False
+    struck: bool = False
 
 
 PLAIN = Style()
 BLANK = (" ", PLAIN)
-SGR_ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse"}
-SGR_OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("reverse",), 39: ("fore",), 49: ("back",)}
+SGR_ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse", 9: "struck"}
+SGR_OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("reverse",), 29: ("struck",), 39: ("fore",), 49: ("back",)}
 
 
 class Terminal:
@@ -300,6 +302,7 @@ def draw_run(row, start, columns, text, style):
         looks += ' font-weight="bold"' if style.bold else ""
         looks += ' font-style="italic"' if style.italic else ""
         looks += ' text-decoration="underline"' if style.underline else ""
+        looks += ' text-decoration="line-through"' if style.struck else ""
         yield (f'<text x="{x:.1f}" y="{y + 13}" textLength="{width:.1f}"{looks}>{html.escape(text, quote=False)}</text>')
 
 

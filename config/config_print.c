@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EXACT 1e15 // whole numbers below it are what they look like
+
 // A buffer that is written like snprintf: what does not fit is counted.
 typedef struct Writer {
     char *buffer;
@@ -47,6 +49,11 @@ static void put_string(Writer *writer, const char *text) {
 // The shortest text that reads back to the same number, always with a point or an exponent.
 static void put_number(Writer *writer, double x) {
     char text[40];
+    if (x == floor(x) && fabs(x) < EXACT) { // 100.0, not 1e+02
+        snprintf(text, sizeof text, "%.1f", x);
+        put(writer, text);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
@@ -67,7 +74,11 @@ static void put_biases(Writer *writer, const ConfigBiases *biases) {
         if (i) put(writer, ", ");
         put_string(writer, biases->items[i].token);
         put(writer, " = ");
-        put_number(writer, biases->items[i].bias);
+        double bias = biases->items[i].bias;
+        if (bias == floor(bias) && fabs(bias) < EXACT)
+            put_integer(writer, (int64_t)bias);
+        else
+            put_number(writer, bias);
     }
     put(writer, "}");
 }

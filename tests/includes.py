@@ -31,6 +31,7 @@ app/settings
 app/models
 app/options
 app
+app/watch
 app/tools
 app/chat
 app/commands

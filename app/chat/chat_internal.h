@@ -5,6 +5,7 @@
 #include "app/chat/chat.h"
 #include "app/record/snapshots.h"
 #include "app/settings/settings_tell.h"
+#include "app/watch/repetition.h"
 #include "kernels/base/path.h"
 
 // The model in use, and what was made for it.
@@ -42,7 +43,11 @@ typedef struct ChatReply {
     TranscriptOverflow run; // small ones that came after it in the same reply, not told yet; times 0: none
     bool overflow_lost;     // there was no memory to note one
     bool speaking;          // it has begun
-    bool hushed;            // hidden thoughts end here: the empty lines after them are not shown, either
+    Repetition repetition;
+    bool looped;          // and was stopped for it
+    double started, told; // seconds of the clock: its first token, its speed was told last
+    int64_t n_tokens;     // since then
+    bool hushed;          // hidden thoughts end here: the empty lines after them are not shown, either
 } ChatReply;
 
 // What was said and is not said again.

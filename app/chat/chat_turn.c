@@ -3,17 +3,45 @@
 #include "app/chat/report.h"
 #include "app/chat/way.h"
 #include "app/signals.h"
+#include "kernels/base/clock.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TELL_SPEED_EVERY 0.25 // seconds
 
 enum { OPENING_TOKENS = 2 }; // of a template's opening of a reply, that may hold a think token and a newline
 
 // ---- a reply ----------------------------------------------------------------------------------------------
 
+// The same over and over: it is told, or the reply ends.
+static void watch_repetition(Chat *chat, const char *text, size_t size) {
+    const SettingsLoops loops = chat->settings->ui.loops;
+    if (loops == LOOPS_OFF || !repetition_found(&chat->reply.repetition, text, size)) return;
+    if (loops == LOOPS_TELL)
+        screen_notice(chat->screen, "[the same over and over; Ctrl-C stops it, /set loops stop does, and "
+                                    "repeat_penalty or dry_multiplier keep it from happening]");
+    chat->reply.looped = loops == LOOPS_STOP;
+    if (chat->reply.looped) signals_raise_interrupt();
+}
+
+static void watch_speed(Chat *chat) {
+    ChatReply *reply = &chat->reply;
+    double now = clock_seconds();
+    if (!reply->n_tokens++) reply->started = reply->told = now;
+    if (!chat->interactive || !chat->settings->ui.live_speed || now - reply->told < TELL_SPEED_EVERY) return;
+    char text[80];
+    reply->told = now;
+    snprintf(text, sizeof text, "%.1f tok/s, %" PRId64 " tokens",
+             (double)(reply->n_tokens - 1) / (now - reply->started), reply->n_tokens);
+    screen_reply_status(chat->screen, text);
+}
+
 static void on_token(void *user, int32_t id) {
     Chat *chat = user;
+    watch_speed(chat);
     bool before = chat->thoughts.thinking;
     thoughts_token(&chat->thoughts, id);
     if (chat->thoughts.mode != THINK_HIDE) return;
@@ -25,6 +53,7 @@ static void on_text(void *user, const char *text, size_t size) {
     Chat *chat = user;
     Error error;
     bool thinking = chat->thoughts.thinking;
+    watch_repetition(chat, text, size);
     if (thinking && chat->thoughts.mode == THINK_HIDE) return;
     for (; chat->reply.hushed && size && *text == '\n'; text++) size--;
     if (!size) return;
@@ -43,8 +72,7 @@ static void on_overflow(void *user, const OverflowEvent *event) {
 // A long prompt is read in pieces. Once the reply is on the screen, nothing else may be drawn there.
 static bool on_reading(void *user, const char *what, int64_t done, int64_t total) {
     Chat *chat = user;
-    if (chat->interactive && !chat->reply.speaking)
-        screen_progress_tokens(chat->screen, what, (uint64_t)done, (uint64_t)total);
+    if (!chat->reply.speaking) screen_progress_tokens(chat->screen, what, (uint64_t)done, (uint64_t)total);
     return !*signals_interrupt();
 }
 
@@ -88,10 +116,14 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     if (seed) settings->seed = *seed, settings->position = 0;
     *reply = (TranscriptReply){.seed = settings->seed, .position = settings->position};
     chat_overflow_begin(chat);
-    chat->reply.speaking = chat->reply.hushed = false;
+    chat->reply.speaking = chat->reply.hushed = chat->reply.looped = false;
+    chat->reply.repetition.n = chat->reply.repetition.unchecked = 0;
+    chat->reply.repetition.found = false;
+    chat->reply.n_tokens = 0;
     session_set_progress(conversation_session(chat->conversation), (Progress){on_reading, chat});
     Status status = conversation_reply(chat->conversation, resume, &events, &reply->report, error);
     screen_progress_end(chat->screen);
+    if (chat->reply.looped) signals_clear_interrupt();
     if (!status && !chat->interactive && !chat->reply.speaking) say_nothing(chat);
     Error unwritten;
     chat_note_output(chat, screen_reply_end(chat->screen, &unwritten), &unwritten);
@@ -130,6 +162,7 @@ static Status settle_turn(Chat *chat, MessageList *back, Status status) {
     message_list_free(back);
     if (chat->interactive) (void)transcript_set_talked(chat->transcript, &ignored);
     chat_record_sync(chat);
+    if (chat->interactive) screen_space(chat->screen);
     chat_snapshot_tell(chat);
     report_turn(chat);
     return STATUS_OK;
@@ -185,14 +218,18 @@ Status chat_turn_continue(Chat *chat, Error *error) {
     const Tree *tree = chat_tree(chat);
     int head = tree->head;
     if (head == TREE_START) return error_set(error, STATUS_USAGE, "there is no reply to go on with");
-    bool has_reply = transcript_node(chat->transcript, head)->reply.text;
-    TranscriptReply reply;
+    const TranscriptReply *before = &transcript_node(chat->transcript, head)->reply;
+    bool has_reply = before->text;
+    const size_t size = before->size;
+    TranscriptReply reply = {0};
     MessageList back;
     Status status = way_prepare_here(chat, &back, error);
     if (status) return status;
     status = chat_settings_apply(chat, error);
     if (!status) status = way_begin(chat, tree->nodes[head].parent, head, error);
     if (!status) status = make_reply(chat, has_reply, NULL, &reply, error);
+    if (!status && has_reply && reply.size == size)
+        screen_notice(chat->screen, "[the reply is complete: there is nothing to go on with]");
     if (!status) status = chat_settings_record(chat, error);
     if (!status) status = transcript_set_reply(chat->transcript, head, &reply, error);
     return settle_turn(chat, &back, status);

@@ -3,6 +3,7 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"
 #include "app/chat/window.h"
+#include "app/model_name.h"
 #include "app/terminal/text_shown.h"
 #include "app/tools/bench.h"
 #include "engine/model/conversion.h"
@@ -14,25 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BANNER_COLUMNS = 80 };
+
 static const double FULL_SHARE = 0.8; // from here on the gauge warns
 
 void report_banner(Chat *chat) {
     const Model *model = engine_model(chat->model.engine);
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
-    char parameters[FORMAT_ROOM], weights[FORMAT_ROOM], cache[FORMAT_ROOM], backend[256];
+    char parameters[FORMAT_ROOM], weights[FORMAT_ROOM], cache[FORMAT_ROOM], backend[256], name[PATH_ROOM];
     char active[FORMAT_ROOM] = "";
+    model_name(chat->model.path, model->name, name, sizeof name);
     format_count(model->n_parameters, parameters);
     if (model->shape.experts.n) format_count(model->n_active_parameters, active);
     format_bytes((double)model_weight_bytes(model), weights);
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
-    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s",
-               *model->name ? model->name : path_base(chat->model.path), model->architecture, parameters,
-               *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model),
-               weights);
+    screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", name, model->architecture, parameters,
+               *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model), weights);
+    if (strlen(backend) + strlen(note) + 3 > BANNER_COLUMNS) note = ""; // /stats has it
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
-    screen_say(chat->screen, "context %d tokens (%s cache, %s), template %s; /help lists the commands",
+    screen_say(chat->screen, "context %d tokens (%s, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
                cache, chat_template_name(chat->model.chat_template));
 }
@@ -78,7 +81,9 @@ void report_again(Chat *chat) {
 
 void report_turn(Chat *chat) {
     if (chat->settings->ui.stats) print_statistics(chat);
-    if (chat->last.finish == FINISH_INTERRUPTED && chat->interactive)
+    if (chat->reply.looped)
+        screen_notice(chat->screen, "[stopped: the same over and over; /continue goes on]");
+    else if (chat->last.finish == FINISH_INTERRUPTED && chat->interactive)
         screen_notice(chat->screen, "[interrupted; /continue goes on]");
     if (chat->last.finish == FINISH_LENGTH && chat->interactive)
         screen_notice(chat->screen, "[max_tokens reached; /continue goes on]");
@@ -193,7 +198,9 @@ void report_stats(Chat *chat) {
                    bench_share(chat->model.engine, speed, share), 1e3 * r->first_token_seconds,
                    r->finish == FINISH_END ? "eos" : conversation_finish_name(r->finish));
     }
-    if (chat->record.journal && *journal_name(chat->record.journal))
+    if (chat->record.journal && chat->record.failed)
+        screen_say(chat->screen, "journal       cannot be written; /save FILE keeps the conversation");
+    else if (chat->record.journal && *journal_name(chat->record.journal))
         screen_say(chat->screen, "journal       %s (palaver --resume=%s)", journal_name(chat->record.journal),
                    journal_name(chat->record.journal));
     else

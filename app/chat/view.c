@@ -2,6 +2,7 @@
 
 #include "app/chat/chat_internal.h"
 #include "app/terminal/page.h"
+#include "app/token_shown.h"
 #include "kernels/base/utf8.h"
 #include "engine/cache/kv_cache.h"
 
@@ -82,9 +83,9 @@ static void print_tokens(Chat *chat, const ConversationView *view, FILE *out) {
     for (int64_t i = 0; i < view->tokens.n; i++) {
         const char *owner = owner_of(chat, view, i, &span);
         int32_t id = view->tokens.ids[i];
-        fprintf(out, "%6lld %7d  %-9s  %s  %s%s\n", (long long)i, id, owner, i < cached ? "cached" : "new   ",
-                tokenizer_piece(tokenizer, id, NULL),
-                tokenizer_kind(tokenizer, id) == TOKEN_CONTROL ? "  (special)" : "");
+        fprintf(out, "%6lld %7d  %-9s  %s  ", (long long)i, id, owner, i < cached ? "cached" : "new   ");
+        token_print(out, tokenizer, i ? view->tokens.ids[i - 1] : -1, id);
+        fputs(tokenizer_kind(tokenizer, id) == TOKEN_CONTROL ? "  (special)\n" : "\n", out);
     }
 }
 
@@ -100,6 +101,15 @@ static int64_t character_begin(Chat *chat, const ConversationView *view, int64_t
     return index;
 }
 
+static void print_change(Chat *chat, int64_t place, int32_t was, int32_t is, FILE *out) {
+    const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
+    fprintf(out, "; at %lld it holds ", (long long)place);
+    token_print(out, tokenizer, was, was);
+    fputs(" instead of ", out);
+    token_print(out, tokenizer, is, is);
+    fputs(", as the conversation was changed", out);
+}
+
 // Where the cache begins to miss, and why.
 static void print_difference(Chat *chat, const ConversationView *view, FILE *out) {
     const Session *session = conversation_session(chat->conversation);
@@ -108,10 +118,7 @@ static void print_difference(Chat *chat, const ConversationView *view, FILE *out
     if (cached > seen_prefix(chat, view))
         fputs(", where the conversation has been before", out);
     else if (cached < held && cached < view->tokens.n)
-        fprintf(out, "; at %lld it holds %s instead of %s, as the conversation was changed",
-                (long long)cached,
-                tokenizer_piece(engine_tokenizer(chat->model.engine), session_tokens(session)[cached], NULL),
-                tokenizer_piece(engine_tokenizer(chat->model.engine), view->tokens.ids[cached], NULL));
+        print_change(chat, cached, session_tokens(session)[cached], view->tokens.ids[cached], out);
     else if (cached < held)
         fprintf(out, "; it holds %lld more, which left the conversation", (long long)(held - cached));
     fputs(cached < view->tokens.n ? "; the next turn reads:\n" : "\n", out);
@@ -141,8 +148,11 @@ Status view_print_tokens(Screen *screen, const Tokenizer *tokenizer, const char 
     Status status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
     if (!status) status = page_open(&page, error);
     if (!status) {
-        for (int64_t i = 0; i < tokens.n; i++)
-            fprintf(page.stream, "%7d  %s\n", tokens.ids[i], tokenizer_piece(tokenizer, tokens.ids[i], NULL));
+        for (int64_t i = 0; i < tokens.n; i++) {
+            fprintf(page.stream, "%7d  ", tokens.ids[i]);
+            token_print(page.stream, tokenizer, i ? tokens.ids[i - 1] : -1, tokens.ids[i]);
+            fputc('\n', page.stream);
+        }
         fprintf(page.stream, "%lld tokens\n", (long long)tokens.n);
         page_show(&page, screen);
     }

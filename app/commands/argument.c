@@ -29,8 +29,22 @@ Status argument_number(const char *argument, const char *what, int64_t min, int6
     return STATUS_OK;
 }
 
+// Takes the quotation marks off a name that has them on both sides, as one types it in a shell, or a \ before a blank.
+static const char *unquote(const char *argument, char *room) {
+    size_t n = strlen(argument);
+    if (n >= PATH_ROOM) return argument;
+    bool quoted = n > 2 && strchr("\"'", argument[0]) && argument[n - 1] == argument[0];
+    char *to = room;
+    for (size_t i = quoted; i < n - quoted; i++)
+        if (quoted || argument[i] != '\\' || argument[i + 1] != ' ') *to++ = argument[i];
+    *to = 0;
+    return room;
+}
+
 Status argument_path(const char *argument, char *path, Error *error) {
     const char *home = getenv("HOME");
+    char room[PATH_ROOM];
+    argument = unquote(argument, room);
     bool in_home = !strncmp(argument, "~/", 2) && home;
     if (!*argument) return error_set(error, STATUS_USAGE, "the command needs a file");
     int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)

@@ -10,7 +10,8 @@
 // A whole number from min to max; `what` names it in the message.
 Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
                        Error *error);
-// The path that `argument` means, ~/ expanded, into path [PATH_ROOM].
+// The path that `argument` means, ~/ expanded, quotation marks around it and a \ before a blank taken away, into path
+// [PATH_ROOM].
 Status argument_path(const char *argument, char *path, Error *error);
 // STATUS_USAGE: there is one, behind a command that takes none.
 Status argument_none(const char *argument, Error *error);

@@ -10,8 +10,6 @@ enum { NAME_ROOM = 64 };
 
 // ---- small ones -------------------------------------------------------------------------------------------
 
-static Status command_help(Chat *chat, const char *argument, Error *error);
-
 static Status command_quit(Chat *chat, const char *argument, Error *error) {
     if (argument_none(argument, error)) return error->status;
     chat_leave(chat);
@@ -21,7 +19,7 @@ static Status command_quit(Chat *chat, const char *argument, Error *error) {
 // ---- the table --------------------------------------------------------------------------------------------
 
 static const ChatCommand commands[] = {
-    {"help", {"?"}, "[COMMAND]", "this list, or one command", command_help},
+    {"help", {"?"}, "[COMMAND|all]", "the commands, one of them, or all with a line each", commands_help},
     {"quit", {"bye", "exit"}, "", "leave; the conversation is kept", command_quit},
     {"clear", {0}, "", "a new conversation; model and system prompt stay", commands_conversations_clear},
     {"system", {0}, "[TEXT|@FILE]", "show or set the system prompt; \"\" removes it", commands_talk_system},
@@ -118,7 +116,7 @@ Status commands_no_turn(Error *error) {
     return error_set(error, STATUS_USAGE, "there is no turn yet");
 }
 
-static const ChatCommand *find(const char *name) {
+const ChatCommand *commands_find(const char *name) {
     for (int i = 0; i < N_COMMANDS; i++) {
         if (!strcmp(name, commands[i].name)) return &commands[i];
         for (int k = 0; commands[i].aliases[k]; k++)
@@ -127,7 +125,7 @@ static const ChatCommand *find(const char *name) {
     return NULL;
 }
 
-static Status unknown(const char *name, Error *error) {
+Status commands_unknown(const char *name, Error *error) {
     const char *names[4 * N_COMMANDS];
     size_t n = 0;
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -143,36 +141,15 @@ static Status unknown(const char *name, Error *error) {
                      name);
 }
 
-static void help_line(Chat *chat, const ChatCommand *command) {
-    char usage[64], aliases[64] = "";
-    snprintf(usage, sizeof usage, "/%s %s", command->name, command->arguments);
-    for (int k = 0; command->aliases[k]; k++)
-        snprintf(aliases + strlen(aliases), sizeof aliases - strlen(aliases), "%s/%s", k ? ", " : " (also ",
-                 command->aliases[k]);
-    screen_say(chat_screen(chat), "%-26s %s%s%s", usage, command->help, aliases, *aliases ? ")" : "");
-}
-
-static Status command_help(Chat *chat, const char *argument, Error *error) {
-    if (*argument == '/') argument++;
-    if (*argument) {
-        const ChatCommand *command = find(argument);
-        if (!command) return unknown(argument, error);
-        help_line(chat, command);
-        return STATUS_OK;
-    }
-    for (int i = 0; i < N_COMMANDS; i++) help_line(chat, &commands[i]);
-    screen_say(chat_screen(chat),
-               "A line that ends in \\ goes on in the next, \"\"\" encloses several; // is a literal slash.");
-    if (chat_is_interactive(chat))
-        screen_say(chat_screen(chat),
-                   "Ctrl-C stops a reply, Ctrl-D leaves, Ctrl-G opens $EDITOR, Ctrl-J makes a new line.");
-    return STATUS_OK;
-}
-
 // ---- running ----------------------------------------------------------------------------------------------
 
+// A path, or a text of several lines that begins with a slash, is meant for the model: only commands that take a text
+// may have more lines.
 bool commands_is_command(const char *text) {
-    return text[0] == '/' && text[1] != '/';
+    size_t name = strcspn(text, " \t\n");
+    if (text[0] != '/' || memchr(text + 1, '/', name ? name - 1 : 0)) return false;
+    const char *end = strchr(text, '\n');
+    return !end || !strncmp(text, "/system", 7) || !strncmp(text, "/say", 4) || !strncmp(text, "/tokens", 7);
 }
 
 const char *commands_literal(const char *text) {
@@ -183,8 +160,8 @@ Status commands_run(Chat *chat, const char *line, Error *error) {
     char name[NAME_ROOM];
     size_t length = strcspn(++line, " \t\n");
     snprintf(name, sizeof name, "%.*s", (int)(length < NAME_ROOM ? length : NAME_ROOM - 1), line);
-    const ChatCommand *command = find(name);
-    if (!command) return unknown(name, error);
+    const ChatCommand *command = commands_find(name);
+    if (!command) return commands_unknown(name, error);
     while (isspace((unsigned char)line[length])) length++;
     char *argument = strdup(line + length);
     if (!argument) return error_set(error, STATUS_MEMORY, "out of memory");

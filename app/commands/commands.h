@@ -19,7 +19,8 @@ typedef struct ChatCommand {
 // All commands, [*count]. Static.
 const ChatCommand *commands_list(size_t *count);
 
-// Whether a turn is a command: it begins with one slash. Two stand for a literal one.
+// Whether a turn is a command: its first word has one slash, at its beginning, and it is one line (or that of a command
+// which takes a text). Two slashes stand for a literal one.
 bool commands_is_command(const char *text);
 // The turn as the model gets it: without the first of two slashes.
 const char *commands_literal(const char *text);

@@ -1,5 +1,6 @@
 // Commands about whole conversations: clear, new, list, switch, delete, fork.
 #include "app/commands/commands_internal.h"
+#include "app/record/attachment.h"
 #include "app/record/journal_list.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
@@ -37,7 +38,11 @@ static void list_entry(const Chat *chat, const JournalEntry *entry, FILE *out) {
     if (localtime_r(&entry->changed.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     char *topic = journal_topic(entry->name);
     fprintf(out, "%c %-18s  %s  ", is_current(chat, entry->name) ? '*' : ' ', entry->name, when);
-    page_excerpt(out, journal_is_empty(entry) ? "(empty)" : topic ? topic : "", TOPIC_COLUMNS);
+    page_excerpt(out,
+                 journal_is_empty(entry) ? "(empty)"
+                 : topic                 ? attachment_skip(topic)
+                                         : "",
+                 TOPIC_COLUMNS);
     fputc('\n', out);
     free(topic);
 }

@@ -1,5 +1,6 @@
 // Commands that read and write files: save, load, export, file.
 #include "app/commands/commands_internal.h"
+#include "app/record/attachment.h"
 #include "app/record/export.h"
 #include "app/record/import.h"
 #include "app/record/transcript_salvage.h"
@@ -7,6 +8,7 @@
 #include "kernels/base/file.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +17,7 @@
 enum {
     INSERT_LIMIT = 1 << 20,       // bytes of /file
     CONVERSATION_LIMIT = 1 << 30, // bytes of /load
+    MOST_FILES = 64,              // of one pattern of /file
 };
 
 static const char SIGN[] = "{\"record\":\"palaver\""; // how every saved conversation begins
@@ -95,20 +98,42 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
     return STATUS_OK;
 }
 
-Status commands_files_file(Chat *chat, const char *argument, Error *error) {
-    char path[PATH_ROOM], *text;
+// A file under its name, behind those that wait already.
+static Status attach(Chat *chat, const char *path, Error *error) {
+    char *text;
     size_t size;
+    if (argument_read_text(path, INSERT_LIMIT, &text, &size, error)) return error->status;
+    Text named = {0};
+    Status status = size ? STATUS_OK : error_set(error, STATUS_FILE, "%s: empty", path);
+    if (!status && !attachment_add(&named, path, text, size))
+        status = error_set(error, STATUS_MEMORY, "out of memory");
+    if (!status) status = chat_turn_attach(chat, named.bytes, error);
+    text_free(&named);
+    free(text);
+    if (!status) screen_notice(chat_screen(chat), "[%s: %zu bytes go before the next turn]", path, size);
+    return status;
+}
+
+// The files that a pattern names: *, ?, [ and ]. None of them: what is said is a name, as it is.
+static Status attach_all(Chat *chat, const char *pattern, Error *error) {
+    glob_t found;
+    int result = strpbrk(pattern, "*?[") ? glob(pattern, 0, NULL, &found) : GLOB_NOMATCH;
+    if (result) return attach(chat, pattern, error);
+    Status status = found.gl_pathc <= MOST_FILES
+                        ? STATUS_OK
+                        : error_set(error, STATUS_USAGE, "%s: these are %zu files; %d at once are the most",
+                                    pattern, found.gl_pathc, MOST_FILES);
+    for (size_t i = 0; i < found.gl_pathc && !status; i++) status = attach(chat, found.gl_pathv[i], error);
+    globfree(&found);
+    return status;
+}
+
+Status commands_files_file(Chat *chat, const char *argument, Error *error) {
+    char path[PATH_ROOM];
     if (!*argument) {
         screen_notice(chat_screen(chat),
                       chat_turn_detach(chat) ? "[the file is taken away]" : "[no file waits]");
         return STATUS_OK;
     }
-    if (argument_path(argument, path, error) || argument_read_text(path, INSERT_LIMIT, &text, &size, error))
-        return error->status;
-    Status status =
-        size ? chat_turn_attach(chat, text, error) : error_set(error, STATUS_FILE, "%s: empty", path);
-    free(text);
-    if (status) return status;
-    screen_notice(chat_screen(chat), "[%s: %zu bytes go before the next turn]", path, size);
-    return STATUS_OK;
+    return argument_path(argument, path, error) ? error->status : attach_all(chat, path, error);
 }

@@ -15,6 +15,8 @@ Status commands_conversations_list(Chat *chat, const char *argument, Error *erro
 Status commands_conversations_switch(Chat *chat, const char *argument, Error *error);
 Status commands_conversations_delete(Chat *chat, const char *argument, Error *error);
 Status commands_conversations_fork(Chat *chat, const char *argument, Error *error);
+// commands_help.c
+Status commands_help(Chat *chat, const char *argument, Error *error);
 // commands_talk.c
 Status commands_talk_system(Chat *chat, const char *argument, Error *error);
 Status commands_talk_model(Chat *chat, const char *argument, Error *error);
@@ -51,5 +53,9 @@ Status commands_files_save(Chat *chat, const char *argument, Error *error);
 Status commands_files_load(Chat *chat, const char *argument, Error *error);
 Status commands_files_export(Chat *chat, const char *argument, Error *error);
 Status commands_files_file(Chat *chat, const char *argument, Error *error);
+
+// commands.c
+const ChatCommand *commands_find(const char *name); // by its name or an alias; NULL: there is none
+Status commands_unknown(const char *name, Error *error);
 
 #endif

@@ -5,6 +5,7 @@
 #include "app/chat/report.h"
 #include "app/chat/view.h"
 #include "app/terminal/text_shown.h"
+#include "app/token_shown.h"
 #include "engine/talk/alternatives.h"
 
 #include <inttypes.h>
@@ -54,17 +55,22 @@ static const TranscriptReply *last_reply(const Chat *chat) {
 
 // ---- /top -------------------------------------------------------------------------------------------------
 
-static const char *piece(const Chat *chat, int32_t id) {
-    return id < 0 ? "the end" : tokenizer_piece(engine_tokenizer(chat_engine(chat)), id, NULL);
+enum { PIECE_ROOM = 200 };
+
+// A token's text; a token stands behind another one here.
+static const char *piece(const Chat *chat, int32_t id, char text[PIECE_ROOM]) {
+    return id < 0 ? "the end" : token_text(engine_tokenizer(chat_engine(chat)), id, id, text, PIECE_ROOM);
 }
 
 static void print_alternative(const Chat *chat, const Alternative *a, int32_t taken, FILE *out) {
+    char text[PIECE_ROOM];
     fprintf(out, "  %c %6.2f%% %6.2f%%  %s\n", a->id == taken ? '>' : ' ', 100 * a->raw, 100 * a->final,
-            piece(chat, a->id));
+            piece(chat, a->id, text));
 }
 
 static void print_place(const Chat *chat, const Alternatives *place, FILE *out) {
-    fprintf(out, "%s (%d)\n", piece(chat, place->id), place->id);
+    char text[PIECE_ROOM];
+    fprintf(out, "%s (%d)\n", piece(chat, place->id, text), place->id);
     bool found = false;
     for (int i = 0; i < place->n && (i < TOP_SHOWN || !found); i++) {
         bool taken = place->each[i].id == place->id;
@@ -98,14 +104,15 @@ Status commands_look_top(Chat *chat, const char *argument, Error *error) {
 
 static Status verify(Chat *chat, Error *error) {
     ReplayReport report;
+    char was[PIECE_ROOM], is[PIECE_ROOM];
     Status status = replay_verify(chat, &report, error);
     if (status) return status;
     if (report.differs)
         return error_set(
             error, STATUS_FILE,
             "%s diverges at token %" PRId64 " of its reply: it was %.60s (%d), now it is %.60s (%d)%s%s%s",
-            report.node, report.place, piece(chat, report.was), report.was, piece(chat, report.is), report.is,
-            *report.apart ? "; from " : "", report.apart,
+            report.node, report.place, piece(chat, report.was, was), report.was, piece(chat, report.is, is),
+            report.is, *report.apart ? "; from " : "", report.apart,
             *report.apart ? " on the shifted cache held what a replay does not make again (turns "
                             "that were left)"
                           : "");

@@ -1,6 +1,7 @@
 // Commands that change settings: set, reset, config, seed.
 #include "config/config_unknown.h"
 #include "app/commands/commands_internal.h"
+#include "app/terminal/page.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -34,6 +35,25 @@ static void print_setting(Chat *chat, const ConfigKey *key) {
                config_origin(&chat_settings(chat)->config, key));
 }
 
+// All of them, a section under its name.
+static Status print_all(Chat *chat, Error *error) {
+    size_t n;
+    Page page;
+    const ConfigKey *keys = settings_keys(&n);
+    const Config *config = &chat_settings(chat)->config;
+    if (page_open(&page, error)) return error->status;
+    for (size_t i = 0; i < n; i++) {
+        char value[VALUE_ROOM];
+        if (!i || strcmp(keys[i].section, keys[i - 1].section))
+            fprintf(page.stream, "%s[%s]\n", i ? "\n" : "", keys[i].section);
+        config_print_value(config, &keys[i], value, sizeof value);
+        fprintf(page.stream, "%-17s = %-16s", keys[i].name, value);
+        fprintf(page.stream, "  (%s)\n", config_origin(config, &keys[i]));
+    }
+    page_show(&page, chat_screen(chat));
+    return STATUS_OK;
+}
+
 static Status print_key(Chat *chat, const char *name, Error *error) {
     const ConfigKey *key = settings_key(name);
     if (!key) return config_unknown_key(settings_table(), name, error);
@@ -64,12 +84,7 @@ static Status set_value(Chat *chat, const char *name, const char *text, Error *e
 Status commands_settings_set(Chat *chat, const char *argument, Error *error) {
     char name[128];
     size_t length = strcspn(argument, " \t=");
-    if (!*argument) {
-        size_t n;
-        const ConfigKey *keys = settings_keys(&n);
-        for (size_t i = 0; i < n; i++) print_setting(chat, &keys[i]);
-        return STATUS_OK;
-    }
+    if (!*argument) return print_all(chat, error);
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), argument);
     const char *text = argument + length;
     while (isspace((unsigned char)*text)) text++;

@@ -1,6 +1,7 @@
 // Commands that show the tree of turns, and go to a place in it: goto, tree.
 #include "app/chat/way.h"
 #include "app/commands/commands_internal.h"
+#include "app/record/attachment.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
 
@@ -82,7 +83,7 @@ static void draw_node(const Drawing *d, int index, int depth, const char *joint)
     fprintf(d->out, "%s%s  ", joint, name);
     if (node->role == CHAT_SYSTEM) fputs("(system) ", d->out);
     if (node->text) {
-        page_excerpt(d->out, node->text, EXCERPT_COLUMNS);
+        page_excerpt(d->out, attachment_skip(node->text), EXCERPT_COLUMNS);
         fputc(' ', d->out);
     }
     if (node->reply.text) fputs("-> ", d->out);

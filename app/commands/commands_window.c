@@ -1,5 +1,6 @@
 // Commands around the context window: context, overflow, forget.
 #include "app/commands/commands_internal.h"
+#include "app/record/attachment.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
 #include "app/chat/report.h"
@@ -13,6 +14,7 @@ enum {
     OLDEST_SHOWN = 4, // turns that /context shows one by one, if there are many: so many of the oldest
     YOUNGEST_SHOWN = 16,
     EXCERPT_COLUMNS = 48,
+    BAR_COLUMNS = 72,
 };
 
 // ---- /context ---------------------------------------------------------------------------------------------
@@ -22,7 +24,7 @@ static void print_turn(Chat *chat, const WayTurn *turn, int number, FILE *out) {
     char name[32];
     snprintf(name, sizeof name, "turn %d", number);
     fprintf(out, "%-9s%8" PRId64 "  ", name, turn->n_tokens);
-    page_excerpt(out, node->text ? node->text : node->reply.text, EXCERPT_COLUMNS);
+    page_excerpt(out, node->text ? attachment_skip(node->text) : node->reply.text, EXCERPT_COLUMNS);
     fputc('\n', out);
 }
 
@@ -61,7 +63,33 @@ static void print_next(Chat *chat, const WindowForecast *next, FILE *out) {
         fputs("next     the next turn discards a part of this one's reply\n", out);
 }
 
+// The window as one bar: what stands at its beginning, turns, what is kept free for a reply, and free room.
+static void print_bar(Chat *chat, const Window *window, FILE *out) {
+    static const struct {
+        const char *cell, *plain, *name;
+    } parts[] = {{"█", "#", "system"}, {"▓", "=", "turns"}, {"▒", "+", "reserve"}, {"░", ".", "free"}};
+    const bool utf8 = screen_traits(chat_screen(chat))->utf8;
+    int64_t ahead = window->used - window->turns, room = window->size - window->used;
+    int64_t reserve = window->reserve < room ? window->reserve : room;
+    const int64_t sizes[] = {ahead, window->turns, reserve, room - reserve};
+    int width = screen_width(chat_screen(chat)) - 1, drawn = 0;
+    if (width > BAR_COLUMNS) width = BAR_COLUMNS;
+    int64_t sum = 0;
+    for (int part = 0; part < 4; part++) {
+        sum += sizes[part];
+        int end = (int)((double)sum / (double)window->size * width + 0.5);
+        if (sizes[part] && end == drawn && drawn < width) end++; // what there is can be seen
+        for (; drawn < end; drawn++) fputs(utf8 ? parts[part].cell : parts[part].plain, out);
+    }
+    fputc('\n', out);
+    for (int part = 0; part < 4; part++)
+        fprintf(out, "%s%s %s", part ? "   " : "", utf8 ? parts[part].cell : parts[part].plain,
+                parts[part].name);
+    fputs("\n\n", out);
+}
+
 static void print_context(Chat *chat, const Window *window, const WindowForecast *next, FILE *out) {
+    print_bar(chat, window, out);
     int gone = window->n - window->n_seen;
     fprintf(out, "window   %8" PRId64 "  tokens, %.0f%% used\n", window->size,
             100.0 * (double)window->used / (double)window->size);

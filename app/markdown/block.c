@@ -1,60 +1,12 @@
 #include "app/markdown/block_internal.h"
 
+#include "app/markdown/reading.h"
 #include "app/markdown/table.h"
 #include "kernels/base/array.h"
 
 #include <ctype.h>
 
-enum { CODE_INDENT = 4, TAB = 4, LONGEST_NUMBER = 9 };
-
-// ---- a line, from left to right -----------------------------------------------------------------------------------
-
-typedef struct Reading {
-    const char *text; // [n]
-    size_t n, at;
-    int column;
-    int owed; // columns of a tab at `at` that are still to be taken; 0: all of it
-} Reading;
-
-static int tab_columns(int column) {
-    return TAB - column % TAB;
-}
-
-// Columns of blanks before the next character.
-static int indent_of(const Reading *r) {
-    int column = r->column;
-    for (size_t i = r->at; i < r->n && (r->text[i] == ' ' || r->text[i] == '\t'); i++) {
-        int width = r->text[i] == ' ' ? 1 : i == r->at && r->owed ? r->owed : tab_columns(column);
-        column += width;
-    }
-    return column - r->column;
-}
-
-static void skip(Reading *r, int columns) {
-    while (columns > 0 && r->at < r->n && (r->text[r->at] == ' ' || r->text[r->at] == '\t')) {
-        int width = r->text[r->at] == ' ' ? 1 : r->owed ? r->owed : tab_columns(r->column);
-        int taken = width < columns ? width : columns;
-        r->column += taken;
-        columns -= taken;
-        r->owed = width - taken;
-        if (!r->owed) r->at++;
-    }
-}
-
-static char next_of(const Reading *r) {
-    size_t at = r->at;
-    while (at < r->n && (r->text[at] == ' ' || r->text[at] == '\t')) at++;
-    return at < r->n ? r->text[at] : 0;
-}
-
-static bool is_blank(const Reading *r) {
-    return next_of(r) == 0;
-}
-
-static void step(Reading *r, size_t n) {
-    r->at += n;
-    r->column += (int)n;
-}
+enum { CODE_INDENT = 4 };
 
 // ---- closing and opening --------------------------------------------------------------------------------------------
 
@@ -123,97 +75,35 @@ static void push(Blocks *b, BlockContainer container, Rows *rows) {
     b->lists[b->depth].kind = 0;
 }
 
-// ---- what begins a block --------------------------------------------------------------------------------------------
-
-// A line of `-`, `*` or `_` and blanks, at least three.
-static bool is_rule(const Reading *r) {
-    char c = next_of(r);
-    int n = 0;
-    if (!c || !strchr("-*_", c)) return false;
-    for (size_t i = r->at; i < r->n; i++) {
-        if (r->text[i] == c)
-            n++;
-        else if (r->text[i] != ' ' && r->text[i] != '\t')
-            return false;
-    }
-    return n >= 3;
-}
-
-// A line of `=` or `-` under a paragraph: its level, or 0.
-static int underline_of(const Reading *r) {
-    char c = next_of(r);
-    size_t at = r->at + strspn(r->text + r->at, " \t");
-    if (c != '=' && c != '-') return 0;
-    while (at < r->n && r->text[at] == c) at++;
-    while (at < r->n && strchr(" \t", r->text[at])) at++;
-    return at < r->n ? 0 : c == '=' ? 1 : 2;
-}
-
-// `# ` to `###### `: how many, or 0.
-static int heading_of(const Reading *r) {
-    size_t n = 0;
-    while (r->at + n < r->n && r->text[r->at + n] == '#') n++;
-    bool ends = r->at + n == r->n || strchr(" \t", r->text[r->at + n]);
-    return n <= 6 && ends ? (int)n : 0;
-}
-
-// Three and more of ` or ~: how many, or 0.
-static int fence_of(const Reading *r) {
-    char c = r->at < r->n ? r->text[r->at] : 0;
-    size_t n = 0;
-    if (c != '`' && c != '~') return 0;
-    while (r->at + n < r->n && r->text[r->at + n] == c) n++;
-    bool code_span = c == '`' && memchr(r->text + r->at + n, '`', r->n - r->at - n);
-    return n >= 3 && !code_span ? (int)n : 0;
-}
-
-// The mark of a list's item behind the blanks: its length, or 0.
-static size_t item_of(const Reading *r, BlockContainer *item) {
-    const char *text = r->text + r->at;
-    size_t left = r->n - r->at, n = 0;
-    long long number = 0;
-    *item = (BlockContainer){.empty = true};
-    if (left && strchr("-+*", text[0])) {
-        n = 1;
-    } else {
-        while (n < left && n < LONGEST_NUMBER && isdigit((unsigned char)text[n]))
-            number = number * 10 + text[n++] - '0';
-        if (!n || n == left || (text[n] != '.' && text[n] != ')')) return 0;
-        n++;
-    }
-    if (n < left && text[n] != ' ' && text[n] != '\t') return 0;
-    item->kind = text[n - 1];
-    item->number = number;
-    return n;
-}
-
 // Takes the item's mark and the blanks behind it; false: none is there, or none that ends a paragraph.
 static bool read_item(const Blocks *b, Reading *r, BlockContainer *item, bool ends_paragraph) {
-    int indent = indent_of(r);
+    int indent = reading_indent(r);
     Reading at = *r;
-    skip(&at, indent);
-    size_t n = item_of(&at, item);
+    reading_skip(&at, indent);
+    ReadingItem mark;
+    size_t n = reading_item(&at, &mark);
+    *item = (BlockContainer){.kind = mark.kind, .number = mark.number, .empty = true};
     if (!n || b->depth == BLOCK_DEEPEST) return false;
-    step(&at, n);
-    bool blank = is_blank(&at);
+    reading_step(&at, n);
+    bool blank = reading_is_blank(&at);
     bool ordered = item->kind == '.' || item->kind == ')';
     if (ends_paragraph && (blank || (ordered && item->number != 1))) return false;
-    int after = indent_of(&at);
+    int after = reading_indent(&at);
     int taken = blank || after > CODE_INDENT ? 1 : after;
-    skip(&at, taken);
+    reading_skip(&at, taken);
     item->indent = indent + (int)n + taken;
     *r = at;
     return true;
 }
 
-// ---- lines in leaves --------------------------------------------------------------------------------------------------
+// ---- lines in leaves ------------------------------------------------------------------------------------------------
 
 static void trim_end(const char *text, size_t *n, const char *what) {
     while (*n && text[*n - 1] && strchr(what, text[*n - 1])) --*n;
 }
 
 static void add_paragraph(Blocks *b, Reading *r, Rows *rows) {
-    skip(r, indent_of(r));
+    reading_skip(r, reading_indent(r));
     if (b->leaf != LEAF_PARAGRAPH) {
         open_leaf(b, LEAF_PARAGRAPH, rows);
     } else if (b->text.size) {
@@ -225,8 +115,8 @@ static void add_paragraph(Blocks *b, Reading *r, Rows *rows) {
 static void add_heading(Blocks *b, Reading *r, int level, bool part, Rows *rows) {
     open_leaf(b, LEAF_HEADING, rows);
     b->level = level;
-    step(r, (size_t)level);
-    skip(r, indent_of(r));
+    reading_step(r, (size_t)level);
+    reading_skip(r, reading_indent(r));
     const char *text = r->text + r->at;
     size_t n = r->n - r->at, end;
     trim_end(text, &n, " \t");
@@ -243,8 +133,8 @@ static void open_fence(Blocks *b, Reading *r, int size, int indent, Rows *rows) 
     b->fence = r->text[r->at];
     b->fence_size = size;
     b->fence_indent = indent;
-    step(r, (size_t)size);
-    skip(r, indent_of(r));
+    reading_step(r, (size_t)size);
+    reading_skip(r, reading_indent(r));
     b->language = language_find(r->text + r->at, r->n - r->at);
 }
 
@@ -264,17 +154,17 @@ static void show_code_line(Blocks *b, Reading *r, Rows *rows) {
 }
 
 static void take_fenced(Blocks *b, Reading *r, Rows *rows) {
-    int indent = indent_of(r);
+    int indent = reading_indent(r);
     Reading end = *r;
-    skip(&end, indent);
+    reading_skip(&end, indent);
     size_t n = 0;
     while (end.at + n < end.n && end.text[end.at + n] == b->fence) n++;
-    step(&end, n);
-    if (indent < CODE_INDENT && (int)n >= b->fence_size && is_blank(&end)) {
+    reading_step(&end, n);
+    if (indent < CODE_INDENT && (int)n >= b->fence_size && reading_is_blank(&end)) {
         close_leaf(b, rows);
         return;
     }
-    skip(r, indent < b->fence_indent ? indent : b->fence_indent);
+    reading_skip(r, indent < b->fence_indent ? indent : b->fence_indent);
     show_code_line(b, r, rows);
 }
 
@@ -284,7 +174,7 @@ static void take_indented(Blocks *b, Reading *r, Rows *rows) {
         block_show_code(b, &b->code, "", 0, rows);
         mark_shown(b);
     }
-    skip(r, CODE_INDENT);
+    reading_skip(r, CODE_INDENT);
     show_code_line(b, r, rows);
 }
 
@@ -333,17 +223,17 @@ static int match_containers(const Blocks *b, Reading *r) {
     int matched = 0;
     for (; matched < b->depth; matched++) {
         const BlockContainer *c = &b->stack[matched];
-        int indent = indent_of(r);
+        int indent = reading_indent(r);
         if (c->kind == '>') {
-            if (indent >= CODE_INDENT || next_of(r) != '>') break;
-            skip(r, indent);
-            step(r, 1);
-            skip(r, 1);
-        } else if (is_blank(r)) {
+            if (indent >= CODE_INDENT || reading_next(r) != '>') break;
+            reading_skip(r, indent);
+            reading_step(r, 1);
+            reading_skip(r, 1);
+        } else if (reading_is_blank(r)) {
             if (c->empty) break; // an item that begins with two empty lines is empty
         } else {
             if (indent < c->indent) break;
-            skip(r, c->indent);
+            reading_skip(r, c->indent);
         }
     }
     return matched;
@@ -355,14 +245,15 @@ static bool open_containers(Blocks *b, Reading *r, int matched, Rows *rows) {
     for (;;) {
         BlockContainer item;
         bool paragraph = b->leaf == LEAF_PARAGRAPH && !opened && matched == b->depth;
-        if (indent_of(r) >= CODE_INDENT || b->depth == BLOCK_DEEPEST) return opened;
-        if (next_of(r) == '>') {
+        if (reading_indent(r) >= CODE_INDENT || b->depth == BLOCK_DEEPEST) return opened;
+        if (reading_next(r) == '>') {
             if (!opened) close_containers(b, matched, rows);
-            skip(r, indent_of(r));
-            step(r, 1);
-            skip(r, 1);
+            reading_skip(r, reading_indent(r));
+            reading_step(r, 1);
+            reading_skip(r, 1);
             push(b, (BlockContainer){.kind = '>', .empty = true}, rows);
-        } else if (!is_rule(r) && !(paragraph && underline_of(r)) && read_item(b, r, &item, paragraph)) {
+        } else if (!reading_rule(r) && !(paragraph && reading_underline(r)) &&
+                   read_item(b, r, &item, paragraph)) {
             if (!opened) close_containers(b, matched, rows);
             push(b, item, rows);
         } else {
@@ -389,13 +280,13 @@ static bool is_unsure(const Blocks *b, const Reading *r) {
     }
     size_t digits = 0;
     while (digits < n && isdigit((unsigned char)text[digits])) digits++;
-    return digits && digits <= LONGEST_NUMBER &&
+    return digits && digits <= READING_LONGEST_NUMBER &&
            (digits == n || (strchr(".)", text[digits]) && (digits + 1 == n || digits + 2 >= n)));
 }
 
 // The rest of a line that is no container's.
 static void take_leaf(Blocks *b, Reading *r, bool part, Rows *rows) {
-    int indent = indent_of(r), level;
+    int indent = reading_indent(r), level;
     bool paragraph = b->leaf == LEAF_PARAGRAPH;
     if (indent >= CODE_INDENT && !paragraph) {
         take_indented(b, r, rows);
@@ -405,7 +296,7 @@ static void take_leaf(Blocks *b, Reading *r, bool part, Rows *rows) {
         add_paragraph(b, r, rows);
         return;
     }
-    if (paragraph && (level = underline_of(r)) != 0) {
+    if (paragraph && (level = reading_underline(r)) != 0) {
         b->leaf = LEAF_HEADING;
         b->level = level;
         size_t n = b->text.size;
@@ -414,12 +305,12 @@ static void take_leaf(Blocks *b, Reading *r, bool part, Rows *rows) {
         close_leaf(b, rows);
         return;
     }
-    skip(r, indent);
-    if ((level = heading_of(r)) != 0) {
+    reading_skip(r, indent);
+    if ((level = reading_heading(r)) != 0) {
         add_heading(b, r, level, part, rows);
-    } else if ((level = fence_of(r)) != 0) {
+    } else if ((level = reading_fence(r)) != 0) {
         open_fence(b, r, level, indent, rows);
-    } else if (is_rule(r)) {
+    } else if (reading_rule(r)) {
         open_leaf(b, LEAF_RULE, rows);
         close_leaf(b, rows);
     } else if (b->leaf == LEAF_TABLE) {
@@ -432,9 +323,9 @@ static void take_leaf(Blocks *b, Reading *r, bool part, Rows *rows) {
 
 static bool begins_leaf(const Reading *r) {
     Reading at = *r;
-    int indent = indent_of(r);
-    skip(&at, indent);
-    return indent < CODE_INDENT && (heading_of(&at) || is_rule(&at) || fence_of(&at));
+    int indent = reading_indent(r);
+    reading_skip(&at, indent);
+    return indent < CODE_INDENT && (reading_heading(&at) || reading_rule(&at) || reading_fence(&at));
 }
 
 // A line whose beginning has been taken goes on where that went.
@@ -450,7 +341,7 @@ static void take_middle(Blocks *b, Reading *r, Rows *rows) {
 
 static bool take_part_of_code(Blocks *b, Reading *r, Rows *rows) {
     Reading rest = *r;
-    skip(&rest, indent_of(&rest));
+    reading_skip(&rest, reading_indent(&rest));
     size_t same = 0;
     while (rest.at + same < rest.n && rest.text[rest.at + same] == b->fence) same++;
     bool may_end = b->leaf == LEAF_FENCE && rest.at + same == rest.n;
@@ -468,17 +359,17 @@ static bool take_marked(Blocks *b, const BlockLine *line, Rows *rows) {
         take_fenced(b, &r, rows);
         return true;
     }
-    if (line->part && is_blank(&r)) return false;
-    if (is_blank(&r)) {
+    if (line->part && reading_is_blank(&r)) return false;
+    if (reading_is_blank(&r)) {
         take_blank(b, matched, rows);
         return true;
     }
-    if (all && b->leaf == LEAF_INDENTED && indent_of(&r) >= CODE_INDENT) {
+    if (all && b->leaf == LEAF_INDENTED && reading_indent(&r) >= CODE_INDENT) {
         take_indented(b, &r, rows);
         return true;
     }
     bool opened = open_containers(b, &r, matched, rows);
-    if (is_blank(&r)) return !line->part; // an item with nothing in it yet
+    if (reading_is_blank(&r)) return !line->part; // an item with nothing in it yet
     if (line->part && is_unsure(b, &r)) return false;
     // A paragraph goes on also where its line does not say that it is in a quote or a list (CommonMark 5.1).
     bool lazy = !all && !opened && b->leaf == LEAF_PARAGRAPH && !begins_leaf(&r);

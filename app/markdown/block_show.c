@@ -61,8 +61,9 @@ static bool stands_apart(BlockLeaf leaf) {
 }
 
 void block_begin_rows(const Blocks *blocks, Rows *rows) {
-    bool apart = stands_apart(blocks->leaf) || stands_apart(blocks->before);
+    bool apart = stands_apart(blocks->leaf);
     for (int i = 0; i < blocks->depth; i++) apart = apart && blocks->stack[i].marked;
+    apart = apart || stands_apart(blocks->before);
     if (blocks->any && !blocks->begun && (blocks->gap || apart)) put_gap(blocks, rows);
 }
 

@@ -48,6 +48,12 @@ bool markdown_line_is_open(const Markdown *m) {
     return n && m->live.shown.rows[n - 1].end > m->live.shown.rows[n - 1].begin;
 }
 
+int markdown_column(const Markdown *m) {
+    const Rows *shown = &m->live.shown;
+    const Row *last = shown->n ? &shown->rows[shown->n - 1] : NULL;
+    return last ? cell_widths(shown->of.cells + last->begin, last->end - last->begin) : 0;
+}
+
 // ---- drawing ------------------------------------------------------------------------------------------------------
 
 // What the part of a line makes of the blocks, and then of the rows behind those that are settled.

@@ -1,5 +1,5 @@
-// A reply at a terminal, as it streams: its words wrapped at the window's edge, its Markdown drawn. What is shown without
-// styles and breaks of rows is the text; what turns out to be something else than it looked like is drawn anew, within
+// A reply at a terminal, as it streams: its words wrapped at the window's edge, its Markdown drawn. What is shown
+// without styles and breaks of rows is the text; what turns out to be something else than it looked like is drawn anew, within
 // the last block and what of it the screen still holds.
 //
 // Nothing is written here: each call adds to a Text what the terminal is to be sent. The text comes as UTF-8 in whole
@@ -27,6 +27,7 @@ bool markdown_part(Markdown *markdown, Text *out);
 bool markdown_end(Markdown *markdown, Text *out); // with a newline, unless nothing is shown
 // The window has another size.
 void markdown_resize(Markdown *markdown, int width, int height, Text *out);
+int markdown_column(const Markdown *markdown);        // of the cursor
 bool markdown_line_is_open(const Markdown *markdown); // the cursor stands behind a text
 
 #endif

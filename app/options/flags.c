@@ -45,6 +45,7 @@ static const Flag program_flags[] = {
     SWITCH("dispatch", 0, false, dispatch),
     SWITCH("json", 0, false, json),
     SWITCH("names", 0, false, names),
+    TEXT("plot", 0, false, plot),
     SWITCH("jsonl", 0, true, jsonl),
     COUNT(parallel, 1, MAX_PARALLEL),
     SWITCH("ordered", 0, true, ordered),
@@ -121,13 +122,55 @@ Status flags_open(Flags *flags, bool of_bench, Error *error) {
     return ok ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory while reading the command line");
 }
 
+// What others call a flag of ours.
+static const struct {
+    const char *theirs, *ours;
+} others[] = {
+    {"temp", "--temperature"},
+    {"m", "palaver MODEL: the model needs no flag"},
+    {"model", "palaver MODEL: the model needs no flag"},
+    {"t", "--threads, or --temperature"},
+    {"n", "--max-tokens"},
+    {"n-predict", "--max-tokens"},
+    {"max-new-tokens", "--max-tokens"},
+    {"num-predict", "--max-tokens"},
+    {"ctx-size", "--context"},
+    {"num-ctx", "--context"},
+    {"ngl", "--device"},
+    {"n-gpu-layers", "--device"},
+    {"sys", "--system"},
+    {"i", "palaver without -p is a chat"},
+    {"f", "--stdin, or < FILE"},
+};
+
+static const char *ours_of(const char *theirs, size_t n) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strlen(others[i].theirs) == n && !memcmp(theirs, others[i].theirs, n)) return others[i].ours;
+    return NULL;
+}
+
+bool flags_spell(const Flags *flags, char *word) {
+    char name[NEAREST_NAME_MAX + 1];
+    size_t length = strncmp(word, "--", 2) != 0 ? 0 : strcspn(word + 2, "=");
+    if (!length || length > NEAREST_NAME_MAX || !memchr(word + 2, '_', length)) return false;
+    for (size_t i = 0; i <= length; i++)
+        name[i] = (char)(i == length ? 0 : word[2 + i] == '_' ? '-' : word[2 + i]);
+    if (!has(flags, name)) return false;
+    memcpy(word + 2, name, length);
+    return true;
+}
+
 Status flags_refused(const Flags *flags, const char *word, int letter, Error *error) {
+    const char short_name = (char)letter, *ours = strncmp(word, "--", 2) ? ours_of(&short_name, 1) : NULL;
+    if (ours) return error_set(error, STATUS_USAGE, "unknown flag -%c: here it is %s", letter, ours);
     if (strncmp(word, "--", 2))
         return error_set(error, STATUS_USAGE, "unknown flag -%c: palaver --help lists them", letter);
     char name[NEAREST_NAME_MAX + 1];
     size_t length = strcspn(word + 2, "=");
     snprintf(name, sizeof name, "%.*s", (int)(length < NEAREST_NAME_MAX ? length : NEAREST_NAME_MAX),
              word + 2);
+    if ((ours = ours_of(name, strlen(name))) != NULL)
+        return error_set(error, STATUS_USAGE, "unknown flag --%s: here it is %s", name, ours);
     size_t n_longer = 0, longer = 0;
     for (size_t i = 0; i < flags->n; i++) {
         if (!strcmp(flags->options[i].name, name))

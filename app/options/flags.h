@@ -54,6 +54,9 @@ void flags_close(Flags *flags);
 void flags_letters(char *letters);
 // The index of the flag that getopt found.
 int flags_find(int found);
+// In a word of the command line that is a flag, but for `_` where it has `-`, these become what it has; false: it is
+// none.
+bool flags_spell(const Flags *flags, char *word);
 // Why getopt refused `word`, a whole argument like --tmperature=1 or -xyz.
 Status flags_refused(const Flags *flags, const char *word, int letter, Error *error);
 

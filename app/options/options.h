@@ -53,6 +53,7 @@ typedef struct Options {
     const char *shape, *shape_weights; // made-up weights of a known shape, and their type
     int prefill, decode, depth, stream, shared;
     bool profile_ops, dispatch;
+    const char *plot; // the file of a picture; NULL: none
 
     bool json, names; // of list
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { HELP_COLUMNS = 80, HELP_INDENT = 14 };
+enum { HELP_COLUMNS = 98, HELP_INDENT = 14 };
 
 // One line of flags for a section, wrapped.
 static void print_section(FILE *file, const char *section) {
@@ -53,7 +53,7 @@ void options_print_help(FILE *file) {
         "                                           how far two overflow policies differ)\n"
         "            palaver bench MODEL            speed and memory (--prefill, --decode, --depth N;\n"
         "                                           --stream N: past the context; --profile: each op;\n"
-        "                                           --parallel N [--shared K]; --dispatch: by kernel)\n"
+        "                                           --parallel N [--shared K]; --dispatch; --plot FILE.svg)\n"
         "            palaver tune MODEL             finds the best kernels for it on this GPU, and keeps "
         "them\n"
         "            … --shape NAME                 made-up weights on the GPU (--weights TYPE)\n"
@@ -70,7 +70,9 @@ void options_print_help(FILE *file) {
     size_t n;
     const ConfigKey *keys = settings_keys(&n);
     for (size_t i = 0; i < n; i++)
-        if (!i || strcmp(keys[i].section, keys[i - 1].section)) print_section(file, keys[i].section);
+        // Colours are for files, though their keys are flags as all others are.
+        if ((!i || strcmp(keys[i].section, keys[i - 1].section)) && strcmp(keys[i].section, "colors") != 0)
+            print_section(file, keys[i].section);
     fputs(
         "Exit status  0 well, 1 failure (also of a turn), 2 wrong usage, 3 no model, 4 the context refused\n"
         "             a turn, 5 a script's command or text is wrong, 130 interrupted\n"

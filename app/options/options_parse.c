@@ -39,9 +39,10 @@ static Status take_shape_weights(Options *options, Error *error) {
         return error_set(
             error, STATUS_USAGE,
             "--prefill, --decode, --depth, --stream, --shared and --dispatch belong to palaver bench");
+    if (!bench && options->plot) return error_set(error, STATUS_USAGE, "--plot belongs to palaver bench");
     if (!bench && options->command != COMMAND_TUNE && options->shape)
         return error_set(error, STATUS_USAGE, "--shape belongs to palaver bench and palaver tune");
-    if (options->dispatch && (counts || options->parallel || options->profile_ops))
+    if (options->dispatch && (counts || options->parallel || options->profile_ops || options->plot))
         return error_set(error, STATUS_USAGE,
                          "palaver bench --dispatch measures linear layers, and nothing else");
     if (options->shared && !options->parallel)
@@ -170,6 +171,10 @@ static Status read_flags(int argc, char **argv, Options *options, const Flags *f
     for (;;) {
         int found = getopt_long(argc, argv, letters, flags->options, NULL);
         if (found == -1) break;
+        if (found == '?' && flags_spell(flags, argv[optind - 1])) {
+            optind--;
+            continue;
+        }
         if (found == '?') return flags_refused(flags, argv[optind - 1], optopt, error);
         if (found == ':') return error_set(error, STATUS_USAGE, "%s needs a value", argv[optind - 1]);
         int i = flags_find(found);

@@ -71,7 +71,7 @@ static bool accepts_nonempty(const char *text) {
     ROW(section, name, place, CONFIG_TEXT, .words = usual, .accepts = check, .allowed = range,               \
         .doc = explained)
 #define COLOR(name, part, explained)                                                                         \
-    ROW(theme, name, colors[part], CONFIG_TEXT, .accepts = theme_accepts, .allowed = THEME_ALLOWED,          \
+    ROW(colors, name, colors[part], CONFIG_TEXT, .accepts = theme_accepts, .allowed = THEME_ALLOWED,         \
         .doc = explained)
 // NOLINTEND(bugprone-macro-parentheses)
 
@@ -164,16 +164,16 @@ static const ConfigKey keys[] = {
     CHOICE(ui, links, ui.links, links_words, "links that can be clicked (OSC 8), else with their address"),
     CHOICE(ui, theme, ui.theme, theme_words, "which colours"),
 
-    COLOR(heading, THEME_HEADING, "headings"),
-    COLOR(code, THEME_CODE, "code"),
+    COLOR(heading, THEME_HEADING, "the colour of headings"),
+    COLOR(code, THEME_CODE, "the colour of code"),
     COLOR(keyword, THEME_KEYWORD, "words of a programming language"),
     COLOR(string, THEME_STRING, "texts in code"),
     COLOR(comment, THEME_COMMENT, "comments in code"),
     COLOR(number, THEME_NUMBER, "numbers in code"),
-    COLOR(link, THEME_LINK, "links"),
+    COLOR(link, THEME_LINK, "the colour of links"),
     COLOR(frame, THEME_FRAME, "rules, marks of lists, lines of tables and quotes"),
-    COLOR(notice, THEME_NOTICE, "notices"),
-    COLOR(warning, THEME_WARNING, "warnings"),
+    COLOR(notice, THEME_NOTICE, "the colour of notices"),
+    COLOR(warning, THEME_WARNING, "the colour of warnings"),
     COLOR(error, THEME_ERROR, "what stands before an error"),
     COLOR(question, THEME_QUESTION, "the prompt"),
 };

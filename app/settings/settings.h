@@ -40,7 +40,7 @@ typedef struct Settings {
         ThemeName theme;
         SettingsLoops loops;
     } ui;
-    char *colors[THEME_N_PARTS]; // [theme]: "" is the theme's own
+    char *colors[THEME_N_PARTS]; // [colors]: "" is the theme's own
 } Settings;
 
 // The built-in values. After a failure nothing has to be freed.

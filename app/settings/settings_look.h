@@ -4,7 +4,7 @@
 
 #include "app/settings/settings.h"
 
-// How things are shown: [ui] and [theme]; `plain` is --plain.
+// How things are shown: [ui] and [colors]; `plain` is --plain.
 void settings_look(const Settings *settings, bool plain, Screen *screen);
 
 #endif

@@ -13,11 +13,33 @@ Status page_open(Page *page, Error *error) {
     return page->stream ? STATUS_OK : error_set(error, STATUS_MEMORY, "out of memory");
 }
 
+// Shows a text window by window, where somebody is there to go on. False: he does not want the rest.
+static void show_windows(const char *text, Screen *screen) {
+    int height = screen_height(screen) - 2, width = screen_width(screen);
+    bool more = true;
+    while (*text && more) {
+        const char *end = text;
+        for (int rows = 0; *end && rows < height;) {
+            size_t n = strcspn(end, "\n");
+            int columns = text_columns(end, n);
+            rows += columns > width ? (columns + width - 1) / width : 1;
+            if (rows > height && end > text) break;
+            end += n + (end[n] == '\n');
+        }
+        screen_say(screen, "%.*s", (int)(end - text), text);
+        text = end;
+        if (*text) more = screen_ask_more(screen);
+    }
+}
+
 void page_show(Page *page, Screen *screen) {
     bool whole = !ferror(page->stream);
     whole = !fclose(page->stream) && whole;
     if (page->size && page->text[page->size - 1] == '\n') page->text[page->size - 1] = 0;
-    if (page->text) screen_say(screen, "%s", page->text);
+    if (page->text && screen_has_reader(screen))
+        show_windows(page->text, screen);
+    else if (page->text)
+        screen_say(screen, "%s", page->text);
     if (!whole) screen_error(screen, "out of memory: this is not all");
     free(page->text);
 }

@@ -72,6 +72,8 @@ int screen_height(const Screen *screen); // rows of it; 24 without one
 // together again (terminal only). STATUS_FILE: a short write, EPIPE, ENOSPC: stdout takes no more of this
 // reply; further calls fail likewise without writing.
 Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error);
+// A line below a reply that streams, on a terminal where rows are wrapped: it is gone with the next piece.
+void screen_reply_status(Screen *screen, const char *text);
 // Ends a reply: what was held back, and a newline unless the reply ended with one (or was empty).
 Status screen_reply_end(Screen *screen, Error *error);
 
@@ -89,6 +91,11 @@ void screen_error(Screen *screen, const char *format, ...) __attribute__((format
 // An empty line on a terminal, where these are wanted and none stands there already.
 void screen_space(Screen *screen);
 void screen_prompted(Screen *screen); // somebody else has written: no empty line stands there
+
+// Whether a person can be asked for a key between two windows of a long text: at the prompt, with nothing typed ahead.
+bool screen_has_reader(const Screen *screen);
+// Asks; false: it is enough.
+bool screen_ask_more(Screen *screen);
 
 // Hands n bytes to the terminal's clipboard (OSC 52). STATUS_USAGE: no terminal, a plain one, or more than terminals
 // take.

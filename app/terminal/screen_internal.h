@@ -28,6 +28,7 @@ struct Screen {
     char styles[SCREEN_N_STYLES][SCREEN_STYLE_ROOM];
     Markdown *drawn; // the reply in hand, where rows are wrapped; NULL: nothing has come
     ScreenStyle drawn_style;
+    bool below;   // a line is drawn below the reply
     Text painted; // what is to be sent for it
     Text out;     // what the next write of a reply or of progress says
     // A notice, as it is formatted and as it is written: what says that there is no memory must not need any.

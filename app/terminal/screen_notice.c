@@ -1,5 +1,5 @@
-// Notices: lines to stderr, wrapped at a terminal's edge. What says that there is no memory must not need any: nothing here
-// asks for some, but for a notice that is longer than its room.
+// Notices: lines to stderr, wrapped at a terminal's edge. What says that there is no memory must not need any: nothing
+// here asks for some, but for a notice that is longer than its room.
 #include "app/terminal/screen_internal.h"
 
 #include <stdarg.h>
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <wchar.h>
 
 #include "kernels/base/file.h"
 
@@ -49,19 +48,6 @@ static void begin_notice(Screen *screen) {
 
 // ---- lines that are longer than the window's width ------------------------------------------------------------------
 
-// The columns that n bytes take, at most.
-static int columns_of(const char *text, size_t n) {
-    int columns = 0;
-    for (size_t i = 0; i < n;) {
-        uint32_t code;
-        size_t used = text_decode(text + i, n - i, &code);
-        int width = code == '\t' ? 8 - columns % 8 : wcwidth((wchar_t)code);
-        columns += width < 0 ? 2 : width;
-        i += used ? used : n - i;
-    }
-    return columns;
-}
-
 // Where the rest of a line begins in the next row: under its second column, if it has one, else under its first word.
 static int indent_of(const char *line, size_t n, int width) {
     size_t blank = strspn(line, " "), at = blank, found = blank;
@@ -70,7 +56,7 @@ static int indent_of(const char *line, size_t n, int width) {
             found = at + strspn(line + at, " ");
             break;
         }
-    int columns = found < n ? columns_of(line, found) : 0;
+    int columns = found < n ? text_columns(line, found) : 0;
     if (columns > width / 2) columns = (int)blank;
     return columns > width / 2 ? 0 : columns;
 }
@@ -84,7 +70,7 @@ static size_t row_of(const char *line, size_t n, int columns) {
         size_t used = text_decode(line + i, n - i, &code);
         if (!used) used = n - i;
         if (line[i] == ' ' && i) end = i;
-        column += columns_of(line + i, used);
+        column += text_columns(line + i, used);
         if (column > columns && line[i] != ' ') return end ? end : whole ? whole : used;
         i += used;
         whole = i;
@@ -195,8 +181,8 @@ void screen_gauge(const Screen *screen, double share, char *out, size_t size) {
     if (!size) return;
     *out = 0;
     if (!(share >= 0.5)) return;
-    int percent = share >= 1 ? 100 : (int)(share * 100);
-    snprintf(out, size, "%s[%d%%]%s ", screen_style(screen, share >= 0.8 ? SCREEN_FULL : SCREEN_GAUGE),
+    double percent = share >= 1 ? 100 : share * 100; // rounded as the line of figures rounds it
+    snprintf(out, size, "%s[%.0f%%]%s ", screen_style(screen, share >= 0.8 ? SCREEN_FULL : SCREEN_GAUGE),
              percent, screen_style(screen, SCREEN_NORMAL));
 }
 

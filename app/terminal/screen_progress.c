@@ -28,12 +28,17 @@ static void format_amount(const Progress *progress, double amount, char out[FORM
 
 static void draw(Screen *screen, const char *what, uint64_t done, uint64_t total) {
     Progress *progress = &screen->progress;
-    char have[FORMAT_ROOM], all[FORMAT_ROOM], rate[24] = "", tail[80];
+    char have[FORMAT_ROOM], all[FORMAT_ROOM], rate[48] = "", tail[112];
     double seconds = progress->last - progress->started;
     if (seconds >= RATE_AFTER) {
         char per_second[FORMAT_ROOM];
         format_amount(progress, (double)done / seconds, per_second);
-        snprintf(rate, sizeof rate, "  %s/s", per_second);
+        double left = done && total ? seconds * (double)(total - done) / (double)done : 0;
+        if (left >= 1)
+            snprintf(rate, sizeof rate, left < 90 ? "  %s/s  %.0f s left" : "  %s/s  %.0f min left",
+                     per_second, left < 90 ? left : left / 60);
+        else
+            snprintf(rate, sizeof rate, "  %s/s", per_second);
     }
     format_amount(progress, (double)done, have);
     format_amount(progress, (double)total, all);

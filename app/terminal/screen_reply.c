@@ -45,13 +45,19 @@ static bool show_reply(Screen *screen, const char *text, size_t n) {
     return ok;
 }
 
-// ---- wrapped, and its Markdown drawn ----------------------------------------------------------------------------------
+// ---- wrapped, and its Markdown drawn --------------------------------------------------------------------------------
 
 static Status write_painted(Screen *screen, Error *error) {
     Status status = write_reply(screen, screen->painted.bytes, screen->painted.size, error);
     screen->reply_line_open = screen->drawn && markdown_line_is_open(screen->drawn);
     screen->painted.size = 0;
     return status;
+}
+
+// What stands below the reply is wiped with the next write.
+static void wipe_below(Screen *screen) {
+    if (screen->below) (void)text_add(&screen->painted, "\033[J", 3);
+    screen->below = false;
 }
 
 static MarkdownOptions drawing_options(const Screen *screen, ScreenStyle style) {
@@ -73,6 +79,7 @@ static MarkdownOptions drawing_options(const Screen *screen, ScreenStyle style) 
 
 static Status end_drawing(Screen *screen, Error *error) {
     if (!screen->drawn) return STATUS_OK;
+    wipe_below(screen);
     bool ok = markdown_end(screen->drawn, &screen->painted);
     Status status = write_painted(screen, error);
     markdown_close(screen->drawn);
@@ -96,19 +103,37 @@ static Status draw_reply(Screen *screen, ScreenStyle style, Error *error) {
     }
     if (status || !screen->drawn)
         return status ? status : write_reply(screen, screen->out.bytes, screen->out.size, error);
+    wipe_below(screen);
     markdown_resize(screen->drawn, screen_width(screen), screen_height(screen), &screen->painted);
     bool ok = markdown_push(screen->drawn, screen->out.bytes, screen->out.size, &screen->painted);
     status = write_painted(screen, error);
     return status || ok ? status : error_set(error, STATUS_MEMORY, "no memory for the reply's text");
 }
 
+void screen_reply_status(Screen *screen, const char *text) {
+    int width = screen_width(screen), column = screen->drawn ? markdown_column(screen->drawn) : width;
+    if (column >= width || !screen->traits.notice_terminal || screen->quiet) return;
+    char back[32] = "", line[128];
+    int room = width - 1 < (int)sizeof line - 1 ? width - 1 : (int)sizeof line - 1;
+    snprintf(line, sizeof line, "%.*s", room, text);
+    if (column) snprintf(back, sizeof back, "\033[%dC", column);
+    wipe_below(screen);
+    const char *parts[] = {
+        "\n", screen_style(screen, SCREEN_DIM), line, screen_style(screen, SCREEN_NORMAL), "\033[A\r", back};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        (void)text_add(&screen->painted, parts[i], strlen(parts[i]));
+    (void)write_painted(screen, NULL);
+    screen->below = true;
+}
+
 void screen_reply_part(Screen *screen) {
     if (!screen->drawn) return;
+    wipe_below(screen);
     (void)markdown_part(screen->drawn, &screen->painted);
     (void)write_painted(screen, NULL);
 }
 
-// ---- any reply --------------------------------------------------------------------------------------------------------
+// ---- any reply ------------------------------------------------------------------------------------------------------
 
 Status screen_reply(Screen *screen, ScreenStyle style, const char *text, size_t n, Error *error) {
     if (!screen->traits.reply_terminal) return write_reply(screen, text, n, error);

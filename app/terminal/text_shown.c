@@ -105,6 +105,21 @@ bool text_print_escaped(FILE *out, const char *bytes, size_t n) {
     return ok;
 }
 
+void text_print_quoted(FILE *out, const char *bytes, size_t n) {
+    fputc('"', out);
+    for (size_t i = 0, used; i < n; i += used) {
+        used = strcspn(bytes + i, "\n\t\r");
+        if (used > n - i) used = n - i;
+        if (used) {
+            (void)text_print_escaped(out, bytes + i, used);
+            continue;
+        }
+        fputs(bytes[i] == '\n' ? "\\n" : bytes[i] == '\t' ? "\\t" : "\\r", out);
+        used = 1;
+    }
+    fputc('"', out);
+}
+
 wchar_t *text_to_wide(const char *bytes) {
     size_t n = strlen(bytes);
     if (n >= SIZE_MAX / sizeof(wchar_t) - 1) return NULL;
@@ -153,6 +168,18 @@ TextPlace text_place(const wchar_t *wide, size_t n, TextPlace start, TextLayout 
         place.column += width;
     }
     return place;
+}
+
+int text_columns(const char *text, size_t n) {
+    int columns = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        size_t used = text_decode(text + i, n - i, &code);
+        int width = code == '\t' ? 8 - columns % 8 : wcwidth((wchar_t)code);
+        columns += width < 0 ? 2 : width;
+        i += used ? used : n - i;
+    }
+    return columns;
 }
 
 bool text_is_blank(const char *text) {

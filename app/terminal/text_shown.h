@@ -49,12 +49,18 @@ bool text_add_shown(Text *text, const char *bytes, size_t n, bool utf8);
 // or \uNNNN. Asks for no memory. False: not written.
 bool text_print_escaped(FILE *out, const char *bytes, size_t n);
 
+// The same in quotation marks, with \n and \t; a token's text, of which blanks are to be seen.
+void text_print_quoted(FILE *out, const char *bytes, size_t n);
+
 // Between UTF-8 and libedit's wide characters. To free(); NULL: no memory.
 wchar_t *text_to_wide(const char *bytes);
 char *text_from_wide(const wchar_t *wide, size_t n);
 
 // Whether there is nothing but spaces, tabs and line ends.
 bool text_is_blank(const char *text);
+
+// The columns that n bytes of UTF-8 without newlines take.
+int text_columns(const char *text, size_t n);
 
 // What makes a noun of n plural: "s", or nothing when n is 1.
 const char *text_plural(int64_t n);

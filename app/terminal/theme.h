@@ -36,7 +36,7 @@ void theme_make(ThemeName name, const char *const *own, Theme *theme);
 // magenta, cyan, white, each also bright-), or normal alone.
 bool theme_accepts(const char *text);
 #define THEME_ALLOWED                                                                                        \
-    "words of: bold dim italic underline reverse normal, black red green yellow blue magenta cyan white "    \
-    "(bright-red, …); \"\" is the theme's own"
+    "bold, dim, italic, underline, reverse, normal, black, red, green, yellow, blue, magenta, cyan, white, " \
+    "bright-red …; \"\": the theme's"
 
 #endif

@@ -300,6 +300,10 @@ void tty_take_typed_ahead(void) {
     tty.cooked = false;
 }
 
+bool tty_has_typed_ahead(void) {
+    return tty.ahead_at < tty.ahead_n;
+}
+
 bool tty_make_draft(void) {
     for (size_t i = tty.ahead_at; i < tty.ahead_n; i++)
         if (tty.ahead[i] == '\r') tty.ahead[i] = '\n';
@@ -314,6 +318,10 @@ char *tty_drop_draft(void) {
 }
 
 TtyEvent tty_next(unsigned char *byte) {
+    return tty_next_within(byte, -1);
+}
+
+TtyEvent tty_next_within(unsigned char *byte, int milliseconds) {
     for (;;) {
         TtyEvent event;
         if (take_pending(&event)) return event;
@@ -323,10 +331,9 @@ TtyEvent tty_next(unsigned char *byte) {
         }
         struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = tty.pipe[0], .events = POLLIN}};
-        if (poll(wait, 2, -1) < 0) {
-            if (errno == EINTR) continue;
-            return TTY_END;
-        }
+        int ready = poll(wait, 2, milliseconds);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return ready ? TTY_END : TTY_QUIET;
         if (wait[1].revents) {
             char drain[64];
             while (read(tty.pipe[0], drain, sizeof drain) > 0) continue;
@@ -338,6 +345,23 @@ TtyEvent tty_next(unsigned char *byte) {
         if (n <= 0) return TTY_END;
         tty.ahead_n = (size_t)n;
     }
+}
+
+// ---- a key between two prompts -----------------------------------------------------------------------------------
+
+bool tty_can_ask(void) {
+    int waiting;
+    return hush.on && hush.raw && in_foreground() && tty.ahead_at == tty.ahead_n &&
+           ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting == 0;
+}
+
+char tty_ask_key(void) {
+    char key, rest[BLOCK];
+    struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&wait, 1, -1) <= 0 || read(STDIN_FILENO, &key, 1) != 1) return 'q';
+    // What an arrow sends is one key; what else has been typed waits for the prompt.
+    if (key == '\033' && poll(&wait, 1, 0) > 0 && read(STDIN_FILENO, rest, sizeof rest) <= 0) return 'q';
+    return key;
 }
 
 // ---- the window ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ typedef enum TtyEvent {
     TTY_STOP,      // SIGTSTP from elsewhere: tty_suspend(false)
     TTY_CONTINUE,  // SIGCONT: the shell may have changed the terminal
     TTY_RESIZE,    // SIGWINCH
+    TTY_QUIET,     // nothing has come in time
     TTY_SIGNAL,    // another signal that the caller handles: ask it whether to stop
 } TtyEvent;
 
@@ -28,10 +29,13 @@ Status tty_begin(bool paste, Error *error);
 void tty_end(void);
 
 TtyEvent tty_next(unsigned char *byte); // waits for the next event; signals go before bytes
+// The same, but after so many milliseconds TTY_QUIET. -1: as tty_next().
+TtyEvent tty_next_within(unsigned char *byte, int milliseconds);
 
 // After the terminal was made raw: takes what was typed before that. A newline that a terminal which edited lines made
 // of Enter becomes Enter again: each line that was ended is a turn.
 void tty_take_typed_ahead(void);
+bool tty_has_typed_ahead(void); // whether there is some of it
 // What was taken is no longer to be sent, but to be looked at: its Enters become newlines, but for the last. False:
 // there is nothing.
 bool tty_make_draft(void);
@@ -56,6 +60,11 @@ void tty_unhush(void);
 // back.
 bool tty_lend_hushed(void);
 void tty_hush_again(void);
+
+// Whether keys come raw between two prompts, and none has come yet: then tty_ask_key() waits for one. A signal, or the
+// end of the terminal, is 'q'; of what comes with the key (an arrow's sequence) nothing is left.
+bool tty_can_ask(void);
+char tty_ask_key(void);
 
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
 // For the editor; what is printed asks screen_width().

@@ -115,6 +115,16 @@ static Status time_decode(Session *session, int32_t *ids, const BenchSettings *b
     return status;
 }
 
+Status bench_decode_time(Session *session, int32_t *ids, const BenchSettings *b, int vocab, double *seconds,
+                         Error *error) {
+    Times times = {.seconds = malloc((size_t)b->repeat * (size_t)b->decode * sizeof(double))};
+    Status status = times.seconds ? time_decode(session, ids, b, vocab, &times, error)
+                                  : error_set(error, STATUS_MEMORY, "no memory for times");
+    if (!status) *seconds = bench_median(&times);
+    free(times.seconds);
+    return status;
+}
+
 // ---- op by op ---------------------------------------------------------------------------------------------
 
 static double matrix_bytes(const Matrix *m) {
@@ -379,5 +389,7 @@ int bench_main(Program *program) {
     if (o->dispatch) return program_finish(program, tune_show(program, stdout, &error), &error);
     if (o->stream)
         settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
-    return program_finish(program, measure(program->engine, &settings, stdout, &error), &error);
+    status = measure(program->engine, &settings, stdout, &error);
+    if (!status && o->plot) status = bench_plot(program->engine, &settings, o->plot, &error);
+    return program_finish(program, status, &error);
 }

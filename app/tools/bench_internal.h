@@ -34,4 +34,12 @@ SampleParams bench_sampling(int position);
 // Settings without zeros.
 Status bench_parallel(Engine *engine, const BenchSettings *settings, FILE *out, Error *error);
 
+// The median time of a token behind settings->depth others; `ids` has room for them.
+Status bench_decode_time(Session *session, int32_t *ids, const BenchSettings *settings, int vocab,
+                         double *seconds, Error *error);
+// Tokens a second of `settings->parallel` rows together.
+Status bench_parallel_speed(Engine *engine, const BenchSettings *settings, double *speed, Error *error);
+// A picture: speed by cached tokens, and, with settings->parallel, by rows. STATUS_FILE: it cannot be written.
+Status bench_plot(Engine *engine, const BenchSettings *settings, const char *path, Error *error);
+
 #endif

@@ -95,6 +95,17 @@ static Status decode(Rows *r, int n, Error *error) {
     return status;
 }
 
+Status bench_parallel_speed(Engine *engine, const BenchSettings *b, double *speed, Error *error) {
+    Rows r;
+    const int vocab = engine_model(engine)->shape.vocab_size;
+    Status status = rows_open(engine, b, &r, error);
+    if (!status) status = read_prompts(&r, b, vocab, 1, error);
+    if (!status) status = decode(&r, b->decode, error);
+    if (!status) *speed = r.n / bench_median(&r.steps);
+    rows_close(&r);
+    return status;
+}
+
 Status bench_parallel(Engine *engine, const BenchSettings *b, FILE *out, Error *error) {
     if (b->shared > b->prefill)
         return error_set(error, STATUS_USAGE, "--shared %d: the prompts have %d tokens", b->shared,

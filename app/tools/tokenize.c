@@ -2,13 +2,14 @@
 
 #include "app/signals.h"
 #include "app/terminal/text_shown.h"
+#include "app/token_shown.h"
 #include "engine/files/tokenizer_source.h"
 #include "kernels/base/file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// One line a token: id, kind, piece as the vocabulary spells it. The text is encoded as a person's is: no control
+// One line a token: id, kind, text. The text is encoded as a person's is: no control
 // tokens.
 static Status print_pieces(const char *path, const char *text, size_t size, FILE *out, Error *error) {
     static const char *const kinds[] = {"normal", "byte", "control", "user", "unknown", "unused"};
@@ -20,10 +21,8 @@ static Status print_pieces(const char *path, const char *text, size_t size, FILE
     if (!status) tokenizer_set_interrupt(tokenizer, signals_interrupt());
     if (!status) status = tokenizer_encode(tokenizer, text, size, false, &tokens, error);
     for (int64_t i = 0; i < tokens.n && !status; i++) {
-        size_t n;
-        const char *piece = tokenizer_piece(tokenizer, tokens.ids[i], &n);
         fprintf(out, "%d\t%s\t", tokens.ids[i], kinds[tokenizer_kind(tokenizer, tokens.ids[i])]);
-        text_print_escaped(out, piece, n);
+        token_print(out, tokenizer, i ? tokens.ids[i - 1] : -1, tokens.ids[i]);
         fputc('\n', out);
     }
     tokens_free(&tokens);

@@ -268,7 +268,7 @@ extern "C" const TomlNode *toml_child(const TomlNode *table, const char *key) {
 }
 
 extern "C" const char *toml_type_name(TomlType type) {
-    static const char *const names[] = {"a table",  "a list",        "a string", "a whole number",
-                                        "a number", "true or false", "a date"};
+    static const char *const names[] = {"a table",  "a list",        "a string",        "a whole number",
+                                        "a number", "true or false", "a date or a time"};
     return names[type];
 }

@@ -175,6 +175,24 @@ static void test_unknown_names_offer_the_nearest(void **state) {
     refuse("--to", STATUS_USAGE, "may mean");
 }
 
+// What others call them: understood where only `_` differs, else the flag is named.
+static void test_flags_of_other_programs(void **state) {
+    (void)state;
+    refuse("-m|x", STATUS_USAGE, "palaver MODEL: the model needs no flag");
+    refuse("-t|1", STATUS_USAGE, "--threads, or --temperature");
+    refuse("-n|5", STATUS_USAGE, "--max-tokens");
+    refuse("--temp|1", STATUS_USAGE, "here it is --temperature");
+    refuse("--n-predict=5", STATUS_USAGE, "here it is --max-tokens");
+    refuse("--plot=x.svg", STATUS_USAGE, "--plot belongs to palaver bench");
+    Parsed p;
+    expect(&p, "--top_p|0.5|--repeat_penalty=1.1|-p|--top_p");
+    assert_int_equal(p.options.n_settings, 2);
+    assert_string_equal(p.options.settings[0].text, "0.5");
+    assert_string_equal(p.options.settings[1].text, "1.1");
+    assert_string_equal(p.options.prompt, "--top_p"); // a value stays what it is
+    options_free(&p.options);
+}
+
 static void test_values_where_they_belong(void **state) {
     (void)state;
     refuse("--temperature", STATUS_USAGE, "--temperature needs a value");
@@ -296,6 +314,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_values_where_they_belong),
         cmocka_unit_test(test_many_conversations_at_once),
         cmocka_unit_test(test_flags_that_nobody_looks_at),
+        cmocka_unit_test(test_flags_of_other_programs),
         cmocka_unit_test(test_help_is_one_screen),
         cmocka_unit_test(test_version_names_build_and_backends),
     };

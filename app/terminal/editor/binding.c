@@ -10,7 +10,8 @@ static KeyEffect finish(Editor *editor, LineEnd end) {
     free(editor->typed);
     editor->typed = line_text(editor);
     editor->end = editor->typed ? end : LINE_LOST;
-    paint_leave(editor);
+    // A text taller than the window stays in what can be scrolled back to.
+    if (end != LINE_ENTER || !viewport_is_partial(editor) || !paint_whole(editor)) paint_leave(editor);
     return KEY_FINISHED;
 }
 

@@ -49,12 +49,14 @@ struct Editor {
     TurnHistory *history;
     struct timespec interrupted; // the last Ctrl-C on an empty line; 0: none
     char *prefill;               // the next line starts with it
+    bool offered;                // unless something was typed ahead
     bool hold;                   // what was typed ahead is a draft
     bool told_bad;               // that the terminal sends what is no UTF-8: said once
 
     // On a terminal; NULL where lines are read plainly.
     EditLine *el;
     FILE *out;    // libedit's, on a copy of stderr
+    FILE *mute;   // and for its messages, which nobody sees
     char *prompt; // of this turn
     Keys keys;
     LineEnd end;
@@ -102,6 +104,7 @@ void paint_typed(Editor *editor, wchar_t c); // `c` was put in before the cursor
 void paint_redraw(Editor *editor);           // where the terminal's cursor is now, in column 0
 void paint_leave(Editor *editor);            // the output goes on below all rows of the line
 void paint_clear_screen(Editor *editor);
+bool paint_whole(Editor *editor);  // also what is above and below the rows that libedit has; false: no memory
 void paint_resize(Editor *editor); // the terminal has another size
 TextLayout paint_layout(const Editor *editor);
 TextPlace paint_place(Editor *editor, size_t n); // of the cursor behind n characters; row 0 is the prompt's

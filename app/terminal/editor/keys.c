@@ -206,6 +206,14 @@ Key keys_feed(Keys *keys, unsigned char byte, wchar_t *character) {
     }
 }
 
+bool keys_wait_behind_escape(const Keys *keys) {
+    return keys->state == ESCAPE;
+}
+
+void keys_escape(Keys *keys) {
+    keys->state = GROUND;
+}
+
 void keys_free(Keys *keys) {
     text_free(&keys->paste);
     *keys = (Keys){0};

@@ -62,6 +62,10 @@ typedef struct Keys {
 
 // Takes one byte. KEY_CHAR fills *character, never a control character.
 Key keys_feed(Keys *keys, unsigned char byte, wchar_t *character);
+// Whether ESC has come and nothing behind it: a key of its own where nothing follows at once. keys_escape() takes it
+// for that.
+bool keys_wait_behind_escape(const Keys *keys);
+void keys_escape(Keys *keys);
 void keys_free(Keys *keys);
 
 #endif

@@ -13,6 +13,8 @@
 
 #include "app/terminal/tty.h"
 
+enum { ESCAPE_WAIT = 50 }; // milliseconds
+
 wchar_t line_key_code(Key key) {
     return (wchar_t)(0x80 + (key - KEY_ENTER));
 }
@@ -88,7 +90,13 @@ static Key read_key(Editor *editor, wchar_t *character) {
     for (;;) {
         unsigned char byte;
         Key key = KEY_NONE;
-        switch (tty_next(&byte)) {
+        // In a search ESC is a key, if nothing follows that makes another one of it.
+        bool wait = !editor->search.on || !keys_wait_behind_escape(&editor->keys);
+        switch (tty_next_within(&byte, wait ? -1 : ESCAPE_WAIT)) {
+        case TTY_QUIET:
+            keys_escape(&editor->keys);
+            editor->search.on = false;
+            return KEY_REDRAW;
         case TTY_BYTE:
             key = keys_feed(&editor->keys, byte, character);
             if (editor->keys.bad) tell_bad_byte(editor);
@@ -168,14 +176,15 @@ LineEnd line_read(Editor *editor, char **text) {
     recall_reset(editor);
     viewport_reset(editor);
     editor->end = LINE_LOST;
+    editor->width = tty_width();
+    el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
+    tty_take_typed_ahead();
+    if (editor->offered && tty_has_typed_ahead()) editor_prefill(editor, NULL);
     if (editor->prefill) {
         editor->place = editor->prefill;
         editor->prefill = NULL;
         editor->next_key = KEY_PLACE;
     }
-    editor->width = tty_width();
-    el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt is seen: what is typed at it is typed raw
-    tty_take_typed_ahead();
     line_replace(editor, ""); // what the last one left
     if (editor->hold && tty_make_draft() && editor->place) add_newline(&editor->place);
     editor->hold = false;
@@ -212,7 +221,10 @@ bool line_open(Editor *editor) {
         if (fd >= 0) close(fd);
         return false;
     }
-    EditLine *el = editor->el = el_init("palaver", stdin, editor->out, editor->out);
+    // libedit's own messages, of a TERM that it does not know: it draws nothing that would need one.
+    editor->mute = fopen("/dev/null", "we");
+    EditLine *el = editor->el =
+        el_init("palaver", stdin, editor->out, editor->mute ? editor->mute : editor->out);
     bool ok =
         el && el_wset(el, EL_CLIENTDATA, editor) == 0 && el_wset(el, EL_EDITOR, L"emacs") == 0 &&
         el_wset(el, EL_SIGNAL, 0) == 0 && el_wset(el, EL_GETCFN, get_character) == 0 &&
@@ -236,6 +248,8 @@ void line_close(Editor *editor) {
         el_end(editor->el);
     }
     if (editor->out) fclose(editor->out);
+    if (editor->mute) fclose(editor->mute);
+    editor->mute = NULL;
     editor->el = NULL;
     editor->out = NULL;
     free(editor->prompt);

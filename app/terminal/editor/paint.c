@@ -188,6 +188,25 @@ void paint_clear_screen(Editor *editor) {
     paint_redraw(editor);
 }
 
+bool paint_whole(Editor *editor) {
+    View view;
+    if (!viewport_view(editor, &view)) return false;
+    TextLayout layout = paint_layout(editor);
+    Text *out = &editor->painted;
+    out->size = 0;
+    put_move(out, (TextPlace){editor->drawn_row, -1}, (TextPlace){0, 0});
+    text_add(out, "\033[J", 3);
+    Part above = editor->above, below = editor->below;
+    editor->above = editor->below = (Part){0}; // the prompt is that of the whole
+    TextPlace place = put_prompt(editor, out, layout);
+    editor->above = above, editor->below = below;
+    for (size_t i = 0; i < view.n; i++) put_character(out, view.text[i], &place, layout);
+    text_add(out, "\n\r", 2);
+    free(view.owned);
+    show(editor, (TextPlace){0, 0});
+    return true;
+}
+
 // Terminals that wrap anew have moved the prompt's row, others not: up by the smaller of both counts, so that
 // nothing that was there before the prompt is ever wiped.
 void paint_resize(Editor *editor) {

@@ -231,7 +231,7 @@ static void test_dim_at_a_terminal(void **state) {
     pty_expect(pty, "> ");
     prompt_say(pty, "/set logit_bias <think>=100", "(/set)");
     pty_send(pty, "One\r");
-    pty_expect(pty, "\033[2m<think>\033[0m");
+    pty_expect(pty, "\033[0;2m<think>");
     prompt_expect_turn(pty, "[turn 1: ");
     prompt_say(pty, "/think hide", "think hide\r\n");
     pty_send(pty, "Two\r");

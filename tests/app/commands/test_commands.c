@@ -4,6 +4,7 @@
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 #include "app/commands/commands.h"
+#include "app/record/attachment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,16 +94,27 @@ static void test_help(void **state) {
     program_free(&run);
     expect_script("/help undo\n", "take the last turn");
     expect_script("/? /retry\n", "another reply");
+    expect_script("/help set\n", "sampling       temperature top_p");
+    expect_script("/help all\n", "conversations\n/new [NAME]");
     expect_refusal("/help undoo\n", "did you mean /undo?");
 }
 
 static void test_unknown_commands_are_never_sent(void **state) {
     (void)state;
     expect_refusal("/retyr\n", "unknown command /retyr: did you mean /retry?");
-    expect_refusal("/usr/bin is a folder\n", "// sends a literal slash");
     expect_refusal("/\n", "unknown command /");
     expect_refusal("/%s%n\n", "unknown command /%s%n");
     expect_refusal("/stats now\n", "no argument");
+}
+
+// A path, or lines that begin with a slash, are the model's; a command that takes a text may have lines of it.
+static void test_paths_and_lines_are_no_commands(void **state) {
+    (void)state;
+    expect_script("/usr/bin is a folder\n/view\n", "[user] /usr/bin is a folder");
+    expect_script("\"\"\"/list\nof things\"\"\"\n/view\n", "[user] /list\nof things");
+    expect_script("\"\"\"/system You are\nbrief.\"\"\"\nHello\n/view\n", "[system] You are\nbrief.");
+    assert_true(commands_is_command("/file /etc/hosts"));
+    assert_false(commands_is_command("/etc/hosts"));
 }
 
 static void test_file_goes_before_the_turn(void **state) {
@@ -114,7 +126,7 @@ static void test_file_goes_before_the_turn(void **state) {
     program_run(&run, TALK "|--echo", line);
     expect_status(&run, 0);
     expect_err(&run, "12 bytes go before the next turn");
-    expect_err(&run, "[user] caf\xc3\xa9 notes\n\n\nWhat is this?");
+    expect_err(&run, "[user] notes.txt:\n```\ncaf\xc3\xa9 notes\n```\n\nWhat is this?");
     program_free(&run);
     folder_write(*state, "notes.txt", "bin\0ary", 7);
     snprintf(line, sizeof line, "/file %s\n", path);
@@ -130,6 +142,31 @@ static void test_file_goes_before_the_turn(void **state) {
     expect_refusal(line, "larger than");
     expect_refusal("/file /no/such/file\n", "/no/such/file");
     expect_script("/file\n", "no file waits");
+}
+
+// Names with blanks, patterns, fences within; /list and /tree show the question.
+static void test_files_by_pattern(void **state) {
+    char line[400];
+    Run run;
+    folder_write_text(*state, "my notes.md", "a\n```c\nint x;\n```\n");
+    folder_write_text(*state, "b1.txt", "one");
+    folder_write_text(*state, "b2.txt", "two\n");
+    snprintf(line, sizeof line, "/file \"%s/my notes.md\"\n/file %s/b?.txt\nWhat is this?\n/view\n/tree\n",
+             (char *)*state, (char *)*state);
+    program_run(&run, TALK, line);
+    expect_status(&run, 0);
+    expect_err(&run, "[user] my notes.md:\n````\na\n```c\nint x;\n```\n````\n\nb1.txt:\n```\none\n```\n\n"
+                     "b2.txt:\n```\ntwo\n```\n\nWhat is this?");
+    expect_err(&run, "1.1  What is this? ->");
+    assert_string_equal(attachment_skip("a b.txt:\n```\nx\n```\n\nb.c:\n````\n```\n````\n\nWhy?"),
+                        "Why?"); // as /list does
+    assert_string_equal(attachment_skip("Why:\nbecause"), "Why:\nbecause");
+    assert_string_equal(attachment_skip("a:\n```\nx"), "a:\n```\nx");
+    program_free(&run);
+    snprintf(line, sizeof line, "/file %s/my\\ notes.md\n", (char *)*state);
+    expect_script(line, "18 bytes go before");
+    snprintf(line, sizeof line, "/file %s/c*.txt\n", (char *)*state);
+    expect_refusal(line, "No such file");
 }
 
 static void test_view_and_tokens(void **state) {
@@ -301,7 +338,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_the_readme_is_whole),
         WITH_HOME(test_help),
         WITH_HOME(test_unknown_commands_are_never_sent),
+        WITH_HOME(test_paths_and_lines_are_no_commands),
         WITH_HOME(test_file_goes_before_the_turn),
+        WITH_HOME(test_files_by_pattern),
         WITH_HOME(test_view_and_tokens),
         WITH_HOME(test_stats_and_context),
         WITH_HOME(test_say),

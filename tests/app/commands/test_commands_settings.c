@@ -17,7 +17,8 @@ static void expect_refusal(const char *input, const char *part) {
 
 static void test_set_reset_and_origin(void **state) {
     (void)state;
-    expect_script("/set\n", "sampling.seed = 1  (--seed)");
+    expect_script("/set\n", "[sampling]\ntemperature       = 0.8               (built in)\n");
+    expect_script("/set\n", "seed              = 1                 (--seed)\n");
     expect_script("/set top_p 0.5\n", "sampling.top_p = 0.5  (/set)");
     expect_script("/set top-p=0.5\n", "sampling.top_p = 0.5  (/set)");
     expect_script("/set top_p 0.5\n/reset top_p\n", "sampling.top_p = 0.95  (built in)");

@@ -398,6 +398,22 @@ static void test_looking_subcommands(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "80 tokens past 64 by reevaluate: ");
     program_free(&run);
+    snprintf(arguments, sizeof arguments,
+             "bench|" BABBLER "|--context=300|--prefill=8|--decode=8|--parallel=2|--plot=%s/speed.svg",
+             (char *)*state);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    program_free(&run);
+    char picture[8192] = "";
+    snprintf(arguments, sizeof arguments, "%s/speed.svg", (char *)*state);
+    file = fopen(arguments, "r");
+    assert_non_null(file);
+    assert_in_range(fread(picture, 1, sizeof picture - 1, file), 1000, sizeof picture - 2);
+    fclose(file);
+    assert_memory_equal(picture, "<svg ", 5);
+    assert_non_null(strstr(picture, ">babbler</text>"));
+    assert_non_null(strstr(picture, "tokens in the cache"));
+    assert_non_null(strstr(picture, "conversations at once"));
     program_run(&run, "perplexity|" BABBLER, "");
     expect_status(&run, 2);
     program_free(&run);

@@ -6,7 +6,7 @@
 
 Pty *prompt_start(const char *arguments, const PtyOptions *options) {
     static const char *const no_color[] = {"NO_COLOR=1", NULL};
-    const PtyOptions usual = {.env = no_color, .rows = 40, .cols = 160};
+    const PtyOptions usual = {.env = no_color, .rows = 180, .cols = 160};
     PtyOptions own = options ? *options : usual;
     char **argv = program_words(arguments);
     own.argv = (const char *const *)argv;
@@ -21,7 +21,9 @@ Pty *prompt_open(const char *arguments) {
     return pty;
 }
 
+// A line that was refused before stands there again: Ctrl-U takes it away.
 void prompt_say(Pty *pty, const char *line, const char *answer) {
+    if (*line == '/') pty_send(pty, "\025");
     pty_send(pty, line);
     pty_send(pty, "\r");
     pty_expect(pty, answer);
@@ -35,6 +37,7 @@ void prompt_expect_turn(Pty *pty, const char *turn) {
 }
 
 void prompt_ask(Pty *pty, const char *line, const char *turn) {
+    if (*line == '/') pty_send(pty, "\025");
     pty_send(pty, line);
     pty_send(pty, "\r");
     prompt_expect_turn(pty, turn);
@@ -46,7 +49,7 @@ void prompt_await_reply(Pty *pty) {
 }
 
 void prompt_leave(Pty *pty) {
-    pty_send(pty, "\004");
+    pty_send(pty, "\025\004");
     pty_expect_exit(pty, 0);
     assert_true(pty_is_cooked(pty));
     pty_end(pty);

@@ -175,6 +175,18 @@ static int notices(Screen *screen) {
     return 0;
 }
 
+// Each text is a notice; "-" is an empty line.
+static int said(Screen *screen, int argc, char **argv) {
+    for (int i = 0; i < argc; i++) {
+        unescape(argv[i]);
+        if (!strcmp(argv[i], "-"))
+            screen_space(screen);
+        else
+            screen_say(screen, "%s", argv[i]);
+    }
+    return 0;
+}
+
 // A load of 100 MB in 400 steps, as fast as it goes, then slowly enough for a drawing.
 static int progress(Screen *screen) {
     for (uint64_t i = 0; i <= 400; i++) screen_progress(screen, "loading model.gguf", i * 250000, 100000000);
@@ -196,6 +208,9 @@ int terminal_child(int argc, char **argv) {
     for (; argc && !strncmp(argv[0], "--", 2); argc--, argv++) {
         options.plain |= !strcmp(argv[0], "--plain");
         options.quiet |= !strcmp(argv[0], "--quiet");
+        options.wrap |= !strcmp(argv[0], "--wrap") || !strcmp(argv[0], "--markdown");
+        options.markdown |= !strcmp(argv[0], "--markdown");
+        options.space |= !strcmp(argv[0], "--space");
         if (!strcmp(argv[0], "--color=always")) options.color = SCREEN_COLOR_ALWAYS;
         if (!strcmp(argv[0], "--color=never")) options.color = SCREEN_COLOR_NEVER;
     }
@@ -206,6 +221,7 @@ int terminal_child(int argc, char **argv) {
     if (!strcmp(argv[0], "reply")) status = reply(screen, argc - 1, argv + 1);
     if (!strcmp(argv[0], "notices")) status = notices(screen);
     if (!strcmp(argv[0], "progress")) status = progress(screen);
+    if (!strcmp(argv[0], "said")) status = said(screen, argc - 1, argv + 1);
     if (!strcmp(argv[0], "width")) status = screen_width(screen) % 256;
     screen_close(screen);
     return status;

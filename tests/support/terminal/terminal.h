@@ -11,6 +11,7 @@
 //     (7; handled unless --default-signals) or a failure (1); says which and whether the terminal is `cooked` or `raw`.
 //     --late: begins only when it gets SIGUSR1, says `ready` before. --raw: the terminal is raw outside the editor,
 //     too.
+// said TEXT…: each is one screen_say(), "-" a screen_space(). --wrap, --markdown, --space before it: as ScreenOptions.
 // reply TEXT…: each TEXT (\e, \r, \n, \xNN, \uNNNN made bytes) is one screen_reply. notices, progress, broken: see
 // terminal.c.
 int terminal_child(int argc, char **argv);

@@ -1,0 +1,24 @@
+// A long text, window by window.
+#include "app/terminal/screen_internal.h"
+#include "app/terminal/tty.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/file.h"
+
+bool screen_has_reader(const Screen *screen) {
+    const ScreenTraits *traits = &screen->traits;
+    return traits->input_terminal && traits->notice_terminal && !traits->plain && tty_can_ask();
+}
+
+bool screen_ask_more(Screen *screen) {
+    const char *on = screen_style(screen, SCREEN_DIM), *off = screen_style(screen, SCREEN_NORMAL);
+    static const char question[] = "[Space: more, q: enough]", wipe[] = "\r\033[K";
+    (void)file_write_all(STDERR_FILENO, on, strlen(on));
+    (void)file_write_all(STDERR_FILENO, question, sizeof question - 1);
+    (void)file_write_all(STDERR_FILENO, off, strlen(off));
+    char key = tty_ask_key();
+    (void)file_write_all(STDERR_FILENO, wipe, sizeof wipe - 1);
+    return key == ' ' || key == '\r' || key == '\n' || key == 'j' || key == 'f';
+}

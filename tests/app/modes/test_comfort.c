@@ -1,0 +1,232 @@
+// What makes the prompt pleasant, as tried: what is refused comes back, long lists are paged, keys do what they do
+// elsewhere, a reply that says the same over and over is told of.
+#include "tests/support/model/prompt.h"
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SHORT BABBLER "|--seed=1|--max-tokens=6|--threads=1"
+#define LOOPING                                                                                              \
+    BABBLER "|--temperature=0|--max-tokens=500|--ignore-eos|--threads=1|--logit-bias=\304\240the=100"
+
+static void test_the_banner_is_narrow(void **state) {
+    (void)state;
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.rows = 24, .cols = 200});
+    pty_expect(pty, "> ");
+    for (int row = 0; row < 4; row++) {
+        char line[1300];
+        vt_row(pty_screen(pty), row, line, sizeof line);
+        assert_true(strlen(line) <= 80);
+    }
+    pty_expect_row(pty, 3, ""); // an empty line before the prompt
+    prompt_leave(pty);
+}
+
+static void test_a_refused_line_comes_back(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(SHORT);
+    pty_send(pty, "/hlep undo\r");
+    pty_expect(pty, "did you mean /help?");
+    pty_expect(pty, "/hlep undo");
+    pty_send(pty, "\001\033[C\033[3~\033[3~\033[3~\033[3~help\r");
+    pty_expect(pty, "take the last turn");
+    pty_expect(pty, "> ");
+    pty_send(pty, "/usr/bin is what?\r"); // a path is no command
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
+// What was typed ahead of a refusal is not put behind the line that comes back.
+static void test_a_refused_line_and_what_was_typed_ahead(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--threads=1");
+    pty_send(pty, "Hello there.\r");
+    prompt_await_reply(pty);
+    pty_send(pty, "/set max_tokens 4\r/hlep\rone\r");
+    pty_expect(pty, "did you mean /help?");
+    pty_expect(pty, "/continue goes on");
+    pty_expect_screen(pty, "> one");
+    pty_expect(pty, "> ");
+    prompt_say(pty, "/view", "[user] one\r\n");
+    prompt_leave(pty);
+}
+
+static void test_help_fits_and_lists_are_paged(void **state) {
+    (void)state;
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.rows = 24, .cols = 80});
+    pty_expect(pty, "> ");
+    pty_send(pty, "/help\r");
+    pty_expect(pty, "/set /reset /config /seed");
+    pty_expect(pty, "> ");
+    pty_expect_row(pty, 23, "");
+    pty_send(pty, "/set\r");
+    pty_expect(pty, "[sampling]");
+    pty_expect_screen(pty, "[Space: more, q: enough]");
+    assert_null(strstr(pty_transcript(pty), "[colors]"));
+    pty_expect(pty, "[Space: more, q: enough]");
+    pty_send(pty, " ");
+    pty_expect(pty, "[cache]");
+    pty_expect(pty, "[Space: more, q: enough]");
+    pty_send(pty, "q");
+    pty_expect(pty, "> ");
+    assert_null(strstr(pty_transcript(pty), "[colors]"));
+    pty_send(pty, "/set\r");
+    pty_expect(pty, "[Space: more, q: enough]");
+    pty_send(pty, "\003"); // as good as q
+    pty_expect(pty, "> ");
+    pty_send(pty, "/time\r");
+    pty_expect(pty, "answering");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
+static void test_escape_leaves_a_search(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(SHORT);
+    prompt_ask(pty, "Hello there.", "/continue goes on");
+    pty_send(pty, "\022ther");
+    pty_expect_screen(pty, "(search: ther) Hello there.");
+    pty_send(pty, "\033");
+    pty_expect_screen(pty, "> Hello there.");
+    pty_send(pty, "\005!\r");
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    prompt_say(pty, "/view", "[user] Hello there.!");
+    prompt_leave(pty);
+}
+
+static void test_an_unknown_terminal(void **state) {
+    (void)state;
+    static const char *const unknown[] = {"TERM=nobodys-terminal", NULL};
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.env = unknown, .rows = 24, .cols = 80});
+    pty_expect(pty, "> ");
+    pty_send(pty, "Hello\r");
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    assert_null(strstr(pty_transcript(pty), "terminal type"));
+    prompt_leave(pty);
+}
+
+static void test_a_tall_paste_stays(void **state) {
+    (void)state;
+    Pty *pty = prompt_start(SHORT "|--context=8000", &(const PtyOptions){.rows = 12, .cols = 60});
+    pty_expect(pty, "> ");
+    pty_send(pty, "\033[200~");
+    char line[40];
+    for (int i = 1; i <= 200; i++) {
+        snprintf(line, sizeof line, "line %d\n", i);
+        pty_send(pty, line);
+    }
+    pty_send(pty, "end\033[201~");
+    pty_expect_screen(pty, "end");
+    pty_send(pty, "\r");
+    pty_expect(pty, "line 1\033[K"); // all of it is written once more, from its beginning
+    for (int i = 2; i <= 200; i++) {
+        snprintf(line, sizeof line, "line %d\033[K", i);
+        pty_expect(pty, line);
+    }
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
+static void test_the_edited_question_is_shown(void **state) {
+    char path[200], editor[300];
+    snprintf(path, sizeof path, "%s/editor", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("#!/bin/sh\nsed -i '1s/^/Edited: /' \"$1\"\n", file);
+    fclose(file);
+    chmod(path, 0700);
+    snprintf(editor, sizeof editor, "EDITOR=%s", path);
+    const char *environment[] = {editor, "VISUAL", "NO_COLOR=1", NULL};
+    Pty *pty = prompt_start(SHORT, &(const PtyOptions){.env = environment, .rows = 40, .cols = 100});
+    pty_expect(pty, "> ");
+    prompt_ask(pty, "Hello there.", "/continue goes on");
+    pty_send(pty, "/edit\r");
+    pty_expect(pty, "> Edited: Hello there.\r\n");
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
+static void test_nothing_to_go_on_with(void **state) {
+    (void)state;
+    // The end of a turn is all that this model says.
+    program_says(BABBLER "|--temperature=0|--max-tokens=9|--threads=1|--logit-bias=2=100",
+                 "Hello\n/continue\n", 0, "[the reply is complete: there is nothing to go on with]");
+    program_refuses(BABBLER "|--threads=1", "/continue\n", "there is no reply to go on with");
+}
+
+static void test_loops(void **state) {
+    (void)state;
+    static const char told[] = "[the same over and over; Ctrl-C stops it";
+    Run run;
+    program_run(&run, LOOPING, "Hello\n");
+    expect_status(&run, 0);
+    expect_err(&run, told);
+    assert_true(strlen(run.out) == 500 * strlen(" the") + 1);
+    program_free(&run);
+    program_run(&run, LOOPING "|--loops=stop", "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[stopped: the same over and over");
+    assert_true(strlen(run.out) < 1200);
+    expect_err(&run, "conversation  1 turn"); // and the script goes on
+    program_free(&run);
+    program_run(&run, LOOPING "|--loops=off", "Hello\n");
+    assert_null(strstr(run.err, "over and over"));
+    program_free(&run);
+}
+
+static void test_the_speed_is_seen(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(BABBLER "|--seed=1|--ignore-eos|--threads=1|--live-speed|--context=1024");
+    pty_send(pty, "Hello there.\r");
+    pty_expect(pty, " tok/s, ");
+    pty_expect(pty, "\033[A\r"); // and back to where the reply goes on
+    pty_send(pty, "\003");
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
+}
+
+// -p shows how far a long question is read, where somebody sees it, and for how long still.
+static void test_reading_is_seen(void **state) {
+    char path[200], arguments[400];
+    snprintf(path, sizeof path, "%s/long.txt", (char *)*state);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 40000; i++) fputs("zq ", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments,
+             BABBLER "|--seed=1|--max-tokens=2|--threads=1|--context=200000|--system=@%s|-p|Hello", path);
+    Pty *pty = prompt_start(arguments, NULL);
+    pty_expect(pty, "reading ");
+    pty_expect(pty, " tok/s  ");
+    pty_expect(pty, " left");
+    pty_send(pty, "\003");
+    pty_expect_exit(pty, 130);
+    pty_end(pty);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_the_banner_is_narrow),
+        WITH_HOME(test_a_refused_line_comes_back),
+        WITH_HOME(test_a_refused_line_and_what_was_typed_ahead),
+        WITH_HOME(test_help_fits_and_lists_are_paged),
+        WITH_HOME(test_escape_leaves_a_search),
+        WITH_HOME(test_an_unknown_terminal),
+        WITH_HOME(test_a_tall_paste_stays),
+        WITH_HOME(test_the_edited_question_is_shown),
+        WITH_HOME(test_nothing_to_go_on_with),
+        WITH_HOME(test_loops),
+        WITH_HOME(test_the_speed_is_seen),
+        WITH_HOME(test_reading_is_seen),
+    };
+    return test_main("comfort", argc, argv, tests);
+}
