@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = "build/palaver --device cpu --stats --temperature 0".split()
-TALK = ["What is the capital of France?", "And of Italy?",
-        "Give me three tips for a good night's sleep, each with a bold title.", "/undo 2",
+TALK = ["What is the capital of France?", "And of Italy?", "/undo",
+        "What are the steps to brew tea? Use a numbered list.",
         "Write a Python function that adds two numbers.", "/tree", "/context"]
 KEY_SECONDS = 0.04  # between two keys: some 25 a second, a fast typist
 QUIET_SECONDS = 0.4  # without output while the program reads keys: it waits for the next line

@@ -115,8 +115,10 @@ int screen_height(const Screen *screen) {
 
 int screen_width(const Screen *screen) {
     struct winsize size;
-    if (screen->traits.notice_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-        return size.ws_col;
+    const ScreenTraits *traits = &screen->traits;
+    int file = traits->notice_terminal ? STDERR_FILENO : STDOUT_FILENO;
+    bool terminal = traits->notice_terminal || traits->reply_terminal;
+    if (terminal && ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col;
     const char *columns = getenv("COLUMNS");
     long width = columns ? strtol(columns, NULL, 10) : 0;
     return width > 1 && width < 10000 ? (int)width : 80;

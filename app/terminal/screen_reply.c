@@ -1,5 +1,6 @@
 // Replies: bytes to a pipe or a file, what a person can read to a terminal.
 #include "app/terminal/screen_internal.h"
+#include "app/terminal/tty.h"
 
 #include <errno.h>
 #include <string.h>
@@ -103,6 +104,11 @@ static Status draw_reply(Screen *screen, ScreenStyle style, Error *error) {
     }
     if (status || !screen->drawn)
         return status ? status : write_reply(screen, screen->out.bytes, screen->out.size, error);
+    if (tty_was_continued()) { // the shell has written behind the reply: what stands there is left alone
+        screen->below = false;
+        (void)markdown_part(screen->drawn, &screen->painted);
+        screen->painted.size = 0;
+    }
     wipe_below(screen);
     markdown_resize(screen->drawn, screen_width(screen), screen_height(screen), &screen->painted);
     bool ok = markdown_push(screen->drawn, screen->out.bytes, screen->out.size, &screen->painted);

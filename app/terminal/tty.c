@@ -41,6 +41,7 @@ static struct {
 // Between two prompts.
 static struct {
     atomic_int on;
+    atomic_int continued;               // the process was stopped, and goes on
     bool raw;                           // keys wait as bytes, not as lines
     struct termios loud;                // the terminal of before
     struct sigaction stop, quit, go_on; // what SIGTSTP, SIGQUIT and SIGCONT did before
@@ -141,6 +142,7 @@ static void on_leaving(int number) {
     sigaddset(&this_one, number);
     sigprocmask(SIG_UNBLOCK, &this_one, NULL); // here it stops, and goes on
     sigaction(number, &ours, NULL);
+    hush.continued = 1;
     if (hush.on) silence();
     errno = saved_errno;
 }
@@ -149,6 +151,7 @@ static void on_leaving(int number) {
 static void on_going_on(int number) {
     int saved_errno = errno;
     (void)number;
+    hush.continued = 1;
     if (hush.on) silence();
     errno = saved_errno;
 }
@@ -345,6 +348,12 @@ TtyEvent tty_next_within(unsigned char *byte, int milliseconds) {
         if (n <= 0) return TTY_END;
         tty.ahead_n = (size_t)n;
     }
+}
+
+bool tty_was_continued(void) {
+    bool was = hush.continued;
+    hush.continued = 0;
+    return was;
 }
 
 // ---- a key between two prompts -----------------------------------------------------------------------------------

@@ -66,6 +66,9 @@ void tty_hush_again(void);
 bool tty_can_ask(void);
 char tty_ask_key(void);
 
+// Whether the process was stopped and goes on, since this was asked last: somebody else has written to the terminal.
+bool tty_was_continued(void);
+
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing
 // For the editor; what is printed asks screen_width().
 int tty_width(void); // columns of stderr's terminal, 80 where it does not say
