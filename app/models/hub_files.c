@@ -12,6 +12,8 @@
 
 enum { NAME_LIMIT = 200, TYPES_SHOWN = 12 };
 
+#define SIZE_LIMIT ((int64_t)1 << 43) // of a file: as many as a list can hold add up to less than 2^63
+
 // ---- the hub's answer ---------------------------------------------------------------------------------------------
 
 void hub_files_free(HubFiles *files) {
@@ -45,7 +47,7 @@ static Status add_file(HubFiles *files, const json_t *entry, const char *what, E
     Status status =
         json_read_integer(lfs && json_member(lfs, "size") ? lfs : entry, what, "size", &file.size, error);
     if (status) return status;
-    if (file.size < 0 || !is_digest(digest, lfs ? 64 : 40))
+    if (file.size < 0 || file.size > SIZE_LIMIT || !is_digest(digest, lfs ? 64 : 40))
         return error_set(error, STATUS_FILE, "%s: the hub does not say size and digest of %s", what, name);
     strcpy(file.digest, digest);
     file.name = strdup(name);

@@ -3,7 +3,7 @@
 
     hub.py LOG GOLDEN      GOLDEN: the folder tests/golden
 
-Prints its port and that of a second server, to which it sends those who fetch files, and serves until stdin ends. Each
+Prints its port and that of a proxy, and serves until stdin ends; whoever fetches files is sent to a third server. Each
 request is a line of LOG: server, path, range, token. What a repository does is in its name.
 """
 import functools
@@ -68,7 +68,7 @@ def siblings(repository):
         if name.endswith((".gguf", ".safetensors")):
             entry["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 130}
         if repository == "acme/huge":
-            entry["lfs"]["size"] = 1 << 60
+            entry["lfs"]["size"] = 1 << 43
         yield entry
     yield {"rfilename": "../../../../escaped.gguf", "size": 3, "blobId": blob_id(b"bad")}
 
@@ -96,9 +96,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         token = self.headers.get("Authorization", "-")
         with lock, open(log, "a") as file:
             print(self.server.name, self.path, self.headers.get("Range", "-"), token, file=file)
+        role = self.server.name
         try:
             path = urllib.parse.unquote(self.path)
-            if self.server.name == "files":
+            if role == "proxy":  # which is asked for whole addresses
+                role, path = ("files" if ":%d/" % files.server_port in path else "hub"), "/" + path.split("/", 3)[3]
+            if role == "files":
                 self.reply(400, b"this token is not for me") if token != "-" else self.file(path)
             elif path.startswith("/api/models/"):
                 self.list(path[len("/api/models/"):].split("/revision/"), token)
@@ -193,6 +196,6 @@ def serve(name):
     return server
 
 
-hub, files = serve("hub"), serve("files")
-print(hub.server_port, files.server_port, flush=True)
+hub, files, proxy = serve("hub"), serve("files"), serve("proxy")
+print(hub.server_port, proxy.server_port, flush=True)
 sys.stdin.read()

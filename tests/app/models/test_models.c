@@ -1,6 +1,7 @@
 // Models by name: what is found in the stores of other programs, which of it a name means, and which is the default.
 #include "tests/support/files.h"
 #include "tests/support/program.h"
+#include "tests/support/terminal/pty.h"
 #include "tests/support/test.h"
 #include "app/models/models.h"
 #include "kernels/base/path.h"
@@ -286,12 +287,23 @@ static void test_completion(void **state) {
     completes("--no-sa", "--no-save\n");
 }
 
+static void test_tab_in_the_chat(void **state) {
+    (void)state;
+    char **argv = program_words("tests/golden/babbler|--threads=1");
+    Pty *pty = pty_start(&(PtyOptions){.argv = (const char *const *)argv});
+    free(argv);
+    pty_expect(pty, "> ");
+    pty_send(pty, "/model acme/quants-GGUF:Q4\t");
+    pty_expect_screen(pty, "/model acme/quants-GGUF:Q4_K_M");
+    pty_end(pty);
+}
+
 #define test(name) cmocka_unit_test_setup_teardown(test_##name, set_up, program_tear_down)
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(found), test(hub_by_home), test(names), test(refused),
-        test(list),  test(list_json),   test(use),   test(completion),
+        test(found),     test(hub_by_home), test(names),      test(refused),         test(list),
+        test(list_json), test(use),         test(completion), test(tab_in_the_chat),
     };
     test_main("models by name", argc, argv, tests);
 }

@@ -20,7 +20,7 @@ typedef struct Hub {
     char *home;
     pid_t pid;
     int in; // its stdin: it ends with it
-    int port, files_port;
+    int port, proxy;
 } Hub;
 
 static char *below(const Hub *hub, const char *tail) {
@@ -44,8 +44,7 @@ static void start(Hub *hub) {
     for (size_t n = 0; n < sizeof line - 1 && !strchr(line, '\n'); n++)
         if (read(out[0], line + n, 1) != 1) break;
     close(out[0]);
-    if (sscanf(line, "%d %d", &hub->port, &hub->files_port) != 2)
-        fail_msg("the hub does not start: %s", line);
+    if (sscanf(line, "%d %d", &hub->port, &hub->proxy) != 2) fail_msg("the hub does not start: %s", line);
     snprintf(line, sizeof line, "http://127.0.0.1:%d/", hub->port);
     setenv("HF_ENDPOINT", line, 1);
 }
@@ -285,6 +284,20 @@ static void test_token(void **state) {
     unsetenv("HF_TOKEN");
 }
 
+static void test_proxy(void **state) {
+    const Hub *hub = *state;
+    char address[64];
+    snprintf(address, sizeof address, "http://127.0.0.1:%d", hub->proxy);
+    setenv("http_proxy", address, 1);
+    setenv("HF_ENDPOINT", "http://hub.invalid", 1); // whose name only the proxy knows
+    setenv("HF_TOKEN", "secret", 1);
+    pull("acme/gated", 0, "is here");
+    assert_int_equal(asked(hub, "proxy http://hub.invalid/"), 2); // the list, and where the file is
+    assert_int_equal(asked(hub, "proxy http://127.0.0.1:"), 1);
+    unsetenv("http_proxy");
+    unsetenv("HF_TOKEN");
+}
+
 static void test_no_way(void **state) {
     const Hub *hub = *state;
     char endpoint[64];
@@ -317,7 +330,7 @@ static void test_names(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(folder),  test(choice), test(parts), test(killed), test(stopped), test(disk),
-        test(refused), test(short),  test(token), test(no_way), test(names),
+        test(refused), test(short),  test(token), test(proxy),  test(no_way),  test(names),
     };
     test_main("pull", argc, argv, tests);
 }
