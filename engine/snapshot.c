@@ -93,8 +93,18 @@ void snapshot_free(Snapshot *snapshot) {
     free(snapshot);
 }
 
+static int64_t file_bytes(const SnapshotHeader *h) {
+    return (int64_t)sizeof *h + snapshot_pieces(h) * (int64_t)sizeof(uint64_t) +
+           (h->n_tokens + h->n_indexes) * (int64_t)sizeof(int32_t) + h->data_bytes;
+}
+
 int64_t snapshot_bytes(const Snapshot *snapshot) {
-    return (int64_t)(sizeof snapshot->header + snapshot->tables.bytes) + snapshot->header.data_bytes;
+    return file_bytes(&snapshot->header);
+}
+
+int64_t snapshot_foresee(const Session *s) {
+    const SnapshotHeader header = describe(s);
+    return file_bytes(&header);
 }
 
 uint64_t snapshot_version(const Session *s) {

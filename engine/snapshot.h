@@ -21,6 +21,7 @@ Status snapshot_take(const Session *session, uint64_t words, Snapshot **snapshot
 void snapshot_free(Snapshot *snapshot); // NULL is fine
 
 int64_t snapshot_bytes(const Snapshot *snapshot); // of its file
+int64_t snapshot_foresee(const Session *session); // what that would be now
 // Of what is cached of the session's log now: another one for every other log.
 uint64_t snapshot_version(const Session *session);
 

@@ -42,7 +42,8 @@ void chat_snapshot_keep(Chat *chat) {
         snapshots_touch(name);
         return;
     }
-    if (snapshot_take(session, words_of(chat), &snapshot, &error)) {
+    if (snapshots_allow(snapshot_foresee(session), limit_of(chat), &error) ||
+        snapshot_take(session, words_of(chat), &snapshot, &error)) {
         tell_unkept(chat, &error);
         return;
     }

@@ -103,8 +103,9 @@ Status snapshots_end(SnapshotWriter **writer, Error *error) {
     return status;
 }
 
-static Status too_large(int64_t bytes, int64_t limit, Error *error) {
+Status snapshots_allow(int64_t bytes, int64_t limit, Error *error) {
     char large[FORMAT_ROOM], most[FORMAT_ROOM];
+    if (bytes <= limit) return STATUS_OK;
     format_bytes((double)bytes, large);
     format_bytes((double)limit, most);
     return error_set(error, STATUS_FILE, "it would take %s, and [cache] snapshots allows %s", large, most);
@@ -116,8 +117,7 @@ Status snapshots_begin(SnapshotWriter **writer, Snapshot *snapshot, const Snapsh
     SnapshotWriter *w = status ? NULL : calloc(1, sizeof *w);
     if (!status && !w) status = error_set(error, STATUS_MEMORY, "no memory for a snapshot");
     if (!status) status = journal_snapshot_path(order->name, w->path, error);
-    if (!status && snapshot_bytes(snapshot) > order->limit)
-        status = too_large(snapshot_bytes(snapshot), order->limit, error);
+    if (!status) status = snapshots_allow(snapshot_bytes(snapshot), order->limit, error);
     if (!status) {
         w->snapshot = snapshot;
         w->limit = order->limit;

@@ -14,8 +14,11 @@ typedef struct SnapshotOrder {
     const atomic_int *stop; // as snapshot_write() has it; outlives the writing
 } SnapshotOrder;
 
+// STATUS_FILE: a snapshot of so many bytes is larger than all may be together.
+Status snapshots_allow(int64_t bytes, int64_t limit, Error *error);
+
 // Begins to write the snapshot, which is taken over in any case; what was there of this name is replaced when it is
-// done. Waits for the one before first. STATUS_FILE: it is larger than all may be together.
+// done. Waits for the one before first.
 Status snapshots_begin(SnapshotWriter **writer, Snapshot *snapshot, const SnapshotOrder *order, Error *error);
 // Waits for what was begun, and frees *writer; NULL in it is fine.
 Status snapshots_end(SnapshotWriter **writer, Error *error);
