@@ -84,8 +84,12 @@ static Status make(Loading *l, const void *weights, size_t bytes, Error *error) 
     const Checkpoint *checkpoint = l->engine->model->checkpoint;
     const Matrix *m = weights;
     Status status = STATUS_OK;
-    for (size_t i = 0; i < bytes / sizeof *m && checkpoint && !status; i++)
-        if (m[i].data) status = checkpoint_make(checkpoint, m[i].data, l->threads, error);
+    for (size_t i = 0; i < bytes / sizeof *m && checkpoint && checkpoint_is_quantized(checkpoint); i++) {
+        const int n_pieces = m[i].pieces ? m[i].n_pieces : 1;
+        for (int piece = 0; piece < n_pieces && m[i].data && !status; piece++)
+            status =
+                checkpoint_make(checkpoint, m[i].pieces ? m[i].pieces[piece] : m[i].data, l->threads, error);
+    }
     return status;
 }
 

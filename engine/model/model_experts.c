@@ -252,13 +252,16 @@ static Status take_folder(const ExpertReader *r, Error *error) {
     if (names->gate_up) {
         const CheckpointTensor *gate_up = find(r, names->gate_up, ""), *down = find(r, names->all_down, "");
         if (!gate_up || !down) return missing(r, gate_up ? names->all_down : names->gate_up, error);
-        if (names->transposed) {
-            const TransposedExperts all = {gate_up, find(r, names->gate_up, "_bias"), down,
-                                           find(r, names->all_down, "_bias")};
+        const TransposedExperts all = {gate_up, find(r, names->gate_up, "_bias"), down,
+                                       find(r, names->all_down, "_bias")};
+        const bool in_order = gate_up->method && down->method; // quantised ones are made so
+        if (names->transposed && !in_order)
             return model_turn_experts(r->model, r->source, r->layer, &all, error);
-        }
         Status status = take_stacked(r, gate_up, BOTH, 2, error);
-        return status ? status : take_stacked(r, down, LAST, 1, error);
+        if (!status) status = take_stacked(r, down, LAST, 1, error);
+        if (!status && names->transposed)
+            status = model_turn_biases(r->model, r->source, r->layer, &all, error);
+        return status;
     }
     Status status = take_each(r, GATES, names->gate, error);
     if (!status) status = take_each(r, UPS, names->up, error);

@@ -48,6 +48,9 @@ typedef struct TransposedExperts {
 // Puts them in order, in memory of the model's.
 Status model_turn_experts(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,
                           Error *error);
+// The same of their biases alone, where the matrices are in order.
+Status model_turn_biases(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,
+                         Error *error);
 // A tensor that is a matrix (rows 0: a vector) of this shape, counted and no longer unread. It may be a copy that
 // describes a tensor of the file, which has its name, in other dimensions.
 Status model_take_tensor(Model *model, const ParamSource *source, const CheckpointTensor *tensor,

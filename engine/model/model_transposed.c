@@ -89,41 +89,78 @@ static Matrix held(DType type, int64_t rows, int64_t cols, const void *data) {
     return (Matrix){.type = type, .rows = rows, .cols = cols, .data = data};
 }
 
+// Memory of the model's for a layer, of which nothing is taken yet but what a first call of lay_out() counted.
+static Status hold(Model *model, int layer, size_t bytes, char **memory, Error *error) {
+    *memory = aligned_alloc(ALIGNMENT, bytes);
+    if (!model->gathered) model->gathered = calloc((size_t)model->shape.n_layers, sizeof *model->gathered);
+    if (!*memory || !model->gathered) {
+        free(*memory);
+        return error_set(error, STATUS_MEMORY, "no memory to put a layer's experts in order");
+    }
+    model->gathered[layer] = *memory;
+    return STATUS_OK;
+}
+
+static Status take_biases(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,
+                          Matrix *bias, Error *error) {
+    const Experts *e = &model->shape.experts;
+    Status status = STATUS_OK;
+    if (from->gate_up_bias)
+        status = take_flat(model, source, from->gate_up_bias, e->n * 2 * e->size, 0, bias, error);
+    if (!status && from->down_bias)
+        status = take_flat(model, source, from->down_bias, (int64_t)e->n * model->shape.hidden_size, 0,
+                           &model->layers[layer].b_down, error);
+    return status;
+}
+
+// Those of gates and ups stand in turn.
+static void split_biases(const Experts *e, const Matrix *bias, const Places *places, LayerWeights *to) {
+    const int64_t n = e->n * e->size;
+    const size_t element = element_of(bias);
+    if (!bias->data) return;
+    for (int64_t i = 0; i < n; i++) {
+        const char *pair = (const char *)bias->data + (size_t)(2 * i) * element;
+        memcpy(places->gate_bias + (size_t)i * element, pair, element);
+        memcpy(places->up_bias + (size_t)i * element, pair + element, element);
+    }
+    to->b_gate = held(bias->type, 1, n, places->gate_bias);
+    to->b_up = held(bias->type, 1, n, places->up_bias);
+}
+
 Status model_turn_experts(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,
                           Error *error) {
     const Experts *e = &model->shape.experts;
     const int64_t n = e->n, size = e->size, hidden = model->shape.hidden_size;
     LayerWeights *to = &model->layers[layer];
     Matrix wide, down, bias = {0};
+    char *memory;
     Status status = take_flat(model, source, from->gate_up, n * hidden, 2 * size, &wide, error);
     if (!status) status = take_flat(model, source, from->down, n * size, hidden, &down, error);
-    if (!status && from->gate_up_bias)
-        status = take_flat(model, source, from->gate_up_bias, n * 2 * size, 0, &bias, error);
-    if (!status && from->down_bias)
-        status = take_flat(model, source, from->down_bias, n * hidden, 0, &to->b_down, error);
+    if (!status) status = take_biases(model, source, layer, from, &bias, error);
     if (status) return status;
     Places places = lay_out(e, hidden, element_of(&wide), element_of(&down), element_of(&bias), NULL);
-    char *memory = aligned_alloc(ALIGNMENT, places.bytes);
-    if (!model->gathered) model->gathered = calloc((size_t)model->shape.n_layers, sizeof *model->gathered);
-    if (!memory || !model->gathered) {
-        free(memory);
-        return error_set(error, STATUS_MEMORY, "no memory to put a layer's experts in order");
-    }
-    model->gathered[layer] = memory;
+    status = hold(model, layer, places.bytes, &memory, error);
+    if (status) return status;
     places = lay_out(e, hidden, element_of(&wide), element_of(&down), element_of(&bias), memory);
     turn_all(e, hidden, &wide, &down, &places);
     to->w_gate = held(wide.type, n * size, hidden, places.gates);
     to->w_up = held(wide.type, n * size, hidden, places.ups);
     to->w_down = held(down.type, n * hidden, size, places.downs);
-    if (!bias.data) return STATUS_OK;
-    const size_t element = element_of(&bias);
-    for (int64_t i = 0; i < n * size; i++) {
-        memcpy(places.gate_bias + (size_t)i * element, (const char *)bias.data + (size_t)(2 * i) * element,
-               element);
-        memcpy(places.up_bias + (size_t)i * element, (const char *)bias.data + (size_t)(2 * i + 1) * element,
-               element);
-    }
-    to->b_gate = held(bias.type, 1, n * size, places.gate_bias);
-    to->b_up = held(bias.type, 1, n * size, places.up_bias);
+    split_biases(e, &bias, &places, to);
+    return STATUS_OK;
+}
+
+Status model_turn_biases(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,
+                         Error *error) {
+    const Experts *e = &model->shape.experts;
+    Matrix bias = {0};
+    char *memory;
+    Status status = take_biases(model, source, layer, from, &bias, error);
+    if (status || !bias.data) return status;
+    Places places = lay_out(e, 0, 0, 0, element_of(&bias), NULL);
+    status = hold(model, layer, places.bytes, &memory, error);
+    if (status) return status;
+    places = lay_out(e, 0, 0, 0, element_of(&bias), memory);
+    split_biases(e, &bias, &places, &model->layers[layer]);
     return STATUS_OK;
 }

@@ -88,7 +88,7 @@ def random_weights(model, name):
         shape = tuple(tensor.shape)
         if "norm" in key:
             value = 1 + 0.3 * rng.standard_normal(shape)
-        elif key.endswith("bias"):
+        elif key.endswith("bias") or "sinks" in key:
             value = 0.5 * rng.standard_normal(shape)
         elif "embed" in key:
             value = rng.standard_normal(shape)

@@ -5,7 +5,7 @@ Each folder is a model as its makers' tools would save it (config.json with quan
 parts of each weight), with golden.json beside it. The weights are drawn at random, quantised to the nearest, and packed
 here by the published descriptions: GPTQ as AutoGPTQ packs it (arXiv:2210.17323), AWQ as AutoAWQ's GEMM (arXiv:2306.00978),
 FP8 as DeepSeek-V3 (arXiv:2412.19437) and fbgemm, compressed-tensors' pack-quantized, int-quantized and float-quantized,
-bitsandbytes' int8 (arXiv:2208.07339) and nf4 (arXiv:2305.14314). The logits are transformers' in float32 with eager
+bitsandbytes' int8 (arXiv:2208.07339) and nf4 (arXiv:2305.14314), MXFP4 as gpt-oss has it. The logits are transformers' in float32 with eager
 attention over the numbers that the packed ones mean:
 
   exact  what the files mean
@@ -248,6 +248,43 @@ def nf4(double):
                         llm_int8_enable_fp32_cpu_offload=False)
 
 
+# OCP Microscaling Formats, version 1.0: e2m1, and a power of two for each 32 of them
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+
+
+def mxfp4_experts(key, value):
+    """Experts of gpt-oss [experts, in, out], packed along `in`; the rest stays as it is."""
+    if "experts" not in key or key.endswith("bias"):
+        return None
+    w = value.swapaxes(1, 2).reshape(value.shape[0], value.shape[2], -1, 32)
+    exponent = np.floor(np.log2(np.abs(w).max(-1, keepdims=True))) - 2
+    codes = np.abs(np.abs(w / 2.0**exponent)[..., None] - E2M1).argmin(-1)
+    exact = (np.where(w < 0, -1, 1) * E2M1[codes] * 2.0**exponent).astype(np.float32)
+    codes = (codes + 8 * (w < 0)).astype(np.uint8)
+    exact = exact.reshape(value.shape[0], value.shape[2], value.shape[1]).swapaxes(1, 2)
+    return {key + "_blocks": tensor(codes[..., 0::2] | codes[..., 1::2] << 4),
+            key + "_scales": tensor((exponent[..., 0] + 127).astype(np.uint8))}, exact, exact
+
+
+def awq_experts(key, value):
+    """Mixtral's experts one by one, as AutoAWQ saves them, and its other layers."""
+    if value.ndim == 2 and "self_attn" in key:
+        stem = key.removesuffix("weight")
+        parts, exact, held = awq(32)[0](key, value)
+        return {stem + part: content for part, content in parts.items()}, exact, held
+    if "experts" not in key:
+        return None
+    exact, held, parts = np.zeros_like(value, np.float32), np.zeros_like(value, np.float32), {}
+    base = key.split("mlp.")[0] + "block_sparse_moe.experts"
+    for expert, whole in enumerate(value):
+        half = len(whole) // 2
+        pieces = dict(w1=slice(0, half), w3=slice(half, None)) if "gate_up" in key else dict(w2=slice(None))
+        for name, rows in pieces.items():
+            some, exact[expert, rows], held[expert, rows] = awq(32)[0](key, whole[rows])
+            parts.update({f"{base}.{expert}.{name}.{part}": content for part, content in some.items()})
+    return parts, exact, held
+
+
 FP8 = dict(quant_method="fp8", activation_scheme="dynamic", fmt="e4m3")
 DYNAMIC = dict(num_bits=8, type="int", symmetric=True, strategy="token", dynamic=True)
 INT8 = dict(num_bits=8, type="int", symmetric=True, strategy="channel", dynamic=False)
@@ -259,6 +296,12 @@ NEOX = dict(model_type="gpt_neox", hidden_size=64, num_hidden_layers=1, num_atte
             hidden_act="gelu", max_position_embeddings=256, rotary_pct=0.25, rotary_emb_base=10000, layer_norm_eps=1e-5,
             use_parallel_residual=True, tie_word_embeddings=False, vocab_size=96, bos_token_id=1, eos_token_id=2,
             torch_dtype="float32")
+
+MIXTRAL = dict(LLAMA, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2, sliding_window=None)
+GPT_OSS = dict(SMALL, model_type="gpt_oss", num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, head_dim=16,
+               sliding_window=8, layer_types=["sliding_attention"], swiglu_limit=7.0, attention_bias=True,
+               rope_parameters=dict(rope_type="default", rope_theta=150000.0))
+GPT_OSS.pop("rope_theta")
 
 MODELS = {
     "gptq-g128": (dict(WIDE_LLAMA, intermediate_size=256), gptq(4, 128)),
@@ -282,7 +325,11 @@ MODELS = {
     "bnb-nf4-double": (LLAMA, nf4(True)),
     "bnb-int8": (LLAMA, (int8_rows, dict(quant_method="bitsandbytes", load_in_8bit=True, load_in_4bit=False,
                                          llm_int8_threshold=6.0, llm_int8_skip_modules=None))),
+    "awq-experts": (MIXTRAL, (awq_experts, dict(awq(32)[1], modules_to_not_convert=["gate", "lm_head"]))),
+    "mxfp4": (GPT_OSS, (mxfp4_experts, dict(quant_method="mxfp4", modules_to_not_convert=[
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]))),
 }
+WHOLE = (awq_experts, mxfp4_experts) # methods that choose what to quantise, and name the parts, themselves
 
 
 def is_linear(key, value):
@@ -302,9 +349,16 @@ def make(name, config_dict, method, quantization, report):
     config = make_config(config_dict)
     saved, exact, held = {}, {}, {}
     for key, value in random_weights(load_model_skeleton(config), name).items():
-        if not is_linear(key, value):
-            saved[key] = value.to(torch.float16).contiguous()
-            exact[key] = held[key] = saved[key].float()
+        if method in WHOLE:
+            made = method(key, value.double().numpy())
+            if made:
+                saved.update({part: content.clone().contiguous() for part, content in made[0].items()})
+                exact[key], held[key] = tensor(made[1]), tensor(made[2])
+                continue
+        if method in WHOLE or not is_linear(key, value):
+            name_in_file = key.replace("mlp.gate.", "block_sparse_moe.gate.") if method is awq_experts else key
+            saved[name_in_file] = value.to(torch.float16).contiguous()
+            exact[key] = held[key] = saved[name_in_file].float()
             continue
         stem = key.removesuffix("weight")
         parts, means, rounded = method(name + key, value.double().numpy())
@@ -328,9 +382,9 @@ def make(name, config_dict, method, quantization, report):
 def write_seed(name, saved, quantization):
     """The config's length in two bytes, the config, and one quantised weight, with the shapes that the model has."""
     part = next(key for key in saved if "layers.0" in key and key.split(".")[-1] in
-                ("qweight", "weight_packed", "weight_scale", "weight_scale_inv", "SCB", "absmax"))
-    stem = part.split(".weight.absmax")[0].rsplit("." + part.split(".")[-1], 1)[0]
-    one = {key: value for key, value in saved.items() if key.startswith(stem + ".")}
+                ("qweight", "weight_packed", "weight_scale", "weight_scale_inv", "SCB", "absmax", "down_proj_blocks"))
+    stem = part.split(".weight.absmax")[0].rsplit("." + part.split(".")[-1], 1)[0] if "_blocks" not in part else part[:-7]
+    one = {key: value for key, value in saved.items() if key.startswith((stem + ".", stem + "_blocks", stem + "_scales"))}
     config = json.dumps({"quantization_config": quantization}).encode()
     with open(os.path.join(CORPUS, name), "wb") as f:
         f.write(len(config).to_bytes(2, "little") + config + safetensors.torch.save(one))

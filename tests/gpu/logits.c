@@ -151,7 +151,9 @@ void test_golden_logits(const char *root, Report *report) {
                   {"quantized", "ct-fp8", "ct-fp8"},
                   {"quantized", "bnb-nf4", "bnb-nf4"},
                   {"quantized", "bnb-nf4-double", "bnb-nf4-double"},
-                  {"quantized", "bnb-int8", "bnb-int8"}};
+                  {"quantized", "bnb-int8", "bnb-int8"},
+                  {"quantized", "awq-experts", "awq-experts"},
+                  {"quantized", "mxfp4", "mxfp4"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);

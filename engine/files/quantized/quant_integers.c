@@ -15,16 +15,27 @@ static bool ends_with(const char *name, const char *end) {
     return m < n && strcmp(name + n - m, end) == 0;
 }
 
+static size_t stem_of(const char *name, const char *end) {
+    return ends_with(name, end) ? strlen(name) - strlen(end) : 0;
+}
+
 size_t quant_integers_stem(const QuantConfig *config, const CheckpointTensor *tensor) {
-    const char *end = config->method == QUANT_GPTQ || config->method == QUANT_AWQ ? ".qweight"
-                      : config->method == QUANT_COMPRESSED                        ? ".weight_packed"
-                                                                                  : ".weight";
-    bool bytes = strcmp(tensor->type_name, "I8") == 0 &&
-                 (config->method == QUANT_COMPRESSED || config->method == QUANT_BITSANDBYTES);
-    if (bytes && ends_with(tensor->name, ".weight")) return strlen(tensor->name) - strlen(".weight");
-    if (config->method == QUANT_FP8 || config->method == QUANT_BITSANDBYTES || !ends_with(tensor->name, end))
-        return 0;
-    return strlen(tensor->name) - strlen(end);
+    const bool bytes = strcmp(tensor->type_name, "I8") == 0;
+    size_t stem;
+    switch (config->method) {
+    case QUANT_GPTQ:
+    case QUANT_AWQ:
+        return stem_of(tensor->name, ".qweight");
+    case QUANT_COMPRESSED:
+        stem = stem_of(tensor->name, ".weight_packed");
+        return stem || !bytes ? stem : stem_of(tensor->name, ".weight");
+    case QUANT_BITSANDBYTES:
+        return bytes ? stem_of(tensor->name, ".weight") : 0;
+    case QUANT_FP8:
+    case QUANT_MXFP4:
+        break;
+    }
+    return 0;
 }
 
 // ---- elements -----------------------------------------------------------------------------------------------

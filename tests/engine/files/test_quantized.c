@@ -79,6 +79,11 @@ static void compressed_tensors(void **state) {
     check("ct-int8", DTYPE_Q8_0, 5e-3, "activations are not rounded");
     check("ct-fp8", DTYPE_Q8_0, 5e-2, "compressed-tensors e4m3, scales of channels");
 }
+static void experts(void **state) {
+    (void)state;
+    check("awq-experts", DTYPE_Q4_1, 1e-2, NULL);
+    check("mxfp4", DTYPE_F16, 0, NULL); // which most of so small a model's bytes have
+}
 static void bitsandbytes(void **state) {
     (void)state;
     check("bnb-nf4", DTYPE_Q8_0, 3e-2, "7 weights (bitsandbytes nf4) are rounded to q8_0");
@@ -316,6 +321,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(fp8),
         cmocka_unit_test(compressed_tensors),
         cmocka_unit_test(bitsandbytes),
+        cmocka_unit_test(experts),
         cmocka_unit_test(weights_are_made_when_asked_for),
         cmocka_unit_test(quantised_weights_are_converted),
         cmocka_unit_test(experts_in_mxfp4),
