@@ -420,6 +420,20 @@ def make_gguf(name, config, config_dict, state):
     finish(writer)
 
 
+def make_corpus():
+    """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
+    corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
+    for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
+                 "baichuan-13b", "chatglm", "qwen"):
+        shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
+    with open(os.path.join(OUT, "gemma3", "config.json")) as f:
+        text = json.load(f)
+    del text["architectures"]
+    with open(os.path.join(corpus, "gemma3-whole"), "w") as f:
+        json.dump(dict(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"], text_config=text,
+                       vision_config=dict(hidden_size=32), image_token_index=70), f, indent=1)
+
+
 def main():
     names = sys.argv[1:] or list(MODELS)
     os.makedirs(OUT, exist_ok=True)
@@ -435,6 +449,7 @@ def main():
             % (SEED, sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__,
                safetensors.__version__, gguf_version(), "\n  ".join(report)))
     if not sys.argv[1:]:
+        make_corpus()
         with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
             f.write(text)
     print(text)
