@@ -7,6 +7,7 @@
 
 enum {
     ROUTE_WARPS = 8,
+    ROUTE_NORMS = 4, // pieces of the norm's weights that a thread asks for before x is there
     ROUTE_AHEAD = 8, // pieces of 128 columns of a router's row that a warp asks for before x is there
     SORT_THREADS = 1024,
 };
@@ -31,77 +32,77 @@ __device__ inline uint32_t ordered(float v) {
     return max(bits & 0x80000000u ? ~bits : bits | 0x80000000u, 1u);
 }
 
-// The lowest place of the largest of keys [n], by a warp.
-__device__ inline int largest_key(const uint32_t *keys, int n) {
-    uint32_t most = 0;
-    int place = n;
-    for (int i = threadIdx.x % 32; i < n; i += 32)
-        if (keys[i] > most) most = keys[i], place = i;
-    uint32_t best = __reduce_max_sync(~0u, most);
-    return (int)__reduce_min_sync(~0u, best == most && best ? (unsigned)place : (unsigned)n - 1);
-}
-
-// Only the experts of the best groups stay.
-__device__ inline void choose_groups(const Experts &e, uint32_t *keys, const float *choice, float *sums) {
+// The experts of the best groups: for the others keys become 0. choice [e.n] and sums [e.n_groups]: in shared memory.
+template <int PER>
+__device__ inline void choose_groups(const Experts &e, uint32_t (&keys)[PER], const float *choice,
+                                     float *sums) {
     const int lane = threadIdx.x % 32, size = e.n / e.n_groups;
     for (int g = lane; g < e.n_groups; g += 32) {
         float first = -INFINITY, second = -INFINITY;
         for (int i = g * size; i < (g + 1) * size; i++) {
-            float v = choice[i];
-            if (v > first)
-                second = first, first = v;
-            else
-                second = fmaxf(second, v);
+            second = fmaxf(second, fminf(first, choice[i]));
+            first = fmaxf(first, choice[i]);
         }
         sums[g] = first + (size > 1 ? second : 0);
     }
     __syncwarp();
-    for (int g = lane; g < e.n_groups; g += 32) {
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        const int i = k * 32 + lane, g = min(i, e.n - 1) / size;
         int before = 0; // groups that are better
         for (int o = 0; o < e.n_groups; o++) before += sums[o] > sums[g] || (sums[o] == sums[g] && o < g);
-        if (before >= e.n_active_groups)
-            for (int i = g * size; i < (g + 1) * size; i++) keys[i] = 0;
+        if (before >= e.n_active_groups) keys[k] = 0;
     }
-    __syncwarp();
 }
 
-// Ids and weights of a token, by one warp, from its logits. scores, choice and keys: [e.n] in shared memory, of which
-// choice is what groups add up in once it is in keys.
-__device__ inline void choose(const RouteArguments &a, int token, float *scores, float *choice,
-                              uint32_t *keys) {
+// Ids and weights of a token, by one warp, from its logits; a lane has PER of them. room: 2·e.n floats of shared memory.
+template <int PER> __device__ inline void choose(const RouteArguments &a, int token, float *room) {
     const Experts &e = a.e;
     const int lane = threadIdx.x % 32;
     const float *logits = a.to.logits + (int64_t)token * a.n_logits;
-    uint32_t most = 0;
-    for (int i = lane; i < e.n; i += 32) {
-        float v = __ldcg(logits + i) + (a.bias ? a.bias[i] : 0);
-        scores[i] = v;
-        most = max(most, ordered(v));
+    float scores[PER], sum = 0;
+    uint32_t keys[PER], most = 0;
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        const int i = k * 32 + lane;
+        scores[k] = i < e.n ? __ldcg(logits + i) + (a.bias ? a.bias[i] : 0) : -INFINITY;
+        most = max(most, ordered(scores[k]));
     }
     most = __reduce_max_sync(~0u, most);
     const float top = __uint_as_float(most & 0x80000000u ? most & 0x7fffffffu : ~most);
-    float sum = 0;
-    for (int i = lane; i < e.n; i += 32) {
-        scores[i] = e.score == ROUTER_SOFTMAX ? expf(scores[i] - top) : 1 / (1 + expf(-scores[i]));
-        sum += scores[i];
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        scores[k] = e.score == ROUTER_SOFTMAX ? expf(scores[k] - top) : 1 / (1 + expf(-scores[k]));
+        sum += scores[k];
     }
     for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-    for (int i = lane; i < e.n; i += 32) {
-        if (e.score == ROUTER_SOFTMAX) scores[i] /= sum;
-        choice[i] = scores[i] + (a.choice_bias ? a.choice_bias[i] : 0);
-        keys[i] = ordered(choice[i]);
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+        const int i = k * 32 + lane;
+        if (e.score == ROUTER_SOFTMAX) scores[k] /= sum;
+        const float choice = scores[k] + (a.choice_bias && i < e.n ? a.choice_bias[i] : 0);
+        keys[k] = i < e.n ? ordered(choice) : 0;
+        if (e.n_groups > 1 && i < e.n) room[i] = choice;
     }
     __syncwarp();
-    if (e.n_groups > 1)
-        choose_groups(e, keys, choice, (float *)a.to.group_sums + (int64_t)token * e.n_groups);
+    if (e.n_groups > 1) choose_groups<PER>(e, keys, room, room + e.n);
     float mine = 0, total = 0;
     int id = 0;
     for (int j = 0; j < e.n_active; j++) {
-        int best = largest_key(keys, e.n);
-        if (lane == 0) keys[best] = 0;
-        if (lane == j) id = best, mine = scores[best];
-        total += scores[best];
-        __syncwarp();
+        uint32_t own = 0;
+        int place = e.n - 1;
+#pragma unroll
+        for (int k = 0; k < PER; k++)
+            if (keys[k] > own) own = keys[k], place = k * 32 + lane;
+        const uint32_t best = __reduce_max_sync(~0u, own);
+        place = (int)__reduce_min_sync(~0u, own == best ? (unsigned)place : (unsigned)e.n - 1);
+        float score = 0;
+#pragma unroll
+        for (int k = 0; k < PER; k++)
+            if (k * 32 + lane == place) score = scores[k], keys[k] = 0;
+        score = __shfl_sync(~0u, score, place % 32);
+        if (lane == j) id = place, mine = score;
+        total += score;
     }
     if (lane < e.n_active) {
         int64_t at = (int64_t)token * e.n_active + lane;
@@ -112,8 +113,8 @@ __device__ inline void choose(const RouteArguments &a, int token, float *scores,
 }
 
 // A warp a row of the router; the block of a token that is ready last chooses. Grid: [n_logits / 8, n]. Dynamic shared
-// memory: hidden floats, and three times e.n.
-template <class T>
+// memory: hidden floats, and twice e.n.
+template <class T, int PER>
 __global__ void __launch_bounds__(ROUTE_WARPS * 32) route_kernel(const __grid_constant__ RouteArguments a) {
     extern __shared__ __align__(16) float h[];
     __shared__ float sums[ROUTE_WARPS];
@@ -126,6 +127,12 @@ __global__ void __launch_bounds__(ROUTE_WARPS * 32) route_kernel(const __grid_co
     for (int k = 0; k < ROUTE_AHEAD; k++) {
         int i = k * 128 + lane * 4;
         ahead[k] = i < n ? __ldg((const float4 *)(row + i)) : make_float4(0, 0, 0, 0);
+    }
+    float4 norms[ROUTE_NORMS];
+#pragma unroll
+    for (int k = 0; k < ROUTE_NORMS; k++) {
+        int i = (k * ROUTE_WARPS * 32 + (int)threadIdx.x) * 4;
+        norms[k] = i < n ? __ldg((const float4 *)(a.norm.weight + i)) : make_float4(0, 0, 0, 0);
     }
     let_next_begin();
     kernels_before();
@@ -143,11 +150,27 @@ __global__ void __launch_bounds__(ROUTE_WARPS * 32) route_kernel(const __grid_co
         square += (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
     }
     const float scale = rsqrtf(block_sum<ROUTE_WARPS * 32>(square, sums) / n + a.eps);
-    for (int i = threadIdx.x; i < n; i += ROUTE_WARPS * 32) {
-        float v = (h[i] - mean) * scale * a.norm.weight[i] + (a.norm.bias ? a.norm.bias[i] : 0);
-        h[i] = v;
-        if (blockIdx.x == 0) ((T *)a.normed)[(int64_t)token * n + i] = from_float<T>(v);
-    }
+    auto finish = [&](int i, float4 w) { // of its own
+        float4 v = *(const float4 *)(h + i);
+        v = make_float4((v.x - mean) * scale * w.x, (v.y - mean) * scale * w.y, (v.z - mean) * scale * w.z,
+                        (v.w - mean) * scale * w.w);
+        if (a.norm.bias) {
+            float4 b = *(const float4 *)(a.norm.bias + i);
+            v = make_float4(v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w);
+        }
+        *(float4 *)(h + i) = v;
+        if (blockIdx.x == 0) {
+            T *to = (T *)a.normed + (int64_t)token * n + i;
+            to[0] = from_float<T>(v.x), to[1] = from_float<T>(v.y), to[2] = from_float<T>(v.z),
+            to[3] = from_float<T>(v.w);
+        }
+    };
+    constexpr int STRIDE = ROUTE_WARPS * 32 * 4;
+#pragma unroll
+    for (int k = 0; k < ROUTE_NORMS; k++)
+        if (k * STRIDE + (int)threadIdx.x * 4 < n) finish(k * STRIDE + (int)threadIdx.x * 4, norms[k]);
+    for (int i = ROUTE_NORMS * STRIDE + (int)threadIdx.x * 4; i < n; i += STRIDE)
+        finish(i, __ldg((const float4 *)(a.norm.weight + i)));
     __syncthreads();
     float dot = 0;
 #pragma unroll
@@ -172,17 +195,23 @@ __global__ void __launch_bounds__(ROUTE_WARPS * 32) route_kernel(const __grid_co
     __syncthreads();
     if (!last || threadIdx.x >= 32) return;
     __threadfence();
-    float *scores = h + n;
-    choose(a, token, scores, scores + a.e.n, (uint32_t *)(scores + 2 * a.e.n));
+    choose<PER>(a, token, h + n);
+}
+
+template <class T, int PER>
+static cudaError_t launch_route_of(const CudaBackend *cuda, const RouteArguments &a, int n) {
+    auto kernel = route_kernel<T, PER>;
+    size_t shared = ((size_t)a.hidden + 2 * (size_t)a.e.n) * sizeof(float);
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code != cudaSuccess) return code;
+    return launch_dependent(cuda, kernel, dim3((a.n_logits + ROUTE_WARPS - 1) / ROUTE_WARPS, n),
+                            ROUTE_WARPS * 32, shared, a);
 }
 
 template <class T> static cudaError_t launch_route(const CudaBackend *cuda, const RouteArguments &a, int n) {
-    size_t shared = ((size_t)a.hidden + 3 * (size_t)a.e.n) * sizeof(float);
-    cudaError_t code =
-        cudaFuncSetAttribute(route_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    if (code != cudaSuccess) return code;
-    return launch_dependent(cuda, route_kernel<T>, dim3((a.n_logits + ROUTE_WARPS - 1) / ROUTE_WARPS, n),
-                            ROUTE_WARPS * 32, shared, a);
+    return a.e.n <= 128   ? launch_route_of<T, 4>(cuda, a, n)
+           : a.e.n <= 256 ? launch_route_of<T, 8>(cuda, a, n)
+                          : launch_route_of<T, EXPERTS_MOST / 32>(cuda, a, n);
 }
 
 Status experts_route(CudaBackend *cuda, const RouteCall *call, Error *error) {

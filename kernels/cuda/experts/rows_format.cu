@@ -108,10 +108,18 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2)
     const int32_t *ids = a.c.ids + (int64_t)token * a.c.n_active;
     const float *weights = a.c.weights + (int64_t)token * a.c.n_active;
     ExpertPlace at = {(int64_t)blockIdx.x * GEMV_WARPS + (int)threadIdx.x / 32, 0};
-    let_next_begin();
-    kernels_before(); // it decides which rows are read
     GemvRow<FORMAT> next[GEMV_ROWS];
+    // The router decides which rows are read. It has ended when down begins, for gate_up, which waited for it, lets down
+    // begin only then: down's first rows are asked for before gate_up ends.
+    if (DOWN)
+        let_next_begin();
+    else
+        kernels_before();
     if (at.unit < a.units) load_rows<FORMAT, DOWN>(a, ids, at, next);
+    if (DOWN)
+        kernels_before();
+    else
+        let_next_begin();
     FlatArguments in;
     in.n = DOWN ? a.c.n_active : 1;
     in.w.cols = a.c.w.cols;
