@@ -347,6 +347,7 @@ int main(int argc, char **argv) {
     if (!w.only || !strcmp(w.only, "rows") || strstr("rows: small", w.only)) test_independent(cuda, w.only);
     if (begins(&w, "sums")) test_w8_sums(cuda);
     if (begins(&w, "ways")) test_ways(cuda);
+    if (begins(&w, "refused")) test_refused(cuda);
     if (begins(&w, "caches")) test_caches(cuda);
     if (begins(&w, "sample")) test_sampling(cuda, report);
     test_engine(cuda, &w);

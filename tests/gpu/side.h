@@ -76,6 +76,10 @@ void test_independent(const Ops *cuda, const char *only);
 
 // Each way of a linear layer (ways.c).
 void test_ways(const Ops *cuda);
+
+// Weights beyond what the GPU's forms hold: refused while they are loaded (refused.c).
+void test_refused(const Ops *cuda);
+
 // Steps of a few tokens with weights of every type (flat.c), op by op by test(). only: as above.
 void test_flat(const Ops *cuda, const char *only, void (*test)(const Ops *, const Case *));
 

@@ -73,8 +73,7 @@ __device__ void unpack_iq4_xs(const uint8_t *block, int group, Group *g) {
     unpack_nibbles(block + 8 + group * 16, g);
 }
 
-// Halves have the scales from 2^-24 to 2^15; of other exponents of MXFP4 those below become 0, as their weights nearly
-// are, and those above infinite.
+// A half has scales from 2^-24 on; those below become 0, as their weights nearly are. upload.cu refuses too large ones.
 __device__ void unpack_mxfp4(const uint8_t *block, Group *g) {
     g->scale[0] = g->scale[1] = block[0] < 2 ? 0 : __int_as_float((block[0] - 1) << 23);
     unpack_nibbles(block + 1, g);

@@ -63,12 +63,23 @@ struct Copy {
     const char *from;
     char *to;
     int64_t bytes;
+    DType type;
+    bool beyond; // of MXFP4: whether a scale was met that makes more of a code than a half holds
 };
 
+// A scale is 2^(exponent - 128), the largest code 12: up to here both fit into halves.
+enum { MOST_EXPONENT = 140 };
+
 static void copy_piece(void *context, int64_t part, int) {
-    const Copy *c = (const Copy *)context;
+    Copy *c = (Copy *)context;
     int64_t at = part * PIECE_BYTES, n = c->bytes - at < PIECE_BYTES ? c->bytes - at : PIECE_BYTES;
     memcpy(c->to + at, c->from + at, (size_t)n);
+    if (c->type != DTYPE_MXFP4) return;
+    const int64_t block = dtype_block_bytes(DTYPE_MXFP4);
+    bool beyond = false;
+    for (int64_t i = (at + block - 1) / block * block; i < at + n; i += block)
+        beyond |= (uint8_t)c->to[i] > MOST_EXPONENT;
+    if (beyond) __atomic_store_n(&c->beyond, true, __ATOMIC_RELAXED);
 }
 
 // n rows, which lie in pinned memory, to rows first, first + stride, … of w.
@@ -112,9 +123,15 @@ Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t 
     }
     for (int64_t r = 0; r < m->rows; r += at_once) {
         int64_t n = m->rows - r < at_once ? m->rows - r : at_once;
-        Copy copy = {(const char *)m->data + r * row, u->pinned + (int64_t)u->next * STAGE_BYTES, n * row};
+        Copy copy = {(const char *)m->data + r * row, u->pinned + (int64_t)u->next * STAGE_BYTES, n * row,
+                     m->type, false};
         cudaError_t code = cudaStreamSynchronize(u->streams[u->next]); // its stage is free again
         threads_run(u->threads, (copy.bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, &copy);
+        if (copy.beyond)
+            return error_set(
+                error, STATUS_UNSUPPORTED,
+                "cuda: [%lld, %lld] of mxfp4 has scales above 2^%d, which 16 bits cannot hold: --device cpu",
+                (long long)m->rows, (long long)m->cols, MOST_EXPONENT - 128);
         if (code == cudaSuccess) code = send_rows(u, m, n, w, first + r * stride, stride);
         u->next = (u->next + 1) % STAGES;
         Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows,
