@@ -35,17 +35,16 @@ static bool put_integers(const QuantIntegers *from, DType type, uint8_t *to) {
 
 // Q8_0: absmax/127 as f16 has it, and the nearest integers, even ones at ties.
 static bool put_bytes(const float *x, uint8_t *to) {
+    const float whole = 0x1.8p23f; // adding and taking it off rounds to the nearest integer
     float absmax = 0;
-    bool finite = true;
+    for (int i = 0; i < GROUP; i++) absmax = fabsf(x[i]) > absmax || isnan(x[i]) ? fabsf(x[i]) : absmax;
+    const float scale = quant_from_half(quant_to_half(absmax / 127));
+    if (!to_half(scale, to)) return false; // also where a number is infinite or none
+    const float divisor = scale > 0 ? scale : INFINITY;
     for (int i = 0; i < GROUP; i++) {
-        finite = finite && isfinite(x[i]);
-        absmax = fmaxf(absmax, fabsf(x[i]));
-    }
-    float scale = quant_from_half(quant_to_half(absmax / 127));
-    if (!finite || !to_half(scale, to)) return false;
-    for (int i = 0; i < GROUP; i++) {
-        float q = scale > 0 ? rintf(x[i] / scale) : 0;
-        to[2 + i] = (uint8_t)(int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+        float q = x[i] / divisor + whole - whole;
+        q = q > 127 ? 127 : q;
+        to[2 + i] = (uint8_t)(int8_t)(q < -127 ? -127 : q);
     }
     return true;
 }

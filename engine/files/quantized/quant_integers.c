@@ -87,9 +87,23 @@ static int64_t group_of(const QuantWeight *w, int64_t col) {
     return w->order.data ? quant_parts_word(&w->order, col) : col / w->group_size;
 }
 
+// stored() of 32 columns, of which whole words are taken apart at once.
+static void stored_group(const QuantWeight *w, int64_t row, int64_t first, int *q) {
+    const int per = 32 / w->bits;
+    const bool by_words = w->layout == LAYOUT_GPTQ || w->layout == LAYOUT_ROWS;
+    const int64_t step = w->layout == LAYOUT_GPTQ ? w->rows : 1,
+                  from = w->layout == LAYOUT_GPTQ ? first / per * w->rows + row
+                                                  : row * w->weight.shape[1] + first / per;
+    for (int i = 0; i < GROUP && !by_words; i++) q[i] = stored(w, row, first + i);
+    for (int i = 0; i < GROUP / per && by_words; i++) {
+        const uint32_t word = (uint32_t)quant_parts_word(&w->weight, from + i * step);
+        for (int k = 0; k < per; k++) q[i * per + k] = (int)(word >> (w->bits * k) & ((1u << w->bits) - 1));
+    }
+}
+
 static void integers(const QuantWeight *w, int64_t row, int64_t first, QuantIntegers *out) {
     const int64_t group = group_of(w, first);
-    for (int i = 0; i < GROUP; i++) out->q[i] = stored(w, row, first + i);
+    stored_group(w, row, first, out->q);
     out->zero = zero_of(w, row, group);
     out->scale = scale_of(w, row, group);
 }

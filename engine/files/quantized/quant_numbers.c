@@ -25,12 +25,11 @@ size_t quant_numbers_stem(const QuantConfig *config, const CheckpointTensor *ten
 static void e4m3_numbers(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out) {
     const uint8_t *codes = w->weight.data + row * w->cols;
     const int64_t scales = row / w->block_rows * w->groups;
-    int64_t known = -1;
-    float scale = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t group = (first + i) / w->group_size;
-        if (group != known) scale = quant_parts_number(&w->scale, scales + group), known = group;
-        out[i] = quant_parts_e4m3(codes[first + i]) * scale;
+    for (int64_t i = 0; i < n;) {
+        const int64_t group = (first + i) / w->group_size, left = (group + 1) * w->group_size - first;
+        const float scale = quant_parts_number(&w->scale, scales + group);
+        for (const int64_t end = left < n ? left : n; i < end; i++)
+            out[i] = quant_parts_e4m3(codes[first + i]) * scale;
     }
 }
 
@@ -79,21 +78,23 @@ static Status open_e4m3(QuantReader *r, QuantWeight *w) {
 
 // Element i of the flat matrix is in the high nibble of byte i/2 if i is even; w->group_size elements have one absmax,
 // which double quantisation holds as a code of eight bits with a scale for each w->nested_size of them.
+static float absmax_of(const QuantWeight *w, int64_t block) {
+    float absmax = quant_parts_number(&w->scale, block);
+    if (!w->nested.data) return absmax;
+    return quant_parts_number(&w->nested_map, (int64_t)absmax) *
+               quant_parts_number(&w->nested, block / w->nested_size) +
+           (float)w->nested_offset;
+}
+
 static void code_numbers(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out) {
-    int64_t known = -1;
-    float absmax = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = row * w->cols + first + i, block = at / w->group_size;
-        if (block != known) {
-            known = block;
-            absmax = quant_parts_number(&w->scale, block);
-            if (w->nested.data)
-                absmax = quant_parts_number(&w->nested_map, (int64_t)absmax) *
-                             quant_parts_number(&w->nested, block / w->nested_size) +
-                         (float)w->nested_offset;
+    const int64_t from = row * w->cols + first;
+    for (int64_t i = 0; i < n;) {
+        const int64_t block = (from + i) / w->group_size, left = (block + 1) * w->group_size - from;
+        const float absmax = absmax_of(w, block);
+        for (const int64_t end = left < n ? left : n; i < end; i++) {
+            const int64_t at = from + i;
+            out[i] = w->book[w->weight.data[at / 2] >> (at % 2 ? 0 : 4) & 15] * absmax;
         }
-        int code = at % 2 ? w->weight.data[at / 2] & 15 : w->weight.data[at / 2] >> 4;
-        out[i] = quant_parts_number(&w->map, code) * absmax;
     }
 }
 
@@ -123,10 +124,11 @@ static Status read_state(QuantReader *r, const char *suffix, const Part *state, 
     return quant_parts_damaged(r, suffix, "its shape or block size does not suit the bytes of the weight");
 }
 
-static Status check_codes(const QuantReader *r, const QuantWeight *w) {
+static Status check_codes(const QuantReader *r, QuantWeight *w) {
     int64_t blocks = (w->rows * w->cols - 1) / w->group_size + 1;
     if (w->scale.elements != blocks) return quant_parts_expect(r, "weight.absmax", &w->scale, blocks, -1);
     if (w->map.elements != 16) return quant_parts_expect(r, "weight.quant_map", &w->map, 16, -1);
+    for (int i = 0; i < 16; i++) w->book[i] = quant_parts_number(&w->map, i);
     if (w->scale.kind != PART_U8) return STATUS_OK;
     if (w->nested_map.elements != 256)
         return quant_parts_expect(r, "weight.nested_quant_map", &w->nested_map, 256, -1);

@@ -85,12 +85,11 @@ Status quant_parts_expect(const QuantReader *r, const char *suffix, const Part *
 // ---- elements -----------------------------------------------------------------------------------------------
 
 float quant_parts_e4m3(uint8_t byte) {
-    const uint32_t exponent = byte >> 3 & 15, fraction = byte & 7, sign = (uint32_t)(byte & 128) << 24;
-    uint32_t bits = sign | (exponent + 120) << 23 | fraction << 20;
+    const uint32_t bits = (uint32_t)(byte & 127) << 20 | (uint32_t)(byte & 128) << 24;
     float value;
-    memcpy(&value, &bits, sizeof value);
-    if ((byte & 127) == 127) return NAN;
-    return exponent > 0 ? value : (float)fraction * (sign ? -0x1p-9f : 0x1p-9f);
+    memcpy(&value, &bits,
+           sizeof value); // the exponent counts from 127 there, from 7 here; subnormal ones, too
+    return (byte & 127) == 127 ? NAN : value * 0x1p120f;
 }
 
 int32_t quant_parts_word(const Part *part, int64_t i) {

@@ -108,6 +108,7 @@ struct QuantWeight {
     int constant_zero;    // where there is no part of zeros
     int zero_offset;      // what is added to a stored zero
     float scale_factor;   // of every scale
+    float book[16];       // what bitsandbytes' codes of four bits stand for
     double nested_offset; // of bitsandbytes' double quantisation
     int64_t nested_size;
     int64_t n_experts; // whose rows follow each other; 0: the weight is of no experts
