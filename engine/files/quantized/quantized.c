@@ -163,10 +163,30 @@ static void write_notice(Quantized *q, bool activations) {
                  size ? "; " : "");
 }
 
+// Folders of the first AutoGPTQ and AutoAWQ say in a file of its own what stands in config.json since.
+static Status adopt_config(Checkpoint *checkpoint, Error *error) {
+    static const char *const FILES[][2] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
+    Status status = STATUS_OK;
+    for (int i = 0; i < 2 && !status && checkpoint->is_folder && !quant_config_is_there(checkpoint); i++) {
+        json_t *value;
+        status = checkpoint_folder_json(checkpoint, FILES[i][0], &value, error);
+        if (!json_is_object(value)) {
+            json_decref(value);
+            continue;
+        }
+        bool failed = !json_member(value, "quant_method") &&
+                      json_object_set_new(value, "quant_method", json_string(FILES[i][1]));
+        failed = json_object_set_new(checkpoint->config, "quantization_config", value) || failed;
+        if (failed) status = error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint->path);
+    }
+    return status;
+}
+
 Status quantized_open(Checkpoint *checkpoint, Error *error) {
-    if (!quant_config_is_there(checkpoint)) return STATUS_OK;
     QuantConfig config;
-    Status status = quant_config_read(checkpoint, &config, error);
+    Status status = adopt_config(checkpoint, error);
+    if (status || !quant_config_is_there(checkpoint)) return status;
+    status = quant_config_read(checkpoint, &config, error);
     if (status) return status;
     Quantized *q = calloc(1, sizeof *q);
     bool *taken = calloc((size_t)checkpoint->n_tensors + 1, sizeof *taken), scales = false;

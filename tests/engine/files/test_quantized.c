@@ -91,6 +91,34 @@ static void bitsandbytes(void **state) {
     check("bnb-int8", DTYPE_Q8_0, 5e-3, NULL);
 }
 
+// The first AutoGPTQ and AutoAWQ wrote a file of their own.
+static void configs_of_their_own(void **state) {
+    (void)state;
+    static const char *const CASES[][3] = {
+        {"gptq-g128", "quantize_config.json",
+         "{\"bits\": 4, \"group_size\": 128, \"desc_act\": false, \"sym\": true}"},
+        {"awq", "quant_config.json",
+         "{\"zero_point\": true, \"q_group_size\": 32, \"w_bit\": 4, \"version\": \"GEMM\"}"}};
+    for (size_t i = 0; i < 2; i++) {
+        char *folder = folder_new(), path[300];
+        snprintf(path, sizeof path, GOLDEN_QUANTIZED "/%s/config.json", CASES[i][0]);
+        json_t *config = json_load_file(path, 0, NULL);
+        json_object_del(config, "quantization_config");
+        char *text = json_dumps(config, 0);
+        folder_write_text(folder, CONFIG, text);
+        folder_write_text(folder, CASES[i][1], CASES[i][2]);
+        snprintf(path, sizeof path, GOLDEN_QUANTIZED "/%s/model.safetensors", CASES[i][0]);
+        folder_copy(folder, TENSORS, path);
+        Model *model;
+        if (model_open(folder, &model, &error)) fail_msg("%s", error.message);
+        assert_int_equal(model_main_type(model), i == 0 ? DTYPE_Q4_0 : DTYPE_Q4_1);
+        model_close(model);
+        free(text);
+        json_decref(config);
+        folder_remove(folder);
+    }
+}
+
 // ---- making ------------------------------------------------------------------------------------------------------
 
 // What is made again is the same, and by threads as by one.
@@ -322,6 +350,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(compressed_tensors),
         cmocka_unit_test(bitsandbytes),
         cmocka_unit_test(experts),
+        cmocka_unit_test(configs_of_their_own),
         cmocka_unit_test(weights_are_made_when_asked_for),
         cmocka_unit_test(quantised_weights_are_converted),
         cmocka_unit_test(experts_in_mxfp4),
