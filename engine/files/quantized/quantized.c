@@ -159,8 +159,8 @@ static void write_notice(Quantized *q, bool activations) {
                                  "them as they lie",
                                  k ? "; " : "", counts[k], kinds[k]->method, kinds[k]->tensor.type_name);
     if (activations && size < room)
-        snprintf(q->notice + size, room - size, "%sactivations are not rounded, as the model's makers do",
-                 size ? "; " : "");
+        snprintf(q->notice + size, room - size,
+                 "%sactivations stay as they are, which the makers round to 8 bits", size ? "; " : "");
 }
 
 // Folders of the first AutoGPTQ and AutoAWQ say in a file of its own what stands in config.json since.

@@ -68,7 +68,7 @@ static void fp8(void **state) {
     (void)state;
     check("fp8-tensor", DTYPE_Q8_0, 5e-2, "7 weights (FP8 e4m3, scales of tensors) are rounded to q8_0");
     check("fp8-channel", DTYPE_Q8_0, 5e-2, "scales of channels) are rounded to q8_0: no kernel");
-    check("fp8-block", DTYPE_Q8_0, 5e-2, "activations are not rounded, as the model's makers do");
+    check("fp8-block", DTYPE_Q8_0, 5e-2, "activations stay as they are, which the makers round to 8 bits");
 }
 static void compressed_tensors(void **state) {
     (void)state;
@@ -76,7 +76,7 @@ static void compressed_tensors(void **state) {
     check("ct-int4-asym", DTYPE_Q4_1, 5e-3, NULL);
     check("ct-int4-order", DTYPE_Q8_0, 5e-2, "act-order");
     check("ct-int8-packed", DTYPE_Q8_0, 0, NULL);
-    check("ct-int8", DTYPE_Q8_0, 5e-3, "activations are not rounded");
+    check("ct-int8", DTYPE_Q8_0, 5e-3, "activations stay as they are");
     check("ct-fp8", DTYPE_Q8_0, 5e-2, "compressed-tensors e4m3, scales of channels");
 }
 static void experts(void **state) {
