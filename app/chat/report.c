@@ -75,6 +75,21 @@ static void warn_of_next(Chat *chat) {
                     next.n_of_reply);
 }
 
+void report_old_turn(Chat *chat, const TranscriptNode *node) {
+    Error error;
+    if (node->text) screen_notice(chat->screen, "> %s", node->text);
+    if (!node->reply.text) return;
+    if (!chat->interactive) {
+        screen_say(chat->screen, "%s", node->reply.text);
+        return;
+    }
+    screen_space(chat->screen);
+    chat_note_output(
+        chat, screen_reply(chat->screen, SCREEN_NORMAL, node->reply.text, node->reply.size, &error), &error);
+    chat_note_output(chat, screen_reply_end(chat->screen, &error), &error);
+    screen_space(chat->screen);
+}
+
 void report_again(Chat *chat) {
     chat->told.full = chat->told.next = false;
 }

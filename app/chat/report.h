@@ -8,6 +8,8 @@ void report_banner(Chat *chat);
 void report_turn(Chat *chat); // the statistics line, if wanted, and warnings
 void report_overflow(Chat *chat, const TranscriptOverflow *overflow);
 void report_stats(Chat *chat); // /stats
+// A turn of before: at a terminal its reply looks as it did when it was made.
+void report_old_turn(Chat *chat, const TranscriptNode *node);
 // There is more room, or another conversation: what was warned of is warned of again.
 void report_again(Chat *chat);
 

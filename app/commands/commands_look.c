@@ -127,11 +127,8 @@ Status commands_look_replay(Chat *chat, const char *argument, Error *error) {
     if (!strcmp(argument, "verify")) return verify(chat, error);
     if (*argument)
         return error_set(error, STATUS_USAGE, "/replay %.40s: expected verify, or nothing", argument);
-    for (int turn = 1; turn <= tree_depth(tree); turn++) {
-        const TranscriptNode *node = transcript_node(chat_transcript(chat), tree_at(tree, turn));
-        if (node->text) screen_notice(chat_screen(chat), "> %s", node->text);
-        if (node->reply.text) screen_say(chat_screen(chat), "%s", node->reply.text);
-    }
+    for (int turn = 1; turn <= tree_depth(tree); turn++)
+        report_old_turn(chat, transcript_node(chat_transcript(chat), tree_at(tree, turn)));
     return STATUS_OK;
 }
 

@@ -14,6 +14,7 @@ struct Markdown {
     Text line;            // that part
     bool middle;          // its beginning is taken already
     bool sure;            // `tried` has it
+    bool held;            // it is not sure, and what is shown does without it
     Rows rows;            // finished with, then those of what is open
     size_t settled;       // rows that are finished with
     size_t tried_rows;    // and with the part of a line
@@ -87,8 +88,20 @@ static void forget_settled(Markdown *m) {
     m->settled -= n;
 }
 
+// Whether what waits goes on waiting: then nothing else is to be seen, and a table is not laid out anew for each letter.
+static bool holds_on(Markdown *m) {
+    if (!m->held || !block_copy(&m->tried, &m->blocks)) return false;
+    const BlockLine part = {m->line.bytes ? m->line.bytes : "", m->line.size, true, m->middle};
+    const size_t n = m->rows.n;
+    bool sure = block_take(&m->tried, &part, &m->rows);
+    row_cut(&m->rows, n);
+    return !sure;
+}
+
 static bool show(Markdown *m, Text *out) {
+    if (holds_on(m)) return true;
     bool ok = compose(m);
+    m->held = !m->blocks.raw && !m->sure && m->line.size;
     live_paint(&m->live, &m->rows, &m->theme, &m->links, out);
     m->rows.of.failed = false;
     return ok;
@@ -147,6 +160,7 @@ static bool settle_tall(Markdown *m) {
         if (first >= rows.rows[row].end || cell->ink == INK_CODE || cell->link) continue;
         row_cut(&m->rows, m->rows.n - rows.n + row);
         m->settled = m->rows.n;
+        m->held = false;
         ok = begin_at(&m->blocks, cell->at, opener_of(cell->looks, m->blocks.leaf));
         break;
     }
@@ -157,6 +171,7 @@ static bool settle_tall(Markdown *m) {
 
 // What is shown of the open block is settled, however it would have gone on.
 static bool settle_all(Markdown *m) {
+    m->held = false;
     Blocks *b = &m->blocks;
     if (b->raw) {
         m->settled = m->rows.n;
@@ -193,7 +208,7 @@ static bool take_line(Markdown *m) {
     const BlockLine line = {m->line.bytes ? m->line.bytes : "", m->line.size, false, m->middle};
     bool ends_middle = m->middle && !m->line.size; // all of it was taken before
     if (!ends_middle) (void)block_take(&m->blocks, &line, &m->rows);
-    m->middle = false;
+    m->middle = m->held = false;
     m->line.size = 0;
     m->settled = m->rows.n;
     return !m->rows.of.failed;
@@ -261,6 +276,7 @@ void markdown_resize(Markdown *m, int width, int height, Text *out) {
     }
     // Rows that the terminal may have broken anew are left as they are.
     if (narrower && width != m->live.width) (void)markdown_part(m, out);
+    m->held = m->held && width == m->live.width;
     m->live.height = height;
     m->live.width = m->blocks.width = width;
 }

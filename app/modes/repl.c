@@ -99,8 +99,8 @@ static void show_last_turn(Chat *chat) {
     tree_name(tree, tree->head, name);
     if (tree->n > depth)
         screen_notice(chat_screen(chat), "[at %s of %d turns and attempts; /tree]", name, tree->n);
-    screen_notice(chat_screen(chat), "[%d turn%s so far; the last:]\n> %s\n%s", depth, text_plural(depth),
-                  node->text ? node->text : "", node->reply.text ? node->reply.text : "");
+    screen_notice(chat_screen(chat), "[%d turn%s so far; the last:]", depth, text_plural(depth));
+    report_old_turn(chat, node);
 }
 
 // A question whose answer the end of the program has prevented is on the line again.

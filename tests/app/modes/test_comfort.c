@@ -194,6 +194,26 @@ static void test_the_speed_is_seen(void **state) {
     prompt_leave(pty);
 }
 
+// What was said before looks as it did: a conversation that goes on, /replay, and `/set markdown off`.
+static void test_old_replies_are_drawn(void **state) {
+    (void)state;
+    const PtyOptions in_colour = {.rows = 60, .cols = 100};
+    Pty *pty = prompt_start(SHORT, &in_colour);
+    pty_expect(pty, "> ");
+    prompt_ask(pty, "Hello there.", "/continue goes on");
+    prompt_say(pty, "/undo", "taken back");
+    prompt_say(pty, "/say user Hello", "said");
+    prompt_say(pty, "/say assistant a **bold** word", "said");
+    prompt_leave(pty);
+    pty = prompt_start(SHORT "|--resume", &in_colour);
+    pty_expect(pty, "a \033[0;1mbold\033[0m word");
+    pty_expect(pty, "> ");
+    prompt_say(pty, "/replay", "a \033[0;1mbold\033[0m word");
+    prompt_say(pty, "/set markdown off", "ui.markdown = false");
+    prompt_say(pty, "/replay", "a **bold** word");
+    prompt_leave(pty);
+}
+
 // -p shows how far a long question is read, where somebody sees it, and for how long still.
 static void test_reading_is_seen(void **state) {
     char path[200], arguments[400];
@@ -226,6 +246,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_nothing_to_go_on_with),
         WITH_HOME(test_loops),
         WITH_HOME(test_the_speed_is_seen),
+        WITH_HOME(test_old_replies_are_drawn),
         WITH_HOME(test_reading_is_seen),
     };
     return test_main("comfort", argc, argv, tests);
