@@ -10,9 +10,11 @@ do have, or that mean nothing: these have to load. "moves" is how far the logits
 default.json has the configurations as the classes write them: to_dict() of transformers 5 and, with today's names put
 back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 
-dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py.
+dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py, experts_… for those
+of make_experts.py.
 
-usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py)
+usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
+make_experts.py)
 """
 import json
 import os
@@ -36,6 +38,8 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b")}
+# Of make_experts.py, likewise.
+EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "gpt_oss")}
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LINEAR = dict(type="linear", factor=4.0)
@@ -192,11 +196,35 @@ OWN.update({
     "nemotron": [(dict(partial_rotary_factor=0.25), True), (dict(norm_eps=0.3), True), (dict(hidden_act="relu"), True),
                  (dict(hidden_act="gelu"), True), (dict(head_dim=8), False)],
 })
+FURTHER = [(dict(router_aux_loss_coef=0.5, output_router_logits=False), True), (dict(num_experts_per_tok=1), True),
+           (dict(n_group=2, topk_group=1), None), (dict(routed_scaling_factor=2.5), None), (dict(scoring_func="sigmoid"), None),
+           (dict(rope_theta=300.0), None), (dict(hidden_act="gelu_pytorch_tanh"), None)]
+OWN.update({
+    "mixtral": FURTHER + [(dict(sliding_window=5), True), (dict(norm_topk_prob=False), None), (dict(num_experts_per_tok=5), True),
+                          (dict(router_jitter_noise=0.5), True), (dict(num_local_experts=4), False),
+                          (dict(intermediate_size=16), False)],
+    "qwen3_moe": FURTHER + [(dict(norm_topk_prob=False), True), (dict(mlp_only_layers=[]), False),
+                            (dict(mlp_only_layers=[1]), False), (dict(decoder_sparse_step=2, mlp_only_layers=[]), True),
+                            (dict(decoder_sparse_step=3), False), (dict(moe_intermediate_size=8), False),
+                            (dict(num_experts_per_tok=6), True), (dict(use_sliding_window=True, sliding_window=5), False)],
+    "qwen2_moe": FURTHER + [(dict(norm_topk_prob=True), True), (dict(mlp_only_layers=[0]), False),
+                            (dict(shared_expert_intermediate_size=16), False), (dict(qkv_bias=False), False),
+                            (dict(use_sliding_window=True), False), (dict(num_local_experts=6), None)],
+    "olmoe": FURTHER + [(dict(norm_topk_prob=False), True), (dict(clip_qkv=0.5), False), (dict(clip_qkv=None), True)],
+    "granitemoe": FURTHER + [(dict(embedding_multiplier=2.0), True), (dict(residual_multiplier=0.7), True),
+                             (dict(attention_multiplier=0.5), True), (dict(logits_scaling=3.0), True),
+                             (dict(norm_topk_prob=False), None)],
+    "gpt_oss": FURTHER + [(dict(swiglu_limit=3.0), False), (dict(swiglu_alpha=1.0), False), (dict(sliding_window=5), True),
+                          (dict(layer_types=[FULL, SLIDING]), True), (dict(layer_types=None), True),
+                          (dict(attention_bias=False), False), (dict(experts_per_token=2, initial_context_length=4096), True),
+                          (dict(rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0,
+                                                     beta_slow=1.0, original_max_position_embeddings=32)), True)],
+})
 NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
 def rows_of(kind):
-    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE else []) + OWN[kind]
+    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS else []) + OWN[kind]
 
 
 def logits_of(folder, ids):
@@ -272,7 +300,7 @@ def main():
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     torch.set_num_threads(1)
     dense = sorted({"gemma3_text" if name.startswith("gemma3") else name.split("-")[0] for name in DENSE})
-    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense)):
+    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, EXPERTS)):
         rows, logits = [], []
         for kind, folder in models.items():
             run(kind, folder, rows, logits)
@@ -284,7 +312,7 @@ def main():
         print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
-                "those of tests/golden/models, tests/golden/architectures and tests/golden/dense.\n"
+                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense and tests/golden/experts.\n"
                 % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
 
 
