@@ -162,8 +162,11 @@ typedef struct DecoderShape {
     float attention_scale; // multiplies q·k: usually 1/√head_dim
     float
         attention_cap; // scores become cap·tanh(score/cap) before any mask (Gemma 2, arXiv:2408.00118); 0: no cap
-    float logit_scale; // multiplies logits, without the output's bias; 0 means 1
-    float logit_cap;   // likewise of logits; 0: no cap
+    // Queries are multiplied by query_temperature() of position - n_evicted (kernels/temperature.h); beta 0: they are not.
+    float temperature_beta;
+    int temperature_length; // > 0 with a beta
+    float logit_scale;      // multiplies logits, without the output's bias; 0 means 1
+    float logit_cap;        // likewise of logits; 0: no cap
     Activation activation;
     Rope rope;
     int n_positions;        // rows of HeadWeights.positions: positions end there; 0: not learned, without end
@@ -431,7 +434,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 11 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 12 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

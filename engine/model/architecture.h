@@ -141,14 +141,15 @@ typedef struct Architecture {
     unsigned biases; // BIAS_…
     // Those that config.json decides: BIAS_QKV (and O) by attention_bias, BIAS_FFN by mlp_bias.
     unsigned bias_keys;
-    bool parallel_key;   // use_parallel_residual means something
-    bool gelu_is_tanh;   // config.json's "gelu" means the approximation
-    bool one_kv_head;    // whatever config.json says of them
-    bool ffn_halved;     // files tell the feed-forward part's two sizes together
-    bool rope_ratio;     // rope_ratio multiplies the base
-    int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
-    bool fixed_act;      // the class has one activation, and no key for it
-    bool fixed_eps;      // the same of the norm's epsilon
+    bool parallel_key; // use_parallel_residual means something
+    bool gelu_is_tanh; // config.json's "gelu" means the approximation
+    bool one_kv_head;  // whatever config.json says of them
+    bool ffn_halved;   // files tell the feed-forward part's two sizes together
+    bool rope_ratio;   // rope_ratio multiplies the base
+    bool temperature;  // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
+    int normed_vocab;  // a vocabulary of this size: every row of the head's matrix is divided by its length
+    bool fixed_act;    // the class has one activation, and no key for it
+    bool fixed_eps;    // the same of the norm's epsilon
     bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
     bool partial_rotary; // partial_rotary_factor means something
     bool qk_norm, parallel_residual, default_tied;

@@ -298,6 +298,22 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
     return STATUS_OK;
 }
 
+// It grows with the trained contexts that a position is away from the beginning.
+static Status read_temperature(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
+    double beta = spec->temperature_beta;
+    if (!source->architecture->temperature) return STATUS_OK;
+    if (isnan(beta))
+        return error_set(error, STATUS_FILE, "%s: llama_4_scaling_beta is missing in rope_parameters",
+                         source->path);
+    if (beta == 0) return STATUS_OK;
+    if (!(beta > 0 && beta < 1e3) || spec->original_context < 1)
+        return error_set(error, STATUS_FILE, "%s: llama_4_scaling_beta is %g, of a trained context of %lld",
+                         source->path, beta, (long long)spec->original_context);
+    model->shape.temperature_beta = (float)beta;
+    model->shape.temperature_length = (int)spec->original_context;
+    return STATUS_OK;
+}
+
 // ChatGLM2-6B-32K alone has 16, and divides positions by it.
 static Status read_ratio(RopeSpec *spec, const ParamSource *source, Error *error) {
     double ratio = 1;
@@ -326,7 +342,8 @@ static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source,
     model->shape.rope.kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
     model->rope_base = spec->base;
     model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
-    status = make_sets(model, spec, source, error);
+    status = read_temperature(model, spec, source, error);
+    if (!status) status = make_sets(model, spec, source, error);
     if (spec->divisors.tensor && model->rope_scaling == ROPE_SCALING_NONE)
         model->rope_scaling = ROPE_SCALING_FACTORS;
     return status || !by_window ? status : add_window_table(model, spec, source, error);
@@ -342,6 +359,7 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
                      .beta_fast = 32,
                      .beta_slow = 1,
                      .attention_factor = NAN,
+                     .temperature_beta = NAN,
                      .magnitude = 1,
                      .truncate = source->config || !a->gguf_yarn_whole};
     model->shape.rope.magnitude = 1;

@@ -41,6 +41,7 @@ static const json_t *config_object(const RopeSpec *spec, const ParamSource *sour
 
 static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, const json_t *object,
                                   const char *what, Error *error) {
+    double unasked;
     const struct {
         const char *key;
         double *value;
@@ -55,6 +56,7 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
         {"attention_factor", &spec->attention_factor},
         {"mscale", &spec->mscale},
         {"mscale_all_dim", &spec->mscale_all_dim},
+        {"llama_4_scaling_beta", source->architecture->temperature ? &spec->temperature_beta : &unasked},
     };
     const bool own_base =
         spec->layers && strcmp(spec->layers, FULL) != 0 && source->architecture->default_window_base > 0;
@@ -164,6 +166,11 @@ void rope_spec_take_keys(const RopeSpec *spec, const ParamSource *source, RopeSc
     if (!source->config || source->architecture->default_rotary_dim > 0) return;
     const json_t *object = config_object(spec, source, &name);
     for (int i = 0; ALL[i] != NULL; i++) unread_take_key(source, name, ALL[i]);
+    if (source->architecture->temperature) unread_take_key(source, name, "llama_4_scaling_beta");
+    // Some repeat there what stands outside as well.
+    const char *longest = "max_position_embeddings";
+    if (json_same(json_object_get(object, longest), json_object_get(source->config, longest)))
+        unread_take_key(source, name, longest);
     for (int i = 0; OF_SCHEME[scaling][i] != NULL; i++) unread_take_key(source, name, OF_SCHEME[scaling][i]);
     // It is max_position_embeddings from which dynamic NTK grows.
     const json_t *original = json_object_get(object, ORIGINAL),

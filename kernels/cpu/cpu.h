@@ -70,6 +70,7 @@ typedef struct CpuBackend {
     float *cos, *sin;           // [n_tables, max_tokens, rotary_dim/2], times the table's magnitude
     float *sink_cos, *sink_sin; // the same for each sequence: of -n_evicted, without magnitude
 
+    float *temperatures;          // [max_tokens] of queries; where the shape has no beta they are not there
     float *shift_cos, *shift_sin; // [n_tables, rotary_dim/2], of shift_keys()
     float *slopes;                // [n_heads] of ALiBi
 

@@ -52,9 +52,18 @@ static void store(const Qkv *c, const HeadPart *p, KvPlane plane) {
                  p->rows + t * p->w->rows + (int64_t)p->head * head_dim);
 }
 
+static void sharpen(const Qkv *c, const HeadPart *p) {
+    const int head_dim = c->cpu->shape->head_dim;
+    for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
+        float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
+        for (int d = 0; d < head_dim; d++) row[d] *= c->cpu->temperatures[t];
+    }
+}
+
 // What is left to do for a head of q or k once it is normed.
 static void finish(const Qkv *c, const HeadPart *p) {
     turn(c, p);
+    if (p->rows == c->q && c->cpu->shape->temperature_beta != 0) sharpen(c, p);
     if (p->rows == c->cpu->k) store(c, p, KV_KEYS);
 }
 

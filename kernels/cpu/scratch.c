@@ -40,6 +40,7 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->sin = arena_take(&arena, n * pairs, sizeof *cpu->sin);
     cpu->sink_cos = arena_take(&arena, n * pairs, sizeof *cpu->sink_cos);
     cpu->sink_sin = arena_take(&arena, n * pairs, sizeof *cpu->sink_sin);
+    cpu->temperatures = arena_take(&arena, s->temperature_beta != 0 ? n : 0, sizeof *cpu->temperatures);
     cpu->shift_cos = arena_take(&arena, pairs, sizeof *cpu->shift_cos);
     cpu->shift_sin = arena_take(&arena, pairs, sizeof *cpu->shift_sin);
     cpu->slopes = arena_take(&arena, s->n_heads, sizeof *cpu->slopes);

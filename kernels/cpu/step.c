@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/base/array.h"
 #include "kernels/cpu/loops/rope.h"
+#include "kernels/temperature.h"
 
 #include <limits.h>
 #include <string.h>
@@ -124,6 +125,14 @@ static Status enter_positions(CpuBackend *cpu, const Step *step, Error *error) {
     return STATUS_OK;
 }
 
+static void compute_temperatures(CpuBackend *cpu) {
+    for (int i = 0; i < cpu->n_sequences; i++) {
+        const StepSequence *s = &cpu->sequences[i];
+        for (int t = s->first_token; t < s->first_token + s->n_tokens; t++)
+            cpu->temperatures[t] = query_temperature(cpu->shape, (int64_t)cpu->positions[t] - s->n_evicted);
+    }
+}
+
 // Those of one table of frequencies.
 static void compute_angles(CpuBackend *cpu, int table) {
     const Rope *rope = &cpu->shape->rope;
@@ -171,6 +180,7 @@ Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *e
     cpu->slot_positions = step->slot_positions;
     take_sequences(cpu, step);
     for (int table = 0; table < rope_tables(&cpu->shape->rope); table++) compute_angles(cpu, table);
+    if (cpu->shape->temperature_beta != 0) compute_temperatures(cpu);
     int tile_tokens = attention_tile_tokens(cpu->loops, cpu->shape->n_heads, cpu->shape->n_kv_heads);
     cpu->n_tiles = attention_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
     return STATUS_OK;

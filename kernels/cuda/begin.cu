@@ -1,5 +1,6 @@
 // begin: checks a step, uploads its arrays, cuts its tokens into attention tiles, computes cos and sin.
 #include "kernels/cuda/attention/split.cuh"
+#include "kernels/temperature.h"
 
 #include <string.h>
 
@@ -135,6 +136,7 @@ static size_t lay_out(CudaStep *step, const StageRoom *room, char *base) {
     };
     step->ids = take(n), step->positions = take(n), step->slots = take(n), step->n_evicted = take(n);
     step->rope_sets = take(n), step->drawn = take(n), step->count = take(1);
+    step->temperatures = (float *)take(n);
     step->tiles = (AttendTile *)take(n * sizeof(AttendTile) / 4);
     step->pages.first = take((size_t)room->pages);
     step->split_tiles = take((size_t)room->splits);
@@ -292,12 +294,14 @@ static bool in_order(const Step *step) {
 }
 
 // The step's tokens into `to`, whose arrays lie in host memory; those beyond them are empty.
-static void fill_tokens(const Staging *from, int room, CudaStep *to) {
+static void fill_tokens(const DecoderShape *shape, const Staging *from, int room, CudaStep *to) {
     const Step *step = from->step;
     size_t n = (size_t)step->n_tokens;
+    // Where a row must not show in another, nor where a prompt was cut, one that has to be sharpened may not either.
+    to->tempered = shape->temperature_beta != 0 && step->kind != STEP_ANY;
     for (size_t i = n; i < (size_t)room; i++) {
         to->ids[i] = to->positions[i] = to->n_evicted[i] = to->rope_sets[i] = 0;
-        to->slots[i] = -1;
+        to->slots[i] = -1, to->temperatures[i] = 1;
     }
     for (size_t i = 0; i < (size_t)room; i++) to->drawn[i] = from->drawn && i < n ? from->drawn[i] : -1;
     if (step->ids) memcpy(to->ids, step->ids, n * sizeof(int32_t));
@@ -305,8 +309,12 @@ static void fill_tokens(const Staging *from, int room, CudaStep *to) {
     memcpy(to->slots, step->slots, n * sizeof(int32_t));
     for (int s = 0; s < step->n_sequences; s++)
         for (int t = 0; t < step->sequences[s].n_tokens; t++) {
-            to->n_evicted[step->sequences[s].first_token + t] = step->sequences[s].n_evicted;
-            to->rope_sets[step->sequences[s].first_token + t] = step->sequences[s].rope_set;
+            const int token = step->sequences[s].first_token + t;
+            const float temperature =
+                query_temperature(shape, (int64_t)step->positions[token] - step->sequences[s].n_evicted);
+            to->temperatures[token] = temperature, to->tempered = to->tempered || temperature != 1;
+            to->n_evicted[token] = step->sequences[s].n_evicted;
+            to->rope_sets[token] = step->sequences[s].rope_set;
         }
     *to->count = step->n_tokens;
 }
@@ -319,7 +327,7 @@ static void fill_step(const CudaBackend *cuda, const Staging *from, const StageR
     to->n_tokens = room->tokens, to->padded = from->room != NULL;
     to->in_order = step->kind == STEP_READING && in_order(step);
     to->slot_positions = step->slot_positions;
-    fill_tokens(from, room->tokens, to);
+    fill_tokens(cuda->shape, from, room->tokens, to);
     to->few_tokens = from->plan->tokens;
     fill_tiles(from, to);
     fill_splits(cuda, from, room, to);

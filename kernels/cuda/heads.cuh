@@ -7,6 +7,7 @@
 struct HeadArguments {
     int n_tokens;
     const float *bias, *q_norm, *k_norm; // NULL: none
+    const float *temperatures;           // [n_tokens] that queries are multiplied by; NULL: they are not
     const float2 *
         row_scales; // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
     float eps;
@@ -20,8 +21,8 @@ struct HeadArguments {
 // Heads that kernels finish in registers: RoPE over the whole head, pairs half a head apart, no norms, and a cache in
 // f16.
 static inline bool plain_heads(const HeadArguments &a) {
-    return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && a.kv.type == DTYPE_F16 &&
-           !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
+    return !a.interleaved && a.rotary_dim == a.head_dim && !a.q_norm && !a.k_norm && !a.temperatures &&
+           a.kv.type == DTYPE_F16 && !a.kv.rotate_keys && a.kv.head_stride % 2 == 0;
 }
 
 template <class T> struct alignas(sizeof(T) * 2) Pair { T v[2]; };

@@ -34,6 +34,9 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
     if (is_value) return;
     rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
+    if (is_q && a.temperatures)
+        for (int i = lane; i < dim; i += 32) v[i] *= a.temperatures[token];
+    __syncwarp();
 }
 
 // At most KEYS heads that finish_head() has left are keys to be rounded with feedback; slots: theirs.
@@ -231,6 +234,7 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        layer->b_qkv,
                        layer->q_norm,
                        layer->k_norm,
+                       cuda->step.tempered ? cuda->step.temperatures : NULL,
                        NULL,
                        s->norm_eps,
                        s->n_heads,

@@ -37,6 +37,8 @@ struct CudaStep {
     int32_t *ids, *positions, *slots, *n_evicted; // [n_tokens]
     int32_t *rope_sets;                           // [n_tokens]
     int32_t *drawn;       // [n_tokens] rows of scratch.drawn that hold their ids; -1: ids does
+    float *temperatures;  // [n_tokens] of queries: kernels/temperature.h
+    bool tempered;        // some of them are not 1, or could be in a step like this
     bool padded;          // n_tokens are more than the step has
     int32_t *count;       // so many it has, on the device
     AttendTile *tiles;    // [n_tiles + n_few_tiles]

@@ -120,6 +120,7 @@ BOTH(baichuan, "baichuan")
 FOLDER(baichuan_13b, "baichuan-13b")
 FOLDER(chatglm, "chatglm")
 BOTH(qwen, "qwen")
+FOLDER(ministral3, "ministral3")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -153,6 +154,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(baichuan_13b),
         cmocka_unit_test(chatglm),
         TESTS_OF_BOTH(qwen),
+        cmocka_unit_test(ministral3),
     };
     return test_main("dense", argc, argv, tests);
 }

@@ -122,6 +122,11 @@ MODELS.update({
     "qwen": dict(model_type="qwen", intermediate_size=80, kv_channels=16, layer_norm_epsilon=1e-6, no_bias=True,
                  num_key_value_heads=None, rotary_emb_base=10000, rotary_pct=1.0, scale_attn_weights=True, seq_length=256,
                  max_position_embeddings=512, use_dynamic_ntk=True, use_logn_attn=True, tie_word_embeddings=False),
+    "ministral3": dict(model_type="ministral3", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, sliding_window=None,
+                       rope_parameters=dict(type="yarn", rope_type="yarn", rope_theta=10000.0, factor=16.0,
+                                            original_max_position_embeddings=16, max_position_embeddings=256, beta_fast=32.0,
+                                            beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5),
+                       tie_word_embeddings=False),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 

@@ -121,6 +121,7 @@ void test_golden_logits(const char *root, Report *report) {
                   {"dense", "baichuan.gguf", "baichuan"},
                   {"dense", "baichuan-13b", "baichuan-13b"},
                   {"dense", "chatglm", "chatglm"},
+                  {"dense", "ministral3", "ministral3"},
                   {"dense", "qwen", "qwen"},
                   {"dense", "qwen.gguf", "qwen"},
                   {"experts", "mixtral", "mixtral"},

@@ -1,5 +1,6 @@
 // The arguments of the decoding kernel: layers, cache, splits and shared memory of a step.
 #include "kernels/cuda/decode/decode_internal.cuh"
+#include "kernels/temperature.h"
 
 #include <string.h>
 
@@ -250,6 +251,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->inv_freq = cuda->device.inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];
     if (t->drawn && t->drawn[0] >= 0) a->drawn = cuda->scratch.drawn + t->drawn[0];
+    a->score_scale *= query_temperature(s, (int64_t)a->position - q->n_evicted);
     a->n_slots = q->n_slots, a->slot_positions = t->step->slot_positions;
     a->n_sinks = q->n_sinks, a->n_evicted = q->n_evicted;
     bool able = describe_cache(s, &t->kv[0], t->step, a) && find_token(t->step, a);

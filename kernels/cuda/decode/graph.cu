@@ -12,7 +12,7 @@ enum { MOST_GRAPHS = 32 };
 struct GraphKey {
     StageRoom room;
     StepKind kind;
-    bool evicted;
+    bool evicted, tempered;
     uint32_t page_size;
     const void *step, *parts, *arrived, *flat, *slot_positions, *logits;
 };
@@ -197,6 +197,7 @@ Status cuda_decode_graph(CudaBackend *cuda, const DecodeStep *t, Error *error) {
     GraphKey key;
     memset(&key, 0, sizeof key); // padding too: keys are compared byte by byte
     key.room = room, key.kind = t->step->kind, key.evicted = cuda->step.evicted;
+    key.tempered = cuda->step.tempered;
     key.page_size = cuda->step.pages.size;
     key.step = cuda->scratch.step.memory, key.parts = cuda->scratch.parts.memory,
     key.arrived = cuda->scratch.arrived.memory;

@@ -11,7 +11,7 @@ static const struct {
 } REFUSED[] = {
     {"{\"model_type\": \"absent\"}", STATUS_FILE, "does not name its architecture"},
     {"{\"model_type\": \"gpt9\"}", STATUS_UNSUPPORTED,
-     "\"gpt9\" is unknown to palaver; it knows llama, mistral, qwen2, qwen3, phi3, smollm3, "},
+     "\"gpt9\" is unknown to palaver; it knows llama, mistral, ministral3, qwen2, qwen3, phi3, smollm3, "},
     {"{\"model_type\": \"a\\u001b[31mb\"}", STATUS_UNSUPPORTED, "\"a?[31mb\""},
     {"{\"model_type\": 3}", STATUS_FILE, "model_type should be a string"},
     {"{\"num_hidden_layers\": 0}", STATUS_FILE, "num_hidden_layers is 0; palaver takes 1 to 1024"},

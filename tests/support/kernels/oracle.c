@@ -1,6 +1,7 @@
 #include "tests/support/kernels/oracle.h"
 #include "kernels/alibi.h"
 #include "kernels/cpu/loops/quant.h"
+#include "kernels/temperature.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -109,16 +110,18 @@ static double score(const Oracle *o, int l, int head, const double *q, const dou
 static void attend(const Oracle *o, int l) {
     const DecoderShape *s = &o->model->shape;
     int n = o->stream->n, dim = s->head_dim, window = o->model->attention_windows[l];
-    double *weights = numbers(n);
+    double *weights = numbers(n), *sharp = numbers(dim);
     for (int i = 0; i < n; i++)
         for (int head = 0; head < s->n_heads; head++) {
             int64_t kv = (int64_t)head * s->n_kv_heads / s->n_heads;
             const double *q = o->q + ((int64_t)i * s->n_heads + head) * dim;
+            const double t = (double)query_temperature(s, i - o->stream->gone[i]);
+            for (int e = 0; e < dim; e++) sharp[e] = t * q[e];
             double *y = o->y + ((int64_t)i * s->n_heads + head) * dim, most = -INFINITY, sum = 0;
             for (int j = 0; j <= i; j++) {
                 int d = distance(o->stream, i, j, window);
                 const double *k = o->k + (j * (int64_t)s->n_kv_heads + kv) * dim;
-                weights[j] = d < 0 ? -INFINITY : score(o, l, head, q, k, d);
+                weights[j] = d < 0 ? -INFINITY : score(o, l, head, sharp, k, d);
                 if (weights[j] > most) most = weights[j];
             }
             memset(y, 0, (size_t)dim * sizeof *y);
@@ -127,6 +130,7 @@ static void attend(const Oracle *o, int l) {
                 for (int e = 0; e < dim && weights[j] > -INFINITY; e++)
                     y[e] += exp(weights[j] - most) / sum * o->v[(j * (int64_t)s->n_kv_heads + kv) * dim + e];
         }
+    free(sharp);
     free(weights);
 }
 

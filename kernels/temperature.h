@@ -1,0 +1,16 @@
+// How sharp queries far into a text are (Llama 4, Ministral 3): what multiplies them.
+#ifndef PALAVER_KERNELS_TEMPERATURE_H
+#define PALAVER_KERNELS_TEMPERATURE_H
+
+#include "kernels/ops.h"
+
+#include <math.h>
+
+// Of a query that sees `position` tokens before itself: 1 + beta·ln(1 + floor(position/length)); 1 without a beta.
+static inline float query_temperature(const DecoderShape *shape, int64_t position) {
+    if (shape->temperature_beta == 0) return 1;
+    return (float)(1 +
+                   (double)shape->temperature_beta * log(1 + (double)(position / shape->temperature_length)));
+}
+
+#endif
