@@ -26,6 +26,7 @@ EMBEDDED(chat_mistral_v2);
 EMBEDDED(chat_mistral_v3);
 EMBEDDED(chat_mistral_v3_tekken);
 EMBEDDED(chat_mistral_v7);
+EMBEDDED(chat_mistral_v7_tekken);
 EMBEDDED(chat_zephyr);
 EMBEDDED(chat_gemma);
 EMBEDDED(chat_phi_3);

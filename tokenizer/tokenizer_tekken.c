@@ -25,7 +25,8 @@ static const char *const SPECIALS[] = {"<unk>",
                                        "[SYSTEM_PROMPT]",
                                        "[/SYSTEM_PROMPT]",
                                        "[TOOL_CONTENT]"};
-enum { N_SPECIALS = sizeof SPECIALS / sizeof *SPECIALS };
+// Before version 7 a system prompt stands in a user's turn: the names of the last of them mean nothing to such a model.
+enum { N_SPECIALS = sizeof SPECIALS / sizeof *SPECIALS, N_BEFORE_V7 = 17 };
 
 typedef struct TekkenFile {
     Tokenizer *tokenizer;
@@ -33,12 +34,15 @@ typedef struct TekkenFile {
     int64_t n_ids, n_specials;
 } TekkenFile;
 
+// Where the file does not say how many ids there are, they are those that are listed.
 static Status read_sizes(TekkenFile *file, Error *error) {
     const json_t *vocab = json_member(file->config, "default_vocab_size"),
                  *specials = json_member(file->config, "default_num_special_tokens");
-    int64_t pieces = (int64_t)json_array_size(file->vocab);
-    file->n_ids = json_is_integer(vocab) ? json_integer_value(vocab) : 0;
-    file->n_specials = json_is_integer(specials) ? json_integer_value(specials) : 0;
+    int64_t pieces = (int64_t)json_array_size(file->vocab),
+            listed = file->specials ? (int64_t)json_array_size(file->specials) : N_SPECIALS;
+    file->n_specials = json_is_integer(specials) ? json_integer_value(specials) : listed;
+    if (file->n_specials < 0 || file->n_specials > INT32_MAX / 8) file->n_specials = -1;
+    file->n_ids = json_is_integer(vocab) ? json_integer_value(vocab) : pieces + file->n_specials;
     if (file->n_ids <= 0 || file->n_ids > INT32_MAX / 8 || file->n_specials < 0 ||
         file->n_specials >= file->n_ids || pieces < file->n_ids - file->n_specials)
         return error_set(error, STATUS_FILE,
@@ -79,7 +83,10 @@ static Status read_specials(const TekkenFile *file, Error *error) {
         if (!status)
             status = ranks_add_special(file->tokenizer, (int32_t)id, json_text(entry, "token_str"), error);
     }
-    for (int32_t id = 0; id < N_SPECIALS && id < file->n_specials && !file->specials && !status; id++)
+    const char *version = json_text(file->config, "version");
+    const bool old = version[0] == 'v' && version[1] >= '1' && version[1] < '7' && !version[2];
+    const int32_t n = old ? N_BEFORE_V7 : N_SPECIALS;
+    for (int32_t id = 0; id < n && id < file->n_specials && !file->specials && !status; id++)
         status = ranks_add_special(file->tokenizer, id, SPECIALS[id], error);
     for (int32_t id = 0; id < file->n_specials && !status; id++) {
         char text[32];

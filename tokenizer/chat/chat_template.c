@@ -12,14 +12,23 @@
     { name, _binary_config_chat_##symbol##_toml_start, _binary_config_chat_##symbol##_toml_end }
 // The order is that of guesses by vocabulary.
 static const ChatBuiltin builtins[] = {
-    BUILTIN("chatml", chatml),         BUILTIN("llama-2", llama_2),
-    BUILTIN("llama-3", llama_3),       BUILTIN("llama-3.1", llama_3_1),
-    BUILTIN("mistral-v1", mistral_v1), BUILTIN("mistral-v2", mistral_v2),
-    BUILTIN("mistral-v3", mistral_v3), BUILTIN("mistral-v3-tekken", mistral_v3_tekken),
-    BUILTIN("mistral-v7", mistral_v7), BUILTIN("zephyr", zephyr),
-    BUILTIN("gemma", gemma),           BUILTIN("phi-3", phi_3),
-    BUILTIN("qwen-3", qwen_3),         BUILTIN("qwen-3-thinking", qwen_3_thinking),
-    BUILTIN("vicuna", vicuna),         BUILTIN("vicuna-lines", vicuna_lines),
+    BUILTIN("chatml", chatml),
+    BUILTIN("llama-2", llama_2),
+    BUILTIN("llama-3", llama_3),
+    BUILTIN("llama-3.1", llama_3_1),
+    BUILTIN("mistral-v1", mistral_v1),
+    BUILTIN("mistral-v2", mistral_v2),
+    BUILTIN("mistral-v7", mistral_v7),
+    BUILTIN("mistral-v7-tekken", mistral_v7_tekken),
+    BUILTIN("mistral-v3", mistral_v3),
+    BUILTIN("mistral-v3-tekken", mistral_v3_tekken),
+    BUILTIN("zephyr", zephyr),
+    BUILTIN("gemma", gemma),
+    BUILTIN("phi-3", phi_3),
+    BUILTIN("qwen-3", qwen_3),
+    BUILTIN("qwen-3-thinking", qwen_3_thinking),
+    BUILTIN("vicuna", vicuna),
+    BUILTIN("vicuna-lines", vicuna_lines),
     BUILTIN("alpaca", alpaca),
 };
 enum { N_BUILTINS = sizeof builtins / sizeof *builtins };

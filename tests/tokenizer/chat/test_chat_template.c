@@ -154,7 +154,7 @@ static void what_cannot_be_executed_is_guessed(void **state) {
     (void)state;
     static const struct {
         const char *tokenizer, *name;
-    } vocabularies[] = {{"bytes", "chatml"}, {"prepend", "phi-3"}, {"metaspace", "mistral-v3-tekken"}};
+    } vocabularies[] = {{"bytes", "chatml"}, {"prepend", "phi-3"}, {"metaspace", "mistral-v7"}};
     static const struct {
         const char *jinja, *why;
     } strangers[] = {
@@ -186,6 +186,34 @@ static void what_cannot_be_executed_is_guessed(void **state) {
 
 // A template may refuse what it has no place for: in its own words, and never when it is only looked at before there is
 // a question.
+// Folders with tekken.json alone have no template: from version 7 on a system prompt has a turn of its own.
+static void tekken_by_its_version(void **state) {
+    (void)state;
+    static const Message talk[] = {{.role = CHAT_SYSTEM, .text = "Be", .size = 2},
+                                   {.role = CHAT_USER, .text = "One", .size = 3},
+                                   {.role = CHAT_ASSISTANT, .text = "Two", .size = 3},
+                                   {.role = CHAT_USER, .text = "Three", .size = 5}};
+    static const char *const CASES[][3] = {
+        {"tekken", "mistral-v7-tekken",
+         "<s>[SYSTEM_PROMPT]Be[/SYSTEM_PROMPT][INST]One[/INST]Two</s>[INST]Three[/INST]"},
+        {"tekken-old", "mistral-v3-tekken", "<s>[INST]One[/INST]Two</s>[INST]Be\n\nThree[/INST]"}};
+    for (size_t i = 0; i < 2; i++) {
+        Tokenizer *tokenizer;
+        ChatTemplate *guess;
+        char folder[100];
+        snprintf(folder, sizeof folder, "tests/golden/tokenizers/%s", CASES[i][0]);
+        if (tokenizer_open_folder(folder, &tokenizer, &error)) fail_msg("%s", error.message);
+        assert_int_equal(chat_template_recognise(NULL, tokenizer, &guess, &error), STATUS_OK);
+        assert_string_equal(chat_template_name(guess), CASES[i][1]);
+        assert_non_null(strstr(chat_template_notice(guess), "which is a guess"));
+        char *text = chat_text(guess, tokenizer, talk, 4, true);
+        assert_string_equal(text, CASES[i][2]);
+        free(text);
+        chat_template_close(guess);
+        tokenizer_close(tokenizer);
+    }
+}
+
 static void refusals(void **state) {
     (void)state;
     static const char jinja[] =
@@ -299,6 +327,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(as_the_models_own),
         cmocka_unit_test(what_differs_is_executed),
         cmocka_unit_test(what_cannot_be_executed_is_guessed),
+        cmocka_unit_test(tekken_by_its_version),
         cmocka_unit_test(refusals),
         cmocka_unit_test(names),
         cmocka_unit_test(faulty_files),
