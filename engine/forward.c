@@ -29,6 +29,7 @@ Status forward_pass(const Pass *p, Error *error) {
     for (int l = 0; l < p->shape->n_layers && !s; l++) {
         if (p->interrupt && *p->interrupt) return error_set(error, STATUS_INTERRUPTED, "interrupted");
         s = pass_layer(p, l, error);
+        if (!s && p->watch) p->watch->layer(p->watch->user, l + 1, p->shape->n_layers);
     }
     return s;
 }
@@ -75,6 +76,7 @@ static Pass pass_of(const Forward *f, const Step *step, const KvCache *cache, co
         .profile = f->profile,
         .tap = f->tap,
         .interrupt = interrupt,
+        .watch = f->watch,
     };
 }
 

@@ -17,6 +17,13 @@ typedef struct QueryTap {
 } QueryTap;
 
 // A step on its way through the model, and who looks on.
+// Who wants to know how far a step is: told behind each layer, of which so many are done. Of a device that works on by
+// itself this is what it was given.
+typedef struct LayerWatch {
+    void (*layer)(void *user, int done, int n_layers);
+    void *user;
+} LayerWatch;
+
 typedef struct Pass {
     Backend *backend;
     const DecoderShape *shape;
@@ -29,6 +36,7 @@ typedef struct Pass {
     Profile *profile;            // NULL: none
     const QueryTap *tap;         // NULL: none
     const atomic_int *interrupt; // NULL: never
+    const LayerWatch *watch;     // NULL: nobody
 } Pass;
 
 // embed, and every layer, of the step that the backend has begun: ops in the order of ops.h.
@@ -43,14 +51,15 @@ typedef struct Forward {
     Head *head;
     int max_tokens, max_logits;
     // Activations in backend memory, for max_tokens tokens.
-    void *x;             // [max_tokens, hidden_size] the residual stream
-    void *q;             // [max_tokens, n_heads*head_dim] queries, then what attention made of them
-    void *g;             // [max_tokens, decoder_ffn_width()]
-    float *logits;       // [max_logits, vocab_size]
-    float *current;      // of these rows the first that tokens are drawn from; a step's are row 0 on
-    Profile *profile;    // NULL: none
-    const QueryTap *tap; // NULL: none
-    bool has_logits;     // the last step left the logits of its tokens there already, in order (ops->decode)
+    void *x;                 // [max_tokens, hidden_size] the residual stream
+    void *q;                 // [max_tokens, n_heads*head_dim] queries, then what attention made of them
+    void *g;                 // [max_tokens, decoder_ffn_width()]
+    float *logits;           // [max_logits, vocab_size]
+    float *current;          // of these rows the first that tokens are drawn from; a step's are row 0 on
+    Profile *profile;        // NULL: none
+    const QueryTap *tap;     // NULL: none
+    const LayerWatch *watch; // NULL: none
+    bool has_logits; // the last step left the logits of its tokens there already, in order (ops->decode)
 } Forward;
 
 // Bytes of the activations above.

@@ -116,6 +116,31 @@ void session_want_logits(Session *s) {
         kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
 }
 
+// How far the tokens from `first` on are read, in the middle of a step.
+typedef struct Reading {
+    const Session *session;
+    int64_t first, n; // and how many the step in hand reads
+} Reading;
+
+static void on_layer(void *user, int done, int n_layers) {
+    const Reading *reading = user;
+    const Session *s = reading->session;
+    int64_t before = s->sequence.length - reading->n - reading->first;
+    (void)s->progress.step(s->progress.user, "reading", before + reading->n * done / n_layers,
+                           s->n_log - reading->first);
+}
+
+// evaluate(), of which the progress is told layer by layer where the layers are done when the loop says so.
+static Status evaluate_watched(Session *s, int64_t first, int64_t n, Error *error) {
+    Reading reading = {s, first, n};
+    const LayerWatch watch = {on_layer, &reading};
+    bool told = s->progress.step && n > 1 && s->engine->backend->ops == ops_cpu();
+    s->engine->forward.watch = told ? &watch : NULL;
+    Status status = evaluate(s, s->sequence.length + n, error);
+    s->engine->forward.watch = NULL;
+    return status;
+}
+
 // Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.current.
 static Status evaluate_pending(Session *s, Error *error) {
     if (session_has_logits(s)) return STATUS_OK;
@@ -129,7 +154,7 @@ static Status evaluate_pending(Session *s, Error *error) {
         if (s->progress.step && s->n_log - first > n &&
             !s->progress.step(s->progress.user, "reading", s->sequence.length - first, s->n_log - first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        Status status = evaluate(s, s->sequence.length + n, error);
+        Status status = evaluate_watched(s, first, n, error);
         if (status) return status;
         last = (int)n - 1;
     }

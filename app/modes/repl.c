@@ -6,6 +6,7 @@
 #include "app/signals.h"
 #include "app/terminal/editor/editor.h"
 #include "app/terminal/text_shown.h"
+#include "app/terminal/tty.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static Status open_editor(Repl *repl, Error *error) {
                              .history = keep ? history : NULL,
                              .plain = chat_options(chat)->plain,
                              .hush = true};
+    tty_watch_interrupt(signals_interrupt());
     Status status = editor_open(&options, &repl->editor, error);
     if (!status && error->status) screen_notice(chat_screen(chat), "[no history: %s]", error->message);
     return status;

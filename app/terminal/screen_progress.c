@@ -11,6 +11,8 @@
 
 #define DRAW_EVERY 0.05 // seconds
 #define SAY_EVERY 30.0  // seconds, where a line stays
+#define DRAW_AFTER 0.25 // seconds, of a count: a bar for less is only a flash
+#define SAY_AFTER 2.0   // and where lines stay
 #define RATE_AFTER 0.2  // a rate over less says nothing
 
 // Best effort: progress is no reason to fail.
@@ -78,8 +80,10 @@ static void show_progress(Screen *screen, const char *what, uint64_t done, uint6
     double time = clock_seconds();
     bool first = !progress->on;
     if (first) *progress = (Progress){.on = true, .started = time, .unit = unit};
+    // What is read in a moment shows no bar.
+    if (unit && time - progress->started < (screen->traits.plain ? SAY_AFTER : DRAW_AFTER)) return;
     if (!screen->traits.plain) {
-        if (!first && time - progress->last < DRAW_EVERY) return;
+        if (progress->drawn && time - progress->last < DRAW_EVERY) return;
         progress->last = time;
         char *name = screen_harmless(screen, what, strlen(what));
         if (name) draw(screen, name, done, total);

@@ -18,8 +18,9 @@ static const int SIGNALS[] = {SIGINT, SIGTSTP, SIGCONT, SIGWINCH, SIGTERM, SIGHU
 enum {
     N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS,
     N_EVENTS = 4,
-    BLOCK = 4096
-}; // the first four are events of their own
+    BLOCK = 4096,
+    LOOK_EVERY = 100, // milliseconds
+};                    // the first four are events of their own
 static const TtyEvent EVENTS[N_EVENTS] = {TTY_INTERRUPT, TTY_STOP, TTY_CONTINUE, TTY_RESIZE};
 
 static const char PASTE_ON[] = "\033[?2004h";
@@ -36,6 +37,7 @@ static struct {
     int pipe[2];                     // written by handlers; 0 and 0 until made
     unsigned char *ahead;            // [ahead_room] bytes read and not yet asked for
     size_t ahead_at, ahead_n, ahead_room;
+    const atomic_int *interrupt; // NULL: none is watched
 } tty;
 
 // Between two prompts.
@@ -358,6 +360,10 @@ bool tty_was_continued(void) {
 
 // ---- a key between two prompts -----------------------------------------------------------------------------------
 
+void tty_watch_interrupt(const atomic_int *interrupt) {
+    tty.interrupt = interrupt;
+}
+
 bool tty_can_ask(void) {
     int waiting;
     return hush.on && hush.raw && in_foreground() && tty.ahead_at == tty.ahead_n &&
@@ -367,7 +373,10 @@ bool tty_can_ask(void) {
 char tty_ask_key(void) {
     char key, rest[BLOCK];
     struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (poll(&wait, 1, -1) <= 0 || read(STDIN_FILENO, &key, 1) != 1) return 'q';
+    int ready = 0;
+    // Whichever thread takes the signal: the flag is looked at now and then.
+    while (ready == 0 && !(tty.interrupt && *tty.interrupt)) ready = poll(&wait, 1, LOOK_EVERY);
+    if (ready <= 0 || read(STDIN_FILENO, &key, 1) != 1) return 'q';
     // What an arrow sends is one key; what else has been typed waits for the prompt.
     if (key == '\033' && poll(&wait, 1, 0) > 0 && read(STDIN_FILENO, rest, sizeof rest) <= 0) return 'q';
     return key;

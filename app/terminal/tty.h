@@ -6,6 +6,7 @@
 #ifndef PALAVER_APP_TTY_H
 #define PALAVER_APP_TTY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "kernels/base/status.h"
@@ -61,6 +62,9 @@ void tty_unhush(void);
 bool tty_lend_hushed(void);
 void tty_hush_again(void);
 
+// A flag that a Ctrl-C between two prompts sets: who waits for a key below waits no longer. It outlives the program's
+// use of the terminal.
+void tty_watch_interrupt(const atomic_int *interrupt);
 // Whether keys come raw between two prompts, and none has come yet: then tty_ask_key() waits for one. A signal, or the
 // end of the terminal, is 'q'; of what comes with the key (an arrow's sequence) nothing is left.
 bool tty_can_ask(void);

@@ -2,6 +2,7 @@
 // in makes no difference.
 #include "tests/support/test.h"
 #include "engine/engine.h"
+#include "engine/session_step.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -217,6 +218,40 @@ static bool interrupt_soon(void *user, const char *what, int64_t done, int64_t t
     return true;
 }
 
+typedef struct Heard {
+    int64_t done, total;
+    int within; // times that it stood within the first piece
+} Heard;
+
+static bool hear(void *user, const char *what, int64_t done, int64_t total) {
+    Heard *heard = user;
+    assert_string_equal(what, "reading");
+    assert_true(done >= heard->done && done <= total);
+    heard->done = done;
+    heard->total = total;
+    heard->within += done > 0 && done < 64;
+    return true;
+}
+
+// How far it is is told within a piece, too, from its first layer on; of one token nothing is.
+static void reading_is_told(void **state) {
+    Fixture *f = *state;
+    Heard heard = {0};
+    session_clear(f->session);
+    session_set_progress(f->session, (Progress){hear, &heard});
+    sync_ok(f->session, f->ids, 48);
+    assert_int_equal(heard.done, 48);
+    assert_int_equal(heard.total, 48);
+    assert_true(heard.within > 0);
+    heard = (Heard){0};
+    sync_ok(f->session, f->ids, 49);
+    assert_int_equal(heard.total, 0);
+    session_clear(f->session);
+    sync_ok(f->session, f->ids, 200);
+    assert_int_equal(heard.done, 200);
+    session_set_progress(f->session, (Progress){0});
+}
+
 static void an_interrupt_keeps_what_was_read(void **state) {
     Fixture *f = *state;
     Error error = {0};
@@ -303,6 +338,7 @@ int main(int argc, char **argv) {
         unit(samples_until_the_context_is_full),
         unit(sampled_tokens_are_what_reading_them_gives),
         unit(logits_of_every_position),
+        unit(reading_is_told),
         unit(an_interrupt_keeps_what_was_read),
         unit(empty_and_wrong_input),
         unit(half_precision_cache_is_close),
