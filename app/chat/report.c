@@ -32,7 +32,8 @@ void report_banner(Chat *chat) {
     format_bytes((double)memory.cache, cache);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
     screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", name, model->architecture, parameters,
-               *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model), weights);
+               *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model),
+               weights);
     if (strlen(backend) + strlen(note) + 3 > BANNER_COLUMNS) note = ""; // /stats has it
     screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
     screen_say(chat->screen, "context %d tokens (%s, %s), template %s; /help lists the commands",

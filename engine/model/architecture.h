@@ -77,6 +77,7 @@ typedef struct Scales {
     double depth; // scale_depth: residuals are multiplied by it over the root of the number of layers
     double width; // dim_model_base: logits are divided by the hidden size over it
 } Scales;
+
 // Where a layer's experts lie in a file: of each by itself, with its number in the name, or all in one. NULL: not so.
 typedef struct ExpertNames {
     const char *router;           // with ".weight", perhaps ".bias", behind it
@@ -89,6 +90,14 @@ typedef struct ExpertNames {
     bool transposed;
 } ExpertNames;
 
+// Which layers have experts, as config.json says.
+typedef enum ExpertLayers {
+    EXPERTS_IN_ALL,
+    EXPERTS_SPARSE,       // by mlp_only_layers and decoder_sparse_step
+    EXPERTS_BEHIND_DENSE, // from first_k_dense_replace on
+    EXPERTS_WITHIN,       // from moe_layer_start_index to moe_layer_end_index, every moe_layer_interval-th
+} ExpertLayers;
+
 // The mixture of experts of an architecture.
 typedef struct ExpertRules {
     bool there;
@@ -96,7 +105,9 @@ typedef struct ExpertRules {
     const char *size, *shared_size; // keys of config.json; size NULL: intermediate_size
     // Of the expert that every token takes, in a Hugging Face folder: gate, up, down, and its router, if it has one.
     const char *shared[4];
-    bool sparse_keys; // mlp_only_layers and decoder_sparse_step say which layers have experts; else all have
+    const char *shared_count; // instead of its size: how many of the others it is as large as
+    ExpertLayers layers;
+    bool scale_key, groups; // routed_scaling_factor means something; n_group and topk_group do
     RouterScore score;
     bool renormalise;      // without a key, or where it is absent
     bool renormalise_key;  // norm_topk_prob means something
@@ -124,6 +135,8 @@ typedef struct Architecture {
     // it; and modules, NULL where there are none. The head's own matrix stands outside of the base.
     const char *base, *layer;
     const char *modules[N_MODULES];
+    // Its files have layers behind the last that predict further tokens: their tensors are left alone.
+    bool predicts_further;
     const char *sinks;                   // name of a layer's learned attention sinks; NULL: there are none
     const char *gguf_modules[N_MODULES]; // where GGUF's names are not those of all; NULL: they are
     struct {
@@ -153,6 +166,7 @@ typedef struct Architecture {
     bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
     bool partial_rotary; // partial_rotary_factor means something
     bool qk_norm, parallel_residual, default_tied;
+    bool qk_norm_key;  // use_qk_norm says whether there is one
     bool qk_norm_rows; // qk_norm is of all heads of a token as one row
     bool offset_norms; // config.json's weights of norms are less by 1 (GGUF's converter adds it)
     NormKind norm;

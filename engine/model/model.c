@@ -44,7 +44,8 @@ Status model_from_checkpoint(Checkpoint *checkpoint, Model **model, Error *error
     if (!status) status = model_read_weights(created, &source, error);
     if (!status) status = model_check_buffers(created, &source, error);
     if (!status)
-        status = unread_check_tensors(&source, created->other_parts, sizeof created->other_parts, error);
+        status = unread_check_tensors(&source, created->shape.n_layers, created->other_parts,
+                                      sizeof created->other_parts, error);
     unread_close(&unread);
     if (status) {
         model_close(created);

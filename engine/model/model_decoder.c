@@ -173,6 +173,8 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
         }
         if (!status)
             status = param_bool(source, (Key){"tie_word_embeddings", NULL}, &model->tied_head, error);
+        if (!status && a->qk_norm_key)
+            status = param_bool(source, (Key){"use_qk_norm", NULL}, &model->qk_norm, error);
         if (status) return status;
     }
     model->qkv_bias = biases & BIAS_QKV;

@@ -1,6 +1,5 @@
-// Mixtures of experts: what files say of them, and where the weights of each expert lie.
+// Mixtures of experts: where the weights of each expert lie.
 #include "engine/model/model_internal.h"
-#include "engine/model/param.h"
 #include "engine/model/unread.h"
 #include "kernels/cpu/loops/quant.h"
 
@@ -8,116 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- numbers ---------------------------------------------------------------------------------------------
-
-static Status refuse_number(const ParamSource *source, const char *what, int64_t value, int64_t most,
-                            Error *error) {
-    return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %lld", source->path, what,
-                     (long long)value, (long long)most);
-}
-
-// Config.json must have it; a GGUF file that does not says that the feed-forward part's own size is meant.
-static Status read_size(const ParamSource *source, Key key, int64_t usual, int *size, Error *error) {
-    int64_t value = usual;
-    Status status = param_integer(source, key, &value, error);
-    if (status) return status;
-    if (value < 1 || value > 1 << 22)
-        return refuse_number(source, source->config ? key.hf : key.gguf, value, 1 << 22, error);
-    *size = (int)value;
-    return STATUS_OK;
-}
-
-static Status read_counts(const ParamSource *source, int64_t n, Experts *e, Error *error) {
-    int64_t active = 0;
-    Status status = param_integer(source, (Key){"num_experts_per_tok", "expert_used_count"}, &active, error);
-    if (status) return status;
-    if (n < 1 || n > EXPERTS_MOST)
-        return refuse_number(source, "the number of experts", n, EXPERTS_MOST, error);
-    int64_t most = n < EXPERTS_MOST_ACTIVE ? n : EXPERTS_MOST_ACTIVE;
-    if (active < 1 || active > most)
-        return refuse_number(source, "the number of experts that a token takes", active, most, error);
-    e->n = (int)n, e->n_active = (int)active;
-    return STATUS_OK;
-}
-
-static Status read_rules(const ParamSource *source, Experts *e, Error *error) {
-    const ExpertRules *rules = &source->architecture->experts;
-    double scale = 1;
-    int64_t groups = 1, score = rules->score == ROUTER_SIGMOID ? 2 : 1;
-    e->renormalise = source->config ? rules->renormalise : rules->gguf_renormalise;
-    Status status = STATUS_OK;
-    if (!source->config || rules->renormalise_key)
-        status = param_bool(source, (Key){"norm_topk_prob", "expert_weights_norm"}, &e->renormalise, error);
-    if (!status) status = param_number(source, (Key){NULL, "expert_weights_scale"}, &scale, error);
-    if (!status) status = param_integer(source, (Key){NULL, "expert_gating_func"}, &score, error);
-    if (!status) status = param_integer(source, (Key){NULL, "expert_group_count"}, &groups, error);
-    if (status) return status;
-    if (score < 0 || score > 3 || groups > 1)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a router with gating function %lld and %lld groups, which palaver cannot run",
-                         source->path, (long long)score, (long long)groups);
-    // 0 says nothing; the softmax of what was chosen (3) is that of all, renormalised.
-    e->score = score == 2 ? ROUTER_SIGMOID : score == 0 ? rules->score : ROUTER_SOFTMAX;
-    e->renormalise = e->renormalise || score == 3;
-    e->scale = scale != 0 ? (float)scale : 1;
-    return STATUS_OK;
-}
-
-static void take_layer_keys(const ParamSource *source) {
-    if (!source->config || !source->architecture->experts.sparse_keys) return;
-    unread_take_key(source, NULL, "mlp_only_layers");
-    unread_take_key(source, NULL, "decoder_sparse_step");
-}
-
-Status model_read_experts(Model *model, const ParamSource *source, Error *error) {
-    const ExpertRules *rules = &source->architecture->experts;
-    DecoderShape *shape = &model->shape;
-    Experts *e = &shape->experts;
-    int64_t n = 0, other = 0;
-    Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &n, error);
-    if (!status && !rules->there) status = param_integer(source, (Key){"num_experts", NULL}, &other, error);
-    if (status) return status;
-    if (!rules->there) {
-        if (n <= 0 && other <= 0) return STATUS_OK;
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: a mixture of %lld experts, which a %s model does not have", source->path,
-                         (long long)(n > 0 ? n : other), source->architecture->name);
-    }
-    take_layer_keys(source);
-    status = read_counts(source, n, e, error);
-    if (!status) status = read_rules(source, e, error);
-    e->size = shape->intermediate_size;
-    if (!status && (!source->config || rules->size))
-        status = read_size(source, (Key){rules->size, "expert_feed_forward_length"},
-                           source->config ? 0 : shape->intermediate_size, &e->size, error);
-    if (!status && rules->shared_size)
-        status = read_size(source, (Key){rules->shared_size, "expert_shared_feed_forward_length"}, 0,
-                           &e->shared_size, error);
-    return status;
-}
-
-// ---- which layers ------------------------------------------------------------------------------------------
-
-static bool is_listed(const json_t *list, int layer) {
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (json_integer_value(json_array_get(list, i)) == layer) return true;
-    return false;
-}
-
 // What config.json says of a layer must be what its tensors show.
 static Status check_layer(const ParamSource *source, int layer, bool there, Error *error) {
-    const json_t *dense = json_object_get(source->config, "mlp_only_layers"),
-                 *step = json_object_get(source->config, "decoder_sparse_step");
-    int64_t every = json_is_integer(step) ? json_integer_value(step) : 1;
-    bool said = !source->architecture->experts.sparse_keys ||
-                (!is_listed(dense, layer) && every > 0 && (layer + 1) % every == 0);
-    if (!source->config || said == there) return STATUS_OK;
+    if (!source->config || model_expects_experts(source, layer) == there) return STATUS_OK;
     return error_set(error, STATUS_FILE,
                      "%s: layer %d has %s router, where a %s model's config says otherwise", source->path,
                      layer, there ? "a" : "no", source->architecture->name);
 }
-
-// ---- weights -----------------------------------------------------------------------------------------------
 
 // As llama.cpp's converter writes them; of Mixtral's first files each expert's by itself.
 static const ExpertNames GGUF_NAMES[] = {{.router = "ffn_gate_inp",

@@ -34,6 +34,8 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
 
 // shape.experts; after the shape. STATUS_UNSUPPORTED: experts where the architecture has none.
 Status model_read_experts(Model *model, const ParamSource *source, Error *error);
+// Whether config.json says that a layer has experts.
+bool model_expects_experts(const ParamSource *source, int layer);
 // The experts of a layer of which the file has some; *there: it does.
 Status model_take_experts(Model *model, const ParamSource *source, int layer, bool *there, Error *error);
 // Memory for that, once for all layers.

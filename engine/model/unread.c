@@ -264,12 +264,29 @@ static bool is_of_other_part(const ParamSource *source, const char *name, char *
     return false;
 }
 
-Status unread_check_tensors(const ParamSource *source, char *others, size_t size, Error *error) {
+// Whether a tensor is of a layer behind the last, and its architecture has such.
+static bool predicts_further(const ParamSource *source, int n_layers, const char *name, char *others,
+                             size_t size) {
+    char place[64];
+    const char *base = source->architecture->base;
+    const size_t n = strlen(others);
+    if (!source->config || !source->architecture->predicts_further) return false;
+    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
+    snprintf(place, sizeof place, source->architecture->layer, n_layers);
+    if (strncmp(name, base, strlen(base)) == 0) name += strlen(base);
+    if (strncmp(name, place, strlen(place)) != 0) return false;
+    if (n == 0) snprintf(others, size, "a layer that predicts further tokens");
+    return true;
+}
+
+Status unread_check_tensors(const ParamSource *source, int n_layers, char *others, size_t size,
+                            Error *error) {
     const Checkpoint *checkpoint = source->checkpoint;
     for (int64_t i = 0; i < checkpoint_n_tensors(checkpoint); i++) {
         const CheckpointTensor *tensor = checkpoint_tensor(checkpoint, i);
         if (source->unread->tensors[i] || (source->config && is_buffer(source, tensor->name))) continue;
         if (is_of_other_part(source, tensor->name, others, size)) continue;
+        if (predicts_further(source, n_layers, tensor->name, others, size)) continue;
         char shown[96];
         text_copy_printable(shown, sizeof shown, tensor->name, strlen(tensor->name));
         return error_set(

@@ -26,6 +26,6 @@ void unread_take_tensor(const ParamSource *source, const CheckpointTensor *tenso
 // means something or is unknown; the same for tensors. Those of a whole's parts that do not write text are left alone, and
 // these parts named in `others` [size].
 Status unread_check_keys(const ParamSource *source, Error *error);
-Status unread_check_tensors(const ParamSource *source, char *others, size_t size, Error *error);
+Status unread_check_tensors(const ParamSource *source, int n_layers, char *others, size_t size, Error *error);
 
 #endif

@@ -61,10 +61,11 @@ static void check_greedy(const char *name, const char *golden_of, const char *de
 static void greedy_text(void **state) {
     (void)state;
     static const char *const NAMES[][2] = {
-        {"mixtral", "mixtral"},     {"mixtral-packed", "mixtral-packed"}, {"mixtral.gguf", "mixtral"},
-        {"qwen3_moe", "qwen3_moe"}, {"qwen3_moe.gguf", "qwen3_moe"},      {"qwen2_moe", "qwen2_moe"},
-        {"olmoe", "olmoe"},         {"granitemoe", "granitemoe"},         {"granitemoe.gguf", "granitemoe"},
-        {"gpt_oss", "gpt_oss"},     {"gpt_oss.gguf", "gpt_oss"},
+        {"mixtral", "mixtral"},      {"mixtral-packed", "mixtral-packed"}, {"mixtral.gguf", "mixtral"},
+        {"qwen3_moe", "qwen3_moe"},  {"qwen3_moe.gguf", "qwen3_moe"},      {"qwen2_moe", "qwen2_moe"},
+        {"olmoe", "olmoe"},          {"granitemoe", "granitemoe"},         {"granitemoe.gguf", "granitemoe"},
+        {"glm4_moe", "glm4_moe"},    {"ernie4_5_moe", "ernie4_5_moe"},     {"gpt_oss", "gpt_oss"},
+        {"gpt_oss.gguf", "gpt_oss"},
     };
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         check_greedy(NAMES[i][0], NAMES[i][1], "cpu:reference");

@@ -104,6 +104,8 @@ EXPERTS_TEST(olmoe, "olmoe", "olmoe")
 EXPERTS_TEST(olmoe_gguf, "olmoe.gguf", "olmoe")
 EXPERTS_TEST(granitemoe, "granitemoe", "granitemoe")
 EXPERTS_TEST(granitemoe_gguf, "granitemoe.gguf", "granitemoe")
+EXPERTS_TEST(glm4_moe, "glm4_moe", "glm4_moe")
+EXPERTS_TEST(ernie4_5_moe, "ernie4_5_moe", "ernie4_5_moe")
 EXPERTS_TEST(gpt_oss, "gpt_oss", "gpt_oss")
 EXPERTS_TEST(gpt_oss_gguf, "gpt_oss.gguf", "gpt_oss")
 
@@ -182,6 +184,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(olmoe_gguf),
         cmocka_unit_test(granitemoe),
         cmocka_unit_test(granitemoe_gguf),
+        cmocka_unit_test(glm4_moe),
+        cmocka_unit_test(ernie4_5_moe),
         cmocka_unit_test(gpt_oss),
         cmocka_unit_test(gpt_oss_gguf),
         cmocka_unit_test(learned_positions_end),

@@ -54,6 +54,13 @@ MODELS = {
     "granitemoe": (dict(model_type="granitemoe", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24,
                         attention_bias=False, attention_multiplier=0.25, embedding_multiplier=3.0, residual_multiplier=0.5,
                         logits_scaling=2.0, **OLD), "granitemoe"),
+    "glm4_moe": (dict(model_type="glm4_moe", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16,
+                      n_shared_experts=1, intermediate_size=40, first_k_dense_replace=1, norm_topk_prob=True, n_group=2,
+                      topk_group=1, routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True, head_dim=16,
+                      partial_rotary_factor=0.5, num_nextn_predict_layers=1, rope_scaling=None, **OLD), "glm4_moe"),
+    "ernie4_5_moe": (dict(model_type="ernie4_5_moe", moe_num_experts=6, moe_k=2, moe_intermediate_size=16,
+                          moe_num_shared_experts=2, intermediate_size=40, moe_layer_start_index=1, moe_layer_end_index=-1,
+                          moe_layer_interval=1, use_bias=False, **OLD), "ernie4_5_moe"),
     "gpt_oss": (dict(model_type="gpt_oss", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24, head_dim=16,
                      sliding_window=8, layer_types=["sliding_attention", "full_attention"], swiglu_limit=7.0,
                      attention_bias=True, dtype="float32",
@@ -72,6 +79,8 @@ def random_weights(model, name, salt):
             value = 1 + 0.3 * value
         elif "sinks" in key:
             value = 1 + 2 * value
+        elif "e_score_correction_bias" in key: # as large as differences of scores
+            value *= 0.2
         elif key.endswith("gate_up_proj_bias"): # some gates and ups reach the limit
             value *= 4
         elif key.endswith("bias"):

@@ -40,7 +40,8 @@ DENSE = {name: f"dense/{name}" for name in (
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
     "ministral3")}
 # Of make_experts.py, likewise.
-EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "gpt_oss")}
+EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
+                                                 "ernie4_5_moe", "gpt_oss")}
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LINEAR = dict(type="linear", factor=4.0)
@@ -202,7 +203,7 @@ OWN.update({
     "nemotron": [(dict(partial_rotary_factor=0.25), True), (dict(norm_eps=0.3), True), (dict(hidden_act="relu"), True),
                  (dict(hidden_act="gelu"), True), (dict(head_dim=8), False)],
 })
-FURTHER = [(dict(router_aux_loss_coef=0.5, output_router_logits=False), True), (dict(num_experts_per_tok=1), True),
+FURTHER = [(dict(router_aux_loss_coef=0.5, output_router_logits=False), True), (dict(num_experts_per_tok=1), None),
            (dict(n_group=2, topk_group=1), None), (dict(routed_scaling_factor=2.5), None), (dict(scoring_func="sigmoid"), None),
            (dict(rope_theta=300.0), None), (dict(hidden_act="gelu_pytorch_tanh"), None)]
 OWN.update({
@@ -220,6 +221,16 @@ OWN.update({
     "granitemoe": FURTHER + [(dict(embedding_multiplier=2.0), True), (dict(residual_multiplier=0.7), True),
                              (dict(attention_multiplier=0.5), True), (dict(logits_scaling=3.0), True),
                              (dict(norm_topk_prob=False), None)],
+    "glm4_moe": FURTHER + [(dict(n_group=1, topk_group=1), True), (dict(n_group=3, topk_group=2), True),
+                           (dict(routed_scaling_factor=1.0), True), (dict(norm_topk_prob=False), True),
+                           (dict(first_k_dense_replace=0), False), (dict(first_k_dense_replace=2), False),
+                           (dict(n_shared_experts=2), False), (dict(use_qk_norm=False), False),
+                           (dict(attention_bias=False), False), (dict(partial_rotary_factor=1.0), True),
+                           (dict(num_nextn_predict_layers=0), True)],
+    "ernie4_5_moe": FURTHER + [(dict(moe_k=3), True), (dict(moe_num_shared_experts=1), False), (dict(use_bias=True), False),
+                               (dict(moe_layer_start_index=0), False), (dict(moe_layer_interval=2), True),
+                               (dict(moe_layer_end_index=1), True), (dict(moe_layer_end_index=0), False),
+                               (dict(moe_norm_min=1e-9), True)],
     "gpt_oss": FURTHER + [(dict(swiglu_limit=3.0), False), (dict(swiglu_alpha=1.0), False), (dict(sliding_window=5), True),
                           (dict(layer_types=[FULL, SLIDING]), True), (dict(layer_types=None), True),
                           (dict(attention_bias=False), False), (dict(experts_per_token=2, initial_context_length=4096), True),
@@ -286,6 +297,8 @@ def defaults(kinds):
     found = []
     for kind in kinds:
         today = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
+        if kind == "glm4_moe": # which has no head size that fits
+            today.update(head_dim=128)
         found.append(("5", today))
         if kind == "ministral3": # of today
             continue

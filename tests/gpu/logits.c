@@ -132,6 +132,8 @@ void test_golden_logits(const char *root, Report *report) {
                   {"experts", "qwen2_moe.gguf", "qwen2_moe"},
                   {"experts", "olmoe", "olmoe"},
                   {"experts", "granitemoe", "granitemoe"},
+                  {"experts", "glm4_moe", "glm4_moe"},
+                  {"experts", "ernie4_5_moe", "ernie4_5_moe"},
                   {"experts", "gpt_oss", "gpt_oss"},
                   {"experts", "gpt_oss.gguf", "gpt_oss"},
                   {"quantized", "gptq-g128", "gptq-g128"},

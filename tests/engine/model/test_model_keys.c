@@ -161,7 +161,7 @@ static void each_key_of_dense_ones_counts_or_is_refused(void **state) {
 
 static void each_key_of_experts_counts_or_is_refused(void **state) {
     (void)state;
-    check_keys("experts_keys", 250);
+    check_keys("experts_keys", 340);
 }
 
 // What the configuration classes write, in either style.
@@ -186,7 +186,7 @@ static void default_configs_are_read(void **state) {
     (void)state;
     check_defaults("default", 20);
     check_defaults("dense_default", 34);
-    check_defaults("experts_default", 12);
+    check_defaults("experts_default", 16);
 }
 
 // ---- tensors -----------------------------------------------------------------------------------------------
