@@ -112,6 +112,14 @@ Status config_apply_tree(Config *config, ConfigLayer layer, const char *name, To
 
 // ---- profiles ----------------------------------------------------------------------------------------
 
+static Status unknown_profile(const Config *config, const char *profile, Error *error) {
+    enum { MOST = 64 };
+    const char *names[MOST];
+    size_t n = 0;
+    while (n < MOST && (names[n] = config_profile_name(config, n))) n++;
+    return config_unknown_profile(names, n, profile, error);
+}
+
 Status config_apply_profile(Config *config, ConfigLayer layer, const char *profile, Error *error) {
     ConfigLayers added = {0};
     Status status = STATUS_OK;
@@ -121,7 +129,7 @@ Status config_apply_profile(Config *config, ConfigLayer layer, const char *profi
         if (item->profile && !strcmp(item->profile, profile))
             status = layers_add_copy(&added, item, layer, error);
     }
-    if (!status && !added.count) status = config_unknown_profile(config, profile, error);
+    if (!status && !added.count) status = unknown_profile(config, profile, error);
     if (status) {
         layers_free(&added);
         return status;

@@ -43,16 +43,12 @@ Status config_unknown_section(const ConfigTable *table, const char *name, Error 
                      all);
 }
 
-Status config_unknown_profile(const Config *config, const char *profile, Error *error) {
-    enum { MOST = 64 };
-    const char *names[MOST];
-    size_t count = 0;
-    while (count < MOST && (names[count] = config_profile_name(config, count))) count++;
-    if (!count)
+Status config_unknown_profile(const char *const *names, size_t n, const char *profile, Error *error) {
+    if (!n)
         return error_set(error, STATUS_USAGE,
                          "no profile \"%.100s\": no file that was read has a [profile.NAME] section",
                          profile);
-    int nearest = nearest_name(profile, names, count);
+    int nearest = nearest_name(profile, names, n);
     if (nearest >= 0)
         return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; did you mean \"%.100s\"?", profile,
                          names[nearest]);

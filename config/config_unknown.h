@@ -3,11 +3,12 @@
 #ifndef PALAVER_CONFIG_UNKNOWN_H
 #define PALAVER_CONFIG_UNKNOWN_H
 
-#include "config/config.h"
+#include "config/config_key.h"
 
 Status config_unknown_key(const ConfigTable *table, const char *name, Error *error);
 Status config_unknown_section(const ConfigTable *table, const char *name, Error *error);
-Status config_unknown_profile(const Config *config, const char *profile, Error *error);
+// names: of the n profiles that there are.
+Status config_unknown_profile(const char *const *names, size_t n, const char *profile, Error *error);
 // A variable of the environment that begins as ours do: STATUS_OK, unless it is so near to one that it must be meant.
 Status config_unknown_variable(const ConfigTable *table, const char *variable, Error *error);
 
