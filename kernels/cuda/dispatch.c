@@ -272,16 +272,16 @@ static bool split_fits(const Card *card, const AttendCase *a) {
 }
 
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
-    if (!is_16_bit(a->operand) || a->masked || a->capped) return ATTEND_PLAIN;
+    if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
     if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
     if (a->few_tokens == 1) return ATTEND_PLAIN;
-    bool half = a->cache == DTYPE_F16, plain = half && !a->alibi;
+    bool half = a->cache == DTYPE_F16, plain = half && !a->alibi && !a->capped;
     // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has
     // gone round, which these are shows where a prompt was cut.
     bool pairs = a->kind != STEP_READING || (a->window <= 0 && a->in_order);
     if (plain && !a->evicted && pairs && wgmma_fits(card, a, a->octets, a->page_size)) return ATTEND_WGMMA;
     // Not for pieces of prompts: how long a cache may be must not show where one was cut.
-    if (!half && !a->alibi && !a->evicted && a->kind == STEP_ANY && a->n_sequences == 1 &&
+    if (!half && !a->alibi && !a->capped && !a->evicted && a->kind == STEP_ANY && a->n_sequences == 1 &&
         a->n_tokens >= 64 && a->octets && a->halves_want <= a->halves_bytes &&
         wgmma_fits(card, a, true, 1u << 31))
         return ATTEND_HALVES;

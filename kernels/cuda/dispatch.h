@@ -48,14 +48,14 @@
 // else 256; gated: 192 where that takes less time than 256.
 //
 // Attention (dispatch_attend), tiles of several tokens; the first that fits:
-//   plain        operands in float32, a mask, or capped scores
-//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, nothing evicted; READING: no window, in order
+//   plain        operands in float32, or a mask
+//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, no cap, nothing evicted; READING: no window, in order
 //   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16, then wgmma
-//   tile f16     f16 cache without ALiBi, heads of 64, 80, 96, 128 or 256
-//   tile any     the same for other caches, and ALiBi
+//   tile f16     f16 cache without ALiBi and cap, heads of 64, 80, 96, 128 or 256
+//   tile any     the same for other caches, ALiBi and caps
 //   plain
 // and tiles of one token:
-//   split        operands in 16 bit, no mask, no cap, rows of multiples of 16 bytes, pages of powers of two
+//   split        operands in 16 bit, no mask, rows of multiples of 16 bytes, pages of powers of two
 //   plain
 //
 // Layers of experts (dispatch_experts), whose rows' bits must not tell where a prompt was cut or who decodes beside:

@@ -145,8 +145,14 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
     int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     float in = 1 / sqrtf((float)c->hidden);
     memset(l, 0, sizeof *l);
-    l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
-    l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
+    if (!c->no_pre_norm) {
+        l->attn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
+        l->ffn_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.1f, 1}, state);
+    }
+    if (c->post_norm) {
+        l->attn_post_norm = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 1}, state);
+        l->ffn_post_norm = fill(model, DTYPE_F16, 1, c->hidden, (Spread){0.3f, 1}, state);
+    }
     if (c->layer_norm) {
         l->attn_norm_bias = fill(model, DTYPE_F16, 1, c->hidden, (Spread){0.3f, 0}, state);
         l->ffn_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, state);
@@ -173,17 +179,21 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
         l->b_down = fill(model, DTYPE_F32, 1, n * c->hidden, (Spread){0.5f, 0}, state);
     }
     if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
-    if (c->qk_norm) {
-        l->q_norm = fill(model, DTYPE_F32, 1, c->head_dim, (Spread){0.1f, 1}, state);
-        l->k_norm = fill(model, DTYPE_F32, 1, c->head_dim, (Spread){0.1f, 1}, state);
+    if (c->qk_norm || c->row_norm) {
+        l->q_norm = fill(model, DTYPE_F32, 1, c->row_norm ? q : c->head_dim, (Spread){0.1f, 1}, state);
+        l->k_norm = fill(model, DTYPE_F32, 1, c->row_norm ? kv : c->head_dim, (Spread){0.1f, 1}, state);
     }
 }
 
 void model_fill(TestModel *model, const Case *c, uint64_t seed) {
     memset(model, 0, sizeof *model);
     int rotary = c->no_rope ? 0 : c->rotary_dim ? c->rotary_dim : c->head_dim;
-    model->inv_freq = keep(model, (size_t)rotary / 2 * sizeof(double) + 8);
-    for (int i = 0; i < rotary / 2; i++) model->inv_freq[i] = pow(10000, -2.0 * i / rotary);
+    const int pairs = rotary / 2;
+    model->inv_freq = keep(model, 2 * (size_t)pairs * sizeof(double) + 8);
+    for (int i = 0; i < 2 * pairs; i++)
+        model->inv_freq[i] = pow(i < pairs ? 10000 : 300, -2.0 * (i % pairs) / rotary);
+    model->ropes[0] = c->window_rope ? 1 : 0; // layer 0 has the window
+    model->ropes[1] = c->still ? -1 : 0;
     model->shape = (DecoderShape){
         .n_layers = TEST_LAYERS,
         .hidden_size = c->hidden,
@@ -200,6 +210,9 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
         .norm = c->layer_norm ? NORM_LAYER : NORM_RMS,
         .n_positions = c->learned ? c->past + c->n_tokens + 8 : 0,
         .parallel_residual = c->parallel,
+        .attention_cap = c->attention_cap,
+        .logit_cap = c->logit_cap,
+        .logit_scale = c->logit_scale,
         .alibi = c->alibi,
         .experts = {.n = c->n_experts,
                     .n_active = c->n_active,
@@ -213,7 +226,10 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
         .rope = {.kind = c->interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT,
                  .rotary_dim = rotary,
                  .inv_freq = model->inv_freq,
-                 .magnitude = 1},
+                 .magnitude = 1,
+                 .n_tables = c->window_rope ? 2 : 1,
+                 .other_magnitude = 1.1,
+                 .of_layers = c->window_rope || c->still ? model->ropes : NULL},
     };
     for (int l = 0; l < TEST_LAYERS; l++) fill_layer(model, c, &model->layers[l], &seed);
     DType rows = c->type == DTYPE_W8 ? DTYPE_F16 : c->type; // of embeddings, which are not multiplied

@@ -18,6 +18,10 @@ typedef struct Case {
     bool interleaved, qk_norm, bias, out_bias, gelu, tied;
     // Beyond LLaMA's family: layer norms with biases, learned positions, a norm of embeddings, a biased head.
     bool layer_norm, no_gate, ffn_bias, no_rope, learned, embedding_norm, output_bias, parallel;
+    // Norms of what a part adds, none before it, norms of whole rows of q and k; frequencies of its own for the layer that
+    // has the window, no frequencies for the other; caps of scores and logits, and what multiplies the latter.
+    bool post_norm, no_pre_norm, row_norm, window_rope, still;
+    float attention_cap, logit_cap, logit_scale;
     Activation activation;   // where gelu does not say it
     DType v_type, down_type; // of w_v and w_down where they differ, else DTYPE_F32 (0)
     int past, n_tokens, window;
@@ -42,6 +46,7 @@ typedef struct TestModel {
     LayerWeights layers[TEST_LAYERS];
     HeadWeights head;
     double *inv_freq;
+    int ropes[TEST_LAYERS];
     void *memory[128]; // what was allocated
     int n_memory;
 } TestModel;

@@ -131,6 +131,7 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
     for (int l = 0; l < TEST_LAYERS; l++) {
         s->kv[l] = kv_layout_layer(&s->layout, s->cache, s->scale, l);
         s->kv[l].rotate_keys = c->rotate;
+        s->kv[l].rope = m->shape.rope.of_layers ? m->shape.rope.of_layers[l] : 0;
     }
     if (c->sinks) enter_sinks(s, c);
     if (c->feed_back) enter_rounding(s, c, &m->shape.rope);

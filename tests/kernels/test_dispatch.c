@@ -349,6 +349,7 @@ static void tiles_of_an_f16_cache(void **state) {
     CHECK_ATTEND(&PORTABLE, half, , ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.operand = DTYPE_F32, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.masked = true, ATTEND_PLAIN);
+    CHECK_ATTEND(&HOPPER, half, c.capped = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, half, c.alibi = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, half, c.evicted = true, ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 96, ATTEND_TILE_F16);
@@ -392,6 +393,7 @@ static void tiles_of_one_token(void **state) {
         CHECK_ATTEND(&AMPERE, one, , ATTEND_SPLIT);
         CHECK_ATTEND(&HOPPER, one, c.evicted = c.alibi = true, ATTEND_SPLIT);
         CHECK_ATTEND(&HOPPER, one, c.masked = true, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, one, c.capped = true, ATTEND_SPLIT);
         CHECK_ATTEND(&HOPPER, one, c.operand = DTYPE_F32, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, one, c.page_size = 48, ATTEND_PLAIN);
         CHECK_ATTEND(&HOPPER, one, c.page_size = 1u << 31, ATTEND_SPLIT);

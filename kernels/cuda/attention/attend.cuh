@@ -44,7 +44,7 @@ struct AttendArguments {
     Pages pages;
     int n_heads, n_kv_heads, head_dim, window;
     float scale; // attention_scale, times log2 e in the kernels on tensor cores
-    float cap;   // of scores, for the plain kernel; 0: none
+    float cap;   // of scores; 0: none
     bool alibi;
     AttendMask mask; // for the plain kernel
 };
@@ -61,6 +61,13 @@ __device__ inline int32_t tile_position(const AttendArguments &a, const AttendTi
 enum { ROWS = ATTEND_ROWS, KEYS = ATTEND_KEYS };
 
 constexpr float LOG2_E = 1.44269504f;
+
+// limit·tanh(x/limit). Where tanh is 1 to all digits, e^2x may be too large; its digits near 0, which are lost, are not
+// those of scores in 16 bits.
+__device__ __forceinline__ float capped(float x, float limit) {
+    float t = exp2_approx(fminf(fmaxf(__fdividef(x, limit), -10.0f), 10.0f) * (2 * LOG2_E));
+    return limit * __fdividef(t - 1, t + 1);
+}
 
 __device__ inline void copy_16(void *shared, const void *global, bool there) {
     copy_piece<16>(shared_at(shared), global, there);

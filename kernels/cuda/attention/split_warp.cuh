@@ -261,6 +261,12 @@ template <class C, class SHAPE, int HEAD> struct SplitWarp : SplitSums<C, SHAPE,
     // row sees all of the unit's keys.
     __device__ void weigh(bool whole, int32_t at, uint32_t value_scales, float scores[EIGHTHS][LANE_HEADS]) {
         int g = threadIdx.x % 32 / 4;
+        if (s.l.a.cap > 0)
+#pragma unroll
+            for (int e = 0; e < EIGHTHS; e++)
+#pragma unroll
+                for (int l = 0; l < LANE_HEADS; l++)
+                    scores[e][l] = capped(scores[e][l], s.l.a.cap * (LOG2_E / C::UNIT));
 #pragma unroll
         for (int e = 0; e < EIGHTHS; e++)
 #pragma unroll

@@ -148,6 +148,14 @@ template <int HEAD> struct TileRows {
         }
     }
 
+    // limit: in what scores are before they are scaled.
+    __device__ __forceinline__ void cap(float limit) {
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) scores[n][i] = capped(scores[n][i], limit);
+    }
+
     // Hides what a row does not see; slopes: of ALiBi, unless PLAIN.
     template <bool PLAIN>
     __device__ __forceinline__ void mask(const int32_t *slot_positions, const Seen seen[2],
@@ -221,7 +229,7 @@ template <int HEAD> struct TileRows {
 
 // Eight warps, each 16 of the 128 rows; row r is head r % group of token r / group. Units of keys are double-buffered.
 // Grid: [KV heads, tiles], the last tiles (which see most) first. HEAD is a multiple of 16.
-// PLAIN: the cache is float16, and there is no ALiBi.
+// PLAIN: the cache is float16, and there is no ALiBi, nor a cap.
 template <class T, int HEAD, bool PLAIN>
 __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
     tile_kernel(const __grid_constant__ AttendArguments a, const T *q, const T *q_sinks, T *y) {
@@ -267,6 +275,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD <= 128 ? 2 : 1)
             __syncthreads();
         }
         rows.take_keys(s, stage);
+        if (!PLAIN && a.cap > 0) rows.cap(a.cap * LOG2_E / a.scale);
         if (kinds[now] == TILE_MASKED || (!PLAIN && a.alibi)) {
             Seen seen[2];
 #pragma unroll

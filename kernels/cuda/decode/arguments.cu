@@ -47,7 +47,8 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->k_norm = layer->k_norm;
     l->keys = (char *)kv->k;
     l->values = (char *)kv->v;
-    l->bases = kv->score_bases;
+    l->out_post = layer->attn_post_norm.weight, l->down_post = layer->ffn_post_norm.weight;
+    l->bases = kv->score_bases, l->rope = kv->rope;
     l->window = window_index(a, window);
     return l->window >= 0;
 }
@@ -166,7 +167,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     int lanes = dispatch_decode_lanes(a->head_dim), chunk = chunk_slots(a);
     s->layers = take(a->n_layers * (int)sizeof(DecodeLayer));
     s->scales = take(a->kind == DECODE_F16 ? 0 : a->n_layers * (int)sizeof(DecodeScales));
-    s->rope = take((a->n_evicted > 0 ? 2 : 1) * a->rotary_dim * 4);
+    s->rope = take(a->n_tables * layer_turns(*a) * (int)sizeof(float2));
     s->residual = take(a->hidden * 4);
     s->sums = take(32 * 4);
     s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
@@ -246,7 +247,9 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->n_kv_heads = s->n_kv_heads, a->group = s->n_heads / s->n_kv_heads;
     a->head_dim = s->head_dim, a->rotary_dim = s->rope.rotary_dim;
     a->interleaved = s->rope.kind == ROPE_INTERLEAVED, a->activation = s->activation;
-    a->eps = s->norm_eps, a->embedding_scale = s->embedding_scale, a->magnitude = (float)s->rope.magnitude;
+    a->eps = s->norm_eps, a->embedding_scale = s->embedding_scale, a->logit_cap = s->logit_cap;
+    a->n_tables = rope_tables(&s->rope), a->table_stride = rope_sets(&s->rope) * (s->rope.rotary_dim / 2);
+    a->magnitude[0] = (float)s->rope.magnitude, a->magnitude[1] = (float)s->rope.other_magnitude;
     a->score_scale = s->attention_scale * 1.44269504f;
     a->inv_freq = cuda->device.inv_freq + (int64_t)q->rope_set * (s->rope.rotary_dim / 2);
     a->id = t->step->ids[0], a->position = t->step->positions[0], a->slot = t->step->slots[0];

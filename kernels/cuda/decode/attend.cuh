@@ -125,11 +125,12 @@ __device__ __forceinline__ void publish_attended(const DecodeArguments &a, const
 // The phase of one layer; `input`: shared memory.
 template <int LANES, int HEADS, class Cache>
 __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerView &view, char *input,
-                                    const float2 *rope, const CacheShare &c, Ring &ring) {
+                                    const float2 *turns, const CacheShare &c, Ring &ring) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
     if (!c.any) return sync_warps(); // between two arrivals
     const DecodeLayer &l = view.layer;
     const DecodeScales &scales = view.scales;
+    const float2 *rope = turns + max(l.rope, 0) * layer_turns(a);
     unsigned round = a.round + view.index + 1;
     int warp = threadIdx.x / 32, used = min(c.streams, c.n_chunks); // streams that have chunks
     const bool owner = c.owner;

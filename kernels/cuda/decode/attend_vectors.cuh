@@ -61,6 +61,7 @@ __device__ __forceinline__ void receive_vectors(const DecodeArguments &a, const 
 __device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer &l, const CacheShare &c,
                                      const float2 *rope, int i, const AttendShared &s) {
     int lane = threadIdx.x % 32, dim = a.head_dim;
+    const int rotary_dim = l.rope < 0 ? 0 : a.rotary_dim;
     float *v = s.vectors + i * dim;
     bool is_query = i < a.group, is_value = i == a.group + 1;
     const float *norm = is_value ? NULL : is_query ? l.q_norm : l.k_norm;
@@ -72,11 +73,11 @@ __device__ inline void finish_vector(const DecodeArguments &a, const DecodeLayer
     }
     if (is_query && c.sinks > 0) {
         float *other = s.sinks + i * dim;
-        for (int d = lane + a.rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
-        rope_head(rope + a.rotary_dim / 2, a.rotary_dim, a.interleaved, a.score_scale, v, other);
+        for (int d = lane + rotary_dim; d < dim; d += 32) other[d] = v[d] * a.score_scale;
+        rope_head(rope + rotary_dim / 2, rotary_dim, a.interleaved, a.score_scale, v, other);
         __syncwarp();
     }
-    if (!is_value) rope_head(rope, a.rotary_dim, a.interleaved, 1, v, v);
+    if (!is_value) rope_head(rope, rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
     if (is_query)
         for (int d = lane; d < dim; d += 32) v[d] *= a.score_scale;

@@ -94,21 +94,29 @@ static Status upload_pages(CudaBackend *cuda, const Step *step, DecodeArguments 
                       error, "a table of %d pages", n);
 }
 
-// Whether there is code for such a decoder: gated feed-forwards behind RMS norms and none after them, no biases but
-// attention's, every layer turned by the same frequencies, norms of heads, no caps,
-// no experts, no learned attention sinks.
-static bool decodable(const DecoderShape *s, const DecodeStep *t) {
-    if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi)
+static bool is_w8(const Layer *layer) {
+    return linear_is_w8(&layer->qkv) || linear_is_w8(&layer->gate_up);
+}
+
+// Whether there is code for such a layer: a gated feed-forward part, no biases but attention's, norms of heads; no
+// experts; behind a part a norm of what fits in registers, and then no W8.
+static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
+    const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
+    if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down || layer->row_norms ||
+        layer->router)
         return false;
-    if (s->attention_cap > 0 || s->logit_cap > 0 || s->rope.of_layers) return false;
+    return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
+}
+
+// The same for the decoder: RMS norms, no caps of scores, no learned attention sinks.
+static bool decodable(const DecoderShape *s, const DecodeStep *t) {
+    if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi ||
+        s->attention_cap > 0)
+        return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
-    for (int l = 0; l < s->n_layers; l++) {
-        const Layer *layer = t->layers[l];
-        if (!layer->attn_norm.weight || !layer->ffn_norm.weight || layer->attn_post_norm.weight ||
-            layer->ffn_post_norm.weight || layer->row_norms || layer->router || t->kv[l].sink_scores)
+    for (int l = 0; l < s->n_layers; l++)
+        if (t->kv[l].sink_scores || !layer_decodable(s, t->layers[l], linear_is_w8(&t->head->output)))
             return false;
-        if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down) return false;
-    }
     return true;
 }
 

@@ -52,9 +52,11 @@ struct DecodeLayer {
     DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
     const float *norm[PHASE_LOGITS], *bias[PHASE_LOGITS], *q_norm, *k_norm; // NULL: none
     char *keys, *values;
-    const float *bases; // KvLayer.score_bases; NULL: none
-    int window;         // index into DecodeArguments.windows
-    bool split_qkv;     // k and v are matrices of their own
+    const float *out_post, *down_post; // norms of what these phases give, before it is added to x; NULL: none
+    const float *bases;                // KvLayer.score_bases; NULL: none
+    int rope;                          // KvLayer.rope
+    int window;                        // index into DecodeArguments.windows
+    bool split_qkv;                    // k and v are matrices of their own
     // In which forms a phase's matrices want their input: see dot.cuh.
     bool floats[PHASE_LOGITS], quants[PHASE_LOGITS], whole[PHASE_LOGITS];
 };
@@ -88,8 +90,10 @@ struct DecodeArguments {
     unsigned head_factor; // e / head_dim = e·head_factor >> 22 for e < 4096
     bool interleaved;
     Activation activation;
-    float eps, score_scale, embedding_scale, magnitude; // score_scale: attention_scale·log2 e
-    const double *inv_freq;
+    float eps, score_scale, embedding_scale, logit_cap; // score_scale: attention_scale·log2 e
+    const double *inv_freq;                             // of the sequence's set in the first table
+    int n_tables, table_stride;                         // from a table to the next
+    float magnitude[ROPE_MOST_TABLES];
 
     // The token, and the indexes it looks at, of which `index` is its own: cut into n_splits ranges of split_slots.
     int id, position, slot, index, n_slots, n_splits, split_slots;
@@ -122,6 +126,14 @@ struct DecodeArguments {
     unsigned head_round;         // arrivals at each KV head before this token
     DecodeShared shared;
 };
+
+// Turns of a table: of the token's position, and of what its query is for the sinks.
+__host__ __device__ inline int layer_turns(const DecodeArguments &a) {
+    return (a.n_evicted > 0 ? 2 : 1) * (a.rotary_dim / 2);
+}
+
+enum { ADDED_TURNS = 4 }; // of an input that is normed before it is added: so wide is the hidden size at most
+constexpr int ADDED_MOST = ADDED_TURNS * DECODE_WARPS * 32 * 4;
 
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);

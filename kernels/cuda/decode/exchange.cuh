@@ -64,6 +64,8 @@ struct InputSource {
     const unsigned *counter;
     unsigned target;
     const float *norm; // [cols] or NULL
+    const float
+        *post; // [cols]: `from` is normed by it and added to the residual stream, which is the input; or NULL
     int cols;
     bool floats, quants, whole; // its forms: see dot.cuh
     bool keep;                  // as the residual stream
@@ -143,6 +145,64 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
         total += v.x + v.y + v.z + v.w;
     }
     return rsqrtf(__fdividef(total, (float)s.cols) + a.eps);
+}
+
+// The sum over the block's warps, of which each has left its own in sums [16]; zeros behind them.
+__device__ __forceinline__ float sum_of_warps(const float *sums) {
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+        float4 v = *(const float4 *)(sums + i);
+        total += v.x + v.y + v.z + v.w;
+    }
+    return total;
+}
+
+// The same where what comes is normed before it is added: of at most TURNS turns, which stay in registers until their
+// mean square is known. Apart from the rest, whose registers it would take.
+template <int TURNS>
+__device__ __noinline__ float load_added_input(float eps, InputSource s, Input x, float *residual,
+                                               float *sums) {
+    float squares = 0;
+    const int mine = threadIdx.x * 4;
+    uint4 v[TURNS];
+    await(s.counter, s.target);
+    receive_turns(s, mine, v);
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        if (t * INPUT_SPAN + mine >= s.cols) continue;
+        float4 y = carried_4(v[t]);
+        squares += y.x * y.x + y.y * y.y + y.z * y.z + y.w * y.w;
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
+    sync_warps();
+    const float scale = rsqrtf(__fdividef(sum_of_warps(sums), (float)s.cols) + eps);
+    squares = 0;
+#pragma unroll
+    for (int t = 0; t < TURNS; t++) {
+        const int i = t * INPUT_SPAN + mine;
+        if (t * INPUT_SPAN >= s.cols) continue; // for all threads
+        float4 f = make_float4(0, 0, 0, 0);
+        if (i < s.cols) {
+            float4 y = carried_4(v[t]), u = __ldg((const float4 *)(s.post + i));
+            f = *(const float4 *)(residual + i);
+            f = make_float4(f.x + y.x * scale * u.x, f.y + y.y * scale * u.y, f.z + y.z * scale * u.z,
+                            f.w + y.w * scale * u.w);
+            *(float4 *)(residual + i) = f;
+            if (s.norm) {
+                float4 w = __ldg((const float4 *)(s.norm + i));
+                squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
+                f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
+            }
+        }
+        if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
+        if (s.quants) store_quants(x, f, i, s.cols);
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) sums[16 + threadIdx.x / 32] = squares;
+    sync_warps();
+    return s.norm ? rsqrtf(__fdividef(sum_of_warps(sums + 16), (float)s.cols) + eps) : 1;
 }
 
 // The same for W8: a row of integers by its largest magnitude, which is known when all of the input is there. Of

@@ -87,7 +87,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     const bool split = phase == PHASE_QKV && l.split_qkv;
     const int at_once = split ? 1 : pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
     const float *bias = last ? NULL : l.bias[phase];
-    const bool adds = phase == PHASE_OUT || phase == PHASE_DOWN;
+    const bool adds = (phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post);
     int format = last ? a.output.format : l.rows[phase].format;
     const float *channels = last ? a.output.scales : l.rows[phase].scales;
 #pragma unroll 1
@@ -114,7 +114,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
             value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * factors.x + add;
         }
         if (last)
-            a.logits[mine] = value;
+            a.logits[mine] = a.logit_cap > 0 ? a.logit_cap * tanhf(value / a.logit_cap) : value;
         else
             publish(p.to + mine, value, round);
     }
@@ -197,6 +197,8 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.cols = p.cols;
     s.keep = p.keep;
     s.norm = last ? a.norm : l.norm[phase];
+    s.post = phase == PHASE_GATE_UP ? l.out_post : last ? l.down_post : NULL;
+    if (phase == PHASE_QKV && layer > 0) s.post = (&l)[-1].down_post;
     s.floats = last ? a.output_floats : l.floats[phase];
     s.quants = last ? a.output_quants : l.quants[phase];
     s.whole = last ? a.output_whole : l.whole[phase];
@@ -247,14 +249,18 @@ __device__ __forceinline__ Ring ring_of(const DecodeShared &at, char *memory, ui
     return ring;
 }
 
-// cos and sin of the position; behind them those of a query that looks at the sinks.
+// Of every table of frequencies, cos and sin of the position; behind them those of a query that looks at the sinks.
 __device__ __forceinline__ void fill_turns(const DecodeArguments &a, float2 *rope) {
-    int pairs = a.rotary_dim / 2;
-    for (int i = threadIdx.x; i < (a.n_evicted > 0 ? 2 : 1) * pairs; i += DECODE_THREADS) {
-        double sine, cosine; // of multiples of pi: no table for huge angles, no stack
-        int position = a.position - (i < pairs ? 0 : a.n_evicted);
-        sincospi(position * a.inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
-        rope[i] = make_float2(a.magnitude * (float)cosine, a.magnitude * (float)sine);
+    const int pairs = a.rotary_dim / 2, n = layer_turns(a);
+    for (int table = 0; table < a.n_tables; table++) {
+        const double *inv_freq = a.inv_freq + table * a.table_stride;
+        for (int i = threadIdx.x; i < n; i += DECODE_THREADS) {
+            double sine, cosine; // of multiples of pi: no table for huge angles, no stack
+            int position = a.position - (i < pairs ? 0 : a.n_evicted);
+            sincospi(position * inv_freq[i < pairs ? i : i - pairs] * 0.31830988618379067, &sine, &cosine);
+            rope[table * n + i] =
+                make_float2(a.magnitude[table] * (float)cosine, a.magnitude[table] * (float)sine);
+        }
     }
 }
 
@@ -328,8 +334,9 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
         } else {
             const PhaseOfLayer here = {l, phase, layer};
             const InputSource from = input_of(a, here);
-            float scale = from.whole ? load_whole_input<TURNS>(a, from, x, residual, sums)
-                                     : load_input<TURNS>(a, from, x, residual, sums);
+            float scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
+                          : from.whole ? load_whole_input<TURNS>(a, from, x, residual, sums)
+                                       : load_input<TURNS>(a, from, x, residual, sums);
             gemv_rows(a, here, scale, residual, x, ring);
         }
         if (phase == PHASE_LOGITS) break;
