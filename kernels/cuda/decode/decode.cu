@@ -102,8 +102,7 @@ static bool is_w8(const Layer *layer) {
 // experts; behind a part a norm of what fits in registers, and then no W8.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
-    if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down || layer->row_norms ||
-        layer->router)
+    if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down || layer->row_norms || layer->router)
         return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
 }

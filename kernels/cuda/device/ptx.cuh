@@ -247,6 +247,11 @@ __device__ inline void let_next_begin() {
 #endif
 }
 
+// Into the L1.
+__device__ inline void prefetch_near(const void *at) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+}
+
 // ---- global memory that other blocks read and write meanwhile ----------------------------------------------
 
 // Relaxed: each access is whole, and seen by the whole device; nothing is said of other accesses.

@@ -33,6 +33,39 @@ __device__ inline void meet_mma_threads() {
     named_barrier_sync<1, FLAT_WARPS * 32>();
 }
 
+// Brings near what a warp's 16 rows of a tile are added to, while others' sums are waited for.
+template <int TILES> __device__ inline void fetch_residual(const FlatArguments &a, int tile) {
+    const int row = tile * FLAT_ROWS + threadIdx.x / 32 * 16;
+    if (a.epilogue != EPILOGUE_ADD || row >= a.w.rows) return;
+#pragma unroll
+    for (int first = 0; first < TILES * 8; first += 32) {
+        int token = first + threadIdx.x % 32;
+        if (token < min(a.n, TILES * 8))
+            prefetch_near((const float *)a.y + (int64_t)token * a.y_stride + row);
+    }
+}
+
+// Adds n parts, one behind the other, in their order; of few rows of x several are on their way at once.
+template <int TILES, class Four, class Sum>
+__device__ inline void add_parts(const Four *part, int n, Sum c[TILES][4]) {
+    constexpr int AT_ONCE = TILES == 1 ? 5 : TILES == 2 ? 4 : 2, NEXT = FLAT_WARPS * TILES * 32;
+#pragma unroll 1
+    for (; n > 0; n -= AT_ONCE, part += AT_ONCE * NEXT) {
+        Four v[AT_ONCE][TILES];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+#pragma unroll
+            for (int i = 0; i < TILES; i++) v[j][i] = __ldcg(part + (j < n ? j : 0) * NEXT + i * 32);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            if (j >= n) break;
+#pragma unroll
+            for (int i = 0; i < TILES; i++)
+                c[i][0] += v[j][i].x, c[i][1] += v[j][i].y, c[i][2] += v[j][i].z, c[i][3] += v[j][i].w;
+        }
+    }
+}
+
 // This block's share of a tile's sums becomes the whole in the tile's first block, which is told so.
 template <int TILES, class Sum>
 __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &share, int tile,
@@ -53,6 +86,7 @@ __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &shar
         if (threadIdx.x == 0) count_release(a.arrived + tile);
         return false;
     }
+    fetch_residual<TILES>(a, tile);
     if (threadIdx.x == 0) {
         unsigned there;
         do {
@@ -61,15 +95,7 @@ __device__ inline bool gather_tile(const FlatArguments &a, const FlatShare &shar
         a.arrived[tile] = 0; // for the next launch
     }
     meet_mma_threads();
-#pragma unroll 2
-    for (int b = first + 1; b <= last; b++) {
-        const Four *from = part_of(b);
-#pragma unroll
-        for (int i = 0; i < TILES; i++) {
-            Four v = __ldcg(from + i * 32);
-            c[i][0] += v.x, c[i][1] += v.y, c[i][2] += v.z, c[i][3] += v.w;
-        }
-    }
+    add_parts<TILES>(part_of(first + 1), last - first, c);
     return true;
 }
 
