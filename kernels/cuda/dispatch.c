@@ -319,7 +319,8 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
     } else {
         // Whole rounds: the few blocks of one that is begun take as long as the others.
         int64_t a_sm = c->blocks_a_sm > 0 ? c->blocks_a_sm : SPLITS_A_SM;
-        if (c->beside && c->slots <= MOST_BESIDE) a_sm = 1;
+        // Where four splits are left: fewer take longer than what follows gains.
+        if (c->beside && c->slots <= MOST_BESIDE && card->n_sms >= 4 * blocks) a_sm = 1;
         int64_t round = card->n_sms * a_sm;
         bool once = c->cache == DTYPE_INT4 || c->cache == DTYPE_F32; // as measured: NOTES.md
         if (c->indexes * blocks / round > LONG_SPLIT && !once) round *= 2;

@@ -443,6 +443,8 @@ static void splits_are_of_the_step_alone(void **state) {
         // A short prompt before a flat GEMM: one block a multiprocessor, 4 splits of 32 KV heads, but of long caches.
         {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040}, 320},  // 1040 / 4 = 260
         {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040}, 192}, // 1040 / 8 = 130
+        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056},
+         320}, // two blocks share a head's rows: 1056 / 4 = 264
         {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192}, 1024},
         // A row among others: a quarter of the multiprocessors, four splits, or as many as 1,024 indexes each make.
         {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0}, 512},
