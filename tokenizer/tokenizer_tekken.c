@@ -26,7 +26,7 @@ static const char *const SPECIALS[] = {"<unk>",
                                        "[/SYSTEM_PROMPT]",
                                        "[TOOL_CONTENT]"};
 // Before version 7 a system prompt stands in a user's turn: the names of the last of them mean nothing to such a model.
-enum { N_SPECIALS = sizeof SPECIALS / sizeof *SPECIALS, N_BEFORE_V7 = 17 };
+enum { N_SPECIALS = sizeof SPECIALS / sizeof *SPECIALS, N_BEFORE_V7 = 17, MOST_SPECIALS = 1 << 16 };
 
 typedef struct TekkenFile {
     Tokenizer *tokenizer;
@@ -41,7 +41,7 @@ static Status read_sizes(TekkenFile *file, Error *error) {
     int64_t pieces = (int64_t)json_array_size(file->vocab),
             listed = file->specials ? (int64_t)json_array_size(file->specials) : N_SPECIALS;
     file->n_specials = json_is_integer(specials) ? json_integer_value(specials) : listed;
-    if (file->n_specials < 0 || file->n_specials > INT32_MAX / 8) file->n_specials = -1;
+    if (file->n_specials > MOST_SPECIALS) file->n_specials = -1;
     file->n_ids = json_is_integer(vocab) ? json_integer_value(vocab) : pieces + file->n_specials;
     if (file->n_ids <= 0 || file->n_ids > INT32_MAX / 8 || file->n_specials < 0 ||
         file->n_specials >= file->n_ids || pieces < file->n_ids - file->n_specials)
