@@ -178,11 +178,8 @@ static Status read_unknown(const Checkpoint *checkpoint, TokenizerVocab *vocab, 
     size_t n = 0;
     for (int64_t i = 0; i < checkpoint_n_meta(checkpoint); i++) {
         const char *key = checkpoint_meta_at(checkpoint, i)->key;
-        char padded[80];
         if (strncmp(key, SPACE, strlen(SPACE)) != 0) continue;
-        int size = snprintf(padded, sizeof padded, " %s ", key + strlen(SPACE));
-        bool known = (size_t)size < sizeof padded && strstr(KNOWN_KEYS, padded) != NULL;
-        if (known || n + 80 > MAX_UNKNOWN) continue;
+        if (text_is_among(key + strlen(SPACE), KNOWN_KEYS) || n + 80 > MAX_UNKNOWN) continue;
         if (!names) names = calloc(1, MAX_UNKNOWN);
         if (!names) return error_set(error, STATUS_MEMORY, "%s: out of memory", checkpoint_path(checkpoint));
         char shown[64];

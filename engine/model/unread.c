@@ -72,19 +72,10 @@ static const char BUFFER[] = "rotary_emb.inv_freq";
 
 #define COUNT(ARRAY) (sizeof(ARRAY) / sizeof *(ARRAY))
 
-// Whether `name` is a word of `names`, which are set between spaces.
-static bool is_among(const char *name, const char *names) {
-    const size_t n = strlen(name);
-    if (n == 0 || strchr(name, ' ') != NULL) return false;
-    for (const char *at = names; (at = strstr(at, name)) != NULL; at++)
-        if (at > names && at[-1] == ' ' && at[n] == ' ') return true;
-    return false;
-}
-
 static bool is_ignored(const Architecture *a, const char *key) {
     for (size_t i = 0; i < COUNT(a->ignored); i++)
         if (a->ignored[i] && strcmp(a->ignored[i], key) == 0) return true;
-    return is_among(key, HARMLESS_KEYS);
+    return text_is_among(key, HARMLESS_KEYS);
 }
 
 // ---- reading ---------------------------------------------------------------------------------------------
@@ -102,7 +93,7 @@ static Status take_text(ParamSource *source, Error *error) {
                          source->path);
     json_object_foreach((json_t *)source->config, key, value) {
         bool own = strcmp(key, "architectures") != 0 && json_object_get(text, key) != NULL;
-        if (own || is_among(key, OF_OTHER_PARTS)) continue;
+        if (own || text_is_among(key, OF_OTHER_PARTS)) continue;
         if (json_object_set(source->unread->text, key, value))
             return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     }
@@ -161,8 +152,8 @@ static Status refuse_key(const ParamSource *source, const char *object, const ch
 }
 
 static bool is_harmless_rope(const char *key, const json_t *value) {
-    return is_among(key, HARMLESS_ROPE_KEYS) ||
-           (is_among(key, ROPE_FACTORS) && json_is_number(value) && json_number_value(value) == 1);
+    return text_is_among(key, HARMLESS_ROPE_KEYS) ||
+           (text_is_among(key, ROPE_FACTORS) && json_is_number(value) && json_number_value(value) == 1);
 }
 
 // rope_parameters beside rope_scaling, which is what rope_spec.c reads then.
@@ -229,7 +220,7 @@ static Status check_meta(const ParamSource *source, Error *error) {
     for (int64_t i = 0; i < checkpoint_n_meta(source->checkpoint); i++) {
         const char *key = checkpoint_meta_at(source->checkpoint, i)->key;
         bool own = strncmp(key, source->architecture->gguf, n) == 0 && key[n] == '.';
-        if (own && !source->unread->meta[i] && !is_among(key + n + 1, HARMLESS_META))
+        if (own && !source->unread->meta[i] && !text_is_among(key + n + 1, HARMLESS_META))
             return refuse_key(source, NULL, key, error);
     }
     return STATUS_OK;

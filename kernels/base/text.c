@@ -48,3 +48,11 @@ void text_copy_printable(char *to, size_t size, const char *from, size_t length)
     for (size_t i = 0; i < n; i++) to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
     to[n] = '\0';
 }
+
+bool text_is_among(const char *name, const char *names) {
+    const size_t n = strlen(name);
+    if (n == 0 || strchr(name, ' ') != NULL) return false;
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at++)
+        if (at > names && at[-1] == ' ' && at[n] == ' ') return true;
+    return false;
+}

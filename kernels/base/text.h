@@ -32,4 +32,7 @@ bool text_is_printable(const char *text, size_t length);
 // Text that will stand in messages: cut to fit, and what a terminal could act on becomes '?'. NUL-terminated.
 void text_copy_printable(char *to, size_t size, const char *from, size_t length);
 
+// Whether `name` is a word of `names`, which are set between spaces: " one two ".
+bool text_is_among(const char *name, const char *names);
+
 #endif

@@ -25,13 +25,6 @@ static const char ARGUMENT_KEYS[] =
     " num_bits type symmetric strategy group_size dynamic actorder observer observer_kwargs"
     " block_structure scale_dtype zp_dtype ";
 
-static bool is_among(const char *name, const char *names) {
-    const size_t n = strlen(name);
-    for (const char *at = names; n > 0 && !strchr(name, ' ') && (at = strstr(at, name)) != NULL; at++)
-        if (at > names && at[-1] == ' ' && at[n] == ' ') return true;
-    return false;
-}
-
 static bool is_nothing(const json_t *value) {
     return json_is_null(value) || ((json_is_object(value) || json_is_array(value)) &&
                                    json_object_size(value) + json_array_size(value) == 0);
@@ -69,7 +62,7 @@ static Status expect_word(const QuantConfig *c, const json_t *object, const char
     const char *text = json_string_value(value);
     for (size_t i = 0; text && text[i] && i + 1 < sizeof lower; i++)
         lower[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
-    if (!value || (text && is_among(lower, words))) return STATUS_OK;
+    if (!value || (text && text_is_among(lower, words))) return STATUS_OK;
     return refuse_value(c, key, value, read, error);
 }
 
@@ -85,9 +78,9 @@ static Status check_keys(const QuantConfig *c, const json_t *object, const char 
                          Error *error) {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value) if (!is_nothing(value) && !is_among(key, read) &&
-                                                          !is_among(key, harmless)) return refuse_key(c, key,
-                                                                                                      error);
+    json_object_foreach((json_t *)object, key,
+                        value) if (!is_nothing(value) && !text_is_among(key, read) &&
+                                   !text_is_among(key, harmless)) return refuse_key(c, key, error);
     return STATUS_OK;
 }
 
