@@ -78,9 +78,10 @@ static Status check_keys(const QuantConfig *c, const json_t *object, const char 
                          Error *error) {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key,
-                        value) if (!is_nothing(value) && !text_is_among(key, read) &&
-                                   !text_is_among(key, harmless)) return refuse_key(c, key, error);
+    json_object_foreach((json_t *)object, key, value) {
+        if (is_nothing(value) || text_is_among(key, read) || text_is_among(key, harmless)) continue;
+        return refuse_key(c, key, error);
+    }
     return STATUS_OK;
 }
 
@@ -106,10 +107,10 @@ static Status read_group(QuantConfig *c, const json_t *q, const char *bits, cons
 static Status check_exceptions(const QuantConfig *c, const json_t *q, Error *error) {
     const char *key;
     json_t *value;
-    json_object_foreach(json_object_get(q, "dynamic"), key,
-                        value) if (strncmp(key, "-:", 2) !=
-                                   0) return refuse_value(c, "dynamic", json_object_get(q, "dynamic"),
-                                                          "layers of the same bits", error);
+    json_object_foreach(json_object_get(q, "dynamic"), key, value) {
+        if (strncmp(key, "-:", 2) == 0) continue;
+        return refuse_value(c, "dynamic", json_object_get(q, "dynamic"), "layers of the same bits", error);
+    }
     return STATUS_OK;
 }
 
