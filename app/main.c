@@ -70,7 +70,8 @@ static int run(Program *program) {
     if (load_config(program, &error))
         return program_fail(program, &error, error.status == STATUS_MEMORY ? EXIT_RUNTIME : EXIT_USAGE);
     // What was said before was said as a terminal without wishes has it.
-    settings_look(&program->settings, program->options.plain, program->screen);
+    settings_look(&program->settings, (SettingsLook){program->options.plain, program->options.jsonl},
+                  program->screen);
     int result = run_command(program);
     engine_close(program->engine);
     return result;

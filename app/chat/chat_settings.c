@@ -25,7 +25,7 @@ Status chat_settings_apply(Chat *chat, Error *error) {
     if (seed != SETTINGS_SEED_RANDOM) chat->numbers.seed = (uint64_t)seed;
     to->seed = chat->numbers.seed;
     to->stream = chat->numbers.stream;
-    settings_look(chat->settings, chat->options->plain, chat->screen);
+    settings_look(chat->settings, (SettingsLook){.plain = chat->options->plain}, chat->screen);
     settings_tell(chat->settings, chat->model.engine, chat->screen, &chat->told.settings);
     return STATUS_OK;
 }

@@ -20,7 +20,7 @@ void script_echo(Chat *chat, const char *turn) {
     Error error;
     char *line;
     if (!chat_options(chat)->echo || asprintf(&line, "> %s\n", turn) < 0) return;
-    chat_note_output(chat, screen_reply(chat_screen(chat), SCREEN_NORMAL, line, strlen(line), &error),
+    chat_note_output(chat, screen_reply(chat_screen(chat), SCREEN_PROMPT, line, strlen(line), &error),
                      &error);
     chat_note_output(chat, screen_reply_end(chat_screen(chat), &error), &error);
     free(line);

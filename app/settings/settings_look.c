@@ -1,9 +1,9 @@
 #include "app/settings/settings_look.h"
 
-void settings_look(const Settings *settings, bool plain, Screen *screen) {
+void settings_look(const Settings *settings, SettingsLook look, Screen *screen) {
     ScreenOptions options = {.color = settings->ui.color,
-                             .plain = plain,
-                             .wrap = settings->ui.wrap,
+                             .plain = look.plain,
+                             .wrap = settings->ui.wrap && !look.bytes,
                              .markdown = settings->ui.markdown,
                              .space = settings->ui.space,
                              .links = settings->ui.links};

@@ -4,7 +4,12 @@
 
 #include "app/settings/settings.h"
 
-// How things are shown: [ui] and [colors]; `plain` is --plain.
-void settings_look(const Settings *settings, bool plain, Screen *screen);
+typedef struct SettingsLook {
+    bool plain; // --plain
+    bool bytes; // replies are for programs, also at a terminal: neither wrapped nor drawn
+} SettingsLook;
+
+// How things are shown: [ui] and [colors].
+void settings_look(const Settings *settings, SettingsLook look, Screen *screen);
 
 #endif

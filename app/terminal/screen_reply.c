@@ -69,8 +69,11 @@ static MarkdownOptions drawing_options(const Screen *screen, ScreenStyle style) 
     bool color = screen->traits.color;
     MarkdownOptions options = {.width = screen_width(screen),
                                .height = screen_height(screen),
-                               .raw = !screen->markdown || !color || !screen->traits.utf8,
-                               .theme = {.base = style == SCREEN_DIM ? screen->theme.sgr[THEME_NOTICE] : "",
+                               .raw = !screen->markdown || !color || !screen->traits.utf8 ||
+                                      style == SCREEN_PROMPT, // what is asked is no Markdown
+                               .theme = {.base = style == SCREEN_DIM      ? screen->theme.sgr[THEME_NOTICE]
+                                                 : style == SCREEN_PROMPT ? screen->theme.sgr[THEME_QUESTION]
+                                                                          : "",
                                          .color = color,
                                          .links = screen->links && color}};
     for (int ink = 0; ink < N_INKS; ink++)

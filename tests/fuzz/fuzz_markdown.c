@@ -26,7 +26,7 @@ static size_t sequence_size(const char *text, size_t n) {
 
 static void check(const Text *out) {
     for (size_t i = 0; i < out->size;) {
-        uint32_t code;
+        uint32_t code = 0;
         size_t used = out->bytes[i] == '\033' ? sequence_size(out->bytes + i, out->size - i)
                                               : text_decode(out->bytes + i, out->size - i, &code);
         if (!used) abort();

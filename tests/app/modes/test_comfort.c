@@ -214,6 +214,22 @@ static void test_old_replies_are_drawn(void **state) {
     prompt_leave(pty);
 }
 
+// Lines for programs stay lines for programs, also where a person looks at them.
+static void test_json_at_a_terminal(void **state) {
+    char path[200], arguments[500];
+    snprintf(path, sizeof path, "%s/many.jsonl", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("{\"id\": \"**1**\", \"turns\": [\"Hello\"]}\n", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "%s " BABBLER " --jsonl --seed 1 --max-tokens 4 < %s",
+             program_path(), path);
+    const char *const argv[] = {"sh", "-c", arguments, NULL};
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = 40});
+    pty_expect(pty, "{\"id\": \"**1**\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}, ");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 // -p shows how far a long question is read, where somebody sees it, and for how long still.
 static void test_reading_is_seen(void **state) {
     char path[200], arguments[400];
@@ -247,6 +263,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_loops),
         WITH_HOME(test_the_speed_is_seen),
         WITH_HOME(test_old_replies_are_drawn),
+        WITH_HOME(test_json_at_a_terminal),
         WITH_HOME(test_reading_is_seen),
     };
     return test_main("comfort", argc, argv, tests);
