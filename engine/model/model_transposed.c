@@ -75,7 +75,7 @@ static size_t element_of(const Matrix *m) {
 static void turn_all(const Experts *e, int64_t hidden, const Matrix *wide, const Matrix *down,
                      const Places *to) {
     const int64_t size = e->size;
-    const size_t a = element_of(wide), b = element_of(down);
+    const size_t a = (size_t)dtype_block_bytes(wide->type), b = (size_t)dtype_block_bytes(down->type);
     for (int64_t i = 0; i < e->n; i++) {
         const char *from = (const char *)wide->data + (size_t)(i * hidden * 2 * size) * a;
         const size_t at = (size_t)(i * size * hidden);
@@ -138,10 +138,11 @@ Status model_turn_experts(Model *model, const ParamSource *source, int layer, co
     if (!status) status = take_flat(model, source, from->down, n * size, hidden, &down, error);
     if (!status) status = take_biases(model, source, layer, from, &bias, error);
     if (status) return status;
-    Places places = lay_out(e, hidden, element_of(&wide), element_of(&down), element_of(&bias), NULL);
+    const size_t a = (size_t)dtype_block_bytes(wide.type), b = (size_t)dtype_block_bytes(down.type);
+    Places places = lay_out(e, hidden, a, b, element_of(&bias), NULL);
     status = hold(model, layer, places.bytes, &memory, error);
     if (status) return status;
-    places = lay_out(e, hidden, element_of(&wide), element_of(&down), element_of(&bias), memory);
+    places = lay_out(e, hidden, a, b, element_of(&bias), memory);
     turn_all(e, hidden, &wide, &down, &places);
     to->w_gate = held(wide.type, n * size, hidden, places.gates);
     to->w_up = held(wide.type, n * size, hidden, places.ups);

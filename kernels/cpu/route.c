@@ -21,7 +21,7 @@ static int largest(const float *x, const bool *closed, int first, int end) {
 
 // Closes the experts of groups that are not among the best.
 static void choose_groups(const Experts *e, const float *x, bool *closed) {
-    float sums[EXPERTS_MOST];
+    float sums[EXPERTS_MOST] = {0};
     bool taken[EXPERTS_MOST] = {false};
     const int size = e->n / e->n_groups;
     for (int g = 0; g < e->n_groups; g++) {
@@ -32,11 +32,12 @@ static void choose_groups(const Experts *e, const float *x, bool *closed) {
         sums[g] = x[first] + (second < 0 ? 0 : x[second]);
     }
     for (int i = 0; i < e->n_active_groups; i++) taken[largest(sums, taken, 0, e->n_groups)] = true;
-    for (int i = 0; i < e->n; i++) closed[i] = !taken[i / size];
+    for (int g = 0; g < e->n_groups; g++)
+        for (int i = g * size; i < (g + 1) * size; i++) closed[i] = !taken[g];
 }
 
 void route_choose(const Experts *e, float *logits, const float *bias, int32_t *ids, float *weights) {
-    float choice[EXPERTS_MOST], sum = 0;
+    float choice[EXPERTS_MOST] = {0}, sum = 0;
     bool closed[EXPERTS_MOST] = {false};
     if (e->score == ROUTER_SOFTMAX)
         softmax(logits, e->n);

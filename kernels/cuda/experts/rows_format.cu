@@ -9,14 +9,13 @@
 
 struct ExpertRowsArguments {
     ExpertRowsCall c;
-    int chunks;    // of a row
-    int64_t units; // gate_up: n_active·size; down: hidden
+    int chunks; // of a row
+    int units;  // gate_up: n_active·size; down: hidden
 };
 
 // Where a warp is: step `step` of unit `unit`.
 struct ExpertPlace {
-    int64_t unit;
-    int step;
+    int unit, step;
 };
 
 template <bool DOWN> __device__ inline int steps_of(const ExpertRowsArguments &a) {
@@ -36,7 +35,8 @@ __device__ inline void load_rows(const ExpertRowsArguments &a, const int32_t *id
             if (j >= a.c.n_active) j = 0, cols = 0; // of an odd number, zeros
             row = (int64_t)ids[j] * a.c.hidden + at.unit;
         } else {
-            row = ((int64_t)ids[at.unit / a.c.size] * a.c.size + at.unit % a.c.size) * 2 + r;
+            const int j = at.unit / a.c.size;
+            row = ((int64_t)ids[j] * a.c.size + at.unit - j * a.c.size) * 2 + r;
         }
         rows[r].load(a.c.w.data + row * a.c.w.row_bytes, chunk, cols);
     }
@@ -78,7 +78,7 @@ __device__ inline float whole_sum(const GemvSum &s) {
 
 template <class T, bool DOWN>
 __device__ inline void end_unit(const ExpertRowsArguments &a, int token, const int32_t *ids,
-                                const float *weights, int64_t unit, const GemvSum (*sums)[1]) {
+                                const float *weights, int unit, const GemvSum (*sums)[1]) {
     const ExpertRowsCall &c = a.c;
     float first = whole_sum(sums[0][0]), second = whole_sum(sums[1][0]);
     if (threadIdx.x % 32 != 0) return;
@@ -89,8 +89,8 @@ __device__ inline void end_unit(const ExpertRowsArguments &a, int token, const i
         c.x[(int64_t)token * c.hidden + unit] += sum;
         return;
     }
-    const int j = (int)(unit / c.size);
-    const int64_t at = (int64_t)ids[j] * c.size + unit % c.size;
+    const int j = unit / c.size;
+    const int64_t at = (int64_t)ids[j] * c.size + unit - j * c.size;
     if (c.bias) first += c.bias[at];
     if (c.up_bias) second += c.up_bias[at];
     ((T *)c.g)[(int64_t)token * c.n_active * c.size + unit] =
@@ -104,17 +104,20 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2)
     expert_rows_kernel(const __grid_constant__ ExpertRowsArguments a) {
     extern __shared__ __align__(16) char shared[];
     const int token = blockIdx.y, n_steps = steps_of<DOWN>(a);
-    const int64_t stride = (int64_t)gridDim.x * GEMV_WARPS;
-    const int32_t *ids = a.c.ids + (int64_t)token * a.c.n_active;
+    const int stride = (int)gridDim.x * GEMV_WARPS;
     const float *weights = a.c.weights + (int64_t)token * a.c.n_active;
-    ExpertPlace at = {(int64_t)blockIdx.x * GEMV_WARPS + (int)threadIdx.x / 32, 0};
+    ExpertPlace at = {(int)blockIdx.x * GEMV_WARPS + (int)threadIdx.x / 32, 0};
     GemvRow<FORMAT> next[GEMV_ROWS];
+    __shared__ int32_t ids[EXPERTS_MOST_ACTIVE];
     // The router decides which rows are read. It has ended when down begins, for gate_up, which waited for it, lets down
     // begin only then: down's first rows are asked for before gate_up ends.
     if (DOWN)
         let_next_begin();
     else
         kernels_before();
+    if ((int)threadIdx.x < a.c.n_active) // past the L1, which may still hold those of the layer before
+        ids[threadIdx.x] = __ldcg(a.c.ids + (int64_t)token * a.c.n_active + threadIdx.x);
+    __syncthreads();
     if (at.unit < a.units) load_rows<FORMAT, DOWN>(a, ids, at, next);
     if (DOWN)
         kernels_before();
@@ -159,9 +162,9 @@ static cudaError_t launch(const CudaBackend *cuda, const ExpertRowsCall *c) {
         code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&a_sm, kernel, GEMV_WARPS * 32, (size_t)shared);
     if (code != cudaSuccess) return code;
     ExpertRowsArguments a = {*c, (c->w.cols + GemvShape<FORMAT>::FULL - 1) / GemvShape<FORMAT>::FULL,
-                             DOWN ? c->hidden : (int64_t)c->n_active * c->size};
-    int64_t blocks = (a.units + GEMV_WARPS - 1) / GEMV_WARPS,
-            most = (int64_t)(a_sm > 0 ? a_sm : 1) * cuda->device.card.n_sms;
+                             DOWN ? c->hidden : c->n_active * c->size};
+    int blocks = (a.units + GEMV_WARPS - 1) / GEMV_WARPS,
+        most = (a_sm > 0 ? a_sm : 1) * cuda->device.card.n_sms;
     dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)c->n);
     return cuda->device.card.compute == 90
                ? launch_dependent(cuda, kernel, grid, GEMV_WARPS * 32, (size_t)shared, a)
