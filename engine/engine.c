@@ -234,6 +234,7 @@ const char *engine_backend_note(const Engine *engine) {
 const char *engine_cannot_shift(const Engine *engine) {
     const Model *model = engine->model;
     if (model->shape.n_positions > 0) return "its positions are learned, each by itself";
+    if (model->shape.norms_turned) return "its keys are normed after they were turned";
     if (model_rope_set(model, engine->context_size) > 0)
         return "its rotary frequencies go by the length of the text";
     return NULL;

@@ -169,7 +169,8 @@ typedef struct DecoderShape {
     float logit_cap;        // likewise of logits; 0: no cap
     Activation activation;
     Rope rope;
-    int n_positions;        // rows of HeadWeights.positions: positions end there; 0: not learned, without end
+    int n_positions;   // rows of HeadWeights.positions: positions end there; 0: not learned, without end
+    bool norms_turned; // norms of heads of q and k come after RoPE (Hunyuan): keys cannot be turned any more
     bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
     bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
     Experts experts;
@@ -481,7 +482,7 @@ typedef struct Ops {
     Status (*embed)(Backend *backend, const Head *head, void *x, Error *error);
 
     // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k, or their rows, normed where the layer has
-    // q_norm, k_norm;  q and k turned by RoPE (kv->rope);  k and v stored in their slots of `kv`.
+    // q_norm, k_norm;  q and k turned by RoPE (kv->rope), before those norms if the shape says so;  k and v stored in their slots of `kv`.
     // x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);

@@ -144,7 +144,7 @@ typedef struct Architecture {
         bool both;               // the class takes either, or shapes of weights prove it; else its own alone
     } aliases[8];                // those that differ; NULL ends them
     Fixed fixed[16];
-    const char *ignored[12]; // keys of config.json that its class takes and that weights or nothing decide
+    const char *ignored[16]; // keys of config.json that its class takes and that weights or nothing decide
     // How names of tensors end that are no weights: masks that old files were saved with.
     const char *buffers[3];
     // A Hugging Face file's MODULE_QKV: q, k, v of head 0, of head 1, …; the queries that share a key, and key and value,
@@ -159,6 +159,8 @@ typedef struct Architecture {
     bool one_kv_head;  // whatever config.json says of them
     bool ffn_halved;   // files tell the feed-forward part's two sizes together
     bool rope_ratio;   // rope_ratio multiplies the base
+    bool norms_turned; // norms of queries and keys come after RoPE
+    bool rope_alpha;   // "dynamic" with an alpha: a base that is multiplied once and for all
     bool temperature;  // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
     int normed_vocab;  // a vocabulary of this size: every row of the head's matrix is divided by its length
     bool fixed_act;    // the class has one activation, and no key for it

@@ -285,6 +285,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     if (!status) status = read_norm(shape, source, error);
     if (!status) status = check_refusals(shape, source, error);
     shape->parallel_residual = a->parallel_residual;
+    shape->norms_turned = a->norms_turned;
     if (!status && a->parallel_key) {
         status = param_bool(source, (Key){"use_parallel_residual", "use_parallel_residual"},
                             &shape->parallel_residual, error);

@@ -4,6 +4,7 @@
 
 #include "engine/model/model_internal.h"
 #include "engine/model/param.h"
+#include "engine/model/unread.h"
 #include "kernels/base/array.h"
 
 #include <limits.h>
@@ -314,6 +315,23 @@ static Status read_temperature(Model *model, const RopeSpec *spec, const ParamSo
     return STATUS_OK;
 }
 
+// Hunyuan's files call it dynamic and have numbers of other schemes beside it, but it is fixed by alpha alone.
+static Status read_alpha(const Model *model, RopeSpec *spec, const ParamSource *source, Error *error) {
+    static const char *const BESIDE[] = {"alpha",     "factor", "beta_fast",
+                                         "beta_slow", "mscale", "mscale_all_dim"};
+    const double dim = model->shape.head_dim;
+    if (!source->config || strcmp(spec->type, "dynamic") != 0 || isnan(spec->alpha)) return STATUS_OK;
+    if (!(spec->alpha >= 1 && spec->alpha < 1e9) || dim < 4)
+        return error_set(error, STATUS_FILE, "%s: rope: alpha is %g", source->path, spec->alpha);
+    spec->base *= pow(spec->alpha, dim / (dim - 2));
+    snprintf(spec->type, sizeof spec->type, "default");
+    for (size_t i = 0; i < sizeof BESIDE / sizeof *BESIDE; i++) {
+        unread_take_key(source, "rope_scaling", BESIDE[i]);
+        unread_take_key(source, "rope_parameters", BESIDE[i]);
+    }
+    return STATUS_OK;
+}
+
 // ChatGLM2-6B-32K alone has 16, and divides positions by it.
 static Status read_ratio(RopeSpec *spec, const ParamSource *source, Error *error) {
     double ratio = 1;
@@ -332,6 +350,7 @@ static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source,
     spec->layers = by_window && !is_gguf ? "full_attention" : NULL;
     Status status = rope_spec_read(spec, source, error);
     if (!status && source->architecture->rope_ratio) status = read_ratio(spec, source, error);
+    if (!status && source->architecture->rope_alpha) status = read_alpha(model, spec, source, error);
     if (!status) status = find_scheme(model, spec, source, error);
     if (!status) status = read_rotary_dim(model, spec, source, error);
     if (!status) status = read_context(model, spec, source, error);
@@ -359,6 +378,7 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
                      .beta_fast = 32,
                      .beta_slow = 1,
                      .attention_factor = NAN,
+                     .alpha = NAN,
                      .temperature_beta = NAN,
                      .magnitude = 1,
                      .truncate = source->config || !a->gguf_yarn_whole};

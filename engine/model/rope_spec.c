@@ -56,6 +56,7 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
         {"attention_factor", &spec->attention_factor},
         {"mscale", &spec->mscale},
         {"mscale_all_dim", &spec->mscale_all_dim},
+        {"alpha", source->architecture->rope_alpha ? &spec->alpha : &unasked},
         {"llama_4_scaling_beta", source->architecture->temperature ? &spec->temperature_beta : &unasked},
     };
     const bool own_base =

@@ -22,8 +22,9 @@ typedef struct RopeSpec {
     int64_t original_context;                 // before scaling; 0: not said
     double low_freq_factor, high_freq_factor; // llama3
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
-    double temperature_beta;                                               // 0: none
-    double magnitude; // of the schemes that have none of their own
+    double alpha;            // NTK's: the base is multiplied by alpha^(dim/(dim - 2)); NaN: not said
+    double temperature_beta; // 0: none
+    double magnitude;        // of the schemes that have none of their own
     bool truncate;
     RopeFactors divisors;                    // of every length: GGUF's rope_freqs.weight
     RopeFactors short_factors, long_factors; // LongRoPE

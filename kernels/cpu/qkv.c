@@ -30,7 +30,7 @@ static void project(const Qkv *c, const HeadPart *p, int thread) {
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + first;
         for (int d = 0; p->bias && d < head_dim; d++) row[d] += p->bias[first + d];
-        if (p->norm && !c->by_row)
+        if (p->norm && !c->by_row && !c->cpu->shape->norms_turned)
             c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
     }
 }
@@ -60,9 +60,18 @@ static void sharpen(const Qkv *c, const HeadPart *p) {
     }
 }
 
+static void norm_turned(const Qkv *c, const HeadPart *p) {
+    const int head_dim = c->cpu->shape->head_dim;
+    for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
+        float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
+        c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
+    }
+}
+
 // What is left to do for a head of q or k once it is normed.
 static void finish(const Qkv *c, const HeadPart *p) {
     turn(c, p);
+    if (c->cpu->shape->norms_turned && p->norm) norm_turned(c, p);
     if (p->rows == c->q && c->cpu->shape->temperature_beta != 0) sharpen(c, p);
     if (p->rows == c->cpu->k) store(c, p, KV_KEYS);
 }

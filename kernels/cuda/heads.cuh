@@ -10,6 +10,7 @@ struct HeadArguments {
     const float *temperatures;           // [n_tokens] that queries are multiplied by; NULL: they are not
     const float2 *
         row_scales; // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
+    bool norms_turned; // norms of heads come after RoPE
     float eps;
     int n_heads, n_kv_heads, head_dim, rotary_dim;
     bool interleaved;

@@ -27,12 +27,15 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
         const float scale = is_q ? scales.x : scales.y;
         norm += (is_q ? head : head - a.n_heads) * dim;
         for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
-    } else if (norm) {
+    } else if (norm && !a.norms_turned) {
         norm_head(norm, sum, a.eps, v, dim);
     }
     __syncwarp();
     if (is_value) return;
     rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
+    __syncwarp();
+    if (norm && a.norms_turned)
+        norm_head(norm, sum, a.eps, v, dim); // RoPE leaves the sum of squares as it was
     __syncwarp();
     if (is_q && a.temperatures)
         for (int i = lane; i < dim; i += 32) v[i] *= a.temperatures[token];
@@ -236,6 +239,7 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        layer->k_norm,
                        cuda->step.tempered ? cuda->step.temperatures : NULL,
                        NULL,
+                       s->norms_turned,
                        s->norm_eps,
                        s->n_heads,
                        s->n_kv_heads,

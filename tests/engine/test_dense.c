@@ -78,6 +78,17 @@ static void check_model(const char *name, const char *golden_of, const char *dev
     golden_model_free(&set);
 }
 
+// Keys that were normed behind RoPE cannot be turned to other places.
+static void some_cannot_be_shifted(void **state) {
+    (void)state;
+    Engine *engine = open_engine("hunyuan", "cpu");
+    assert_string_equal(engine_cannot_shift(engine), "its keys are normed after they were turned");
+    engine_close(engine);
+    engine = open_engine("ministral3", "cpu");
+    assert_null(engine_cannot_shift(engine));
+    engine_close(engine);
+}
+
 // Each runs by name.
 #define FOLDER(NAME, FOLDER_NAME)                                                                            \
     static void NAME(void **state) {                                                                         \
@@ -121,6 +132,7 @@ FOLDER(baichuan_13b, "baichuan-13b")
 FOLDER(chatglm, "chatglm")
 BOTH(qwen, "qwen")
 FOLDER(ministral3, "ministral3")
+BOTH(hunyuan, "hunyuan")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
@@ -155,6 +167,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(chatglm),
         TESTS_OF_BOTH(qwen),
         cmocka_unit_test(ministral3),
+        TESTS_OF_BOTH(hunyuan),
+        cmocka_unit_test(some_cannot_be_shifted),
     };
     return test_main("dense", argc, argv, tests);
 }

@@ -127,6 +127,9 @@ MODELS.update({
                                             original_max_position_embeddings=16, max_position_embeddings=256, beta_fast=32.0,
                                             beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5),
                        tie_word_embeddings=False),
+    "hunyuan": dict(model_type="hunyuan_v1_dense", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=10000.0,
+                    rope_scaling=dict(type="dynamic", alpha=50.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0,
+                                      mscale_all_dim=1.0), tie_word_embeddings=True),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
@@ -296,9 +299,11 @@ def make_model(name, report, index):
 
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
-ARCHES = {"gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm"}
+ARCHES = {"gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
+          "hunyuan_v1_dense": "hunyuan-dense"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
+           "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
            "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
            "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
            "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
@@ -359,7 +364,7 @@ def add_numbers(writer, kind, config):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
     rope = rope.get(FULL, rope)
-    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_freq_base(rope["rope_theta"] * rope.get("alpha", 1) ** (head / (head - 2)))
     if rope.get("partial_rotary_factor", 1) != 1:
         writer.add_rope_dimension_count(int(head * rope["partial_rotary_factor"]))
     if rope["rope_type"] == "linear":
@@ -388,7 +393,7 @@ def add_numbers(writer, kind, config):
 
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
-           "nemotron", "falcon-40b", "baichuan", "qwen")
+           "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan")
 
 
 def make_gguf(name, config, config_dict, state):

@@ -122,6 +122,8 @@ void test_golden_logits(const char *root, Report *report) {
                   {"dense", "baichuan-13b", "baichuan-13b"},
                   {"dense", "chatglm", "chatglm"},
                   {"dense", "ministral3", "ministral3"},
+                  {"dense", "hunyuan", "hunyuan"},
+                  {"dense", "hunyuan.gguf", "hunyuan"},
                   {"dense", "qwen", "qwen"},
                   {"dense", "qwen.gguf", "qwen"},
                   {"experts", "mixtral", "mixtral"},

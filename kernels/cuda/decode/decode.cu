@@ -110,7 +110,7 @@ static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whol
 // The same for the decoder: RMS norms, no caps of scores, no learned attention sinks.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0)
+        s->attention_cap > 0 || s->norms_turned)
         return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)
