@@ -189,6 +189,23 @@ static Status read_bitsandbytes(QuantConfig *c, const json_t *q, Error *error) {
 
 // ---- compressed-tensors ----------------------------------------------------------------------------------
 
+// Which of several schemes a weight has, the number of its scales tells: see read_scales() of quant_integers.c.
+static Status note_group_size(QuantConfig *c, const json_t *arguments, Error *error) {
+    enum { MOST = sizeof c->group_sizes / sizeof *c->group_sizes };
+    int64_t size = -1;
+    Status status = json_member(arguments, "group_size")
+                        ? json_read_integer(arguments, c->path, "group_size", &size, error)
+                        : STATUS_OK;
+    if (status || size == -1) return status;
+    for (int i = 0; i < c->n_group_sizes; i++)
+        if (c->group_sizes[i] == size) return STATUS_OK;
+    if (size < 1 || size > 1 << 20 || c->n_group_sizes == MOST)
+        return refuse_value(c, "group_size", json_member(arguments, "group_size"),
+                            "groups of some columns, of at most eight sizes", error);
+    c->group_sizes[c->n_group_sizes++] = size;
+    return STATUS_OK;
+}
+
 // What is done to weights or to what enters a layer.
 static Status check_arguments(QuantConfig *c, const json_t *arguments, bool weights, Error *error) {
     int64_t bits = 0;
@@ -203,6 +220,8 @@ static Status check_arguments(QuantConfig *c, const json_t *arguments, bool weig
     if (bits != 8 && (bits != 4 || is_float))
         return refuse_value(c, "num_bits", json_object_get(arguments, "num_bits"),
                             "int in 4 and 8 bits and float in 8 bits", error);
+    status = note_group_size(c, arguments, error);
+    if (status) return status;
     const json_t *block = json_member(arguments, "block_structure");
     for (size_t i = 0; i < 2 && json_text_is(arguments, "strategy", "block"); i++) {
         const json_t *value = json_array_get(block, i);

@@ -174,14 +174,26 @@ static Status open_grouped(QuantReader *r, QuantWeight *w) {
     return status ? status : check_groups(r, "scales", w);
 }
 
-// compressed-tensors has one scale for all, for a row, or for the groups of a row.
+// compressed-tensors has one scale for all, for a row, or for the groups of a row, which are as large as one of the
+// schemes says: the last one may be ragged, so that the number of scales alone does not tell.
 static Status read_scales(QuantReader *r, QuantWeight *w) {
+    const QuantConfig *c = r->config;
+    char problem[160];
+    int n = 0;
     w->groups = w->scale.n_dims == 2 ? w->scale.shape[1] : 1;
-    w->group_size = w->groups > 0 ? (w->cols + w->groups - 1) / w->groups : 1;
-    if (w->group_size < 1) w->group_size = 1;
+    w->group_size = w->cols > 0 ? w->cols : 1;
     if (w->scale.elements == 1) return STATUS_OK;
     if (w->scale.n_dims == 1) return quant_parts_expect(r, "weight_scale", &w->scale, w->rows, -1);
-    return quant_parts_expect(r, "weight_scale", &w->scale, w->rows, w->groups);
+    Status status = quant_parts_expect(r, "weight_scale", &w->scale, w->rows, w->groups);
+    if (status || w->groups == 1) return status;
+    for (int i = 0; i < c->n_group_sizes; i++)
+        if ((w->cols + c->group_sizes[i] - 1) / c->group_sizes[i] == w->groups)
+            w->group_size = c->group_sizes[i], n++;
+    if (n == 1) return STATUS_OK;
+    snprintf(problem, sizeof problem,
+             "%s group_size of config.json's schemes gives a row of %lld columns %lld scales",
+             n ? "more than one" : "no", (long long)w->cols, (long long)w->groups);
+    return quant_parts_damaged(r, "weight_scale", problem);
 }
 
 // The part in which numbers of a matrix are packed says nothing of the columns that its words have too many.

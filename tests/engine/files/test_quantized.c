@@ -263,6 +263,9 @@ static void damaged_folders(void **state) {
             "down_proj.weight_scale_inv: expected [1, 3], file has [1, 2]");
     refuses("fp8-tensor", TENSORS, K_PROJ "weight_scale_inv", K_PROJ "weight_scale_inV",
             "k_proj.weight_scale is missing");
+    refuses(
+        "ct-int4", CONFIG, "\"group_size\": 32", "\"group_size\": 24",
+        "down_proj.weight_scale: no group_size of config.json's schemes gives a row of 96 columns 3 scales");
     refuses("ct-int4", TENSORS, K_PROJ "weight_shape", K_PROJ "weight_shapE",
             "k_proj.weight_shape is missing");
     refuses("bnb-nf4", TENSORS, "\"blocksize\": 64", "\"blocksize\": 32",
