@@ -22,7 +22,7 @@ import numpy as np
 import safetensors
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from make_models import (N_TOKENS, SEED, finish, gguf_version, load_model, load_model_skeleton, logits_of, make_config,
@@ -149,6 +149,10 @@ def make_model(name, extra, of, report):
         model.save_pretrained(folder)
         for file in ("config.json", "generation_config.json"):
             os.remove(os.path.join(folder, file))
+    if config_dict.get("num_nextn_predict_layers"): # tensors of a layer behind the last, as the makers' files have them
+        file, behind = os.path.join(folder, "model.safetensors"), f"model.layers.{config.num_hidden_layers}."
+        save_file({**load_file(file), f"{behind}eh_proj.weight": torch.ones(8, 16), f"{behind}enorm.weight": torch.ones(8)},
+                  file, metadata={"format": "pt"})
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump({"architectures": [type(model).__name__], **config_dict}, f, indent=1)
     logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
