@@ -103,6 +103,7 @@ static Status evaluate(Session *s, int64_t end, Error *error) {
         .sequences = &all,
         .page_size = cache->page_size,
         .slot_positions = cache->slot_positions,
+        .kind = STEP_ANY,
     };
     s->engine->rows_ahead = NULL;
     status = forward_step(&s->engine->forward, &step, cache, s->interrupt, error);

@@ -1,3 +1,6 @@
+// The table of commands, and what a line that begins with / is. A new one: a row below, its name in a group of
+// commands_help.c, its function in the commands_*.c that its name belongs to; what Tab offers behind it in
+// commands_complete.c; if it may have several lines, in commands_is_command().
 #include "app/commands/commands_internal.h"
 
 #include "kernels/base/nearest.h"

@@ -1,4 +1,5 @@
-// The pool itself: its memory and its pages.
+// The pool itself: its memory. Sequences take, share and give back its pages in kv_sequence.c (take_page, release_page),
+// which drops branches (kv_branch.c) where none is free.
 #include "engine/cache/kv_cache.h"
 
 #include <stdlib.h>

@@ -9,8 +9,6 @@
 
 enum { EXPANDED_BYTES = 128 << 20 }; // of weights that are multiplied as expanded blocks of rows
 
-// Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
-// NULL, points the members into it.
 static size_t widest_gate_up(const DecoderShape *s) {
     int most = s->intermediate_size;
     if (s->experts.n && s->experts.size > most) most = s->experts.size;
@@ -36,6 +34,8 @@ static void layout_routes(const DecoderShape *s, size_t tokens, CudaRoutes *r, T
     r->pairs = take(pairs * (size_t)s->hidden_size * 4);
 }
 
+// Lays the scratch out for operands of four bytes, the most there may be, and returns its bytes; if base is not
+// NULL, points the members into it.
 static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *base) {
     const DecoderShape *s = options->shape;
     size_t tokens = (size_t)options->max_tokens, used = 0;

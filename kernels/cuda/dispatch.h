@@ -3,6 +3,10 @@
 // Plain C, tested as a table without a GPU (tests/kernels/test_dispatch.c); `palaver bench --profile` prints what was
 // chosen.
 //
+// Kinds of steps (kernels/ops.h): ANY is one conversation, its prompts and its replies (engine/session.c); READING and
+// DECODING are prompts and replies of many at once (engine/batch.c). So 8 tokens of a chat's prompt in q4_0 take the
+// table of dispatch_linear, on Hopper the flat kernels; 8 tokens of one of many prompts unpack; 8 rows that decode are flat.
+//
 // A step (dispatch_step):
 //   persistent   one token of one sequence of kind ANY, on sm_90 and later, where decode/decode.cuh takes the model
 //   graph        else one token of each of at most 64 sequences, of kind ANY or DECODING
