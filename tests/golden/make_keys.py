@@ -38,7 +38,7 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
-    "ministral3")}
+    "ministral3", "hunyuan")}
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss")}
@@ -195,6 +195,10 @@ OWN.update({
                   (dict(rope_scaling=LINEAR), True), (dict(num_attention_heads=2), None)],
     "falcon-40b": [(dict(multi_query=False), True), (dict(parallel_attn=False), False), (dict(num_ln_in_parallel_attn=2), True),
                    (dict(num_ln_in_parallel_attn=1), False), (dict(num_kv_heads=1), False), (dict(alibi=True), False)],
+    "hunyuan": [(dict(use_cla=True), False), (dict(use_qk_norm=True, use_cla=False, norm_type="rms", eod_token_id=3), True),
+                (dict(rope_scaling=dict(type="dynamic", alpha=9.0, factor=4.0)), True), (dict(rope_theta=300.0), True),
+                (dict(rope_scaling=dict(type="linear", factor=4.0)), True), (dict(head_dim=8), False),
+                (dict(rms_norm_eps=0.3), True), (dict(rope_scaling=dict(type="dynamic", factor=4.0, alpha=-1.0)), False)],
     "ministral3": [(dict(rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=16,
                                               llama_4_scaling_beta=0.2, mscale=1.0, mscale_all_dim=1.0)), True),
                    (dict(rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=8,
@@ -320,7 +324,7 @@ def main():
     os.makedirs(OUT)
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     torch.set_num_threads(1)
-    dense = sorted({"gemma3_text" if name.startswith("gemma3") else name.split("-")[0] for name in DENSE})
+    dense = sorted({"gemma3_text" if name.startswith("gemma3") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, EXPERTS)):
         rows, logits = [], []
         for kind, folder in models.items():
