@@ -132,7 +132,7 @@ Status model_turn_experts(Model *model, const ParamSource *source, int layer, co
     const Experts *e = &model->shape.experts;
     const int64_t n = e->n, size = e->size, hidden = model->shape.hidden_size;
     LayerWeights *to = &model->layers[layer];
-    Matrix wide, down, bias = {0};
+    Matrix wide = {0}, down = {0}, bias = {0};
     char *memory;
     Status status = take_flat(model, source, from->gate_up, n * hidden, 2 * size, &wide, error);
     if (!status) status = take_flat(model, source, from->down, n * size, hidden, &down, error);

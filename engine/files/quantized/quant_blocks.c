@@ -65,7 +65,7 @@ int64_t quant_blocks_write(const QuantWeight *w, int64_t first, int64_t n) {
     const DType type = w->tensor.type;
     const int64_t row_bytes = dtype_row_bytes(type, w->cols),
                   block = dtype_row_bytes(type, GROUP); // of 32 elements
-    uint8_t *data = (uint8_t *)(uintptr_t)w->tensor.data;
+    uint8_t *data = (uint8_t *)w->tensor.data;
     int64_t bad = -1;
     // Columns outside, rows within: the words of GPTQ and AWQ that neighbouring rows need lie side by side.
     for (int64_t col = 0; col < w->cols; col += GROUP)

@@ -228,7 +228,7 @@ static Status open_room(const CheckpointTensor *t, Error *error) {
     int64_t total, available;
     memory_available("", &total, &available);
     bool room = total == 0 || (int64_t)t->bytes <= available;
-    if (room && mprotect((void *)(uintptr_t)t->data, t->bytes, PROT_READ | PROT_WRITE) == 0) return STATUS_OK;
+    if (room && mprotect((void *)t->data, t->bytes, PROT_READ | PROT_WRITE) == 0) return STATUS_OK;
     return error_set(error, STATUS_MEMORY, "%s: no memory for the %zu bytes of a quantised weight", t->name,
                      t->bytes);
 }
@@ -287,7 +287,7 @@ void checkpoint_drop_made(const Checkpoint *checkpoint) {
     for (size_t i = 0; q && i < q->n; i++) {
         QuantWeight *w = &q->weights[i];
         if (!w->made) continue;
-        void *data = (void *)(uintptr_t)w->tensor.data;
+        void *data = (void *)w->tensor.data;
         w->made = mmap(data, w->tensor.bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED;
     }

@@ -214,11 +214,11 @@ static void experts_in_mxfp4(void **state) {
 // ---- damaged folders -----------------------------------------------------------------------------------------------
 
 // Overwrites the first `from` in a file's bytes with `to`, filled up with spaces to its length.
-static void replace(Bytes *bytes, const char *from, const char *to) {
-    char *at = memmem(bytes->data, bytes->size, from, strlen(from));
-    if (!at || strlen(to) > strlen(from)) fail_msg("no room for %s in place of %s", to, from);
-    memset(at, ' ', strlen(from));
-    memcpy(at, to, strlen(to));
+static void replace(const Bytes *bytes, const char *from, const char *to) {
+    const size_t n = strlen(from);
+    char *at = memmem(bytes->data, bytes->size, from, n);
+    if (!at || strlen(to) > n) fail_msg("no room for %s in place of %s", to, from);
+    for (size_t i = 0; at && i < n; i++) at[i] = i < strlen(to) ? to[i] : ' ';
 }
 
 // What opening a copy of a golden folder, and making all of it, says, where config.json or the tensors' file has `to`
