@@ -22,7 +22,7 @@ struct VectorList {
     const Matrix *const *vectors;
     const int64_t *sizes;
     int n;
-    float scale;
+    float scale = 1;
 };
 Status upload_vectors(CudaBackend *cuda, const VectorList &list, float offset, float *target, Error *error);
 
