@@ -54,12 +54,37 @@ static bool rename_turn(const Salvage *s, json_t *record, const char *parent_nam
     return set_name(s, record, "parent", parent) && !json_object_set_new(record, "node", json_string(node));
 }
 
+static bool take_as_it_is(Salvage *s, const json_t *record) {
+    Error ignored;
+    char *line = json_dumps(record, JSON_COMPACT);
+    bool ok = line && !transcript_take_line(s->transcript, line, strlen(line), &ignored);
+    free(line);
+    return ok;
+}
+
+// Ids, figures and evictions that are damaged cost no more than themselves: the texts count, which are read again. The
+// ids go first, since the rest is worth having without them.
+static bool take_texts(Salvage *s, json_t *record) {
+    static const char *const FACTS[2][10] = {
+        {"ids", "gone"},
+        {"left_out", "seed", "position", "next", "interrupted", "finish", "tokens", "seconds", "overflow"},
+    };
+    if (take_as_it_is(s, record)) return true;
+    if (!json_is_string(json_object_get(record, "reply"))) return false;
+    for (int step = 0; step < 2; step++) {
+        for (int i = 0; i < 10 && FACTS[step][i]; i++) json_object_del(record, FACTS[step][i]);
+        if (!take_as_it_is(s, record)) continue;
+        s->loss->n_reduced++;
+        return true;
+    }
+    return false;
+}
+
 // False: the record cannot be used.
 static bool take_record(Salvage *s, json_t *record) {
     const char *kind = json_string_value(json_object_get(record, "record"));
     const char *node = json_string_value(json_object_get(record, "node"));
     char name[TREE_NAME_ROOM] = "";
-    Error ignored;
     if (!kind) return false;
     bool is_turn = !strcmp(kind, "turn");
     int index = node && !is_turn ? find(s, node) : TREE_NONE;
@@ -67,10 +92,7 @@ static bool take_record(Salvage *s, json_t *record) {
     if (is_turn && !rename_turn(s, record, json_string_value(json_object_get(record, "parent"))))
         return false;
     if (!is_turn && node && (index == TREE_NONE || !set_name(s, record, "node", index))) return false;
-    char *line = json_dumps(record, JSON_COMPACT);
-    bool ok = line && !transcript_take_line(s->transcript, line, strlen(line), &ignored);
-    free(line);
-    return ok && (!is_turn || remember(s, name, transcript_tree(s->transcript)->head));
+    return take_texts(s, record) && (!is_turn || remember(s, name, transcript_tree(s->transcript)->head));
 }
 
 // A log whose header is lost begins with a header that knows nothing.
@@ -143,9 +165,11 @@ Status transcript_recover(const char *name, const char *text, size_t size, Trans
     Status status = transcript_parse(name, text, size, transcript, error);
     if (status != STATUS_FILE) return status;
     if (salvage(text, size, transcript, &loss, &second)) return STATUS_FILE; // the first error says more
-    snprintf(note, TRANSCRIPT_NOTE_ROOM,
-             "%.300s: what is whole is here, %d turns and attempts; records lost: %d, mended with U+FFFD: %d",
-             error->message, transcript_tree(*transcript)->n, loss.n_lost, loss.n_mended);
+    snprintf(
+        note, TRANSCRIPT_NOTE_ROOM,
+        "%.300s: what is whole is here, %d turns and attempts; records lost: %d, mended with U+FFFD: %d, "
+        "kept as texts only: %d",
+        error->message, transcript_tree(*transcript)->n, loss.n_lost, loss.n_mended, loss.n_reduced);
     *error = (Error){0};
     return STATUS_OK;
 }

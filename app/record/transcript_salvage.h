@@ -11,6 +11,7 @@ enum { TRANSCRIPT_NOTE_ROOM = 600 };
 typedef struct TranscriptLoss {
     int n_lost;     // records that could not be read, or whose turn is lost
     int n_mended;   // records with bad bytes, which are U+FFFD now
+    int n_reduced;  // turns and replies of which only the texts are whole: token ids or figures are not
     long long line; // the first of them, from 1; 0: none
 } TranscriptLoss;
 

@@ -137,6 +137,45 @@ static void test_journals_that_contradict(void **state) {
     program_free(&run);
 }
 
+// Replaces every `from` of the journal by `to`.
+static void change_journal(const char *home, const char *name, const char *from, const char *to) {
+    Bytes whole = journal_bytes(home, name), changed = {0};
+    bytes_add(&whole, "", 1);
+    const char *at = (const char *)whole.data;
+    for (const char *hit; (hit = strstr(at, from)); at = hit + strlen(from)) {
+        bytes_add(&changed, at, (size_t)(hit - at));
+        bytes_text(&changed, to);
+    }
+    bytes_text(&changed, at);
+    write_journal(home, name, &changed);
+    bytes_free(&whole);
+    bytes_free(&changed);
+}
+
+// Token ids, figures and evictions that cannot be are no reason to lose a text, not even where every turn has them.
+static void test_only_texts_are_whole(void **state) {
+    static const char *const CHANGES[][2] = {
+        {"\"ids\":[", "\"ids\":[99999999999,"}, {"\"ids\":[", "\"ids\":[-1,"},
+        {"\"ids\":[", "\"ids\":[\"x\","},       {"\"tokens\":{\"cached\":", "\"tokens\":{\"cached\":-"},
+        {"\"next\":", "\"next\":-1,\"was\":"},
+    };
+    char *home = *state;
+    for (size_t i = 0; i < sizeof CHANGES / sizeof *CHANGES; i++) {
+        Bytes whole = make_garden(home);
+        change_journal(home, "garden.jsonl", CHANGES[i][0], CHANGES[i][1]);
+        Run run = program_script(TALK "|--resume=garden", "And of Italy?\n/view\n");
+        expect_status(&run, 0);
+        expect_err(&run, "records lost: 0, mended with U+FFFD: 0, kept as texts only: ");
+        expect_err(&run, "It goes on in garden-mended; the file stays as it is]");
+        expect_err(&run, "[user] First words.");
+        expect_err(&run, "[user] Fourth words.");
+        program_free(&run);
+        run = program_script(TALK "|--no-save", "/delete garden\n/delete garden-mended\n");
+        program_free(&run);
+        bytes_free(&whole);
+    }
+}
+
 // What a crash left of a record is put aside.
 static void test_a_torn_record_is_kept(void **state) {
     char *home = *state;
@@ -275,6 +314,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(test_damaged_journals),
         WITH_HOME(test_journals_that_contradict),
+        WITH_HOME(test_only_texts_are_whole),
         WITH_HOME(test_a_torn_record_is_kept),
         WITH_HOME(test_empty_journals_are_passed_over),
         WITH_HOME(test_resume_takes_the_last_talk),
