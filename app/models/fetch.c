@@ -47,7 +47,7 @@ static bool name_files(const FetchFile *file, char *path, char *parts) {
 
 // ---- what is there ------------------------------------------------------------------------------------------------
 
-static bool is_whole(const FetchFile *file) {
+static bool is_there(const FetchFile *file) {
     struct stat facts;
     return !stat(file->path, &facts) && S_ISREG(facts.st_mode) && facts.st_size == file->size;
 }
@@ -63,7 +63,7 @@ static char *read_parts(const FetchFile *file, int parts) {
 int64_t fetch_left(const FetchFile *file) {
     char path[PATH_ROOM], parts_path[PATH_ROOM];
     int64_t left = file->size;
-    if (is_whole(file)) return 0;
+    if (is_there(file)) return 0;
     int parts = name_files(file, path, parts_path) ? open(parts_path, O_RDONLY | O_CLOEXEC) : -1;
     char *is_there = parts >= 0 && !access(path, F_OK) ? read_parts(file, parts) : NULL;
     for (int64_t i = 0; is_there && i < count_parts(file); i++)
@@ -204,10 +204,10 @@ static int64_t count_missing(const Fetching *f) {
 
 // ---- the digest ---------------------------------------------------------------------------------------------------
 
-// Of what is on the disk, whoever wrote it there.
-static Status check_digest(Fetching *f, Error *error) {
-    const FetchFile *file = f->file;
-    char hex[DIGEST_HEX], head[40], *block = malloc(BLOCK);
+// Of a file's bytes [size] as they are on the disk, whoever wrote them there.
+static Status take_digest(const Fetch *fetch, const FetchFile *file, int data, char hex[DIGEST_HEX],
+                          Error *error) {
+    char head[40], *block = malloc(BLOCK);
     Digest digest;
     if (!block) return error_set(error, STATUS_MEMORY, "no memory to check %s", file->what);
     digest_begin(&digest, file->is_sha256 ? DIGEST_SHA256 : DIGEST_SHA1);
@@ -217,23 +217,47 @@ static Status check_digest(Fetching *f, Error *error) {
     Status status = STATUS_OK;
     int64_t at = 0;
     for (ssize_t n; at < file->size && !status; at += n) {
-        n = pread(f->data, block, BLOCK, (off_t)at);
+        n = pread(data, block, BLOCK, (off_t)at);
         if (n <= 0) {
-            status = failed(f->path, error);
+            status = error_set(error, STATUS_FILE, "%s: %s", file->path,
+                               n ? strerror(errno) : "it became shorter");
             break;
         }
         digest_add(&digest, block, (size_t)n);
-        if (!f->fetch->step(f->fetch->user, "checking", f->fetch->done))
+        if (!fetch->step(fetch->user, "checking", fetch->done))
             status = error_set(error, STATUS_INTERRUPTED, "stopped");
     }
     free(block);
     digest_end(&digest, hex);
+    return status;
+}
+
+static Status check_digest(Fetching *f, Error *error) {
+    const FetchFile *file = f->file;
+    char hex[DIGEST_HEX];
+    Status status = take_digest(f->fetch, file, f->data, hex, error);
     if (status || !strcmp(hex, file->digest)) return status;
     unlink(f->path);
     unlink(f->parts_path);
     return error_set(error, STATUS_FILE,
                      "%s: it came damaged (its digest is %.12s…, the hub says %.12s…): fetch it again",
                      file->what, hex, file->digest);
+}
+
+// A file of the right size may have been damaged since it came. Nobody should read on in such a one, so that it goes
+// before another one is there.
+static Status check_there(Fetch *fetch, const FetchFile *file, bool *fine, Error *error) {
+    char hex[DIGEST_HEX];
+    int data = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (data < 0) return failed(file->path, error);
+    Status status = take_digest(fetch, file, data, hex, error);
+    close(data);
+    *fine = !status && !strcmp(hex, file->digest);
+    if (status || *fine) return status;
+    if (unlink(file->path)) return failed(file->path, error);
+    fetch->done -= file->size;
+    fetch->damaged(fetch->user, file->what);
+    return STATUS_OK;
 }
 
 static Status finish(Fetching *f, Error *error) {
@@ -246,7 +270,11 @@ static Status finish(Fetching *f, Error *error) {
 
 Status fetch_file(Fetch *fetch, const FetchFile *file, Error *error) {
     Fetching f = {.fetch = fetch, .file = file, .data = -1, .parts = -1};
-    if (is_whole(file)) return STATUS_OK;
+    bool fine = false;
+    if (is_there(file)) {
+        Status checked = check_there(fetch, file, &fine, error);
+        if (checked || fine) return checked;
+    }
     pthread_mutex_init(&f.lock, NULL);
     Status status = open_files(&f, error);
     // Whether the server knows parts is seen by the first of them.

@@ -21,12 +21,15 @@ typedef struct Fetch {
     _Atomic int64_t done; // bytes that are there, of all files
     // Called some ten times a second while there is something to wait for; false: stop.
     bool (*step)(void *user, const char *what, int64_t done);
+    // Called for a file that was there under its name and is not what its digest says.
+    void (*damaged)(void *user, const char *what);
     void *user;
 } Fetch;
 
-// Bytes that are still to be fetched; 0 where the file is there.
+// Bytes that are still to be fetched; 0 where a file of that size is there.
 int64_t fetch_left(const FetchFile *file);
 
+// What is there already is read, too: it stays only if its digest is the file's, else it goes, and is fetched anew.
 // STATUS_FILE: the server, the disk, or a digest that is another one: then it begins anew the next time.
 // STATUS_INTERRUPTED.
 Status fetch_file(Fetch *fetch, const FetchFile *file, Error *error);

@@ -189,6 +189,11 @@ static bool on_step(void *user, const char *what, int64_t done) {
     return !progress->step || progress->step(progress->user, what, done, p->total);
 }
 
+static void on_damaged(void *user, const char *what) {
+    const Pull *p = user;
+    p->wish->damaged(p->wish->user, what);
+}
+
 static Status fetch_all(Pull *p, Error *error) {
     char path[PATH_ROOM], url[HTTP_URL_ROOM];
     int64_t left = 0;
@@ -198,7 +203,8 @@ static Status fetch_all(Pull *p, Error *error) {
         left += fetch_left(&file);
     }
     p->total = p->choice.bytes;
-    Fetch fetch = {.http = p->http, .done = p->total - left, .step = on_step, .user = p};
+    Fetch fetch = {
+        .http = p->http, .done = p->total - left, .step = on_step, .damaged = on_damaged, .user = p};
     Status status = check_disk(p, left, error);
     for (size_t i = 0; i < p->files.count && !status; i++) {
         if (!p->files.files[i].wanted) continue;

@@ -1,7 +1,7 @@
 // Fetching a model from a hub that speaks Hugging Face's HTTP API, into the cache that its programs share.
 //
 //   the list of files with sizes and digests → which of them → each into blobs/, in parts at once, as far as it is not
-//   there yet → its digest → snapshots/COMMIT/ → refs/REF
+//   there yet → its digest, also of what was there → snapshots/COMMIT/ → refs/REF
 //
 // What was begun goes on where it ended, whatever ended it. Nothing has its name in snapshots/ before it is whole and
 // its digest is the hub's.
@@ -20,6 +20,8 @@ typedef struct HubWish {
     const atomic_int *stop;
     // Called once it is known what is fetched, and why.
     void (*tell)(void *user, const HubChoice *choice);
+    // Called for a file that was there and is damaged: it is fetched again.
+    void (*damaged)(void *user, const char *file);
     void *user;
 } HubWish;
 

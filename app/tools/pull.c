@@ -30,6 +30,12 @@ static void tell(void *user, const HubChoice *choice) {
         screen_warn(p->program->screen, "[it will not fit: %s of %s are free]", free_bytes, p->device.name);
 }
 
+static void tell_damaged(void *user, const char *file) {
+    const Pulling *p = user;
+    screen_progress_end(p->program->screen);
+    screen_warn(p->program->screen, "[%s is damaged on this disk: it is fetched again]", file);
+}
+
 static bool on_step(void *user, const char *what, int64_t done, int64_t total) {
     screen_progress(user, what, (uint64_t)done, (uint64_t)total);
     return !*signals_interrupt();
@@ -52,6 +58,7 @@ int pull_main(Program *program) {
                           .progress = {on_step, program->screen},
                           .stop = signals_interrupt(),
                           .tell = tell,
+                          .damaged = tell_damaged,
                           .user = &pulling};
     Status status = hub_pull(&wish, path, &error);
     screen_progress_end(program->screen);

@@ -180,6 +180,25 @@ static void test_parts(void **state) {
     expect_large(hub, "breaking");
 }
 
+// What lies there is whole only if its digest says so: a damaged file of the same length is fetched again, alone.
+static void test_damaged_on_disk(void **state) {
+    const Hub *hub = *state;
+    pull("acme/large", 0, "is here");
+    int before = asked(hub, "files ");
+    FILE *blob = fopen(below(hub, "hub/models--acme--large/snapshots/" COMMIT "/large-Q8_0.gguf"), "r+");
+    assert_non_null(blob);
+    assert_int_equal(fseek(blob, 1000000, SEEK_SET), 0);
+    int byte = fgetc(blob);
+    assert_int_equal(fseek(blob, 1000000, SEEK_SET), 0);
+    fputc(byte ^ 1, blob);
+    fclose(blob);
+    pull("acme/large", 0, "[large-Q8_0.gguf is damaged on this disk: it is fetched again]");
+    expect_large(hub, "large");
+    assert_int_equal(asked(hub, "files "), 2 * before);
+    pull("acme/large", 0, "is here");
+    assert_int_equal(asked(hub, "files "), 2 * before);
+}
+
 // ---- what is interrupted ------------------------------------------------------------------------------------------
 
 // Ends it by a signal once the first part is there. In the background a shell has Ctrl-C ignored.
@@ -329,8 +348,9 @@ static void test_names(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(folder),  test(choice), test(parts), test(killed), test(stopped), test(disk),
-        test(refused), test(short),  test(token), test(proxy),  test(no_way),  test(names),
+        test(folder),  test(choice), test(parts),   test(damaged_on_disk), test(killed),
+        test(stopped), test(disk),   test(refused), test(short),           test(token),
+        test(proxy),   test(no_way), test(names),
     };
     test_main("pull", argc, argv, tests);
 }
