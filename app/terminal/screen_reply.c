@@ -92,6 +92,16 @@ static Status end_drawing(Screen *screen, Error *error) {
     return status || ok ? status : error_set(error, STATUS_MEMORY, "no memory for the reply's text");
 }
 
+// The shell has written behind the reply: what stands there is left alone, and the reply goes on in a row of its own.
+// In which column the cursor was left is not known: a row's worth of blanks ends in the same row only from the first.
+static void leave_alone(Screen *screen) {
+    screen->below = false;
+    (void)markdown_part(screen->drawn, &screen->painted);
+    screen->painted.size = 0;
+    for (int i = screen_width(screen); i > 0; i--) (void)text_add(&screen->painted, " ", 1);
+    (void)text_add(&screen->painted, "\r", 1);
+}
+
 // What is in screen->out is drawn; without memory for that it is written as it is.
 static Status draw_reply(Screen *screen, ScreenStyle style, Error *error) {
     Status status = STATUS_OK;
@@ -107,11 +117,7 @@ static Status draw_reply(Screen *screen, ScreenStyle style, Error *error) {
     }
     if (status || !screen->drawn)
         return status ? status : write_reply(screen, screen->out.bytes, screen->out.size, error);
-    if (tty_was_continued()) { // the shell has written behind the reply: what stands there is left alone
-        screen->below = false;
-        (void)markdown_part(screen->drawn, &screen->painted);
-        screen->painted.size = 0;
-    }
+    if (tty_was_continued()) leave_alone(screen);
     wipe_below(screen);
     markdown_resize(screen->drawn, screen_width(screen), screen_height(screen), &screen->painted);
     bool ok = markdown_push(screen->drawn, screen->out.bytes, screen->out.size, &screen->painted);

@@ -43,7 +43,7 @@ static struct {
 // Between two prompts.
 static struct {
     atomic_int on;
-    atomic_int continued;               // the process was stopped, and goes on
+    atomic_int continued;               // the process was stopped, others have written, and it goes on
     bool raw;                           // keys wait as bytes, not as lines
     struct termios loud;                // the terminal of before
     struct sigaction stop, quit, go_on; // what SIGTSTP, SIGQUIT and SIGCONT did before
@@ -144,23 +144,29 @@ static void on_leaving(int number) {
     sigaddset(&this_one, number);
     sigprocmask(SIG_UNBLOCK, &this_one, NULL); // here it stops, and goes on
     sigaction(number, &ours, NULL);
-    hush.continued = 1;
     if (hush.on) silence();
     errno = saved_errno;
 }
 
+// Whether the shell lets us go on, which has written its own in the meantime, or where we are no longer in front. A
+// debugger or a `kill -CONT` from another terminal has not: there the cursor is where it was.
+static bool somebody_wrote(const siginfo_t *info) {
+    bool by_process = info->si_code == SI_USER || info->si_code == SI_QUEUE;
+    return !in_foreground() || !by_process || getsid(info->si_pid) == getsid(0);
+}
+
 // After a stop that could not be caught, the shell has the terminal as it likes it.
-static void on_going_on(int number) {
+static void on_going_on(int number, siginfo_t *info, void *context) {
     int saved_errno = errno;
-    (void)number;
-    hush.continued = 1;
+    (void)number, (void)context;
+    if (somebody_wrote(info)) hush.continued = 1;
     if (hush.on) silence();
     errno = saved_errno;
 }
 
 static void begin_hush(void) {
     struct sigaction leave = {.sa_handler = on_leaving, .sa_flags = SA_RESTART},
-                     go_on = {.sa_handler = on_going_on, .sa_flags = SA_RESTART};
+                     go_on = {.sa_sigaction = on_going_on, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&leave.sa_mask);
     sigemptyset(&go_on.sa_mask);
     sigaction(SIGTSTP, NULL, &hush.stop);

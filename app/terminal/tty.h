@@ -70,7 +70,7 @@ void tty_watch_interrupt(const atomic_int *interrupt);
 bool tty_can_ask(void);
 char tty_ask_key(void);
 
-// Whether the process was stopped and goes on, since this was asked last: somebody else has written to the terminal.
+// Whether the process was stopped and goes on, since this was asked last, and the shell has written to the terminal.
 bool tty_was_continued(void);
 
 void tty_write(const char *bytes); // to stderr, as far as it goes; NULL is nothing

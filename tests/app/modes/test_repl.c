@@ -129,6 +129,38 @@ static void test_a_suspended_reply(void **state) {
     pty_end(pty);
 }
 
+// The screen of a reply; `stopped`: while it streams it is stopped and sent on several times, by no shell.
+static void screen_of_reply(bool stopped, Vt *screen) {
+    Pty *pty = prompt_start(BABBLER "|--seed=1|--max-tokens=300|--ignore-eos|--threads=1|--no-save",
+                            &(const PtyOptions){.rows = 60, .cols = 50});
+    pty_expect(pty, "/help lists the commands");
+    pty_expect(pty, "> ");
+    pty_send(pty, "Hello there.\r");
+    for (int i = 0; stopped && i < 6; i++) {
+        prompt_await_reply(pty);
+        if (i % 2) pty_signal(pty, SIGSTOP);
+        pty_signal(pty, SIGCONT);
+    }
+    pty_expect(pty, "[max_tokens");
+    pty_expect(pty, "> ");
+    *screen = *pty_screen(pty);
+    prompt_leave(pty);
+}
+
+// Nobody has written in the meantime: the reply goes on where it was.
+static void test_a_reply_that_is_stopped_from_elsewhere(void **state) {
+    (void)state;
+    static Vt straight, stopped;
+    screen_of_reply(false, &straight);
+    screen_of_reply(true, &stopped);
+    for (int row = 0; row < straight.rows; row++) {
+        char wanted[1300], got[1300];
+        vt_row(&straight, row, wanted, sizeof wanted);
+        vt_row(&stopped, row, got, sizeof got);
+        assert_string_equal(got, wanted);
+    }
+}
+
 // Two thousand tokens take the sanitized program long enough to be stopped while it reads them.
 static void test_ctrl_c_while_reading_takes_the_turn_back(void **state) {
     char path[200];
@@ -344,6 +376,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_commands_after_ctrl_c),
         WITH_HOME(test_keys_typed_during_a_reply),
         WITH_HOME(test_a_suspended_reply),
+        WITH_HOME(test_a_reply_that_is_stopped_from_elsewhere),
         WITH_HOME(test_ctrl_c_while_reading_takes_the_turn_back),
         WITH_HOME(test_ctrl_c_at_the_prompt),
         WITH_HOME(test_hang_up_saves_first),
