@@ -78,11 +78,12 @@ static size_t row_of(const char *line, size_t n, int columns) {
     return n;
 }
 
-static void add_wrapped_line(Screen *screen, const char *line, size_t n) {
+// `column`: where the cursor is, behind what the notice begins with.
+static void add_wrapped_line(Screen *screen, const char *line, size_t n, int column) {
     const int width = screen_width(screen), indent = indent_of(line, n, width);
     bool first = true;
     do {
-        size_t size = row_of(line, n, width - (first ? 0 : indent));
+        size_t size = row_of(line, n, width - (first ? column : indent));
         for (int i = 0; !first && i < indent; i++) add_notice(screen, " ", 1);
         add_notice_text(screen, line, size);
         line += size;
@@ -94,11 +95,11 @@ static void add_wrapped_line(Screen *screen, const char *line, size_t n) {
     } while (n);
 }
 
-static void add_wrapped(Screen *screen, const char *text, size_t n) {
-    while (n) {
+static void add_wrapped(Screen *screen, const char *text, size_t n, int column) {
+    for (; n; column = 0) {
         const char *end = memchr(text, '\n', n);
         size_t size = end ? (size_t)(end - text) : n;
-        add_wrapped_line(screen, text, size);
+        add_wrapped_line(screen, text, size, column);
         if (end) add_notice(screen, "\n", 1);
         text += size + (end != NULL);
         n -= size + (end != NULL);
@@ -144,7 +145,7 @@ static void say(Screen *screen, const Notice *notice, const char *format, va_lis
     add_notice(screen, notice->prefix, strlen(notice->prefix));
     if (!notice->whole) add_notice(screen, off, strlen(off));
     if (screen->traits.wraps && screen->traits.notice_terminal)
-        add_wrapped(screen, text, size);
+        add_wrapped(screen, text, size, text_columns(notice->prefix, strlen(notice->prefix)));
     else
         add_notice_text(screen, text, size);
     if (notice->whole) add_notice(screen, off, strlen(off));

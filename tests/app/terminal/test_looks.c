@@ -33,6 +33,12 @@ static void notices_are_wrapped(void **state) {
                                     "0123456789012345678901234567890123",
                                     "日本語日本語日本語日本語日本語日本", "-", "-", "end", NULL),
                 rows);
+    // What stands before an error counts.
+    static const char *const error[] = {"palaver: one two three four", "five six seven eight nine ten", "end",
+                                        NULL};
+    expect_rows(terminal_start_with(&narrow, "--wrap", "said",
+                                    "!one two three four five six seven eight nine ten", "end", NULL),
+                error);
     Pty *pty = terminal_start_with(&narrow, "--plain", "--wrap", "--space", "said",
                                    "one two three four five six seven", "-", "end", NULL);
     pty_expect(pty, "one two three four five six seven\r\nend\r\n");

@@ -175,12 +175,14 @@ static int notices(Screen *screen) {
     return 0;
 }
 
-// Each text is a notice; "-" is an empty line.
+// Each text is a notice, behind a "!" an error; "-" is an empty line.
 static int said(Screen *screen, int argc, char **argv) {
     for (int i = 0; i < argc; i++) {
         unescape(argv[i]);
         if (!strcmp(argv[i], "-"))
             screen_space(screen);
+        else if (*argv[i] == '!')
+            screen_error(screen, "%s", argv[i] + 1);
         else
             screen_say(screen, "%s", argv[i]);
     }
