@@ -76,14 +76,14 @@ static void push(Blocks *b, BlockContainer container, Rows *rows) {
 }
 
 // Takes the item's mark and the blanks behind it; false: none is there, or none that ends a paragraph.
-static bool read_item(const Blocks *b, Reading *r, BlockContainer *item, bool ends_paragraph) {
+static bool read_item(Reading *r, BlockContainer *item, bool ends_paragraph) {
     int indent = reading_indent(r);
     Reading at = *r;
     reading_skip(&at, indent);
     ReadingItem mark;
     size_t n = reading_item(&at, &mark);
     *item = (BlockContainer){.kind = mark.kind, .number = mark.number, .empty = true};
-    if (!n || b->depth == BLOCK_DEEPEST) return false;
+    if (!n) return false;
     reading_step(&at, n);
     bool blank = reading_is_blank(&at);
     bool ordered = item->kind == '.' || item->kind == ')';
@@ -245,7 +245,7 @@ static bool open_containers(Blocks *b, Reading *r, int matched, Rows *rows) {
     for (;;) {
         BlockContainer item;
         bool paragraph = b->leaf == LEAF_PARAGRAPH && !opened && matched == b->depth;
-        if (reading_indent(r) >= CODE_INDENT || b->depth == BLOCK_DEEPEST) return opened;
+        if (reading_indent(r) >= CODE_INDENT || matched == BLOCK_DEEPEST) return opened;
         if (reading_next(r) == '>') {
             if (!opened) close_containers(b, matched, rows);
             reading_skip(r, reading_indent(r));
@@ -253,7 +253,7 @@ static bool open_containers(Blocks *b, Reading *r, int matched, Rows *rows) {
             reading_skip(r, 1);
             push(b, (BlockContainer){.kind = '>', .empty = true}, rows);
         } else if (!reading_rule(r) && !(paragraph && reading_underline(r)) &&
-                   read_item(b, r, &item, paragraph)) {
+                   read_item(r, &item, paragraph)) {
             if (!opened) close_containers(b, matched, rows);
             push(b, item, rows);
         } else {

@@ -22,9 +22,21 @@ static void put_mark(const Blocks *blocks, int index, Cells *cells) {
     cell_add_text(cells, text, INK_FRAME);
 }
 
+// Half of the width is the text's: blocks that lie so deep that they would take of it are not indented further, but
+// stand where the deepest one does that leaves it. So of those between only the innermost is seen.
+static int outer_shown(const Blocks *blocks) {
+    const int inner = blocks->depth ? blocks->stack[blocks->depth - 1].width : 0;
+    int n = 0, columns = inner;
+    while (n + 1 < blocks->depth && columns + blocks->stack[n].width <= blocks->width / 2)
+        columns += blocks->stack[n++].width;
+    return n;
+}
+
 static void put_prefix(const Blocks *blocks, bool first, Cells *cells) {
+    const int outer = outer_shown(blocks);
     for (int i = 0; i < blocks->depth; i++) {
         const BlockContainer *c = &blocks->stack[i];
+        if (i >= outer && i + 1 < blocks->depth) continue;
         if (c->kind == '>')
             cell_add_text(cells, "│ ", INK_FRAME);
         else if (first && !c->marked)

@@ -6,8 +6,9 @@
 
 enum {
     GAP = 3,
-    LEAST = 4
-}; // columns between two of a table; of a table's column, where there is no room for more
+    LEAST = 6,
+    BAND_INDENT = 2,
+}; // columns between two of a table; of a table's column, where there is no room for more; before what is left of a line
 
 typedef struct Table {
     const TableLayout *layout;
@@ -126,17 +127,38 @@ static void read_all(Table *t, const char *text, size_t n) {
 
 // ---- drawing ------------------------------------------------------------------------------------------------------
 
+// Columns that stand side by side. A table of more columns than the terminal has room for has several: each of its
+// lines shows them one below the other.
+typedef struct Band {
+    int from, to; // columns of the table, without `to`
+    int indent;
+} Band;
+
+static int room_of(const Table *t, const Band *band) {
+    return t->layout->width - cell_widths(t->layout->rest->cells, t->layout->rest->n) - band->indent;
+}
+
+// The band behind another (all zero: the first one); false: that was the last.
+static bool next_band(const Table *t, Band *band) {
+    *band = (Band){band->to, band->to, band->to ? BAND_INDENT : 0};
+    int columns = 0;
+    for (; band->to < t->n_columns; band->to++) {
+        int width = t->widths[band->to] < LEAST ? t->widths[band->to] : LEAST;
+        columns += width + (band->to > band->from ? GAP : 0);
+        if (band->to > band->from && columns > room_of(t, band)) break;
+    }
+    return band->to > band->from;
+}
+
 // The widest columns give what there is no room for.
-static void fit_columns(Table *t) {
-    int room = t->layout->width - cell_widths(t->layout->rest->cells, t->layout->rest->n) -
-               GAP * (t->n_columns - 1),
-        sum = 0;
-    for (int i = 0; i < t->n_columns; i++) sum += t->widths[i];
+static void fit_columns(Table *t, const Band *band) {
+    int room = room_of(t, band) - GAP * (band->to - band->from - 1), sum = 0;
+    for (int i = band->from; i < band->to; i++) sum += t->widths[i];
     while (sum > room) {
-        int widest = 0;
-        for (int i = 1; i < t->n_columns; i++)
+        int widest = band->from;
+        for (int i = band->from + 1; i < band->to; i++)
             if (t->widths[i] > t->widths[widest]) widest = i;
-        if (t->widths[widest] <= LEAST) return; // the terminal wraps it
+        if (t->widths[widest] <= 1) return;
         t->widths[widest]--;
         sum--;
     }
@@ -146,10 +168,11 @@ static void put_blanks(Cells *out, int n) {
     for (; n > 0; n--) cell_add(out, (Cell){.code = ' '});
 }
 
-// One row of the terminal out of a table's line: row `index` of each of its cells.
-static void draw_row(const Table *t, const Rows *line, size_t index, Cells *out) {
+// One row of the terminal out of a table's line: row `index` of each of a band's cells.
+static void draw_row(const Table *t, const Band *band, const Rows *line, size_t index, Cells *out) {
     static const Cells NONE = {0};
-    for (int column = 0; column < t->n_columns; column++) {
+    put_blanks(out, band->indent);
+    for (int column = band->from; column < band->to; column++) {
         const Rows *cell = &line[column];
         Cells part = NONE;
         if (index < cell->n)
@@ -160,16 +183,16 @@ static void draw_row(const Table *t, const Rows *line, size_t index, Cells *out)
                      : t->aligns[column] == 'r' ? left
                      : t->aligns[column] == 'c' ? left / 2
                                                 : 0;
-        if (column) cell_add_text(out, " │ ", INK_FRAME);
+        if (column > band->from) cell_add_text(out, " │ ", INK_FRAME);
         put_blanks(out, before);
         cell_add_all(out, part.cells, part.n);
-        if (column + 1 < t->n_columns) put_blanks(out, left - before);
+        if (column + 1 < band->to) put_blanks(out, left - before);
     }
 }
 
-static void draw_rule(const Table *t, Cells *out) {
-    for (int column = 0; column < t->n_columns; column++) {
-        if (column) cell_add_text(out, "─┼─", INK_FRAME);
+static void draw_rule(const Table *t, const Band *band, Cells *out) {
+    for (int column = band->from; column < band->to; column++) {
+        if (column > band->from) cell_add_text(out, "─┼─", INK_FRAME);
         for (int i = 0; i < t->widths[column]; i++) cell_add_text(out, "─", INK_FRAME);
     }
 }
@@ -183,27 +206,37 @@ static void wrap_cell(Rows *cell, int width) {
     *cell = wrapped;
 }
 
-static void draw(Table *t, Rows *rows) {
-    bool first = true;
-    for (size_t line = 0; line < t->n_lines; line++) {
-        Rows *cells = &t->cells[line * (size_t)t->n_columns];
-        size_t height = 1;
-        for (int i = 0; i < t->n_columns; i++) {
-            wrap_cell(&cells[i], t->widths[i]);
-            if (cells[i].n > height) height = cells[i].n;
-        }
-        for (size_t i = 0; i < height; i++) {
-            const Cells *before = first ? t->layout->first : t->layout->rest;
-            cell_add_all(&rows->of, before->cells, before->n);
-            draw_row(t, cells, i, &rows->of);
-            row_end(rows, false);
-            first = false;
-        }
-        if (line) continue;
-        cell_add_all(&rows->of, t->layout->rest->cells, t->layout->rest->n);
-        draw_rule(t, &rows->of);
+static void put_rule(const Table *t, const Band *band, Rows *rows) {
+    cell_add_all(&rows->of, t->layout->rest->cells, t->layout->rest->n);
+    draw_rule(t, band, &rows->of);
+    row_end(rows, false);
+}
+
+static void draw_band(const Table *t, const Band *band, Rows *cells, const Cells *before, Rows *rows) {
+    size_t height = 1;
+    for (int i = band->from; i < band->to; i++) {
+        wrap_cell(&cells[i], t->widths[i]);
+        if (cells[i].n > height) height = cells[i].n;
+    }
+    for (size_t i = 0; i < height; i++, before = t->layout->rest) {
+        cell_add_all(&rows->of, before->cells, before->n);
+        draw_row(t, band, cells, i, &rows->of);
         row_end(rows, false);
     }
+}
+
+static void draw(Table *t, Rows *rows) {
+    Band first = {0};
+    (void)next_band(t, &first);
+    for (Band band = {0}; next_band(t, &band);) fit_columns(t, &band);
+    for (size_t line = 0; line < t->n_lines; line++) {
+        // Where a line has several bands a rule says where the next one begins.
+        if (line == 1 || (line && first.to < t->n_columns)) put_rule(t, &first, rows);
+        for (Band band = {0}; next_band(t, &band);)
+            draw_band(t, &band, &t->cells[line * (size_t)t->n_columns],
+                      line || band.from ? t->layout->rest : t->layout->first, rows);
+    }
+    if (t->n_lines == 1) put_rule(t, &first, rows);
 }
 
 void table_render(const char *text, size_t n, const TableLayout *layout, Links *links, Rows *rows) {
@@ -216,7 +249,6 @@ void table_render(const char *text, size_t n, const TableLayout *layout, Links *
     t.aligns = calloc((size_t)t.n_columns, 1);
     if (t.cells && t.widths && t.aligns) {
         read_all(&t, text, n);
-        fit_columns(&t);
         draw(&t, rows);
     } else {
         rows->of.failed = true;

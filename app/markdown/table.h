@@ -16,7 +16,8 @@ typedef struct TableLayout {
 } TableLayout;
 
 // Adds the rows of a table: `text` [n] holds its lines, of which the second is that under the head. Columns are as wide
-// as what is in them, and narrower where the terminal is: then what they hold is wrapped.
+// as what is in them, and narrower where the terminal is: then what they hold is wrapped. Where it has no room for that
+// either, a line's last columns stand below its first ones.
 void table_render(const char *text, size_t n, const TableLayout *layout, Links *links, Rows *rows);
 
 #endif

@@ -341,6 +341,45 @@ static void test_tall_paragraphs(void **state) {
     }
 }
 
+// What lies deeper than half of the window is not indented further: a level is a row, not a column of letters.
+static void test_deep_blocks(void **state) {
+    (void)state;
+    char line[200], wanted[60];
+    begin(40, 24, false);
+    for (int level = 0; level < 24; level++) {
+        snprintf(line, sizeof line, "%*s- level %d of them\n", 2 * level, "", level);
+        push(line);
+    }
+    for (int i = 0; i < 2; i++) push(i ? "deep quote\n\nend" : "\n> > > > > > > > > > > > > > > > > > > > ");
+    end();
+    for (int level = 0; level < 24; level++) {
+        static const char *const bullets[] = {"•", "◦", "▪"};
+        snprintf(wanted, sizeof wanted, "%*s%s level %d of them", 2 * (level < 9 ? level : 9), "",
+                 bullets[level < 2 ? level : 2], level);
+        expect_row(level, wanted);
+    }
+    expect_row(25, "│ │ │ │ │ │ │ │ │ │ deep quote");
+    expect_row(27, "end");
+}
+
+// More columns than a row has room for: a line's last ones stand below its first ones, and no cell is broken.
+static void test_tables_of_many_columns(void **state) {
+    (void)state;
+    begin(20, 24, false);
+    push("| one | two | three | four | five |\n|---|---|---|---|---|\n| 1 | 2 | 3 | 4 | 5 |\n| a | b | c | d "
+         "| e |\n");
+    end();
+    expect_row(0, "one │ two │ three");
+    expect_row(1, "  four │ five");
+    expect_row(2, "────┼─────┼──────");
+    expect_row(3, "1   │ 2   │ 3");
+    expect_row(4, "  4    │ 5");
+    expect_row(5, "────┼─────┼──────");
+    expect_row(6, "a   │ b   │ c");
+    expect_row(7, "  d    │ e");
+    expect_row(8, "");
+}
+
 // Something else is said in the middle of a reply: it stands between, and nothing comes twice.
 static void test_parts(void **state) {
     (void)state;
@@ -467,6 +506,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_what_turns_out_otherwise),
         cmocka_unit_test(test_raw_text_stays_as_it_is),
         cmocka_unit_test(test_tall_paragraphs),
+        cmocka_unit_test(test_deep_blocks),
+        cmocka_unit_test(test_tables_of_many_columns),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_another_width),
         cmocka_unit_test(test_styles_and_links),
