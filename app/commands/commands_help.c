@@ -23,7 +23,8 @@ enum { N_GROUPS = sizeof groups / sizeof *groups };
 static void print_line(const ChatCommand *command, FILE *out) {
     char usage[64];
     snprintf(usage, sizeof usage, "/%s %s", command->name, command->arguments);
-    fprintf(out, "%-*s %s", USAGE_COLUMNS, usage, command->help);
+    // Two blanks, at least, make a second column of it.
+    fprintf(out, "%-*s  %s", USAGE_COLUMNS - 1, usage, command->help);
     for (int k = 0; command->aliases[k]; k++)
         fprintf(out, "%s/%s", k ? ", " : " (also ", command->aliases[k]);
     fputs(command->aliases[0] ? ")\n" : "\n", out);

@@ -83,6 +83,14 @@ static void test_help_fits_and_lists_are_paged(void **state) {
     pty_expect(pty, "answering");
     pty_expect(pty, "> ");
     prompt_leave(pty);
+    // A command that fills its column has a second one none the less.
+    pty = prompt_start(SHORT, &(const PtyOptions){.rows = 140, .cols = 60});
+    pty_expect(pty, "> ");
+    pty_send(pty, "/help all\r");
+    pty_expect(pty, "/export md|json|jsonl FILE  write this branch: md to be\r\n"
+                    "                            read, json");
+    pty_expect(pty, "> ");
+    prompt_leave(pty);
 }
 
 static void test_escape_leaves_a_search(void **state) {
