@@ -177,7 +177,10 @@ void paint_redraw(Editor *editor) {
 
 void paint_leave(Editor *editor) {
     const LineInfoW *line = el_wline(editor->el);
-    TextPlace end = paint_place(editor, (size_t)(line->lastchar - line->buffer));
+    const TextLayout layout = paint_layout(editor);
+    TextPlace end = text_place(line->buffer, (size_t)(line->lastchar - line->buffer),
+                               put_prompt(editor, NULL, layout), layout);
+    // Below a full row the cursor waits in an empty one: that is where the output goes on.
     for (int row = editor->drawn_row; row <= end.row; row++) tty_write("\n");
     tty_write("\r");
     editor->drawn_row = 0;
