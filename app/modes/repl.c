@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { PROMPT_ROOM = 256 };
+#define LATE 0.5 // seconds: a Ctrl-C so soon behind a reply was meant for it
 
 typedef struct Repl {
     Chat *chat;
@@ -50,7 +51,8 @@ static Status open_editor(Repl *repl, Error *error) {
                              .stop = must_leave,
                              .history = keep ? history : NULL,
                              .plain = chat_options(chat)->plain,
-                             .hush = true};
+                             .hush = true,
+                             .late = LATE};
     tty_watch_interrupt(signals_interrupt());
     Status status = editor_open(&options, &repl->editor, error);
     if (!status && error->status) screen_notice(chat_screen(chat), "[no history: %s]", error->message);
@@ -84,6 +86,7 @@ static Status take_turn(Repl *repl, const char *turn) {
     else
         status = chat_turn_ask(repl->chat, commands_literal(turn), &error);
     error.status = status;
+    if (!commands_is_command(turn)) editor_answered(repl->editor);
     if (status) tell_failure(repl, turn, &error);
     if (!chat_is_leaving(repl->chat)) screen_space(chat_screen(repl->chat));
     // Who stops a turn, or sees it refused, has typed what follows without knowing of that.
@@ -109,7 +112,8 @@ static void show_last_turn(Chat *chat) {
 static void offer_question(Repl *repl) {
     const char *asked = transcript_asked(chat_transcript(repl->chat));
     if (!asked) return;
-    screen_notice(chat_screen(repl->chat), "[the last question was not answered; here it is again]");
+    screen_notice(chat_screen(repl->chat),
+                  "[the last question was not answered: Enter asks it, Ctrl-U takes it away]");
     editor_prefill(repl->editor, asked);
 }
 

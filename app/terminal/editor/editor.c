@@ -57,6 +57,10 @@ void editor_hold(Editor *editor) {
     editor->hold = true;
 }
 
+void editor_answered(Editor *editor) {
+    clock_gettime(CLOCK_MONOTONIC, &editor->answered);
+}
+
 void editor_tell(const Editor *editor, const char *format, ...) {
     char text[sizeof(Error)];
     va_list args;
@@ -178,14 +182,22 @@ static void drop_final_newlines(char *text) {
     text[n] = 0;
 }
 
+// Whether a moment that was noted lies at most so many seconds back.
+static bool is_within(const struct timespec *then, const struct timespec *now, double seconds) {
+    double since = (double)(now->tv_sec - then->tv_sec) + 1e-9 * (double)(now->tv_nsec - then->tv_nsec);
+    return then->tv_sec != 0 && since <= seconds;
+}
+
 // Ctrl-C on an empty line: true when it is the second within a second.
 static bool interrupted_again(Editor *editor) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    double since = (double)(now.tv_sec - editor->interrupted.tv_sec) +
-                   1e-9 * (double)(now.tv_nsec - editor->interrupted.tv_nsec);
-    bool again = editor->interrupted.tv_sec != 0 && since <= 1;
-    editor->interrupted = now;
+    bool late = is_within(&editor->answered, &now, editor->options.late);
+    bool again = !late && is_within(&editor->interrupted, &now, 1);
+    editor->answered = (struct timespec){0};
+    editor->interrupted = late ? (struct timespec){0} : now;
+    if (late) editor_tell(editor, "(the reply had ended)");
+    if (!late && !again) editor_tell(editor, "(Ctrl-C again, or Ctrl-D, leaves)");
     return again;
 }
 
@@ -208,12 +220,11 @@ static EditorResult read_turn(Editor *editor, char **turn, Error *error) {
         case LINE_INTERRUPT:
             if (!editor->el && isatty(STDERR_FILENO)) tty_write("\n");
             if (interrupted_again(editor)) return EDITOR_QUIT;
-            editor_tell(editor, "(Ctrl-C again, or Ctrl-D, leaves)");
             continue;
         case LINE_ENTER:
             break;
         }
-        editor->interrupted = (struct timespec){0};
+        editor->interrupted = editor->answered = (struct timespec){0};
         drop_final_newlines(text);
         if (text_is_blank(text)) {
             free(text);

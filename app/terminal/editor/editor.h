@@ -36,6 +36,8 @@ typedef struct EditorOptions {
     // Between a turn and the next editor_read() keys are not echoed and wait as what they are; editor_close() ends
     // that.
     bool hush;
+    // Seconds after editor_answered() in which a Ctrl-C is one that was meant for the reply.
+    double late;
 } EditorOptions;
 
 typedef enum EditorResult {
@@ -58,6 +60,10 @@ void editor_close(Editor *editor); // NULL is fine
 // and SIGWINCH; before it returns, the terminal and the handlers are as they were (after a turn,
 // unless options.hush). What is no UTF-8 is refused, and control characters are left out of a paste: both are told.
 EditorResult editor_read(Editor *editor, char **turn, Error *error);
+
+// A reply has ended: a Ctrl-C on the empty line that comes a moment later wanted to stop it, and does not count as the
+// first of two that leave.
+void editor_answered(Editor *editor);
 
 // What was typed since the last turn is not sent by the next editor_read, whatever Enters are in it: it comes as one
 // draft, behind what editor_prefill() said. (Without libedit, where nothing can be edited, its lines are shown.)

@@ -48,6 +48,7 @@ struct Editor {
     EditorOptions options;
     TurnHistory *history;
     struct timespec interrupted; // the last Ctrl-C on an empty line; 0: none
+    struct timespec answered;    // when a reply ended, until something is typed after it; 0: none has
     char *prefill;               // the next line starts with it
     bool offered;                // unless something was typed ahead
     bool hold;                   // what was typed ahead is a draft

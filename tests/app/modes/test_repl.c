@@ -189,6 +189,8 @@ static void test_ctrl_c_at_the_prompt(void **state) {
     pty_send(pty, "some text\003");
     pty_expect(pty, "> ");
     prompt_ask(pty, "Hello there.", "[turn 1: ");
+    pty_send(pty, "text\003"); // so that the next one was not meant for the reply
+    pty_expect(pty, "> ");
     pty_send(pty, "\003\003");
     pty_expect_exit(pty, 130);
     assert_true(pty_is_cooked(pty));

@@ -50,7 +50,7 @@ static void ends_in_the_answer(const char *home, int signal, int status) {
 static void test_killed(void **state) {
     ends_in_the_answer(*state, SIGKILL, 128 + SIGKILL);
     Pty *pty = at_terminal("--threads=1|--max-tokens=5|--resume");
-    pty_expect_screen(pty, "[the last question was not answered; here it is again]");
+    pty_expect_screen(pty, "[the last question was not answered: Enter asks it, Ctrl-U takes it away]");
     pty_expect_screen(pty, "> What became of this question?");
     pty_send(pty, "\r");
     pty_expect(pty, "max_tokens reached");

@@ -29,6 +29,26 @@ static void control_c(void **state) {
     pty_end(pty);
 }
 
+// One that comes when the reply has just ended was meant for that.
+static void control_c_behind_a_reply(void **state) {
+    (void)state;
+    Pty *pty = terminal_start("edit", "--answered", NULL);
+    pty_expect(pty, "> ");
+    expect_turn(pty, "x\r", "x");
+    pty_send(pty, "\003");
+    pty_expect(pty, "(the reply had ended)\r\n");
+    pty_expect(pty, "> ");
+    pty_send(pty, "\003");
+    pty_expect(pty, "(Ctrl-C again, or Ctrl-D, leaves)\r\n");
+    pty_expect(pty, "> ");
+    expect_turn(pty, "x\r", "x");
+    pty_send(pty, "typed\003"); // and no other belongs to it, once something was typed
+    pty_expect(pty, "> ");
+    pty_send(pty, "\003\003");
+    pty_expect_exit(pty, 130);
+    pty_end(pty);
+}
+
 // Only the second in a row counts.
 static void control_c_apart(void **state) {
     (void)state;
@@ -226,6 +246,7 @@ static void listing_below_several_rows(void **state) {
 static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_c),
+        cmocka_unit_test(control_c_behind_a_reply),
         cmocka_unit_test(control_c_apart),
         cmocka_unit_test(signals_count_as_keys),
         cmocka_unit_test(termination),

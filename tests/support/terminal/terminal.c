@@ -96,6 +96,8 @@ static int edit(int argc, char **argv) {
             make_raw();
         else if (!strcmp(argv[i], "--late"))
             late = true;
+        else if (!strcmp(argv[i], "--answered"))
+            options.late = 3600;
     }
     if (!defaults) signal(SIGTERM, on_stop), signal(SIGHUP, on_stop);
     if (late) wait_for_sigusr1();
@@ -109,6 +111,7 @@ static int edit(int argc, char **argv) {
     while ((result = editor_read(editor, &turn, &error)) == EDITOR_TURN) {
         show_turn(turn);
         free(turn);
+        editor_answered(editor);
     }
     const char *const names[] = {"turn", "end", "quit", "stopped", "failed"};
     fprintf(stderr, "%s, %s\n", names[result], terminal_mode());
