@@ -18,6 +18,7 @@ static const int SIGNALS[] = {SIGINT, SIGTSTP, SIGCONT, SIGWINCH, SIGTERM, SIGHU
 enum {
     N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS,
     N_EVENTS = 4,
+    RESIZED = 3,
     BLOCK = 4096,
     LOOK_EVERY = 100, // milliseconds
 };                    // the first four are events of their own
@@ -87,11 +88,19 @@ static void pass_on(int i, siginfo_t *info, void *context) {
     }
 }
 
+// Of a SIGCONT: whether the shell sent it, which has written its own in the meantime, or somebody else is in front. A
+// `kill -CONT` from another terminal leaves the cursor where it was.
+static bool somebody_wrote(const siginfo_t *info) {
+    bool by_process = info->si_code == SI_USER || info->si_code == SI_QUEUE;
+    return !in_foreground() || !by_process || getsid(info->si_pid) == getsid(0);
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
     int saved_errno = errno;
     for (int i = 0; i < N_SIGNALS; i++) {
         if (SIGNALS[i] != number) continue;
-        tty.pending[i] = 1;
+        bool drawn_over = number != SIGCONT || somebody_wrote(info);
+        tty.pending[drawn_over ? i : RESIZED] = 1; // else it is enough to draw in place
         if (i >= N_EVENTS) pass_on(i, info, context);
     }
     // A full pipe is fine: the reader wakes anyway.
@@ -146,13 +155,6 @@ static void on_leaving(int number) {
     sigaction(number, &ours, NULL);
     if (hush.on) silence();
     errno = saved_errno;
-}
-
-// Whether the shell lets us go on, which has written its own in the meantime, or where we are no longer in front. A
-// debugger or a `kill -CONT` from another terminal has not: there the cursor is where it was.
-static bool somebody_wrote(const siginfo_t *info) {
-    bool by_process = info->si_code == SI_USER || info->si_code == SI_QUEUE;
-    return !in_foreground() || !by_process || getsid(info->si_pid) == getsid(0);
 }
 
 // After a stop that could not be caught, the shell has the terminal as it likes it.

@@ -131,6 +131,45 @@ static void resizing(void **state) {
     leave(pty);
 }
 
+// Stopped and sent on by no shell: nobody has written, and the line is drawn in its place.
+static void stopped_from_elsewhere(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(10, 20);
+    pty_send(pty, "0123456789012345678901234");
+    pty_expect_row(pty, 1, "8901234");
+    pty_signal(pty, SIGSTOP);
+    pty_signal(pty, SIGCONT);
+    pty_expect(pty, "01234567890123456789"); // drawn anew
+    pty_send(pty, "!\r");
+    pty_expect_row(pty, 2, "got[0123456789012345");
+    pty_expect_row(pty, 1, "8901234!");
+    pty_expect_row(pty, 0, "> 012345678901234567");
+    pty_expect(pty, "> ");
+    leave(pty);
+}
+
+// The cursor of a row that is full waits below it: what comes next begins there.
+static void a_full_row_is_left(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(10, 20);
+    for (int letters = 17; letters < 20; letters++) {
+        static const char text[] = "qqqqqqqqqqqqqqqqqqq";
+        char wanted[40];
+        pty_send(pty, "\014");
+        pty_send(pty, text + sizeof text - 1 - letters);
+        pty_send(pty, letters == 18 ? "\001\r" : "\r"); // the cursor may be elsewhere, too
+        snprintf(wanted, sizeof wanted, "got[%.16s", text);
+        pty_expect_row(pty, letters == 19 ? 2 : 1, wanted);
+        pty_expect(pty, "> ");
+        pty_send(pty, "\014");
+        pty_send(pty, text + sizeof text - 1 - letters);
+        pty_send(pty, "\r");
+        pty_expect_row(pty, letters == 19 ? 2 : 1, wanted);
+        pty_expect(pty, "> ");
+    }
+    leave(pty);
+}
+
 static void clearing_the_screen(void **state) {
     (void)state;
     Pty *pty = start_editor();
@@ -227,6 +266,7 @@ static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(composing),           cmocka_unit_test(no_draft_is_left),
         cmocka_unit_test(suspending),          cmocka_unit_test(resizing),
+        cmocka_unit_test(a_full_row_is_left),  cmocka_unit_test(stopped_from_elsewhere),
         cmocka_unit_test(clearing_the_screen), cmocka_unit_test(coloured_prompt),
         cmocka_unit_test(prefilled),           cmocka_unit_test(plain_terminals),
         cmocka_unit_test(input_from_a_pipe),
