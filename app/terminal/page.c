@@ -66,3 +66,31 @@ void page_excerpt(FILE *stream, const char *text, int columns) {
         size -= n;
     }
 }
+
+// The bytes of a text that begin in one of its first columns: a mark that takes none belongs to the character before.
+static size_t bytes_of_columns(const char *text, size_t n, int columns) {
+    size_t at = 0;
+    while (at < n) {
+        uint32_t code;
+        size_t used = text_decode(text + at, n - at, &code);
+        if (text_columns(text, at + used) > columns) break;
+        at += used ? used : n - at;
+    }
+    return at;
+}
+
+void page_middle(FILE *stream, const char *text, int columns) {
+    size_t n = strlen(text), tail;
+    int all = text_columns(text, n), left = columns / 2, right = columns - left - 1;
+    if (all <= columns) {
+        fputs(text, stream);
+        return;
+    }
+    fwrite(text, 1, bytes_of_columns(text, n, left), stream);
+    fputs("…", stream);
+    for (tail = bytes_of_columns(text, n, all - right); text_columns(text + tail, n - tail) > right;) {
+        uint32_t code;
+        tail += text_decode(text + tail, n - tail, &code);
+    }
+    fputs(text + tail, stream);
+}

@@ -2,6 +2,7 @@
 
 #include "app/models/facts.h"
 #include "app/models/models.h"
+#include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
 #include "kernels/base/format.h"
 #include "kernels/base/json.h"
@@ -18,7 +19,7 @@ typedef struct Listing {
     ModelList list;
     char standard[PATH_ROOM]; // the default model's path; "": there is none
     FactsDevice device;
-    int widest; // columns of the names
+    int widest, most; // columns of the names, and how many these may take
 } Listing;
 
 static bool is_wanted(const Listing *l, const ModelEntry *entry) {
@@ -37,6 +38,10 @@ static bool fits(const Listing *l, const ModelFacts *facts) {
 
 // ---- for people -------------------------------------------------------------------------------------------------
 
+enum {
+    BESIDE_NAME = 53,
+    LEAST_NAME = 56
+}; // columns of the others; of a name that is shown whole in any window
 enum { VERDICT_ROOM = sizeof((ModelFacts *)0)->problem + 2 * FORMAT_ROOM + 16 };
 
 static void describe_fit(const Listing *l, const ModelFacts *facts, char verdict[VERDICT_ROOM]) {
@@ -53,6 +58,27 @@ static void describe_fit(const Listing *l, const ModelFacts *facts, char verdict
         snprintf(verdict, VERDICT_ROOM, "no: %s of %s", need, have);
 }
 
+// A name as it is shown; to free(), NULL: no memory.
+static char *shown_name(const Listing *l, const ModelEntry *entry) {
+    char *whole = NULL, *shown = NULL;
+    size_t n;
+    FILE *stream = open_memstream(&whole, &n);
+    bool ok = stream && text_print_escaped(stream, entry->name, strlen(entry->name));
+    if (stream) ok = !fclose(stream) && ok;
+    stream = ok ? open_memstream(&shown, &n) : NULL;
+    if (stream) page_middle(stream, whole, l->most);
+    if (stream && fclose(stream)) free(shown), shown = NULL;
+    free(whole);
+    return shown;
+}
+
+static int width_of_name(const Listing *l, const ModelEntry *entry) {
+    char *name = shown_name(l, entry);
+    int width = name ? text_columns(name, strlen(name)) : 0;
+    free(name);
+    return width;
+}
+
 static void print_row(const Listing *l, const ModelEntry *entry, FILE *out) {
     ModelFacts facts;
     char bytes[FORMAT_ROOM] = "", count[FORMAT_ROOM] = "", context[24] = "", verdict[VERDICT_ROOM];
@@ -62,19 +88,25 @@ static void print_row(const Listing *l, const ModelEntry *entry, FILE *out) {
     if (facts.context) snprintf(context, sizeof context, "%" PRId64, facts.context);
     describe_fit(l, &facts, verdict);
     fputs(is_default(l, entry) ? "* " : "  ", out);
-    text_print_escaped(out, entry->name, strlen(entry->name));
-    fprintf(out, "%*s  %-7s %-8s %-6s %-8s %-12s ", l->widest - (int)strlen(entry->name), "", bytes,
-            facts.type, count, context, models_place_name(entry->place));
+    char *name = shown_name(l, entry);
+    fprintf(out, "%s%*s  %-7s %-8s %-6s %-8s %-12s ", name ? name : "",
+            l->widest - (name ? text_columns(name, strlen(name)) : 0), "", bytes, facts.type, count, context,
+            models_place_name(entry->place));
+    free(name);
     text_print_escaped(out, verdict, strlen(verdict));
     fputc('\n', out);
 }
 
 static void print_table(Listing *l, FILE *out) {
     size_t n = 0;
+    // One name that is longer than all others does not push every row out of the window.
+    const Screen *screen = l->program->screen;
+    int room = screen_width(screen) - BESIDE_NAME;
+    l->most = !screen_traits(screen)->reply_terminal ? INT_MAX : room > LEAST_NAME ? room : LEAST_NAME;
     l->widest = (int)strlen("NAME");
     for (size_t i = 0; i < l->list.count; i++) {
-        int length = (int)strlen(l->list.entries[i].name);
-        if (is_wanted(l, &l->list.entries[i]) && length > l->widest) l->widest = length;
+        int width = is_wanted(l, &l->list.entries[i]) ? width_of_name(l, &l->list.entries[i]) : 0;
+        if (width > l->widest) l->widest = width;
     }
     for (size_t i = 0; i < l->list.count; i++) {
         if (!is_wanted(l, &l->list.entries[i])) continue;

@@ -214,6 +214,25 @@ static void test_list(void **state) {
     program_says("--names", "", 2, "--names belongs to palaver list");
 }
 
+// A name that is too long for the window loses its middle there, and nowhere else.
+static void test_list_of_a_long_name(void **state) {
+    char file[200], name[120];
+    Run run;
+    memset(name, 'q', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    snprintf(file, sizeof file, "palaver/models/a%s\033z.gguf", name);
+    put_text(*state, file, "GGUF\3");
+    program_run(&run, "list|qqq", "");
+    expect_out(&run, name);
+    program_free(&run);
+    const char *const argv[] = {program_path(), "list", "qqq", NULL};
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = 80});
+    pty_expect(pty, "  NAME                                                      SIZE");
+    pty_expect(pty, "  aqqqqqqqqqqqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqqqqqqqqqqq\\x1bz  ");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
+}
+
 static void test_list_json(void **state) {
     Run run;
     put_text(*state, "palaver/models/cut.gguf", "GGUF\3");
@@ -302,8 +321,9 @@ static void test_tab_in_the_chat(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(found),     test(hub_by_home), test(names),      test(refused),         test(list),
-        test(list_json), test(use),         test(completion), test(tab_in_the_chat),
+        test(found),      test(hub_by_home),         test(names),     test(refused),
+        test(list),       test(list_of_a_long_name), test(list_json), test(use),
+        test(completion), test(tab_in_the_chat),
     };
     test_main("models by name", argc, argv, tests);
 }
