@@ -395,5 +395,5 @@ int main(int argc, char **argv) {
         test(killed_and_full),
         test(stopped),
     };
-    test_main("snapshots", argc, argv, tests);
+    return test_main("snapshots", argc, argv, tests);
 }

@@ -9,8 +9,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+// A main that forgets to return this would pass whatever fails.
+static inline int __attribute__((warn_unused_result)) test_failures(int n) {
+    return n;
+}
+
 #define test_main(group, argc, argv, tests)                                                                  \
     ((argc) > 1 ? cmocka_set_test_filter((argv)[1]) : (void)0,                                               \
-     cmocka_run_group_tests_name(group, tests, NULL, NULL))
+     test_failures(cmocka_run_group_tests_name(group, tests, NULL, NULL)))
 
 #endif

@@ -231,5 +231,5 @@ int main(int argc, char **argv) {
         test(delete),
         test(leaving_and_switching),
     };
-    test_main("snapshots of conversations", argc, argv, tests);
+    return test_main("snapshots of conversations", argc, argv, tests);
 }

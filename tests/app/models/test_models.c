@@ -325,5 +325,5 @@ int main(int argc, char **argv) {
         test(list),       test(list_of_a_long_name), test(list_json), test(use),
         test(completion), test(tab_in_the_chat),
     };
-    test_main("models by name", argc, argv, tests);
+    return test_main("models by name", argc, argv, tests);
 }

@@ -352,5 +352,5 @@ int main(int argc, char **argv) {
         test(stopped), test(disk),   test(refused), test(short),           test(token),
         test(proxy),   test(no_way), test(names),
     };
-    test_main("pull", argc, argv, tests);
+    return test_main("pull", argc, argv, tests);
 }

@@ -96,5 +96,5 @@ static void test_answered(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {test(killed), test(refused_leaves_nothing), test(answered)};
-    test_main("unanswered questions", argc, argv, tests);
+    return test_main("unanswered questions", argc, argv, tests);
 }

@@ -56,5 +56,5 @@ static void test_lengths(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_lengths)};
-    test_main("digests", argc, argv, tests);
+    return test_main("digests", argc, argv, tests);
 }

@@ -38,5 +38,5 @@ static void test_figures(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_amounts), cmocka_unit_test(test_figures)};
-    test_main("figures", argc, argv, tests);
+    return test_main("figures", argc, argv, tests);
 }
