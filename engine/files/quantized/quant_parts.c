@@ -18,8 +18,13 @@ static const struct {
 
 enum { N_KINDS = sizeof KINDS / sizeof *KINDS, NAME_SIZE = 320 };
 
+// What stands between a stem and its suffix: MXFP4's begin with a line.
+static const char *dot_of(const char *suffix) {
+    return suffix[0] == '_' ? "" : ".";
+}
+
 static bool full_name(const QuantReader *r, const char *suffix, char name[NAME_SIZE]) {
-    return snprintf(name, NAME_SIZE, "%s%s%s", r->stem, suffix[0] == '_' ? "" : ".", suffix) < NAME_SIZE;
+    return snprintf(name, NAME_SIZE, "%s%s%s", r->stem, dot_of(suffix), suffix) < NAME_SIZE;
 }
 
 static const CheckpointTensor *find(const QuantReader *r, const char *suffix) {
@@ -28,8 +33,9 @@ static const CheckpointTensor *find(const QuantReader *r, const char *suffix) {
 }
 
 Status quant_parts_damaged(const QuantReader *r, const char *suffix, const char *problem) {
-    return error_set(r->error, STATUS_FILE, "%s: %s.%s: %s",
-                     checkpoint_file(r->checkpoint, r->main->file, NULL), r->stem, suffix, problem);
+    return error_set(r->error, STATUS_FILE, "%s: %s%s%s: %s",
+                     checkpoint_file(r->checkpoint, r->main->file, NULL), r->stem, dot_of(suffix), suffix,
+                     problem);
 }
 
 static Status read(const QuantReader *r, const char *suffix, const CheckpointTensor *tensor, PartKind kinds,
@@ -62,9 +68,9 @@ Status quant_parts_take(QuantReader *r, const char *suffix, PartKind kinds, bool
     if (!required) return STATUS_OK;
     return error_set(
         r->error, STATUS_FILE,
-        "%s: tensor %s.%s is missing, without which %s cannot be read: the model is incomplete; fetch "
+        "%s: tensor %s%s%s is missing, without which %s cannot be read: the model is incomplete; fetch "
         "it again",
-        checkpoint_path(r->checkpoint), r->stem, suffix, r->main->name);
+        checkpoint_path(r->checkpoint), r->stem, dot_of(suffix), suffix, r->main->name);
 }
 
 Status quant_parts_expect(const QuantReader *r, const char *suffix, const Part *part, int64_t rows,

@@ -252,6 +252,8 @@ static void refuses(const char *name, const char *file, const char *from, const 
 static void damaged_folders(void **state) {
     (void)state;
     refuses("gptq-g128", TENSORS, "", "", "cut short");
+    refuses("mxfp4", TENSORS, "experts.down_proj_scales", "experts.down_proj_scaleS",
+            "experts.down_proj_scales is missing, without which");
     refuses("gptq-g128", TENSORS, K_PROJ "scales", K_PROJ "scaleS",
             "k_proj.scales is missing, without which");
     refuses("gptq-g128", TENSORS, K_PROJ "qzeros", K_PROJ "qzeroS", "k_proj.qzeros is missing");
