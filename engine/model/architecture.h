@@ -101,7 +101,8 @@ typedef enum ExpertLayers {
 // The mixture of experts of an architecture.
 typedef struct ExpertRules {
     bool there;
-    ExpertNames names[2];           // in a Hugging Face folder, of yesterday and of today
+    ExpertNames names[2]; // in a Hugging Face folder, of yesterday and of today
+    int n, n_active;      // where config.json does not say how many there are, and how many a token takes
     const char *size, *shared_size; // keys of config.json; size NULL: intermediate_size
     // Of the expert that every token takes, in a Hugging Face folder: gate, up, down, and its router, if it has one.
     const char *shared[4];
@@ -184,12 +185,17 @@ typedef struct Architecture {
     Scales scales;
     bool embedding_root; // embeddings are multiplied by the root of the hidden size
     int gguf_wide_layers; // of so many layers, GGUF's scores go by hidden size / heads instead of the head size
-    bool windows_alike;   // layer_types does not decide about them
+    bool windows_alike;   // of every layer, whatever layer_types says
     int64_t default_context, default_window;
-    bool context_ends;          // palaver has no code for what is computed beyond it
-    int64_t default_head_dim;   // of config.json; 0, as in GGUF: hidden_size / n_heads
+    bool context_ends; // palaver has no code for what is computed beyond it
+    int64_t
+        default_head_dim; // of config.json without the key; 0, as in GGUF or if it is null: hidden_size / n_heads
     int64_t default_rotary_dim; // 0: the rotary part decides
     double default_rotary_part; // 0: the whole head
+    // YaRN by this factor, from so many tokens on, its borders not rounded, where config.json says nothing of rope
+    // scaling; 0: none.
+    double default_yarn;
+    int64_t default_original;
     bool gguf_yarn_whole; // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
     ExpertRules experts;
     int ffn_ratio; // intermediate size to hidden size where files need not say; 0: they do

@@ -67,7 +67,9 @@ static Status read_gguf_vocab_size(DecoderShape *shape, const ParamSource *sourc
 
 static Status check_heads(DecoderShape *shape, const ParamSource *source, Error *error) {
     if (shape->n_kv_heads == 0) shape->n_kv_heads = shape->n_heads;
-    if (shape->head_dim == 0 && source->config) shape->head_dim = (int)source->architecture->default_head_dim;
+    const char *key = source->config ? source_config_key(source, "head_dim") : NULL;
+    if (shape->head_dim == 0 && key && !json_is_null(json_object_get(source->config, key)))
+        shape->head_dim = (int)source->architecture->default_head_dim;
     if (shape->head_dim == 0) {
         if (shape->hidden_size % shape->n_heads != 0) {
             return error_set(error, STATUS_FILE,

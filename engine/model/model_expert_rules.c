@@ -9,21 +9,39 @@ static Status refuse_number(const ParamSource *source, const char *what, int64_t
                      (long long)value, (long long)most);
 }
 
+static Status refuse_absence(const ParamSource *source, Key key, Error *error) {
+    char text[KEY_SIZE];
+    const char *name =
+        source->config ? source_config_key(source, key.hf) : source_gguf_key(source, key.gguf, text);
+    return error_set(error, STATUS_FILE, "%s: %s is missing", source->path, name);
+}
+
 // Config.json must have it; a GGUF file that does not says that the feed-forward part's own size is meant.
 static Status read_size(const ParamSource *source, Key key, int64_t usual, int *size, Error *error) {
-    int64_t value = usual;
+    int64_t value = usual > 0 ? usual : INT64_MIN;
     Status status = param_integer(source, key, &value, error);
     if (status) return status;
+    if (value == INT64_MIN) return refuse_absence(source, key, error);
     if (value < 1 || value > 1 << 22)
         return refuse_number(source, source->config ? key.hf : key.gguf, value, 1 << 22, error);
     *size = (int)value;
     return STATUS_OK;
 }
 
-static Status read_counts(const ParamSource *source, int64_t n, Experts *e, Error *error) {
-    int64_t active = 0;
-    Status status = param_integer(source, (Key){"num_experts_per_tok", "expert_used_count"}, &active, error);
+// How many there are and how many a token takes: where config.json is silent, as many as the class has.
+static Status read_counts(const ParamSource *source, Experts *e, Error *error) {
+    static const Key ALL = {"num_local_experts", "expert_count"},
+                     ACTIVE = {"num_experts_per_tok", "expert_used_count"};
+    const ExpertRules *rules = &source->architecture->experts;
+    const char *name = source->config ? source_config_key(source, ALL.hf) : NULL;
+    int64_t n = source->config ? rules->n : INT64_MIN, active = source->config ? rules->n_active : INT64_MIN;
+    if (name && json_is_null(json_object_get(source->config, name)))
+        return param_refuse_null(source, NULL, name, error);
+    Status status = param_integer(source, ALL, &n, error);
+    if (!status) status = param_integer(source, ACTIVE, &active, error);
     if (status) return status;
+    if (n == INT64_MIN || active == INT64_MIN)
+        return refuse_absence(source, n == INT64_MIN ? ALL : ACTIVE, error);
     if (n < 1 || n > EXPERTS_MOST)
         return refuse_number(source, "the number of experts", n, EXPERTS_MOST, error);
     int64_t most = n < EXPERTS_MOST_ACTIVE ? n : EXPERTS_MOST_ACTIVE;
@@ -143,17 +161,17 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
     DecoderShape *shape = &model->shape;
     Experts *e = &shape->experts;
     int64_t n = 0, other = 0;
-    Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &n, error);
-    if (!status && !rules->there) status = param_integer(source, (Key){"num_experts", NULL}, &other, error);
-    if (status) return status;
     if (!rules->there) {
+        Status status = param_integer(source, (Key){"num_local_experts", "expert_count"}, &n, error);
+        if (!status) status = param_integer(source, (Key){"num_experts", NULL}, &other, error);
+        if (status) return status;
         if (n <= 0 && other <= 0) return STATUS_OK;
         return error_set(error, STATUS_UNSUPPORTED,
                          "%s: a mixture of %lld experts, which a %s model does not have", source->path,
                          (long long)(n > 0 ? n : other), source->architecture->name);
     }
     take_layer_keys(source);
-    status = read_counts(source, n, e, error);
+    Status status = read_counts(source, e, error);
     if (!status) status = read_router(source, e, error);
     e->size = shape->intermediate_size;
     if (!status && (!source->config || rules->size))

@@ -61,6 +61,13 @@ static Status missing(const ExpertReader *r, const char *stem, Error *error) {
                      checkpoint_path(r->model->checkpoint), r->layer, stem, r->model->architecture);
 }
 
+static Status missing_expert(const ExpertReader *r, const char *pattern, int expert, Error *error) {
+    char stem[NAME_SIZE];
+    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "experts.%d.w1"
+    snprintf(stem, sizeof stem, pattern, expert);
+    return missing(r, stem, error);
+}
+
 static Matrix *place_of(const ExpertReader *r, int kind) {
     return kind == GATES ? &r->to->w_gate : kind == UPS ? &r->to->w_up : &r->to->w_down;
 }
@@ -79,7 +86,7 @@ static Status take_each(const ExpertReader *r, int kind, const char *pattern, Er
     Matrix *all = place_of(r, kind);
     for (int e = 0; e < n; e++) {
         const CheckpointTensor *tensor = find_expert(r, pattern, e);
-        if (!tensor) return missing(r, pattern, error);
+        if (!tensor) return missing_expert(r, pattern, e, error);
         Matrix one;
         Status status =
             model_take_tensor(r->model, r->source, tensor, rows_of(r, kind), cols_of(r, kind), &one, error);

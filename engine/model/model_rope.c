@@ -5,14 +5,15 @@
 #include "engine/model/model_internal.h"
 #include "engine/model/param.h"
 #include "engine/model/unread.h"
-#include "kernels/base/array.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FREQUENCIES = 1 << 24 }; // of all sets of dynamic NTK: 262,144 tokens for heads of 128, 128 MB
+enum {
+    MOST_FREQUENCIES = 1 << 24
+}; // of a table's sets of dynamic NTK: 262,144 tokens for heads of 128, 128 MB
 
 static const struct {
     const char *name;
@@ -22,6 +23,32 @@ static const struct {
     {"llama3", ROPE_SCALING_LLAMA3},     {"yarn", ROPE_SCALING_YARN}, {"dynamic", ROPE_SCALING_DYNAMIC},
     {"longrope", ROPE_SCALING_LONGROPE},
 };
+
+// ---- memory ---------------------------------------------------------------------------------------------
+
+// Gives the rope so many tables of so many sets, the only way to change either number: a row that was there comes
+// to its new place; one that was not begins as a copy of its table's first, or of the last table's: each is written.
+static Status make_rows(Model *model, int n_tables, int n_sets, Error *error) {
+    Rope *rope = &model->shape.rope;
+    const size_t n = (size_t)rope->rotary_dim / 2;
+    double *rows = malloc((size_t)n_tables * (size_t)n_sets * n * sizeof *rows);
+    if (!rows) return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
+    for (int table = 0; table < n_tables; table++) {
+        const int from = table < rope_tables(rope) ? table : rope_tables(rope) - 1;
+        for (int set = 0; set < n_sets; set++) {
+            const int old = rope_row(rope, from, set < rope_sets(rope) ? set : 0);
+            double *row = rows + ((size_t)table * (size_t)n_sets + (size_t)set) * n;
+            if (model->inv_freq)
+                memcpy(row, model->inv_freq + (size_t)old * n, n * sizeof *row);
+            else
+                for (size_t i = 0; i < n; i++) row[i] = pow(model->rope_base, -(double)i / (double)n);
+        }
+    }
+    free(model->inv_freq);
+    rope->inv_freq = model->inv_freq = rows;
+    rope->n_tables = n_tables, rope->n_sets = n_sets;
+    return STATUS_OK;
+}
 
 // ---- schemes -------------------------------------------------------------------------------------------
 
@@ -90,7 +117,6 @@ static int64_t dynamic_reach(const Model *model) {
 
 Status model_reach_context(Model *model, int64_t context, Error *error) {
     Rope *rope = &model->shape.rope;
-    const int n = rope->rotary_dim / 2;
     if (model->rope_scaling != ROPE_SCALING_DYNAMIC) return STATUS_OK;
     int64_t beyond = context > model->rope_trained ? context - model->rope_trained : 0;
     if (beyond > dynamic_reach(model)) {
@@ -98,13 +124,9 @@ Status model_reach_context(Model *model, int64_t context, Error *error) {
                          "a context of %lld tokens: with dynamic NTK this model goes up to %lld",
                          (long long)context, (long long)(model->rope_trained + dynamic_reach(model)));
     }
-    size_t capacity = (size_t)n; // what counts is the first set: the others are made below
-    if (!array_reserve(&model->inv_freq, sizeof *model->inv_freq, (size_t)n, (size_t)(beyond * n), &capacity))
-        return error_set(error, STATUS_MEMORY, "no memory for rotary frequencies");
-    rope->inv_freq = model->inv_freq;
-    rope->n_sets = (int)beyond + 1;
-    for (int set = 1; set < rope->n_sets; set++) scale_dynamic(model, set);
-    return STATUS_OK;
+    Status status = make_rows(model, rope_tables(rope), (int)beyond + 1, error);
+    for (int set = 1; !status && set < rope->n_sets; set++) scale_dynamic(model, set);
+    return status;
 }
 
 int model_rope_set(const Model *model, int64_t n_tokens) {
@@ -244,19 +266,11 @@ static Status scale_set(Model *model, const RopeSpec *spec, const ParamSource *s
 static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
     Rope *rope = &model->shape.rope;
     const int n = rope->rotary_dim / 2;
-    Status status = STATUS_OK;
-    rope->n_sets = 1;
     rope->magnitude = spec->magnitude;
     model->rope_trained = spec->original_context;
-    if (model->rope_scaling == ROPE_SCALING_LONGROPE) {
-        rope->n_sets = 2;
-        rope->magnitude = longrope_magnitude(spec);
-    }
-    model->inv_freq = malloc((size_t)(rope->n_sets * n) * sizeof *model->inv_freq);
-    if (!model->inv_freq) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    rope->inv_freq = model->inv_freq;
-    for (int set = 0; set < rope->n_sets && !status; set++) {
-        for (int i = 0; i < n; i++) model->inv_freq[set * n + i] = pow(spec->base, -(double)i / n);
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE) rope->magnitude = longrope_magnitude(spec);
+    Status status = make_rows(model, 1, model->rope_scaling == ROPE_SCALING_LONGROPE ? 2 : 1, error);
+    for (int set = 0; !status && set < rope->n_sets; set++) {
         status = scale_set(model, spec, source, set, error);
         if (!status && spec->divisors.tensor)
             status = rope_spec_divide(&spec->divisors, source, model->inv_freq + set * n, n, error);
@@ -264,8 +278,8 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
     return status;
 }
 
-// The frequencies of layers behind a window, in a second table behind the first. In GGUF they have another base where the
-// architecture has, and no scaling.
+// The frequencies of layers behind a window, in a second table behind the first, the same for texts of every length. In
+// GGUF they have another base where the architecture has, and no scaling.
 static Status add_window_table(Model *model, const RopeSpec *first, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     Rope *rope = &model->shape.rope;
@@ -282,18 +296,14 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
                         ? rope_spec_read(&spec, source, error)
                         : param_number(source, (Key){NULL, "rope.freq_base_swa"}, &spec.base, error);
     if (status) return status;
-    if (strcmp(spec.type, "default") != 0 || rope->n_sets > 1 || !(spec.base > 1 && spec.base < 1e30))
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "%s: rope: layers behind a window have a base and no scaling, and frequencies do not go by "
-            "the length of a text",
-            source->path);
+    if (strcmp(spec.type, "default") != 0 || !(spec.base > 1 && spec.base < 1e30))
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: rope: layers behind a window have a base and no scaling", source->path);
     if (source->config) rope_spec_take_keys(&spec, source, ROPE_SCALING_NONE, spec.original_context);
-    double *all = realloc(model->inv_freq, 2 * (size_t)n * sizeof *all);
-    if (!all) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
-    for (int i = 0; i < n; i++) all[n + i] = pow(spec.base, -(double)i / n);
-    rope->inv_freq = model->inv_freq = all;
-    rope->n_tables = 2;
+    status = make_rows(model, 2, rope->n_sets, error);
+    if (status) return status;
+    for (int row = rope->n_sets; row < 2 * rope->n_sets; row++)
+        for (int i = 0; i < n; i++) model->inv_freq[row * n + i] = pow(spec.base, -(double)i / n);
     rope->other_magnitude = 1;
     model->window_base = spec.base;
     return STATUS_OK;

@@ -36,10 +36,12 @@ static bool is_window(const Model *model, int window) {
     return window > 0 && window < model->context_length;
 }
 
-// Some classes take the windows from layer_types; in the files of others they must say the same.
+// Some classes take the windows from layer_types; some give every layer the same one, whatever layer_types says; in the
+// files of those that have none it must say the same.
 static Status apply_layer_types(Model *model, const ParamSource *source, int window, Error *error) {
     const json_t *types = json_object_get(source->config, "layer_types");
-    bool decide = source->architecture->window_rule != WINDOW_NEVER && !source->architecture->windows_alike;
+    const WindowRule rule = source->architecture->window_rule;
+    const bool decide = rule != WINDOW_NEVER && !source->architecture->windows_alike;
     unread_take_key(source, NULL, "layer_types");
     if (!types || json_is_null(types)) return STATUS_OK;
     int *slides = malloc((size_t)model->shape.n_layers * sizeof *slides);
@@ -52,7 +54,7 @@ static Status apply_layer_types(Model *model, const ParamSource *source, int win
         }
         if (decide) model->attention_windows[i] = slides[i] ? window : 0;
         bool differs = (slides[i] != 0) != (model->attention_windows[i] > 0);
-        if (!decide && differs && (window == 0 || is_window(model, window))) {
+        if (rule == WINDOW_NEVER && differs && (window == 0 || is_window(model, window))) {
             status = error_set(error, STATUS_UNSUPPORTED,
                                "%s: layer_types[%d] is \"%s\", sliding_window says otherwise, and a %s model "
                                "goes by that",

@@ -118,6 +118,19 @@ static Status check_one_kind(const ParamSource *source, const json_t *object, co
                      source->path, json_number_value(base), a->name, a->default_base);
 }
 
+// What the class means where config.json has neither object: one that is there and empty is the unscaled rope, but the
+// older one, empty, is none.
+static void default_scaling(RopeSpec *spec, const ParamSource *source) {
+    const Architecture *a = source->architecture;
+    if (a->default_yarn == 0 || json_object_size(json_object_get(source->config, "rope_scaling")) > 0 ||
+        json_is_object(json_object_get(source->config, "rope_parameters")))
+        return;
+    snprintf(spec->type, sizeof spec->type, "yarn");
+    spec->factor = a->default_yarn;
+    spec->original_context = a->default_original;
+    spec->truncate = false;
+}
+
 static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error *error) {
     const json_t *config = source->config;
     const char *name, *key;
@@ -141,6 +154,7 @@ static Status spec_from_config(RopeSpec *spec, const ParamSource *source, Error 
     spec->short_factors =
         (RopeFactors){.name = "short_factor", .list = json_object_get(object, "short_factor")};
     spec->long_factors = (RopeFactors){.name = "long_factor", .list = json_object_get(object, "long_factor")};
+    default_scaling(spec, source);
     Status status = type_from_config(spec, source, object, what, error);
     if (!status) status = numbers_from_config(spec, source, object, what, error);
     if (!status) status = json_read_bool(object, what, "truncate", &spec->truncate, error);

@@ -2,7 +2,7 @@
 """What transformers makes of one key of config.json after the other, in tests/golden/keys/.
 
 For a model of each architecture (those of make_models.py, make_architectures.py and make_dense.py, whose weights stay where they are)
-keys.json lists changes to its config.json, keys that are added or replaced. Each row has what transformers does with the changed folder in float32 and eager attention: "fails" (it cannot be loaded, weights are
+keys.json lists changes to its config.json, keys that are added or replaced, or taken out ("absent"). Each row has what transformers does with the changed folder in float32 and eager attention: "fails" (it cannot be loaded, weights are
 missing or of another shape, or the forward pass ends with an error), or the logits of the last of N tokens, from
 number "at" of keys.logits on (float32, little-endian, "vocab" of them). "drop" is a tensor that is left out of the weights, "accepted" marks changes that files of that architecture
 do have, or that mean nothing: these have to load. "moves" is how far the logits move, relative to the largest.
@@ -42,9 +42,15 @@ DENSE = {name: f"dense/{name}" for name in (
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss")}
+GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LINEAR = dict(type="linear", factor=4.0)
+DYNAMIC = dict(rope_type="dynamic", factor=3.0)
+LONG = dict(rope_type="longrope", factor=4.0, original_max_position_embeddings=16, short_factor=[1.0] * 8, long_factor=[2.0] * 8)
+# Which layers have a window, in the words of a class that does not ask.
+MIXED = [(dict(layer_types=[SLIDING, FULL], sliding_window=5), True), (dict(layer_types=[FULL, SLIDING], sliding_window=5), True),
+         (dict(layer_types=[FULL], sliding_window=5), False), (dict(layer_types=["other", FULL], sliding_window=5), False)]
 
 # (changes, accepted)
 EVERY = [
@@ -88,7 +94,7 @@ OWN = {
               (dict(num_key_value_heads=3), False), (dict(head_dim=16), False)],
     "mistral": [(dict(layer_types=[SLIDING, FULL]), True), (dict(layer_types=[FULL, FULL]), True),
                 (dict(sliding_window=None), True), (dict(sliding_window=5), True),
-                (dict(use_sliding_window=False), False), (dict(attention_bias=False, mlp_bias=False), True)],
+                (dict(use_sliding_window=False), False), (dict(attention_bias=False, mlp_bias=False), True)] + MIXED,
     "qwen2": [(dict(use_sliding_window=True), True), (dict(use_sliding_window=True, max_window_layers=0), True),
               (dict(use_sliding_window=True, layer_types=[SLIDING, FULL]), True),
               (dict(layer_types=[SLIDING, FULL]), False), (dict(layer_types=[FULL, FULL]), True),
@@ -143,12 +149,17 @@ OWN.update({
                          (dict(rope_theta=90.0), True), (dict(rope_scaling=None), True), (dict(rope_scaling=YARN), True),
                          (dict(sliding_window_pattern=3), True), (dict(_sliding_window_pattern=3), True),
                          (dict(layer_types=[FULL, SLIDING, FULL]), True),
+                         (dict(rope_scaling=DYNAMIC), True), (dict(rope_scaling=DYNAMIC, max_position_embeddings=20), True),
+                         (dict(rope_scaling=LONG, max_position_embeddings=64), None),
                          (dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=50.0)), None)],
     "gemma3-nested": [(dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0),
                                              SLIDING: dict(rope_type="default", rope_theta=90.0)}), True),
                       (dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0)}), True),
                       (dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0, factor=3.0)}), False),
                       (dict(rope_parameters={SLIDING: dict(rope_type="linear", factor=2.0, rope_theta=80.0)}), False),
+                      (dict(rope_parameters={SLIDING: dict(DYNAMIC, rope_theta=80.0)}, max_position_embeddings=20), False),
+                      (dict(rope_parameters={FULL: dict(DYNAMIC, rope_theta=80.0),
+                                             SLIDING: dict(rope_type="default", rope_theta=90.0)}, max_position_embeddings=20), True),
                       (dict(rope_parameters={FULL: dict(rope_type="llama3", rope_theta=8000.0, factor=8.0, low_freq_factor=1.0,
                                                         high_freq_factor=4.0, original_max_position_embeddings=16)}), True),
                       (dict(rope_scaling=LINEAR), None)],
@@ -160,7 +171,7 @@ OWN.update({
                 (dict(attention_multiplier=0.5), True), (dict(logits_scaling=2.0), True), (dict(rope_theta=300.0), True),
                 (dict(rope_scaling=LINEAR), True), (dict(residual_multiplier=0.0), False)],
     "seed_oss": [(dict(attention_out_bias=True), False), (dict(attention_bias=False), False), (dict(residual_dropout=0.1), True),
-                 (dict(rope_theta=300.0), True), (dict(rope_scaling=LINEAR), True)],
+                 (dict(rope_theta=300.0), True), (dict(rope_scaling=LINEAR), True), (dict(head_dim=None), None)],
     "ernie4_5": [(dict(use_bias=True), False), (dict(rope_theta=300.0), True), (dict(head_dim=8), False)],
     "glm": [(dict(partial_rotary_factor=1.0), True), (dict(attention_bias=False), False), (dict(rope_theta=300.0), True)],
     "glm4": [(dict(rope_parameters=dict(rope_type="default", rope_theta=80.0, partial_rotary_factor=1.0)), True),
@@ -171,7 +182,8 @@ OWN.update({
                         (dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=50.0)), None)],
     "olmo3-nested": [(dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=80.0),
                                             SLIDING: dict(rope_type="default", rope_theta=90.0)}), True),
-                     (dict(rope_parameters={FULL: dict(YARN, rope_theta=80.0)}), True)],
+                     (dict(rope_parameters={FULL: dict(YARN, rope_theta=80.0)}), True),
+                     (dict(rope_parameters={FULL: dict(DYNAMIC, rope_theta=80.0)}, max_position_embeddings=20), True)],
     "exaone4": WINDOWS + [(dict(layer_types=[FULL, SLIDING, FULL]), True), (dict(sliding_window_pattern=2), True),
                           (dict(layer_types=None, sliding_window_pattern=2), True)],
     "exaone4-full": [(dict(rope_theta=300.0), True), (dict(head_dim=8), False)],
@@ -186,7 +198,7 @@ OWN.update({
                  (dict(use_parallel_residual=True), False), (dict(layer_norm_eps=0.3), True), (dict(rope_theta=300.0), True)],
     "starcoder2": [(dict(sliding_window=4), True), (dict(sliding_window=None), True), (dict(use_bias=False), False),
                    (dict(norm_epsilon=0.3), True), (dict(hidden_act="gelu"), True), (dict(norm_type="layer_norm"), True),
-                   (dict(mlp_type="default"), True)],
+                   (dict(mlp_type="default"), True)] + MIXED,
     "phi": [(dict(partial_rotary_factor=0.25), True), (dict(qk_layernorm=True), False), (dict(hidden_act="relu"), True),
             (dict(layer_norm_eps=0.3), True)],
     "falcon-7b": [(dict(alibi=True), False), (dict(bias=True), False), (dict(multi_query=False), False),
@@ -203,18 +215,23 @@ OWN.update({
                                               llama_4_scaling_beta=0.2, mscale=1.0, mscale_all_dim=1.0)), True),
                    (dict(rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=16.0, original_max_position_embeddings=8,
                                               max_position_embeddings=256, llama_4_scaling_beta=0.2)), True),
-                   (dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0)), False), (dict(sliding_window=5), True)],
+                   (dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0)), False), (dict(sliding_window=5), True)] + MIXED,
     "nemotron": [(dict(partial_rotary_factor=0.25), True), (dict(norm_eps=0.3), True), (dict(hidden_act="relu"), True),
-                 (dict(hidden_act="gelu"), True), (dict(head_dim=8), False)],
+                 (dict(hidden_act="gelu"), True), (dict(head_dim=8), False), (dict(head_dim=None), None), (dict(head_dim=GONE), None)],
 })
 FURTHER = [(dict(router_aux_loss_coef=0.5, output_router_logits=False), True), (dict(num_experts_per_tok=1), None),
            (dict(n_group=2, topk_group=1), None), (dict(routed_scaling_factor=2.5), None), (dict(scoring_func="sigmoid"), None),
-           (dict(rope_theta=300.0), None), (dict(hidden_act="gelu_pytorch_tanh"), None)]
+           (dict(rope_theta=300.0), None), (dict(hidden_act="gelu_pytorch_tanh"), None),
+           (dict(num_experts_per_tok=GONE), None),
+           (dict(num_local_experts=GONE, num_experts=GONE, n_routed_experts=GONE, moe_num_experts=GONE), False),
+           (dict(moe_intermediate_size=GONE), None)]
 OWN.update({
-    "mixtral": FURTHER + [(dict(sliding_window=5), True), (dict(norm_topk_prob=False), None), (dict(num_experts_per_tok=5), True),
+    "mixtral": FURTHER + MIXED + [(dict(num_experts_per_tok=None), False), (dict(num_local_experts=None), False),
+                                  (dict(sliding_window=5), True), (dict(norm_topk_prob=False), None), (dict(num_experts_per_tok=5), True),
                           (dict(router_jitter_noise=0.5), True), (dict(num_local_experts=4), False),
                           (dict(intermediate_size=16), False)],
-    "qwen3_moe": FURTHER + [(dict(norm_topk_prob=False), True), (dict(mlp_only_layers=[]), False),
+    "qwen3_moe": FURTHER + [(dict(num_experts_per_tok=None), False), (dict(num_experts=None), False),
+                            (dict(norm_topk_prob=False), True), (dict(mlp_only_layers=[]), False),
                             (dict(mlp_only_layers=[1]), False), (dict(decoder_sparse_step=2, mlp_only_layers=[]), True),
                             (dict(decoder_sparse_step=3), False), (dict(moe_intermediate_size=8), False),
                             (dict(num_experts_per_tok=6), True), (dict(use_sliding_window=True, sliding_window=5), False)],
@@ -231,13 +248,19 @@ OWN.update({
                            (dict(n_shared_experts=2), False), (dict(use_qk_norm=False), False),
                            (dict(attention_bias=False), False), (dict(partial_rotary_factor=1.0), True),
                            (dict(num_nextn_predict_layers=0), True)],
-    "ernie4_5_moe": FURTHER + [(dict(moe_k=3), True), (dict(moe_num_shared_experts=1), False), (dict(use_bias=True), False),
+    "ernie4_5_moe": FURTHER + [(dict(moe_k=3), True), (dict(moe_k=GONE), True), (dict(moe_num_shared_experts=1), False), (dict(use_bias=True), False),
                                (dict(moe_layer_start_index=0), False), (dict(moe_layer_interval=2), True),
                                (dict(moe_layer_end_index=1), True), (dict(moe_layer_end_index=0), False),
                                (dict(moe_norm_min=1e-9), True)],
     "gpt_oss": FURTHER + [(dict(swiglu_limit=3.0), False), (dict(swiglu_alpha=1.0), False), (dict(sliding_window=5), True),
                           (dict(layer_types=[FULL, SLIDING]), True), (dict(layer_types=None), True),
                           (dict(attention_bias=False), False), (dict(experts_per_token=2, initial_context_length=4096), True),
+                          (dict(rope_parameters=None), True), (dict(rope_parameters=GONE), True), (dict(rope_parameters=None, rope_theta=77.0), True),
+                          (dict(rope_parameters=None, rope_scaling=None), True), (dict(rope_parameters={}), True),
+                          (dict(rope_parameters=None, rope_scaling={}), True), (dict(rope_parameters={}, rope_theta=77.0), True),
+                          (dict(rope_parameters=None, original_max_position_embeddings=64), None),
+                          (dict(rope_parameters=None, rope_scaling=LINEAR), True), (dict(rope_parameters=dict(rope_theta=77.0)), True),
+                          (dict(head_dim=None), False),
                           (dict(rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0,
                                                      beta_slow=1.0, original_max_position_embeddings=32)), True)],
 })
@@ -283,7 +306,7 @@ def run(kind, folder, rows, out):
                                                         **change["rope_scaling"]}}
                 del change["rope_scaling"]
             with open(os.path.join(changed, "config.json"), "w") as f:
-                json.dump({**config, **change}, f)
+                json.dump({key: value for key, value in {**config, **change}.items() if value != GONE}, f)
             logits = logits_of(changed, ids)
             row = dict(model=folder, change=change, drop=drop[0] if drop else None, accepted=accepted is True, fails=logits is None)
             if logits is not None:

@@ -91,6 +91,7 @@ static const Architecture ROWS[] = {
      .norm_eps = 1e-5,
      .activation = ACTIVATION_GELU_TANH,
      .window_rule = WINDOW_EVERY_LAYER,
+     .windows_alike = true,
      .default_tied = true,
      .default_context = 4096},
     // Phi-1, 1.5 and 2.
@@ -141,7 +142,6 @@ static const Architecture ROWS[] = {
      .norm_eps = 1e-5,
      .activation = ACTIVATION_RELU2,
      .default_context = 4096,
-     .default_head_dim = 128,
      .default_rotary_part = 0.5},
 };
 

@@ -13,6 +13,7 @@ static const Architecture ROWS[] = {
      .gguf_rope = ROPE_INTERLEAVED,
      .norm_eps = 1e-6,
      .default_context = 2048},
+    // With layer_types transformers makes a Ministral of it, which goes by them.
     {.name = "mistral",
      .gguf = "mistral",
      .whole = "mistral3",
@@ -29,6 +30,7 @@ static const Architecture ROWS[] = {
      .fixed = {NO_ATTENTION_BIAS, NO_MLP_BIAS},
      .temperature = true,
      .window_rule = WINDOW_EVERY_LAYER,
+     .windows_alike = true,
      .norm_eps = 1e-5,
      .default_context = 262144,
      .default_head_dim = 128},

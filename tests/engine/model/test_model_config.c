@@ -85,6 +85,9 @@ static void reads_contexts_and_defaults(void **state) {
         {"{}", 512, 10000, 16, 16},
         {"{\"max_position_embeddings\": \"absent\"}", 2048, 10000, 16, 16},
         {"{\"model_type\": \"qwen3\"}", 512, 10000, 128, 128},
+        {"{\"model_type\": \"seed_oss\", \"hidden_size\": 96, \"head_dim\": null}", 512, 10000, 24, 24},
+        {"{\"model_type\": \"nemotron\", \"hidden_size\": 96}", 512, 10000, 24, 12},
+        {"{\"model_type\": \"gpt_oss\"}", 131072, 150000, 64, 64},
         {"{\"model_type\": \"phi3\", \"head_dim\": 32, \"partial_rotary_factor\": 0.25}", 512, 10000, 32, 8},
         {"{\"architectures\": [\"LLaMAForCausalLM\"], \"num_key_value_heads\": null, \"head_dim\": null, "
          "\"rope_scaling\": null, \"rope_parameters\": null, \"sliding_window\": null, \"pad_token_id\": "

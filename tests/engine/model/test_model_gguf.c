@@ -171,9 +171,7 @@ static const struct {
     {{.tensor = "blk.0.attn_norm.weight", .n_dims = 1, .dims = {32}, .type = 8},
      STATUS_UNSUPPORTED,
      "tensor blk.0.attn_norm.weight has type q8_0; a vector must be"},
-    {{.n_meta = 1, .meta = meta_experts},
-     STATUS_FILE,
-     "the number of experts that a token takes is 0; palaver takes 1 to 8"},
+    {{.n_meta = 1, .meta = meta_experts}, STATUS_FILE, "llama.expert_used_count is missing"},
     {{.n_meta = 1, .meta = meta_bad_size},
      STATUS_FILE,
      "llama.attention.key_length should be an integer, the file "

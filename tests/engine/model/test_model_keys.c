@@ -63,13 +63,20 @@ static void write_weights(const char *folder, const char *path, const Edit *edit
     bytes_free(&all);
 }
 
-// A folder with the weights of a golden model and its config.json with `change`; folder_remove() it.
+// A folder with the weights of a golden model and its config.json with `change`, whose "absent" takes a key out;
+// folder_remove() it.
 static char *changed_folder(const char *model, const json_t *change, const Edit *edit) {
+    const char *key;
+    json_t *value;
     char path[256];
     char *folder = folder_new();
     snprintf(path, sizeof path, GOLDEN "/%s/config.json", model);
     json_t *config = json_load_file(path, 0, NULL);
     if (change) assert_int_equal(json_object_update(config, (json_t *)change), 0);
+    json_object_foreach((json_t *)change, key, value) {
+        if (json_is_string(value) && strcmp(json_string_value(value), "absent") == 0)
+            json_object_del(config, key);
+    }
     char *text = json_dumps(config, 0);
     folder_write_text(folder, "config.json", text);
     snprintf(path, sizeof path, GOLDEN "/%s/model.safetensors", model);
@@ -335,6 +342,19 @@ static void tensors_without_a_place_are_refused(void **state) {
     }
 }
 
+// An expert's tensor that is missing is named with its number.
+static void a_missing_expert_is_named(void **state) {
+    (void)state;
+    static const char NAME[] = "model.layers.1.block_sparse_moe.experts.3.w1.weight";
+    char *folder = changed_folder("experts/mixtral", NULL, &(Edit){.drop = NAME});
+    Error error = {0};
+    Model *model = NULL;
+    assert_int_equal(model_open(folder, &model, &error), STATUS_FILE);
+    if (!strstr(error.message, "layer 1: tensor block_sparse_moe.experts.3.w1.weight is missing"))
+        fail_msg("\"%s\"", error.message);
+    folder_remove(folder);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_counts_or_is_refused),
@@ -344,6 +364,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_head_in_the_file_is_the_head),
         cmocka_unit_test(saved_frequencies_are_compared),
         cmocka_unit_test(tensors_without_a_place_are_refused),
+        cmocka_unit_test(a_missing_expert_is_named),
     };
     return test_main("model keys", argc, argv, tests);
 }

@@ -62,8 +62,11 @@ static const struct {
     {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 9, "
      "\"moe_intermediate_size\": 16}",
      STATUS_FILE, "the number of experts that a token takes is 9; palaver takes 1 to 8"},
-    {"{\"model_type\": \"qwen3_moe\", \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 16}",
-     STATUS_FILE, "the number of experts is 0"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 0, \"moe_intermediate_size\": 16}", STATUS_FILE,
+     "the number of experts is 0"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": null, \"moe_intermediate_size\": 16}", STATUS_FILE,
+     "num_experts is null, which is no value of it"},
+    {"{\"model_type\": \"qwen3_moe\"}", STATUS_FILE, "moe_intermediate_size is missing"},
     {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 4096, \"num_experts_per_tok\": 2, "
      "\"moe_intermediate_size\": 16}",
      STATUS_FILE, "the number of experts is 4096; palaver takes 1 to 1024"},
