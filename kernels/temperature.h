@@ -9,8 +9,8 @@
 // Of a query that sees `position` tokens before itself: 1 + beta·ln(1 + floor(position/length)); 1 without a beta.
 static inline float query_temperature(const DecoderShape *shape, int64_t position) {
     if (shape->temperature_beta == 0) return 1;
-    return (float)(1 +
-                   (double)shape->temperature_beta * log(1 + (double)(position / shape->temperature_length)));
+    const int64_t times = position / shape->temperature_length;
+    return (float)(1 + (double)shape->temperature_beta * log(1 + (double)times));
 }
 
 #endif

@@ -148,8 +148,9 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                                  source->path, name);
             }
             size_t n = strlen(known);
-            bool again = (a > FAMILIES[i]->rows && strcmp(a[-1].name, a->name) == 0) ||
-                         (is_gguf && i > 0 && called && strcmp(called, FAMILIES[0]->rows[0].gguf) == 0);
+            const char *before = a == FAMILIES[i]->rows ? NULL : is_gguf ? a[-1].gguf : a[-1].name;
+            bool again = called && ((before && strcmp(before, called) == 0) ||
+                                    (is_gguf && i > 0 && strcmp(called, FAMILIES[0]->rows[0].gguf) == 0));
             if (called && !again) snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", called);
         }
     if (other) {

@@ -48,7 +48,7 @@ static void check_greedy(Engine *engine, const char *name, const char *golden_of
     const json_t *expected = json_object_get(golden, "greedy");
     assert_int_equal(json_array_size(expected), N_GREEDY);
     const int vocab = engine_model(engine)->shape.vocab_size;
-    float *logits = malloc((size_t)vocab * sizeof *logits);
+    float *logits = calloc((size_t)vocab, sizeof *logits);
     int32_t ids[N_BEGIN + N_GREEDY];
     memcpy(ids, begin, N_BEGIN * sizeof *ids);
     Session *session = NULL;

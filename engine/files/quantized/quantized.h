@@ -45,10 +45,10 @@ typedef struct QuantConfig {
     const Checkpoint *checkpoint;
     char path[512]; // of config.json, for messages
     QuantMethod method;
-    const char *name;        // as people write it: "GPTQ"
-    int bits;                // GPTQ, AWQ; of compressed-tensors, tensors tell
-    int64_t group_size;      // GPTQ, AWQ; -1: all columns
-    int64_t group_sizes[8];  // compressed-tensors: those of its schemes, each once
+    const char *name;       // as people write it: "GPTQ"
+    int bits;               // GPTQ, AWQ; of compressed-tensors, tensors tell
+    int64_t group_size;     // GPTQ, AWQ; -1: all columns
+    int64_t group_sizes[8]; // compressed-tensors: those of its schemes, each once
     int n_group_sizes;
     bool zeros_as_they_are;  // GPTQ's second version; the first stores them less one
     bool act_order;          // GPTQ: there must be a g_idx
