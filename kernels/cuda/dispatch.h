@@ -64,7 +64,7 @@
 //
 // Layers of experts (dispatch_experts), whose rows' bits must not tell where a prompt was cut or who decodes beside:
 //   rows         DECODING (and with it every graph); ANY, up to 4 tokens
-//   grouped      everything else: tiles for all experts at once on sm_90, silu or gelu (tanh), W of a 16-bit operand's
+//   grouped      everything else: tiles for all experts at once on sm_90, silu, W of a 16-bit operand's
 //                type, no biases; else a GEMM for each
 // and no step of such a model is for the persistent kernel.
 //

@@ -34,8 +34,11 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
     if (is_value) return;
     rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
-    if (norm && a.norms_turned)
-        norm_head(norm, sum, a.eps, v, dim); // RoPE leaves the sum of squares as it was
+    if (norm && a.norms_turned) { // RoPE's magnitude has changed the sum of squares
+        float turned = 0;
+        for (int i = lane; i < dim; i += 32) turned += v[i] * v[i];
+        norm_head(norm, turned, a.eps, v, dim);
+    }
     __syncwarp();
     if (is_q && a.temperatures)
         for (int i = lane; i < dim; i += 32) v[i] *= a.temperatures[token];

@@ -54,6 +54,7 @@ cudaError_t attend_as_halves(CudaBackend *cuda, const AttendLaunch *launch) {
     l.a.kv = KvLayer{};
     l.a.kv.type = DTYPE_F16;
     l.a.kv.k = to.k, l.a.kv.v = to.v;
+    l.a.kv.sink_scores = a.kv.sink_scores;
     l.a.kv.slot_stride = a.head_dim, l.a.kv.head_stride = (int64_t)n * a.head_dim;
     l.a.slot_positions = to.positions;
     l.a.pages = Pages{to.page, 1u << 31, 31};

@@ -54,7 +54,8 @@ static SplitArguments arguments_of(const CudaBackend *cuda, const AttendLaunch *
     a.l = SplitLaunch{l->a, l->type, l->queries.recent, l->queries.sinks, l->y};
     a.split_tiles = cuda->step.split_tiles;
     a.independent = cuda->step.kind == STEP_DECODING;
-    a.early = a.independent || cuda->step.n_sequences == 1;
+    // Without positions of slots (cache_attention) those of the tokens do not tell which keys are the step's own.
+    a.early = a.independent || (cuda->step.n_sequences == 1 && l->a.slot_positions);
     a.parts = cuda->step.few_tokens * l->a.n_heads;
     a.slot_bytes = (uint32_t)cache_bytes(kv, kv.slot_stride);
     a.head_bytes = cache_bytes(kv, kv.head_stride);

@@ -45,6 +45,7 @@ static FlatLaunch *kernels_for(int format) {
                                       flat_launch<FORMAT_FP4>,
                                       flat_launch<FORMAT_Q2>,
                                       flat_launch<FORMAT_Q3>};
+    static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8, "a kernel for each format but W8");
     return ALL[format];
 }
 

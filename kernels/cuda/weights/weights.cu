@@ -170,9 +170,9 @@ static Status upload_gate_up(CudaBackend *cuda, const Matrix *gate, const Matrix
 static Status upload_router(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
     const int64_t hidden = h->router.cols;
     if (cuda->random_weights) {
-        const Matrix made_up = {DTYPE_F32, h->router.rows, hidden, h->router.data, NULL, 0};
-        const Weight to = {(char *)layer->router, hidden * 4, (int)h->router.rows,
-                           (int)hidden,           FORMAT_F32, NULL};
+        const int64_t n = h->router.rows + (layer->shared_routed ? 1 : 0);
+        const Matrix made_up = {DTYPE_F32, n, hidden, h->router.data, NULL, 0};
+        const Weight to = {(char *)layer->router, hidden * 4, (int)n, (int)hidden, FORMAT_F32, NULL};
         return upload_rows(cuda, &made_up, &to, 0, 1, error);
     }
     const Matrix *rows[] = {&h->router, &h->shared_router};
@@ -241,7 +241,11 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts without gates");
     if (!status && (h->w_up.type == DTYPE_W8 || h->w_down.type == DTYPE_W8))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: experts in %s", dtype_name(DTYPE_W8));
-    if (!status && h->shared_up.type == DTYPE_W8)
+    Format format;
+    if (!status && shared > 0 && !common_format(h->shared_gate.type, h->shared_up.type, &format))
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: shared_gate is %s and shared_up %s",
+                         dtype_name(h->shared_gate.type), dtype_name(h->shared_up.type));
+    if (!status && (h->shared_up.type == DTYPE_W8 || h->shared_down.type == DTYPE_W8))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: a shared expert in %s", dtype_name(DTYPE_W8));
     if (!status && (size_t)hidden * 4 > (128 << 10))
         status = error_set(error, STATUS_UNSUPPORTED, "cuda: a router over %lld elements", (long long)hidden);
