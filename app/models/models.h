@@ -26,7 +26,7 @@ typedef enum ModelPlace {
 const char *models_place_name(ModelPlace place); // "Hugging Face"
 
 typedef struct ModelEntry {
-    char *name; // no other has it
+    char *name; // no other has it; UTF-8 that can be shown, whatever a file's name is
     char *path; // what engine_open() takes: a folder or a file
     ModelPlace place;
 } ModelEntry;

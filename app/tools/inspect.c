@@ -212,9 +212,11 @@ static void print_tensors(const Checkpoint *c, FILE *out) {
 }
 
 static void print_file(const Checkpoint *c, FILE *out) {
-    fprintf(out, "file          %s (%s, %d file%s)\n", checkpoint_path(c),
-            checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors", checkpoint_n_files(c),
-            text_plural(checkpoint_n_files(c)));
+    const char *path = checkpoint_path(c);
+    fputs("file          ", out);
+    text_print_escaped(out, path, strlen(path));
+    fprintf(out, " (%s, %d file%s)\n", checkpoint_format(c) == CHECKPOINT_GGUF ? "GGUF" : "safetensors",
+            checkpoint_n_files(c), text_plural(checkpoint_n_files(c)));
 }
 
 // What can be said of a file that holds no model palaver knows.

@@ -60,15 +60,11 @@ static void describe_fit(const Listing *l, const ModelFacts *facts, char verdict
 
 // A name as it is shown; to free(), NULL: no memory.
 static char *shown_name(const Listing *l, const ModelEntry *entry) {
-    char *whole = NULL, *shown = NULL;
+    char *shown = NULL;
     size_t n;
-    FILE *stream = open_memstream(&whole, &n);
-    bool ok = stream && text_print_escaped(stream, entry->name, strlen(entry->name));
-    if (stream) ok = !fclose(stream) && ok;
-    stream = ok ? open_memstream(&shown, &n) : NULL;
-    if (stream) page_middle(stream, whole, l->most);
+    FILE *stream = open_memstream(&shown, &n);
+    if (stream) page_middle(stream, entry->name, l->most);
     if (stream && fclose(stream)) free(shown), shown = NULL;
-    free(whole);
     return shown;
 }
 

@@ -1,13 +1,14 @@
 #include "app/tools/use.h"
 
 #include "app/models/default_model.h"
+#include "app/models/facts.h"
 #include "app/models/models.h"
 
 #include <string.h>
 #include <unistd.h>
 
-// What is kept of a name: a path is kept whole, a model's name as the list has it.
-static Status name_to_keep(const char *name, char *kept, Error *error) {
+// What is kept of a name: a path is kept whole, a model's name as the list has it. `path` [PATH_ROOM] is where it is.
+static Status name_to_keep(const char *name, char *kept, char *path, Error *error) {
     char folder[PATH_ROOM];
     ModelList list;
     size_t index = 0;
@@ -15,16 +16,30 @@ static Status name_to_keep(const char *name, char *kept, Error *error) {
     strcpy(kept, name);
     if (!access(name, F_OK)) {
         path_make_absolute(kept);
+        strcpy(path, kept);
         return STATUS_OK;
     }
     Status status = models_find(path_program(folder) ? folder : NULL, &list, error);
     if (status) return status;
     status = models_choose(&list, name, &index, error);
-    if (!status && strlen(list.entries[index].name) >= PATH_ROOM)
-        status = path_too_long(list.entries[index].name, error);
-    if (!status) strcpy(kept, list.entries[index].name);
+    const ModelEntry *entry = &list.entries[index];
+    if (!status && (strlen(entry->name) >= PATH_ROOM || strlen(entry->path) >= PATH_ROOM))
+        status = path_too_long(entry->path, error);
+    if (!status) {
+        strcpy(kept, entry->name);
+        strcpy(path, entry->path);
+    }
     models_free(&list);
     return status;
+}
+
+// What palaver cannot take is no default: each later start would fail.
+static Status check_usable(const Program *program, const char *kept, const char *path, Error *error) {
+    ModelFacts facts;
+    facts_of_model(path, &program->settings.engine, &facts);
+    return *facts.problem
+               ? error_set(error, STATUS_FILE, "%.200s cannot be the default: %s", kept, facts.problem)
+               : STATUS_OK;
 }
 
 // The default as it is now, with its origin.
@@ -41,7 +56,8 @@ int use_main(Program *program) {
     char kept[PATH_ROOM], path[PATH_ROOM];
     Error error;
     if (!program->options.model) return tell(program);
-    Status status = name_to_keep(program->options.model, kept, &error);
+    Status status = name_to_keep(program->options.model, kept, path, &error);
+    if (!status) status = check_usable(program, kept, path, &error);
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_MODEL);
     if (default_model_keep(kept, path, &error)) return program_fail(program, &error, EXIT_RUNTIME);
     screen_say(program->screen, "%s is the default now (%s)", kept, path);

@@ -233,6 +233,51 @@ static void test_list_of_a_long_name(void **state) {
     pty_end(pty);
 }
 
+// The rest of a line of the list that begins with this name.
+static const char *behind(const Run *run, const char *name) {
+    const char *at = strstr(run->out, name);
+    if (!at) fail_msg("'%s' is not in: %s", name, run->out);
+    return at + strlen(name);
+}
+
+// What a file's name could tell a terminal has one harmless spelling wherever it is shown, and that can be typed.
+static void test_names_that_would_be_obeyed(void **state) {
+    Run run;
+    put(*state, "palaver/models/es\x1b[31mc\a\nx.gguf", GGUF);
+    put(*state, "palaver/models/b\xffz.gguf", GGUF);
+    put(*state, "palaver/models/\xe6\xa8\xa1.gguf", GGUF);
+    program_run(&run, "list|--names", "");
+    expect_out(&run, "\nes\\x1b[31mc\\x07\\x0ax\n");
+    expect_out(&run, "b\\xffz\n");
+    assert_null(strchr(run.out, '\033'));
+    program_free(&run);
+    program_run(&run, "list", "");
+    const char *escaped = behind(&run, "  es\\x1b[31mc\\x07\\x0ax"), *wide = behind(&run, "  \xe6\xa8\xa1");
+    assert_int_equal(strspn(wide, " "), strspn(escaped, " ") + strlen("es\\x1b[31mc\\x07\\x0ax") - 2);
+    program_free(&run);
+    program_run(&run, "use|es\\x1b[31mc\\x07\\x0ax", "");
+    expect_status(&run, 0);
+    expect_err(&run, "es\\x1b[31mc\\x07\\x0ax is the default now");
+    program_free(&run);
+    program_run(&run, "inspect", "");
+    expect_out(&run, "/palaver/models/es\\x1b[31mc\\x07\\x0ax.gguf (GGUF");
+    program_free(&run);
+    program_says("use|es\\x1b[31mc\\x07\\x0ay", "", 3, "did you mean es\\x1b[31mc\\x07\\x0ax?");
+}
+
+// What cannot be used is no default.
+static void test_use_of_what_cannot_be_used(void **state) {
+    char path[4096];
+    put_text(*state, "palaver/models/junk.gguf", "junk");
+    assert_int_equal(symlink("/nowhere/at-all.gguf", below(*state, "palaver/models/broken.gguf")), 0);
+    program_says("use|junk", "", 3, "junk cannot be the default: ");
+    program_says("use|broken", "", 3, "broken cannot be the default: ");
+    snprintf(path, sizeof path, "use|%s", below(*state, "palaver/models/junk.gguf"));
+    program_says(path, "", 3, "cannot be the default: ");
+    snprintf(path, sizeof path, "%s", below(*state, "palaver/default-model.toml"));
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static void test_list_json(void **state) {
     Run run;
     put_text(*state, "palaver/models/cut.gguf", "GGUF\3");
@@ -321,9 +366,18 @@ static void test_tab_in_the_chat(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(found),      test(hub_by_home),         test(names),     test(refused),
-        test(list),       test(list_of_a_long_name), test(list_json), test(use),
-        test(completion), test(tab_in_the_chat),
+        test(found),
+        test(hub_by_home),
+        test(names),
+        test(refused),
+        test(list),
+        test(list_of_a_long_name),
+        test(list_json),
+        test(names_that_would_be_obeyed),
+        test(use_of_what_cannot_be_used),
+        test(use),
+        test(completion),
+        test(tab_in_the_chat),
     };
     return test_main("models by name", argc, argv, tests);
 }
