@@ -5,6 +5,7 @@
 #include "kernels/base/checksum.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/json.h"
+#include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
 
@@ -45,8 +46,9 @@ static uint64_t hash_meta(uint64_t hash, const Checkpoint *c) {
 
 static uint64_t hash_model(const Engine *engine) {
     const Model *m = engine->model;
-    const char *backend = engine->backend->ops->name;
+    const char *backend = engine->backend->ops->name, *loops = cpu_loops_name(engine->backend);
     uint64_t hash = hash_bytes(HASH_START, backend, strlen(backend) + 1);
+    if (loops) hash = hash_bytes(hash, loops, strlen(loops) + 1);
     hash = HASH(hash, m->weights);
     const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
                          m->shape.intermediate_size};

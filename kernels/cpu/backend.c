@@ -118,6 +118,10 @@ static void cpu_describe(const Backend *backend, char *text, size_t size) {
     snprintf(text, size, "%d thread%s, %s", n, n == 1 ? "" : "s", cpu->loops->name);
 }
 
+const char *cpu_loops_name(const Backend *backend) {
+    return backend->ops == ops_cpu() ? ((const CpuBackend *)backend)->loops->name : NULL;
+}
+
 static void cpu_memory(const Backend *backend, int64_t *total, int64_t *available) {
     (void)backend;
     memory_available("", total, available);

@@ -102,6 +102,11 @@ static inline void *cpu_thread_scratch(CpuBackend *cpu, int thread) {
     return cpu->thread_scratch + thread * cpu->thread_bytes;
 }
 
+// ---- backend.c ------------------------------------------------------------------------------------------
+
+// Which loops a backend was opened with, "AVX2": others add in another order. NULL: it is none of the CPU's.
+const char *cpu_loops_name(const Backend *backend);
+
 // ---- scratch.c ----------------------------------------------------------------------------------------
 
 // Lays out the scratch of a backend whose shape, sizes, loops and threads are set, and returns its bytes; if

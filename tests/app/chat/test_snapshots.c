@@ -122,6 +122,13 @@ static void test_what_is_no_use(void **state) {
     expect_status(&run, 0);
     expect_err(&run, "it is of another model");
     program_free(&run);
+    // What the plain loops say is compared with, so that it has to be theirs from the beginning.
+    folder_write(folder, "talk.kv", whole.data, whole.size);
+    folder_write(folder, "talk.jsonl", journal.data, journal.size);
+    program_run(&run, AGAIN "|--device=cpu:reference", "Tell me a story.\n");
+    expect_status(&run, 0);
+    expect_err(&run, "it is of another model, type of weights, or device");
+    program_free(&run);
     bytes_free(&whole);
     bytes_free(&journal);
 }
