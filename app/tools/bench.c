@@ -5,6 +5,7 @@
 #include "app/settings/settings_tell.h"
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/file.h"
 #include "engine/model/conversion.h"
 #include "engine/model/model.h"
 #include "kernels/ops.h"
@@ -381,6 +382,8 @@ int bench_main(Program *program) {
                               .shared = o->shared,
                               .overflow = program->settings.talk.overflow};
     if (!settings.prefill && o->shape) settings.prefill = 1024;
+    // Said before the minutes that it takes to have something to write.
+    if (o->plot && file_check_writable(o->plot, &error)) return program_fail(program, &error, EXIT_RUNTIME);
     if (!o->shape && program_find_model(program, NULL, &error))
         return program_fail(program, &error, EXIT_MODEL);
     if (o->dispatch) tuning_set_room(&program->settings.engine);
@@ -390,6 +393,7 @@ int bench_main(Program *program) {
     if (o->stream)
         settings_tell_of_window(&program->settings, program->engine, program->screen, &(SettingsTold){0});
     status = measure(program->engine, &settings, stdout, &error);
-    if (!status && o->plot) status = bench_plot(program->engine, &settings, o->plot, &error);
+    if (!status && o->plot && bench_plot(program->engine, &settings, o->plot, &error))
+        return program_fail(program, &error, EXIT_RUNTIME);
     return program_finish(program, status, &error);
 }

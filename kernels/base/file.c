@@ -112,15 +112,33 @@ void file_sync_name(const char *path) {
     close(fd);
 }
 
-Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
-    char temporary[PATH_ROOM];
+// Opens a file beside `path` that may take its place; its name goes into temporary [PATH_ROOM].
+static Status open_beside(const char *path, char *temporary, int *file, Error *error) {
     struct stat there;
-    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    int length = snprintf(temporary, PATH_ROOM, "%s.XXXXXX", path);
     if (length < 0 || length >= PATH_ROOM) return path_too_long(path, error);
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) // a device or a pipe would become a file
         return error_set(error, STATUS_FILE, "%s: cannot be written: not a regular file", path);
-    int file = mkostemp(temporary, O_CLOEXEC);
-    if (file < 0) return error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno));
+    *file = mkostemp(temporary, O_CLOEXEC);
+    return *file < 0 ? error_set(error, STATUS_FILE, "%s: cannot be written: %s", path, strerror(errno))
+                     : STATUS_OK;
+}
+
+Status file_check_writable(const char *path, Error *error) {
+    char temporary[PATH_ROOM];
+    int file;
+    Status status = open_beside(path, temporary, &file, error);
+    if (status) return status;
+    close(file);
+    unlink(temporary);
+    return STATUS_OK;
+}
+
+Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
+    char temporary[PATH_ROOM];
+    int file;
+    Status status = open_beside(path, temporary, &file, error);
+    if (status) return status;
     bool ok = !fchmod(file, mode) && file_write_all(file, data, size) && !fsync(file);
     int reason = errno;
     if (close(file) && ok) ok = false, reason = errno;

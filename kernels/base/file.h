@@ -34,6 +34,9 @@ bool file_write_all(int file, const char *data, size_t size);
 // was.
 Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error);
 
+// Whether file_write() will be able to begin: for what takes minutes to make.
+Status file_check_writable(const char *path, Error *error);
+
 // Waits until a new name is on disk in its folder; a file system that cannot do that is not an error.
 void file_sync_name(const char *path);
 

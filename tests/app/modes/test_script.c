@@ -414,6 +414,12 @@ static void test_looking_subcommands(void **state) {
     assert_non_null(strstr(picture, ">babbler</text>"));
     assert_non_null(strstr(picture, "tokens in the cache"));
     assert_non_null(strstr(picture, "conversations at once"));
+    // What cannot be written is said before anything is measured.
+    program_run(&run, "bench|" BABBLER "|--context=300|--prefill=8|--decode=8|--plot=/no/such/speed.svg", "");
+    expect_status(&run, 1);
+    expect_err(&run, "/no/such/speed.svg");
+    assert_string_equal(run.out, "");
+    program_free(&run);
     program_run(&run, "perplexity|" BABBLER, "");
     expect_status(&run, 2);
     program_free(&run);
