@@ -25,6 +25,7 @@ typedef struct ChatRecord {
     size_t saved;           // bytes of the log that the last /save wrote
     SnapshotWriter *writer; // NULL: no snapshot is being written
     uint64_t restored;      // snapshot_version() of the one that this conversation goes on from; 0: none
+    int64_t n_restored;     // tokens of it
 } ChatRecord;
 
 // Of the random numbers: each new conversation has a stream of its own.

@@ -32,19 +32,34 @@ static const atomic_int *stop_flag(void) {
     return signals_interrupt();
 }
 
+// What lies there keeps to the limit also where nothing is written: it may have become less.
+static void trim(Chat *chat) {
+    char bytes[FORMAT_ROOM];
+    chat_snapshot_finish(chat);
+    int64_t gone = snapshots_trim(limit_of(chat));
+    format_bytes((double)gone, bytes);
+    if (gone)
+        screen_notice(chat->screen,
+                      "[older snapshots of conversations are removed, %s: [cache] snapshots = \"%s\"]", bytes,
+                      chat->settings->cache.snapshots);
+}
+
 void chat_snapshot_keep(Chat *chat) {
     const char *name = chat_record_name(chat);
     Snapshot *snapshot;
     Error error;
-    if (!name || !*name || !limit_of(chat) || (!chat->interactive && !chat->options->resume)) return;
+    if (!name || !*name || (!chat->interactive && !chat->options->resume)) return;
     const Session *session = conversation_session(chat->conversation);
-    if (chat->record.restored && snapshot_version(session) == chat->record.restored) {
-        snapshots_touch(name);
+    bool unchanged = chat->record.restored && snapshot_version(session) == chat->record.restored;
+    if (unchanged) snapshots_touch(name);
+    if (unchanged || !limit_of(chat)) {
+        trim(chat);
         return;
     }
     if (snapshots_allow(snapshot_foresee(session), limit_of(chat), &error) ||
         snapshot_take(session, words_of(chat), &snapshot, &error)) {
         tell_unkept(chat, &error);
+        trim(chat);
         return;
     }
     if (!snapshot) return;
@@ -74,12 +89,20 @@ void chat_snapshot_restore(Chat *chat) {
         screen_notice(chat->screen, "[the snapshot of this conversation is not used, all is read again: %s]",
                       error.message);
     chat->record.restored = restored.version;
+    chat->record.n_restored = restored.n_tokens;
     chat->told.restored = restored.n_tokens == 0;
 }
 
 void chat_snapshot_tell(Chat *chat) {
     if (chat->told.restored) return;
     chat->told.restored = true;
-    screen_notice(chat->screen, "[restored %" PRId64 ", read %" PRId64 "]", chat->last.cached,
-                  chat->last.read);
+    // One that is of other words, or of another branch, is of use up to where they differ.
+    if (chat->last.cached < chat->record.n_restored)
+        screen_notice(chat->screen,
+                      "[restored %" PRId64 ": the snapshot's other %" PRId64
+                      " tokens are of another text; read %" PRId64 "]",
+                      chat->last.cached, chat->record.n_restored - chat->last.cached, chat->last.read);
+    else
+        screen_notice(chat->screen, "[restored %" PRId64 ", read %" PRId64 "]", chat->last.cached,
+                      chat->last.read);
 }

@@ -65,28 +65,34 @@ static int by_age(const void *a, const void *b) {
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-// The oldest others go until `bytes` more are within the limit.
-static void make_room(const SnapshotWriter *w, int64_t bytes) {
+// The oldest but `own` go until the others and `bytes` more are within the limit. Returns the bytes that went.
+static int64_t make_room(const char *own, int64_t bytes, int64_t limit) {
     char folder[PATH_ROOM];
     KeptList list = {0};
     Error ignored;
     DIR *directory = journal_folder(folder, &ignored) ? NULL : opendir(folder);
-    if (!directory) return;
-    for (struct dirent *entry; (entry = readdir(directory));) look_at(&list, folder, entry->d_name, w->path);
+    if (!directory) return 0;
+    for (struct dirent *entry; (entry = readdir(directory));) look_at(&list, folder, entry->d_name, own);
     closedir(directory);
     if (list.count) qsort(list.files, list.count, sizeof *list.files, by_age);
+    const int64_t before = list.bytes;
     for (size_t i = 0; i < list.count; i++) {
-        if (list.bytes + bytes > w->limit && !unlink(list.files[i].path)) list.bytes -= list.files[i].bytes;
+        if (list.bytes + bytes > limit && !unlink(list.files[i].path)) list.bytes -= list.files[i].bytes;
         free(list.files[i].path);
     }
     free(list.files);
+    return before - list.bytes;
+}
+
+int64_t snapshots_trim(int64_t limit) {
+    return make_room("", 0, limit);
 }
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
 static void *write_it(void *context) {
     SnapshotWriter *w = context;
-    make_room(w, snapshot_bytes(w->snapshot));
+    make_room(w->path, snapshot_bytes(w->snapshot), w->limit);
     w->status = snapshot_write(w->snapshot, w->path, w->stop, &w->error);
     return NULL;
 }

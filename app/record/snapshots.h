@@ -23,6 +23,10 @@ Status snapshots_begin(SnapshotWriter **writer, Snapshot *snapshot, const Snapsh
 // Waits for what was begun, and frees *writer; NULL in it is fine.
 Status snapshots_end(SnapshotWriter **writer, Error *error);
 
+// Where none is written: the oldest of those that are there go until the rest is within the limit. Returns the bytes
+// that went.
+int64_t snapshots_trim(int64_t limit);
+
 // A snapshot that was not written because it is as it was counts as a new one.
 void snapshots_touch(const char *name);
 

@@ -155,13 +155,45 @@ static void test_limits(void **state) {
     program_run(&run, AGAIN "|--snapshots=1 kB", "One more.\n");
     expect_status(&run, 0);
     expect_err(&run, "[no snapshot of this conversation, it will be read again: it would take ");
-    program_free(&run);
-    assert_int_equal(unlink(kept(*state, "talk.kv")), 0);
-    program_run(&run, AGAIN "|--snapshots=off", "One more.\n");
-    expect_status(&run, 0);
+    expect_err(&run,
+               "[older snapshots of conversations are removed, "); // what was there is beyond the limit, too
     assert_int_equal(access(kept(*state, "talk.kv"), F_OK), -1);
     program_free(&run);
+    program_run(&run, AGAIN, "One more.\n");
+    expect_status(&run, 0);
+    assert_int_equal(access(kept(*state, "talk.kv"), F_OK), 0);
+    program_free(&run);
+    program_run(&run, AGAIN "|--snapshots=off", "One more.\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[older snapshots of conversations are removed, ");
+    expect_err(&run, "[cache] snapshots = \"off\"]");
+    assert_int_equal(access(kept(*state, "talk.kv"), F_OK), -1);
+    program_free(&run);
+    program_run(&run, AGAIN "|--snapshots=off", "One more.\n");
+    expect_no_err(&run, "are removed");
+    program_free(&run);
     program_says(AGAIN "|--snapshots=lots", "", 2, "an amount such as \"2 GB\"");
+}
+
+// A snapshot under another's name is of use as far as the words are the same, and says so.
+static void test_of_other_words(void **state) {
+    Run run;
+    begin(*state);
+    Bytes journal = bytes_of_file(kept(*state, "talk.jsonl"));
+    Bytes snapshot = bytes_of_file(kept(*state, "talk.kv"));
+    char folder[300];
+    snprintf(folder, sizeof folder, "%s/palaver/conversations", (char *)*state);
+    char *said = memmem(journal.data, journal.size, "Be brief", 8);
+    assert_non_null(said);
+    memcpy(said, "Be quick", 8);
+    folder_write(folder, "talk.jsonl", journal.data, journal.size);
+    folder_write(folder, "talk.kv", snapshot.data, snapshot.size);
+    program_run(&run, AGAIN "|--stats", "Tell me a story.\n");
+    expect_status(&run, 0);
+    expect_err(&run, " tokens are of another text; read ");
+    program_free(&run);
+    bytes_free(&journal);
+    bytes_free(&snapshot);
 }
 
 static void test_full_disk(void **state) {
@@ -230,13 +262,9 @@ static void test_leaving_and_switching(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(goes_on_at_once),
-        test(undo_and_another_branch),
-        test(what_is_no_use),
-        test(limits),
-        test(full_disk),
-        test(delete),
-        test(leaving_and_switching),
+        test(goes_on_at_once), test(undo_and_another_branch), test(what_is_no_use),
+        test(limits),          test(of_other_words),          test(full_disk),
+        test(delete),          test(leaving_and_switching),
     };
     return test_main("snapshots of conversations", argc, argv, tests);
 }
