@@ -44,6 +44,15 @@ static bool is_word(const char *text, size_t n, const char *more) {
     return n > 0 && text[0] != '.' && text[0] != '-' && text[0] != '/';
 }
 
+const char *hub_name(const char *model) {
+    static const char *const hosts[] = {"huggingface.co/", "hf.co/"};
+    const char *name = model + (strncasecmp(model, "https://", 8) ? 0 : 8);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (!strncasecmp(name, hosts[i], strlen(hosts[i])) && strchr(name + strlen(hosts[i]), '/'))
+            return name + strlen(hosts[i]);
+    return model;
+}
+
 // "ORG/NAME[@REF][:PART]".
 static Status take_apart(Pull *p, Error *error) {
     const char *name = p->wish->model, *colon = strchr(name, ':'), *at = strchr(name, '@'),
@@ -77,6 +86,17 @@ static Status take_endpoint(Pull *p, char *origin, size_t size, Error *error) {
     snprintf(p->endpoint, sizeof p->endpoint, "%.*s", (int)n, endpoint);
     snprintf(origin, size, "%.*s", (int)(head + strcspn(p->endpoint + head, "/")), p->endpoint);
     return STATUS_OK;
+}
+
+bool hub_is_in_clear(const char *endpoint) {
+    static const char *const here[] = {"localhost", "[::1]"};
+    if (strncasecmp(endpoint, "http://", 7)) return false;
+    const char *host = endpoint + 7;
+    size_t n = *host == '[' ? strcspn(host, "]/") + 1 : strcspn(host, ":/");
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+        if (n == strlen(here[i]) && !strncasecmp(host, here[i], n)) return false;
+    // A name may begin with 127, too.
+    return strncmp(host, "127.", 4) || strspn(host, "0123456789.") != n;
 }
 
 // Adds a path to an address, with what addresses do not have as %XX.

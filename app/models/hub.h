@@ -25,6 +25,13 @@ typedef struct HubWish {
     void *user;
 } HubWish;
 
+// What stands behind the hub's own address in a name that was copied with it: "ORG/NAME" of "hf.co/ORG/NAME" and of
+// "https://huggingface.co/ORG/NAME".
+const char *hub_name(const char *model);
+
+// Whether what is sent to an endpoint can be read on the way: http, and not to this machine.
+bool hub_is_in_clear(const char *endpoint);
+
 // *path [PATH_ROOM] becomes what engine_open() takes. STATUS_USAGE: no such name or choice; STATUS_FILE: the hub, the
 // connection or the disk says no; STATUS_INTERRUPTED.
 Status hub_pull(const HubWish *wish, char *path, Error *error);

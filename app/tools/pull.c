@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct Pulling {
     Program *program;
@@ -41,6 +42,15 @@ static bool on_step(void *user, const char *what, int64_t done, int64_t total) {
     return !*signals_interrupt();
 }
 
+// As Hugging Face's own programs read it.
+static bool is_offline(void) {
+    static const char *const yes[] = {"1", "on", "yes", "true"};
+    const char *said = getenv("HF_HUB_OFFLINE");
+    for (size_t i = 0; said && i < sizeof yes / sizeof *yes; i++)
+        if (!strcasecmp(said, yes[i])) return true;
+    return false;
+}
+
 int pull_main(Program *program) {
     const char *endpoint = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
     char path[PATH_ROOM];
@@ -50,10 +60,19 @@ int pull_main(Program *program) {
         error_set(&error, STATUS_USAGE, "palaver pull ORG/NAME[:TYPE or :FILE]: which model?");
         return program_fail(program, &error, EXIT_USAGE);
     }
+    if (is_offline()) {
+        error_set(&error, STATUS_FILE,
+                  "HF_HUB_OFFLINE is set: nothing is fetched (palaver list: what is here)");
+        return program_fail(program, &error, EXIT_RUNTIME);
+    }
+    if (endpoint && token && *token && hub_is_in_clear(endpoint))
+        screen_warn(program->screen, "[HF_TOKEN goes to %s unencrypted: whoever is on the way can read it]",
+                    endpoint);
+    const char *model = hub_name(program->options.model);
     facts_of_device(program->settings.engine.device, &pulling.device);
     const HubWish wish = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
                           .token = token && *token ? token : NULL,
-                          .model = program->options.model,
+                          .model = model,
                           .available = pulling.device.available,
                           .progress = {on_step, program->screen},
                           .stop = signals_interrupt(),
@@ -65,6 +84,6 @@ int pull_main(Program *program) {
     if (status == STATUS_INTERRUPTED)
         error_set(&error, status, "stopped; the same command goes on where this one ended");
     if (status) return program_fail(program, &error, status == STATUS_USAGE ? EXIT_USAGE : EXIT_RUNTIME);
-    screen_say(program->screen, "%s is here: palaver %s", path, program->options.model);
+    screen_say(program->screen, "%s is here: palaver %s", path, model);
     return EXIT_WELL;
 }

@@ -3,6 +3,7 @@
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
+#include "app/models/hub.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -51,8 +52,8 @@ static void start(Hub *hub) {
 
 static int set_up(void **state) {
     static const char *const unset[] = {
-        "HF_HOME",   "HUGGINGFACE_HUB_CACHE", "HF_TOKEN",  "XDG_CACHE_HOME", "http_proxy", "https_proxy",
-        "all_proxy", "OLLAMA_MODELS",         "ALL_PROXY", "HTTPS_PROXY"};
+        "HF_HOME",   "HUGGINGFACE_HUB_CACHE", "HF_TOKEN",  "XDG_CACHE_HOME", "http_proxy",    "https_proxy",
+        "all_proxy", "OLLAMA_MODELS",         "ALL_PROXY", "HTTPS_PROXY",    "HF_HUB_OFFLINE"};
     void *home;
     if (program_set_up(&home)) return 1;
     Hub *hub = calloc(1, sizeof *hub);
@@ -310,11 +311,41 @@ static void test_proxy(void **state) {
     setenv("http_proxy", address, 1);
     setenv("HF_ENDPOINT", "http://hub.invalid", 1); // whose name only the proxy knows
     setenv("HF_TOKEN", "secret", 1);
-    pull("acme/gated", 0, "is here");
+    pull("acme/gated", 0,
+         "[HF_TOKEN goes to http://hub.invalid unencrypted: whoever is on the way can read it]");
     assert_int_equal(asked(hub, "proxy http://hub.invalid/"), 2); // the list, and where the file is
     assert_int_equal(asked(hub, "proxy http://127.0.0.1:"), 1);
     unsetenv("http_proxy");
     unsetenv("HF_TOKEN");
+}
+
+static void test_offline(void **state) {
+    const Hub *hub = *state;
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    refuses("acme/babbler", "HF_HUB_OFFLINE is set: nothing is fetched");
+    setenv("HF_HUB_OFFLINE", "True", 1);
+    refuses("acme/babbler", "HF_HUB_OFFLINE is set: nothing is fetched");
+    has(hub, "log", false); // nobody was asked anything
+    setenv("HF_HUB_OFFLINE", "0", 1);
+    pull("acme/babbler", 0, "is here");
+    unsetenv("HF_HUB_OFFLINE");
+}
+
+static void test_in_clear(void **state) {
+    (void)state;
+    static const char *const clear[] = {"http://hub", "HTTP://10.0.0.1:80/x", "http://127.example.org",
+                                        "http://localhost.org"};
+    static const char *const fine[] = {"https://hub", "http://127.0.0.1:8080/", "http://localhost:1",
+                                       "http://[::1]:80/", "http://LOCALHOST"};
+    for (size_t i = 0; i < sizeof clear / sizeof *clear; i++) assert_true(hub_is_in_clear(clear[i]));
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) assert_false(hub_is_in_clear(fine[i]));
+}
+
+static void test_addresses(void **state) {
+    (void)state;
+    pull("hf.co/acme/babbler", 0, "is here: palaver acme/babbler");
+    pull("https://huggingface.co/acme/babbler", 0, "is here: palaver acme/babbler");
+    pull("https://example.org/acme/babbler", 2, "palaver pull wants ORG/NAME");
 }
 
 static void test_no_way(void **state) {
@@ -348,9 +379,9 @@ static void test_names(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(folder),  test(choice), test(parts),   test(damaged_on_disk), test(killed),
-        test(stopped), test(disk),   test(refused), test(short),           test(token),
-        test(proxy),   test(no_way), test(names),
+        test(folder),  test(choice),   test(parts),     test(damaged_on_disk), test(killed), test(stopped),
+        test(disk),    test(refused),  test(short),     test(token),           test(proxy),  test(no_way),
+        test(offline), test(in_clear), test(addresses), test(names),
     };
     return test_main("pull", argc, argv, tests);
 }
