@@ -95,5 +95,8 @@ Status ranks_add_special(Tokenizer *tokenizer, int32_t id, const char *text, Err
     vocabulary->pieces[id].added = true;
     Status status = vocabulary_set(vocabulary, id, text, size, TOKEN_CONTROL, error);
     if (status) return status;
-    return tokenizer_add_token(tokenizer, text, size, (AddedToken){.id = id, .special = true}, error);
+    const int64_t before = tokenizer->added.n;
+    status = tokenizer_add_token(tokenizer, text, size, (AddedToken){.id = id, .special = true}, error);
+    if (status || tokenizer->added.n > before) return status;
+    return error_set(error, STATUS_FILE, "the special token '%.60s' has two ids, the second is %d", text, id);
 }

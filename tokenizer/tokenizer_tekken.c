@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/base/text.h"
 #include "tokenizer/ranks.h"
 
 // The special tokens of files that do not list them.
@@ -104,6 +105,34 @@ static int32_t special_named(const TekkenFile *file, const char *name) {
     return -1;
 }
 
+// The first key of an object that is not on its list; NULL: all are.
+static const char *unknown_key(const json_t *object, const char *const *known) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        int i = 0;
+        while (known[i] && strcmp(known[i], key) != 0) i++;
+        if (!known[i]) return key;
+    }
+    return NULL;
+}
+
+// What images and sound are made of is the model's, not its text's; `version` is the format's.
+static void tell_unknown(const TekkenFile *file, const json_t *root) {
+    static const char *const OUTER[] = {"config", "vocab",      "special_tokens", "version",
+                                        "image",  "multimodal", "audio",          NULL};
+    static const char *const INNER[] = {
+        "pattern", "num_vocab_tokens", "default_vocab_size", "default_num_special_tokens", "version", NULL};
+    const char *outer = unknown_key(root, OUTER), *inner = unknown_key(file->config, INNER);
+    char names[2][80] = {"", ""};
+    if (!outer && !inner) return;
+    if (outer) text_copy_printable(names[0], sizeof names[0], outer, strlen(outer));
+    if (inner) text_copy_printable(names[1], sizeof names[1], inner, strlen(inner));
+    snprintf(file->tokenizer->notice, sizeof file->tokenizer->notice,
+             "tekken.json has keys that palaver does not know: %s%s%s%s", names[0],
+             outer && inner ? ", " : "", inner ? "config." : "", names[1]);
+}
+
 static Status load(TekkenFile *file, const json_t *root, Error *error) {
     Tokenizer *tokenizer = file->tokenizer;
     file->config = json_member(root, "config");
@@ -121,6 +150,7 @@ static Status load(TekkenFile *file, const json_t *root, Error *error) {
     if (!status) status = read_pieces(file, error);
     if (!status) status = read_specials(file, error);
     if (status) return status;
+    tell_unknown(file, root);
     tokenizer->bos = special_named(file, "<s>");
     tokenizer->eos = special_named(file, "</s>");
     tokenizer->unk = special_named(file, "<unk>");

@@ -448,6 +448,41 @@ static void wrong_tekken(void **state) {
                         STATUS_UNSUPPORTED, "pattern");
 }
 
+// A copy of the golden tekken.json in which `to`, of the same length, stands for `from`; folder_remove() it.
+static char *changed_tekken(const char *from, const char *to) {
+    static const char NAME[] = "tekken.json";
+    Bytes bytes = bytes_of_file(GOLDEN_TOKENIZERS "/tekken/tekken.json");
+    uint8_t *at = memmem(bytes.data, bytes.size, from, strlen(from));
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(at, to, strlen(to));
+    char *folder = folder_new();
+    folder_write(folder, NAME, bytes.data, bytes.size);
+    bytes_free(&bytes);
+    return folder;
+}
+
+// One text is one id, and keys that palaver does not know are told.
+static void odd_tekken(void **state) {
+    (void)state;
+    char *folder = changed_tekken("\"[INST]\"", "\"[/INST\"");
+    Tokenizer *t;
+    Error error = {0};
+    if (tokenizer_open_folder(folder, &t, &error)) fail_msg("%s", error.message);
+    assert_null(tokenizer_notice(t));
+    tokenizer_close(t);
+    folder_remove(folder);
+    folder = changed_tekken("\"<unk>\"", "\"</s>\" ");
+    assert_refused(folder, STATUS_FILE, "the special token '</s>' has two ids, the second is 2");
+    folder_remove(folder);
+    folder = changed_tekken("\"num_vocab_tokens\"", "\"\\u001b[31m_vocab\"");
+    if (tokenizer_open_folder(folder, &t, &error)) fail_msg("%s", error.message);
+    assert_string_equal(tokenizer_notice(t),
+                        "tekken.json has keys that palaver does not know: config.?[31m_vocab");
+    tokenizer_close(t);
+    folder_remove(folder);
+}
+
 // What is spelled like a special token is text where a person wrote it, and the tokens are named all the same.
 static void special_tokens_of_tekken(void **state) {
     (void)state;
@@ -498,6 +533,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(odd_but_allowed),
         cmocka_unit_test(wrong_ranks),
         cmocka_unit_test(wrong_tekken),
+        cmocka_unit_test(odd_tekken),
         cmocka_unit_test(special_tokens_of_tekken),
         cmocka_unit_test(truncations),
     };
