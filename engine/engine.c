@@ -1,3 +1,4 @@
+#include "engine/grammar/vocabulary.h"
 #include "engine/engine_internal.h"
 
 #include "engine/backend.h"
@@ -176,6 +177,7 @@ void engine_close(Engine *engine) {
     if (!engine) return;
     close_backend(engine);
     free(engine->jinja_template);
+    vocabulary_close(engine->vocabulary);
     tokenizer_close(engine->tokenizer);
     model_close(engine->model);
     free(engine);
@@ -189,6 +191,15 @@ Status engine_check_files(const Engine *engine, Error *error) {
 const Model *engine_model(const Engine *engine) {
     return engine->model;
 }
+Status engine_vocabulary(Engine *engine, Vocabulary **out, Error *error) {
+    Status status = STATUS_OK;
+    if (!engine->vocabulary)
+        status =
+            vocabulary_open(engine->tokenizer, engine->model->shape.vocab_size, &engine->vocabulary, error);
+    *out = engine->vocabulary;
+    return status;
+}
+
 const Tokenizer *engine_tokenizer(const Engine *engine) {
     return engine->tokenizer;
 }

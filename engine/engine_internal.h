@@ -31,13 +31,17 @@ struct Engine {
     int context_size;
     int n_rows;
     CalibrationWish calibration;
-    bool wants_unified;         // SOFTMAX_UNIFIED was asked for
-    CacheOptions cache_options; // n_sequences as it came to be
+    struct Vocabulary *vocabulary; // for grammars; NULL: none was needed yet
+    bool wants_unified;            // SOFTMAX_UNIFIED was asked for
+    CacheOptions cache_options;    // n_sequences as it came to be
     EngineMemory memory;
     double load_seconds;
     EngineDispatch dispatch;
     char backend_note[sizeof((Error *)0)->message];
 };
+
+// The vocabulary's bytes, for grammars: the engine's, made when they are first asked for.
+Status engine_vocabulary(Engine *engine, struct Vocabulary **vocabulary, Error *error);
 
 // ---- memory_plan.c: what an engine will take of the device's memory, known before any of it is taken ---------------
 

@@ -326,7 +326,7 @@ typedef struct LogitAdjustment {
     float subtract; // 0 = none; +INFINITY bans the token
 } LogitAdjustment;
 
-// The chain, in this order: adjustments → top_k → typical_p → top_p → min_p → temperature → draw.
+// The chain, in this order: adjustments → allowed → top_k → typical_p → top_p → min_p → temperature → draw.
 //  - Probabilities of every filter are the softmax of the adjusted logits over what is left, before temperature.
 //  - top_k: the k largest; of equal ones the lower ids. 0: all.
 //  - typical_p (Meister et al., arXiv:2202.00666): the smallest set, by |−ln p − H|, with mass >= typical_p. 1: off.
@@ -344,6 +344,8 @@ typedef struct SampleParams {
     uint64_t seed, conversation, position;
     int n_adjustments;
     const LogitAdjustment *adjustments; // host [n_adjustments], each id once
+    const uint32_t
+        *allowed; // host [(vocab_size + 31) / 32] bit id % 32 of word id / 32: it may be drawn. NULL: all
 } SampleParams;
 
 // What sample() gives for a row from which no token can be drawn.

@@ -2,6 +2,7 @@
 #ifndef PALAVER_APP_CHAT_INTERNAL_H
 #define PALAVER_APP_CHAT_INTERNAL_H
 
+#include "app/settings/settings_conversation.h"
 #include "app/chat/chat.h"
 #include "app/record/snapshots.h"
 #include "app/settings/settings_tell.h"
@@ -14,8 +15,8 @@ typedef struct ChatModel {
     char path[PATH_ROOM];
     char fingerprint[64]; // see TranscriptModel
     ChatTemplate *chat_template;
-    int thinking;        // of the settings, as the template knows it
-    SamplerBias *biases; // as the settings name them
+    int thinking;      // of the settings, as the template knows it
+    SettingsMade made; // what the conversation's settings refer to
 } ChatModel;
 
 // Where the conversation is kept.

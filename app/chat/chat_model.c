@@ -90,10 +90,9 @@ Status chat_model_open(Chat *chat, Error *error) {
 void chat_model_close(Chat *chat) {
     conversation_close(chat->conversation);
     chat_template_close(chat->model.chat_template);
-    free(chat->model.biases);
+    settings_made_free(&chat->model.made);
     chat->conversation = NULL;
     chat->model.chat_template = NULL;
-    chat->model.biases = NULL;
 }
 
 // ---- another one ----------------------------------------------------------------------------------------

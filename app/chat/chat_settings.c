@@ -13,7 +13,7 @@ enum { VALUE_ROOM = 4096 };
 Status chat_settings_apply(Chat *chat, Error *error) {
     int64_t seed = chat->settings->sampling.seed;
     ConversationSettings *to = conversation_settings(chat->conversation);
-    if (settings_conversation(chat->settings, engine_tokenizer(chat->model.engine), &chat->model.biases, to,
+    if (settings_conversation(chat->settings, engine_tokenizer(chat->model.engine), &chat->model.made, to,
                               error))
         return error->status;
     if (chat->settings->model.thinking != chat->model.thinking) {

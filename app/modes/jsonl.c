@@ -59,6 +59,7 @@ typedef struct Jsonl {
     Rest rest;
     SettingsTold told;
     bool told_of_model;
+    Grammar *grammar; // of the last line that had one: lines often have the same
     double start;
 } Jsonl;
 
@@ -137,13 +138,30 @@ static void tell_model(Jsonl *j, const JsonlLine *line) {
         line->line, line->model);
 }
 
+// The line's settings, and what they refer to. A grammar that the line before had, too, is not compiled again.
+static Status make_settings(Jsonl *j, JsonlLine *line, const Settings *from) {
+    SettingsMade *made = &line->made;
+    made->grammar = grammar_share(j->grammar);
+    Status status =
+        settings_conversation(from, engine_tokenizer(j->engine), made, &line->item.settings, &line->error);
+    if (!status && line->format_text) {
+        if (!made->grammar) made->grammar = grammar_share(j->grammar);
+        status = settings_grammar(line->format, line->format_text, strlen(line->format_text), &made->grammar,
+                                  &line->error);
+        if (status) error_prefix(&line->error, "response_format: ");
+        line->item.settings.grammar = made->grammar;
+    }
+    if (status || !made->grammar) return status;
+    grammar_close(j->grammar);
+    j->grammar = grammar_share(made->grammar);
+    return STATUS_OK;
+}
+
 static Status give(Jsonl *j, JsonlLine *line, Error *error) {
     ConversationSettings *settings = &line->item.settings;
     const Settings *from = line->settings ? line->settings : j->settings;
     Status status = line->error.status;
-    if (!status)
-        status =
-            settings_conversation(from, engine_tokenizer(j->engine), &line->biases, settings, &line->error);
+    if (!status) status = make_settings(j, line, from);
     if (status) {
         line->error.status = status;
         return deliver(j, line, error);
@@ -302,6 +320,7 @@ static void close_all(Jsonl *j) {
     free(j->held);
     free(j->given);
     free(j->system);
+    grammar_close(j->grammar);
 }
 
 static int exit_of(const Jsonl *j, Status status) {

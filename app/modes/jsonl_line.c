@@ -108,6 +108,26 @@ static Status read_sampling(JsonlLine *line, const Settings *settings, Error *er
     return STATUS_OK;
 }
 
+// What the replies fit, as OpenAI's API says it.
+static Status read_format(JsonlLine *line, Error *error) {
+    json_t *format = json_object_get(line->json, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    if (!format || json_is_null(format) || (type && !strcmp(type, "text"))) return STATUS_OK;
+    if (type && !strcmp(type, "json_object")) {
+        line->format_text = strdup("{\"type\": \"object\"}");
+    } else if (type && !strcmp(type, "json_schema") && schema) {
+        line->format_text = json_dumps(schema, JSON_ENCODE_ANY | JSON_COMPACT);
+    } else {
+        return error_set(
+            error, STATUS_USAGE,
+            "\"response_format\" is {\"type\": \"text\"}, {\"type\": \"json_object\"}, or {\"type\": "
+            "\"json_schema\", \"json_schema\": {\"schema\": {…}}}");
+    }
+    line->format = GRAMMAR_JSON_SCHEMA;
+    return line->format_text ? STATUS_OK : error_no_memory(error, "the line");
+}
+
 // A key that OpenAI has beside the messages: here it belongs into "sampling".
 static Status misplaced(json_t *json, Error *error) {
     const char *name;
@@ -121,7 +141,8 @@ static Status misplaced(json_t *json, Error *error) {
 }
 
 static Status check_line(JsonlLine *line, Error *error) {
-    static const char *const KEYS[] = {"id", "messages", "turns", "sampling", "model", "branch"};
+    static const char *const KEYS[] = {"id",    "messages", "turns",          "sampling",
+                                       "model", "branch",   "response_format"};
     if (!json_is_object(line->json))
         return error_set(error, STATUS_USAGE, "a line is one object: {\"messages\": [ … ]}");
     if (misplaced(line->json, error) ||
@@ -144,6 +165,7 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Se
     Status status = check_line(line, error);
     if (!status) status = read_messages(line, system, error);
     if (!status) status = read_turns(line, error);
+    if (!status) status = read_format(line, error);
     return status ? status : read_sampling(line, settings, error);
 }
 
@@ -185,7 +207,8 @@ void jsonl_line_free(JsonlLine *line) {
     free(line->messages);
     if (line->settings) settings_free(line->settings);
     free(line->settings);
-    free(line->biases);
+    free(line->format_text);
+    settings_made_free(&line->made);
     free(line);
 }
 

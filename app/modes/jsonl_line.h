@@ -5,12 +5,14 @@
 // `messages` (message_json.h) come first; `turns` are the user's, answered one after the other. One of the two is
 // there, or both; without turns the last message is the one that is answered, and a conversation that does not end with
 // a question is complete: it comes back as it is. `id` is a string or a number; without it, it is the line's number.
+// `response_format` is OpenAI's: {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema":
+// {"schema": {…}}}: what this line's replies fit.
 // `sampling` holds keys of the settings' section [sampling] for this conversation. `model` and `branch` are what
 // /export says of a conversation; nothing follows from them.
 #ifndef PALAVER_APP_JSONL_LINE_H
 #define PALAVER_APP_JSONL_LINE_H
 
-#include "app/settings/settings.h"
+#include "app/settings/settings_conversation.h"
 #include "engine/talk/scheduler.h"
 
 #include <jansson.h>
@@ -23,11 +25,13 @@ typedef struct JsonlLine {
     const char *model; // that it says it was with; NULL: it says nothing
     json_t *id;        // NULL: there is none, or it could not be read
     json_t *json;      // the whole object, which texts point into; NULL: it could not be read
-    const char **turns;  // [item.n_turns]
-    Message *messages;   // [item.n_messages]
-    Settings *settings;  // with `sampling`; NULL: there is none
-    SamplerBias *biases; // of its settings, when it has been given
-    Error error;         // where the line is wrong: status and why
+    const char **turns; // [item.n_turns]
+    Message *messages;  // [item.n_messages]
+    Settings *settings; // with `sampling`; NULL: there is none
+    GrammarKind format; // of `response_format`
+    char *format_text;  // NULL: any reply will do
+    SettingsMade made;  // what its settings refer to, when it has been given
+    Error error;        // where the line is wrong: status and why
 } JsonlLine;
 
 // Reads a line [size]. `system`, if it is not NULL, is put in front of messages that do not begin with a system

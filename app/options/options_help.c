@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { HELP_COLUMNS = 98, HELP_INDENT = 14 };
+enum { HELP_COLUMNS = 100, HELP_INDENT = 14 };
 
 // One line of flags for a section, wrapped.
 static void print_section(FILE *file, const char *section) {

@@ -107,6 +107,11 @@ static const ConfigKey keys[] = {
     ROW(sampling, logit_bias, sampling.logit_bias, CONFIG_BIASES, -100, 100,
         .allowed = "{\"id or piece\" = bias, ...} with -100 to 100 each, up to 1024",
         .doc = "added to the logits of single tokens"),
+    TEXT(sampling, grammar, sampling.grammar, NULL, NULL, NULL, "a GBNF file that replies fit; \"\" is none"),
+    TEXT(sampling, regex, sampling.regex, NULL, NULL, NULL,
+         "a pattern that replies fit as a whole; \"\" is none"),
+    TEXT(sampling, json_schema, sampling.json_schema, NULL, NULL, NULL,
+         "a JSON Schema file that replies fit; \"\" is none"),
     SWITCH(sampling, ignore_eos, talk.sampler.ignore_eos, "never end a turn by a token"),
 
     INTEGER_OR(context, size, engine.context_size, 0, MAX_TOKENS, "model", 0, "tokens that the model sees"),

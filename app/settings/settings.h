@@ -20,6 +20,8 @@ typedef struct Settings {
         int64_t seed; // or SETTINGS_SEED_RANDOM
         ConfigStrings stop;
         ConfigBiases logit_bias; // of tokens by id or piece, which only a tokenizer can find
+        // What replies fit: a file, a pattern, a file; "": nothing. At most one of them.
+        char *grammar, *regex, *json_schema;
     } sampling;
     struct {
         char *path;          // "": the default model

@@ -1,5 +1,7 @@
 #include "app/settings/settings_conversation.h"
 
+#include "kernels/base/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,13 +41,59 @@ static Status make_biases(const ConfigBiases *from, const Tokenizer *tokenizer, 
     return STATUS_OK;
 }
 
-Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SamplerBias **biases,
+// ---- grammars -------------------------------------------------------------------------------------------------------
+
+void settings_made_free(SettingsMade *made) {
+    free(made->biases);
+    grammar_close(made->grammar);
+    *made = (SettingsMade){0};
+}
+
+Status settings_grammar(GrammarKind kind, const char *text, size_t size, Grammar **grammar, Error *error) {
+    Grammar *compiled;
+    if (grammar_is(*grammar, kind, text, size)) return STATUS_OK;
+    Status status = grammar_compile(kind, text, size, &compiled, error);
+    if (status) return status;
+    grammar_close(*grammar);
+    *grammar = compiled;
+    return STATUS_OK;
+}
+
+static Status grammar_from_file(GrammarKind kind, const char *path, Grammar **grammar, Error *error) {
+    char *text;
+    size_t size;
+    if (file_read(path, GRAMMAR_MOST_BYTES, &text, &size, error)) return error->status;
+    Status status = settings_grammar(kind, text, size, grammar, error);
+    free(text);
+    return status ? error_prefix(error, "%s: ", path) : STATUS_OK;
+}
+
+static Status make_grammar(const Settings *settings, Grammar **grammar, Error *error) {
+    const char *gbnf = settings->sampling.grammar, *regex = settings->sampling.regex;
+    const char *schema = settings->sampling.json_schema;
+    if ((*gbnf != 0) + (*regex != 0) + (*schema != 0) > 1)
+        return error_set(error, STATUS_USAGE, "of grammar, regex and json_schema only one can be set");
+    if (*gbnf && grammar_from_file(GRAMMAR_GBNF, gbnf, grammar, error))
+        return error_prefix(error, "grammar: ");
+    if (*schema && grammar_from_file(GRAMMAR_JSON_SCHEMA, schema, grammar, error))
+        return error_prefix(error, "json_schema: ");
+    if (*regex && settings_grammar(GRAMMAR_REGEX, regex, strlen(regex), grammar, error))
+        return error_prefix(error, "regex: ");
+    if (*gbnf || *regex || *schema) return STATUS_OK;
+    grammar_close(*grammar);
+    *grammar = NULL;
+    return STATUS_OK;
+}
+
+Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SettingsMade *with,
                              ConversationSettings *to, Error *error) {
     const ConfigBiases *named = &settings->sampling.logit_bias;
     ConversationSettings made = settings->talk;
-    if (make_biases(named, tokenizer, biases, error)) return error->status;
-    made.sampler.logit_bias = *biases;
+    if (make_grammar(settings, &with->grammar, error)) return error->status;
+    if (make_biases(named, tokenizer, &with->biases, error)) return error->status;
+    made.sampler.logit_bias = with->biases;
     made.sampler.n_logit_bias = (int)named->count;
+    made.grammar = with->grammar;
     made.stop = (const char *const *)settings->sampling.stop.items;
     made.n_stop = (int)settings->sampling.stop.count;
     made.seed = to->seed;

@@ -22,6 +22,7 @@ typedef struct ConversationSettings {
     int64_t max_tokens;      // of a reply; 0: until it ends
     const char *const *stop; // stop strings [n_stop], kept by reference
     int n_stop;
+    struct Grammar *grammar; // that replies fit (engine/grammar/grammar.h), kept by reference; NULL: none
 } ConversationSettings;
 
 // What was evicted, and what it took.

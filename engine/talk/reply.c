@@ -2,6 +2,8 @@
 #include "engine/talk/reply.h"
 
 #include "engine/talk/conversation_internal.h"
+#include "engine/engine_internal.h"
+#include "engine/grammar/matcher.h"
 #include "engine/session_step.h"
 #include "engine/talk/stop.h"
 #include "kernels/base/array.h"
@@ -21,6 +23,8 @@ struct Reply {
     ReplyReport *report;
     ReplyReport unread; // where nobody wants one
     StopMatcher *stops;
+    Matcher *matcher;        // NULL: any text will do
+    const uint32_t *allowed; // tokens that may come next, the matcher's; NULL: all
     Utf8Stream utf8;
     size_t ids_capacity, text_capacity;
     Channels channels;
@@ -138,6 +142,7 @@ void reply_params(Reply *r, SampleParams *params) {
     r->was_read = true;
     sampler_params(c->sampler, session_tokens(c->session), session_length(c->session), c->settings.position,
                    params);
+    params->allowed = r->allowed;
 }
 
 static void finish(Reply *r, FinishReason reason) {
@@ -153,6 +158,8 @@ static Status keep_token(Reply *r, int32_t id, Error *error) {
     size_t size;
     const char *bytes = tokenizer_bytes(engine_tokenizer(c->engine), r->previous, id, false, &size);
     r->previous = id;
+    if (r->matcher) status = matcher_accept(r->matcher, bytes, size, error);
+    if (status) return status;
     channels_token(&r->channels, id, &bytes, &size);
     StopText sure = stop_feed(r->stops, bytes, size);
     status = show_both(r, sure, error);
@@ -193,6 +200,7 @@ Status reply_token(Reply *r, int32_t id, bool *moved, Error *error) {
         return STATUS_OK;
     }
     Status status = keep_token(r, id, error);
+    if (!status && !r->finished && r->matcher) status = matcher_mask(r->matcher, id, &r->allowed, error);
     return status || r->finished ? status : go_on(r, moved, error);
 }
 
@@ -244,6 +252,24 @@ static Status open_stops(Conversation *c, StopMatcher **stops, Error *error) {
     return stop_open(all, n, stops, error);
 }
 
+// The grammar's matcher, behind what a reply that goes on has said already.
+static Status open_matcher(Reply *r, Error *error) {
+    Conversation *c = r->conversation;
+    const Message *m = reply_message(r);
+    Vocabulary *vocabulary;
+    int n_ends;
+    if (!c->settings.grammar) return STATUS_OK;
+    if (c->settings.sampler.ignore_eos)
+        return error_set(error, STATUS_USAGE,
+                         "a grammar's reply ends with an end token, which ignore_eos bans");
+    Status status = engine_vocabulary(c->engine, &vocabulary, error);
+    const int32_t *ends = sampler_ends(c->sampler, &n_ends);
+    if (!status) status = matcher_open(c->settings.grammar, vocabulary, ends, n_ends, &r->matcher, error);
+    if (!status && matcher_accept(r->matcher, m->text, m->size, error))
+        return error_prefix(error, "the reply so far does not fit the grammar: ");
+    return status ? status : matcher_mask(r->matcher, r->previous, &r->allowed, error);
+}
+
 // Puts the messages back as they were before the call, the last with the text and ids it had.
 static void roll_back(Reply *r) {
     Conversation *c = r->conversation;
@@ -263,6 +289,7 @@ static void roll_back(Reply *r) {
 }
 
 static void reply_free(Reply *r) {
+    matcher_close(r->matcher);
     stop_close(r->stops);
     free(r->before);
     free(r);
@@ -317,6 +344,7 @@ Status reply_begin(Conversation *c, bool resume, const ConversationEvents *event
         status =
             sampler_configure(c->sampler, &c->settings.sampler, c->settings.seed, c->settings.stream, error);
     if (!status) status = open_stops(c, &r->stops, error);
+    if (!status) status = open_matcher(r, error);
     if (!status) status = set_prompt(r, conversation_reserve(c), error);
     if (status) {
         r->report->used = session_length(c->session);

@@ -80,6 +80,11 @@ void sampler_mark(Sampler *sampler, int32_t id, SamplerMark mark) {
     sampler->marks[id] |= (uint8_t)mark;
 }
 
+const int32_t *sampler_ends(const Sampler *sampler, int *n) {
+    *n = sampler->n_ends;
+    return sampler->ends;
+}
+
 static Status check_range(const char *name, float value, float min, float max, Error *error) {
     if (value >= min && value <= max) return STATUS_OK;
     return error_set(error, STATUS_USAGE, "sampling.%s: %g is not in %g to %g", name, value, min, max);

@@ -68,6 +68,9 @@ void sampler_mark(Sampler *sampler, int32_t id, SamplerMark mark);
 Status sampler_configure(Sampler *sampler, const SamplerSettings *settings, uint64_t seed,
                          uint64_t conversation, Error *error);
 
+// The tokens that were marked SAMPLER_END [*n]; they live as long as the sampler.
+const int32_t *sampler_ends(const Sampler *sampler, int *n);
+
 // Fills `params` for the token that follows `history` [n]: all tokens that the model sees, prompt and reply.
 // `position` is the index of the drawn token in the conversation's stream, counted from its beginning
 // whatever was evicted since, so that a replay draws the same numbers. params->adjustments belong to

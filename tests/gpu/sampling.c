@@ -84,12 +84,15 @@ static void compare_row(const Sampled *on, const float *row) {
         adjustments[i] = (LogitAdjustment){i * (n / adjusted), 1.1f, i % 3 ? 0.5f : -0.25f};
     if (adjusted > 7) adjustments[7].subtract = INFINITY;
     on->cuda->write(on->backend, on->memory, row, (size_t)n * sizeof *row, &error);
+    uint32_t *allowed = calloc((size_t)n / 32 + 1, sizeof *allowed); // every third token, and the last
+    for (int i = 0; i < n; i++) allowed[i / 32] |= (uint32_t)(i % 3 == 1 || i == n - 1) << (i % 32);
     for (size_t p = 0; p < sizeof PARAMS / sizeof *PARAMS; p++)
         for (int draw = 0; draw < 6; draw++) {
             SampleParams params = params_of(p, n);
             params.seed = 7, params.conversation = p, params.position = (uint64_t)draw;
             params.adjustments = adjustments;
             params.n_adjustments = draw % 2 ? adjusted : 0;
+            params.allowed = draw > 3 ? allowed : NULL;
             int32_t right = -1, ours = -2;
             Status a = sample_logits(row, n, on->scratch, &params, &right, &error);
             Status b = on->cuda->sample(on->backend, on->memory, 1, &params, &ours, &error);
@@ -98,6 +101,7 @@ static void compare_row(const Sampled *on, const float *row) {
             if (a == STATUS_DEVICE) a = STATUS_OK; // `right` says that there is nothing
             on->report(on->name, what, a != b || (!a && right != ours), 0);
         }
+    free(allowed);
 }
 
 // Rows in one call give what each gives by itself, whatever their settings.
@@ -111,6 +115,8 @@ static void compare_rows(const Sampled *on) {
     int32_t together[MOST_ROWS], alone;
     LogitAdjustment adjustments[2] = {{0, 1.3f, 0.5f}, {n_vocab - 1, 1, INFINITY}};
     Error error;
+    uint32_t *allowed = calloc((size_t)n_vocab / 32 + 1, sizeof *allowed);
+    for (int i = 0; i < n_vocab; i += 2) allowed[i / 32] |= 1u << (i % 32);
     float *rows = malloc((size_t)n_vocab * MOST_ROWS * sizeof *rows);
     uint64_t state = 78;
     for (int i = 0; i < MOST_ROWS; i++) {
@@ -118,6 +124,7 @@ static void compare_rows(const Sampled *on) {
         params[i] = params_of((size_t)(i / 3 % SETTINGS), n_vocab);
         params[i].seed = 7, params[i].conversation = (uint64_t)i, params[i].position = 3;
         params[i].n_adjustments = i % 5 == 2 && n_vocab > 1 ? 2 : 0, params[i].adjustments = adjustments;
+        params[i].allowed = i % 4 == 3 ? allowed : NULL;
     }
     for (int i = 0; i < n_vocab; i++) rows[(int64_t)9 * n_vocab + i] = -INFINITY;
     rows[(int64_t)20 * n_vocab + n_vocab / 2] = NAN;
@@ -132,6 +139,7 @@ static void compare_rows(const Sampled *on) {
         if (n > 20)
             on->report(on->name, "bad rows", together[9] != SAMPLE_NOTHING || together[20] != SAMPLE_NAN, 0);
     }
+    free(allowed);
     free(rows);
 }
 

@@ -143,6 +143,23 @@ static Status adjust(Chain *chain, const float *logits, const SampleParams *para
     return STATUS_OK;
 }
 
+// What is not allowed becomes impossible, whatever its logit.
+static void forbid(Chain *chain, const uint32_t *allowed) {
+    int32_t *keys = chain->scratch->keys;
+    for (int b = 0; b < chain->n_blocks; b++) {
+        const int end = block_end(chain, b);
+        bool changed = false;
+        for (int i = b * BLOCK; i < end; i += 32) {
+            const uint32_t bits = allowed[i / 32];
+            if (bits == UINT32_MAX) continue;
+            for (int k = i; k < end && k < i + 32; k++)
+                if (!(bits >> (k - i) & 1)) keys[k] = SAMPLE_KEY_MINUS_INFINITY;
+            changed = true;
+        }
+        if (changed) renew_block_max(chain, b);
+    }
+}
+
 // Where logits are +∞, they share all probability: they become equal finite ones, the rest −∞.
 static void resolve_infinite(Chain *chain) {
     int32_t *keys = chain->scratch->keys;
@@ -167,6 +184,7 @@ static Status begin(Chain *chain, const SampleRow *row, const SampleParams *para
     }
     status = adjust(chain, row->logits, params, error);
     if (status) return status;
+    if (params->allowed) forbid(chain, params->allowed);
     chain->max_key = INT32_MIN;
     for (int b = 0; b < chain->n_blocks; b++)
         if (scratch->block_max[b] > chain->max_key) chain->max_key = scratch->block_max[b];

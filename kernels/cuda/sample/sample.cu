@@ -15,6 +15,9 @@ struct CudaSample {
     int n_blocks;                          // of a row: so many are there at once, as they wait for each other
     LogitAdjustment *adjustments, *staged; // room for `room`
     int room;
+    uint32_t *allowed,
+        *staged_allowed; // of the rows that have them, one behind the other: room for room_allowed rows
+    int room_allowed;
 };
 
 static void free_rows(CudaSample *s) {
@@ -32,6 +35,8 @@ void cuda_sample_close(CudaSample *s) {
     if (s->ticket) cudaFree(s->ticket);
     if (s->adjustments) cudaFree(s->adjustments);
     if (s->staged) cudaFreeHost(s->staged);
+    if (s->allowed) cudaFree(s->allowed);
+    if (s->staged_allowed) cudaFreeHost(s->staged_allowed);
     free(s);
 }
 
@@ -135,6 +140,39 @@ static Status make_room(CudaBackend *cuda, CudaSample *s, int n_rows, int n_adju
     return cuda_check(code, error, "sample: room for %d rows and %d adjustments", n_rows, n_adjustments);
 }
 
+static size_t allowed_words(const CudaBackend *cuda) {
+    return ((size_t)cuda->shape->vocab_size + 31) / 32;
+}
+
+// Room for n rows' bits of what is allowed.
+static Status make_room_for_allowed(CudaBackend *cuda, CudaSample *s, int n, Error *error) {
+    if (n <= s->room_allowed) return STATUS_OK;
+    if (s->allowed) cudaFree(s->allowed);
+    if (s->staged_allowed) cudaFreeHost(s->staged_allowed);
+    s->allowed = s->staged_allowed = NULL;
+    s->room_allowed = 0;
+    size_t bytes = (size_t)n * allowed_words(cuda) * sizeof(uint32_t);
+    cudaError_t code = cudaMalloc(&s->allowed, bytes);
+    if (code == cudaSuccess) code = cudaMallocHost(&s->staged_allowed, bytes);
+    if (code == cudaSuccess) s->room_allowed = n;
+    return cuda_check(code, error, "sample: room for what %d rows allow", n);
+}
+
+// The bits of each row that has some, brought to the device; rows [n_rows] are told where.
+static cudaError_t stage_allowed(CudaBackend *cuda, int n_rows, const SampleParams *params) {
+    CudaSample *s = cuda->sampler;
+    size_t words = allowed_words(cuda), n = 0;
+    for (int i = 0; i < n_rows; i++) {
+        s->staged_rows[i].allowed = params[i].allowed ? s->allowed + n : NULL;
+        if (!params[i].allowed) continue;
+        memcpy(s->staged_allowed + n, params[i].allowed, words * sizeof *s->allowed);
+        n += words;
+    }
+    if (n == 0) return cudaSuccess;
+    return cudaMemcpyAsync(s->allowed, s->staged_allowed, n * sizeof *s->allowed, cudaMemcpyHostToDevice,
+                           cuda->device.stream);
+}
+
 // Of the row-th row, whose adjustments begin at `first`.
 static SampleArguments arguments_for(const CudaBackend *cuda, const CudaSample *s, const float *logits,
                                      const SampleParams *p, int row, int first) {
@@ -174,8 +212,8 @@ static cudaError_t stage_rows(CudaBackend *cuda, const float *logits, int n_rows
             memcpy(s->staged + n_adjustments, p->adjustments, (size_t)p->n_adjustments * sizeof *s->staged);
         n_adjustments += p->n_adjustments;
     }
-    cudaError_t code = cudaSuccess;
-    if (n_adjustments)
+    cudaError_t code = stage_allowed(cuda, n_rows, params);
+    if (n_adjustments && code == cudaSuccess)
         code = cudaMemcpyAsync(s->adjustments, s->staged, (size_t)n_adjustments * sizeof *s->staged,
                                cudaMemcpyHostToDevice, cuda->device.stream);
     if (n_rows > 1 && code == cudaSuccess)
@@ -190,13 +228,15 @@ Status cuda_sample_begin(Backend *backend, const float *logits, int n_rows, cons
     if (n_rows < 1 || n_rows > cuda->max_logits)
         return error_set(error, STATUS_USAGE, "sample: %d rows: 1 to %d", n_rows, cuda->max_logits);
     Status status = STATUS_OK;
-    int n_adjustments = 0;
+    int n_adjustments = 0, n_allowed = 0;
     for (int i = 0; i < n_rows && !status; i++) {
         status = check_params(cuda, &params[i], error);
         n_adjustments += params[i].n_adjustments;
+        n_allowed += params[i].allowed != NULL;
     }
     if (!status && !cuda->sampler) status = sample_open(cuda, error);
     if (!status) status = make_room(cuda, cuda->sampler, n_rows, n_adjustments, error);
+    if (!status) status = make_room_for_allowed(cuda, cuda->sampler, n_allowed, error);
     if (status) return status;
     CudaSample *s = cuda->sampler;
     const cudaStream_t stream = cuda->device.stream;

@@ -43,6 +43,7 @@ struct SampleArguments {
     const float *logits;
     int n_vocab, n_adjustments;
     const LogitAdjustment *adjustments;
+    const uint32_t *allowed; // a bit for each token; NULL: all
     float temperature, top_p, typical_p, min_p, u;
     double gap, scale; // −ln min_p; of the draw
     double unit_scale; // of the filters
@@ -123,6 +124,11 @@ __device__ inline void load_keys(const SampleArguments &a, int turns, int32_t *k
 #pragma unroll 8
     for (int i = 0; i < turns; i++) {
         int32_t key = keys[i * SAMPLE_THREADS + threadIdx.x];
+        if (a.allowed) {
+            int token = token_of(a, i); // a warp's tokens share a word
+            if (token < a.n_vocab && !(a.allowed[token / 32] >> token % 32 & 1))
+                keys[i * SAMPLE_THREADS + threadIdx.x] = key = SAMPLE_KEY_MINUS_INFINITY;
+        }
         if (key > top) top = key, first = token_of(a, i);
     }
     if (first_nan != INT32_MAX) top = KEY_BAD, first = first_nan;

@@ -174,6 +174,44 @@ static void nothing_left_is_an_error(void **state) {
     expect(f, 3, &params, STATUS_DEVICE, "none of 3 tokens");
 }
 
+// Only tokens whose bit is set can be drawn, whatever adjustments say; with the draws that the row would give with the
+// others' logits at −∞.
+static void only_what_is_allowed(void **state) {
+    Fixture *f = *state;
+    enum { N = 200 };
+    uint32_t allowed[(N + 31) / 32] = {0};
+    LogitAdjustment a[] = {{3, 1, -9}, {70, 1, -1}};
+    float masked[N];
+    for (int i = 0; i < N; i++) {
+        bool may = i % 7 == 0 || i == N - 1;
+        f->logits[i] = (float)(i * 37 % 101) / 20 + (may ? 0 : 3);
+        masked[i] = may ? f->logits[i] : -INFINITY;
+        allowed[i / 32] |= (uint32_t)may << (i % 32);
+    }
+    f->logits[8] = INFINITY;
+    SampleParams params = plain_params(), plain = params;
+    plain.adjustments = params.adjustments = a;
+    params.n_adjustments = 2;
+    for (int i = 0; i < 60; i++) {
+        float row[N];
+        params.position = plain.position = (uint64_t)i;
+        params.temperature = plain.temperature = i % 5 ? 0.9f : 0;
+        params.top_k = plain.top_k = i % 3 ? 0 : 9;
+        params.allowed = allowed;
+        int32_t drawn = draw(f, N, &params);
+        assert_true(drawn % 7 == 0 || drawn == N - 1);
+        memcpy(row, f->logits, sizeof row);
+        memcpy(f->logits, masked, sizeof masked);
+        f->logits[70] += 1;
+        assert_int_equal(draw(f, N, &plain), drawn);
+        memcpy(f->logits, row, sizeof row);
+    }
+    memset(allowed, 0, sizeof allowed);
+    expect(f, N, &params, STATUS_DEVICE, "none of 200 tokens");
+    allowed[N / 32] = 1u << 7;
+    assert_int_equal(draw(f, N, &params), N - 1);
+}
+
 static void wrong_parameters_are_errors(void **state) {
     Fixture *f = *state;
     SampleParams params = plain_params();
@@ -272,6 +310,7 @@ int main(int argc, char **argv) {
         test(infinite_logits),
         test(not_a_number_is_an_error),
         test(nothing_left_is_an_error),
+        test(only_what_is_allowed),
         test(wrong_parameters_are_errors),
         test(same_inputs_same_token),
         test(candidates_tell_both_probabilities),

@@ -1,0 +1,323 @@
+#include "engine/grammar/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { END = 0, NOWHERE = 1, DEEPEST = 2000 }; // DEEPEST: expressions in expressions
+
+typedef struct Maker {
+    const Builder *builder;
+    Net *net;
+    uint32_t *starts; // [n_rules]
+    uint32_t capacity;
+    Error *error;
+    Status status;
+} Maker;
+
+static uint32_t add(Maker *m, NetNode node) {
+    Net *net = m->net;
+    if (m->status) return NOWHERE;
+    if (net->n >= NET_MOST) {
+        m->status =
+            error_set(m->error, STATUS_UNSUPPORTED,
+                      "the grammar is too large: more than %d places, its repetitions written out", NET_MOST);
+        return NOWHERE;
+    }
+    if (net->n == m->capacity) {
+        uint32_t capacity = m->capacity ? 2 * m->capacity : 256;
+        NetNode *nodes = realloc(net->nodes, capacity * sizeof *nodes);
+        if (!nodes) {
+            m->status = error_no_memory(m->error, "a grammar");
+            return NOWHERE;
+        }
+        net->nodes = nodes;
+        m->capacity = capacity;
+    }
+    net->nodes[net->n] = node;
+    return net->n++;
+}
+
+static uint32_t split(Maker *m, uint32_t a, uint32_t b) {
+    if (a == NOWHERE) return b;
+    if (b == NOWHERE) return a;
+    return add(m, (NetNode){.type = NET_SPLIT, .a = a, .b = b});
+}
+
+static uint32_t make(Maker *m, Expr expr, uint32_t next, int depth);
+
+// From behind: what may be left out, then what must be there.
+static uint32_t repeat(Maker *m, const ExprNode *e, uint32_t next, int depth) {
+    if (e->max < 0) {
+        uint32_t loop = add(m, (NetNode){.type = NET_SPLIT, .a = NOWHERE, .b = next});
+        uint32_t body = make(m, e->a, loop, depth + 1);
+        if (m->status) return NOWHERE;
+        m->net->nodes[loop].a = body;
+        next = loop;
+    }
+    uint32_t end = next;
+    for (int i = e->max; i > e->min && !m->status; i--) next = split(m, make(m, e->a, next, depth + 1), end);
+    for (int i = 0; i < e->min && !m->status; i++) next = make(m, e->a, next, depth + 1);
+    return next;
+}
+
+// The nodes of an expression that is followed by `next`; returns the first.
+static uint32_t make(Maker *m, Expr expr, uint32_t next, int depth) {
+    const ExprNode *e = &m->builder->nodes[expr];
+    if (depth > DEEPEST && !m->status)
+        m->status = error_set(m->error, STATUS_UNSUPPORTED, "the grammar nests deeper than %d", DEEPEST);
+    if (m->status) return NOWHERE;
+    for (; e->type == EXPR_SEQ; e = &m->builder->nodes[e->a]) next = make(m, e->b, next, depth + 1);
+    uint32_t other = NOWHERE;
+    for (; e->type == EXPR_ALT; e = &m->builder->nodes[e->a])
+        other = split(m, make(m, e->b, next, depth + 1), other);
+    switch (e->type) {
+    case EXPR_EMPTY:
+        return split(m, next, other);
+    case EXPR_BYTES:
+        return split(
+            m, add(m, (NetNode){.type = NET_BYTES, .first = (uint8_t)e->a, .last = (uint8_t)e->b, .a = next}),
+            other);
+    case EXPR_REPEAT:
+        return split(m, repeat(m, e, next, depth), other);
+    case EXPR_RULE: // its start is known when all rules are made
+        return split(m, add(m, (NetNode){.type = NET_CALL, .a = (uint32_t)e->a, .b = next}), other);
+    case EXPR_SEQ: // the last of a choice
+        return split(m, make(m, (Expr)(e - m->builder->nodes), next, depth + 1), other);
+    default:
+        return other;
+    }
+}
+
+static Status make_rules(Maker *m) {
+    const Builder *b = m->builder;
+    add(m, (NetNode){.type = NET_END});
+    add(m, (NetNode){.type = NET_NEVER});
+    for (size_t i = 0; i < b->n_rules && !m->status; i++) {
+        if (!b->rules[i].defined)
+            return error_set(m->error, STATUS_USAGE, "there is no rule named %.200s", b->rules[i].name);
+        m->starts[i] = make(m, b->rules[i].body, END, 0);
+    }
+    if (m->status) return m->status;
+    for (uint32_t i = 0; i < m->net->n; i++)
+        if (m->net->nodes[i].type == NET_CALL) m->net->nodes[i].a = m->starts[m->net->nodes[i].a];
+    m->net->start = m->starts[0];
+    return STATUS_OK;
+}
+
+// ---- what comes to an end -----------------------------------------------------------------------------------------
+
+// For each node, who leads to it: callers also of a rule's first node.
+typedef struct Sources {
+    uint32_t *begin; // [n + 1]
+    uint32_t *nodes;
+    uint32_t *waiting; // [n] room for a list of work
+} Sources;
+
+static void sources_free(Sources *s) {
+    free(s->begin);
+    free(s->nodes);
+    free(s->waiting);
+}
+
+static int targets_of(const NetNode *node, uint32_t to[2]) {
+    to[0] = node->a, to[1] = node->b;
+    return node->type == NET_BYTES ? 1 : node->type == NET_SPLIT || node->type == NET_CALL ? 2 : 0;
+}
+
+static Status sources_find(const Net *net, Sources *s, Error *error) {
+    uint32_t to[2];
+    *s = (Sources){.begin = calloc(net->n + 2, sizeof *s->begin),
+                   .nodes = malloc(2 * (size_t)net->n * sizeof *s->nodes),
+                   .waiting = malloc(net->n * sizeof *s->waiting)};
+    if (!s->begin || !s->nodes || !s->waiting) return error_no_memory(error, "a grammar");
+    for (uint32_t i = 0; i < net->n; i++)
+        for (int k = targets_of(&net->nodes[i], to); k-- > 0;) s->begin[to[k] + 2]++;
+    for (uint32_t i = 0; i < net->n; i++) s->begin[i + 2] += s->begin[i + 1];
+    for (uint32_t i = 0; i < net->n; i++)
+        for (int k = targets_of(&net->nodes[i], to); k-- > 0;) s->nodes[s->begin[to[k] + 1]++] = i;
+    return STATUS_OK;
+}
+
+// From which nodes the end of their rule is reached: without a byte, or at all. The least fixed point, each node looked
+// at again when one of its targets came to be so.
+static void reach_end(const Net *net, const Sources *s, bool without_bytes, bool *reaches) {
+    uint32_t n = 0;
+    memset(reaches, 0, net->n * sizeof *reaches);
+    reaches[END] = true;
+    s->waiting[n++] = END;
+    while (n > 0) {
+        uint32_t done = s->waiting[--n];
+        for (uint32_t k = s->begin[done]; k < s->begin[done + 1]; k++) {
+            uint32_t i = s->nodes[k];
+            const NetNode *node = &net->nodes[i];
+            bool now = node->type == NET_BYTES   ? !without_bytes && reaches[node->a]
+                       : node->type == NET_SPLIT ? reaches[node->a] || reaches[node->b]
+                                                 : reaches[node->a] && reaches[node->b];
+            if (now && !reaches[i]) {
+                reaches[i] = true;
+                s->waiting[n++] = i;
+            }
+        }
+    }
+}
+
+// ---- rules that begin with themselves ------------------------------------------------------------------------------
+
+// Tarjan's strongly connected components over the edges that read no byte, with a stack of its own.
+typedef struct Search {
+    const Net *net;
+    const bool *empty;
+    uint32_t *order, *low, *stack, *path; // [n] each; order 0: not seen yet
+    uint8_t *edge;                        // [n] the next edge of a node on the path
+    bool *on_stack;
+    uint32_t n_seen, n_stack, n_path;
+} Search;
+
+static int silent_targets(const Search *s, uint32_t i, uint32_t to[2]) {
+    const NetNode *node = &s->net->nodes[i];
+    if (node->type == NET_CALL) {
+        to[0] = node->a, to[1] = node->b;
+        return s->empty[node->a] ? 2 : 1;
+    }
+    return node->type == NET_SPLIT ? targets_of(node, to) : 0;
+}
+
+static void see(Search *s, uint32_t i) {
+    s->order[i] = s->low[i] = ++s->n_seen;
+    s->stack[s->n_stack++] = i;
+    s->path[s->n_path++] = i;
+    s->on_stack[i] = true;
+}
+
+// Whether the component that is complete holds a node that goes through a rule whose beginning is in it, too.
+static bool close_component(Search *s, uint32_t root) {
+    uint32_t first = s->n_stack;
+    bool found = false;
+    do first--;
+    while (s->stack[first] != root);
+    for (uint32_t k = first; k < s->n_stack; k++) s->low[s->stack[k]] = s->order[root];
+    for (uint32_t k = first; k < s->n_stack; k++) {
+        const NetNode *node = &s->net->nodes[s->stack[k]];
+        found |= node->type == NET_CALL && s->on_stack[node->a] && s->low[node->a] == s->order[root];
+    }
+    for (uint32_t k = first; k < s->n_stack; k++) s->on_stack[s->stack[k]] = false;
+    s->n_stack = first;
+    return found;
+}
+
+static bool is_left_recursive(Search *s, uint32_t from) {
+    uint32_t to[2];
+    see(s, from);
+    while (s->n_path > 0) {
+        uint32_t i = s->path[s->n_path - 1];
+        if (s->edge[i] < silent_targets(s, i, to)) {
+            uint32_t next = to[s->edge[i]++];
+            if (!s->order[next])
+                see(s, next);
+            else if (s->on_stack[next] && s->order[next] < s->low[i])
+                s->low[i] = s->order[next];
+            continue;
+        }
+        s->n_path--;
+        if (s->low[i] == s->order[i] && close_component(s, i)) return true;
+        uint32_t above = s->n_path ? s->path[s->n_path - 1] : i;
+        if (s->low[i] < s->low[above]) s->low[above] = s->low[i];
+    }
+    return false;
+}
+
+static Status refuse_left_recursion(const Maker *m, const bool *empty) {
+    size_t n = m->net->n;
+    Search s = {.net = m->net,
+                .empty = empty,
+                .order = calloc(n, sizeof *s.order),
+                .low = calloc(n, sizeof *s.low),
+                .stack = calloc(n, sizeof *s.stack),
+                .path = calloc(n, sizeof *s.path),
+                .edge = calloc(n, 1),
+                .on_stack = calloc(n, sizeof *s.on_stack)};
+    Status status = STATUS_OK;
+    if (!s.order || !s.low || !s.stack || !s.path || !s.edge || !s.on_stack)
+        status = error_no_memory(m->error, "a grammar");
+    for (size_t i = 0; i < m->builder->n_rules && !status; i++)
+        if (!s.order[m->starts[i]] && is_left_recursive(&s, m->starts[i]))
+            status =
+                error_set(m->error, STATUS_USAGE,
+                          "rule %.200s begins with itself (left recursion): write it with * or +, or with "
+                          "itself at its end",
+                          m->builder->rules[i].name);
+    free(s.order);
+    free(s.low);
+    free(s.stack);
+    free(s.path);
+    free(s.edge);
+    free(s.on_stack);
+    return status;
+}
+
+// ---- the whole ------------------------------------------------------------------------------------------------------
+
+// Choices lose what never comes to an end; such nodes lead nowhere.
+static void cut_dead_ends(Net *net, const bool *ends) {
+    for (uint32_t i = 0; i < net->n; i++) {
+        NetNode *node = &net->nodes[i];
+        if (!ends[i]) {
+            *node = (NetNode){.type = NET_NEVER};
+        } else if (node->type == NET_SPLIT) {
+            if (!ends[node->a]) node->a = node->b;
+            if (!ends[node->b]) node->b = node->a;
+        }
+    }
+}
+
+static void find_classes(Net *net) {
+    bool begins[257] = {true};
+    for (uint32_t i = 0; i < net->n; i++)
+        if (net->nodes[i].type == NET_BYTES)
+            begins[net->nodes[i].first] = begins[net->nodes[i].last + 1] = true;
+    for (int byte = 0; byte < 256; byte++) {
+        if (begins[byte]) net->byte_of[net->n_classes++] = (uint8_t)byte;
+        net->class_of[byte] = (uint8_t)(net->n_classes - 1);
+    }
+}
+
+static Status check(Maker *m) {
+    Sources sources;
+    bool *reaches = malloc(m->net->n * sizeof *reaches);
+    Status status = sources_find(m->net, &sources, m->error);
+    if (!reaches && !status) status = error_no_memory(m->error, "a grammar");
+    if (!status) {
+        reach_end(m->net, &sources, true, reaches);
+        status = refuse_left_recursion(m, reaches);
+    }
+    if (!status) {
+        reach_end(m->net, &sources, false, reaches);
+        if (!reaches[m->net->start])
+            status =
+                error_set(m->error, STATUS_USAGE, "no text fits: what is asked for never comes to an end");
+        cut_dead_ends(m->net, reaches);
+    }
+    free(reaches);
+    sources_free(&sources);
+    return status;
+}
+
+Status net_make(const Builder *builder, Net *net, Error *error) {
+    *net = (Net){0};
+    if (builder->error.status) return error_set(error, builder->error.status, "%s", builder->error.message);
+    Maker m = {.builder = builder, .net = net, .error = error};
+    m.starts = calloc(builder->n_rules + 1, sizeof *m.starts);
+    Status status = m.starts ? make_rules(&m) : error_no_memory(error, "a grammar");
+    if (!status) status = check(&m);
+    free(m.starts);
+    if (status)
+        net_free(net);
+    else
+        find_classes(net);
+    return status;
+}
+
+void net_free(Net *net) {
+    free(net->nodes);
+    *net = (Net){0};
+}

@@ -1,0 +1,66 @@
+// What the parts of the JSON Schema compiler share.
+#ifndef PALAVER_ENGINE_GRAMMAR_SCHEMA_INTERNAL_H
+#define PALAVER_ENGINE_GRAMMAR_SCHEMA_INTERNAL_H
+
+#include "engine/grammar/expr.h"
+
+#include <jansson.h>
+
+enum {
+    SCHEMA_DEEPEST = 64,   // schemas in each other, references included
+    SCHEMA_MOST = 1 << 14, // schemas that are looked at
+};
+
+// Rules that every schema may need, made when the first does.
+typedef enum SchemaRule {
+    SCHEMA_VALUE,
+    SCHEMA_STRING,
+    SCHEMA_CHARACTER,
+    SCHEMA_NUMBER,
+    SCHEMA_INTEGER,
+    SCHEMA_N_RULES
+} SchemaRule;
+
+typedef struct Schema {
+    Builder *builder;
+    json_t *root;
+    json_t *rules;              // of the schemas that references lead to, by address
+    json_t *made;               // schemas that were put together: an array that owns them
+    int common[SCHEMA_N_RULES]; // 1 + the rule; 0: not yet
+    int depth, count;
+    char path[512]; // of the schema in hand, for errors
+    size_t path_size;
+} Schema;
+
+// ---- schema.c
+bool schema_failed(const Schema *schema);
+void schema_wrong(Schema *schema, const char *what);  // STATUS_USAGE, at the path
+void schema_refuse(Schema *schema, const char *what); // STATUS_UNSUPPORTED, likewise
+// The path with one step more; returns what schema_leave() takes it back by.
+size_t schema_enter(Schema *schema, const char *keyword, const char *name);
+void schema_leave(Schema *schema, size_t path_size);
+Expr schema_value(Schema *schema, json_t *json); // any schema
+Expr schema_rule(Schema *schema, json_t *json);  // likewise, through a rule of its own
+Expr schema_literal(Schema *schema, json_t *value);
+Expr schema_common(Schema *schema, SchemaRule rule);
+Expr schema_word(Schema *schema, const char *text);
+// A keyword's whole number from 0 on, or `otherwise`.
+int schema_count(Schema *schema, const json_t *json, const char *keyword, int otherwise);
+
+// ---- schema_merge.c
+// What a $ref leads to within the schema. NULL: it failed.
+json_t *schema_target(Schema *schema, const json_t *reference);
+// A schema without $ref and allOf, const as an enum: an object, or true or false. NULL: it failed.
+json_t *schema_flat(Schema *schema, json_t *json);
+// One that asks for both; as schema_flat().
+json_t *schema_merge(Schema *schema, json_t *one, json_t *other);
+// Whether no value can fit both flat schemas, as far as types and constants tell.
+bool schema_disjoint(Schema *schema, json_t *one, json_t *other);
+
+// ---- schema_object.c, schema_scalar.c: by a flat schema
+Expr schema_object(Schema *schema, json_t *json);
+Expr schema_array(Schema *schema, json_t *json);
+Expr schema_string(Schema *schema, json_t *json);
+Expr schema_number(Schema *schema, json_t *json, bool integer);
+
+#endif

@@ -1,0 +1,104 @@
+#include "engine/grammar/vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST = 4096 }; // bytes of a token that is used
+
+typedef struct Piece {
+    const uint8_t *bytes;
+    uint32_t size;
+    int32_t id;
+} Piece;
+
+static int by_bytes(const void *a, const void *b) {
+    const Piece *x = a, *y = b;
+    int order = memcmp(x->bytes, y->bytes, x->size < y->size ? x->size : y->size);
+    if (order) return order;
+    if (x->size != y->size) return x->size < y->size ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+// A token that comes after ordinary text, so that spaces which are left out at a beginning are there.
+static int32_t usual_token(const Tokenizer *tokenizer) {
+    for (int32_t id = 0; id < tokenizer_size(tokenizer); id++)
+        if (tokenizer_kind(tokenizer, id) == TOKEN_NORMAL) return id;
+    return -1;
+}
+
+static size_t list_pieces(const Vocabulary *v, Piece *pieces, size_t *n_bytes) {
+    const int32_t before = usual_token(v->tokenizer);
+    size_t n = 0, size;
+    *n_bytes = 0;
+    for (int32_t id = 0; id < v->n_tokens && id < v->n_ids; id++) {
+        const char *bytes = tokenizer_bytes(v->tokenizer, before, id, false, &size);
+        TokenKind kind = tokenizer_kind(v->tokenizer, id);
+        if (!size || size > LONGEST || kind == TOKEN_CONTROL || kind == TOKEN_UNUSED ||
+            kind == TOKEN_UNKNOWN || tokenizer_is_end(v->tokenizer, id))
+            continue;
+        pieces[n++] = (Piece){(const uint8_t *)bytes, (uint32_t)size, id};
+        *n_bytes += size;
+    }
+    return n;
+}
+
+// The pieces are sorted: each goes on from what it shares with the one before.
+static void build(Vocabulary *v, const Piece *pieces, size_t n) {
+    uint32_t open[LONGEST + 1]; // the nodes of the piece before
+    uint32_t n_open = 0;
+    for (size_t i = 0; i < n; i++) {
+        const Piece *p = &pieces[i];
+        uint32_t shared = 0;
+        while (shared < n_open && shared < p->size && v->nodes[open[shared]].byte == p->bytes[shared])
+            shared++;
+        while (n_open > shared) v->nodes[open[--n_open]].skip = v->n_nodes;
+        for (; n_open < p->size; n_open++) {
+            open[n_open] = v->n_nodes;
+            v->nodes[v->n_nodes++] =
+                (TrieNode){.token = (uint32_t)i, .depth = (uint16_t)(n_open + 1), .byte = p->bytes[n_open]};
+        }
+        // Nodes on the way have no tokens of their own: theirs begin where the next node's do.
+        v->tokens[i] = p->id;
+        if ((int)p->size > v->deepest) v->deepest = (int)p->size;
+    }
+    while (n_open > 0) v->nodes[open[--n_open]].skip = v->n_nodes;
+    v->nodes[v->n_nodes].token = (uint32_t)n;
+}
+
+Status vocabulary_open(const Tokenizer *tokenizer, int n_ids, Vocabulary **out, Error *error) {
+    *out = NULL;
+    Vocabulary *v = calloc(1, sizeof *v);
+    size_t n = 0, n_bytes = 0;
+    Piece *pieces = malloc((size_t)(tokenizer_size(tokenizer) + 1) * sizeof *pieces);
+    if (v && pieces) {
+        *v = (Vocabulary){
+            .tokenizer = tokenizer, .n_tokens = tokenizer_size(tokenizer), .n_ids = n_ids, .references = 1};
+        n = list_pieces(v, pieces, &n_bytes);
+        v->nodes = calloc(n_bytes + 1, sizeof *v->nodes);
+        v->tokens = malloc((n + 1) * sizeof *v->tokens);
+    }
+    if (!v || !pieces || !v->nodes || !v->tokens) {
+        free(pieces);
+        vocabulary_close(v);
+        return error_no_memory(error, "the vocabulary's bytes");
+    }
+    qsort(pieces, n, sizeof *pieces, by_bytes);
+    build(v, pieces, n);
+    free(pieces);
+    TrieNode *fitting = realloc(v->nodes, (v->n_nodes + 1) * sizeof *v->nodes);
+    if (fitting) v->nodes = fitting;
+    *out = v;
+    return STATUS_OK;
+}
+
+Vocabulary *vocabulary_share(Vocabulary *v) {
+    if (v) v->references++;
+    return v;
+}
+
+void vocabulary_close(Vocabulary *v) {
+    if (!v || --v->references > 0) return;
+    free(v->nodes);
+    free(v->tokens);
+    free(v);
+}

@@ -1,0 +1,37 @@
+// A vocabulary as a tree of bytes: what a grammar's masks are computed over.
+//
+// The tree lies in the order of a walk: behind a node its subtree. Tokens without bytes (control tokens) and those that
+// end a reply are not in it.
+#ifndef PALAVER_ENGINE_GRAMMAR_VOCABULARY_H
+#define PALAVER_ENGINE_GRAMMAR_VOCABULARY_H
+
+#include "tokenizer/tokenizer.h"
+
+typedef struct TrieNode {
+    uint32_t skip;  // the first node behind its subtree
+    uint32_t token; // its first token, in `tokens`; its last one is before the next node's first
+    uint16_t depth; // bytes from the root, this one included: 1 …
+    uint8_t byte;
+} TrieNode;
+
+typedef struct Vocabulary {
+    const Tokenizer *tokenizer;
+    int64_t n_tokens; // of the tokenizer
+    int n_ids;        // of the model: bits of a mask
+    TrieNode *nodes;  // [n_nodes + 1], the last one bounds the tokens
+    uint32_t n_nodes;
+    int32_t *tokens; // in the order of their bytes
+    int deepest;     // bytes of the longest token
+    int references;
+} Vocabulary;
+
+static inline size_t vocabulary_words(const Vocabulary *vocabulary) {
+    return ((size_t)vocabulary->n_ids + 31) / 32;
+}
+
+// For a model with n_ids logits; the tokenizer is kept by reference.
+Status vocabulary_open(const Tokenizer *tokenizer, int n_ids, Vocabulary **out, Error *error);
+Vocabulary *vocabulary_share(Vocabulary *vocabulary);
+void vocabulary_close(Vocabulary *vocabulary); // NULL is fine
+
+#endif

@@ -1,0 +1,342 @@
+// Grammars: which texts fit, by tables; which tokens may come, against every token tried by itself; what is refused.
+#include "engine/grammar/grammar_internal.h"
+#include "tests/support/test.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#define PARLEY "assets/parley-9m"
+
+static Grammar *compile(GrammarKind kind, const char *text) {
+    Error error = {0};
+    Grammar *grammar;
+    if (grammar_compile(kind, text, strlen(text), &grammar, &error)) fail_msg("%s: %s", text, error.message);
+    return grammar;
+}
+
+static bool fits(GrammarKind kind, const char *grammar, const char *text) {
+    Grammar *g = compile(kind, grammar);
+    Error error;
+    States states;
+    assert_int_equal(states_open(&g->net, &states, &error), STATUS_OK);
+    uint32_t state = states_start(&states);
+    for (; *text && state > STATES_DEAD; text++) state = states_step(&states, state, (uint8_t)*text);
+    assert_int_equal(states.error.status, STATUS_OK);
+    bool may_end = state > STATES_DEAD && states.states[state].may_end;
+    states_close(&states);
+    grammar_close(g);
+    return may_end;
+}
+
+typedef struct Fit {
+    const char *grammar;
+    const char *fit[6], *unfit[6]; // up to a NULL
+} Fit;
+
+static void check_fits(GrammarKind kind, const Fit *fit, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < 6 && fit[i].fit[k]; k++)
+            if (!fits(kind, fit[i].grammar, fit[i].fit[k]))
+                fail_msg("%s: does not fit: %s", fit[i].grammar, fit[i].fit[k]);
+        for (size_t k = 0; k < 6 && fit[i].unfit[k]; k++)
+            if (fits(kind, fit[i].grammar, fit[i].unfit[k]))
+                fail_msg("%s: fits: %s", fit[i].grammar, fit[i].unfit[k]);
+    }
+}
+
+#define ARITHMETIC                                                                                           \
+    "root ::= (expr \"=\" ws term \"\\n\")+ # sums\n"                                                        \
+    "expr ::= term ([-+*/] term)*\nterm ::= ident | num |\n \"(\" ws expr \")\" ws\n"                        \
+    "ident ::= [a-z] [a-z0-9_]* ws\nnum ::= [0-9]+ ws\nws ::= [ \\t\\n]*\n"
+#define JSON                                                                                                 \
+    "root ::= value\nvalue ::= object | array | string | [0-9]+ | \"true\"\n"                                \
+    "object ::= \"{\" (string \":\" value (\",\" string \":\" value)*)? \"}\"\n"                             \
+    "array ::= \"[\" ( value ( \",\" value )* )? \"]\"\nstring ::= \"\\\"\" [^\"\\\\]* \"\\\"\"\n"
+
+static void gbnf(void **state) {
+    (void)state;
+    static const Fit all[] = {
+        {ARITHMETIC, {"a=1\n", "(x1 +2)*3 = y\n", "1=1\n2=2\n"}, {"", "a=1", "=1\n", "(a=1\n", "A=1\n"}},
+        {JSON, {"{}", "[[[]],{\"ä\":[1,true]}]", "\"\""}, {"{", "[1,]", "{1:2}", "\"\\\"", "[[]"}},
+        {"root ::= (\"- \" [^\\r\\n] + \"\\n\"){2,3}",
+         {"- a\n- b\n", "- a\n- b\n- c\n"},
+         {"- a\n", "a\n", "- a\n- \n"}},
+        {"root ::= \"\\x41\\u00e4\\U0001F600\" .?", {"Aä😀", "Aä😀\n", "Aä😀é"}, {"Aä", "Aä😀ab"}},
+        {"root ::= [а-я]{2,} [^а-я]", {"дад.", "да€"}, {"д.", "дад", "ab."}},
+        {"root ::= \"ab\"* \"c\"{2} | ()", {"", "cc", "ababcc"}, {"abcc ", "ac", "c", "abb"}},
+        {"root ::= a\na ::= \"(\" a \")\" | \"\"", {"", "()", "((()))"}, {"(", "())"}},
+        {"root ::= x x\nx ::= (\"a\"*)* | \"b\"", {"", "aaa", "bb", "ab"}, {"bbb", "c"}},
+    };
+    check_fits(GRAMMAR_GBNF, all, sizeof all / sizeof *all);
+}
+
+static void regex(void **state) {
+    (void)state;
+    static const Fit all[] = {
+        {"[a-c]+\\d{2,3}?", {"a12", "cab123"}, {"12", "a1", "a1234", "a12 "}},
+        {"^(yes|no)$", {"yes", "no"}, {"", "yesno", "yes\n"}},
+        {"a|b*|^c$", {"", "a", "bbb", "c"}, {"ab", "cc"}},
+        {"(?:x|(?P<n>y){2})(?<m>z)?", {"x", "yy", "xz", "yyz"}, {"y", "z"}},
+        {".\\.[^.]", {"a.b", "ä.€", "..\n"}, {"a..", "\n.a", "a.bc"}},
+        {"[\\w-]+@\\S\\s[]a]", {"a-b@x ]", "_@. a"}, {"@x a", "a@  a", "a@x b"}},
+        {"\\x41\\u00e4\\t\\/\\{2}", {"Aä\t/{2}"}, {"Aä\t/{{"}},
+        {"(((a{0,3}){2}){2})?", {"", "aaaaaaaaaaaa"}, {"aaaaaaaaaaaaa"}},
+    };
+    check_fits(GRAMMAR_REGEX, all, sizeof all / sizeof *all);
+}
+
+static void schema(void **state) {
+    (void)state;
+    static const Fit all[] = {
+        {"{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"const\": null}}, "
+         "\"required\": "
+         "[\"b\"]}",
+         {"{\"a\":1,\"b\":null}", "{\"b\": null}"},
+         {"{}", "{\"a\":1}", "{\"b\":null,\"a\":1}", "{\"b\":null,}", "{\"a\":01,\"b\":null}"}},
+        {"{\"type\": \"integer\", \"minimum\": -7, \"maximum\": 102}",
+         {"-7", "-1", "0", "9", "99", "102"},
+         {"-8", "103", "-0", "00", "110", "1."}},
+        {"{\"type\": \"number\", \"exclusiveMinimum\": 0, \"maximum\": 1.5}",
+         {"1.5", "0.001", "1", "1.499"},
+         {"0", "0.0", "1.501", "-1", "2", "1e0"}},
+        {"{\"type\": \"string\", \"minLength\": 2, \"maxLength\": 3}",
+         {"\"ab\"", "\"\\n\\\"ä\"", "\"\\ud83d\\ude00a\""},
+         {"\"a\"", "\"abcd\"", "\"\\ud83d\"", "ab", "\"a\nb\""}},
+        {"{\"type\": \"string\", \"pattern\": \"^\\\\\\\\x+$\"}",
+         {"\"\\\\x\"", "\"\\\\xx\""},
+         {"\"\\x\"", "\"x\""}},
+        {"{\"pattern\": \"b\"}", {"\"b\"", "\"abc\"", "\"\\\"b\\n\""}, {"\"\"", "\"a\"", "\"b"}},
+        {"{\"prefixItems\": [{\"const\": 1}], \"items\": {\"type\": \"boolean\"}, \"minItems\": 1, "
+         "\"maxItems\": 3}",
+         {"[1]", "[1,true, false]"},
+         {"[]", "[true]", "[1,1]", "[1,true,true,true]"}},
+        {"{\"properties\": {\"ab\": {\"const\": 1}}, \"additionalProperties\": {\"const\": 2}}",
+         {"{}", "{\"ab\":1}", "{\"ab\":1,\"a\":2}", "{\"abc\":2, \"\":2}", "{\"ac\":2}"},
+         {"{\"ab\":2}", "{\"ab\":1,\"ab\":2}", "{\"a\":1}", "{\"\\u0061b\":2}"}},
+        {"{\"$ref\": \"#/$defs/t\", \"$defs\": {\"t\": {\"type\": \"array\", \"items\": {\"$ref\": "
+         "\"#/$defs/t\"}}}}",
+         {"[]", "[[],[[]]]"},
+         {"[", "[1]", "[[]"}},
+        {"{\"allOf\": [{\"type\": [\"integer\", \"string\"], \"minimum\": 3}, {\"type\": \"number\", "
+         "\"maximum\": 5}]}",
+         {"3", "5"},
+         {"2", "6", "\"\"", "3.5"}},
+        {"{\"oneOf\": [{\"type\": \"null\"}, {\"enum\": [\"a\", {\"b\": []}]}]}",
+         {"null", "\"a\"", "{\"b\":[]}"},
+         {"{\"b\": 1}", "\"b\""}},
+        {"{\"type\": \"string\", \"format\": \"date\"}",
+         {"\"2024-02-28\"", "\"1999-12-31\""},
+         {"\"2023-02-29\"", "\"2023-13-01\"", "\"0000-01-01\"", "\"2023-04-31\""}},
+        {"true", {"null", "[{\"a\": -1.5e+10}]"}, {"", "nul", "[,]"}},
+    };
+    check_fits(GRAMMAR_JSON_SCHEMA, all, sizeof all / sizeof *all);
+}
+
+static void refused(void **state) {
+    (void)state;
+    static const struct {
+        GrammarKind kind;
+        const char *text, *why;
+    } all[] = {
+        {GRAMMAR_GBNF, "", "no rule named root"},
+        {GRAMMAR_GBNF, "root ::= a", "no rule named a"},
+        {GRAMMAR_GBNF, "root ::= \"a\n\"", "line 1: a text that is not closed"},
+        {GRAMMAR_GBNF, "root ::= \"a\"\nroot ::= \"b\"", "line 2: a rule that is there already"},
+        {GRAMMAR_GBNF, "root ::= [b-a]", "range"},
+        {GRAMMAR_GBNF, "root ::= ([a]", ") is missing"},
+        {GRAMMAR_GBNF, "root ::= \"a\" root \"b\"", "no text fits"},
+        {GRAMMAR_GBNF, "root ::= root \"a\" | \"b\"", "left recursion"},
+        {GRAMMAR_GBNF, "root ::= e x\ne ::= \"\"?\nx ::= e x \"a\" | \"b\"", "left recursion"},
+        {GRAMMAR_GBNF, "root ::= (((\"a\"{60000}){60000}){60000})", "too large"},
+        {GRAMMAR_GBNF, "root ::= \"a\"{99999999999}", "a repetition of more than"},
+        {GRAMMAR_REGEX, "a(b", "character 4: a ) is missing"},
+        {GRAMMAR_REGEX, "(a)\\1", "a reference back"},
+        {GRAMMAR_REGEX, "a(?=b)", "looking around"},
+        {GRAMMAR_REGEX, "a$b", "^ and $"},
+        {GRAMMAR_REGEX, "*a", "nothing to repeat"},
+        {GRAMMAR_REGEX, "a)", ") without ("},
+        {GRAMMAR_JSON_SCHEMA, "{", "line 1"},
+        {GRAMMAR_JSON_SCHEMA, "{\"not\": {}}", "#/not: "},
+        {GRAMMAR_JSON_SCHEMA, "{\"properties\": {\"a\": {\"type\": \"strin\"}}}", "#/properties/a: type is"},
+        {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"if\": true}}", "#/items/if: "},
+        {GRAMMAR_JSON_SCHEMA, "{\"$ref\": \"http://x.org/y\"}", "#/$ref: only references within"},
+        {GRAMMAR_JSON_SCHEMA, "{\"$ref\": \"#/$defs/x\"}", "#/$ref: it leads nowhere"},
+        {GRAMMAR_JSON_SCHEMA, "{\"$ref\": \"#\"}", "left recursion"},
+        {GRAMMAR_JSON_SCHEMA, "{\"allOf\": [{\"$ref\": \"#\"}]}", "nest too deeply"},
+        {GRAMMAR_JSON_SCHEMA, "{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"integer\"}]}",
+         "#/oneOf/1: a value may fit"},
+        {GRAMMAR_JSON_SCHEMA, "false", "no text fits"},
+        {GRAMMAR_JSON_SCHEMA, "{\"pattern\": \"(?=a)\"}",
+         "#/pattern: the pattern's character 4: looking around"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"type\": \"object\", \"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}",
+         "no text fits"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        Error error = {0};
+        Grammar *grammar;
+        if (!grammar_compile(all[i].kind, all[i].text, strlen(all[i].text), &grammar, &error))
+            fail_msg("%s: was taken", all[i].text);
+        if (!strstr(error.message, all[i].why))
+            fail_msg("%s: %s, not %s", all[i].text, error.message, all[i].why);
+        assert_null(grammar);
+    }
+}
+
+// ---- masks ---------------------------------------------------------------------------------------------------------------
+
+typedef struct Talk {
+    Tokenizer *tokenizer;
+    Vocabulary *vocabulary;
+    int32_t end;
+    uint64_t random;
+} Talk;
+
+static uint32_t next_random(Talk *t) {
+    t->random = t->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(t->random >> 33);
+}
+
+// Each token by itself, from the state as it is.
+static bool token_fits(Talk *t, Grammar *g, uint32_t state, int32_t previous, int32_t id) {
+    size_t size;
+    const char *bytes = tokenizer_bytes(t->tokenizer, previous, id, false, &size);
+    TokenKind kind = tokenizer_kind(t->tokenizer, id);
+    if (!size || kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN || kind == TOKEN_UNUSED) return false;
+    for (size_t i = 0; i < size && state > STATES_DEAD; i++)
+        state = states_step(&g->states, state, (uint8_t)bytes[i]);
+    return state > STATES_DEAD;
+}
+
+// A text of random tokens, the mask looked at before each. The text is malloc'ed; NULL: it did not end in time.
+static char *draw_text(Talk *t, Grammar *grammar, int most) {
+    Error error;
+    Matcher *m, *other;
+    States alone;
+    char text[8192] = "";
+    size_t n = 0;
+    int32_t previous = -1;
+    Grammar beside = {
+        .net = grammar->net}; // states of its own: masks must not depend on what was looked at before
+    assert_int_equal(states_open(&grammar->net, &alone, &error), STATUS_OK);
+    beside.states = alone;
+    uint32_t state = states_start(&beside.states);
+    assert_int_equal(matcher_open(grammar, t->vocabulary, &t->end, 1, &m, &error), STATUS_OK);
+    assert_int_equal(matcher_open(grammar, t->vocabulary, &t->end, 1, &other, &error), STATUS_OK);
+    bool ended = false;
+    for (int step = 0; step < most && !ended; step++) {
+        const uint32_t *mask;
+        if (matcher_mask(m, previous, &mask, &error)) fail_msg("%s behind %s", error.message, text);
+        int32_t chosen = -1, n_allowed = 0;
+        for (int32_t id = 0; id < t->vocabulary->n_ids; id++) {
+            bool allowed = mask[id / 32] >> (id % 32) & 1;
+            bool fit = id == t->end
+                           ? beside.states.states[state].may_end
+                           : id < tokenizer_size(t->tokenizer) && token_fits(t, &beside, state, previous, id);
+            if (allowed != fit) fail_msg("token %d is %d, not %d, behind %s", id, allowed, fit, text);
+            if (allowed && next_random(t) % (uint32_t)++n_allowed == 0) chosen = id;
+        }
+        assert_true(chosen >= 0);
+        if (step + 60 > most && matcher_may_end(m)) chosen = t->end;
+        if ((ended = chosen == t->end)) break;
+        size_t size;
+        const char *bytes = tokenizer_bytes(t->tokenizer, previous, chosen, false, &size);
+        assert_true(n + size < sizeof text);
+        memcpy(text + n, bytes, size);
+        text[n += size] = 0;
+        assert_int_equal(matcher_accept(m, bytes, size, &error), STATUS_OK);
+        for (size_t i = 0; i < size; i++) state = states_step(&beside.states, state, (uint8_t)bytes[i]);
+        previous = chosen;
+        if (step % 7 == 6)
+            grammar->states.bytes = STATES_SOFT_BYTES; // what was kept is forgotten now and then
+    }
+    matcher_close(m);
+    matcher_close(other);
+    states_close(&beside.states);
+    return ended ? strdup(text) : NULL;
+}
+
+static void open_talk(Talk *t) {
+    Error error;
+    *t = (Talk){.random = 7};
+    assert_int_equal(tokenizer_open_folder(PARLEY, &t->tokenizer, &error), STATUS_OK);
+    t->end = tokenizer_eos(t->tokenizer);
+    int n_ids = (int)tokenizer_size(t->tokenizer) + 5; // a model's table may be longer
+    assert_int_equal(vocabulary_open(t->tokenizer, n_ids, &t->vocabulary, &error), STATUS_OK);
+}
+
+static void masks_are_tokens_that_fit(void **state) {
+    (void)state;
+    static const struct {
+        GrammarKind kind;
+        const char *text;
+    } all[] = {
+        {GRAMMAR_GBNF, ARITHMETIC},
+        {GRAMMAR_GBNF, JSON},
+        {GRAMMAR_GBNF, "root ::= a\na ::= \"(\" a \")\" b | [a-z]+\nb ::= \"\" | \" \" a"},
+        {GRAMMAR_GBNF, "root ::= \"the\" (\" \" [^ ]+)* | .* \"!\""},
+        {GRAMMAR_REGEX, "([A-Z][a-z]{1,9}( |, |\\. )){3,6}é?"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\": \"object\"}"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"properties\": {\"name\": {\"maxLength\": 20}, \"next\": {\"$ref\": \"#\"}}, "
+         "\"additionalProperties\": {\"type\": \"array\"}}"},
+    };
+    Talk talk;
+    int n_ended = 0;
+    open_talk(&talk);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        Grammar *grammar = compile(all[i].kind, all[i].text);
+        for (int k = 0; k < 3; k++) {
+            char *text = draw_text(&talk, grammar, 40);
+            if (!text) continue;
+            n_ended++;
+            assert_true(fits(all[i].kind, all[i].text, text));
+            json_t *json =
+                all[i].kind == GRAMMAR_JSON_SCHEMA ? json_loads(text, JSON_DECODE_ANY, NULL) : json_null();
+            if (!json) fail_msg("no JSON: %s", text);
+            json_decref(json);
+            free(text);
+        }
+        grammar_close(grammar);
+    }
+    assert_true(n_ended > 3);
+    vocabulary_close(talk.vocabulary);
+    tokenizer_close(talk.tokenizer);
+}
+
+// What would take more memory than there may be ends with an error, and the next text begins as if nothing had been.
+static void too_many_ways(void **state) {
+    (void)state;
+    Talk talk;
+    Error error;
+    Matcher *m;
+    const uint32_t *mask;
+    open_talk(&talk);
+    Grammar *g = compile(GRAMMAR_REGEX, "(.*a.{0,10000}){2}|x");
+    Status status = matcher_open(g, talk.vocabulary, &talk.end, 1, &m, &error);
+    for (int i = 0; i < 400 && !status; i++) {
+        status = matcher_mask(m, 10, &mask, &error);
+        if (!status) status = matcher_accept(m, "aab", 3, &error);
+    }
+    assert_true(status == STATUS_OK || status == STATUS_UNSUPPORTED);
+    matcher_close(m);
+    assert_int_equal(matcher_open(g, talk.vocabulary, &talk.end, 1, &m, &error), STATUS_OK);
+    assert_int_equal(matcher_accept(m, "x", 1, &error), STATUS_OK);
+    assert_true(matcher_may_end(m) && !matcher_must_end(m));
+    matcher_close(m);
+    grammar_close(g);
+    vocabulary_close(talk.vocabulary);
+    tokenizer_close(talk.tokenizer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gbnf),
+        cmocka_unit_test(regex),
+        cmocka_unit_test(schema),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(masks_are_tokens_that_fit),
+        cmocka_unit_test(too_many_ways),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
