@@ -126,7 +126,7 @@ static Status open_beside(const char *path, char *temporary, int *file, Error *e
 
 Status file_check_writable(const char *path, Error *error) {
     char temporary[PATH_ROOM];
-    int file;
+    int file = -1;
     Status status = open_beside(path, temporary, &file, error);
     if (status) return status;
     close(file);
@@ -136,7 +136,7 @@ Status file_check_writable(const char *path, Error *error) {
 
 Status file_write(const char *path, const char *data, size_t size, mode_t mode, Error *error) {
     char temporary[PATH_ROOM];
-    int file;
+    int file = -1;
     Status status = open_beside(path, temporary, &file, error);
     if (status) return status;
     bool ok = !fchmod(file, mode) && file_write_all(file, data, size) && !fsync(file);
