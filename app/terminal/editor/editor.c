@@ -195,9 +195,13 @@ static bool interrupted_again(Editor *editor) {
     bool late = is_within(&editor->answered, &now, editor->options.late);
     bool again = !late && is_within(&editor->interrupted, &now, 1);
     editor->answered = (struct timespec){0};
-    editor->interrupted = late ? (struct timespec){0} : now;
-    if (late) editor_tell(editor, "(the reply had ended)");
-    if (!late && !again) editor_tell(editor, "(Ctrl-C again, or Ctrl-D, leaves)");
+    editor->interrupted = now;
+    if (late) {
+        editor->interrupted = (struct timespec){0};
+        editor_tell(editor, "(the reply had ended)");
+    } else if (!again) {
+        editor_tell(editor, "(Ctrl-C again, or Ctrl-D, leaves)");
+    }
     return again;
 }
 
