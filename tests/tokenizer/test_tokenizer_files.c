@@ -455,7 +455,7 @@ static char *changed_tekken(const char *from, const char *to) {
     uint8_t *at = memmem(bytes.data, bytes.size, from, strlen(from));
     assert_non_null(at);
     assert_int_equal(strlen(from), strlen(to));
-    memcpy(at, to, strlen(to));
+    for (size_t i = 0; to[i] != '\0'; i++) at[i] = (uint8_t)to[i];
     char *folder = folder_new();
     folder_write(folder, NAME, bytes.data, bytes.size);
     bytes_free(&bytes);

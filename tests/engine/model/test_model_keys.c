@@ -221,7 +221,7 @@ static void a_head_in_the_file_is_the_head(void **state) {
     } CASES[] = {{{.add = HEAD, .copy = EMBEDDING}, 1, true},
                  {{.drop = EMBEDDING, .add = HEAD, .copy = EMBEDDING}, 1, true},
                  {{.add = HEAD, .copy = EMBEDDING, .negated = true}, -1, false}};
-    float expected[MAX_VOCAB], logits[MAX_VOCAB];
+    float expected[MAX_VOCAB] = {0}, logits[MAX_VOCAB] = {0};
     Engine *plain = edited("models/llama", &(Edit){0}, expected);
     const int vocab = plain->model->shape.vocab_size;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
