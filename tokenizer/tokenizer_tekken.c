@@ -105,16 +105,20 @@ static int32_t special_named(const TekkenFile *file, const char *name) {
     return -1;
 }
 
-// The first key of an object that is not on its list; NULL: all are.
-static const char *unknown_key(const json_t *object, const char *const *known) {
+// Adds the keys of an object that are not on its list to `names` [size], as many as there is room for.
+static void add_unknown(char *names, size_t size, const json_t *object, const char *where,
+                        const char *const *known) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
+        char name[80];
         int i = 0;
         while (known[i] && strcmp(known[i], key) != 0) i++;
-        if (!known[i]) return key;
+        if (known[i]) continue;
+        text_copy_printable(name, sizeof name, key, strlen(key));
+        size_t n = strlen(names);
+        snprintf(names + n, size - n, "%s%s%s", n > 0 ? ", " : "", where, name);
     }
-    return NULL;
 }
 
 // What images and sound are made of is the model's, not its text's; `version` is the format's.
@@ -123,14 +127,12 @@ static void tell_unknown(const TekkenFile *file, const json_t *root) {
                                         "image",  "multimodal", "audio",          NULL};
     static const char *const INNER[] = {
         "pattern", "num_vocab_tokens", "default_vocab_size", "default_num_special_tokens", "version", NULL};
-    const char *outer = unknown_key(root, OUTER), *inner = unknown_key(file->config, INNER);
-    char names[2][80] = {"", ""};
-    if (!outer && !inner) return;
-    if (outer) text_copy_printable(names[0], sizeof names[0], outer, strlen(outer));
-    if (inner) text_copy_printable(names[1], sizeof names[1], inner, strlen(inner));
-    snprintf(file->tokenizer->notice, sizeof file->tokenizer->notice,
-             "tekken.json has keys that palaver does not know: %s%s%s%s", names[0],
-             outer && inner ? ", " : "", inner ? "config." : "", names[1]);
+    char names[300] = "";
+    add_unknown(names, sizeof names, root, "", OUTER);
+    add_unknown(names, sizeof names, file->config, "config.", INNER);
+    if (names[0] != '\0')
+        snprintf(file->tokenizer->notice, sizeof file->tokenizer->notice,
+                 "tekken.json has keys that palaver does not know: %s", names);
 }
 
 static Status load(TekkenFile *file, const json_t *root, Error *error) {
