@@ -50,7 +50,9 @@ static Property *read_properties(Schema *s, json_t *json, size_t *n) {
     Property *all = calloc(json_object_size(listed) + json_array_size(names) + 1, sizeof *all);
     if (!all) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     if (schema_failed(s)) return all;
-    json_object_foreach(listed, name, value) read_property(s, json, name, value, &all[(*n)++]);
+    json_object_foreach(listed, name, value) {
+        read_property(s, json, name, value, &all[(*n)++]);
+    }
     for (size_t i = 0; i < json_array_size(names); i++) {
         bool known = false;
         name = json_string_value(json_array_get(names, i));

@@ -329,7 +329,7 @@ static void too_many_ways(void **state) {
     tokenizer_close(talk.tokenizer);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gbnf),
         cmocka_unit_test(regex),
@@ -338,5 +338,5 @@ int main(void) {
         cmocka_unit_test(masks_are_tokens_that_fit),
         cmocka_unit_test(too_many_ways),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main("grammar", argc, argv, tests);
 }
