@@ -3,8 +3,8 @@
 #define PALAVER_ENGINE_GRAMMAR_INTERNAL_H
 
 #include "engine/grammar/grammar.h"
-#include "engine/grammar/matcher.h"
 #include "engine/grammar/states.h"
+#include "engine/grammar/vocabulary.h"
 
 struct Grammar {
     GrammarKind kind;
@@ -12,11 +12,11 @@ struct Grammar {
     size_t size;
     int references;
     Net net;
-    States states;           // open where there is a vocabulary
-    Vocabulary *vocabulary;  // that the states' masks are of; NULL: none yet
-    Matcher *matchers;       // a list
-    uint32_t *line;          // [vocabulary->deepest + 1] states on the way down the tree
-    uint32_t *found, *ended; // [words] of a mask, [vocabulary->n_nodes] of a walk
+    States states;            // open where there is a vocabulary
+    Vocabulary *vocabulary;   // that the states' masks are of; NULL: none yet
+    struct Matcher *matchers; // a list
+    uint32_t *line;           // [vocabulary->deepest + 1] states on the way down the tree
+    uint32_t *found, *ended;  // [words] of a mask, [vocabulary->n_nodes] of a walk
 };
 
 #endif

@@ -112,6 +112,26 @@ template <int PER> __device__ inline void choose(const RouteArguments &a, int to
     if (lane == 0 && a.n_logits > e.n) a.to.shared[token] = 1 / (1 + expf(-__ldcg(logits + e.n)));
 }
 
+// A warp's product of a row of the router [n] with h [n], in shared memory; `ahead`: the pieces of it that are there.
+__device__ inline float row_product(const float *h, const float *row, const float4 (&ahead)[ROUTE_AHEAD],
+                                    int n) {
+    const int lane = threadIdx.x % 32;
+    float dot = 0;
+#pragma unroll
+    for (int k = 0; k < ROUTE_AHEAD; k++) {
+        int i = k * 128 + lane * 4;
+        if (i >= n) break;
+        float4 v = *(const float4 *)(h + i);
+        dot += (v.x * ahead[k].x + v.y * ahead[k].y) + (v.z * ahead[k].z + v.w * ahead[k].w);
+    }
+    for (int i = ROUTE_AHEAD * 128 + lane * 4; i < n; i += 128) {
+        float4 v = *(const float4 *)(h + i), w = __ldg((const float4 *)(row + i));
+        dot += (v.x * w.x + v.y * w.y) + (v.z * w.z + v.w * w.w);
+    }
+    for (int o = 16; o; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
+    return dot;
+}
+
 // A warp a row of the router; the block of a token that is ready last chooses. Grid: [n_logits / 8, n]. Dynamic shared
 // memory: hidden floats, and twice e.n.
 template <class T, int PER>
@@ -172,19 +192,7 @@ __global__ void __launch_bounds__(ROUTE_WARPS * 32) route_kernel(const __grid_co
     for (int i = ROUTE_NORMS * STRIDE + (int)threadIdx.x * 4; i < n; i += STRIDE)
         finish(i, __ldg((const float4 *)(a.norm.weight + i)));
     __syncthreads();
-    float dot = 0;
-#pragma unroll
-    for (int k = 0; k < ROUTE_AHEAD; k++) {
-        int i = k * 128 + lane * 4;
-        if (i >= n) break;
-        float4 v = *(const float4 *)(h + i);
-        dot += (v.x * ahead[k].x + v.y * ahead[k].y) + (v.z * ahead[k].z + v.w * ahead[k].w);
-    }
-    for (int i = ROUTE_AHEAD * 128 + lane * 4; i < n; i += 128) {
-        float4 v = *(const float4 *)(h + i), w = __ldg((const float4 *)(row + i));
-        dot += (v.x * w.x + v.y * w.y) + (v.z * w.z + v.w * w.w);
-    }
-    for (int o = 16; o; o /= 2) dot += __shfl_xor_sync(~0u, dot, o);
+    const float dot = row_product(h, row, ahead, n);
     if (lane == 0 && expert < a.n_logits) __stcg(a.to.logits + (int64_t)token * a.n_logits + expert, dot);
     __threadfence();
     __syncthreads();
