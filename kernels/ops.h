@@ -3,6 +3,11 @@
 // engine/forward.c calls them in one loop for n >= 1 tokens of b >= 1 sequences; decoding is prefill
 // with n = 1. kernels/cpu has one table of them, kernels/cuda another; tests compare the two.
 //
+// A new op: a member of Ops at the end of this file, and OPS_ABI + 1; the CPU's in kernels/cpu/OP.c, declared in cpu.h,
+// entered in the table of kernels/cpu/backend.c; CUDA's in kernels/cuda/OP.cu, declared in backend.cuh, entered in CUDA_OPS
+// at the end of backend.cu; its call in engine/forward.c; tests/kernels/test_layer.c, and tests/gpu/main.c, which compares
+// the two.
+//
 //   begin → embed → (qkv → attend → out → gate_up → down) × n_layers → logits → sample
 //   with parallel_residual: … (qkv → attend → gate_up → out → down) …
 //

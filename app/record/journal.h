@@ -4,6 +4,10 @@
 // conversations/NAME.jsonl, mode 600 in folders of mode 700, is made when the first turn is there. The file
 // is always a beginning of the transcript's log; what could not be written (a full disk) is tried again with
 // the next record.
+//
+// After kill -9: what was synced is there (fdatasync before the next prompt); a record that was cut is put aside as
+// NAME.torn when the file is opened again; a question whose reply was under way is there as "asked", which chat_turn.c wrote
+// before it began, and comes back on the line; of that reply nothing is kept.
 #ifndef PALAVER_APP_JOURNAL_H
 #define PALAVER_APP_JOURNAL_H
 

@@ -1,4 +1,4 @@
-// The backend itself: its scratch, opening and closing, memory, and the table of ops.
+// The backend itself: its scratch, opening and closing, memory, and the table of ops. What a new op takes: kernels/ops.h.
 #include "kernels/cuda/backend.cuh"
 
 #include <stdio.h>
