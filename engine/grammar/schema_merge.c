@@ -85,7 +85,7 @@ json_t *schema_target(Schema *s, const json_t *reference) {
         schema_refuse(s, "only references within the schema (#/…) are followed");
     if (text && *text == '#' && text[1] && text[1] != '/')
         schema_refuse(s, "anchors are not followed: #/… is");
-    if (schema_failed(s)) return NULL;
+    if (!text || schema_failed(s)) return NULL;
     char *copy = strdup(*text ? text + 1 : "");
     if (!copy) return no_memory(s);
     char *rest = copy, *name;

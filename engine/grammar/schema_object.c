@@ -49,7 +49,7 @@ static Property *read_properties(Schema *s, json_t *json, size_t *n) {
     if (names && !json_is_array(names)) schema_wrong(s, "required is a list of names");
     Property *all = calloc(json_object_size(listed) + json_array_size(names) + 1, sizeof *all);
     if (!all) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
-    if (schema_failed(s)) return all;
+    if (!all || schema_failed(s)) return all;
     json_object_foreach(listed, name, value) {
         read_property(s, json, name, value, &all[(*n)++]);
     }

@@ -18,7 +18,7 @@ static bool no_memory(States *s) {
 
 static uint32_t hash_places(const Place *places, size_t n, bool may_end) {
     uint32_t h = may_end;
-    for (size_t i = 0; i < n; i++) h = hash_pair(h ^ places[i].node, places[i].stack + (h << 7));
+    for (size_t i = 0; places && i < n; i++) h = hash_pair(h ^ places[i].node, places[i].stack + (h << 7));
     return h;
 }
 

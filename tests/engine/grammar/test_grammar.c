@@ -1,5 +1,6 @@
 // Grammars: which texts fit, by tables; which tokens may come, against every token tried by itself; what is refused.
 #include "engine/grammar/grammar_internal.h"
+#include "engine/grammar/matcher.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>
