@@ -185,7 +185,7 @@ static void test_of_other_words(void **state) {
     snprintf(folder, sizeof folder, "%s/palaver/conversations", (char *)*state);
     char *said = memmem(journal.data, journal.size, "Be brief", 8);
     assert_non_null(said);
-    memcpy(said, "Be quick", 8);
+    for (int i = 0; i < 8; i++) said[i] = "Be quick"[i];
     folder_write(folder, "talk.jsonl", journal.data, journal.size);
     folder_write(folder, "talk.kv", snapshot.data, snapshot.size);
     program_run(&run, AGAIN "|--stats", "Tell me a story.\n");
