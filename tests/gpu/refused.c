@@ -20,8 +20,9 @@ void test_refused(const Ops *cuda) {
     model_fill(&model, &CASE, 5);
     side_open(&side, cuda, "cuda", &CASE, &model, 64);
     const size_t size = (size_t)dtype_row_bytes(DTYPE_MXFP4, 256 * 96);
-    uint8_t *data = malloc(size), *last = data + size - dtype_block_bytes(DTYPE_MXFP4);
+    uint8_t *data = malloc(size);
     if (!data) abort();
+    uint8_t *last = data + size - dtype_block_bytes(DTYPE_MXFP4);
     memcpy(data, model.layers[0].w_down.data, size);
     model.layers[0].w_down.data = data;
     expect_load(&side, &model, STATUS_OK, "as made");
