@@ -93,7 +93,7 @@ typedef struct Candidate {
 static bool belongs(const HubFiles *files, size_t first, size_t i) {
     const char *a = files->files[first].name, *b = files->files[i].name;
     size_t n = models_stem(a);
-    return i == first || (path_has_suffix(b, ".gguf") && models_stem(b) == n && !strncmp(a, b, n));
+    return i == first || (text_has_suffix(b, ".gguf") && models_stem(b) == n && !strncmp(a, b, n));
 }
 
 static size_t find_candidates(const HubFiles *files, Candidate *all) {
@@ -191,8 +191,8 @@ static Status choose_folder(HubFiles *files, HubChoice *choice, Error *error) {
         HubFile *f = &files->files[i];
         if (strchr(f->name, '/')) continue;
         for (size_t k = 0; k < sizeof suffixes / sizeof *suffixes; k++)
-            f->wanted = f->wanted || path_has_suffix(f->name, suffixes[k]);
-        weights = weights || path_has_suffix(f->name, ".safetensors");
+            f->wanted = f->wanted || text_has_suffix(f->name, suffixes[k]);
+        weights = weights || text_has_suffix(f->name, ".safetensors");
         config = config || !strcmp(f->name, "config.json");
     }
     choice->n_types = 1;

@@ -4,6 +4,7 @@
 #include "app/terminal/text_shown.h"
 #include "kernels/base/array.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -116,7 +117,7 @@ static const char SUFFIX[] = ".gguf";
 
 bool models_is_gguf(const char *file) {
     bool first = false;
-    if (!path_has_suffix(file, SUFFIX) || file[0] == '.' || !strncasecmp(file, "mmproj", 6)) return false;
+    if (!text_has_suffix(file, SUFFIX) || file[0] == '.' || !strncasecmp(file, "mmproj", 6)) return false;
     (void)split_at(file, strlen(file) - strlen(SUFFIX), &first);
     return first;
 }
@@ -168,7 +169,7 @@ static void visit_file(void *context, const char *folder, const char *name, bool
         return;
     }
     if (r->depth == 0 && !strcmp(name, "config.json")) r->config = true;
-    if (r->depth == 0 && path_has_suffix(name, ".safetensors")) r->safetensors = true;
+    if (r->depth == 0 && text_has_suffix(name, ".safetensors")) r->safetensors = true;
     if (!models_is_gguf(name)) return;
     const char *inside = folder + strlen(r->top);
     char *file = NULL;

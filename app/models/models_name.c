@@ -3,6 +3,7 @@
 
 #include "kernels/base/nearest.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -30,7 +31,7 @@ static bool is_head(const char *name, const char *whole) {
 static bool is_file_of(const char *name, const ModelEntry *entry) {
     const char *colon = strrchr(name, ':'), *base = path_base(entry->path);
     if (!colon || strncasecmp(name, entry->name, (size_t)(colon - name) + 1)) return false;
-    size_t stem = strlen(base) - (path_has_suffix(base, ".gguf") ? strlen(".gguf") : 0);
+    size_t stem = strlen(base) - (text_has_suffix(base, ".gguf") ? strlen(".gguf") : 0);
     return !strcmp(colon + 1, base) || (strlen(colon + 1) == stem && !memcmp(colon + 1, base, stem));
 }
 

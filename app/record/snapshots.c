@@ -3,6 +3,7 @@
 #include "app/record/journal_list.h"
 #include "kernels/base/array.h"
 #include "kernels/base/format.h"
+#include "kernels/base/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -42,8 +43,8 @@ typedef struct KeptList {
 
 static void look_at(KeptList *list, const char *folder, const char *name, const char *own) {
     struct stat facts;
-    bool partly = path_has_suffix(name, JOURNAL_SNAPSHOT ".new");
-    char *path = partly || path_has_suffix(name, JOURNAL_SNAPSHOT) ? path_join(folder, name) : NULL;
+    bool partly = text_has_suffix(name, JOURNAL_SNAPSHOT ".new");
+    char *path = partly || text_has_suffix(name, JOURNAL_SNAPSHOT) ? path_join(folder, name) : NULL;
     if (!path || !strcmp(path, own) || lstat(path, &facts) || !S_ISREG(facts.st_mode)) {
         free(path);
         return;

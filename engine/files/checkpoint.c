@@ -2,6 +2,7 @@
 // depend on a format (duplicate names, overlapping data, alignment).
 #include "engine/files/checkpoint_internal.h"
 #include "kernels/base/array.h"
+#include "kernels/base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -142,7 +143,7 @@ static Status open_file(Checkpoint *checkpoint, const char *path, Error *error) 
     if (status) return status;
     if (!gguf_recognise(&file)) {
         status =
-            path_has_suffix(path, ".safetensors")
+            text_has_suffix(path, ".safetensors")
                 ? error_set(error, STATUS_UNSUPPORTED,
                             "%s: a safetensors file alone is no model; give the folder that also holds "
                             "its config.json",

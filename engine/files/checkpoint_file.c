@@ -4,6 +4,7 @@
 #include "kernels/base/file.h"
 
 #include "engine/files/mapped.h"
+#include "kernels/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -112,7 +113,7 @@ char *checkpoint_only_file(const char *folder, const char *suffix, int *count) {
     if (!directory) return NULL;
     char *found = NULL;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] == '.' || !path_has_suffix(entry->d_name, suffix)) continue;
+        if (entry->d_name[0] == '.' || !text_has_suffix(entry->d_name, suffix)) continue;
         if (++*count == 1) found = path_join(folder, entry->d_name);
     }
     closedir(directory);

@@ -5,6 +5,7 @@
 // A model in several files has model.safetensors.index.json, whose weight_map says which tensor is in which.
 #include "engine/files/checkpoint_internal.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,7 +204,7 @@ static Status check_file_name(const Checkpoint *checkpoint, const char *tensor, 
         return error_set(error, STATUS_FILE, "%s/%s: weight_map gives no file name for tensor %s",
                          checkpoint->path, INDEX_NAME, tensor_ok ? tensor : "?");
     }
-    if (!tensor_ok || strchr(name, '/') != NULL || name[0] == '.' || !path_has_suffix(name, ".safetensors")) {
+    if (!tensor_ok || strchr(name, '/') != NULL || name[0] == '.' || !text_has_suffix(name, ".safetensors")) {
         return error_set(error, STATUS_FILE,
                          "%s/%s: weight_map sends tensor %s to \"%.200s\"; it must be a "
                          ".safetensors file in the same folder",

@@ -230,16 +230,11 @@ Status unread_check_keys(const ParamSource *source, Error *error) {
     return source->config ? check_config(source, error) : check_meta(source, error);
 }
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return m <= n && strcmp(name + n - m, end) == 0;
-}
-
 static bool is_buffer(const ParamSource *source, const char *name) {
     const Architecture *a = source->architecture;
     for (size_t i = 0; i < COUNT(a->buffers); i++)
-        if (a->buffers[i] && ends_with(name, a->buffers[i])) return true;
-    return ends_with(name, BUFFER);
+        if (a->buffers[i] && text_has_suffix(name, a->buffers[i])) return true;
+    return text_has_suffix(name, BUFFER);
 }
 
 // Whether a tensor is of a part that does not write text, whose name is then in `others`.

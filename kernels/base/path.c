@@ -69,11 +69,6 @@ char *path_join(const char *folder, const char *name) {
     return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
 }
 
-bool path_has_suffix(const char *text, const char *suffix) {
-    size_t n = strlen(text), m = strlen(suffix);
-    return n >= m && strcmp(text + n - m, suffix) == 0;
-}
-
 // ---- models -----------------------------------------------------------------------------------------------
 
 // Hidden files are downloads under way; a .toml holds the settings of the model beside it.

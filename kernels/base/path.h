@@ -22,8 +22,6 @@ Status path_too_long(const char *path, Error *error);
 // "FOLDER/NAME", malloc'ed; NULL without memory.
 char *path_join(const char *folder, const char *name);
 
-bool path_has_suffix(const char *path, const char *suffix);
-
 // Writes the path of `tail` ("conversations") below palaver's state folder into path [PATH_ROOM]. A relative XDG
 // variable is ignored, as the specification asks. STATUS_FILE: no home folder is known.
 Status path_state(const char *tail, char *path, Error *error);

@@ -56,3 +56,8 @@ bool text_is_among(const char *name, const char *names) {
         if (at > names && at[-1] == ' ' && at[n] == ' ') return true;
     return false;
 }
+
+bool text_has_suffix(const char *text, const char *suffix) {
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
+}

@@ -35,4 +35,6 @@ void text_copy_printable(char *to, size_t size, const char *from, size_t length)
 // Whether `name` is a word of `names`, which are set between spaces: " one two ".
 bool text_is_among(const char *name, const char *names);
 
+bool text_has_suffix(const char *text, const char *suffix);
+
 #endif

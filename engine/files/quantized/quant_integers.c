@@ -1,6 +1,7 @@
 // Weights that are integers with a scale and a zero point for a group of columns: GPTQ, AWQ, compressed-tensors'
 // pack-quantized and int-quantized, bitsandbytes' int8.
 #include "engine/files/quantized/quantized.h"
+#include "kernels/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,13 +11,8 @@ enum { GROUP = 32 };
 // Row 8n + i of AWQ lies in nibble AWQ_NIBBLES[i] of a word: the nibbles are rows 0, 2, 4, 6, 1, 3, 5, 7.
 static const int AWQ_NIBBLES[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return m < n && strcmp(name + n - m, end) == 0;
-}
-
 static size_t stem_of(const char *name, const char *end) {
-    return ends_with(name, end) ? strlen(name) - strlen(end) : 0;
+    return text_has_suffix(name, end) ? strlen(name) - strlen(end) : 0;
 }
 
 size_t quant_integers_stem(const QuantConfig *config, const CheckpointTensor *tensor) {
@@ -219,7 +215,7 @@ static Status read_shape(QuantReader *r, QuantWeight *w) {
 }
 
 static Status open_compressed(QuantReader *r, QuantWeight *w) {
-    bool packed = ends_with(r->main->name, ".weight_packed");
+    bool packed = text_has_suffix(r->main->name, ".weight_packed");
     Status status = quant_parts_take(r, packed ? "weight_packed" : "weight", packed ? PART_I32 : PART_I8,
                                      true, &w->weight);
     w->layout = packed ? LAYOUT_ROWS : LAYOUT_BYTES;

@@ -5,6 +5,7 @@
 #include "engine/files/quantized/quantized.h"
 #include "kernels/base/array.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/base/text.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,12 +30,9 @@ static bool is_activation_scale(const QuantConfig *config, const char *name) {
     static const char *const ENDS[] = {
         ".input_scale", ".activation_scale", ".input_scale_ub", ".output_scale", ".input_zero_point",
         ".k_scale",     ".v_scale",          ".q_scale",        ".kv_scale",     ".prob_scale"};
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) {
-        size_t m = strlen(ENDS[i]);
-        if (n > m && strcmp(name + n - m, ENDS[i]) == 0)
+    for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
+        if (text_has_suffix(name, ENDS[i]))
             return config->method == QUANT_FP8 || config->method == QUANT_COMPRESSED;
-    }
     return false;
 }
 

@@ -15,23 +15,23 @@ extern const ArchitectureFamily architectures_llama, architectures_experts, arch
 
 // ---- what many rows say ------------------------------------------------------------------------------------
 
+// Names of modules as LLaMA has them; of its norms each family says where they stand.
+#define LLAMA_ATTENTION                                                                                      \
+    [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj", [MODULE_V] = "self_attn.v_proj",       \
+    [MODULE_O] = "self_attn.o_proj"
+#define LLAMA_FEED_FORWARD                                                                                   \
+    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj"
+#define LLAMA_ENDS [MODULE_EMBEDDING] = "embed_tokens", [MODULE_NORM] = "norm", [MODULE_OUTPUT] = "lm_head"
 #define LLAMA_NAMES                                                                                          \
     .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules = {                                                                                             \
         [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
-        [MODULE_Q] = "self_attn.q_proj",                                                                     \
-        [MODULE_K] = "self_attn.k_proj",                                                                     \
-        [MODULE_V] = "self_attn.v_proj",                                                                     \
+        LLAMA_ATTENTION,                                                                                     \
         [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
         [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
-        [MODULE_O] = "self_attn.o_proj",                                                                     \
         [MODULE_FFN_NORM] = "post_attention_layernorm",                                                      \
-        [MODULE_GATE] = "mlp.gate_proj",                                                                     \
-        [MODULE_UP] = "mlp.up_proj",                                                                         \
-        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
-        [MODULE_EMBEDDING] = "embed_tokens",                                                                 \
-        [MODULE_NORM] = "norm",                                                                              \
-        [MODULE_OUTPUT] = "lm_head",                                                                         \
+        LLAMA_FEED_FORWARD,                                                                                  \
+        LLAMA_ENDS,                                                                                          \
     }
 
 #define NO_ATTENTION_BIAS                                                                                    \

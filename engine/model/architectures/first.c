@@ -29,16 +29,15 @@
 
 #define BAICHUAN_VALUES                                                                                      \
     .base = "model.", .layer = "layers.%d.",                                                                 \
-    .modules = {[MODULE_ATTN_NORM] = "input_layernorm",                                                      \
-                [MODULE_QKV] = "self_attn.W_pack",                                                           \
-                [MODULE_O] = "self_attn.o_proj",                                                             \
-                [MODULE_FFN_NORM] = "post_attention_layernorm",                                              \
-                [MODULE_GATE] = "mlp.gate_proj",                                                             \
-                [MODULE_UP] = "mlp.up_proj",                                                                 \
-                [MODULE_DOWN] = "mlp.down_proj",                                                             \
-                [MODULE_EMBEDDING] = "embed_tokens",                                                         \
-                [MODULE_NORM] = "norm",                                                                      \
-                [MODULE_OUTPUT] = "lm_head"},                                                                \
+    .modules =                                                                                               \
+        {                                                                                                    \
+            [MODULE_ATTN_NORM] = "input_layernorm",                                                          \
+            [MODULE_QKV] = "self_attn.W_pack",                                                               \
+            [MODULE_O] = "self_attn.o_proj",                                                                 \
+            [MODULE_FFN_NORM] = "post_attention_layernorm",                                                  \
+            LLAMA_FEED_FORWARD,                                                                              \
+            LLAMA_ENDS,                                                                                      \
+    },                                                                                                       \
     .ignored = {"z_loss_weight"}, .normed_vocab = 125696, .gguf_rope = ROPE_INTERLEAVED, .norm_eps = 1e-6,   \
     .default_context = 4096
 

@@ -6,16 +6,9 @@
     .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules = {                                                                                             \
         [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
-        [MODULE_Q] = "self_attn.q_proj",                                                                     \
-        [MODULE_K] = "self_attn.k_proj",                                                                     \
-        [MODULE_V] = "self_attn.v_proj",                                                                     \
-        [MODULE_O] = "self_attn.o_proj",                                                                     \
-        [MODULE_GATE] = "mlp.gate_proj",                                                                     \
-        [MODULE_UP] = "mlp.up_proj",                                                                         \
-        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
-        [MODULE_EMBEDDING] = "embed_tokens",                                                                 \
-        [MODULE_NORM] = "norm",                                                                              \
-        [MODULE_OUTPUT] = "lm_head",                                                                         \
+        LLAMA_ATTENTION,                                                                                     \
+        LLAMA_FEED_FORWARD,                                                                                  \
+        LLAMA_ENDS,                                                                                          \
     }
 
 #define COHERE_VALUES                                                                                        \
@@ -68,17 +61,15 @@ static const Architecture ROWS[] = {
      .gguf = "starcoder2",
      .base = "model.",
      .layer = "layers.%d.",
-     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",
-                 [MODULE_Q] = "self_attn.q_proj",
-                 [MODULE_K] = "self_attn.k_proj",
-                 [MODULE_V] = "self_attn.v_proj",
-                 [MODULE_O] = "self_attn.o_proj",
-                 [MODULE_FFN_NORM] = "post_attention_layernorm",
-                 [MODULE_UP] = "mlp.c_fc",
-                 [MODULE_DOWN] = "mlp.c_proj",
-                 [MODULE_EMBEDDING] = "embed_tokens",
-                 [MODULE_NORM] = "norm",
-                 [MODULE_OUTPUT] = "lm_head"},
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_FFN_NORM] = "post_attention_layernorm",
+             [MODULE_UP] = "mlp.c_fc",
+             [MODULE_DOWN] = "mlp.c_proj",
+             LLAMA_ENDS,
+         },
      .aliases = {{"layer_norm_eps", "norm_epsilon"},
                  {"attention_bias", "use_bias"},
                  {"mlp_bias", "use_bias"}},
@@ -122,17 +113,15 @@ static const Architecture ROWS[] = {
      .gguf = "nemotron",
      .base = "model.",
      .layer = "layers.%d.",
-     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",
-                 [MODULE_Q] = "self_attn.q_proj",
-                 [MODULE_K] = "self_attn.k_proj",
-                 [MODULE_V] = "self_attn.v_proj",
-                 [MODULE_O] = "self_attn.o_proj",
-                 [MODULE_FFN_NORM] = "post_attention_layernorm",
-                 [MODULE_UP] = "mlp.up_proj",
-                 [MODULE_DOWN] = "mlp.down_proj",
-                 [MODULE_EMBEDDING] = "embed_tokens",
-                 [MODULE_NORM] = "norm",
-                 [MODULE_OUTPUT] = "lm_head"},
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_FFN_NORM] = "post_attention_layernorm",
+             [MODULE_UP] = "mlp.up_proj",
+             [MODULE_DOWN] = "mlp.down_proj",
+             LLAMA_ENDS,
+         },
      .aliases = {{"layer_norm_eps", "norm_eps"}},
      .biases = BIAS_NORM,
      .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN,

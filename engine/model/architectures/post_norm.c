@@ -4,20 +4,13 @@
 #define ONLY_POST_NORM_NAMES                                                                                 \
     .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules = {                                                                                             \
-        [MODULE_Q] = "self_attn.q_proj",                                                                     \
-        [MODULE_K] = "self_attn.k_proj",                                                                     \
-        [MODULE_V] = "self_attn.v_proj",                                                                     \
+        LLAMA_ATTENTION,                                                                                     \
         [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
         [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
-        [MODULE_O] = "self_attn.o_proj",                                                                     \
         [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",                                                \
-        [MODULE_GATE] = "mlp.gate_proj",                                                                     \
-        [MODULE_UP] = "mlp.up_proj",                                                                         \
-        [MODULE_DOWN] = "mlp.down_proj",                                                                     \
+        LLAMA_FEED_FORWARD,                                                                                  \
         [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",                                               \
-        [MODULE_EMBEDDING] = "embed_tokens",                                                                 \
-        [MODULE_NORM] = "norm",                                                                              \
-        [MODULE_OUTPUT] = "lm_head",                                                                         \
+        LLAMA_ENDS,                                                                                          \
     }
 
 static const Architecture ROWS[] = {
@@ -57,19 +50,17 @@ static const Architecture ROWS[] = {
      .gguf = "glm4",
      .base = "model.",
      .layer = "layers.%d.",
-     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",
-                 [MODULE_Q] = "self_attn.q_proj",
-                 [MODULE_K] = "self_attn.k_proj",
-                 [MODULE_V] = "self_attn.v_proj",
-                 [MODULE_O] = "self_attn.o_proj",
-                 [MODULE_ATTN_POST_NORM] = "post_self_attn_layernorm",
-                 [MODULE_FFN_NORM] = "post_attention_layernorm",
-                 [MODULE_GATE_UP] = "mlp.gate_up_proj",
-                 [MODULE_DOWN] = "mlp.down_proj",
-                 [MODULE_FFN_POST_NORM] = "post_mlp_layernorm",
-                 [MODULE_EMBEDDING] = "embed_tokens",
-                 [MODULE_NORM] = "norm",
-                 [MODULE_OUTPUT] = "lm_head"},
+     .modules =
+         {
+             [MODULE_ATTN_NORM] = "input_layernorm",
+             LLAMA_ATTENTION,
+             [MODULE_ATTN_POST_NORM] = "post_self_attn_layernorm",
+             [MODULE_FFN_NORM] = "post_attention_layernorm",
+             [MODULE_GATE_UP] = "mlp.gate_up_proj",
+             [MODULE_DOWN] = "mlp.down_proj",
+             [MODULE_FFN_POST_NORM] = "post_mlp_layernorm",
+             LLAMA_ENDS,
+         },
      .biases = BIAS_QKV,
      .bias_keys = BIAS_QKV,
      .partial_rotary = true,

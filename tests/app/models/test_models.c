@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 #include "app/models/models.h"
 #include "kernels/base/path.h"
+#include "kernels/base/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -151,7 +152,7 @@ static void expect(const char *name, const char *tail) {
     char path[PATH_ROOM];
     Error error;
     if (models_path(name, NULL, path, &error)) fail_msg("%s", error.message);
-    if (!path_has_suffix(path, tail)) fail_msg("%s is %s, not %s", name, path, tail);
+    if (!text_has_suffix(path, tail)) fail_msg("%s is %s, not %s", name, path, tail);
 }
 
 static void test_names(void **state) {
