@@ -45,6 +45,10 @@ $(BUILD)/san/tests/fuzz/fuzz_config_json: $(BUILD)/san/tests/support/model/model
 $(FUZZERS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(BUILD)/san/tests/fuzz/driver.c.o $(BUILD)/san/libpalaver.a
 	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS))
 
+# What grammars cost a token: build/time-masks FOLDER.
+$(BUILD)/time-masks: $(BUILD)/obj/tests/engine/grammar/time_masks.c.o $(BUILD)/obj/libpalaver.a
+	$(call link,$(CC) $(CFLAGS),$(ALL_LIBS))
+
 # Compares every CUDA op with the CPU's, golden logits, and the default model's text if it is there; in a bundle:
 # ./test-gpu ./libpalaver-cuda.so [--model FILE]. SANITIZE_GPU=1 runs the small cases under compute-sanitizer besides.
 GPU_TEST := $(patsubst %,$(BUILD)/obj/%.o,$(wildcard tests/gpu/*.c) tests/support/model/golden_model.c tests/support/acts.c) $(BUILD)/obj/libpalaver.a

@@ -1,6 +1,7 @@
 #include "engine/grammar/grammar_internal.h"
 
 #include "engine/grammar/gbnf.h"
+#include "engine/grammar/masks.h"
 #include "engine/grammar/regex.h"
 #include "engine/grammar/schema.h"
 #include "kernels/base/utf8.h"
@@ -62,9 +63,9 @@ void grammar_close(Grammar *g) {
     if (g->vocabulary) states_close(&g->states);
     vocabulary_close(g->vocabulary);
     net_free(&g->net);
-    free(g->line);
-    free(g->found);
-    free(g->ended);
+    masks_close(g);
+    for (size_t i = 0; i < g->n_units; i++) free(g->units[i].unit);
+    free(g->units);
     free(g->text);
     free(g);
 }

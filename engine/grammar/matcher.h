@@ -1,9 +1,4 @@
-// A reply on its way through a grammar, and the tokens that may come next.
-//
-// Tokens that fit are found by walks over the vocabulary's tree (vocabulary.h) with the grammar's states (states.h). A
-// walk is made once for the places of a state that share a stack, whatever the stack is: tokens that stay within their
-// rules are known from then on. Only where the rules end on the way does it go on with what the stack comes back to,
-// and these are few tokens. What was found for a state is kept as a whole, too.
+// A reply on its way through a grammar, and the tokens that may come next (masks.h).
 #ifndef PALAVER_ENGINE_GRAMMAR_MATCHER_H
 #define PALAVER_ENGINE_GRAMMAR_MATCHER_H
 

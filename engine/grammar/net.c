@@ -4,12 +4,14 @@
 #include <string.h>
 
 enum { END = 0, NOWHERE = 1, DEEPEST = 2000 }; // DEEPEST: expressions in expressions
+#define UNKNOWN_START UINT32_MAX
 
 typedef struct Maker {
     const Builder *builder;
     Net *net;
     uint32_t *starts; // [n_rules]
-    uint32_t capacity;
+    uint32_t *bodies; // [expressions] the first node of what is repeated; 0: not made yet
+    uint32_t capacity, chains_capacity;
     Error *error;
     Status status;
 } Maker;
@@ -43,20 +45,50 @@ static uint32_t split(Maker *m, uint32_t a, uint32_t b) {
     return add(m, (NetNode){.type = NET_SPLIT, .a = a, .b = b});
 }
 
+// A rule's start is known when all are made: until then its number stands for it, and chain −1 tells so.
+static uint32_t call_rule(Maker *m, uint32_t rule, uint32_t next) {
+    return add(m, (NetNode){.type = NET_CALL, .a = rule, .b = next, .chain = UNKNOWN_START});
+}
+
 static uint32_t make(Maker *m, Expr expr, uint32_t next, int depth);
 
-// From behind: what may be left out, then what must be there.
-static uint32_t repeat(Maker *m, const ExprNode *e, uint32_t next, int depth) {
-    if (e->max < 0) {
-        uint32_t loop = add(m, (NetNode){.type = NET_SPLIT, .a = NOWHERE, .b = next});
-        uint32_t body = make(m, e->a, loop, depth + 1);
-        if (m->status) return NOWHERE;
-        m->net->nodes[loop].a = body;
-        next = loop;
+// The choice between `body` once more, which comes back to `back` (0: to itself), and what follows.
+static uint32_t add_chain(Maker *m, NetChain chain, uint32_t back) {
+    Net *net = m->net;
+    uint32_t choice = add(m, (NetNode){.type = NET_SPLIT, .a = chain.exit, .b = chain.exit});
+    if (m->status) return NOWHERE;
+    if (net->n_chains == m->chains_capacity) {
+        uint32_t capacity = m->chains_capacity ? 2 * m->chains_capacity : 16;
+        NetChain *chains = realloc(net->chains, capacity * sizeof *chains);
+        if (!chains) {
+            m->status = error_no_memory(m->error, "a grammar");
+            return NOWHERE;
+        }
+        net->chains = chains;
+        m->chains_capacity = capacity;
     }
-    uint32_t end = next;
-    for (int i = e->max; i > e->min && !m->status; i--) next = split(m, make(m, e->a, next, depth + 1), end);
-    for (int i = 0; i < e->min && !m->status; i++) next = make(m, e->a, next, depth + 1);
+    net->chains[net->n_chains] = chain;
+    net->nodes[choice].chain = ++net->n_chains;
+    if (chain.left == 0) return choice;
+    uint32_t call = add(m, (NetNode){.type = NET_CALL, .a = chain.body, .b = back ? back : choice});
+    net->nodes[choice].a = call;
+    if (chain.needed > 0) net->nodes[choice].b = call;
+    return choice;
+}
+
+// From behind: where it has come as often as it may, and once more before that. Bodies are called as rules are, so that
+// what is known of one is known of all its times.
+static uint32_t repeat(Maker *m, const ExprNode *e, uint32_t exit, int depth) {
+    const bool endless = e->max < 0;
+    if (!m->bodies[e->a]) m->bodies[e->a] = make(m, e->a, END, depth + 1);
+    NetChain chain = {.body = m->bodies[e->a], .exit = exit, .left = endless ? -1 : 0};
+    uint32_t next = add_chain(m, chain, 0);
+    for (int i = 1; i <= (endless ? e->min : e->max) && !m->status; i++) {
+        chain.left = endless ? -1 : i;
+        chain.needed = endless ? i : i - (e->max - e->min);
+        if (chain.needed < 0) chain.needed = 0;
+        next = add_chain(m, chain, next);
+    }
     return next;
 }
 
@@ -78,9 +110,10 @@ static uint32_t make(Maker *m, Expr expr, uint32_t next, int depth) {
             m, add(m, (NetNode){.type = NET_BYTES, .first = (uint8_t)e->a, .last = (uint8_t)e->b, .a = next}),
             other);
     case EXPR_REPEAT:
+        if (e->max == 1) return split(m, split(m, make(m, e->a, next, depth + 1), next), other);
         return split(m, repeat(m, e, next, depth), other);
-    case EXPR_RULE: // its start is known when all rules are made
-        return split(m, add(m, (NetNode){.type = NET_CALL, .a = (uint32_t)e->a, .b = next}), other);
+    case EXPR_RULE:
+        return split(m, call_rule(m, (uint32_t)e->a, next), other);
     case EXPR_SEQ: // the last of a choice
         return split(m, make(m, (Expr)(e - m->builder->nodes), next, depth + 1), other);
     default:
@@ -98,8 +131,12 @@ static Status make_rules(Maker *m) {
         m->starts[i] = make(m, b->rules[i].body, END, 0);
     }
     if (m->status) return m->status;
-    for (uint32_t i = 0; i < m->net->n; i++)
-        if (m->net->nodes[i].type == NET_CALL) m->net->nodes[i].a = m->starts[m->net->nodes[i].a];
+    for (uint32_t i = 0; i < m->net->n; i++) {
+        NetNode *node = &m->net->nodes[i];
+        if (node->chain != UNKNOWN_START) continue;
+        node->a = m->starts[node->a];
+        node->chain = 0;
+    }
     m->net->start = m->starts[0];
     return STATUS_OK;
 }
@@ -307,8 +344,10 @@ Status net_make(const Builder *builder, Net *net, Error *error) {
     if (builder->error.status) return error_set(error, builder->error.status, "%s", builder->error.message);
     Maker m = {.builder = builder, .net = net, .error = error};
     m.starts = calloc(builder->n_rules + 1, sizeof *m.starts);
-    Status status = m.starts ? make_rules(&m) : error_no_memory(error, "a grammar");
+    m.bodies = calloc(builder->n + 1, sizeof *m.bodies);
+    Status status = m.starts && m.bodies ? make_rules(&m) : error_no_memory(error, "a grammar");
     if (!status) status = check(&m);
+    free(m.bodies);
     free(m.starts);
     if (status)
         net_free(net);
@@ -318,6 +357,7 @@ Status net_make(const Builder *builder, Net *net, Error *error) {
 }
 
 void net_free(Net *net) {
+    free(net->chains);
     free(net->nodes);
     *net = (Net){0};
 }

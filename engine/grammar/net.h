@@ -1,6 +1,7 @@
 // A grammar as a net: for each rule a finite automaton over bytes whose edges may also go through another rule.
 //
-// A node does one thing and leads on: read a byte, choose, go through a rule and come back, end the rule. Parts from
+// A node does one thing and leads on: read a byte, choose, go through a rule and come back, end the rule. What is repeated
+// is a rule of its own, gone through by a chain of choices, one for each time: see NetChain. Parts from
 // which no text ever comes to an end are cut off; a rule that begins with itself is refused, for no machine here would
 // come to an end with it.
 #ifndef PALAVER_ENGINE_GRAMMAR_NET_H
@@ -21,11 +22,21 @@ typedef enum NetType {
 typedef struct NetNode {
     uint8_t type, first, last;
     uint32_t a, b;
+    uint32_t chain; // of a choice between once more (a) and on (b): 1 + its place in the net's chains; else 0
 } NetNode;
+
+// Where a repetition stands between two times.
+typedef struct NetChain {
+    uint32_t body, exit; // the first node of what is repeated; what follows
+    int32_t needed;      // how often it must still come
+    int32_t left;        // how often it may still come; −1: without end
+} NetChain;
 
 typedef struct Net {
     NetNode *nodes; // [n]; 0 is every rule's end, 1 leads nowhere
     uint32_t n;
+    NetChain *chains; // [n_chains]
+    uint32_t n_chains;
     uint32_t start;        // of the whole text
     uint8_t class_of[256]; // bytes that no edge tells apart have one class
     uint8_t byte_of[256];  // [n_classes] one of each

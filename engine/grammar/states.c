@@ -63,9 +63,10 @@ static bool push_stack(States *s, uint32_t back, uint32_t below, uint32_t *stack
     if (depth > STATES_DEEPEST) return false;
     if (!array_reserve(&s->stacks, sizeof *s->stacks, s->n_stacks, 1, &s->stacks_capacity))
         return no_memory(s);
-    s->stacks[s->n_stacks] = (StackCell){back, below, depth};
-    s->bytes += sizeof *s->stacks;
     *stack = (uint32_t)s->n_stacks++;
+    uint32_t base = s->net->nodes[back].chain ? s->stacks[below].base : *stack;
+    s->stacks[*stack] = (StackCell){back, below, depth, base};
+    s->bytes += sizeof *s->stacks;
     s->of_stacks.slots[at] = *stack + 1;
     return true;
 }
@@ -180,21 +181,22 @@ static uint32_t closure_end(States *s) {
     return intern(s, s->found, s->n_found, may_end);
 }
 
-uint32_t states_start(States *s) {
+uint32_t states_at(States *s, uint32_t node, uint32_t stack) {
     closure_begin(s);
-    see(s, s->net->start, STATES_BOTTOM);
+    see(s, node, stack);
     return closure_end(s);
+}
+
+uint32_t states_start(States *s) {
+    return states_at(s, s->net->start, STATES_BOTTOM);
 }
 
 uint32_t states_return(States *s, uint32_t stack) {
-    closure_begin(s);
-    see(s, s->stacks[stack].back, s->stacks[stack].below);
-    return closure_end(s);
+    return states_at(s, s->stacks[stack].back, s->stacks[stack].below);
 }
 
-uint32_t states_step(States *s, uint32_t state, uint8_t byte) {
+uint32_t states_read(States *s, uint32_t state, uint8_t byte) {
     size_t at = state * (size_t)s->net->n_classes + s->net->class_of[byte];
-    if (s->next[at]) return s->next[at];
     closure_begin(s);
     for (uint32_t i = 0; i < s->states[state].n; i++) {
         Place p = s->places[s->states[state].first + i];
@@ -206,11 +208,18 @@ uint32_t states_step(States *s, uint32_t state, uint8_t byte) {
     return next;
 }
 
-uint32_t states_local(States *s, const Place *places, size_t n) {
+uint32_t states_local(States *s, const Place *places, size_t n, uint32_t bottom) {
     s->n_found = 0;
     if (!array_reserve(&s->found, sizeof *s->found, 0, n, &s->found_capacity))
         return no_memory(s), STATES_UNKNOWN;
-    for (size_t i = 0; i < n; i++) s->found[i] = (Place){places[i].node, STATES_BOTTOM};
+    for (size_t i = 0; i < n && !s->error.status; i++) {
+        uint32_t backs[STATES_DEEPEST], depth = 0, stack = STATES_BOTTOM;
+        for (uint32_t at = places[i].stack; at != bottom; at = s->stacks[at].below)
+            backs[depth++] = s->stacks[at].back;
+        while (depth > 0 && push_stack(s, backs[depth - 1], stack, &stack)) depth--;
+        s->found[i] = (Place){places[i].node, stack};
+    }
+    if (n > 1) qsort(s->found, n, sizeof *s->found, by_stack);
     return intern(s, s->found, n, false);
 }
 

@@ -27,6 +27,7 @@ typedef struct Place {
 
 typedef struct StackCell {
     uint32_t back, below, depth;
+    uint32_t base; // the stack from here down to the first call that is no repetition's, or the bottom
 } StackCell;
 
 typedef struct State {
@@ -65,12 +66,18 @@ Status states_open(const Net *net, States *states, Error *error);
 void states_close(States *states);
 
 uint32_t states_start(States *states);
+// The state of what begins at a node.
+uint32_t states_at(States *states, uint32_t node, uint32_t stack);
 // The state behind one more byte.
-uint32_t states_step(States *states, uint32_t state, uint8_t byte);
+uint32_t states_read(States *states, uint32_t state, uint8_t byte);
+static inline uint32_t states_step(States *states, uint32_t state, uint8_t byte) {
+    uint32_t next = states->next[state * (size_t)states->net->n_classes + states->net->class_of[byte]];
+    return next ? next : states_read(states, state, byte);
+}
 // The state of coming back to the top of `stack`, which is not the bottom.
 uint32_t states_return(States *states, uint32_t stack);
-// Those places [n] of a state that have one stack, as if that were the bottom.
-uint32_t states_local(States *states, const Place *places, size_t n);
+// Places [n] of which all stacks lie on `bottom`, as if that were the bottom. They are no state's own.
+uint32_t states_local(States *states, const Place *places, size_t n, uint32_t bottom);
 
 // Forgets everything but `roots` [n], which get new numbers.
 Status states_forget(States *states, uint32_t **roots, size_t n, Error *error);

@@ -1,5 +1,7 @@
 #include "engine/grammar/vocabulary.h"
 
+#include "engine/grammar/loops.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,18 +28,20 @@ static int32_t usual_token(const Tokenizer *tokenizer) {
     return -1;
 }
 
-static size_t list_pieces(const Vocabulary *v, Piece *pieces, size_t *n_bytes) {
-    const int32_t before = usual_token(v->tokenizer);
+static size_t list_pieces(Vocabulary *v, Piece *pieces, size_t *n_bytes) {
     size_t n = 0, size;
     *n_bytes = 0;
+    v->before = usual_token(v->tokenizer);
+    v->spaced = -1;
     for (int32_t id = 0; id < v->n_tokens && id < v->n_ids; id++) {
-        const char *bytes = tokenizer_bytes(v->tokenizer, before, id, false, &size);
+        const char *bytes = tokenizer_bytes(v->tokenizer, v->before, id, false, &size);
         TokenKind kind = tokenizer_kind(v->tokenizer, id);
         if (!size || size > LONGEST || kind == TOKEN_CONTROL || kind == TOKEN_UNUSED ||
             kind == TOKEN_UNKNOWN || tokenizer_is_end(v->tokenizer, id))
             continue;
         pieces[n++] = (Piece){(const uint8_t *)bytes, (uint32_t)size, id};
         *n_bytes += size;
+        if (kind == TOKEN_NORMAL && *bytes == ' ') v->spaced = id;
     }
     return n;
 }
@@ -65,6 +69,25 @@ static void build(Vocabulary *v, const Piece *pieces, size_t n) {
     v->nodes[v->n_nodes].token = (uint32_t)n;
 }
 
+// Where each node hangs, and all by their bytes.
+static bool index_nodes(Vocabulary *v) {
+    uint32_t line[LONGEST + 1];
+    v->parents = malloc((v->n_nodes + 1) * sizeof *v->parents);
+    v->by_byte = malloc((v->n_nodes + 1) * sizeof *v->by_byte);
+    if (!v->parents || !v->by_byte) return false;
+    line[0] = v->n_nodes;
+    for (uint32_t i = 0; i < v->n_nodes; i++) {
+        v->parents[i] = line[v->nodes[i].depth - 1];
+        line[v->nodes[i].depth] = i;
+        v->of_byte[v->nodes[i].byte + 1]++;
+    }
+    for (int byte = 0; byte < 256; byte++) v->of_byte[byte + 1] += v->of_byte[byte];
+    uint32_t at[256];
+    memcpy(at, v->of_byte, sizeof at);
+    for (uint32_t i = 0; i < v->n_nodes; i++) v->by_byte[at[v->nodes[i].byte]++] = i;
+    return true;
+}
+
 Status vocabulary_open(const Tokenizer *tokenizer, int n_ids, Vocabulary **out, Error *error) {
     *out = NULL;
     Vocabulary *v = calloc(1, sizeof *v);
@@ -87,6 +110,10 @@ Status vocabulary_open(const Tokenizer *tokenizer, int n_ids, Vocabulary **out, 
     free(pieces);
     TrieNode *fitting = realloc(v->nodes, (v->n_nodes + 1) * sizeof *v->nodes);
     if (fitting) v->nodes = fitting;
+    if (!index_nodes(v)) {
+        vocabulary_close(v);
+        return error_no_memory(error, "the vocabulary's bytes");
+    }
     *out = v;
     return STATUS_OK;
 }
@@ -98,6 +125,9 @@ Vocabulary *vocabulary_share(Vocabulary *v) {
 
 void vocabulary_close(Vocabulary *v) {
     if (!v || --v->references > 0) return;
+    loop_tables_free(v->loops);
+    free(v->parents);
+    free(v->by_byte);
     free(v->nodes);
     free(v->tokens);
     free(v);

@@ -20,10 +20,21 @@ typedef struct Vocabulary {
     int n_ids;        // of the model: bits of a mask
     TrieNode *nodes;  // [n_nodes + 1], the last one bounds the tokens
     uint32_t n_nodes;
-    int32_t *tokens; // in the order of their bytes
-    int deepest;     // bytes of the longest token
+    int32_t *tokens;         // in the order of their bytes
+    int deepest;             // bytes of the longest token
+    uint32_t *parents;       // [n_nodes], n_nodes where there is none
+    uint32_t *by_byte;       // [n_nodes] all nodes, by their byte and number
+    uint32_t of_byte[257];   // where those of a byte begin there
+    int32_t before;          // an ordinary token: behind it no space is left out
+    int32_t spaced;          // an ordinary token that begins with a space; −1: there is none
+    struct LoopTable *loops; // see loops.h: the newest
     int references;
 } Vocabulary;
+
+// The nodes below one, or all.
+typedef struct TrieSpan {
+    uint32_t first, end;
+} TrieSpan;
 
 static inline size_t vocabulary_words(const Vocabulary *vocabulary) {
     return ((size_t)vocabulary->n_ids + 31) / 32;

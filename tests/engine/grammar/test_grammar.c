@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PARLEY "assets/parley-9m"
@@ -148,7 +149,11 @@ static void refused(void **state) {
         {GRAMMAR_GBNF, "root ::= \"a\" root \"b\"", "no text fits"},
         {GRAMMAR_GBNF, "root ::= root \"a\" | \"b\"", "left recursion"},
         {GRAMMAR_GBNF, "root ::= e x\ne ::= \"\"?\nx ::= e x \"a\" | \"b\"", "left recursion"},
-        {GRAMMAR_GBNF, "root ::= (((\"a\"{60000}){60000}){60000})", "too large"},
+        {GRAMMAR_GBNF,
+         "root ::= a a a\na ::= [a]{60000} [b]{60000} [c]{60000} [d]{60000} [e]{60000} [f]{60000} [g]{60000} "
+         "[h]{60000} "
+         "[i]{60000}",
+         "too large"},
         {GRAMMAR_GBNF, "root ::= \"a\"{99999999999}", "a repetition of more than"},
         {GRAMMAR_REGEX, "a(b", "character 4: a ) is missing"},
         {GRAMMAR_REGEX, "(a)\\1", "a reference back"},
@@ -234,7 +239,8 @@ static char *draw_text(Talk *t, Grammar *grammar, int most) {
             bool fit = id == t->end
                            ? beside.states.states[state].may_end
                            : id < tokenizer_size(t->tokenizer) && token_fits(t, &beside, state, previous, id);
-            if (allowed != fit) fail_msg("token %d is %d, not %d, behind %s", id, allowed, fit, text);
+            if (allowed != fit)
+                fail_msg("%s: token %d is %d, not %d, behind %s", grammar->text, id, allowed, fit, text);
             if (allowed && next_random(t) % (uint32_t)++n_allowed == 0) chosen = id;
         }
         assert_true(chosen >= 0);
@@ -277,6 +283,13 @@ static void masks_are_tokens_that_fit(void **state) {
         {GRAMMAR_GBNF, "root ::= a\na ::= \"(\" a \")\" b | [a-z]+\nb ::= \"\" | \" \" a"},
         {GRAMMAR_GBNF, "root ::= \"the\" (\" \" [^ ]+)* | .* \"!\""},
         {GRAMMAR_REGEX, "([A-Z][a-z]{1,9}( |, |\\. )){3,6}é?"},
+        {GRAMMAR_REGEX, "[^ ]{0,30} x|.{0,20}!"},
+        {GRAMMAR_REGEX, ".{3,9}"},
+        {GRAMMAR_REGEX, "((\\w|é){2,5}[ ,]){2,8}[.]{3}"},
+        {GRAMMAR_REGEX, "([^,]*,){0,4}[^,]{40}|(a|an|[a-z])*x*"},
+        {GRAMMAR_REGEX, "([a-z ]{1,30}[.]? ?)+"},
+        {GRAMMAR_JSON_SCHEMA, "{\"minLength\": 20, \"maxLength\": 40}"},
+        {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"maxLength\": 9}, \"maxItems\": 5}"},
         {GRAMMAR_JSON_SCHEMA, "{\"type\": \"object\"}"},
         {GRAMMAR_JSON_SCHEMA,
          "{\"properties\": {\"name\": {\"maxLength\": 20}, \"next\": {\"$ref\": \"#\"}}, "
@@ -301,6 +314,42 @@ static void masks_are_tokens_that_fit(void **state) {
         grammar_close(grammar);
     }
     assert_true(n_ended > 3);
+    vocabulary_close(talk.vocabulary);
+    tokenizer_close(talk.tokenizer);
+}
+
+// A pattern of pieces that overlap, repeat within each other and count: whatever way masks are found, they are the same.
+static size_t draw_pattern(Talk *t, char *text, size_t n, int depth) {
+    static const char *const pieces[] = {"[a-z]", ".", "[^,]", "\\w", " ",    "(a|an|[a-z])",
+                                         "[A-Z]", ",", "é",    "the", "[^ ]", "\\d"};
+    static const char *const counts[] = {"", "", "*", "+", "?", "{3}", "{0,7}", "{2,30}", "{1,}", "{20,40}"};
+    for (uint32_t i = 1 + next_random(t) % 3; i-- > 0;) {
+        const bool group = depth > 0 && next_random(t) % 2;
+        if (group) {
+            text[n++] = '(';
+            n = draw_pattern(t, text, n, depth - 1);
+            if (next_random(t) % 3 == 0) text[n++] = '|', n = draw_pattern(t, text, n, 0);
+            text[n++] = ')';
+        } else {
+            n += (size_t)sprintf(text + n, "%s", pieces[next_random(t) % 12]);
+        }
+        n += (size_t)sprintf(text + n, "%s", counts[next_random(t) % 10]);
+    }
+    text[n] = 0;
+    return n;
+}
+
+static void masks_of_any_pattern(void **state) {
+    (void)state;
+    Talk talk;
+    char pattern[4096];
+    open_talk(&talk);
+    for (int i = 0; i < 24; i++) {
+        draw_pattern(&talk, pattern, 0, 2);
+        Grammar *grammar = compile(GRAMMAR_REGEX, pattern);
+        free(draw_text(&talk, grammar, 12));
+        grammar_close(grammar);
+    }
     vocabulary_close(talk.vocabulary);
     tokenizer_close(talk.tokenizer);
 }
@@ -337,6 +386,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(schema),
         cmocka_unit_test(refused),
         cmocka_unit_test(masks_are_tokens_that_fit),
+        cmocka_unit_test(masks_of_any_pattern),
         cmocka_unit_test(too_many_ways),
     };
     return test_main("grammar", argc, argv, tests);
