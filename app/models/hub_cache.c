@@ -79,7 +79,7 @@ static void visit_snapshot(void *context, const char *folder, const char *name, 
     if (folder_too && strlen(name) <= HUB_CACHE_COMMIT) add_snapshot(hub, name, hub->n_seen ? brief : NULL);
 }
 
-static void visit_repository(void *context, const char *folder, const char *name, bool folder_too) {
+static void visit_hub_repository(void *context, const char *folder, const char *name, bool folder_too) {
     static const char prefix[] = "models--";
     char path[PATH_ROOM], id[PATH_ROOM], below[PATH_ROOM + 16], commit[HUB_CACHE_COMMIT + 1];
     if (!folder_too || strncmp(name, prefix, strlen(prefix)) ||
@@ -103,5 +103,5 @@ static void visit_repository(void *context, const char *folder, const char *name
 void models_add_hub(ModelList *list) {
     char folder[PATH_ROOM];
     Error ignored;
-    if (!hub_cache_folder(folder, &ignored)) models_visit(list, folder, visit_repository, list);
+    if (!hub_cache_folder(folder, &ignored)) models_visit(list, folder, visit_hub_repository, list);
 }

@@ -231,7 +231,7 @@ static void visit_llama_cpp(void *context, const char *folder, const char *name,
         models_add_file(context, MODELS_LLAMA_CPP, "llama.cpp:", folder, name);
 }
 
-static void visit_repository(void *context, const char *folder, const char *name, bool folder_too) {
+static void visit_lm_studio_model(void *context, const char *folder, const char *name, bool folder_too) {
     char path[PATH_ROOM], whole[PATH_ROOM];
     if (!folder_too || snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_ROOM) return;
     if (snprintf(whole, sizeof whole, "lmstudio:%s/%s", path_base(folder), name) < PATH_ROOM)
@@ -241,7 +241,7 @@ static void visit_repository(void *context, const char *folder, const char *name
 static void visit_publisher(void *context, const char *folder, const char *name, bool folder_too) {
     char path[PATH_ROOM];
     if (folder_too && snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_ROOM)
-        models_visit(context, path, visit_repository, context);
+        models_visit(context, path, visit_lm_studio_model, context);
 }
 
 static void add_lm_studio(ModelList *list) {

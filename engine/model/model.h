@@ -17,7 +17,7 @@
 enum {
     MODEL_MAX_LAYERS = 1024,
     MODEL_MAX_EOS = 16,
-    MODEL_N_GENERATION = 6, // settings of sampling that makers recommend
+    MODEL_N_GENERATION = 7, // settings of sampling that makers recommend
 };
 
 // Rope scaling schemes. The frequencies of the last two go by the length of the whole text.

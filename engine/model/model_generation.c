@@ -65,6 +65,7 @@ static const struct {
     {"min_p", {"min_p", ".general.sampling.min_p"}, 0, 1},
     {"typical_p", {"typical_p", NULL}, 0, 1},
     {"repeat_penalty", {"repetition_penalty", ".general.sampling.penalty_repeat"}, 0.01, 100},
+    {"max_tokens", {"max_new_tokens", NULL}, 1, INT_MAX},
 };
 
 // Keys of generation_config.json that change what transformers generates and that palaver has nothing for, each with
@@ -72,8 +73,7 @@ static const struct {
 static const struct {
     const char *key;
     double off; // NAN: no number does
-} UNFOLLOWED[] = {{"max_new_tokens", NAN},
-                  {"max_time", NAN},
+} UNFOLLOWED[] = {{"max_time", NAN},
                   {"stop_strings", NAN},
                   {"min_length", 0},
                   {"min_new_tokens", 0},

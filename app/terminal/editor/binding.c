@@ -55,10 +55,10 @@ static KeyEffect paste(Editor *editor) {
         text = text_clean(bytes->size ? bytes->bytes : "", bytes->size, &dropped);
     if (dropped) snprintf(told, sizeof told, TEXT_DROPPED, dropped, text_plural((int64_t)dropped));
     if (editor->keys.paste_lost) snprintf(told, sizeof told, "(the paste was too long: its end is lost)");
+    if (*told) line_tell(editor, told); // while the line is still what is on the screen
     bool ok = text && line_insert(editor, text) && !editor->keys.paste_lost;
     free(text);
     text_free(&editor->keys.paste);
-    if (*told) line_tell(editor, told);
     return ok ? KEY_CHANGED : KEY_CHANGED | KEY_BELL;
 }
 

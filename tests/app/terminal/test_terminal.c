@@ -148,6 +148,19 @@ static void paste_is_text(void **state) {
     leave(pty);
 }
 
+// It stands below the line as that was, however many rows the paste has.
+static void what_a_paste_lost_is_told(void **state) {
+    (void)state;
+    Pty *pty = start_editor_in(12, 40);
+    pty_expect_row(pty, 0, ">");
+    pty_send(pty, "\033[200~1\n2\n3\033[31m\033[201~");
+    pty_expect_row(pty, 1, "(1 control character left out)");
+    pty_expect_row(pty, 2, "> 1");
+    pty_expect_row(pty, 4, "… 3[31m");
+    expect_turn(pty, "\r", "1\\n2\\n3[31m");
+    leave(pty);
+}
+
 static void long_paste(void **state) {
     (void)state;
     Pty *pty = start_editor_in(8, 40);
@@ -348,19 +361,13 @@ static void typed_ahead(void **state) {
 
 static int run(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_and_editing),
-        cmocka_unit_test(unknown_keys_type_nothing),
-        cmocka_unit_test(wide_characters),
-        cmocka_unit_test(joined_characters),
-        cmocka_unit_test(bad_bytes),
-        cmocka_unit_test(long_lines_wrap),
-        cmocka_unit_test(several_lines),
-        cmocka_unit_test(moving_between_lines),
-        cmocka_unit_test(paste_is_text),
-        cmocka_unit_test(long_paste),
-        cmocka_unit_test(taller_than_the_terminal),
-        cmocka_unit_test(any_keys),
-        cmocka_unit_test(drawing_is_exact),
+        cmocka_unit_test(lines_and_editing), cmocka_unit_test(unknown_keys_type_nothing),
+        cmocka_unit_test(wide_characters),   cmocka_unit_test(joined_characters),
+        cmocka_unit_test(bad_bytes),         cmocka_unit_test(long_lines_wrap),
+        cmocka_unit_test(several_lines),     cmocka_unit_test(moving_between_lines),
+        cmocka_unit_test(paste_is_text),     cmocka_unit_test(what_a_paste_lost_is_told),
+        cmocka_unit_test(long_paste),        cmocka_unit_test(taller_than_the_terminal),
+        cmocka_unit_test(any_keys),          cmocka_unit_test(drawing_is_exact),
         cmocka_unit_test(typed_ahead),
     };
     return test_main("terminal", argc, argv, tests);

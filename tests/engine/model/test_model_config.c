@@ -253,7 +253,8 @@ static void reads_generation_settings(void **state) {
     Model *model = base_config_ok(
         "{\"bos_token_id\": 7, \"eos_token_id\": 5}",
         "{\"eos_token_id\": [6, 5, 100, -1], \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, "
-        "\"min_p\": 0.02, \"typical_p\": 0.5, \"repetition_penalty\": 1.05, \"do_sample\": true}");
+        "\"min_p\": 0.02, \"typical_p\": 0.5, \"repetition_penalty\": 1.05, \"do_sample\": true, "
+        "\"max_new_tokens\": 512}");
     assert_int_equal(model->bos_id, 7);
     assert_int_equal(model->n_eos, 2); // ids beyond the vocabulary are none
     assert_true(model_is_eos(model, 5) && model_is_eos(model, 6) && !model_is_eos(model, 7) &&
@@ -262,6 +263,7 @@ static void reads_generation_settings(void **state) {
     assert_true(model_recommended(model, "top_k") == 20 && model_recommended(model, "min_p") == 0.02);
     assert_true(model_recommended(model, "typical_p") == 0.5);
     assert_true(model_recommended(model, "repeat_penalty") == 1.05);
+    assert_true(model_recommended(model, "max_tokens") == 512);
     model_close(model);
     model = base_config_ok("{\"bos_token_id\": 100, \"temperature\": 3}",
                            "{\"temperature\": -1, \"top_p\": 7, \"top_k\": -1}");
@@ -294,9 +296,9 @@ static void names_what_is_not_followed(void **state) {
          "null}",
          ""},
         {"{\"no_repeat_ngram_size\": 3}", "no_repeat_ngram_size"},
-        {"{\"forced_bos_token_id\": 0, \"num_beams\": 4, \"max_new_tokens\": 512, \"bad_words_ids\": [[5]], "
+        {"{\"forced_bos_token_id\": 0, \"num_beams\": 4, \"max_time\": 512, \"bad_words_ids\": [[5]], "
          "\"suppress_tokens\": [7], \"guidance_scale\": 1.5}",
-         "max_new_tokens, num_beams, bad_words_ids, suppress_tokens, forced_bos_token_id, guidance_scale"},
+         "max_time, num_beams, bad_words_ids, suppress_tokens, forced_bos_token_id, guidance_scale"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         Model *model = base_config_ok("{}", CASES[i].generation);
@@ -308,7 +310,8 @@ static void names_what_is_not_followed(void **state) {
         "2, "
         "\"encoder_repetition_penalty\": 2, \"no_repeat_ngram_size\": 2, \"begin_suppress_tokens\": [1], "
         "\"forced_decoder_ids\": [[1, 2]], \"forced_eos_token_id\": 1, \"watermarking_config\": {\"a\": 1}, "
-        "\"forced_bos_token_id\": 1, \"diversity_penalty\": 1, \"max_new_tokens\": 1, \"num_beam_groups\": "
+        "\"forced_bos_token_id\": 1, \"diversity_penalty\": 1, \"stop_strings\": [\"a\"], "
+        "\"num_beam_groups\": "
         "2}";
     Model *model = base_config_ok("{}", LONG);
     size_t n = strlen(model->unfollowed);
