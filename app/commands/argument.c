@@ -54,22 +54,24 @@ Status argument_path(const char *argument, char *path, Error *error) {
     return STATUS_OK;
 }
 
-Status argument_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error) {
+Status argument_read_text(const char *path, size_t limit, TextEncoding encoding, char **text, size_t *size,
+                          Error *error) {
     Status status = file_read(path, limit, text, size, error);
-    if (!status && (status = text_check(path, *text, *size, error))) {
+    if (!status && (status = encoding_take(path, encoding, text, size, error))) {
         free(*text);
         *text = NULL;
     }
     return status;
 }
 
-Status argument_read_system(const char *name, const char *argument, char **system, Error *error) {
+Status argument_read_system(const char *name, const char *argument, TextEncoding encoding, char **system,
+                            Error *error) {
     char path[PATH_ROOM];
     size_t size;
     *system = NULL;
     if (*argument == '@') {
         if (argument_path(argument + 1, path, error) ||
-            argument_read_text(path, SYSTEM_LIMIT, system, &size, error))
+            argument_read_text(path, SYSTEM_LIMIT, encoding, system, &size, error))
             return error->status;
         while (size && (*system)[size - 1] == '\n') (*system)[--size] = 0;
         return STATUS_OK;

@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_ARGUMENT_H
 #define PALAVER_APP_ARGUMENT_H
 
-#include "kernels/base/status.h"
+#include "app/terminal/encoding.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,11 +16,13 @@ Status argument_path(const char *argument, char *path, Error *error);
 // STATUS_USAGE: there is one, behind a command that takes none.
 Status argument_none(const char *argument, Error *error);
 
-// A file of at most `limit` bytes whose text is to be taken (text_check); *text [*size] is malloc'ed.
-Status argument_read_text(const char *path, size_t limit, char **text, size_t *size, Error *error);
+// A file of at most `limit` bytes whose text is to be taken (encoding_take); *text [*size] is malloc'ed.
+Status argument_read_text(const char *path, size_t limit, TextEncoding encoding, char **text, size_t *size,
+                          Error *error);
 
-// The system prompt that TEXT or @FILE means; *system is malloc'ed. STATUS_USAGE: TEXT, which `name` is called in
-// messages, is no UTF-8.
-Status argument_read_system(const char *name, const char *argument, char **system, Error *error);
+// The system prompt that TEXT or @FILE, of that encoding, means; *system is malloc'ed. STATUS_USAGE: TEXT, which `name`
+// is called in messages, is no UTF-8.
+Status argument_read_system(const char *name, const char *argument, TextEncoding encoding, char **system,
+                            Error *error);
 
 #endif

@@ -102,7 +102,8 @@ Status commands_files_export(Chat *chat, const char *argument, Error *error) {
 static Status attach(Chat *chat, const char *path, Error *error) {
     char *text;
     size_t size;
-    if (argument_read_text(path, INSERT_LIMIT, &text, &size, error)) return error->status;
+    TextEncoding encoding = chat_settings(chat)->ui.encoding;
+    if (argument_read_text(path, INSERT_LIMIT, encoding, &text, &size, error)) return error->status;
     Text named = {0};
     Status status = size ? STATUS_OK : error_set(error, STATUS_FILE, "%s: empty", path);
     if (!status && !attachment_add(&named, path, text, size))

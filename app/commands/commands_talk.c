@@ -15,7 +15,8 @@ Status commands_talk_system(Chat *chat, const char *argument, Error *error) {
         return STATUS_OK;
     }
     char *system;
-    Status status = argument_read_system("/system", argument, &system, error);
+    Status status =
+        argument_read_system("/system", argument, chat_settings(chat)->ui.encoding, &system, error);
     if (status) return status;
     MessageList list;
     Way way = {.transcript = chat_transcript(chat), .index = chat_tree(chat)->head, .system = system};

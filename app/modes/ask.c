@@ -57,7 +57,10 @@ static Status read_all(FILE *input, Text *text, Error *error) {
 // All that is piped in, without the newlines at its end.
 static Status read_piped(Chat *chat, Text *piped, Error *error) {
     Status status = read_all(stdin, piped, error);
-    if (!status) status = text_check("stdin", piped->bytes, piped->size, error);
+    if (!status && piped->size) {
+        status = encoding_take("stdin", chat_settings(chat)->ui.encoding, &piped->bytes, &piped->size, error);
+        piped->capacity = piped->size + 1;
+    }
     if (status) return status;
     if (piped->size && !chat_options(chat)->take_stdin && is_shared_pipe())
         screen_notice(chat_screen(chat),

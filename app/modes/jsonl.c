@@ -238,7 +238,7 @@ static Status open_all(Jsonl *j, Error *error) {
     Status status = choose_template(j->screen, j->settings, j->engine, &j->chat_template, error);
     if (!status) status = scheduler_open(j->engine, j->chat_template, &options, &j->scheduler, error);
     if (!status && j->options->system)
-        status = argument_read_system("--system", j->options->system, &j->system, error);
+        status = argument_read_system("--system", j->options->system, ENCODING_UTF8, &j->system, error);
     const size_t rows = (size_t)engine_rows(j->engine);
     j->given = calloc(rows, sizeof(JsonlLine *));
     const size_t most = rows + HELD + rows + QUEUED + 1; // given, held, in the queue, unwritten

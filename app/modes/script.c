@@ -55,7 +55,7 @@ static ScriptTurn *next_turn(const Chat *chat, ScriptReader *reader) {
 int script_run(Chat *chat, int input, const char *name) {
     ScriptReader *reader;
     Error error;
-    if (script_reader_open(input, name, &reader, &error)) {
+    if (script_reader_open(input, name, chat_settings(chat)->ui.encoding, &reader, &error)) {
         screen_error(chat_screen(chat), "%s", error.message);
         return EXIT_RUNTIME;
     }

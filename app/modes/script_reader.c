@@ -14,6 +14,7 @@ struct ScriptReader {
     LineReader *lines;
     ItemQueue *queue;
     const char *name;
+    TextEncoding encoding;
     TurnLines gathered; // of the turn in hand
     long long first;    // its first line
 };
@@ -68,9 +69,14 @@ static Status take_line(void *context, const Line *line, Error *error) {
     ScriptReader *r = context;
     if (line->too_long) return put_end(r, line->number, "the line is too long", error);
     Error why;
-    if (text_check(NULL, line->text, line->size, &why)) return put_end(r, line->number, why.message, error);
-    char *text = strndup(line->size ? line->text : "", line->size);
-    Status status = text ? gather(r, text, line->number, error) : out_of_memory(r, line->number, error);
+    size_t size = line->size;
+    char *text = malloc(size + 1);
+    if (!text) return out_of_memory(r, line->number, error);
+    memcpy(text, size ? line->text : "", size);
+    text[size] = 0;
+    Status status = encoding_take(NULL, r->encoding, &text, &size, &why)
+                        ? put_end(r, line->number, why.message, error)
+                        : gather(r, text, line->number, error);
     free(text);
     return status;
 }
@@ -84,11 +90,13 @@ static Status take_end(void *context, Error *error) {
                    error);
 }
 
-Status script_reader_open(int file, const char *name, ScriptReader **out, Error *error) {
+Status script_reader_open(int file, const char *name, TextEncoding encoding, ScriptReader **out,
+                          Error *error) {
     *out = NULL;
     ScriptReader *r = calloc(1, sizeof *r);
     if (!r) return error_set(error, STATUS_MEMORY, "out of memory");
     r->name = name;
+    r->encoding = encoding;
     Status status = item_queue_open(QUEUED, &r->queue, error);
     LineReaderOptions options = {.file = file,
                                  .name = name,

@@ -3,6 +3,7 @@
 #ifndef PALAVER_APP_SCRIPT_READER_H
 #define PALAVER_APP_SCRIPT_READER_H
 
+#include "app/terminal/encoding.h"
 #include "engine/talk/item_queue.h"
 
 typedef struct ScriptTurn {
@@ -14,7 +15,8 @@ typedef struct ScriptTurn {
 typedef struct ScriptReader ScriptReader;
 
 // Begins to read `file`, which is called `name` in messages. Of a terminal a line is read only when one is waited for.
-Status script_reader_open(int file, const char *name, ScriptReader **reader, Error *error);
+Status script_reader_open(int file, const char *name, TextEncoding encoding, ScriptReader **reader,
+                          Error *error);
 
 // The next turn, which is the caller's, if it comes within so many milliseconds.
 QueueState script_reader_take(ScriptReader *reader, int milliseconds, ScriptTurn **turn);

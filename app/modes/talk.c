@@ -11,7 +11,8 @@
 static Status set_system(Chat *chat, Error *error) {
     char *system;
     if (!chat_options(chat)->system) return STATUS_OK;
-    Status status = argument_read_system("--system", chat_options(chat)->system, &system, error);
+    Status status = argument_read_system("--system", chat_options(chat)->system,
+                                         chat_settings(chat)->ui.encoding, &system, error);
     if (status) return status;
     status = transcript_set_system(chat_transcript(chat), system, error);
     if (!status) status = conversation_set_system(chat_conversation(chat), system, error);

@@ -10,11 +10,12 @@ enum {
     TIMES = 8,   // bench
     SHAPE = 16,  // bench --shape
     STREAM = 32, // bench --stream, with or without a shape
-    LOOKS = 64,  // inspect, tokenize
+    LOOKS = 64,  // inspect
     TUNES = 128, // tune, bench --dispatch
     LISTS = 256,
     USES = 512,
     PULLS = 1024,
+    PIECES = 2048, // tokenize
     TALKS = CHAT | JSONL,
     LOADS = TALKS | SCORES | TIMES,
 };
@@ -34,7 +35,7 @@ static const Scope scopes[] = {
     {"context", NULL, TALKS},
     {"cache", "snapshots", CHAT},
     {"cache", NULL, LOADS | SHAPE | LISTS},
-    {"model", "path", LOADS | LOOKS | TUNES | LISTS},
+    {"model", "path", LOADS | LOOKS | PIECES | TUNES | LISTS},
     {"model", "weights", LOADS | TUNES | LISTS},
     {"model", "head", LOADS | TUNES | LISTS},
     {"model", "template", TALKS},
@@ -45,6 +46,7 @@ static const Scope scopes[] = {
     {"ui", "color", ~0u},
     {"ui", "wrap", ~0u},
     {"ui", "theme", ~0u},
+    {"ui", "encoding", CHAT | SCORES | PIECES},
     {"ui", NULL, CHAT},
 };
 
@@ -65,7 +67,7 @@ static unsigned scope_in_force(const Options *o, const char **what) {
         return LOOKS;
     case COMMAND_TOKENIZE:
         *what = "for palaver tokenize";
-        return LOOKS;
+        return PIECES;
     case COMMAND_PERPLEXITY:
         *what = "for palaver perplexity";
         return SCORES;

@@ -9,7 +9,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-// In the order of OverflowPolicy; of by_token; of cut_prompt; of ScreenColor, SettingsLoops, ScreenLinks and ThemeName.
+// In the order of OverflowPolicy; of by_token; of cut_prompt; of ScreenColor, SettingsLoops, ScreenLinks,
+// ThemeName and TextEncoding.
 static const char *const overflow_words[] = {"reevaluate", "shift", "shift-inplace", "stop", NULL};
 static const char *const by_words[] = {"turn", "token", NULL};
 static const char *const long_prompt_words[] = {"refuse", "cut", NULL};
@@ -17,6 +18,7 @@ static const char *const color_words[] = {"auto", "always", "never", NULL};
 static const char *const loops_words[] = {"tell", "stop", "off", NULL};
 static const char *const links_words[] = {"auto", "always", "never", NULL};
 static const char *const theme_words[] = {"auto", "dark", "light", "mono", NULL};
+static const char *const encoding_words[] = {"utf-8", "latin1", NULL};
 static const char *const cache_words[] = {"f16", "f32", "int8", "int4", NULL};
 static const int cache_types[] = {DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
 static const char *const weights_words[] = {"own", "f16", "bf16", "int8", "int4", NULL}; // of WeightType
@@ -168,6 +170,7 @@ static const ConfigKey keys[] = {
     CHOICE(ui, loops, ui.loops, loops_words, "what becomes of a reply that says the same over and over"),
     CHOICE(ui, links, ui.links, links_words, "links that can be clicked (OSC 8), else with their address"),
     CHOICE(ui, theme, ui.theme, theme_words, "which colours"),
+    CHOICE(ui, encoding, ui.encoding, encoding_words, "of text in files and on stdin (JSON is always UTF-8)"),
 
     COLOR(heading, THEME_HEADING, "the colour of headings"),
     COLOR(code, THEME_CODE, "the colour of code"),

@@ -3,6 +3,7 @@
 #ifndef PALAVER_APP_SETTINGS_H
 #define PALAVER_APP_SETTINGS_H
 
+#include "app/terminal/encoding.h"
 #include "app/terminal/screen.h"
 #include "config/config.h"
 #include "engine/talk/conversation.h"
@@ -41,6 +42,7 @@ typedef struct Settings {
         ScreenLinks links;
         ThemeName theme;
         SettingsLoops loops;
+        TextEncoding encoding; // of files and stdin
     } ui;
     char *colors[THEME_N_PARTS]; // [colors]: "" is the theme's own
 } Settings;

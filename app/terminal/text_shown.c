@@ -21,20 +21,30 @@ bool text_is_control(uint32_t code) {
     return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }
 
-Status text_check(const char *name, const char *text, size_t size, Error *error) {
-    size_t line = 1, begin = 0, used;
-    for (size_t i = 0; i < size; i += used) {
+size_t text_first_bad(const char *text, size_t size) {
+    size_t at = 0, used;
+    for (; at < size; at += used) {
         uint32_t code;
-        used = text_decode(text + i, size - i, &code);
-        bool ends = text[i] == '\n' || (text[i] == '\r' && (i + 1 == size || text[i + 1] != '\n'));
-        if (ends) line++, begin = i + 1;
-        if (used && text[i] && (code != TEXT_REPLACEMENT || used > 1)) continue;
-        error_set(error, STATUS_FILE, "this is no text in UTF-8: byte %zu of the line is 0x%02x%s",
-                  i - begin + 1, (unsigned)(unsigned char)text[i],
-                  text[i] ? "; iconv converts other encodings" : "");
-        return name ? error_prefix(error, "%s:%zu: ", name, line) : STATUS_FILE;
+        used = text_decode(text + at, size - at, &code);
+        if (!used || !text[at] || (code == TEXT_REPLACEMENT && used == 1)) break;
     }
-    return STATUS_OK;
+    return at;
+}
+
+Status text_refuse(const char *name, const TextBad *bad, Error *error) {
+    const char *text = bad->text;
+    size_t line = 1, begin = 0;
+    for (size_t i = 0; i < bad->at; i++)
+        if (text[i] == '\n' || (text[i] == '\r' && text[i + 1] != '\n')) line++, begin = i + 1;
+    error_set(error, STATUS_FILE, "this is no text in %s: byte %zu of the line is 0x%02x%s%s", bad->encoding,
+              bad->at - begin + 1, (unsigned)(unsigned char)text[bad->at], text[bad->at] ? "; " : "",
+              text[bad->at] ? bad->way_out : "");
+    return name ? error_prefix(error, "%s:%zu: ", name, line) : STATUS_FILE;
+}
+
+Status text_check(const char *name, const char *text, size_t size, Error *error) {
+    const TextBad bad = {text, text_first_bad(text, size), "UTF-8", "iconv converts other encodings"};
+    return bad.at < size ? text_refuse(name, &bad, error) : STATUS_OK;
 }
 
 char *text_clean(const char *bytes, size_t n, size_t *dropped) {

@@ -35,6 +35,15 @@ char *text_clean(const char *bytes, size_t n, size_t *dropped);
 // STATUS_FILE says where the first bad byte is: NAME:LINE and its number in that line; `name` NULL: the number alone,
 // of a text that is one line.
 Status text_check(const char *name, const char *text, size_t size, Error *error);
+// The index of the first byte for which it is not taken; `size`: all of it is fine.
+size_t text_first_bad(const char *text, size_t size);
+// What text_check() says of such a byte of `text`, of which the encoding was expected, and what there is to do.
+typedef struct TextBad {
+    const char *text;
+    size_t at;
+    const char *encoding, *way_out;
+} TextBad;
+Status text_refuse(const char *name, const TextBad *bad, Error *error);
 
 // The visible form of a character that a terminal would obey instead of showing (␛, \u009b, \u202e); others as they
 // are. Without UTF-8 signs of the kind ^[ and <9b>. Writes it to `sign`, without a NUL, and returns its bytes.

@@ -1,6 +1,6 @@
 #include "app/tools/perplexity.h"
 #include "app/settings/settings_tell.h"
-#include "app/terminal/text_shown.h"
+#include "app/terminal/encoding.h"
 #include "tokenizer/tokenizer.h"
 #include "engine/model/model.h"
 #include "kernels/base/file.h"
@@ -188,7 +188,7 @@ static Status measure_file(Program *program, const PerplexitySettings *settings,
     PerplexityReport report;
     Status status = file_read(program->options.argument, PROGRAM_TEXT_LIMIT, &text, &size, error);
     if (status) return status;
-    status = text_check(program->options.argument, text, size, error);
+    status = encoding_take(program->options.argument, program->settings.ui.encoding, &text, &size, error);
     if (!status) status = measure(program->engine, text, size, settings, &report, error);
     if (!status && isnan(report.perplexity))
         status = error_set(error, STATUS_FILE, "a logit is not a number: the model or its file is damaged");

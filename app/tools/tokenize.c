@@ -1,6 +1,7 @@
 #include "app/tools/tokenize.h"
 
 #include "app/signals.h"
+#include "app/terminal/encoding.h"
 #include "app/terminal/text_shown.h"
 #include "app/token_shown.h"
 #include "engine/files/tokenizer_source.h"
@@ -40,8 +41,9 @@ int tokenize_main(Program *program) {
     int wrong = text ? EXIT_USAGE : EXIT_RUNTIME;
     if (!text && file_read_stream(stdin, "stdin", PROGRAM_TEXT_LIMIT, &piped, &size, &error))
         return program_fail(program, &error, wrong);
+    Status status = text ? text_check("the text", text, size, &error)
+                         : encoding_take("stdin", program->settings.ui.encoding, &piped, &size, &error);
     if (!text) text = piped;
-    Status status = text_check(piped ? "stdin" : "the text", text, size, &error);
     bool readable = status == STATUS_OK;
     if (readable) status = print_pieces(program->model, text, size, stdout, &error);
     free(piped);

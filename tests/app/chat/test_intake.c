@@ -89,6 +89,44 @@ static void expect_question(const char *command, const char *question) {
     program_free(&run);
 }
 
+// Latin-1 where that is asked for, by a flag, a file of settings or /set; the questions are in UTF-8 then.
+static void test_latin1_where_asked(void **state) {
+    static const char text[] = "na\xefve \xdf\xa7\n", cp1252[] = "one\na \x93word\x94\n";
+    char path[200], line[500];
+    Run run;
+    write_file(path, *state, "text", text, sizeof text - 1);
+    snprintf(line, sizeof line,
+             "/set encoding latin1\n/system @%s\n/file %s\nWhat?\n/set encoding utf-8\n/view\n", path, path);
+    program_run(&run, TALK, line);
+    expect_status(&run, 0);
+    expect_err(&run, "[system] naïve ß§\n");
+    expect_err(&run, "```\nnaïve ß§\n```\n\nWhat?");
+    program_free(&run);
+    program_run(&run, TALK "|--encoding=latin1|--echo", text); // a script
+    expect_status(&run, 0);
+    expect_out(&run, "> naïve ß§\n");
+    program_free(&run);
+    expect_question("printf 'na\\357ve' | " ASK " What? --encoding latin1", "What?\n\nnaïve");
+    program_run(&run, "tokenize|" BABBLER "|--encoding=latin1", "\xdf");
+    expect_status(&run, 0);
+    Run other;
+    program_run(&other, "tokenize|" BABBLER, "ß");
+    assert_string_equal(run.out, other.out);
+    program_free(&run);
+    program_free(&other);
+    snprintf(line, sizeof line, "perplexity|" BABBLER "|--encoding=latin1|%s", path);
+    program_says(line, "", 0, "");
+    // Bytes that are no characters of Latin-1 are another encoding's.
+    write_file(path, *state, "text", cp1252, sizeof cp1252 - 1);
+    snprintf(line, sizeof line, "/file %s\n", path);
+    program_refuses(TALK "|--encoding=latin1", line,
+                    "text:2: this is no text in Latin-1: byte 3 of the line is 0x93; iconv converts");
+    program_says(TALK "|--encoding=latin1", "a\nb\x93\n", 5,
+                 "stdin:2: this is no text in Latin-1: byte 2 of");
+    program_refuses(TALK, line, "and encoding = \"latin1\" reads Latin-1");
+    program_says(TALK "|--jsonl|--encoding=latin1", "", 2, "--encoding has no meaning");
+}
+
 static void test_stdin_of_a_question(void **state) {
     char path[200], command[600];
     Run run;
@@ -143,9 +181,8 @@ static void test_stdin_is_not_opened_again(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_what_is_no_utf8_is_refused),
-        WITH_HOME(test_an_editor_of_another_encoding),
-        WITH_HOME(test_stdin_of_a_question),
+        WITH_HOME(test_what_is_no_utf8_is_refused),    WITH_HOME(test_latin1_where_asked),
+        WITH_HOME(test_an_editor_of_another_encoding), WITH_HOME(test_stdin_of_a_question),
         WITH_HOME(test_stdin_is_not_opened_again),
     };
     return test_main("intake", argc, argv, tests);
