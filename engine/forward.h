@@ -17,8 +17,8 @@ typedef struct QueryTap {
 } QueryTap;
 
 // A step on its way through the model, and who looks on.
-// Who wants to know how far a step is: told behind each layer, of which so many are done. Of a device that works on by
-// itself this is what it was given.
+// Who wants to know how far a step is: told behind each layer, of which so many are done. A device that works on by
+// itself may only have been given them.
 typedef struct LayerWatch {
     void (*layer)(void *user, int done, int n_layers);
     void *user;

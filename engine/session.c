@@ -117,52 +117,58 @@ void session_want_logits(Session *s) {
         kv_sequence_truncate(&s->engine->cache, &s->sequence, s->n_log - 1);
 }
 
-// How far the tokens from `first` on are read, in the middle of a step.
+#define LOOK_EVERY 0.05 // seconds
+
+// How far the tokens from `first` on are read, in the middle of a step too. A backend that runs by itself has only been
+// given what the layer loop is done with, so that it is waited for: at a step's end, and before it where the layers are
+// slow.
 typedef struct Reading {
     const Session *session;
-    int64_t first, n; // and how many the step in hand reads
+    int64_t first, told; // of which so many are known to be read
+    int n;               // that the step in hand reads
+    int layers, look;    // since the last look, and with how many the next one comes
+    double looked;       // seconds of the clock
 } Reading;
 
 static void on_layer(void *user, int done, int n_layers) {
-    const Reading *reading = user;
-    const Session *s = reading->session;
-    int64_t before = s->sequence.length - reading->n - reading->first;
-    (void)s->progress.step(s->progress.user, "reading", before + reading->n * done / n_layers,
-                           s->n_log - reading->first);
-}
-
-// evaluate(), of which the progress is told layer by layer where the layers are done when the loop says so.
-static Status evaluate_watched(Session *s, int64_t first, int64_t n, Error *error) {
-    Reading reading = {s, first, n};
-    const LayerWatch watch = {on_layer, &reading};
-    bool told = s->progress.step && n > 1 && s->engine->backend->ops == ops_cpu();
-    s->engine->forward.watch = told ? &watch : NULL;
-    Status status = evaluate(s, s->sequence.length + n, error);
-    s->engine->forward.watch = NULL;
-    return status;
+    Reading *r = user;
+    const Session *s = r->session;
+    const Forward *forward = &s->engine->forward;
+    float arrived;
+    Error ignored; // what follows fails of it as well
+    if (++r->layers < r->look && done < n_layers) return;
+    if (forward->backend->ops->read(forward->backend, &arrived, forward->x, sizeof arrived, &ignored)) return;
+    double now = clock_seconds(), due = r->layers * LOOK_EVERY / (now - r->looked + 1e-9);
+    r->look = due < 1 ? 1 : due < 1e6 ? (int)due : 1000000;
+    r->layers = 0;
+    r->looked = now;
+    r->told = s->sequence.length - r->n - r->first + (int64_t)r->n * done / n_layers;
+    (void)s->progress.step(s->progress.user, "reading", r->told, s->n_log - r->first);
 }
 
 // Evaluates whatever of the log is not in the cache and leaves the logits of its last token in forward.current.
 static Status evaluate_pending(Session *s, Error *error) {
     if (session_has_logits(s)) return STATUS_OK;
-    int last = 0;
     session_want_logits(s);
     if (session_ahead_take(s)) return STATUS_OK;
-    int64_t first = s->sequence.length;
+    Forward *forward = &s->engine->forward;
+    Reading reading = {.session = s, .first = s->sequence.length, .look = 1, .looked = clock_seconds()};
+    const LayerWatch watch = {on_layer, &reading};
+    bool told = s->progress.step && session_pending(s) > 1;
     while (s->sequence.length < s->n_log) {
-        int64_t n = s->n_log - s->sequence.length;
-        if (n > s->engine->forward.max_tokens) n = s->engine->forward.max_tokens;
-        if (s->progress.step && s->n_log - first > n &&
-            !s->progress.step(s->progress.user, "reading", s->sequence.length - first, s->n_log - first))
+        int64_t n = session_pending(s);
+        reading.n = (int)(n < forward->max_tokens ? n : forward->max_tokens);
+        if (told && n > reading.n &&
+            !s->progress.step(s->progress.user, "reading", reading.told, s->n_log - reading.first))
             return error_set(error, STATUS_INTERRUPTED, "interrupted");
-        Status status = evaluate_watched(s, first, n, error);
+        forward->watch = told ? &watch : NULL;
+        Status status = evaluate(s, s->sequence.length + reading.n, error);
+        forward->watch = NULL;
         if (status) return status;
-        last = (int)n - 1;
     }
-    if (s->progress.step && s->n_log - first > s->engine->forward.max_tokens)
-        s->progress.step(s->progress.user, "reading", s->n_log - first, s->n_log - first);
+    int last = reading.n - 1;
     s->engine->logits_of = NULL;
-    Status status = forward_logits(&s->engine->forward, &last, 1, error);
+    Status status = forward_logits(forward, &last, 1, error);
     if (!status) s->engine->logits_of = s;
     return status;
 }
