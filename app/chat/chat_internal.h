@@ -27,6 +27,7 @@ typedef struct ChatRecord {
     SnapshotWriter *writer; // NULL: no snapshot is being written
     uint64_t restored;      // snapshot_version() of the one that this conversation goes on from; 0: none
     int64_t n_restored;     // tokens of it
+    double reading;         // seconds that were spent on reading it
 } ChatRecord;
 
 // Of the random numbers: each new conversation has a stream of its own.
@@ -101,7 +102,8 @@ Status chat_record_begin(const Chat *chat, const char *name, Journal **journal, 
 
 // ---- chat_snapshot.c
 
-// The conversation is left, by a person or after --resume: what is cached of it is being written from now on.
+// The conversation is left: what is cached of it is being written from now on. What a script leaves stands aside, and is
+// worth it only where reading took long.
 void chat_snapshot_keep(Chat *chat);
 void chat_snapshot_finish(Chat *chat); // waits for that
 // A conversation is come back to: what its snapshot has is cached. One that cannot be used is told of.

@@ -52,6 +52,7 @@ Status chat_record_make(Chat *chat, const char *system, Transcript **transcript,
 static void adopt(Chat *chat, Transcript *transcript, Journal *journal) {
     chat_snapshot_keep(chat);
     chat->record.restored = 0;
+    chat->record.reading = 0;
     chat->told.restored = true;
     transcript_free(chat->transcript);
     journal_close(chat->record.journal);

@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define WORTH_READING 1.0 // seconds: what took less is read again as soon
+
 static int64_t limit_of(const Chat *chat) {
     int64_t bytes = 0;
     return format_read_bytes(chat->settings->cache.snapshots, &bytes) ? bytes : 0;
@@ -48,7 +50,8 @@ void chat_snapshot_keep(Chat *chat) {
     const char *name = chat_record_name(chat);
     Snapshot *snapshot;
     Error error;
-    if (!name || !*name || (!chat->interactive && !chat->options->resume)) return;
+    bool aside = !chat->interactive && !chat->options->resume;
+    if (!name || !*name || (aside && chat->record.reading < WORTH_READING)) return;
     const Session *session = conversation_session(chat->conversation);
     bool unchanged = chat->record.restored && snapshot_version(session) == chat->record.restored;
     if (unchanged) snapshots_touch(name);
@@ -58,12 +61,12 @@ void chat_snapshot_keep(Chat *chat) {
     }
     if (snapshots_allow(snapshot_foresee(session), limit_of(chat), &error) ||
         snapshot_take(session, words_of(chat), &snapshot, &error)) {
-        tell_unkept(chat, &error);
+        if (!aside) tell_unkept(chat, &error);
         trim(chat);
         return;
     }
     if (!snapshot) return;
-    const SnapshotOrder order = {name, limit_of(chat), stop_flag()};
+    const SnapshotOrder order = {name, limit_of(chat), aside, stop_flag()};
     if (snapshots_begin(&chat->record.writer, snapshot, &order, &error)) tell_unkept(chat, &error);
 }
 

@@ -146,6 +146,7 @@ static Status make_reply(Chat *chat, bool resume, const uint64_t *seed, Transcri
     reply->overflow = chat->reply.overflow;
     reply->n_overflow = chat->reply.n_overflow;
     chat->last = reply->report;
+    chat->record.reading += reply->report.first_token_seconds;
     chat->has_last = true;
     chat->used = reply->report.used;
     if (chat->reply.n_overflow) report_again(chat);

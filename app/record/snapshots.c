@@ -15,13 +15,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FORGOTTEN = 3600 }; // seconds after which a file that is being written is one that nobody writes
+enum {
+    FORGOTTEN = 3600, // seconds after which a file that is being written is one that nobody writes
+    // Seconds by which one that stands aside is older than it is: ten years, so that it goes before all others, the
+    // oldest of its kind first.
+    ASIDE = 315360000,
+};
+
+#define LATEST ((time_t)1 << 40) // later than any file
 
 struct SnapshotWriter {
     pthread_t thread;
     Snapshot *snapshot;
     char path[JOURNAL_PATH_ROOM];
     int64_t limit;
+    bool aside;
     const atomic_int *stop;
     Status status;
     Error error;
@@ -66,35 +74,53 @@ static int by_age(const void *a, const void *b) {
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-// The oldest but `own` go until the others and `bytes` more are within the limit. Returns the bytes that went.
-static int64_t make_room(const char *own, int64_t bytes, int64_t limit) {
+// For whom room is made.
+typedef struct Claim {
+    const char *path; // that file is not looked at
+    int64_t bytes, limit;
+    time_t before; // only files older than that go
+} Claim;
+
+// The oldest go until the others and the claim's bytes are within the limit. Returns the bytes that went; *fits (may be
+// NULL): whether that was enough.
+static int64_t make_room(const Claim *claim, bool *fits) {
     char folder[PATH_ROOM];
     KeptList list = {0};
     Error ignored;
     DIR *directory = journal_folder(folder, &ignored) ? NULL : opendir(folder);
+    if (fits) *fits = directory;
     if (!directory) return 0;
-    for (struct dirent *entry; (entry = readdir(directory));) look_at(&list, folder, entry->d_name, own);
+    for (struct dirent *entry; (entry = readdir(directory));)
+        look_at(&list, folder, entry->d_name, claim->path);
     closedir(directory);
     if (list.count) qsort(list.files, list.count, sizeof *list.files, by_age);
     const int64_t before = list.bytes;
     for (size_t i = 0; i < list.count; i++) {
-        if (list.bytes + bytes > limit && !unlink(list.files[i].path)) list.bytes -= list.files[i].bytes;
-        free(list.files[i].path);
+        const Kept *kept = &list.files[i];
+        bool goes = list.bytes + claim->bytes > claim->limit && kept->changed.tv_sec < claim->before;
+        if (goes && !unlink(kept->path)) list.bytes -= kept->bytes;
+        free(kept->path);
     }
     free(list.files);
+    if (fits) *fits = list.bytes + claim->bytes <= claim->limit;
     return before - list.bytes;
 }
 
 int64_t snapshots_trim(int64_t limit) {
-    return make_room("", 0, limit);
+    return make_room(&(Claim){"", 0, limit, LATEST}, NULL);
 }
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
 static void *write_it(void *context) {
     SnapshotWriter *w = context;
-    make_room(w->path, snapshot_bytes(w->snapshot), w->limit);
+    const struct timespec now = {.tv_sec = time(NULL) - (w->aside ? ASIDE : 0)};
+    const Claim claim = {w->path, snapshot_bytes(w->snapshot), w->limit, w->aside ? now.tv_sec : LATEST};
+    bool fits;
+    make_room(&claim, &fits);
+    if (w->aside && !fits) return NULL;
     w->status = snapshot_write(w->snapshot, w->path, w->stop, &w->error);
+    if (w->aside && !w->status) (void)utimensat(AT_FDCWD, w->path, (struct timespec[2]){now, now}, 0);
     return NULL;
 }
 
@@ -128,6 +154,7 @@ Status snapshots_begin(SnapshotWriter **writer, Snapshot *snapshot, const Snapsh
     if (!status) {
         w->snapshot = snapshot;
         w->limit = order->limit;
+        w->aside = order->aside;
         w->stop = order->stop;
         if (pthread_create(&w->thread, NULL, write_it, w))
             status = error_set(error, STATUS_MEMORY, "no thread to write a snapshot");

@@ -9,8 +9,9 @@
 typedef struct SnapshotWriter SnapshotWriter;
 
 typedef struct SnapshotOrder {
-    const char *name;       // of the conversation
-    int64_t limit;          // bytes of all snapshots together
+    const char *name; // of the conversation
+    int64_t limit;    // bytes of all snapshots together
+    bool aside;       // it takes only what room the others leave, and is the first to go when they need it
     const atomic_int *stop; // as snapshot_write() has it; outlives the writing
 } SnapshotOrder;
 

@@ -214,6 +214,60 @@ static void test_full_disk(void **state) {
     program_free(&run);
 }
 
+static off_t size_of(const char *home, const char *name) {
+    struct stat facts;
+    return stat(kept(home, name), &facts) ? -1 : facts.st_size;
+}
+
+// How many snapshots there are.
+static int count(const char *home) {
+    DIR *folder = opendir(kept(home, ""));
+    int n = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) n += strstr(entry->d_name, ".kv") != NULL;
+    closedir(folder);
+    return n;
+}
+
+// What a script has read for long is not read again, and takes no room from what people left.
+static void test_of_scripts(void **state) {
+    static char input[6000];
+    const char *slow = BABBLER "|--seed=1|--max-tokens=4|--threads=1|--context=4000|--device=cpu:reference";
+    Run run;
+    begin(*state);
+    int n = sprintf(input, "/new slow\n");
+    for (int i = 0; i < 500; i++) n += sprintf(input + n, "zq ");
+    sprintf(input + n, "\n");
+    program_run(&run, slow, input);
+    expect_status(&run, 0);
+    program_free(&run);
+    assert_int_equal(count(*state), 2);
+    assert_true(size_of(*state, "slow.kv") > size_of(*state, "talk.kv"));
+    char arguments[300], folder[300];
+    Bytes whole = bytes_of_file(kept(*state, "slow.kv"));
+    // With room for one it goes first, though it is the later one; and there is none for the next.
+    snprintf(arguments, sizeof arguments, AGAIN "|--snapshots=%lld", (long long)size_of(*state, "slow.kv"));
+    program_run(&run, arguments, "One more.\n");
+    expect_status(&run, 0);
+    program_free(&run);
+    assert_int_equal(size_of(*state, "slow.kv"), -1);
+    snprintf(arguments, sizeof arguments, "%s|--snapshots=%lld", slow,
+             (long long)size_of(*state, "talk.kv") + 1000);
+    memcpy(input, "/new more\n", 10);
+    program_run(&run, arguments, input);
+    expect_status(&run, 0);
+    expect_no_err(&run, "snapshot");
+    program_free(&run);
+    assert_int_equal(count(*state), 1);
+    assert_true(size_of(*state, "talk.kv") > 0);
+    snprintf(folder, sizeof folder, "%s/palaver/conversations", (char *)*state);
+    folder_write(folder, "slow.kv", whole.data, whole.size);
+    bytes_free(&whole);
+    snprintf(arguments, sizeof arguments, "%s|--resume=slow", slow);
+    program_run(&run, arguments, "And then?\n");
+    expect_err(&run, "[restored ");
+    program_free(&run);
+}
+
 static void test_delete(void **state) {
     Run run;
     begin(*state);
@@ -262,9 +316,15 @@ static void test_leaving_and_switching(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(goes_on_at_once), test(undo_and_another_branch), test(what_is_no_use),
-        test(limits),          test(of_other_words),          test(full_disk),
-        test(delete),          test(leaving_and_switching),
+        test(goes_on_at_once),
+        test(undo_and_another_branch),
+        test(what_is_no_use),
+        test(limits),
+        test(of_other_words),
+        test(full_disk),
+        test(delete),
+        test(of_scripts),
+        test(leaving_and_switching),
     };
     return test_main("snapshots of conversations", argc, argv, tests);
 }
