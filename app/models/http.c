@@ -12,18 +12,18 @@
 enum {
     REDIRECTS = 8,
     TRIES = 5,
+    SILENT_TRIES = 2,      // of a server that says nothing, which takes long enough
     FIRST_PAUSE = 250,     // milliseconds before the second try; each further one is twice as long
     LONGEST_PAUSE = 60000, // that a server may ask for
     CONNECTING = 30,       // seconds
-    STALLED = 60,          // seconds without a byte
+    SILENCE = 60,          // seconds without a byte
     TOKEN_ROOM = 1024,
 };
 
 struct Http {
     Curl curl;
-    char origin[HTTP_URL_ROOM];
+    HttpOptions options;
     char token[TOKEN_ROOM]; // "Authorization: Bearer …"; "": none
-    const atomic_int *stop;
 };
 
 struct HttpLine {
@@ -34,16 +34,16 @@ struct HttpLine {
     char asked[HTTP_URL_ROOM];
 };
 
-Status http_open(const char *origin, const char *token, const atomic_int *stop, Http **out, Error *error) {
+Status http_open(const HttpOptions *options, Http **out, Error *error) {
+    const char *token = options->token;
     *out = NULL;
     size_t n = token ? strlen(token) : 0;
     if (token && (n == 0 || n > TOKEN_ROOM - 32 || !text_is_printable(token, n) || strchr(token, ' ')))
         return error_set(error, STATUS_USAGE, "HF_TOKEN is no token");
     Http *http = calloc(1, sizeof *http);
     if (!http) return error_set(error, STATUS_MEMORY, "no memory for a connection");
-    snprintf(http->origin, sizeof http->origin, "%s", origin);
+    http->options = *options;
     if (token) snprintf(http->token, sizeof http->token, "Authorization: Bearer %s", token);
-    http->stop = stop;
     Status status = curl_load(&http->curl, error);
     if (status)
         free(http);
@@ -156,20 +156,21 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *user) {
 
 static int on_progress(void *user, int64_t total, int64_t now, int64_t up, int64_t up_now) {
     (void)total, (void)now, (void)up, (void)up_now;
-    return *((const Answer *)user)->line->http->stop != 0;
+    return *((const Answer *)user)->line->http->options.stop != 0;
 }
 
 // ---- one request --------------------------------------------------------------------------------------------------
 
 // Whether `url` goes to the host that the token is for.
 static bool is_own(const Http *http, const char *url) {
-    size_t n = strlen(http->origin);
-    return !strncasecmp(url, http->origin, n) && (url[n] == '/' || url[n] == 0 || url[n] == '?');
+    size_t n = strlen(http->options.origin);
+    return !strncasecmp(url, http->options.origin, n) && (url[n] == '/' || url[n] == 0 || url[n] == '?');
 }
 
 static int perform_at(Answer *a, const char *url) {
     HttpLine *line = a->line;
     const Curl *c = &line->http->curl;
+    const HttpOptions *options = &line->http->options;
     CurlHandle *h = line->handle;
     char range[64];
     struct CurlList *headers =
@@ -183,7 +184,8 @@ static int perform_at(Answer *a, const char *url) {
     c->easy_setopt(h, CURL_NO_SIGNAL, 1L);
     c->easy_setopt(h, CURL_CONNECT_TIMEOUT, (long)CONNECTING);
     c->easy_setopt(h, CURL_LOW_SPEED_LIMIT, 1L);
-    c->easy_setopt(h, CURL_LOW_SPEED_TIME, (long)STALLED);
+    c->easy_setopt(h, CURL_LOW_SPEED_TIME, (long)(options->silence ? options->silence : SILENCE));
+    if (options->authorities) c->easy_setopt(h, CURL_AUTHORITIES, options->authorities);
     c->easy_setopt(h, CURL_ERROR_BUFFER, line->why);
     c->easy_setopt(h, CURL_HEADER_FUNCTION, on_header);
     c->easy_setopt(h, CURL_HEADER_DATA, a);
@@ -258,6 +260,9 @@ static Status tell_code(const Answer *a, int code, Error *error) {
     case CURL_TLS_CONNECT:
     case CURL_TLS_UNTRUSTED:
         return error_set(error, STATUS_FILE, "%s: the connection is not safe: %s", a->what, why);
+    case CURL_NO_AUTHORITIES:
+        return error_set(error, STATUS_FILE, "%s: the certificates to trust cannot be read: %s", a->what,
+                         why);
     case CURL_TIMED_OUT:
         return error_set(error, STATUS_FILE, "%s: the server has gone silent: %s", a->what, why);
     default:
@@ -309,12 +314,12 @@ static bool may_pass(const Answer *a, int code) {
 static void pause_before(const Answer *a, int attempt) {
     int64_t left = (int64_t)FIRST_PAUSE << attempt;
     if (a->retry >= 0) left = a->retry * 1000 < LONGEST_PAUSE ? a->retry * 1000 : LONGEST_PAUSE;
-    for (; left > 0 && !*a->line->http->stop; left -= 50)
+    for (; left > 0 && !*a->line->http->options.stop; left -= 50)
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 }
 
 static Status settle(Answer *a, int code, Error *error) {
-    if (*a->line->http->stop) return error_set(error, STATUS_INTERRUPTED, "%s: stopped", a->what);
+    if (*a->line->http->options.stop) return error_set(error, STATUS_INTERRUPTED, "%s: stopped", a->what);
     if (*a->problem) return error_set(error, STATUS_FILE, "%s: %s", a->what, a->problem);
     if (code) return tell_code(a, code, error);
     return a->status < 200 || a->status > 299 ? tell_status(a, error) : STATUS_OK;
@@ -330,10 +335,10 @@ static Status run(Answer *a, const char *url, Error *error) {
         if (status) return status;
         bool cut = a->range && !code && a->status < 300 && a->at < (a->whole ? a->range->size : a->range->to);
         if (cut) code = CURL_PARTIAL;
-        bool again = (may_pass(a, code) && !*a->problem && !*a->line->http->stop);
+        bool again = (may_pass(a, code) && !*a->problem && !*a->line->http->options.stop);
         if (!again || a->whole) break;
         if (a->at > before) attempt = 0; // it goes on, if haltingly
-        if (attempt + 1 >= TRIES) break;
+        if (attempt + 1 >= (code == CURL_TIMED_OUT ? SILENT_TRIES : TRIES)) break;
         pause_before(a, attempt);
     }
     return settle(a, code, error);

@@ -15,9 +15,16 @@ typedef struct HttpLine HttpLine; // one thread's connections
 
 enum { HTTP_URL_ROOM = 4096 };
 
-// `origin`: "https://host[:port]", whose the token is (NULL: none). `stop` ends whatever is under way.
-// STATUS_UNSUPPORTED: no libcurl. STATUS_USAGE: a token that is none.
-Status http_open(const char *origin, const char *token, const atomic_int *stop, Http **http, Error *error);
+typedef struct HttpOptions {
+    const char *origin;      // "https://host[:port]"
+    const char *token;       // for that host; NULL: none
+    const char *authorities; // a file of the certificates that are trusted; NULL: the system's
+    int silence; // seconds without a byte after which a connection is given up; 0: as many as is usual
+    const atomic_int *stop; // ends whatever is under way
+} HttpOptions;
+
+// What the options point to outlives it. STATUS_UNSUPPORTED: no libcurl. STATUS_USAGE: a token that is none.
+Status http_open(const HttpOptions *options, Http **http, Error *error);
 void http_close(Http *http);
 Status http_line_open(const Http *http, HttpLine **line, Error *error);
 void http_line_close(HttpLine *line);

@@ -254,7 +254,8 @@ Status hub_pull(const HubWish *wish, char *path, Error *error) {
     p->wish = wish;
     Status status = take_apart(p, error);
     if (!status) status = take_endpoint(p, origin, sizeof origin, error);
-    if (!status) status = http_open(origin, wish->token, wish->stop, &p->http, error);
+    const HttpOptions options = {origin, wish->token, wish->authorities, wish->silence, wish->stop};
+    if (!status) status = http_open(&options, &p->http, error);
     if (!status) status = pull(p, path, error);
     http_close(p->http);
     hub_files_free(&p->files);

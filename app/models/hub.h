@@ -1,7 +1,7 @@
 // Fetching a model from a hub that speaks Hugging Face's HTTP API, into the cache that its programs share.
 //
-//   the list of files with sizes and digests → which of them → each into blobs/, in parts at once, as far as it is not
-//   there yet → its digest, also of what was there → snapshots/COMMIT/ → refs/REF
+//   the list of files with sizes and digests → which of them → each into blobs/, in parts at once, as far as it is
+//   not there yet → its digest, also of what was there → snapshots/COMMIT/ → refs/REF
 //
 // What was begun goes on where it ended, whatever ended it. Nothing has its name in snapshots/ before it is whole and
 // its digest is the hub's.
@@ -12,10 +12,12 @@
 #include "engine/options.h"
 
 typedef struct HubWish {
-    const char *endpoint; // "https://huggingface.co"
-    const char *token;    // NULL: none
-    const char *model;    // "ORG/NAME", "ORG/NAME@REF", either with ":TYPE" or ":FILE"
-    int64_t available;    // bytes of memory where it is going to run; 0: not known
+    const char *endpoint;    // "https://huggingface.co"
+    const char *token;       // NULL: none
+    const char *authorities; // as HttpOptions has it
+    int silence;             // likewise
+    const char *model;       // "ORG/NAME", "ORG/NAME@REF", either with ":TYPE" or ":FILE"
+    int64_t available;       // bytes of memory where it is going to run; 0: not known
     Progress progress;
     const atomic_int *stop;
     // Called once it is known what is fetched, and why.

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { LONGEST_SILENCE = 3600 }; // seconds
+
 typedef struct Pulling {
     Program *program;
     FactsDevice device;
@@ -51,8 +53,30 @@ static bool is_offline(void) {
     return false;
 }
 
+// What is set and not empty; NULL: not set.
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+// What Hugging Face's programs, curl and OpenSSL look at as well.
+static Status read_environment(HubWish *wish, Error *error) {
+    static const char *const files[] = {"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"};
+    const char *endpoint = variable("HF_ENDPOINT"), *silence = variable("HF_HUB_DOWNLOAD_TIMEOUT");
+    char *end = NULL;
+    wish->endpoint = endpoint ? endpoint : "https://huggingface.co";
+    wish->token = variable("HF_TOKEN");
+    for (size_t i = 0; i < sizeof files / sizeof *files && !wish->authorities; i++)
+        wish->authorities = variable(files[i]);
+    long seconds = silence ? strtol(silence, &end, 10) : 0;
+    if (silence && (*end || seconds < 1 || seconds > LONGEST_SILENCE))
+        return error_set(error, STATUS_USAGE, "HF_HUB_DOWNLOAD_TIMEOUT=%.40s: expected seconds, 1 to %d",
+                         silence, LONGEST_SILENCE);
+    wish->silence = (int)seconds;
+    return STATUS_OK;
+}
+
 int pull_main(Program *program) {
-    const char *endpoint = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
     char path[PATH_ROOM];
     Pulling pulling = {.program = program};
     Error error;
@@ -65,20 +89,19 @@ int pull_main(Program *program) {
                   "HF_HUB_OFFLINE is set: nothing is fetched (palaver list: what is here)");
         return program_fail(program, &error, EXIT_RUNTIME);
     }
-    if (endpoint && token && *token && hub_is_in_clear(endpoint))
-        screen_warn(program->screen, "[HF_TOKEN goes to %s unencrypted: whoever is on the way can read it]",
-                    endpoint);
     const char *model = hub_name(program->options.model);
     facts_of_device(program->settings.engine.device, &pulling.device);
-    const HubWish wish = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
-                          .token = token && *token ? token : NULL,
-                          .model = model,
-                          .available = pulling.device.available,
-                          .progress = {on_step, program->screen},
-                          .stop = signals_interrupt(),
-                          .tell = tell,
-                          .damaged = tell_damaged,
-                          .user = &pulling};
+    HubWish wish = {.model = model,
+                    .available = pulling.device.available,
+                    .progress = {on_step, program->screen},
+                    .stop = signals_interrupt(),
+                    .tell = tell,
+                    .damaged = tell_damaged,
+                    .user = &pulling};
+    if (read_environment(&wish, &error)) return program_fail(program, &error, EXIT_USAGE);
+    if (wish.token && hub_is_in_clear(wish.endpoint))
+        screen_warn(program->screen, "[HF_TOKEN goes to %s unencrypted: whoever is on the way can read it]",
+                    wish.endpoint);
     Status status = hub_pull(&wish, path, &error);
     screen_progress_end(program->screen);
     if (status == STATUS_INTERRUPTED)

@@ -3,8 +3,9 @@
 
     hub.py LOG GOLDEN      GOLDEN: the folder tests/golden
 
-Prints its port and that of a proxy, and serves until stdin ends; whoever fetches files is sent to a third server. Each
-request is a line of LOG: server, path, range, token. What a repository does is in its name.
+Prints its port and those of a proxy, of the same hub behind TLS, and of one that has a certificate of another name;
+whoever fetches files is sent to a server of its own. Serves until stdin ends. Each request is a line of LOG: server,
+path, range, token. What a repository does is in its name. LOG.pem is the certificate to trust (made by openssl).
 """
 import functools
 import hashlib
@@ -12,6 +13,8 @@ import http.server
 import json
 import os
 import random
+import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -48,6 +51,7 @@ REPOSITORIES = {
     "acme/gated": small, "acme/twice": small, "acme/always503": small, "acme/always429": small, "acme/gone": small,
     "acme/endless": small, "acme/short": small, "acme/otherpart": small, "acme/othersize": small, "acme/damaged": small,
     "acme/circle": small, "acme/away": small, "acme/nowhere": small, "acme/forbidden": small, "acme/huge": small,
+    "acme/silent": small, "acme/falters": small, "acme/opens": small,
 }
 
 
@@ -96,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         token = self.headers.get("Authorization", "-")
         with lock, open(log, "a") as file:
             print(self.server.name, self.path, self.headers.get("Range", "-"), token, file=file)
-        role = self.server.name
+        role = {"secure": "hub", "stranger": "hub", "sealed": "files"}.get(self.server.name, self.server.name)
         try:
             path = urllib.parse.unquote(self.path)
             if role == "proxy":  # which is asked for whole addresses
@@ -146,7 +150,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(302, Location="file:///etc/passwd")
         if repository == "acme/nowhere":
             return self.reply(302)
-        self.reply(302, Location="http://127.0.0.1:%d/%s?sign=%s" % (files.server_port, urllib.parse.quote(path[1:]), "x" * 40))
+        secure = self.server.name == "secure" and repository != "acme/opens"
+        base = "https://127.0.0.1:%d" % sealed.server_port if secure else "http://127.0.0.1:%d" % files.server_port
+        self.reply(302, Location="%s/%s?sign=%s" % (base, urllib.parse.quote(path[1:]), "x" * 40))
 
     def file(self, path):
         org, name, _, _, rest = path[1:].split("?")[0].split("/", 4)
@@ -171,7 +177,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(part)
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
-        if repository == "acme/short":
+        if repository == "acme/silent" or (repository == "acme/falters" and self.count("falter") == 1):
+            time.sleep(60)
+        elif repository == "acme/short":
             self.close_connection = True
         elif repository == "acme/breaking" and self.count("break") % 2:
             self.wfile.write(part[:len(part) // 2])
@@ -189,13 +197,29 @@ class Server(http.server.ThreadingHTTPServer):
         pass  # those who leave in the middle are why this is here
 
 
-def serve(name):
+def certificate(path, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-days", "2", "-subj", "/CN=hub of tests", "-addext", "subjectAltName=" + name,
+                    "-keyout", path, "-out", path + ".cert"], check=True, stderr=subprocess.DEVNULL)
+    with open(path + ".cert", encoding="ascii") as cert, open(path, "a", encoding="ascii") as file:
+        file.write(cert.read())
+    return path
+
+
+def serve(name, pem=None):
     server = Server(("127.0.0.1", 0), Handler)
+    if pem:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.name, server.daemon_threads = name, True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
 
 hub, files, proxy = serve("hub"), serve("files"), serve("proxy")
-print(hub.server_port, proxy.server_port, flush=True)
+own = certificate(log + ".pem", "IP:127.0.0.1")
+secure, sealed = serve("secure", own), serve("sealed", own)
+stranger = serve("stranger", certificate(log + ".other.pem", "DNS:hub.example"))
+print(hub.server_port, proxy.server_port, secure.server_port, stranger.server_port, flush=True)
 sys.stdin.read()

@@ -1,5 +1,5 @@
-// palaver pull against a hub on loopback (tests/support/hub.py): what comes is whole, lies where other programs look for
-// it, goes on after kill -9, and whatever a server does wrong is one line.
+// palaver pull against a hub on loopback (tests/support/hub.py): what comes is whole, lies where other programs look
+// for it, goes on after kill -9, and whatever a server does wrong is one line.
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
@@ -21,7 +21,7 @@ typedef struct Hub {
     char *home;
     pid_t pid;
     int in; // its stdin: it ends with it
-    int port, proxy;
+    int port, proxy, secure, stranger;
 } Hub;
 
 static char *below(const Hub *hub, const char *tail) {
@@ -45,15 +45,28 @@ static void start(Hub *hub) {
     for (size_t n = 0; n < sizeof line - 1 && !strchr(line, '\n'); n++)
         if (read(out[0], line + n, 1) != 1) break;
     close(out[0]);
-    if (sscanf(line, "%d %d", &hub->port, &hub->proxy) != 2) fail_msg("the hub does not start: %s", line);
+    if (sscanf(line, "%d %d %d %d", &hub->port, &hub->proxy, &hub->secure, &hub->stranger) != 4)
+        fail_msg("the hub does not start: %s", line);
     snprintf(line, sizeof line, "http://127.0.0.1:%d/", hub->port);
     setenv("HF_ENDPOINT", line, 1);
 }
 
 static int set_up(void **state) {
-    static const char *const unset[] = {
-        "HF_HOME",   "HUGGINGFACE_HUB_CACHE", "HF_TOKEN",  "XDG_CACHE_HOME", "http_proxy",    "https_proxy",
-        "all_proxy", "OLLAMA_MODELS",         "ALL_PROXY", "HTTPS_PROXY",    "HF_HUB_OFFLINE"};
+    static const char *const unset[] = {"HF_HOME",
+                                        "HUGGINGFACE_HUB_CACHE",
+                                        "HF_TOKEN",
+                                        "XDG_CACHE_HOME",
+                                        "http_proxy",
+                                        "https_proxy",
+                                        "all_proxy",
+                                        "OLLAMA_MODELS",
+                                        "ALL_PROXY",
+                                        "HTTPS_PROXY",
+                                        "HF_HUB_OFFLINE",
+                                        "SSL_CERT_FILE",
+                                        "CURL_CA_BUNDLE",
+                                        "REQUESTS_CA_BUNDLE",
+                                        "HF_HUB_DOWNLOAD_TIMEOUT"};
     void *home;
     if (program_set_up(&home)) return 1;
     Hub *hub = calloc(1, sizeof *hub);
@@ -290,6 +303,41 @@ static void test_short(void **state) {
     refuses("acme/short", "the connection broke");
 }
 
+// A server that says nothing more is given up and asked again; one that never does, is told of.
+static void test_silence(void **state) {
+    const Hub *hub = *state;
+    setenv("HF_HUB_DOWNLOAD_TIMEOUT", "1", 1);
+    pull("acme/falters", 0, "is here");
+    assert_int_equal(asked(hub, "files /acme/falters"), 2);
+    refuses("acme/silent", "small-Q8_0.gguf: the server has gone silent");
+    setenv("HF_HUB_DOWNLOAD_TIMEOUT", "soon", 1);
+    pull("acme/babbler", 2, "HF_HUB_DOWNLOAD_TIMEOUT=soon: expected seconds, 1 to 3600");
+    unsetenv("HF_HUB_DOWNLOAD_TIMEOUT");
+}
+
+// Behind TLS only who is trusted, and is who it says; and nobody is sent from there to where all can read it.
+static void test_certificates(void **state) {
+    const Hub *hub = *state;
+    char secure[64], stranger[64];
+    snprintf(secure, sizeof secure, "https://127.0.0.1:%d", hub->secure);
+    snprintf(stranger, sizeof stranger, "https://127.0.0.1:%d", hub->stranger);
+    setenv("HF_ENDPOINT", secure, 1);
+    refuses("acme/babbler", "the connection is not safe");
+    setenv("SSL_CERT_FILE", below(hub, "log.pem.cert"), 1);
+    setenv("HF_TOKEN", "secret", 1);
+    pull("acme/gated", 0, "is here");
+    assert_int_equal(asked(hub, "sealed /acme/gated"), 1); // which refuses whoever has a token with him
+    unsetenv("HF_TOKEN");
+    refuses("acme/opens", "the server sends us from https to http://127.0.0.1");
+    setenv("HF_ENDPOINT", stranger, 1);
+    setenv("SSL_CERT_FILE", below(hub, "log.other.pem.cert"), 1);
+    refuses("acme/babbler", "the connection is not safe");
+    setenv("HF_ENDPOINT", secure, 1);
+    setenv("SSL_CERT_FILE", "/no/such/file", 1);
+    refuses("acme/babbler", "the certificates to trust cannot be read");
+    unsetenv("SSL_CERT_FILE");
+}
+
 static void test_token(void **state) {
     const Hub *hub = *state;
     setenv("HF_TOKEN", "secret", 1);
@@ -379,9 +427,10 @@ static void test_names(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(folder),  test(choice),   test(parts),     test(damaged_on_disk), test(killed), test(stopped),
-        test(disk),    test(refused),  test(short),     test(token),           test(proxy),  test(no_way),
-        test(offline), test(in_clear), test(addresses), test(names),
+        test(folder),  test(choice),  test(parts),        test(damaged_on_disk), test(killed),
+        test(stopped), test(disk),    test(refused),      test(short),           test(token),
+        test(proxy),   test(no_way),  test(offline),      test(in_clear),        test(addresses),
+        test(names),   test(silence), test(certificates),
     };
     return test_main("pull", argc, argv, tests);
 }
