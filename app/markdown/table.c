@@ -89,7 +89,8 @@ static void render_cell(Table *t, const char *cell, size_t n, bool head, Rows *i
 static void read_line(Table *t, const char *line, size_t n, size_t number) {
     unbar(&line, &n);
     for (int column = 0; column < t->n_columns; column++) {
-        size_t size = cell_size(line, n);
+        // Cells that have no column stand in the last one: GitHub leaves them out, a reply loses no word.
+        size_t size = column + 1 < t->n_columns ? cell_size(line, n) : n;
         Rows *into = &t->cells[number * (size_t)t->n_columns + (size_t)column];
         render_cell(t, line, size, number == 0, into);
         int width = cell_widths(into->of.cells, into->of.n);

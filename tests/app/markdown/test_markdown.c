@@ -380,6 +380,17 @@ static void test_tables_of_many_columns(void **state) {
     expect_row(8, "");
 }
 
+// More cells than the table has columns: none is lost.
+static void test_cells_without_a_column(void **state) {
+    (void)state;
+    begin(40, 24, false);
+    push("| a | b |\n|---|---|\n| 1 | 2 | 3 | 4 |\n| 5 |\n");
+    end();
+    expect_row(0, "a │ b");
+    expect_row(2, "1 │ 2 | 3 | 4");
+    expect_row(3, "5 │");
+}
+
 // Something else is said in the middle of a reply: it stands between, and nothing comes twice.
 static void test_parts(void **state) {
     (void)state;
@@ -508,6 +519,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_tall_paragraphs),
         cmocka_unit_test(test_deep_blocks),
         cmocka_unit_test(test_tables_of_many_columns),
+        cmocka_unit_test(test_cells_without_a_column),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_another_width),
         cmocka_unit_test(test_styles_and_links),
