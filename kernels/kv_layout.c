@@ -2,7 +2,7 @@
 
 // Elements of the whole cache; -1 beyond int64.
 static int64_t elements_of(const KvLayout *l) {
-    int64_t n = 2;
+    int64_t n = kv_layout_planes(l);
     if (__builtin_mul_overflow(n, l->n_layers, &n) || __builtin_mul_overflow(n, l->n_kv_heads, &n) ||
         __builtin_mul_overflow(n, l->head_dim, &n) || __builtin_mul_overflow(n, l->n_slots, &n))
         return -1;
@@ -18,6 +18,10 @@ Status kv_layout_check(const KvLayout *l, Error *error) {
     bool quantised = l->type == DTYPE_INT8 || l->type == DTYPE_INT4;
     if (!quantised && l->type != DTYPE_F32 && l->type != DTYPE_F16 && l->type != DTYPE_BF16)
         return error_set(error, STATUS_USAGE, "cache type %s: there are f32, f16, bf16, int8 and int4",
+                         dtype_name(l->type));
+    if (quantised && l->one_plane)
+        return error_set(error, STATUS_USAGE,
+                         "a cache of type %s: one of latents is kept in f16, bf16 or f32 (cache.type)",
                          dtype_name(l->type));
     if (quantised && (l->group < 2 || l->group % 2 || l->head_dim % l->group))
         return error_set(error, STATUS_USAGE, "cache group %d: an even number that divides the head size, %d",
@@ -41,7 +45,8 @@ int64_t kv_layout_scale_bytes(const KvLayout *l) {
 
 KvLayer kv_layout_layer(const KvLayout *l, void *cache, void *scale, int layer) {
     int64_t token = (int64_t)l->n_kv_heads * l->head_dim; // elements of a token's keys in a layer
-    int64_t first = 2 * token * l->n_slots * layer, values = token * l->n_slots;
+    const int planes = kv_layout_planes(l);
+    int64_t first = planes * token * l->n_slots * layer, values = token * l->n_slots;
     KvLayer kv = {.type = l->type,
                   .slot_stride = token,
                   .head_stride = l->head_dim,
@@ -49,12 +54,12 @@ KvLayer kv_layout_layer(const KvLayout *l, void *cache, void *scale, int layer) 
                   .scale_type = l->scale_type};
     switch (l->layout) {
     case 0:
-        kv.slot_stride = 2 * token * l->n_layers;
-        first = 2 * token * layer;
+        kv.slot_stride = planes * token * l->n_layers;
+        first = planes * token * layer;
         values = token;
         break;
     case 1:
-        kv.slot_stride = 2 * token;
+        kv.slot_stride = planes * token;
         values = token;
         break;
     case 2:
@@ -63,6 +68,7 @@ KvLayer kv_layout_layer(const KvLayout *l, void *cache, void *scale, int layer) 
         kv.slot_stride = l->head_dim;
         kv.head_stride = l->n_slots * l->head_dim;
     }
+    if (l->one_plane) values = 0;
     kv.k = (char *)cache + dtype_row_bytes(l->type, first);
     kv.v = (char *)cache + dtype_row_bytes(l->type, first + values);
     if (l->group) {

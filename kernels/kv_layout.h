@@ -2,7 +2,8 @@
 //
 //   0: [MaxT, L, 2, H, Dh]   1: [L, MaxT, 2, H, Dh]   2: [L, 2, MaxT, H, Dh]   3: [L, 2, H, MaxT, Dh]
 //
-// Scales of int8 and int4 lie likewise, with Dh/group in the place of Dh.
+// Scales of int8 and int4 lie likewise, with Dh/group in the place of Dh. Where keys are values (latents) there is 1 instead
+// of 2.
 #ifndef PALAVER_KERNELS_KV_LAYOUT_H
 #define PALAVER_KERNELS_KV_LAYOUT_H
 
@@ -19,7 +20,13 @@ typedef struct KvLayout {
     DType type;
     int group;        // int8, int4; elsewhere 0
     DType scale_type; // int8, int4
+    bool one_plane;   // values are the keys: of latents, in a type that is not quantised
 } KvLayout;
+
+// Keys and values, or 1 where these are those.
+static inline int kv_layout_planes(const KvLayout *layout) {
+    return layout->one_plane ? 1 : 2;
+}
 
 // Checks a layout: known types, a group that divides head_dim, is even and at least 2, sizes that fit in int64.
 Status kv_layout_check(const KvLayout *layout, Error *error);

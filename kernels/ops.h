@@ -80,6 +80,11 @@ typedef struct LayerWeights {
     Matrix choice_bias;                         // [n]: added to the scores that choose, not to the weights
     Matrix shared_gate, shared_up, shared_down; // of the expert that every token takes; absent: there is none
     Matrix shared_router;                       // [1, hidden_size]: its own weight's; absent: 1
+    // Of a shape with a latent (Latent below), whose wq is [n_heads*(plain_dim + rotary_dim), q_rank or hidden_size], wk
+    // [rank + rotary_dim, hidden_size] and wo [hidden_size, n_heads*value_dim]; wv is absent, and so are biases.
+    Matrix q_down, q_down_norm; // [q_rank, hidden_size], [q_rank]; absent: q_rank is 0
+    Matrix latent_norm;         // [rank]
+    Matrix k_up, v_up;          // [n_heads*rank, plain_dim], [n_heads*value_dim, rank]: f32, f16 or bf16
 } LayerWeights;
 
 typedef struct HeadWeights {
@@ -133,6 +138,21 @@ typedef struct Experts {
     int n_groups, n_active_groups; // n_groups 0 or 1: none
 } Experts;
 
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). What a token leaves in the cache is one row for all heads,
+// k = [turned rotary part | latent], and its latent is all values as well. With h = norm(x; attn_norm):
+//   [c | r] = wk·h, c [rank], r [rotary_dim];  k = [RoPE(r) | norm(c; latent_norm)];
+//   a = norm(q_down·h; q_down_norm), or h where q_rank is 0;  head i of wq·a is [p | s], p [plain_dim], s [rotary_dim].
+// The makers expand keys to k_up'·latent and values to v_up·latent, and multiply those. Here each matrix goes to the other
+// side of the product ("absorbed"): q_i = [RoPE(s) | k_up_i·p], k_up_i [rank, plain_dim] the transposed matrix of keys;
+// attention is that of n_heads queries over one KV head; out: wo·[v_up_i·latents_i]. attention_scale is of the expanded
+// heads. So head_dim is rotary_dim + rank, n_kv_heads 1, and KvLayer.v is KvLayer.k: what attend() makes of the rotary
+// part of "values" means nothing. The two norms are RMS norms with an epsilon of their own.
+typedef struct Latent {
+    int rank; // 0: no latent
+    int q_rank, plain_dim, value_dim;
+    float norm_eps;
+} Latent;
+
 // How the pairs of a head's first rotary_dim elements lie: (i, i + rotary_dim/2), as Hugging Face
 // stores them, or (2i, 2i+1), as Meta and GGUF's LLaMA do.
 typedef enum RopeKind { ROPE_HALF_SPLIT, ROPE_INTERLEAVED } RopeKind;
@@ -179,6 +199,7 @@ typedef struct DecoderShape {
     bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
     bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
     Experts experts;
+    Latent latent;
     const float
         *sink_scores; // host [n_layers, n_heads], owned by the caller: KvLayer.sink_scores; NULL: none
 } DecoderShape;
@@ -200,6 +221,15 @@ static inline int rope_row(const Rope *rope, int table, int set) {
 static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
     return shape->n_heads > 1 && w->q_norm.data &&
            w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim;
+}
+
+// Elements of a token's expanded queries, and of what wo takes.
+static inline int64_t decoder_query_width(const DecoderShape *s) {
+    const int dim = s->latent.rank > 0 ? s->latent.plain_dim + s->rope.rotary_dim : s->head_dim;
+    return (int64_t)s->n_heads * dim;
+}
+static inline int64_t decoder_attended_width(const DecoderShape *s) {
+    return (int64_t)s->n_heads * (s->latent.rank > 0 ? s->latent.value_dim : s->head_dim);
 }
 
 // Elements of g that a token takes: in a layer of experts a row for each that it chose, and the shared one's.
@@ -442,7 +472,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 14 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 15 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"
@@ -490,7 +520,7 @@ typedef struct Ops {
 
     // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k, or their rows, normed where the layer has
     // q_norm, k_norm;  q and k turned by RoPE (kv->rope), before those norms if the shape says so;  k and v stored in their slots of `kv`.
-    // x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
+    // With a latent as told there. x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
 
@@ -501,7 +531,8 @@ typedef struct Ops {
     // y [n_tokens, n_heads*head_dim]
     Status (*attend)(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error);
 
-    // x [n_tokens, hidden_size] += norm(wo·y + bo; attn_post_norm), without that norm wo·y + bo
+    // x [n_tokens, hidden_size] += norm(wo·y + bo; attn_post_norm), without that norm wo·y + bo; with a latent y is first
+    // as told there
     Status (*out)(Backend *backend, const Layer *layer, const void *y, void *x, Error *error);
 
     // h = norm(x; ffn_norm);  g [n_tokens, intermediate_size] = activation(w_gate·h + b_gate) · (w_up·h + b_up), or,

@@ -70,11 +70,15 @@ static void print_experts(const Model *m, FILE *out) {
 
 static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
-    fprintf(
-        out,
-        "architecture  %s: %d layer%s, hidden %d, %d heads of %d (%d for keys and values), feed-forward %d\n",
-        m->architecture, s->n_layers, text_plural(s->n_layers), s->hidden_size, s->n_heads, s->head_dim,
-        s->n_kv_heads, s->intermediate_size);
+    const Latent *l = &s->latent;
+    fprintf(out, "architecture  %s: %d layer%s, hidden %d, ", m->architecture, s->n_layers,
+            text_plural(s->n_layers), s->hidden_size);
+    if (l->rank > 0)
+        fprintf(out, "%d heads of %d, values of %d, from latents of %d, feed-forward %d\n", s->n_heads,
+                l->plain_dim + s->rope.rotary_dim, l->value_dim, l->rank, s->intermediate_size);
+    else
+        fprintf(out, "%d heads of %d (%d for keys and values), feed-forward %d\n", s->n_heads, s->head_dim,
+                s->n_kv_heads, s->intermediate_size);
     print_experts(m, out);
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
     fprintf(out, "context       %" PRId64 " tokens", m->context_length);

@@ -42,6 +42,7 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int con
         .type = o->type,
         .group = group_of(o, shape->head_dim),
         .scale_type = DTYPE_F16,
+        .one_plane = shape->latent.rank > 0,
     };
     if (layout->n_slots > INT32_MAX)
         return error_set(error, STATUS_USAGE, "a cache of %lld slots; at most %d", (long long)layout->n_slots,

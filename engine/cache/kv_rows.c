@@ -7,12 +7,13 @@ typedef struct Part {
 } Part;
 
 static int64_t planes_of(const KvLayout *l) {
-    const int64_t planes[] = {1, l->n_layers, 2 * l->n_layers, 2 * (int64_t)l->n_layers * l->n_kv_heads};
+    const int64_t parts = (int64_t)kv_layout_planes(l) * l->n_layers,
+                  planes[] = {1, l->n_layers, parts, parts * l->n_kv_heads};
     return planes[l->layout];
 }
 
 static int64_t row_elements(const KvLayout *l) {
-    return 2 * (int64_t)l->n_layers * l->n_kv_heads * l->head_dim / planes_of(l);
+    return kv_layout_planes(l) * (int64_t)l->n_layers * l->n_kv_heads * l->head_dim / planes_of(l);
 }
 
 static Part elements_of(const KvLayout *l, void *memory) {

@@ -38,7 +38,16 @@ typedef enum Module {
     MODULE_GATE_UP, // both in one, the gate first
     MODULE_DOWN,
     MODULE_FFN_POST_NORM, // of what the feed-forward part adds
-    MODULE_EMBEDDING,     // from here on of the model, not of a layer
+    // Of latent attention: down to a low rank and up again; GGUF has the last in one or in two.
+    MODULE_Q_DOWN,
+    MODULE_Q_DOWN_NORM,
+    MODULE_Q_UP,
+    MODULE_KV_DOWN, // with the rotary part
+    MODULE_LATENT_NORM,
+    MODULE_KV_UP,
+    MODULE_K_UP,
+    MODULE_V_UP,
+    MODULE_EMBEDDING, // from here on of the model, not of a layer
     MODULE_POSITIONS,
     MODULE_EMBEDDING_NORM,
     MODULE_NORM,
@@ -95,8 +104,14 @@ typedef enum ExpertLayers {
     EXPERTS_IN_ALL,
     EXPERTS_SPARSE,       // by mlp_only_layers and decoder_sparse_step
     EXPERTS_BEHIND_DENSE, // from first_k_dense_replace on
+    EXPERTS_BY_TYPES,     // those that mlp_layer_types calls sparse, else all but the first
     EXPERTS_WITHIN,       // from moe_layer_start_index to moe_layer_end_index, every moe_layer_interval-th
 } ExpertLayers;
+
+// Sizes of latent attention (ops.h, Latent), where config.json does not say them. rank 0: none.
+typedef struct LatentSizes {
+    int64_t rank, q_rank, plain_dim, rotary_dim, value_dim;
+} LatentSizes;
 
 // The mixture of experts of an architecture.
 typedef struct ExpertRules {
@@ -197,6 +212,8 @@ typedef struct Architecture {
     double default_yarn;
     int64_t default_original;
     bool gguf_yarn_whole; // of a GGUF file YaRN's borders are not rounded, as config.json's truncate says
+    LatentSizes latent;
+    bool interleave_key; // rope_interleave means something
     ExpertRules experts;
     int ffn_ratio; // intermediate size to hidden size where files need not say; 0: they do
 } Architecture;

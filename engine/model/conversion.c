@@ -18,6 +18,7 @@ static const size_t LINEAR[CONVERSION_MATRICES] = {
     offsetof(LayerWeights, w_gate),    offsetof(LayerWeights, w_up),
     offsetof(LayerWeights, w_down),    offsetof(LayerWeights, shared_gate),
     offsetof(LayerWeights, shared_up), offsetof(LayerWeights, shared_down),
+    offsetof(LayerWeights, q_down),
 };
 
 static const Matrix *matrix_at(const LayerWeights *layer, int i) {
@@ -54,7 +55,8 @@ static DType target_of(WeightType type, DType own) {
 // Experts, the shared one too, have no kernels that multiply integers by rows. i: of LINEAR.
 static DType target_of_layer(WeightType type, const LayerWeights *layer, int i) {
     const DType target = target_of(type, matrix_at(layer, i)->type);
-    const bool feeds_forward = LINEAR[i] >= offsetof(LayerWeights, w_gate);
+    const bool feeds_forward =
+        LINEAR[i] >= offsetof(LayerWeights, w_gate) && LINEAR[i] <= offsetof(LayerWeights, shared_down);
     return target == DTYPE_W8 && layer->router.data && feeds_forward ? DTYPE_Q8_0 : target;
 }
 

@@ -29,6 +29,14 @@ const char *const GGUF_MODULES[N_MODULES] = {
     [MODULE_GATE_UP] = "ffn_up",
     [MODULE_DOWN] = "ffn_down",
     [MODULE_FFN_POST_NORM] = "post_ffw_norm",
+    [MODULE_Q_DOWN] = "attn_q_a",
+    [MODULE_Q_DOWN_NORM] = "attn_q_a_norm",
+    [MODULE_Q_UP] = "attn_q_b",
+    [MODULE_KV_DOWN] = "attn_kv_a_mqa",
+    [MODULE_LATENT_NORM] = "attn_kv_a_norm",
+    [MODULE_KV_UP] = "attn_kv_b",
+    [MODULE_K_UP] = "attn_k_b",
+    [MODULE_V_UP] = "attn_v_b",
     [MODULE_EMBEDDING] = "token_embd",
     [MODULE_EMBEDDING_NORM] = "token_embd_norm",
     [MODULE_NORM] = "output_norm",
@@ -36,8 +44,8 @@ const char *const GGUF_MODULES[N_MODULES] = {
 };
 
 static const ArchitectureFamily *const FAMILIES[] = {
-    &architectures_llama,      &architectures_experts, &architectures_gemma, &architectures_post_norm,
-    &architectures_layer_norm, &architectures_first,   &architectures_gpt};
+    &architectures_llama,     &architectures_experts,    &architectures_latent, &architectures_gemma,
+    &architectures_post_norm, &architectures_layer_norm, &architectures_first,  &architectures_gpt};
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 

@@ -281,7 +281,9 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     if (a->ffn_halved) shape->intermediate_size /= 2;
     if (a->one_kv_head && source->config) shape->n_kv_heads = 1;
     if (!status && !source->config) status = read_gguf_vocab_size(shape, source, error);
-    if (!status) status = check_heads(shape, source, error);
+    if (!status)
+        status =
+            a->latent.rank > 0 ? model_read_latent(model, source, error) : check_heads(shape, source, error);
     if (!status) status = read_activation(shape, source, error);
     if (!status) status = read_biases(model, source, error);
     if (!status) status = read_norm(shape, source, error);

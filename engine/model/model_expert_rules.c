@@ -3,6 +3,9 @@
 #include "engine/model/param.h"
 #include "engine/model/unread.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static Status refuse_number(const ParamSource *source, const char *what, int64_t value, int64_t most,
                             Error *error) {
     return error_set(error, STATUS_FILE, "%s: %s is %lld; palaver takes 1 to %lld", source->path, what,
@@ -65,6 +68,10 @@ static Status read_groups(const ParamSource *source, Experts *e, Error *error) {
         return error_set(error, STATUS_FILE,
                          "%s: %lld of %lld groups of %d experts, of which a token takes %d", source->path,
                          (long long)active, (long long)groups, e->n, e->n_active);
+    if (groups > 1 && e->score != ROUTER_SIGMOID) // DeepSeek-V2's are chosen by the best of each
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: %lld groups of experts by softmax, which palaver cannot run", source->path,
+                         (long long)groups);
     e->n_groups = (int)groups, e->n_active_groups = (int)active;
     return STATUS_OK;
 }
@@ -125,8 +132,23 @@ static int64_t number_of(const ParamSource *source, const char *key, int64_t usu
     return json_is_integer(value) ? json_integer_value(value) : usual;
 }
 
+// A file need not say which of its layers are dense: then its tensors do.
+static bool gguf_expects_experts(const ParamSource *source, int layer) {
+    char text[KEY_SIZE];
+    const MetaValue *dense =
+        checkpoint_meta(source->checkpoint, source_gguf_key(source, "leading_dense_block_count", text));
+    if (!dense || dense->type != META_INTEGER) {
+        snprintf(text, sizeof text, "blk.%d.ffn_gate_inp.weight", layer);
+        return checkpoint_find(source->checkpoint, text) != NULL;
+    }
+    return layer >= dense->integer;
+}
+
 bool model_expects_experts(const ParamSource *source, int layer) {
     int64_t every, last;
+    if (!source->config) return gguf_expects_experts(source, layer);
+    const json_t *types = json_object_get(source->config, "mlp_layer_types");
+    const char *type = json_string_value(json_array_get(types, (size_t)layer));
     switch (source->architecture->experts.layers) {
     case EXPERTS_SPARSE:
         every = number_of(source, "decoder_sparse_step", 1);
@@ -134,6 +156,8 @@ bool model_expects_experts(const ParamSource *source, int layer) {
                (layer + 1) % every == 0;
     case EXPERTS_BEHIND_DENSE:
         return layer >= number_of(source, "first_k_dense_replace", 1);
+    case EXPERTS_BY_TYPES:
+        return types ? type && strcmp(type, "sparse") == 0 : layer > 0;
     case EXPERTS_WITHIN:
         every = number_of(source, "moe_layer_interval", 1),
         last = number_of(source, "moe_layer_end_index", -1);
@@ -150,8 +174,11 @@ static void take_layer_keys(const ParamSource *source) {
         [EXPERTS_IN_ALL] = {NULL},
         [EXPERTS_SPARSE] = {"mlp_only_layers", "decoder_sparse_step"},
         [EXPERTS_BEHIND_DENSE] = {"first_k_dense_replace"},
+        [EXPERTS_BY_TYPES] = {"mlp_layer_types"},
         [EXPERTS_WITHIN] = {"moe_layer_interval", "moe_layer_start_index", "moe_layer_end_index"}};
     const char *const *keys = KEYS[source->architecture->experts.layers];
+    char text[KEY_SIZE];
+    if (!source->config) unread_take_meta(source, source_gguf_key(source, "leading_dense_block_count", text));
     for (int i = 0; i < 3 && source->config; i++)
         if (keys[i]) unread_take_key(source, NULL, keys[i]);
 }

@@ -9,7 +9,7 @@
 
 // What config.json says of a layer must be what its tensors show.
 static Status check_layer(const ParamSource *source, int layer, bool there, Error *error) {
-    if (!source->config || model_expects_experts(source, layer) == there) return STATUS_OK;
+    if (model_expects_experts(source, layer) == there) return STATUS_OK;
     return error_set(error, STATUS_FILE,
                      "%s: layer %d has %s router, where a %s model's config says otherwise", source->path,
                      layer, there ? "a" : "no", source->architecture->name);

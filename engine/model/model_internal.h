@@ -3,6 +3,7 @@
 #define PALAVER_ENGINE_MODEL_INTERNAL_H
 
 #include "engine/model/model.h"
+#include "engine/model/rope_spec.h"
 #include "engine/model/source.h"
 
 // Names of modules in GGUF files, without ".weight" or ".bias"; those of layers stand behind "blk.N.".
@@ -15,6 +16,10 @@ Status model_read_params(Model *model, ParamSource *source, Error *error);
 Status model_find_architecture(ParamSource *source, Error *error);
 // Sizes, norm, activation and biases into model->shape and its neighbours; checked against each other.
 Status model_read_shape(Model *model, const ParamSource *source, Error *error);
+// shape.latent and the cache's one row, of an architecture that has one; before the shape's heads are checked.
+Status model_read_latent(Model *model, const ParamSource *source, Error *error);
+// What YaRN does to the scores of such; once the scheme is known, before frequencies are made.
+Status model_scale_latent(Model *model, const ParamSource *source, RopeSpec *spec, Error *error);
 // context_length, and what positions are told by: model->shape.rope, inv_freq and scaling, or n_positions; after the
 // shape.
 Status model_read_positions(Model *model, const ParamSource *source, Error *error);
@@ -40,6 +45,14 @@ bool model_expects_experts(const ParamSource *source, int layer);
 Status model_take_experts(Model *model, const ParamSource *source, int layer, bool *there, Error *error);
 // Memory for that, once for all layers.
 Status model_hold_experts(Model *model, Error *error);
+// The matrices that expand a layer's latent, as files have them: in one, of each head first the rows of keys, or apart.
+typedef struct LatentTensors {
+    const CheckpointTensor *both;  // [n_heads*(plain_dim + value_dim), rank]; NULL: apart
+    const CheckpointTensor *k, *v; // [n_heads, rank, plain_dim], [n_heads, value_dim, rank]
+} LatentTensors;
+// k_up and v_up, in memory of the model's where they are not so in the file.
+Status model_take_latent(Model *model, const ParamSource *source, int layer, const LatentTensors *from,
+                         Error *error);
 // The learned attention sinks of a layer, where the architecture has them.
 Status model_take_sinks(Model *model, const ParamSource *source, int layer, Error *error);
 

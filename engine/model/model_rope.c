@@ -191,12 +191,13 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
 }
 
 static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
-    int head_dim = model->shape.head_dim;
+    const bool latent = model->shape.latent.rank > 0; // whose rotary part has keys of its own
+    int head_dim = latent ? model->shape.rope.rotary_dim : model->shape.head_dim;
     bool part_ok = spec->rotary_part > 0 && spec->rotary_part <= 1;
     int64_t dim = spec->rotary_dim != 0 ? spec->rotary_dim
                   : part_ok             ? (int64_t)(head_dim * spec->rotary_part)
                                         : 0;
-    if (dim < 2 || dim > head_dim || dim % 2 != 0) {
+    if (dim < 2 || dim > head_dim || dim % 2 != 0 || (latent && dim != head_dim)) {
         return error_set(error, STATUS_FILE,
                          "%s: rope turns %lld of a head's %d elements; it must be an even number "
                          "of them",
@@ -368,7 +369,13 @@ static Status read_rope(Model *model, RopeSpec *spec, const ParamSource *source,
     rope_spec_take_keys(spec, source, model->rope_scaling, spec->original_context);
     if (status) return status;
 
-    model->shape.rope.kind = is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope;
+    bool interleaved =
+        (is_gguf ? source->architecture->gguf_rope : source->architecture->hf_rope) == ROPE_INTERLEAVED;
+    if (!is_gguf && source->architecture->interleave_key)
+        status = param_bool(source, (Key){"rope_interleave", NULL}, &interleaved, error);
+    if (!status) status = model_scale_latent(model, source, spec, error);
+    if (status) return status;
+    model->shape.rope.kind = interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT;
     model->rope_base = spec->base;
     model->rope_factor = model->rope_scaling == ROPE_SCALING_NONE ? 1 : spec->factor;
     status = read_temperature(model, spec, source, error);

@@ -67,6 +67,7 @@ static double attention_scale(const DecoderShape *shape, const ParamSource *sour
     bool wide = !source->config && source->architecture->gguf_wide_layers == shape->n_layers;
     if (scales->attention > 0) return scales->attention;
     if (source->config && scales->query > 0) return 1 / sqrt(scales->query);
+    if (shape->latent.rank > 0) return 1 / sqrt(shape->latent.plain_dim + shape->rope.rotary_dim);
     return 1 / sqrt(wide ? (double)shape->hidden_size / shape->n_heads : shape->head_dim);
 }
 

@@ -21,7 +21,11 @@ typedef enum Dim {
     DIM_INTERMEDIATE,
     DIM_GATE_UP,
     DIM_VOCAB,
-    DIM_POSITIONS
+    DIM_POSITIONS,
+    DIM_ATTENDED, // what wo takes
+    DIM_Q_RANK,   // of latent attention, as the following
+    DIM_RANK,
+    DIM_ROW, // that is cached
 } Dim;
 
 typedef struct WeightInfo {
@@ -43,7 +47,7 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_QKV, LAYER(wq), LAYER(bq), DIM_QKV, DIM_HIDDEN, BIAS_QKV},
     {MODULE_Q_NORM, LAYER(q_norm), 0, DIM_NONE, DIM_Q_NORM, 0},
     {MODULE_K_NORM, LAYER(k_norm), 0, DIM_NONE, DIM_K_NORM, 0},
-    {MODULE_O, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_Q, BIAS_O},
+    {MODULE_O, LAYER(wo), LAYER(bo), DIM_HIDDEN, DIM_ATTENDED, BIAS_O},
     {MODULE_ATTN_POST_NORM, LAYER(attn_post_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
     {MODULE_FFN_NORM, LAYER(ffn_norm), LAYER(ffn_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_GATE, LAYER(w_gate), LAYER(b_gate), DIM_INTERMEDIATE, DIM_HIDDEN, BIAS_FFN},
@@ -51,6 +55,11 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_GATE_UP, LAYER(w_gate), LAYER(b_gate), DIM_GATE_UP, DIM_HIDDEN, BIAS_FFN},
     {MODULE_DOWN, LAYER(w_down), LAYER(b_down), DIM_HIDDEN, DIM_INTERMEDIATE, BIAS_FFN},
     {MODULE_FFN_POST_NORM, LAYER(ffn_post_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
+    {MODULE_Q_DOWN, LAYER(q_down), 0, DIM_Q_RANK, DIM_HIDDEN, 0},
+    {MODULE_Q_DOWN_NORM, LAYER(q_down_norm), 0, DIM_NONE, DIM_Q_RANK, 0},
+    {MODULE_Q_UP, LAYER(wq), 0, DIM_Q, DIM_Q_RANK, 0},
+    {MODULE_KV_DOWN, LAYER(wk), 0, DIM_ROW, DIM_HIDDEN, 0},
+    {MODULE_LATENT_NORM, LAYER(latent_norm), 0, DIM_NONE, DIM_RANK, 0},
 };
 
 static const WeightInfo HEAD_WEIGHTS[] = {
@@ -72,7 +81,7 @@ typedef struct Reader {
 
 static int64_t dim_size(const Reader *r, Dim dim) {
     const DecoderShape *shape = &r->model->shape;
-    int64_t q = (int64_t)shape->n_heads * shape->head_dim, kv = (int64_t)shape->n_kv_heads * shape->head_dim;
+    const int64_t q = decoder_query_width(shape), kv = (int64_t)shape->n_kv_heads * shape->head_dim;
     switch (dim) {
     case DIM_HIDDEN:
         return shape->hidden_size;
@@ -94,6 +103,14 @@ static int64_t dim_size(const Reader *r, Dim dim) {
         return shape->vocab_size;
     case DIM_POSITIONS:
         return shape->n_positions + r->architecture->position_offset;
+    case DIM_ATTENDED:
+        return decoder_attended_width(shape);
+    case DIM_Q_RANK:
+        return shape->latent.q_rank;
+    case DIM_RANK:
+        return shape->latent.rank;
+    case DIM_ROW:
+        return shape->head_dim;
     case DIM_NONE:
         break;
     }
@@ -101,6 +118,10 @@ static int64_t dim_size(const Reader *r, Dim dim) {
 }
 
 static bool is_present(const Reader *r, Module module) {
+    const Latent *latent = &r->model->shape.latent;
+    if (module >= MODULE_Q_DOWN && module <= MODULE_Q_UP) return latent->q_rank > 0;
+    if (latent->rank > 0 && module >= MODULE_Q && module <= MODULE_QKV)
+        return module == MODULE_Q && latent->q_rank == 0;
     if (module == MODULE_Q_NORM || module == MODULE_K_NORM) return r->model->qk_norm;
     if (r->is_gguf && module >= MODULE_Q && module <= MODULE_QKV) // one or three, as its converter found them
         return (module == MODULE_QKV) == r->fused;
@@ -393,6 +414,19 @@ static bool is_dense(Module module) {
     return module == MODULE_GATE || module == MODULE_UP || module == MODULE_GATE_UP || module == MODULE_DOWN;
 }
 
+static Status take_latent(const Reader *r, int index, Error *error) {
+    const LatentTensors from = {find_tensor(r, MODULE_KV_UP, index, "weight"),
+                                r->is_gguf ? find_tensor(r, MODULE_K_UP, index, "weight") : NULL,
+                                r->is_gguf ? find_tensor(r, MODULE_V_UP, index, "weight") : NULL};
+    if (!from.both && (!from.k || !from.v))
+        return missing_tensor(r,
+                              from.k       ? MODULE_V_UP
+                              : r->is_gguf ? MODULE_K_UP
+                                           : MODULE_KV_UP,
+                              index, "weight", error);
+    return model_take_latent(r->model, r->source, index, &from, error);
+}
+
 static Status read_layer(const Reader *r, int index, Error *error) {
     LayerWeights *layer = &r->model->layers[index];
     bool experts = false;
@@ -400,6 +434,7 @@ static Status read_layer(const Reader *r, int index, Error *error) {
     for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && !status; i++)
         if (!experts || !is_dense(LAYER_WEIGHTS[i].module))
             status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
+    if (!status && r->model->shape.latent.rank > 0) status = take_latent(r, index, error);
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
     if (!status && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
     if (!status && !experts && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);

@@ -23,6 +23,7 @@ struct Layer {
     LayerWeights weights; // as the file has them
     Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
     float *q_norm, *k_norm;                            // norm_offset added; NULL: none
+    float *q_down_norm, *latent_norm;                  // NULL: none
     bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     float *router_bias, *choice_bias;                  // NULL: none
@@ -82,7 +83,11 @@ typedef struct CpuBackend {
     int16_t *sums;
     int8_t *w8; // the same in the form for DTYPE_W8
     W8Scale *w8_scale;
-    float *k, *v;         // [max_tokens, n_kv_heads*head_dim]
+    float *k, *v; // [max_tokens, n_kv_heads*head_dim]
+    // Of latents: what q_down gives; expanded queries, then values; inputs of products of heads, [n_heads, max_tokens,
+    // of_heads_width].
+    float *q_down, *expanded, *of_heads; // [max_tokens, q_rank], [max_tokens, n_heads*(head, or value_dim)]
+    int64_t of_heads_width;
     float *up;            // [max_tokens, decoder_ffn_width()]
     CpuRoutes routes;     // of the layer of experts that is computed
     char *thread_scratch; // [n_threads, thread_bytes]
@@ -184,6 +189,12 @@ void cpu_route(CpuBackend *cpu, const Layer *layer);
 
 void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, float *g);
 void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float *x);
+
+// ---- latent.c: of layers with a latent ------------------------------------------------------------------
+
+Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const KvLayer *kv, float *q);
+// What wo takes [n_tokens, n_heads*value_dim], in scratch, of what attend() gave.
+const float *cpu_latent_values(CpuBackend *cpu, const Layer *layer, const float *y);
 
 // ---- weights.c: load_layer, load_head; the rest: one op of ops.h each ---------------------------------
 

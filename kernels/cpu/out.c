@@ -5,6 +5,7 @@ Status cpu_out(Backend *backend, const Layer *layer, const void *y, void *x, Err
     CpuBackend *cpu = cpu_backend(backend);
     (void)error;
     const Matrix *wo = &layer->weights.wo;
+    if (cpu->shape->latent.rank > 0) y = cpu_latent_values(cpu, layer, y);
     Activations activations = cpu_activations(cpu, y, cpu->n_tokens, wo->cols, &wo, 1);
     cpu_add_linear(cpu, &(AddedLinear){wo, layer->bo, layer->attn_post_norm}, &activations, x);
     return STATUS_OK;

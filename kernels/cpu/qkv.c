@@ -122,6 +122,7 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
     CpuBackend *cpu = cpu_backend(backend);
     const LayerWeights *w = &layer->weights;
     if (kv_layer_check(kv, cpu->shape->head_dim, error)) return error_prefix(error, "qkv: ");
+    if (cpu->shape->latent.rank > 0) return cpu_latent_qkv(cpu, layer, x, kv, q);
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
     Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q, .by_row = layer->row_norms};
     c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 3);

@@ -20,7 +20,10 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     Arena arena = {.base = base};
     int64_t n = cpu->max_tokens, rows = larger(n, cpu->max_logits);
     int64_t heads_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
-    int64_t wide = decoder_ffn_width(s), widest = larger(larger(s->hidden_size, wide), heads_width);
+    const int64_t expanded = larger(decoder_query_width(s), decoder_attended_width(s));
+    int64_t wide = decoder_ffn_width(s),
+            widest = larger(larger(s->hidden_size, wide), larger(heads_width, expanded));
+    if (s->latent.q_rank > widest) widest = s->latent.q_rank;
     // Of experts, a row for each that a token takes.
     int64_t taken = n * s->experts.n_active, pair = larger(s->hidden_size, s->experts.size);
     int64_t groups = larger(rows * (widest / QUANT_GROUP + 1), taken * (pair / QUANT_GROUP + 1)), quantized,
@@ -53,6 +56,12 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     cpu->w8_scale = arena_take(&arena, larger(rows, taken), sizeof *cpu->w8_scale);
     cpu->k = arena_take(&arena, n * kv_width, sizeof *cpu->k);
     cpu->v = arena_take(&arena, n * kv_width, sizeof *cpu->v);
+    if (s->latent.rank > 0) {
+        cpu->of_heads_width = larger(s->latent.rank, s->latent.plain_dim);
+        cpu->q_down = arena_take(&arena, n * s->latent.q_rank, sizeof *cpu->q_down);
+        cpu->expanded = arena_take(&arena, n * expanded, sizeof *cpu->expanded);
+        cpu->of_heads = arena_take(&arena, n * s->n_heads * cpu->of_heads_width, sizeof *cpu->of_heads);
+    }
     cpu->up = arena_take(&arena, n * wide, sizeof *cpu->up);
     lay_out_routes(&cpu->routes, &s->experts, n, &arena);
 

@@ -77,26 +77,30 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
                   wide = n * (experts ? e->size : s->intermediate_size);
     const int64_t shared = e->shared_size;
     Need of_experts = experts ? OPTIONAL : NEVER, of_shared = experts && shared ? REQUIRED : NEVER;
-    int64_t q_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
+    const Latent *l = &s->latent;
+    const bool latent = l->rank > 0, low = latent && l->q_rank > 0;
+    const Need plain = latent ? NEVER : OPTIONAL, of_latent = latent ? REQUIRED : NEVER,
+               of_low = low ? REQUIRED : NEVER;
+    int64_t q_width = decoder_query_width(s), kv_width = (int64_t)s->n_kv_heads * s->head_dim;
     Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
     Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
     const bool rows = layer_norms_rows(s, w);
     const Expected expected[] = {
         {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, s->norm_offset, 0, &attn_norm->weight, false},
         {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, 0, &attn_norm->bias, false},
-        {"wq", &w->wq, q_width, hidden, REQUIRED, 0, 0, NULL, false},
-        {"bq", &w->bq, 1, q_width, OPTIONAL, 0, 0, &layer->bq, false},
+        {"wq", &w->wq, q_width, low ? l->q_rank : hidden, REQUIRED, 0, 0, NULL, false},
+        {"bq", &w->bq, 1, q_width, plain, 0, 0, &layer->bq, false},
         {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, 0, NULL, false},
-        {"bk", &w->bk, 1, kv_width, OPTIONAL, 0, 0, &layer->bk, false},
-        {"wv", &w->wv, kv_width, hidden, REQUIRED, 0, 0, NULL, false},
-        {"bv", &w->bv, 1, kv_width, OPTIONAL, 0, 0, &layer->bv, false},
+        {"bk", &w->bk, 1, kv_width, plain, 0, 0, &layer->bk, false},
+        {"wv", &w->wv, kv_width, hidden, latent ? NEVER : REQUIRED, 0, 0, NULL, false},
+        {"bv", &w->bv, 1, kv_width, plain, 0, 0, &layer->bv, false},
         {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
          &layer->attn_post_norm.weight, false},
-        {"q_norm", &w->q_norm, 1, rows ? q_width : s->head_dim, OPTIONAL, s->norm_offset, 0, &layer->q_norm,
+        {"q_norm", &w->q_norm, 1, rows ? q_width : s->head_dim, plain, s->norm_offset, 0, &layer->q_norm,
          false},
-        {"k_norm", &w->k_norm, 1, rows ? kv_width : s->head_dim, OPTIONAL, s->norm_offset, 0, &layer->k_norm,
+        {"k_norm", &w->k_norm, 1, rows ? kv_width : s->head_dim, plain, s->norm_offset, 0, &layer->k_norm,
          false},
-        {"wo", &w->wo, hidden, q_width, REQUIRED, 0, 0, NULL, false},
+        {"wo", &w->wo, hidden, decoder_attended_width(s), REQUIRED, 0, 0, NULL, false},
         {"bo", &w->bo, 1, hidden, OPTIONAL, 0, 0, &layer->bo, false},
         {"ffn_norm", &w->ffn_norm, 1, hidden, experts ? REQUIRED : OPTIONAL, s->norm_offset, 0,
          &ffn_norm->weight, false},
@@ -109,6 +113,11 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"b_up", &w->b_up, 1, wide, OPTIONAL, 0, 0, &layer->b_up, false},
         {"w_down", &w->w_down, n * hidden, wide / n, REQUIRED, 0, 0, NULL, false},
         {"b_down", &w->b_down, 1, n * hidden, OPTIONAL, 0, 0, &layer->b_down, false},
+        {"q_down", &w->q_down, l->q_rank, hidden, of_low, 0, 0, NULL, false},
+        {"q_down_norm", &w->q_down_norm, 1, l->q_rank, of_low, 0, 0, &layer->q_down_norm, false},
+        {"latent_norm", &w->latent_norm, 1, l->rank, of_latent, 0, 0, &layer->latent_norm, false},
+        {"k_up", &w->k_up, (int64_t)s->n_heads * l->rank, l->plain_dim, of_latent, 0, 0, NULL, false},
+        {"v_up", &w->v_up, (int64_t)s->n_heads * l->value_dim, l->rank, of_latent, 0, 0, NULL, false},
         {"router", &w->router, e->n, hidden, of_experts, 0, 0, NULL, false},
         {"router_bias", &w->router_bias, 1, e->n, of_experts, 0, 0, &layer->router_bias, false},
         {"choice_bias", &w->choice_bias, 1, e->n, of_experts, 0, 0, &layer->choice_bias, false},

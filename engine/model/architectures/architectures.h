@@ -10,8 +10,9 @@ typedef struct ArchitectureFamily {
     int n;
 } ArchitectureFamily;
 
-extern const ArchitectureFamily architectures_llama, architectures_experts, architectures_gemma,
-    architectures_post_norm, architectures_layer_norm, architectures_first, architectures_gpt;
+extern const ArchitectureFamily architectures_llama, architectures_experts, architectures_latent,
+    architectures_gemma, architectures_post_norm, architectures_layer_norm, architectures_first,
+    architectures_gpt;
 
 // ---- what many rows say ------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ typedef struct Cache {
 } Cache;
 
 static Cache new_cache(const CacheCase *c, int layout, const Rope *rope) {
-    KvLayout l = {layout, LAYERS, HEADS, DIM, SLOTS, c->type, c->group, c->scale_type};
+    KvLayout l = {layout, LAYERS, HEADS, DIM, SLOTS, c->type, c->group, c->scale_type, false};
     Cache cache = {.bytes = kv_layout_bytes(&l), .scale_bytes = kv_layout_scale_bytes(&l)};
     cache.memory = calloc(1, (size_t)cache.bytes), cache.scales = calloc(1, (size_t)cache.scale_bytes + 1);
     uint64_t seed = 3;

@@ -155,6 +155,8 @@ SHIFT_TEST(GOLDEN_ARCHITECTURES, mpt_alibi, "mpt", "mpt", true)
 SHIFT_TEST(GOLDEN_EXPERTS, mixtral, "mixtral", "mixtral", true)
 SHIFT_TEST(GOLDEN_EXPERTS, qwen2_moe, "qwen2_moe", "qwen2_moe", true)
 SHIFT_TEST(GOLDEN_EXPERTS, gpt_oss_learned_sinks, "gpt_oss", "gpt_oss", false) // a window of 8 tokens
+SHIFT_TEST(GOLDEN_LATENT, deepseek_v2_latent, "deepseek_v2", "deepseek_v2", true)
+SHIFT_TEST(GOLDEN_LATENT, deepseek_v3_latent, "deepseek_v3-packed", "deepseek_v3-packed", true) // half-split
 
 static void learned_positions_cannot(void **state) {
     (void)state;
@@ -180,6 +182,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(mixtral),
         cmocka_unit_test(qwen2_moe),
         cmocka_unit_test(gpt_oss_learned_sinks),
+        cmocka_unit_test(deepseek_v2_latent),
+        cmocka_unit_test(deepseek_v3_latent),
         cmocka_unit_test(learned_positions_cannot),
     };
     return test_main("shift models", argc, argv, tests);

@@ -11,6 +11,7 @@
 #define GOLDEN_ARCHITECTURES GOLDEN "/architectures"
 #define GOLDEN_DENSE GOLDEN "/dense"
 #define GOLDEN_EXPERTS GOLDEN "/experts"
+#define GOLDEN_LATENT GOLDEN "/latent"
 
 enum { GOLDEN_MAX_IDS = 64, GOLDEN_MAX_CASES = 4 };
 

@@ -1,0 +1,190 @@
+// Latent attention (tests/golden/make_latent.py): logits and greedy text as transformers has them, from both kinds of
+// files, what one token leaves in the cache, and what such a cache is refused as.
+#include "engine/cache/kv_cache.h"
+#include "engine/engine_internal.h"
+#include "tests/support/model/golden_model.h"
+#include "tests/support/test.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROMPT = 8, GREEDY = 64 };
+
+static Error error;
+
+static Engine *open_engine(const char *name, const char *device, int n_threads, DType cache) {
+    char path[200];
+    Engine *engine = NULL;
+    Model *model;
+    snprintf(path, sizeof path, "%s/%s", GOLDEN_LATENT, name);
+    if (model_open(path, &model, &error)) fail_msg("%s", error.message);
+    EngineOptions options = {.device = device,
+                             .n_threads = n_threads,
+                             .context_size = 128,
+                             .cache = cache_options(cache),
+                             .chunk = 64};
+    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
+    return engine;
+}
+
+// ---- as transformers ---------------------------------------------------------------------------------------
+
+static void check_logits(Engine *engine, const char *name, const GoldenCase *c) {
+    const size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    for (int step = 1; step <= GOLDEN_MAX_IDS; step = step * 8 - 1) { // 1, 7, 55
+        memset(logits, 0xff, count * sizeof *logits);
+        if (golden_model_evaluate(engine, c, step, logits, &error)) fail_msg("%s: %s", name, error.message);
+        const double distance = golden_distance(logits, c->expected, count);
+        if (!(distance <= 1e-5)) fail_msg("%s, steps of %d: relative error %g", name, step, distance);
+        if (step == 55) print_message("%s: relative error %.1e\n", name, distance);
+    }
+    free(logits);
+}
+
+static void check_greedy(Engine *engine, const char *name, const char *golden_of, const int32_t *ids) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s/golden.json", GOLDEN_LATENT, golden_of);
+    json_t *golden = json_load_file(path, 0, NULL);
+    const json_t *text = json_object_get(golden, "greedy");
+    assert_int_equal(json_array_size(text), GREEDY);
+    Session *session;
+    if (session_open(engine, &session, &error)) fail_msg("%s", error.message);
+    if (session_sync(session, ids, PROMPT, NULL, &error)) fail_msg("%s", error.message);
+    for (size_t i = 0; i < GREEDY; i++) {
+        const SampleParams greedy = {.top_p = 1, .typical_p = 1};
+        int32_t id;
+        if (session_sample(session, &greedy, &id, &error)) fail_msg("%s", error.message);
+        if (id != json_integer_value(json_array_get(text, i))) fail_msg("%s: token %zu is %d", name, i, id);
+    }
+    session_close(session);
+    json_decref(golden);
+}
+
+static void check_model(const char *name, const char *golden_of) {
+    static const char *const DEVICES[] = {"cpu:reference", "cpu"};
+    GoldenSet set;
+    if (golden_model_read(GOLDEN_LATENT, golden_of, &set, &error)) fail_msg("%s", error.message);
+    for (int i = 0; i < 2; i++) {
+        Engine *engine = open_engine(name, DEVICES[i], 2, DTYPE_F32);
+        check_logits(engine, name, &set.cases[0]);
+        check_greedy(engine, name, golden_of, set.cases[0].ids);
+        engine_close(engine);
+    }
+    golden_model_free(&set);
+}
+
+#define MODEL_TEST(test, name, golden_of)                                                                    \
+    static void test(void **state) {                                                                         \
+        (void)state;                                                                                         \
+        check_model(name, golden_of);                                                                        \
+    }
+MODEL_TEST(deepseek_v2, "deepseek_v2", "deepseek_v2")
+MODEL_TEST(deepseek_v2_gguf, "deepseek_v2.gguf", "deepseek_v2")
+MODEL_TEST(deepseek_v3, "deepseek_v3", "deepseek_v3")
+MODEL_TEST(deepseek_v3_packed, "deepseek_v3-packed", "deepseek_v3-packed")
+MODEL_TEST(deepseek_v3_gguf, "deepseek_v3.gguf", "deepseek_v3")
+MODEL_TEST(glm4_moe_lite, "glm4_moe_lite", "glm4_moe_lite")
+MODEL_TEST(glm4_moe_lite_gguf, "glm4_moe_lite.gguf", "glm4_moe_lite")
+
+// Caches in 16 bits move logits by no more than transformers in 16 bits does; weights in int8 are multiplied too.
+static void in_16_bits(void **state) {
+    (void)state;
+    static const DType CACHES[] = {DTYPE_F16, DTYPE_BF16};
+    GoldenSet set;
+    if (golden_model_read(GOLDEN_LATENT, "deepseek_v3", &set, &error)) fail_msg("%s", error.message);
+    const GoldenCase *c = &set.cases[0];
+    const size_t count = (size_t)c->n * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    for (int i = 0; i < 2; i++) {
+        Engine *engine = open_engine("deepseek_v3", "cpu", 1, CACHES[i]);
+        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+        const double distance = golden_distance(logits, c->expected, count);
+        if (!(distance <= 2 * c->half_error)) fail_msg("%s: %g", dtype_name(CACHES[i]), distance);
+        engine_close(engine);
+    }
+    free(logits);
+    golden_model_free(&set);
+}
+
+// ---- bits ----------------------------------------------------------------------------------------------------
+
+static void threads_do_not_show(void **state) {
+    (void)state;
+    GoldenSet set;
+    if (golden_model_read(GOLDEN_LATENT, "deepseek_v3", &set, &error)) fail_msg("%s", error.message);
+    const GoldenCase *c = &set.cases[0];
+    const size_t count = (size_t)c->n * (size_t)c->vocab;
+    float *logits[2];
+    for (int i = 0; i < 2; i++) {
+        Engine *engine = open_engine("deepseek_v3", "cpu", i ? 3 : 1, DTYPE_F32);
+        logits[i] = malloc(count * sizeof *logits[i]);
+        if (golden_model_evaluate(engine, c, 64, logits[i], &error)) fail_msg("%s", error.message);
+        engine_close(engine);
+    }
+    assert_memory_equal(logits[0], logits[1], count * sizeof *logits[0]);
+    free(logits[0]), free(logits[1]);
+    golden_model_free(&set);
+}
+
+// ---- the cache -----------------------------------------------------------------------------------------------
+
+// A token leaves its latent and the turned part of its key, once for all heads.
+static void a_row_for_all_heads(void **state) {
+    (void)state;
+    Engine *engine = open_engine("deepseek_v2", "cpu", 1, DTYPE_F16);
+    const KvCache *cache = &engine->cache;
+    const DecoderShape *s = &engine->model->shape;
+    assert_int_equal(s->head_dim, 40 + 8);
+    assert_int_equal(s->n_kv_heads, 1);
+    for (int layout = 0; layout < 4; layout++) {
+        KvLayout l = cache->layout;
+        l.layout = layout;
+        assert_int_equal(kv_layout_bytes(&l), l.n_slots * s->n_layers * 48 * 2);
+        char memory[1];
+        for (int i = 0; i < s->n_layers; i++) {
+            const KvLayer kv = kv_layout_layer(&l, memory, NULL, i);
+            assert_ptr_equal(kv.k, kv.v);
+            assert_int_equal((char *)kv.k - memory, (layout ? l.n_slots : 1) * i * 48 * 2);
+            assert_int_equal(kv.slot_stride, layout ? 48 : s->n_layers * 48);
+        }
+    }
+    engine_close(engine);
+}
+
+static void quantised_caches_are_refused(void **state) {
+    (void)state;
+    static const DType TYPES[] = {DTYPE_INT8, DTYPE_INT4};
+    for (int i = 0; i < 2; i++) {
+        Model *model;
+        Engine *engine;
+        char expected[128];
+        if (model_open(GOLDEN_LATENT "/glm4_moe_lite", &model, &error)) fail_msg("%s", error.message);
+        EngineOptions options = {
+            .device = "cpu", .n_threads = 1, .context_size = 64, .cache = cache_options(TYPES[i])};
+        assert_int_equal(engine_open_model(model, &options, &engine, &error), STATUS_USAGE);
+        snprintf(expected, sizeof expected, "a cache of type %s: one of latents is kept in f16, bf16 or f32",
+                 dtype_name(TYPES[i]));
+        assert_non_null(strstr(error.message, expected));
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deepseek_v2),
+        cmocka_unit_test(deepseek_v2_gguf),
+        cmocka_unit_test(deepseek_v3),
+        cmocka_unit_test(deepseek_v3_packed),
+        cmocka_unit_test(deepseek_v3_gguf),
+        cmocka_unit_test(glm4_moe_lite),
+        cmocka_unit_test(glm4_moe_lite_gguf),
+        cmocka_unit_test(in_16_bits),
+        cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(a_row_for_all_heads),
+        cmocka_unit_test(quantised_caches_are_refused),
+    };
+    return test_main("latent", argc, argv, tests);
+}

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Small random models with latent attention and known logits, in tests/golden/latent/.
+
+What the files are is said in make_experts.py, whose helpers this uses: folders with config.json in the form of yesterday or
+of today, golden.json and transformers' logits and greedy text; NAME.gguf has the same weights under the names of llama.cpp's
+converter: deepseek_v2.gguf as it wrote them until 2025 (attn_kv_b, keys by expanded heads), the others as since (attn_k_b
+transposed, attn_v_b, keys by what is cached). Sizes are uneven: heads of 16 + 8 elements with values of 24, latents of 40 …
+
+usage: make_latent.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
+"""
+import os
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import safetensors
+import torch
+import transformers
+
+import make_experts
+from make_models import SEED, finish, gguf_version
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "latent")
+make_experts.OUT = OUT
+EXPERTS = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, intermediate_size=40,
+               attention_bias=False, num_key_value_heads=4)
+YARN = dict(factor=8.0, beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=32)
+
+# name: (config.json beyond make_experts.BASE, weights after)
+MODELS = {
+    "deepseek_v2": (dict(model_type="deepseek_v2", **{**EXPERTS, "num_attention_heads": 3, "num_key_value_heads": 3},
+                         q_lora_rank=None, kv_lora_rank=40, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=24,
+                         n_shared_experts=2, first_k_dense_replace=1, moe_layer_freq=1, n_group=1, topk_group=1,
+                         topk_method="greedy", scoring_func="softmax", norm_topk_prob=False, routed_scaling_factor=1.0,
+                         aux_loss_alpha=0.001, seq_aux=True, ep_size=1,
+                         rope_scaling=dict(type="yarn", mscale=0.707, mscale_all_dim=0.707, **YARN),
+                         torch_dtype="float32", rope_theta=10000.0), "deepseek_v2"),
+    "deepseek_v3": (dict(model_type="deepseek_v3", **EXPERTS, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=8,
+                         qk_rope_head_dim=16, v_head_dim=16, n_shared_experts=1, first_k_dense_replace=1, moe_layer_freq=1,
+                         n_group=2, topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True,
+                         routed_scaling_factor=2.5, num_nextn_predict_layers=1, ep_size=1,
+                         rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0, **YARN),
+                         torch_dtype="float32", rope_theta=10000.0), "deepseek_v3"),
+    "deepseek_v3-packed": (dict(model_type="deepseek_v3", **EXPERTS, q_lora_rank=None, kv_lora_rank=32,
+                                qk_nope_head_dim=8, qk_rope_head_dim=16, v_head_dim=8, n_shared_experts=1,
+                                first_k_dense_replace=0, n_group=1, topk_group=1, norm_topk_prob=True,
+                                routed_scaling_factor=1.5, rope_interleave=False, dtype="float32",
+                                rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, mscale=0.8, mscale_all_dim=1.2,
+                                                     **YARN)), "deepseek_v3-packed"),
+    "glm4_moe_lite": (dict(model_type="glm4_moe_lite", **EXPERTS, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=24,
+                           qk_rope_head_dim=8, v_head_dim=32, n_shared_experts=1, first_k_dense_replace=1, n_group=1,
+                           topk_group=1, topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.8,
+                           num_nextn_predict_layers=1, partial_rotary_factor=1.0, rope_scaling=None,
+                           torch_dtype="float32", rope_theta=10000.0), "glm4_moe_lite"),
+}
+
+# ---- GGUF --------------------------------------------------------------------------------------------------------
+
+make_experts.STEMS.update({
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp"})
+OLD = ("deepseek_v2",)
+
+
+def gguf_tensors(config, name, key, value):
+    if key.endswith("e_score_correction_bias"):
+        yield f"blk.{key.split('.')[2]}.exp_probs_b.bias", value
+        return
+    for to, tensor in make_experts.gguf_tensors(config, key, value):
+        if name in OLD or "attn_kv_b" not in to:
+            yield to, tensor
+            continue
+        heads = tensor.reshape(config.num_attention_heads, config.qk_nope_head_dim + config.v_head_dim, -1)
+        yield to.replace("attn_kv_b", "attn_k_b"), heads[:, :config.qk_nope_head_dim].swapaxes(1, 2)
+        yield to.replace("attn_kv_b", "attn_v_b"), heads[:, config.qk_nope_head_dim:]
+
+
+def add_lengths(writer, config, name):
+    head = config.qk_nope_head_dim + config.qk_rope_head_dim
+    if name in OLD:
+        writer.add_head_count_kv(config.num_attention_heads)
+        writer.add_key_length(head)
+        writer.add_value_length(config.v_head_dim)
+        return
+    writer.add_head_count_kv(1)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(head)
+    writer.add_value_length_mla(config.v_head_dim)
+
+
+def make_gguf(name, config, state):
+    writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), "deepseek2")
+    rope, sigmoid = config.rope_parameters, name != "deepseek_v2"
+    writer.add_name(f"palaver golden {name}")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    add_lengths(writer, config, name)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_leading_dense_block_count(1)
+    writer.add_expert_count(config.n_routed_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(sigmoid)
+    if sigmoid:
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+    for key, tensor in state.items():
+        for to, value in gguf_tensors(config, name, key, tensor.float().numpy()):
+            writer.add_tensor(to, np.ascontiguousarray(value))
+    finish(writer)
+
+
+def main():
+    shutil.rmtree(OUT, ignore_errors=True)
+    os.makedirs(OUT)
+    report = []
+    for name, (extra, of) in MODELS.items():
+        config, state = make_experts.make_model(name, extra, of, report)
+        if not name.endswith("-packed"):
+            make_gguf(name, config, state)
+    with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
+        f.write(f"Made by tests/golden/make_latent.py (seed {SEED}) with\n"
+                f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
+                f"transformers {transformers.__version__}, safetensors {safetensors.__version__}, gguf {gguf_version()}.\n"
+                "Random weights, no one's data; what the files are is said at its top.\n" + "\n".join(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()
