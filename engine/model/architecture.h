@@ -123,6 +123,7 @@ typedef struct ExpertRules {
     const char *shared[4];
     const char *shared_count; // instead of its size: how many of the others it is as large as
     ExpertLayers layers;
+    int dense; // of EXPERTS_BEHIND_DENSE, layers before those with experts where config.json does not say
     bool scale_key, groups; // routed_scaling_factor means something; n_group and topk_group do
     RouterScore score;
     bool renormalise;      // without a key, or where it is absent

@@ -155,7 +155,7 @@ bool model_expects_experts(const ParamSource *source, int layer) {
         return !is_listed(json_object_get(source->config, "mlp_only_layers"), layer) && every > 0 &&
                (layer + 1) % every == 0;
     case EXPERTS_BEHIND_DENSE:
-        return layer >= number_of(source, "first_k_dense_replace", 1);
+        return layer >= number_of(source, "first_k_dense_replace", source->architecture->experts.dense);
     case EXPERTS_BY_TYPES:
         return types ? type && strcmp(type, "sparse") == 0 : layer > 0;
     case EXPERTS_WITHIN:

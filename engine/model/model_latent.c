@@ -43,9 +43,7 @@ static Status read_sizes(const ParamSource *source, LatentSizes *s, Error *error
     Status status = param_integer(source, (Key){"kv_lora_rank", "attention.kv_lora_rank"}, &s->rank, error);
     if (!status)
         status = param_integer(source, (Key){"q_lora_rank", "attention.q_lora_rank"}, &s->q_rank, error);
-    if (!is_gguf && json_is_null(json_object_get(source->config, "q_lora_rank")) &&
-        json_object_get(source->config, "q_lora_rank"))
-        s->q_rank = 0;
+    if (!is_gguf && json_is_null(json_object_get(source->config, "q_lora_rank"))) s->q_rank = 0;
     if (!status)
         status =
             param_integer(source, (Key){"qk_rope_head_dim", "rope.dimension_count"}, &s->rotary_dim, error);
@@ -75,6 +73,12 @@ Status model_read_latent(Model *model, const ParamSource *source, Error *error) 
         return error_set(error, STATUS_FILE,
                          "%s: %d key-value heads for %d attention heads: a %s model has as many",
                          source->path, shape->n_kv_heads, shape->n_heads, source->architecture->name);
+    const bool other_head = source->config && shape->head_dim != 0 && shape->head_dim != s.rotary_dim;
+    if (other_head) // transformers' name for what is turned
+        return error_set(error, STATUS_FILE, "%s: head_dim is %d, but qk_rope_head_dim %lld", source->path,
+                         shape->head_dim, (long long)s.rotary_dim);
+    if (source->config && json_is_null(json_object_get(source->config, "num_key_value_heads")))
+        return param_refuse_null(source, NULL, "num_key_value_heads", error);
     shape->latent = (Latent){(int)s.rank, (int)s.q_rank, (int)s.plain_dim, (int)s.value_dim, 1e-6f};
     shape->rope.rotary_dim = (int)s.rotary_dim;
     shape->head_dim = (int)(s.rank + s.rotary_dim);

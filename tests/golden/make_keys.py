@@ -11,10 +11,10 @@ default.json has the configurations as the classes write them: to_dict() of tran
 back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 
 dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py, experts_… for those
-of make_experts.py.
+of make_experts.py, latent_… for those of make_latent.py.
 
 usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
-make_experts.py)
+make_experts.py, make_latent.py)
 """
 import json
 import os
@@ -42,6 +42,8 @@ DENSE = {name: f"dense/{name}" for name in (
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss")}
+# Of make_latent.py, likewise.
+LATENT = {name: f"latent/{name}" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}
 GONE = "absent" # of a key that is taken out
 FULL, SLIDING = "full_attention", "sliding_attention"
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
@@ -264,11 +266,34 @@ OWN.update({
                           (dict(rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0,
                                                      beta_slow=1.0, original_max_position_embeddings=32)), True)],
 })
+SIZES = [(dict(kv_lora_rank=24 + 8), False), (dict(q_lora_rank=GONE), None), (dict(q_lora_rank=16), False), (dict(qk_nope_head_dim=4), False),
+         (dict(qk_rope_head_dim=4), False), (dict(v_head_dim=GONE), None), (dict(v_head_dim=8), False), (dict(num_key_value_heads=1), False),
+         (dict(num_key_value_heads=None), None), (dict(head_dim=8, qk_head_dim=24), None), (dict(n_shared_experts=3), False),
+         (dict(first_k_dense_replace=0), False), (dict(first_k_dense_replace=2), False), (dict(first_k_dense_replace=GONE), None),
+         (dict(norm_topk_prob=False), None), (dict(norm_topk_prob=True), None), (dict(routed_scaling_factor=0.7), True),
+         (dict(rope_interleave=False), None), (dict(rope_interleave=True), None), (dict(moe_layer_freq=2), None),
+         (dict(topk_method="group_limited_greedy"), None), (dict(topk_method="greedy"), None), (dict(topk_method="noaux_tc"), None),
+         (dict(scoring_func="softmax"), None), (dict(rope_theta=300.0), None), (dict(partial_rotary_factor=1.0), None),
+         (dict(num_nextn_predict_layers=0), None), (dict(mlp_layer_types=["dense", "sparse"]), None),
+         (dict(mlp_layer_types=["sparse", "sparse"]), False), (dict(ep_size=2, aux_loss_alpha=0.1, seq_aux=False), True),
+         (dict(rope_scaling=None), None), (dict(rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=0.5)), True),
+         (dict(rope_scaling=dict(YARN, mscale_all_dim=0.5)), True), (dict(rope_scaling=dict(YARN, mscale=0.5)), True), (dict(rope_scaling=YARN), True),
+         (dict(rope_scaling=dict(YARN, attention_factor=1.3, mscale_all_dim=1.0)), True),
+         (dict(rope_scaling=dict(type="linear", factor=4.0, mscale_all_dim=1.0)), None), (dict(rope_scaling=DYNAMIC), None)]
+OWN.update({
+    "deepseek_v2": FURTHER + SIZES + [(dict(q_lora_rank=None), True), (dict(topk_method="greedy", n_group=3, topk_group=1), True),
+                                      (dict(n_group=None, topk_group=None), True)],
+    "deepseek_v3": FURTHER + SIZES + [(dict(rope_interleave=False), True), (dict(n_group=1, topk_group=1), True),
+                                      (dict(n_group=3, topk_group=2), True), (dict(num_nextn_predict_layers=0), True),
+                                      (dict(norm_topk_prob=False), True), (dict(num_local_experts=6), None)],
+    "glm4_moe_lite": FURTHER + SIZES + [(dict(rope_interleave=False), True), (dict(n_group=3, topk_group=1), True),
+                                        (dict(mlp_layer_types=["dense", "sparse"]), True), (dict(rms_norm_eps=0.3), True)],
+})
 NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
 def rows_of(kind):
-    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS else []) + OWN[kind]
+    return EVERY + (ROTARY if kind not in NOT_ROTARY and kind not in DENSE and kind not in EXPERTS and kind not in LATENT else []) + OWN[kind]
 
 
 def logits_of(folder, ids):
@@ -326,6 +351,8 @@ def defaults(kinds):
         today = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
         if kind == "glm4_moe": # which has no head size that fits
             today.update(head_dim=128)
+        if kind == "deepseek_v2": # which has no number of experts for a token
+            today.update(num_experts_per_tok=6)
         found.append(("5", today))
         if kind == "ministral3": # of today
             continue
@@ -342,25 +369,30 @@ def defaults(kinds):
     return found
 
 
+def write_set(name, models, kinds):
+    rows, logits = [], []
+    for kind, folder in models.items():
+        run(kind, folder, rows, logits)
+    with open(os.path.join(OUT, f"{name}keys.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    np.concatenate(logits).tofile(os.path.join(OUT, f"{name}keys.logits"))
+    with open(os.path.join(OUT, f"{name}default.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(dict(style=style, config=config)) for style, config in defaults(kinds)) + "\n]\n")
+    print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(OUT)
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     torch.set_num_threads(1)
     dense = sorted({"gemma3_text" if name.startswith("gemma3") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
-    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, EXPERTS)):
-        rows, logits = [], []
-        for kind, folder in models.items():
-            run(kind, folder, rows, logits)
-        with open(os.path.join(OUT, f"{name}keys.json"), "w") as f:
-            f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-        np.concatenate(logits).tofile(os.path.join(OUT, f"{name}keys.logits"))
-        with open(os.path.join(OUT, f"{name}default.json"), "w") as f:
-            f.write("[\n" + ",\n".join(json.dumps(dict(style=style, config=config)) for style, config in defaults(kinds)) + "\n]\n")
-        print(f"{len(rows)} rows, {sum(row['fails'] for row in rows)} fail")
+    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, EXPERTS),
+                                ("latent_", LATENT, LATENT)):
+        write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
-                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense and tests/golden/experts.\n"
+                "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts and tests/golden/latent.\n"
                 % (sys.version.split()[0], np.__version__, torch.__version__, transformers.__version__))
 
 

@@ -124,6 +124,7 @@ static const Architecture ROWS[] = {
                  .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
                             "mlp.shared_experts.down_proj"},
                  .layers = EXPERTS_BEHIND_DENSE,
+                 .dense = 1,
                  .scale_key = true,
                  .groups = true,
                  .score = ROUTER_SIGMOID,

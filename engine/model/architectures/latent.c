@@ -48,7 +48,7 @@
                   .ignored = {DEEPSEEK_IGNORED, "num_nextn_predict_layers", "num_mtp_layers"},               \
                   .predicts_further = true, .hf_rope = ROPE_INTERLEAVED, .norm_eps = 1e-6,                   \
                   .default_context = 4096,                                                                   \
-                  .experts = {SIGMOID_EXPERTS, .n = 256, .n_active = 8, .layers = EXPERTS_BEHIND_DENSE}
+                  .experts = {SIGMOID_EXPERTS, .n = 256, .n_active = 8, .layers = EXPERTS_BEHIND_DENSE, .dense = 3}
 
 static const Architecture ROWS[] = {
     // V2 and V2-Lite. Its name in GGUF is that of all: what differs between them is said by keys there.
