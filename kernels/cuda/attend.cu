@@ -1,5 +1,6 @@
 // attend: softmax(attention_scale · q·Kᵀ + mask)·V over the cache, for any number of tokens; tiles of many tokens and
 // tiles of few by the kernels that dispatch.h names.
+#include "kernels/cuda/attention/latent.cuh"
 #include "kernels/cuda/attention/split.cuh"
 
 // Whether rows, strides and beginnings of the cache are multiples of 16 bytes.
@@ -20,6 +21,7 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     c.n_sequences = step->n_sequences, c.n_tokens = step->n_tokens;
     c.head_dim = l->a.head_dim, c.group = l->a.n_heads / l->a.n_kv_heads;
     c.alibi = l->a.alibi, c.capped = l->a.cap > 0, c.masked = l->a.mask.values != NULL;
+    c.latent = kv.k == kv.v && !kv.sink_scores;
     c.evicted = step->evicted, c.in_order = step->in_order;
     c.window = l->a.window;
     c.n_slots = (size_t)step->most_slots, c.page_size = l->a.pages.size;
@@ -31,12 +33,14 @@ static AttendCase case_of(const CudaBackend *cuda, const AttendLaunch *l) {
     return c;
 }
 
-static cudaError_t attend_by(CudaBackend *cuda, AttendKernel kernel, AttendLaunch l) {
+static cudaError_t attend_by(CudaBackend *cuda, AttendKernel kernel, bool few, AttendLaunch l) {
     if (kernel == ATTEND_PLAIN) return attend_plain(cuda, &l);
     l.a.scale *= LOG2_E;
     switch (kernel) {
     case ATTEND_SPLIT:
         return attend_splits(cuda, &l);
+    case ATTEND_LATENT:
+        return attend_latents(cuda, &l, few);
     case ATTEND_WGMMA:
         return attend_by_wgmma(cuda, &l);
     case ATTEND_HALVES:
@@ -55,7 +59,7 @@ static cudaError_t attend_tiles(CudaBackend *cuda, AttendLaunch l) {
     AttendCase c = case_of(cuda, &l);
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
     cuda->step.chosen.tiles = dispatch_attend_name(kernel);
-    return attend_by(cuda, kernel, l);
+    return attend_by(cuda, kernel, false, l);
 }
 
 // Tiles of few tokens, which come after the others.
@@ -70,8 +74,9 @@ static cudaError_t attend_few(CudaBackend *cuda, AttendLaunch l) {
     c.split_shared = fit.shared;
     AttendKernel kernel = dispatch_attend(&cuda->device.card, &c);
     cuda->step.chosen.few = dispatch_attend_name(kernel);
-    if (kernel != ATTEND_SPLIT) l.a.tiles += cuda->step.n_tiles; // splits name their tiles
-    return attend_by(cuda, kernel, l);
+    if (kernel != ATTEND_SPLIT && kernel != ATTEND_LATENT)
+        l.a.tiles += cuda->step.n_tiles; // splits name their tiles
+    return attend_by(cuda, kernel, true, l);
 }
 
 Status cuda_attend_step(CudaBackend *cuda, const AttendCall *call, Error *error) {

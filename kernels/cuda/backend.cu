@@ -1,5 +1,5 @@
 // The backend itself: its scratch, opening and closing, memory, and the table of ops. What a new op takes: kernels/ops.h.
-#include "kernels/cuda/backend.cuh"
+#include "kernels/cuda/latent/latent.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +61,11 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
     char *normed = take(rows * (size_t)s->hidden_size * 4);
     char *wide = take(tokens * wide_row * 4 + 256);
     char *weights = take(expanded);
+    const int64_t queries_wide = decoder_query_width(s), values_wide = decoder_attended_width(s);
+    const bool latent = s->latent.rank > 0;
+    char *low = take(latent ? tokens * (size_t)s->latent.q_rank * 4 : 0);
+    char *of_heads =
+        take(latent ? tokens * (size_t)(queries_wide > values_wide ? queries_wide : values_wide) * 4 : 0);
     char *logit_rows = take((size_t)options->max_logits * sizeof(int32_t));
     char *drawn = take((size_t)options->max_logits * sizeof(int32_t));
     CudaRoutes routes = cuda->scratch.routes;
@@ -72,6 +77,7 @@ static size_t layout(CudaBackend *cuda, const BackendOptions *options, char *bas
         cuda->scratch.normed = normed;
         cuda->scratch.wide = wide;
         cuda->scratch.weights = weights;
+        cuda->scratch.low = low, cuda->scratch.expanded = of_heads;
         cuda->scratch.weights_bytes = expanded;
         cuda->scratch.rows = (int32_t *)logit_rows;
         cuda->scratch.drawn = (int32_t *)drawn;
@@ -196,6 +202,15 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             error, STATUS_UNSUPPORTED,
             "cuda: %d experts of %d, %d at once, one of %d for all: sizes must be multiples of 8", e->n,
             e->size, e->n_active, e->shared_size);
+    const Latent *l = &s->latent;
+    if (l->rank && (l->rank % 8 || l->plain_dim % 8 || l->q_rank % 8 || decoder_attended_width(s) % 8 ||
+                    l->rank > HEAD_PRODUCT_COLS || l->plain_dim > HEAD_PRODUCT_COLS))
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "cuda: latents of %d, queries of %d, heads of %d + %d with values of %d: sizes must "
+                         "be multiples of "
+                         "8, a latent's at most %d",
+                         l->rank, l->q_rank, l->plain_dim, s->rope.rotary_dim, l->value_dim,
+                         HEAD_PRODUCT_COLS);
     CudaBackend *cuda = (CudaBackend *)calloc(1, sizeof *cuda);
     if (!cuda) return error_set(error, STATUS_MEMORY, "no memory for a backend");
     cuda->base.ops = &CUDA_OPS;

@@ -41,6 +41,9 @@ struct CudaScratch {
     void *normed;          // [max(max_tokens, max_logits), hidden_size], operand type
     void *wide;            // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
     void *weights;         // expanded weights, operand type
+    // Of a shape with a latent, operand type: [max_tokens, q_rank], and of all heads [max_tokens, expanded queries, then
+    // values].
+    void *low, *expanded;
     int32_t *rows, *drawn; // [max_logits] each; the ids of the last draw, or less than 0
     size_t weights_bytes;
     CudaRoutes routes; // of models with experts

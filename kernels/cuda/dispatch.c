@@ -25,9 +25,9 @@ int dispatch_decode_heads(int group, int lanes, int n_slots) {
 StepPath dispatch_step(const Card *card, const StepCase *c) {
     const DecoderShape *s = c->shape;
     if (c->n_tokens != c->n_sequences || c->kind == STEP_READING) return STEP_PATH_OPS;
-    if (c->n_sequences == 1 && c->kind == STEP_ANY && c->has_code && card->compute >= 90 &&
-        dispatch_decode_lanes(s->head_dim) && s->n_kv_heads <= card->n_sms && s->hidden_size % 4 == 0 &&
-        s->n_heads / s->n_kv_heads * s->head_dim < 4096)
+    if (c->n_sequences == 1 && c->kind == STEP_ANY && c->has_code && s->latent.rank == 0 &&
+        card->compute >= 90 && dispatch_decode_lanes(s->head_dim) && s->n_kv_heads <= card->n_sms &&
+        s->hidden_size % 4 == 0 && s->n_heads / s->n_kv_heads * s->head_dim < 4096)
         return STEP_PATH_PERSISTENT;
     return c->n_tokens <= c->most_rows ? STEP_PATH_GRAPH : STEP_PATH_OPS;
 }
@@ -271,8 +271,16 @@ static bool split_fits(const Card *card, const AttendCase *a) {
            a->split_shared <= card->shared_limit && a->n_splits <= 65535;
 }
 
+// A row of all heads; the plain kernel goes through it once for each.
+static bool latent_fits(const Card *card, const AttendCase *a) {
+    return a->latent && a->head_dim == ATTEND_LATENT_ROW && is_16_bit(a->cache) && !a->alibi && !a->capped &&
+           a->whole_pieces && card->compute >= 80 && ATTEND_LATENT_BYTES <= card->shared_limit &&
+           a->n_splits <= 65535;
+}
+
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     if (!is_16_bit(a->operand) || a->masked) return ATTEND_PLAIN;
+    if (latent_fits(card, a)) return ATTEND_LATENT;
     if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
     if (a->few_tokens == 1) return ATTEND_PLAIN;
     bool half = a->cache == DTYPE_F16, plain = half && !a->alibi && !a->capped;
@@ -350,6 +358,7 @@ const char *dispatch_heads_name(HeadsKernel kernel) {
 }
 
 const char *dispatch_attend_name(AttendKernel kernel) {
-    static const char *const NAMES[] = {"plain", "tile any", "tile f16", "halves + wgmma", "wgmma", "split"};
+    static const char *const NAMES[] = {"plain", "tile any", "tile f16", "halves + wgmma",
+                                        "wgmma", "split",    "latent"};
     return NAMES[kernel];
 }

@@ -206,6 +206,7 @@ typedef enum AttendKernel {
     ATTEND_HALVES, // attention/halves.cu, then ATTEND_WGMMA
     ATTEND_WGMMA,  // attention/wgmma.cu
     ATTEND_SPLIT,  // attention/split.cuh
+    ATTEND_LATENT, // attention/latent.cu
 } AttendKernel;
 
 enum {
@@ -214,6 +215,13 @@ enum {
     ATTEND_FEW = 64,   // tokens of a step of kind ANY up to which all its tiles are of few tokens
     FLAT_BESIDE = 32,  // rows of x up to which a flat GEMM leaves half of a multiprocessor to others
 };
+enum {
+    ATTEND_LATENT_ROW = 576,
+    ATTEND_LATENT_STATIC = 6 << 10
+}; // the row that it has code for, and what it declares
+// Bytes of its shared memory on the cards that have least.
+#define ATTEND_LATENT_BYTES                                                                                  \
+    (2 * ((64 + 2 * 32) * (ATTEND_LATENT_ROW + 8) + 64 * (32 + 8)) + (size_t)ATTEND_LATENT_STATIC)
 // Bytes of shared memory that the kernels declare, without what grows with the slots.
 #define ATTEND_WGMMA_BYTES(head_dim) (1280 * (size_t)(head_dim) + 2048)
 #define ATTEND_TILE_BYTES(head_dim)                                                                          \
@@ -227,6 +235,7 @@ typedef struct AttendCase {
     int head_dim, group; // group: query heads that share a KV head
     bool alibi, masked;  // masked: a mask of the caller's is added
     bool capped;         // scores are capped
+    bool latent;         // keys are values, and there are no learned sinks
     bool evicted;        // a sequence has evicted tokens behind its sinks
     bool in_order;       // tokens lie at the indexes of their positions
     int window;          // the attention window; 0: none

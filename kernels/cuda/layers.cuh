@@ -30,6 +30,10 @@ struct Layer {
     bool row_norms;                             // these two are of whole rows, not of heads
     float *b_qkv, *bo, *b_gate, *b_up, *b_down; // NULL: none
     Linear qkv, out, down;
+    // Of a shape with a latent qkv is wq, or q_down, and wk, and q_up is wq.
+    float *q_down_norm, *latent_norm; // NULL: none
+    Linear q_up;                      // rows 0: there is none
+    Weight k_up, v_up;                // plain
     bool gated;
     Linear gate_up; // rows gate 0, up 0, gate 1, up 1, …; without a gate those of up
     // Of experts, whose gate_up and down, and their biases, stand one below the other. router NULL: a dense layer.

@@ -2,6 +2,7 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/gate_up.cuh"
+#include "kernels/cuda/latent/latent.cuh"
 
 // One thread an element. Grid: [n_tokens, n/256].
 __global__ void add_bias_kernel(const float *bias, int n, float *x) {
@@ -53,7 +54,8 @@ Status cuda_out(Backend *backend, const Layer *layer, const void *y, void *x, Er
     gemm.y = x, gemm.chosen = &cuda->step.chosen.out;
     if (!cuda->shape->parallel_residual && layer->ffn_norm.weight && !layer->router)
         gemm.next = &layer->gate_up, gemm.next_norm = layer->ffn_norm.weight;
-    Status status = add_normed(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);
+    Status status = cuda->shape->latent.rank > 0 ? latent_values(cuda, layer, y, &y, error) : STATUS_OK;
+    if (!status) status = add_normed(cuda, &gemm, layer->bo, layer->attn_post_norm, y, error);
     return status ? error_prefix(error, "out: ") : STATUS_OK;
 }
 

@@ -1,6 +1,6 @@
 // qkv: h = norm(x); q, k, v = W·h + b; norms of heads; RoPE; k and v into their slots.
 #include "kernels/cuda/cache/store.cuh"
-#include "kernels/cuda/gemm/gemm.cuh"
+#include "kernels/cuda/latent/latent.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -236,6 +236,11 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
     CudaBackend *cuda = cuda_backend(backend);
     const DecoderShape *s = cuda->shape;
     const int n = cuda->step.n_tokens;
+    if (s->latent.rank > 0) {
+        Status status = kv_layer_check(kv, s->head_dim, error);
+        if (!status) status = latent_qkv(cuda, layer, (const float *)x, kv, q, error);
+        return status ? error_prefix(error, "qkv: ") : STATUS_OK;
+    }
     HeadArguments a = {n,
                        layer->b_qkv,
                        layer->q_norm,

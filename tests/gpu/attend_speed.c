@@ -28,7 +28,7 @@ static double measure(const Ops *ops, Backend *backend, const Speed *c, const vo
                       double *bytes) {
     Error error;
     int n_slots = (c->length + 127) / 128 * 128 * c->n_rows;
-    KvLayout l = {c->layout, 1, c->n_kv_heads, c->head_dim, n_slots, c->type, c->group, c->scale};
+    KvLayout l = {c->layout, 1, c->n_kv_heads, c->head_dim, n_slots, c->type, c->group, c->scale, false};
     must(kv_layout_check(&l, &error), &error);
     *bytes = (double)(kv_layout_bytes(&l) + kv_layout_scale_bytes(&l)) * c->length * c->n_rows / n_slots;
     l.n_layers = 1 + (int)(4e8 / *bytes);

@@ -166,7 +166,8 @@ static void fill_tensors(Attention *t, Side *s) {
                            : c->bits == 4 ? DTYPE_INT4
                                           : c->cache,
                            c->bits ? c->group : 0,
-                           c->scale};
+                           c->scale,
+                           false};
 }
 
 // The past of layer 1 in the cache's own bytes: everything else stays poisoned.

@@ -51,7 +51,14 @@ static void test_model(const char *root, const char *model, const char *golden, 
 void test_golden_logits(const char *root, Report *report) {
     static const struct {
         const char *folder, *model, *golden_of;
-    } MODELS[] = {{"models", "llama", "llama"},
+    } MODELS[] = {{"latent", "deepseek_v2", "deepseek_v2"},
+                  {"latent", "deepseek_v2.gguf", "deepseek_v2"},
+                  {"latent", "deepseek_v3", "deepseek_v3"},
+                  {"latent", "deepseek_v3.gguf", "deepseek_v3"},
+                  {"latent", "deepseek_v3-packed", "deepseek_v3-packed"},
+                  {"latent", "glm4_moe_lite", "glm4_moe_lite"},
+                  {"latent", "glm4_moe_lite.gguf", "glm4_moe_lite"},
+                  {"models", "llama", "llama"},
                   {"models", "llama-linear", "llama-linear"},
                   {"models", "llama3", "llama3"},
                   {"models", "llama-yarn", "llama-yarn"},

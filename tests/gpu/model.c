@@ -141,6 +141,37 @@ static void fill_experts(TestModel *model, const Case *c, LayerWeights *l, uint6
     if (c->routed) l->shared_router = fill(model, DTYPE_F32, 1, c->hidden, (Spread){in, 0}, state);
 }
 
+static void fill_latent(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
+    const DType plain = quant_is_type(c->type) || c->type == DTYPE_W8 ? DTYPE_F16 : c->type;
+    const int64_t heads = c->n_heads, q = heads * (c->plain + c->rotary_dim);
+    const float in = 1 / sqrtf((float)c->hidden), low = 1 / sqrtf((float)c->q_rank);
+    if (c->q_rank) {
+        l->q_down = fill(model, c->type, c->q_rank, c->hidden, (Spread){in, 0}, state);
+        l->q_down_norm = fill(model, DTYPE_F32, 1, c->q_rank, (Spread){0.1f, 1}, state);
+    }
+    l->wq = fill(model, c->type, q, c->q_rank ? c->q_rank : c->hidden,
+                 (Spread){2 * (c->q_rank ? low : in), 0}, state);
+    l->wk = fill(model, c->type, c->head_dim, c->hidden, (Spread){2 * in, 0}, state);
+    l->latent_norm = fill(model, DTYPE_F32, 1, c->rank, (Spread){0.1f, 1}, state);
+    l->k_up = fill(model, plain, heads * c->rank, c->plain, (Spread){1 / sqrtf((float)c->plain), 0}, state);
+    l->v_up = fill(model, plain, heads * c->value, c->rank, (Spread){1 / sqrtf((float)c->rank), 0}, state);
+    l->wo = fill(model, c->type, c->hidden, heads * c->value,
+                 (Spread){1 / sqrtf((float)(heads * c->value)), 0}, state);
+}
+
+static void fill_heads(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
+    const int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
+    const float in = 1 / sqrtf((float)c->hidden);
+    if (c->rank) {
+        fill_latent(model, c, l, state);
+        return;
+    }
+    l->wq = fill(model, c->type, q, c->hidden, (Spread){2 * in, 0}, state);
+    l->wk = fill(model, c->type, kv, c->hidden, (Spread){2 * in, 0}, state);
+    l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, (Spread){in, 0}, state);
+    l->wo = fill(model, c->type, c->hidden, q, (Spread){1 / sqrtf((float)q), 0}, state);
+}
+
 static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_t *state) {
     int64_t q = (int64_t)c->n_heads * c->head_dim, kv = (int64_t)c->n_kv_heads * c->head_dim;
     float in = 1 / sqrtf((float)c->hidden);
@@ -157,10 +188,7 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
         l->attn_norm_bias = fill(model, DTYPE_F16, 1, c->hidden, (Spread){0.3f, 0}, state);
         l->ffn_norm_bias = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.3f, 0}, state);
     }
-    l->wq = fill(model, c->type, q, c->hidden, (Spread){2 * in, 0}, state);
-    l->wk = fill(model, c->type, kv, c->hidden, (Spread){2 * in, 0}, state);
-    l->wv = fill(model, c->v_type ? c->v_type : c->type, kv, c->hidden, (Spread){in, 0}, state);
-    l->wo = fill(model, c->type, c->hidden, q, (Spread){1 / sqrtf((float)q), 0}, state);
+    fill_heads(model, c, l, state);
     const int64_t n = c->n_experts ? c->n_experts : 1, wide = n * c->intermediate;
     const Spread down = {1 / sqrtf((float)c->intermediate), 0};
     if (!c->no_gate) l->w_gate = fill(model, c->type, wide, c->hidden, (Spread){2 * in, 0}, state);
@@ -223,6 +251,7 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
                     .scale = c->router == 2 ? 2.5f : 1,
                     .n_groups = c->router == 2 ? 4 : 0,
                     .n_active_groups = 2},
+        .latent = {c->rank, c->q_rank, c->plain, c->value, 1e-6f},
         .rope = {.kind = c->interleaved ? ROPE_INTERLEAVED : ROPE_HALF_SPLIT,
                  .rotary_dim = rotary,
                  .inv_freq = model->inv_freq,

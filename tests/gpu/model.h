@@ -39,6 +39,8 @@ typedef struct Case {
     int n_experts, n_active, shared, router;
     bool routed;
     bool sinks; // learned ones
+    // A latent of `rank` elements; head_dim is rank + rotary_dim then, and there is one KV head.
+    int rank, q_rank, plain, value;
 } Case;
 
 typedef struct TestModel {

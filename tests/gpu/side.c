@@ -124,7 +124,8 @@ void side_open(Side *s, const Ops *ops, const char *device, const Case *c, const
                            n_slots,
                            c->kv,
                            c->group,
-                           c->scale};
+                           c->scale,
+                           c->rank > 0};
     must(kv_layout_check(&s->layout, &error), &error);
     s->cache = room(ops, s->backend, (size_t)kv_layout_bytes(&s->layout));
     if (c->group) s->scale = room(ops, s->backend, (size_t)kv_layout_scale_bytes(&s->layout));

@@ -47,6 +47,8 @@ static void steps_take_the_path_of_their_kind(void **state) {
     assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
     odd.head_dim = 128, odd.n_kv_heads = 1; // 32 heads of 128 share a key: 4,096 elements
     assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
+    odd = SEVEN_B, odd.latent.rank = 64;
+    assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
     odd = SEVEN_B, odd.hidden_size = 4098;
     assert_int_equal(dispatch_step(&HOPPER, &c), STEP_PATH_GRAPH);
 }
@@ -369,6 +371,29 @@ static void tiles_of_an_f16_cache(void **state) {
     CHECK_ATTEND(&ADA, half, c.head_dim = 64, ATTEND_TILE_F16);
 }
 
+// One row for all heads, of few tokens and of many; shorter ones are heads like others, whose values are their keys.
+static void tiles_of_latents(void **state) {
+    (void)state;
+    for (int few = 0; few < 3; few++) {
+        AttendCase row = attend(few ? DTYPE_F16 : DTYPE_BF16, few * 8);
+        row.latent = true, row.head_dim = 576, row.group = 16;
+        CHECK_ATTEND(&HOPPER, row, , ATTEND_LATENT);
+        CHECK_ATTEND(&AMPERE, row, , ATTEND_LATENT);
+        CHECK_ATTEND(&ADA, row, , ATTEND_PLAIN); // 157 KB of shared memory
+        CHECK_ATTEND(&HOPPER, row, c.page_size = 24, ATTEND_LATENT);
+        CHECK_ATTEND(&HOPPER, row, c.evicted = true, ATTEND_LATENT);
+        CHECK_ATTEND(&HOPPER, row, c.kind = STEP_READING, ATTEND_LATENT);
+        CHECK_ATTEND(&HOPPER, row, c.group = 128, ATTEND_LATENT);
+        CHECK_ATTEND(&HOPPER, row, c.operand = DTYPE_F32, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.cache = DTYPE_F32, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.whole_pieces = false, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.capped = true, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.latent = false, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.head_dim = 320, ATTEND_PLAIN);
+        CHECK_ATTEND(&HOPPER, row, c.head_dim = 128, few ? ATTEND_SPLIT : ATTEND_HALVES);
+    }
+}
+
 static void tiles_of_other_caches(void **state) {
     (void)state;
     const AttendCase other = attend(DTYPE_INT8, 0);
@@ -484,6 +509,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tiles_are_as_wide_as_leaves_fewest_clusters_idle),
         cmocka_unit_test(heads_go_by_what_follows_the_product),
         cmocka_unit_test(tiles_of_an_f16_cache),
+        cmocka_unit_test(tiles_of_latents),
         cmocka_unit_test(tiles_of_other_caches),
         cmocka_unit_test(tiles_of_one_token),
         cmocka_unit_test(tiles_of_few_tokens),

@@ -1,4 +1,5 @@
 // What the kernels of split.cuh are told.
+#include "kernels/cuda/attention/latent.cuh"
 #include "kernels/cuda/attention/split.cuh"
 
 // Of what splits hand to each other: `arrived` has at most one for each head.
@@ -34,6 +35,11 @@ bool scales_fit(const SplitArguments *a, int group, int bytes) {
 cudaError_t split_fit(const Card *card, const KvLayer *kv, const AttendHeads *heads, int tokens,
                       SplitFit *fit) {
     *fit = SplitFit{};
+    if (heads->head_dim == LATENT_ROW) { // attention/latent.cu
+        const int tiles = latent_tiles(card, tokens * heads->n_heads);
+        *fit = SplitFit{16 * tiles, latent_shared(tiles) + ATTEND_LATENT_STATIC, 1};
+        return cudaSuccess;
+    }
     switch (kv->type) {
     case DTYPE_F32:
         return split_fit_of<DTYPE_F32>(card, kv, heads, tokens, fit);

@@ -2,6 +2,7 @@
 //
 // In cuBLAS's column-major terms: Y [rows, n] = (W [cols, rows])ᵀ · X [cols, n], both with leading dimension cols.
 #include "kernels/cuda/gemm/dense.cuh"
+#include "kernels/cuda/latent/latent.cuh"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -15,6 +16,10 @@ struct Plan {
     int rows, cols, n, y_stride;
     DType operand, y_type;
     bool add, same; // same: the algorithm is that of every other n
+    // Of heads, each with a matrix of its own behind the one before: how many, elements of x and y from one to the next,
+    // and of x from one row to the next. 0: one GEMM, rows of x follow each other.
+    int n_heads, x_stride;
+    int64_t x_head, y_head;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t w, x, y;
     cublasLtMatmulAlgo_t algorithm;
@@ -33,6 +38,7 @@ struct Library {
     decltype(&cublasLtMatmulDescDestroy) operation_destroy;
     decltype(&cublasLtMatmulDescSetAttribute) operation_set;
     decltype(&cublasLtMatrixLayoutCreate) layout_create;
+    decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
     decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
     decltype(&cublasLtMatmulPreferenceCreate) preference_create;
     decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
@@ -64,6 +70,7 @@ static Status load_library(Library *g, Error *error) {
         {"cublasLtMatmulDescDestroy", (void **)&g->operation_destroy},
         {"cublasLtMatmulDescSetAttribute", (void **)&g->operation_set},
         {"cublasLtMatrixLayoutCreate", (void **)&g->layout_create},
+        {"cublasLtMatrixLayoutSetAttribute", (void **)&g->layout_set},
         {"cublasLtMatrixLayoutDestroy", (void **)&g->layout_destroy},
         {"cublasLtMatmulPreferenceCreate", (void **)&g->preference_create},
         {"cublasLtMatmulPreferenceDestroy", (void **)&g->preference_destroy},
@@ -128,6 +135,7 @@ static cudaDataType_t data_type(DType type) {
 enum {
     LONG_SUM = 8192, // columns from which on a tile's beginning and end matter little
     SAME_ROWS = 1024,
+    HEAD_ALIGNMENT = 16, // bytes of where heads begin in their rows
 };
 
 // Of 8-bit integers sums are exact in 32 bits, whoever adds them up.
@@ -136,6 +144,28 @@ static bool is_integer(const Plan *p) {
 }
 static cudaDataType_t result_type(const Plan *p) {
     return is_integer(p) ? CUDA_R_32I : data_type(p->y_type);
+}
+
+// For all heads at once: what lies between the beginnings of their matrices.
+static cublasStatus_t set_heads(const Library *g, const Plan *p, cublasLtMatrixLayout_t layout,
+                                int64_t stride) {
+    cublasStatus_t code =
+        g->layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &p->n_heads, sizeof p->n_heads);
+    return code != CUBLAS_STATUS_SUCCESS
+               ? code
+               : g->layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+}
+
+// x and y of n rows.
+static cublasStatus_t make_layouts(const Library *g, const Plan *p, int n, cublasLtMatrixLayout_t *x,
+                                   cublasLtMatrixLayout_t *y) {
+    const int stride = p->x_stride ? p->x_stride : p->cols;
+    cublasStatus_t code = g->layout_create(x, data_type(p->operand), (uint64_t)p->cols, (uint64_t)n, stride);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = g->layout_create(y, result_type(p), (uint64_t)p->rows, (uint64_t)n, p->y_stride);
+    if (p->n_heads && code == CUBLAS_STATUS_SUCCESS) code = set_heads(g, p, *x, p->x_head);
+    if (p->n_heads && code == CUBLAS_STATUS_SUCCESS) code = set_heads(g, p, *y, p->y_head);
+    return code;
 }
 
 // Of the first two algorithms that cuBLASLt's heuristic names the first: always the same one, so that results can be
@@ -147,7 +177,10 @@ static cudaDataType_t result_type(const Plan *p) {
 static Status choose_algorithm(const Library *g, Plan *p, Error *error) {
     cublasLtMatmulPreference_t preference = NULL;
     size_t workspace = WORKSPACE_BYTES;
-    uint32_t no_splits = CUBLASLT_REDUCTION_SCHEME_NONE;
+    uint32_t no_splits = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = HEAD_ALIGNMENT;
+    static const cublasLtMatmulPreferenceAttributes_t ALIGNED[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasLtMatmulHeuristicResult_t found[2];
     cublasLtMatrixLayout_t x = p->x, y = p->y;
     int n_found = 0, best = 0, tile = 0;
@@ -156,15 +189,15 @@ static Status choose_algorithm(const Library *g, Plan *p, Error *error) {
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                  sizeof workspace);
+    for (size_t i = 0; p->n_heads && i < sizeof ALIGNED / sizeof *ALIGNED && code == CUBLAS_STATUS_SUCCESS;
+         i++)
+        code = g->preference_set(preference, ALIGNED[i], &alignment, sizeof alignment);
     if (p->same) {
         x = y = NULL;
         if (code == CUBLAS_STATUS_SUCCESS)
             code = g->preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_splits,
                                      sizeof no_splits);
-        if (code == CUBLAS_STATUS_SUCCESS)
-            code = g->layout_create(&x, data_type(p->operand), (uint64_t)p->cols, SAME_ROWS, p->cols);
-        if (code == CUBLAS_STATUS_SUCCESS)
-            code = g->layout_create(&y, result_type(p), (uint64_t)p->rows, SAME_ROWS, p->y_stride);
+        if (code == CUBLAS_STATUS_SUCCESS) code = make_layouts(g, p, SAME_ROWS, &x, &y);
     }
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->heuristic(g->handle, p->operation, p->w, x, y, y, preference, 2, found, &n_found);
@@ -192,10 +225,8 @@ static Status plan_open(const Library *g, Plan *p, Error *error) {
         code = g->operation_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
     if (code == CUBLAS_STATUS_SUCCESS)
         code = g->layout_create(&p->w, operand, (uint64_t)p->cols, (uint64_t)p->rows, p->cols);
-    if (code == CUBLAS_STATUS_SUCCESS)
-        code = g->layout_create(&p->x, operand, (uint64_t)p->cols, (uint64_t)p->n, p->cols);
-    if (code == CUBLAS_STATUS_SUCCESS)
-        code = g->layout_create(&p->y, result_type(p), (uint64_t)p->rows, (uint64_t)p->n, p->y_stride);
+    if (p->n_heads && code == CUBLAS_STATUS_SUCCESS) code = set_heads(g, p, p->w, (int64_t)p->rows * p->cols);
+    if (code == CUBLAS_STATUS_SUCCESS) code = make_layouts(g, p, p->n, &p->x, &p->y);
     Status status = check(g, code, p, error);
     return status ? status : choose_algorithm(g, p, error);
 }
@@ -205,7 +236,8 @@ static Status find_plan(Library *g, const Plan *wanted, const Plan **plan, Error
         const Plan *p = &g->plans[i];
         if (p->rows == wanted->rows && p->cols == wanted->cols && p->n == wanted->n &&
             p->add == wanted->add && p->same == wanted->same && p->y_stride == wanted->y_stride &&
-            p->operand == wanted->operand && p->y_type == wanted->y_type) {
+            p->operand == wanted->operand && p->y_type == wanted->y_type && p->n_heads == wanted->n_heads &&
+            p->x_stride == wanted->x_stride && p->x_head == wanted->x_head && p->y_head == wanted->y_head) {
             *plan = p;
             return STATUS_OK;
         }
@@ -265,4 +297,26 @@ Status library_gemm(CudaBackend *cuda, const Gemm *a, Error *error) {
     return for_dense(cuda, a->w, error, [&](const void *dense, bool, int first, int n) {
         return run_gemm(cuda, a, n, dense, y + (size_t)first * operand_bytes(gemm_output(cuda, a)), error);
     });
+}
+
+Status library_head_product(CudaBackend *cuda, const HeadProduct *a, Error *error) {
+    const int64_t size = (int64_t)operand_bytes(cuda->operand);
+    const uint64_t places = (uint64_t)(uintptr_t)a->x | (uint64_t)(uintptr_t)a->y |
+                            (uint64_t)(a->x_token * size) | (uint64_t)(a->x_head * size) |
+                            (uint64_t)(a->y_token * size) | (uint64_t)(a->y_head * size) |
+                            (uint64_t)((int64_t)a->cols * size) | (uint64_t)((int64_t)a->rows * size);
+    if (a->w->format != format_of(cuda->operand) || places % HEAD_ALIGNMENT) return STATUS_UNSUPPORTED;
+    Plan wanted = {a->rows, a->cols, a->n, (int)a->y_token, cuda->operand, cuda->operand};
+    wanted.same = cuda->step.kind == STEP_READING;
+    wanted.n_heads = a->n_heads, wanted.x_stride = (int)a->x_token;
+    wanted.x_head = a->x_head, wanted.y_head = a->y_head;
+    const Plan *p;
+    Status status = find_plan(cuda->library, &wanted, &p, error);
+    if (status) return status;
+    const float one = 1, zero = 0;
+    const Library *g = cuda->library;
+    return check(g,
+                 g->matmul(g->handle, p->operation, &one, a->w->data, p->w, a->x, p->x, &zero, a->y, p->y,
+                           a->y, p->y, &p->algorithm, g->workspace, WORKSPACE_BYTES, cuda->device.stream),
+                 p, error);
 }

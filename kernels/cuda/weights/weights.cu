@@ -47,7 +47,7 @@ struct Vector {
     bool required; // else it may be absent, and *to stays NULL
     float **to;
 };
-enum { LAYER_VECTORS = 14, HEAD_VECTORS = 5 };
+enum { LAYER_VECTORS = 16, HEAD_VECTORS = 5 };
 
 // Experts one below the other in the matrices of a layer's feed-forward part, and its intermediate size.
 static int64_t experts_of(const DecoderShape *s, const LayerWeights *h) {
@@ -79,6 +79,8 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"b_down", &h->b_down, n * hidden, 0, 1, false, &l->b_down},
         {"router_bias", &h->router_bias, s->experts.n, 0, 1, false, &l->router_bias},
         {"choice_bias", &h->choice_bias, s->experts.n, 0, 1, false, &l->choice_bias},
+        {"q_down_norm", &h->q_down_norm, s->latent.q_rank, 0, 1, s->latent.q_rank > 0, &l->q_down_norm},
+        {"latent_norm", &h->latent_norm, s->latent.rank, 0, 1, s->latent.rank > 0, &l->latent_norm},
     };
     memcpy(out, all, sizeof all);
 }
@@ -129,15 +131,34 @@ static Linear lay_out_gate_up(const Matrix *gate, const Matrix *up, int64_t unit
     return Linear{{a->weight_as(format, up, rows)}, 1, (int)rows, (int)up->cols};
 }
 
-static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
-    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
-            kv = (int64_t)s->n_kv_heads * s->head_dim;
-    Vector vectors[LAYER_VECTORS];
-    vectors_of_layer(s, h, layer, vectors);
-    lay_out_vectors(vectors, LAYER_VECTORS, a);
+// What of queries has the layer's input.
+static const Matrix *first_of(const DecoderShape *s, const LayerWeights *h) {
+    return s->latent.q_rank > 0 ? &h->q_down : &h->wq;
+}
+
+static void lay_out_latent(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
+    const Matrix *first = first_of(s, h);
+    const int64_t n = first->rows, kv = s->head_dim;
+    layer->qkv = Linear{{}, 1, (int)(n + kv), s->hidden_size};
+    if (format_of(first->type) == format_of(h->wk.type)) {
+        layer->qkv.part[0] = a->weight(first, n + kv);
+    } else {
+        layer->qkv.n_parts = 2;
+        layer->qkv.part[0] = a->weight(first, n);
+        layer->qkv.part[1] = a->weight(&h->wk, kv);
+    }
+    if (s->latent.q_rank > 0)
+        layer->q_up = Linear{{a->weight(&h->wq, h->wq.rows)}, 1, (int)h->wq.rows, (int)h->wq.cols};
+    layer->k_up = a->weight(&h->k_up, h->k_up.rows);
+    layer->v_up = a->weight(&h->v_up, h->v_up.rows);
+}
+
+static void lay_out_heads(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
+    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    if (s->latent.rank > 0) return lay_out_latent(s, h, layer, a);
     if (h->bq.data || h->bk.data || h->bv.data) layer->b_qkv = (float *)a->take((size_t)(q + 2 * kv) * 4);
     Format fq = format_of(h->wq.type), fk = format_of(h->wk.type), fv = format_of(h->wv.type);
-    layer->qkv = Linear{{}, 1, (int)(q + 2 * kv), (int)hidden};
+    layer->qkv = Linear{{}, 1, (int)(q + 2 * kv), s->hidden_size};
     if (fq == fk && fk == fv) {
         layer->qkv.part[0] = a->weight(&h->wq, q + 2 * kv);
     } else {
@@ -146,7 +167,15 @@ static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *l
         layer->qkv.part[1] = a->weight(&h->wk, kv);
         layer->qkv.part[2] = a->weight(&h->wv, kv);
     }
-    layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)q};
+}
+
+static void lay_out_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Arena *a) {
+    const int64_t hidden = s->hidden_size;
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    lay_out_vectors(vectors, LAYER_VECTORS, a);
+    lay_out_heads(s, h, layer, a);
+    layer->out = Linear{{a->weight(&h->wo, hidden)}, 1, (int)hidden, (int)h->wo.cols};
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
     layer->gated = h->w_gate.data != NULL;
     layer->gate_up = lay_out_gate_up(&h->w_gate, &h->w_up, n * wide, a);
@@ -181,24 +210,42 @@ static Status upload_router(CudaBackend *cuda, const LayerWeights *h, Layer *lay
                           error);
 }
 
-static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
+static Status upload_latent(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error) {
+    const Matrix *first = first_of(cuda->shape, h);
+    const Weight *part = layer->qkv.part;
+    const bool merged = layer->qkv.n_parts == 1;
+    Status status = upload_rows(cuda, first, &part[0], 0, 1, error);
+    if (!status)
+        status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? first->rows : 0, 1, error);
+    if (!status && layer->q_up.rows) status = upload_rows(cuda, &h->wq, &layer->q_up.part[0], 0, 1, error);
+    if (!status) status = upload_rows(cuda, &h->k_up, &layer->k_up, 0, 1, error);
+    return status ? status : upload_rows(cuda, &h->v_up, &layer->v_up, 0, 1, error);
+}
+
+static Status upload_heads(CudaBackend *cuda, const LayerWeights *h, const Layer *layer, Error *error) {
     const DecoderShape *s = cuda->shape;
-    int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
-    Status status = upload_begin(cuda, error);
-    if (status) return status;
-    Vector vectors[LAYER_VECTORS];
-    vectors_of_layer(s, h, layer, vectors);
-    status = upload_each(cuda, vectors, LAYER_VECTORS, error);
+    const int64_t q = (int64_t)s->n_heads * s->head_dim, kv = (int64_t)s->n_kv_heads * s->head_dim;
+    if (s->latent.rank > 0) return upload_latent(cuda, h, layer, error);
     const Matrix *biases[] = {&h->bq, &h->bk, &h->bv};
     int64_t sizes[] = {q, kv, kv};
-    if (!status && layer->b_qkv)
-        status = upload_vectors(cuda, VectorList{biases, sizes, 3, 1}, 0, layer->b_qkv, error);
+    Status status = STATUS_OK;
+    if (layer->b_qkv) status = upload_vectors(cuda, VectorList{biases, sizes, 3, 1}, 0, layer->b_qkv, error);
 
     const Weight *part = layer->qkv.part;
     bool merged = layer->qkv.n_parts == 1;
     if (!status) status = upload_rows(cuda, &h->wq, &part[0], 0, 1, error);
     if (!status) status = upload_rows(cuda, &h->wk, &part[merged ? 0 : 1], merged ? q : 0, 1, error);
-    if (!status) status = upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
+    return status ? status : upload_rows(cuda, &h->wv, &part[merged ? 0 : 2], merged ? q + kv : 0, 1, error);
+}
+
+static Status upload_layer(CudaBackend *cuda, const LayerWeights *h, Layer *layer, Error *error) {
+    const DecoderShape *s = cuda->shape;
+    Status status = upload_begin(cuda, error);
+    if (status) return status;
+    Vector vectors[LAYER_VECTORS];
+    vectors_of_layer(s, h, layer, vectors);
+    status = upload_each(cuda, vectors, LAYER_VECTORS, error);
+    if (!status) status = upload_heads(cuda, h, layer, error);
     if (!status) status = upload_rows(cuda, &h->wo, &layer->out.part[0], 0, 1, error);
     if (!status) status = upload_gate_up(cuda, &h->w_gate, &h->w_up, &layer->gate_up.part[0], error);
     if (!status) status = upload_rows(cuda, &h->w_down, &layer->down.part[0], 0, 1, error);
@@ -223,7 +270,13 @@ static Status check_matrix(const char *name, const Matrix *m, int64_t rows, int6
 }
 
 // q, k and v are of W8 together, for they have one input.
-static Status check_w8(const LayerWeights *h, Error *error) {
+static Status check_w8(const DecoderShape *s, const LayerWeights *h, Error *error) {
+    if (s->latent.rank > 0) {
+        const DType first = first_of(s, h)->type;
+        if ((first == DTYPE_W8) == (h->wk.type == DTYPE_W8)) return STATUS_OK;
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: wk is %s beside %s: both or none may be w8",
+                         dtype_name(h->wk.type), dtype_name(first));
+    }
     int n = (h->wq.type == DTYPE_W8) + (h->wk.type == DTYPE_W8) + (h->wv.type == DTYPE_W8);
     if (n == 0 || n == 3) return STATUS_OK;
     return error_set(error, STATUS_UNSUPPORTED,
@@ -255,22 +308,45 @@ static Status check_experts(const DecoderShape *s, const LayerWeights *h, Error 
     return status ? status : check_matrix("shared_down", &h->shared_down, hidden, shared, error);
 }
 
+static Status check_plain(const char *name, const Matrix *m, int64_t rows, int64_t cols, Error *error) {
+    if (m->data && m->type > DTYPE_BF16)
+        return error_set(error, STATUS_UNSUPPORTED, "cuda: %s is %s", name, dtype_name(m->type));
+    return check_matrix(name, m, rows, cols, error);
+}
+
+static Status check_latent(const DecoderShape *s, const LayerWeights *h, Error *error) {
+    const Latent *l = &s->latent;
+    const int64_t hidden = s->hidden_size, heads = s->n_heads;
+    Status status =
+        check_matrix("wq", &h->wq, decoder_query_width(s), l->q_rank > 0 ? l->q_rank : hidden, error);
+    if (!status && l->q_rank > 0) status = check_matrix("q_down", &h->q_down, l->q_rank, hidden, error);
+    if (!status) status = check_matrix("wk", &h->wk, s->head_dim, hidden, error);
+    if (!status) status = check_plain("k_up", &h->k_up, heads * l->rank, l->plain_dim, error);
+    return status ? status : check_plain("v_up", &h->v_up, heads * l->value_dim, l->rank, error);
+}
+
+static Status check_heads(const DecoderShape *s, const LayerWeights *h, Error *error) {
+    const int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
+                  kv = (int64_t)s->n_kv_heads * s->head_dim;
+    if (s->latent.rank > 0) return check_latent(s, h, error);
+    Status status = check_matrix("wq", &h->wq, q, hidden, error);
+    if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
+    return status ? status : check_matrix("wv", &h->wv, kv, hidden, error);
+}
+
 static Status check_layer(const DecoderShape *s, const LayerWeights *h, Layer *layer, Error *error) {
-    int64_t hidden = s->hidden_size, q = (int64_t)s->n_heads * s->head_dim,
-            kv = (int64_t)s->n_kv_heads * s->head_dim;
+    const int64_t hidden = s->hidden_size;
     Vector vectors[LAYER_VECTORS];
     vectors_of_layer(s, h, layer, vectors);
     Status status = check_vectors(vectors, LAYER_VECTORS, error);
-    if (!status) status = check_matrix("wq", &h->wq, q, hidden, error);
-    if (!status) status = check_matrix("wk", &h->wk, kv, hidden, error);
-    if (!status) status = check_matrix("wv", &h->wv, kv, hidden, error);
-    if (!status) status = check_matrix("wo", &h->wo, hidden, q, error);
+    if (!status) status = check_heads(s, h, error);
+    if (!status) status = check_matrix("wo", &h->wo, hidden, decoder_attended_width(s), error);
     const int64_t n = experts_of(s, h), wide = width_of(s, h);
     if (!status && h->w_gate.data) status = check_matrix("w_gate", &h->w_gate, n * wide, hidden, error);
     if (!status) status = check_matrix("w_up", &h->w_up, n * wide, hidden, error);
     if (!status) status = check_matrix("w_down", &h->w_down, n * hidden, wide, error);
     if (!status && h->router.data) status = check_experts(s, h, error);
-    if (!status) status = check_w8(h, error);
+    if (!status) status = check_w8(s, h, error);
     Format format;
     if (!status && h->w_gate.data && !common_format(h->w_gate.type, h->w_up.type, &format))
         return error_set(error, STATUS_UNSUPPORTED, "cuda: w_gate is %s and w_up %s",
