@@ -35,12 +35,12 @@ struct CudaRoutes {
 
 // Memory of the device that a step works in. Its contents mean nothing to the next one.
 struct CudaScratch {
-    char *memory;          // of the following, of a fixed size
-    float2 *rope;          // [n_tables, max_tokens, rotary_dim/2] cos and sin, times the table's magnitude
-    float2 *row_scales;    // [max_tokens] of norms of whole rows of q and k
-    void *normed;          // [max(max_tokens, max_logits), hidden_size], operand type
-    void *wide;            // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
-    void *weights;         // expanded weights, operand type
+    char *memory;       // of the following, of a fixed size
+    float2 *rope;       // [n_tables, max_tokens, rotary_dim/2] cos and sin, times the table's magnitude
+    float2 *row_scales; // [max_tokens] of norms of whole rows of q and k
+    void *normed;       // [max(max_tokens, max_logits), hidden_size], operand type
+    void *wide;         // [max_tokens, max(rows of qkv, of gate_up, two queries)], operand type
+    void *weights;      // expanded weights, operand type
     // Of a shape with a latent, operand type: [max_tokens, q_rank], and of all heads [max_tokens, expanded queries, then
     // values].
     void *low, *expanded;
