@@ -1,5 +1,5 @@
 // The backend itself: its scratch, opening and closing, memory, and the table of ops. What a new op takes: kernels/ops.h.
-#include "kernels/cuda/latent/latent.cuh"
+#include "kernels/cuda/backend.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>

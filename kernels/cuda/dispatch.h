@@ -197,6 +197,9 @@ typedef enum ExpertsWay { EXPERTS_ROWS, EXPERTS_GROUPED } ExpertsWay;
 enum { EXPERTS_ROWS_MOST = 4 };
 ExpertsWay dispatch_experts(StepKind kind, int n_tokens);
 
+// Products of heads with matrices of their own (latent/products.cu): tokens that GEMVs take, and elements that these do.
+enum { HEAD_PRODUCT_FEW = 16, HEAD_PRODUCT_COLS = 1536 };
+
 // ---- attention ---------------------------------------------------------------------------------------------
 
 typedef enum AttendKernel {

@@ -39,16 +39,16 @@
     DEEPSEEK_EXPERTS, .groups = true, .score = ROUTER_SIGMOID, .renormalise = true, .renormalise_key = true
 
 #define DEEPSEEK_V3                                                                                          \
-    LATENT_NAMES, .latent = {512, 1536, 128, 64, 128}, .interleave_key = true,                               \
-                  .aliases = {{"num_local_experts", "n_routed_experts", true}},                              \
-                  .fixed = {NO_ATTENTION_BIAS,                                                               \
-                            {NULL, {"topk_method"}, 0, "another choice of experts", "noaux_tc"},             \
-                            {NULL, {"scoring_func"}, 0, "another router", "sigmoid"},                        \
-                            {NULL, {"moe_layer_freq"}, 1, "experts in other layers"}},                       \
-                  .ignored = {DEEPSEEK_IGNORED, "num_nextn_predict_layers", "num_mtp_layers"},               \
-                  .predicts_further = true, .hf_rope = ROPE_INTERLEAVED, .norm_eps = 1e-6,                   \
-                  .default_context = 4096,                                                                   \
-                  .experts = {SIGMOID_EXPERTS, .n = 256, .n_active = 8, .layers = EXPERTS_BEHIND_DENSE, .dense = 3}
+    LATENT_NAMES,                                                                                            \
+        .latent = {512, 1536, 128, 64, 128}, .interleave_key = true,                                         \
+        .aliases = {{"num_local_experts", "n_routed_experts", true}},                                        \
+        .fixed = {NO_ATTENTION_BIAS,                                                                         \
+                  {NULL, {"topk_method"}, 0, "another choice of experts", "noaux_tc"},                       \
+                  {NULL, {"scoring_func"}, 0, "another router", "sigmoid"},                                  \
+                  {NULL, {"moe_layer_freq"}, 1, "experts in other layers"}},                                 \
+        .ignored = {DEEPSEEK_IGNORED, "num_nextn_predict_layers", "num_mtp_layers"},                         \
+        .predicts_further = true, .hf_rope = ROPE_INTERLEAVED, .norm_eps = 1e-6, .default_context = 4096,    \
+        .experts = {SIGMOID_EXPERTS, .n = 256, .n_active = 8, .layers = EXPERTS_BEHIND_DENSE, .dense = 3}
 
 static const Architecture ROWS[] = {
     // V2 and V2-Lite. Its name in GGUF is that of all: what differs between them is said by keys there.

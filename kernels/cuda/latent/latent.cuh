@@ -21,8 +21,6 @@ struct HeadProduct {
     int64_t y_token, y_head;
 };
 
-enum { HEAD_PRODUCT_FEW = 16, HEAD_PRODUCT_COLS = 1536 }; // tokens that GEMVs take; elements that these do
-
 // By GEMVs, where a step decodes or has few tokens, else by cuBLASLt, a GEMM a head.
 Status head_product(CudaBackend *cuda, const HeadProduct *product, Error *error);
 // gemm/library.cu. STATUS_UNSUPPORTED, with no error: not for such types, or beginnings of rows.
