@@ -3,7 +3,6 @@
 #define PALAVER_ENGINE_MODEL_INTERNAL_H
 
 #include "engine/model/model.h"
-#include "engine/model/rope_spec.h"
 #include "engine/model/source.h"
 
 // Names of modules in GGUF files, without ".weight" or ".bias"; those of layers stand behind "blk.N.".
@@ -19,7 +18,8 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error);
 // shape.latent and the cache's one row, of an architecture that has one; before the shape's heads are checked.
 Status model_read_latent(Model *model, const ParamSource *source, Error *error);
 // What YaRN does to the scores of such; once the scheme is known, before frequencies are made.
-Status model_scale_latent(Model *model, const ParamSource *source, RopeSpec *spec, Error *error);
+struct RopeSpec;
+Status model_scale_latent(Model *model, const ParamSource *source, struct RopeSpec *spec, Error *error);
 // context_length, and what positions are told by: model->shape.rope, inv_freq and scaling, or n_positions; after the
 // shape.
 Status model_read_positions(Model *model, const ParamSource *source, Error *error);

@@ -2,6 +2,7 @@
 // Latent).
 #include "engine/model/model_internal.h"
 #include "engine/model/param.h"
+#include "engine/model/rope_spec.h"
 #include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
