@@ -50,7 +50,9 @@ static void note_scores(const Calibration *calibration, int layer, int kv_head, 
     for (int t = (QUERY_STEP - calibration->first % QUERY_STEP) % QUERY_STEP; t < n_tokens; t += QUERY_STEP)
         for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
             const float *q = calibration->floats + ((int64_t)t * s->n_heads + h) * dim;
-            int last = calibration->first + t, from = window > 0 && last >= window ? last - window + 1 : 0;
+            int last = calibration->first + t, from = window > 0 && last >= window ? last - window + 1
+                                                      : window < 0                 ? last - last % -window
+                                                                                   : 0;
             for (int i = from; i <= last; i++) {
                 const float *key = calibration->head_keys + (int64_t)i * dim;
                 float dot = 0;

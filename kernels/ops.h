@@ -65,7 +65,8 @@ typedef struct LayerWeights {
     Matrix wk, bk;                    // [n_kv_heads*head_dim, hidden_size], [n_kv_heads*head_dim]
     Matrix wv, bv;                    // likewise
     // RMS norms before RoPE: [head_dim], of each head (Qwen3), or [n_heads*head_dim] and [n_kv_heads*head_dim], of all
-    // heads of a token as one row (OLMo 2)
+    // heads of a token as one row (OLMo 2). With head_layer_norms: layer norms of each head with weights of its own,
+    // [n_heads*head_dim] and [n_kv_heads*head_dim].
     Matrix q_norm, k_norm;
     Matrix wo, bo;                  // [hidden_size, n_heads*head_dim], [hidden_size]
     Matrix attn_post_norm;          // [hidden_size] of what attention adds to x (Gemma 2); absent: none
@@ -126,7 +127,11 @@ enum { CLAMPED_SWIGLU_LIMIT = 7 };
 //   x += Σ w[e]·expert_e(h) + sigmoid(shared_router·h)·shared(h), each of them
 //   down·(activation(gate·h + b_gate)·(up·h + b_up)) + b_down.
 // To choose by router·h and take the softmax of what is chosen is to renormalise.
-typedef enum RouterScore { ROUTER_SOFTMAX, ROUTER_SIGMOID } RouterScore;
+// With scales_input (Llama 4) an expert is given w·h instead, and what it gives is added as it is.
+// SparseMixer (Liu et al., arXiv:2409.12136) takes two, one after the other: the largest l = router·h + router_bias of
+// those that are left, m at expert e. Its w is the softmax at e over those that are left with
+// m − l <= 2·jitter·max(|l|, m). Neither biases that choose nor groups, renormalise or scale are in it.
+typedef enum RouterScore { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SPARSEMIXER } RouterScore;
 enum { EXPERTS_MOST = 1024, EXPERTS_MOST_ACTIVE = 32 };
 typedef struct Experts {
     int n, n_active; // n 0: no layer has experts
@@ -134,7 +139,9 @@ typedef struct Experts {
     int shared_size; // of the shared one; 0: there is none
     RouterScore score;
     bool renormalise;
+    bool scales_input;
     float scale;
+    float jitter;                  // of SparseMixer
     int n_groups, n_active_groups; // n_groups 0 or 1: none
 } Experts;
 
@@ -180,7 +187,9 @@ enum { ROPE_MOST_TABLES = 2 };
 
 typedef struct DecoderShape {
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
-    NormKind norm; // of layers, embedding and head; heads of q and k have RMS norms
+    NormKind norm; // of layers, embedding and head
+    bool
+        head_layer_norms; // LayerWeights.q_norm and k_norm are layer norms (Command R+, StableLM 2 12B), else RMS norms
     float norm_eps;
     float norm_offset;     // added to every norm's weight: 0, or 1 where a file stores w - 1
     float embedding_scale; // 1, or √hidden_size for models that scale their embeddings
@@ -189,9 +198,11 @@ typedef struct DecoderShape {
         attention_cap; // scores become cap·tanh(score/cap) before any mask (Gemma 2, arXiv:2408.00118); 0: no cap
     // Queries are multiplied by query_temperature() of position - n_evicted (kernels/temperature.h); beta 0: they are not.
     float temperature_beta;
-    int temperature_length; // > 0 with a beta
-    float logit_scale;      // multiplies logits, without the output's bias; 0 means 1
-    float logit_cap;        // likewise of logits; 0: no cap
+    int temperature_length;    // > 0 with a beta
+    int temperature_ahead;     // positions are counted from so many on (Llama 4: 1)
+    bool temperature_unturned; // only in layers whose queries are not turned (KvLayer.rope < 0)
+    float logit_scale;         // multiplies logits, without the output's bias; 0 means 1
+    float logit_cap;           // likewise of logits; 0: no cap
     Activation activation;
     Rope rope;
     int n_positions;   // rows of HeadWeights.positions: positions end there; 0: not learned, without end
@@ -219,7 +230,7 @@ static inline int rope_row(const Rope *rope, int table, int set) {
 
 // Whether the layer's norms of q and k are of whole rows, and not of heads.
 static inline bool layer_norms_rows(const DecoderShape *shape, const LayerWeights *w) {
-    return shape->n_heads > 1 && w->q_norm.data &&
+    return shape->n_heads > 1 && w->q_norm.data && !shape->head_layer_norms &&
            w->q_norm.cols == (int64_t)shape->n_heads * shape->head_dim;
 }
 
@@ -297,7 +308,8 @@ typedef struct SoftmaxCounts {
 //
 // A query at position p sees the slot that holds position a (slot_positions) at the distance p - a if that
 // is >= 0 and, with a sliding window, < window: a token sees itself, an empty slot (position -1) is never
-// seen. Where a slot lies has no meaning, so rings and gaps need no code.
+// seen. Where a slot lies has no meaning, so rings and gaps need no code. A window below 0 means chunks of −window
+// positions: a query sees those of its own chunk (Llama 4), p / −window == a / −window; nothing was evicted then.
 //
 // Where tokens were evicted without moving the others (n_evicted > 0), positions n_sinks … n_sinks+n_evicted-1 are
 // not seen, whatever their slots hold by now, and the attention sinks come closer: a slot at position a <
@@ -525,7 +537,7 @@ typedef struct Ops {
                   Error *error);
 
     // softmax(cap(attention_scale · q·Kᵀ) + mask)·V for each head, KV head h·n_kv_heads/n_heads, mask as told at
-    // StepSequence; window 0: none; cap as told at attention_cap. With shape->alibi, a score loses slope(h)·distance
+    // StepSequence; window 0: none, below 0: chunks; cap as told at attention_cap. With shape->alibi, a score loses slope(h)·distance
     // (kernels/alibi.h). A query that sees no slot gives zeros. With kv->sink_scores sums have one term
     // more. q and y may be the same memory. q [n_tokens, n_heads*head_dim] →
     // y [n_tokens, n_heads*head_dim]

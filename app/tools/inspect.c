@@ -60,7 +60,10 @@ static void print_experts(const Model *m, FILE *out) {
     int layers = 0;
     for (int l = 0; l < m->shape.n_layers; l++) layers += m->layers[l].router.data != NULL;
     fprintf(out, "experts       %d of %d in %d layer%s, %d for a token, by %s%s", e->n, e->size, layers,
-            text_plural(layers), e->n_active, e->score == ROUTER_SIGMOID ? "sigmoids" : "softmax",
+            text_plural(layers), e->n_active,
+            e->score == ROUTER_SIGMOID       ? "sigmoids"
+            : e->score == ROUTER_SPARSEMIXER ? "SparseMixer"
+                                             : "softmax",
             e->renormalise ? ", renormalised" : "");
     if (e->shared_size) fprintf(out, ", one of %d for all", e->shared_size);
     fprintf(out, "; %.1f M of %.1f M parameters a token, %.1f MB read\n",
@@ -87,6 +90,7 @@ static void print_architecture(const Model *m, FILE *out) {
     if (windowed)
         fprintf(out, ", sliding window of %d in %d layer%s", m->sliding_window, windowed,
                 text_plural(windowed));
+    if (m->chunk > 0) fprintf(out, ", layers that turn see chunks of %d", m->chunk);
     fputc('\n', out);
     print_positions(m, out);
     fprintf(out, "extras        ");

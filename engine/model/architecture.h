@@ -10,6 +10,7 @@ typedef enum WindowRule {
     WINDOW_EVERY_LAYER,
     WINDOW_UPPER_LAYERS, // only with use_sliding_window; those of layer_types, else from max_window_layers on
     WINDOW_PERIODIC,     // those of layer_types, else all but every period-th
+    WINDOW_CHUNKS, // none slides: layers see chunks of attention_chunk_size; those of layer_types, else those that turn
 } WindowRule;
 
 // Which layers turn queries and keys, and by which frequencies.
@@ -94,9 +95,9 @@ typedef struct ExpertNames {
     const char *gate, *up, *down; // of expert %d
     const char *gate_up,
         *all_down; // whole names: [n, 2·size, hidden_size], gates first, [n, hidden_size, size]
-    // The two are [n, hidden_size, 2·size], gate and up side by side, and [n, size, hidden_size]; "_bias" behind their names
-    // are biases.
-    bool transposed;
+    // The two are [n, hidden_size, 2·size], each gate beside its up, or with `halves` all gates before all ups, and
+    // [n, size, hidden_size]; "_bias" behind their names are biases.
+    bool transposed, halves;
 } ExpertNames;
 
 // Which layers have experts, as config.json says.
@@ -106,6 +107,7 @@ typedef enum ExpertLayers {
     EXPERTS_BEHIND_DENSE, // from first_k_dense_replace on
     EXPERTS_BY_TYPES,     // those that mlp_layer_types calls sparse, else all but the first
     EXPERTS_WITHIN,       // from moe_layer_start_index to moe_layer_end_index, every moe_layer_interval-th
+    EXPERTS_LISTED,       // those of moe_layers, else every interleave_moe_layer_step-th
 } ExpertLayers;
 
 // Sizes of latent attention (ops.h, Latent), where config.json does not say them. rank 0: none.
@@ -122,10 +124,13 @@ typedef struct ExpertRules {
     // Of the expert that every token takes, in a Hugging Face folder: gate, up, down, and its router, if it has one.
     const char *shared[4];
     const char *shared_count; // instead of its size: how many of the others it is as large as
+    bool shared_alike;        // it is as large as one of them
     ExpertLayers layers;
     int dense; // of EXPERTS_BEHIND_DENSE, layers before those with experts where config.json does not say
     bool scale_key, groups; // routed_scaling_factor means something; n_group and topk_group do
     RouterScore score;
+    double jitter; // of SparseMixer; without router_jitter_noise, which says it
+    bool scales_input;
     bool renormalise;      // without a key, or where it is absent
     bool renormalise_key;  // norm_topk_prob means something
     bool gguf_renormalise; // GGUF's converter leaves unsaid what a model of this kind does
@@ -179,15 +184,22 @@ typedef struct Architecture {
     bool norms_turned; // norms of queries and keys come after RoPE
     bool rope_alpha;   // "dynamic" with an alpha: a base that is multiplied once and for all
     bool temperature;  // queries are sharper far into a text: llama_4_scaling_beta beside the rope's numbers
-    int normed_vocab;  // a vocabulary of this size: every row of the head's matrix is divided by its length
-    bool fixed_act;    // the class has one activation, and no key for it
-    bool fixed_eps;    // the same of the norm's epsilon
+    bool temperature_unturned; // the same of layers that turn nothing, by attn_scale and floor_scale
+    int normed_vocab;    // a vocabulary of this size: every row of the head's matrix is divided by its length
+    bool fixed_act;      // the class has one activation, and no key for it
+    bool fixed_eps;      // the same of the norm's epsilon
     bool longrope_alone; // rope scaling is LongRoPE, which has names of its own in older files
-    bool partial_rotary; // partial_rotary_factor means something
+    bool longrope_mscale; // its magnitude is what short_mscale and long_mscale say
+    bool partial_rotary;  // partial_rotary_factor means something
     bool qk_norm, parallel_residual, default_tied;
-    bool qk_norm_key;  // use_qk_norm says whether there is one
-    bool qk_norm_rows; // qk_norm is of all heads of a token as one row
-    bool offset_norms; // config.json's weights of norms are less by 1 (GGUF's converter adds it)
+    bool qk_norm_key; // use_qk_norm says whether there is one; in GGUF its tensor
+    // It is a layer norm of each head with weights of its own, of one tensor, or of one for each head ("norms.%d").
+    bool head_layer_norms;
+    bool
+        qk_unit_norm; // use_qk_norm, true without it: heads of layers that turn are divided by their root mean square
+    int gguf_no_unit_norm; // in GGUF not of models of so many experts
+    bool qk_norm_rows;     // qk_norm is of all heads of a token as one row
+    bool offset_norms;     // config.json's weights of norms are less by 1 (GGUF's converter adds it)
     NormKind norm;
     double norm_eps;
     Activation activation;
@@ -202,7 +214,7 @@ typedef struct Architecture {
     bool embedding_root; // embeddings are multiplied by the root of the hidden size
     int gguf_wide_layers; // of so many layers, GGUF's scores go by hidden size / heads instead of the head size
     bool windows_alike;   // of every layer, whatever layer_types says
-    int64_t default_context, default_window;
+    int64_t default_context, default_window, default_chunk;
     bool context_ends; // palaver has no code for what is computed beyond it
     int64_t
         default_head_dim; // of config.json without the key; 0, as in GGUF or if it is null: hidden_size / n_heads

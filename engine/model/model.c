@@ -20,6 +20,7 @@ Status model_read_params(Model *model, ParamSource *source, Error *error) {
     if (!status) status = model_read_positions(model, source, error);
     if (!status) status = model_read_windows(model, source, error);
     if (!status) status = model_read_layer_ropes(model, source, error);
+    if (!status) status = model_read_unit_norm(model, source, error);
     if (!status) status = model_read_generation(model, source, error);
     return status ? status : unread_check_keys(source, error);
 }
@@ -77,6 +78,7 @@ void model_close(Model *model) {
     free(model->normed_head);
     free(model->inv_freq);
     free(model->layer_ropes);
+    free(model->unit_norm);
     free(model);
 }
 

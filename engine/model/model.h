@@ -60,7 +60,10 @@ typedef struct Model {
     void **converted;
     int sliding_window; // that the files announce, whichever layers have it; 0: none
     int *
-        attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none
+        attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none;
+                           // below 0: it sees chunks of so many
+    int chunk;             // tokens of those chunks; 0: no layer has them
+    float *unit_norm; // [shape.head_dim] ones, where heads are normed without weights; NULL: they are not
 
     bool tied_head; // the output matrix is the embedding
     double

@@ -135,6 +135,7 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                          is_gguf ? "general.architecture" : "model_type");
     }
     const Architecture *other = NULL; // with experts where the file has none, or without
+    bool only_folders = false;
     for (int i = 0; i < N_FAMILIES; i++)
         for (const Architecture *a = FAMILIES[i]->rows; a < FAMILIES[i]->rows + FAMILIES[i]->n; a++) {
             const char *called = is_gguf ? a->gguf : a->name;
@@ -149,12 +150,7 @@ Status model_find_architecture(ParamSource *source, Error *error) {
                 source->architecture = a;
                 return check_class(source, error);
             }
-            if (is_gguf && !a->gguf && strcmp(a->name, name) == 0) {
-                return error_set(error, STATUS_UNSUPPORTED,
-                                 "%s: palaver reads %s models only as Hugging Face folders (config.json and "
-                                 "*.safetensors), not as GGUF files",
-                                 source->path, name);
-            }
+            only_folders |= is_gguf && !a->gguf && strcmp(a->name, name) == 0;
             size_t n = strlen(known);
             const char *before = a == FAMILIES[i]->rows ? NULL : is_gguf ? a[-1].gguf : a[-1].name;
             bool again = called && ((before && strcmp(before, called) == 0) ||
@@ -165,6 +161,11 @@ Status model_find_architecture(ParamSource *source, Error *error) {
         source->architecture = other;
         return STATUS_OK;
     }
+    if (only_folders)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: palaver reads %s models only as Hugging Face folders (config.json and "
+                         "*.safetensors), not as GGUF files",
+                         source->path, name);
     return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
                      source->path, name, known);
 }

@@ -161,14 +161,17 @@ static Status read_biases(Model *model, const ParamSource *source, Error *error)
     unsigned biases = a->biases;
     model->qk_norm = a->qk_norm;
     if (!source->config) {
+        if (a->qk_norm_key)
+            model->qk_norm = checkpoint_find(source->checkpoint, "blk.0.attn_q_norm.weight") != NULL;
         model->tied_head = checkpoint_find(source->checkpoint, "output.weight") == NULL;
         biases |= biases_of_gguf(source->checkpoint);
     } else {
-        const Key keys[] = {{"attention_bias", NULL}, {"mlp_bias", NULL}};
-        const unsigned of_key[] = {a->bias_keys & (BIAS_QKV | BIAS_O), a->bias_keys & BIAS_FFN};
+        const Key keys[] = {{"attention_bias", NULL}, {"mlp_bias", NULL}, {"lm_head_bias", NULL}};
+        const unsigned of_key[] = {a->bias_keys & (BIAS_QKV | BIAS_O), a->bias_keys & BIAS_FFN,
+                                   a->bias_keys & BIAS_OUTPUT};
         Status status = STATUS_OK;
         model->tied_head = a->default_tied;
-        for (int i = 0; i < 2 && !status; i++) {
+        for (int i = 0; i < 3 && !status; i++) {
             bool there = biases & of_key[i];
             if (of_key[i] != 0) status = param_bool(source, keys[i], &there, error);
             biases = there ? biases | of_key[i] : biases & ~of_key[i];
@@ -243,14 +246,20 @@ static Status check_fixed(const ParamSource *source, const Fixed *fixed, Error *
     return refuse_fixed(source, fixed, fixed->key.hf, error);
 }
 
+// What a field of the architecture's gives a meaning of its own.
+static bool is_asked_otherwise(const Architecture *a, const Fixed *fixed) {
+    if (fixed->key.gguf && strcmp(fixed->key.gguf, "nextn_predict_layers") == 0) return a->predicts_further;
+    if (fixed->key.gguf) return model_scales_have(a, fixed->key.gguf);
+    return (a->bias_keys & BIAS_OUTPUT) && strcmp(fixed->key.hf, "lm_head_bias") == 0;
+}
+
 static Status check_all_fixed(const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     Status status = STATUS_OK;
     for (size_t i = 0; i < sizeof a->fixed / sizeof *a->fixed && !status; i++)
         status = check_fixed(source, &a->fixed[i], error);
     for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED && !status; i++)
-        if (!FIXED[i].key.gguf || !model_scales_have(a, FIXED[i].key.gguf))
-            status = check_fixed(source, &FIXED[i], error);
+        if (!is_asked_otherwise(a, &FIXED[i])) status = check_fixed(source, &FIXED[i], error);
     return status;
 }
 
@@ -268,6 +277,18 @@ static Status check_refusals(const DecoderShape *shape, const ParamSource *sourc
     return STATUS_OK;
 }
 
+// In GGUF block_count counts those that predict further tokens as well.
+static Status leave_further_layers(DecoderShape *shape, const ParamSource *source, Error *error) {
+    int64_t further = 0;
+    if (source->config || !source->architecture->predicts_further) return STATUS_OK;
+    Status status = param_integer(source, (Key){NULL, "nextn_predict_layers"}, &further, error);
+    if (!status && (further < 0 || further >= shape->n_layers))
+        return error_set(error, STATUS_FILE, "%s: %lld of %d layers predict further tokens", source->path,
+                         (long long)further, shape->n_layers);
+    shape->n_layers -= (int)further;
+    return status;
+}
+
 Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     DecoderShape *shape = &model->shape;
     const Architecture *a = source->architecture;
@@ -278,6 +299,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
             shape->intermediate_size = a->ffn_ratio * shape->hidden_size;
         status = read_size(shape, source, &SIZES[i], error);
     }
+    if (!status) status = leave_further_layers(shape, source, error);
     if (a->ffn_halved) shape->intermediate_size /= 2;
     if (a->one_kv_head && source->config) shape->n_kv_heads = 1;
     if (!status && !source->config) status = read_gguf_vocab_size(shape, source, error);
@@ -290,6 +312,7 @@ Status model_read_shape(Model *model, const ParamSource *source, Error *error) {
     if (!status) status = check_refusals(shape, source, error);
     shape->parallel_residual = a->parallel_residual;
     shape->norms_turned = a->norms_turned;
+    shape->head_layer_norms = a->head_layer_norms && model->qk_norm;
     if (!status && a->parallel_key) {
         status = param_bool(source, (Key){"use_parallel_residual", "use_parallel_residual"},
                             &shape->parallel_residual, error);

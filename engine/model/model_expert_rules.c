@@ -76,11 +76,26 @@ static Status read_groups(const ParamSource *source, Experts *e, Error *error) {
     return STATUS_OK;
 }
 
+// Of SparseMixer, which takes two and has no other numbers.
+static Status read_jitter(const ParamSource *source, Experts *e, Error *error) {
+    double jitter = source->architecture->experts.jitter;
+    Status status = param_number(source, (Key){"router_jitter_noise", NULL}, &jitter, error);
+    if (status) return status;
+    if (!(jitter >= 0 && jitter < 1) || e->n_active != 2)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: a router of jitter %g that takes %d experts; it takes two", source->path,
+                         jitter, e->n_active);
+    e->score = ROUTER_SPARSEMIXER, e->scale = 1, e->jitter = (float)jitter;
+    return STATUS_OK;
+}
+
 static Status read_router(const ParamSource *source, Experts *e, Error *error) {
     const ExpertRules *rules = &source->architecture->experts;
     double scale = 1;
+    if (rules->score == ROUTER_SPARSEMIXER) return read_jitter(source, e, error);
     int64_t score = rules->score == ROUTER_SIGMOID ? 2 : 1;
     e->renormalise = source->config ? rules->renormalise : rules->gguf_renormalise;
+    e->scales_input = rules->scales_input;
     Status status = STATUS_OK;
     if (!source->config || rules->renormalise_key)
         status = param_bool(source, (Key){"norm_topk_prob", "expert_weights_norm"}, &e->renormalise, error);
@@ -105,6 +120,7 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
 static Status read_shared(const ParamSource *source, Experts *e, Error *error) {
     const ExpertRules *rules = &source->architecture->experts;
     int64_t n = -1;
+    e->shared_size = rules->shared_alike ? e->size : 0;
     if (rules->shared_size)
         return read_size(source, (Key){rules->shared_size, "expert_shared_feed_forward_length"}, 0,
                          &e->shared_size, error);
@@ -115,7 +131,9 @@ static Status read_shared(const ParamSource *source, Experts *e, Error *error) {
         return error_set(error, STATUS_FILE, "%s: %s is missing, or not 0 to 64", source->path,
                          rules->shared_count);
     e->shared_size = (int)n * e->size;
-    return STATUS_OK;
+    // GGUF may say the size beside the count: the weights' shapes prove it.
+    const Key size = {NULL, "expert_shared_feed_forward_length"};
+    return n == 0 ? STATUS_OK : read_size(source, size, e->shared_size, &e->shared_size, error);
 }
 
 // ---- which layers ------------------------------------------------------------------------------------------
@@ -163,6 +181,11 @@ bool model_expects_experts(const ParamSource *source, int layer) {
         last = number_of(source, "moe_layer_end_index", -1);
         return every > 0 && (layer + 1) % every == 0 &&
                layer >= number_of(source, "moe_layer_start_index", 1) && (last == -1 || layer <= last);
+    case EXPERTS_LISTED:
+        every = number_of(source, "interleave_moe_layer_step", 1);
+        return json_is_array(json_object_get(source->config, "moe_layers"))
+                   ? is_listed(json_object_get(source->config, "moe_layers"), layer)
+                   : every > 0 && (layer + 1) % every == 0;
     case EXPERTS_IN_ALL:
         break;
     }
@@ -175,6 +198,7 @@ static void take_layer_keys(const ParamSource *source) {
         [EXPERTS_SPARSE] = {"mlp_only_layers", "decoder_sparse_step"},
         [EXPERTS_BEHIND_DENSE] = {"first_k_dense_replace"},
         [EXPERTS_BY_TYPES] = {"mlp_layer_types"},
+        [EXPERTS_LISTED] = {"moe_layers", "interleave_moe_layer_step"},
         [EXPERTS_WITHIN] = {"moe_layer_interval", "moe_layer_start_index", "moe_layer_end_index"}};
     const char *const *keys = KEYS[source->architecture->experts.layers];
     char text[KEY_SIZE];

@@ -34,18 +34,7 @@ typedef struct ExpertReader {
 } ExpertReader;
 
 static const CheckpointTensor *find(const ExpertReader *r, const char *stem, const char *end) {
-    const Architecture *a = r->source->architecture;
-    char name[NAME_SIZE], place[64];
-    if (r->source->config)
-        // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
-        snprintf(place, sizeof place, a->layer, r->layer);
-    else
-        snprintf(place, sizeof place, "blk.%d.", r->layer);
-    snprintf(name, sizeof name, "%s%s%s%s", r->source->config ? a->base : "", place, stem, end);
-    const CheckpointTensor *found = checkpoint_find(r->model->checkpoint, name);
-    if (found || !r->source->config) return found;
-    snprintf(name, sizeof name, "%s%s%s", place, stem, end); // of files that were saved without the head
-    return checkpoint_find(r->model->checkpoint, name);
+    return model_find_of_layer(r->source, r->layer, stem, end);
 }
 
 static const CheckpointTensor *find_expert(const ExpertReader *r, const char *pattern, int expert) {
@@ -156,7 +145,7 @@ static Status take_folder(const ExpertReader *r, Error *error) {
         const CheckpointTensor *gate_up = find(r, names->gate_up, ""), *down = find(r, names->all_down, "");
         if (!gate_up || !down) return missing(r, gate_up ? names->all_down : names->gate_up, error);
         const TransposedExperts all = {gate_up, find(r, names->gate_up, "_bias"), down,
-                                       find(r, names->all_down, "_bias")};
+                                       find(r, names->all_down, "_bias"), names->halves};
         const bool in_order = gate_up->method && down->method; // quantised ones are made so
         if (names->transposed && !in_order)
             return model_turn_experts(r->model, r->source, r->layer, &all, error);

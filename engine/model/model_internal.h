@@ -53,12 +53,20 @@ typedef struct LatentTensors {
 // k_up and v_up, in memory of the model's where they are not so in the file.
 Status model_take_latent(Model *model, const ParamSource *source, int layer, const LatentTensors *from,
                          Error *error);
+// Norms of heads that are apart: model->unit_norm, after the experts; and those of a layer.
+Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
+Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);
+// The tensor of a layer whose name is `stem` and `end`, in a Hugging Face folder under any of the names that a whole model,
+// one saved without its head, and a part of a larger one have; NULL: there is none.
+const CheckpointTensor *model_find_of_layer(const ParamSource *source, int layer, const char *stem,
+                                            const char *end);
 // The learned attention sinks of a layer, where the architecture has them.
 Status model_take_sinks(Model *model, const ParamSource *source, int layer, Error *error);
 
 // Experts whose matrices a file has transposed (ExpertNames.transposed), as they come.
 typedef struct TransposedExperts {
     const CheckpointTensor *gate_up, *gate_up_bias, *down, *down_bias;
+    bool halves; // of matrices without biases
 } TransposedExperts;
 // Puts them in order, in memory of the model's.
 Status model_turn_experts(Model *model, const ParamSource *source, int layer, const TransposedExperts *from,

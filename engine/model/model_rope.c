@@ -61,8 +61,9 @@ static void scale_llama3(double *inv_freq, int n, const RopeSpec *spec) {
     double original = (double)spec->original_context;
     for (int i = 0; i < n; i++) {
         double turns = original * inv_freq[i] / (2 * M_PI); // in the original context
-        double kept = (turns - spec->low_freq_factor) / (spec->high_freq_factor - spec->low_freq_factor);
-        kept = fmin(fmax(kept, 0), 1);
+        const double ramp = spec->high_freq_factor - spec->low_freq_factor;
+        double kept = turns >= spec->high_freq_factor ? 1 : 0; // Llama 4 has no ramp
+        if (ramp > 0) kept = fmin(fmax((turns - spec->low_freq_factor) / ramp, 0), 1);
         inv_freq[i] = kept * inv_freq[i] + (1 - kept) * inv_freq[i] / spec->factor;
     }
 }
@@ -145,6 +146,7 @@ bool model_rope_holds(const Model *model, int set, int64_t n_tokens) {
 }
 
 static double longrope_magnitude(const RopeSpec *spec) {
+    if (!isnan(spec->short_mscale)) return spec->short_mscale;
     if (!isnan(spec->attention_factor)) return spec->attention_factor;
     return spec->factor <= 1 ? 1 : sqrt(1 + log(spec->factor) / log((double)spec->original_context));
 }
@@ -162,6 +164,15 @@ static Status find_scheme(Model *model, const RopeSpec *spec, const ParamSource 
                      source->path, spec->type);
 }
 
+// Two magnitudes would have to change in the middle of a text. NULL: they are one.
+static const char *check_mscales(const RopeSpec *spec) {
+    if (!(spec->short_mscale > 0 && spec->short_mscale < 1e9))
+        return "short_mscale and long_mscale must be positive";
+    if (spec->short_mscale != spec->long_mscale)
+        return "short_mscale and long_mscale differ, which palaver cannot run";
+    return isnan(spec->attention_factor) ? NULL : "an attention_factor beside short_mscale and long_mscale";
+}
+
 // Every number the formulas will meet: positive, finite, in an order that leaves no division by zero.
 static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *source, Error *error) {
     const char *wrong = NULL;
@@ -170,7 +181,7 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
         wrong = "the factor is missing or not positive";
     }
     if (model->rope_scaling == ROPE_SCALING_LLAMA3 &&
-        !(spec->low_freq_factor > 0 && spec->low_freq_factor < spec->high_freq_factor &&
+        !(spec->low_freq_factor > 0 && spec->low_freq_factor <= spec->high_freq_factor &&
           spec->high_freq_factor < 1e9)) {
         wrong = "low_freq_factor and high_freq_factor are missing or out of order";
     }
@@ -180,6 +191,9 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
     }
     if (model->rope_scaling == ROPE_SCALING_LONGROPE && spec->original_context < 2)
         wrong = "the original context is missing or no length";
+    if (model->rope_scaling == ROPE_SCALING_LONGROPE && source->config &&
+        source->architecture->longrope_mscale)
+        wrong = wrong ? wrong : check_mscales(spec);
     if (!(spec->magnitude > 0 && spec->magnitude < 1e9)) wrong = "the attention factor must be positive";
     if (!isnan(spec->attention_factor) && !(spec->attention_factor > 0 && spec->attention_factor < 1e9)) {
         wrong = "the attention factor must be positive";
@@ -310,9 +324,40 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
     return STATUS_OK;
 }
 
+// A switch that older files have as a number.
+static Status read_tuning(const ParamSource *source, bool *tuned, Error *error) {
+    const json_t *value = source->config ? json_object_get(source->config, "attn_temperature_tuning") : NULL;
+    *tuned = true;
+    if (!json_is_integer(value))
+        return param_bool(source, (Key){"attn_temperature_tuning", NULL}, tuned, error);
+    unread_take_key(source, NULL, "attn_temperature_tuning");
+    *tuned = json_integer_value(value) != 0;
+    return STATUS_OK;
+}
+
+// Of layers that turn nothing: 1 + attn_scale·ln(1 + floor((position + 1) / floor_scale)).
+static Status read_unturned_temperature(Model *model, const ParamSource *source, Error *error) {
+    bool tuned;
+    double scale = 0.1;
+    int64_t length = 8192;
+    Status status = read_tuning(source, &tuned, error);
+    if (!status) status = param_number(source, (Key){"attn_scale", NULL}, &scale, error);
+    if (!status) status = param_integer(source, (Key){"floor_scale", NULL}, &length, error);
+    if (status || !tuned || scale == 0) return status;
+    if (!(scale > 0 && scale < 1e3) || length < 1 || length > INT32_MAX)
+        return error_set(error, STATUS_FILE, "%s: attn_scale is %g, floor_scale %lld", source->path, scale,
+                         (long long)length);
+    model->shape.temperature_beta = (float)scale;
+    model->shape.temperature_length = (int)length;
+    model->shape.temperature_ahead = 1;
+    model->shape.temperature_unturned = true;
+    return STATUS_OK;
+}
+
 // It grows with the trained contexts that a position is away from the beginning.
 static Status read_temperature(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
     double beta = spec->temperature_beta;
+    if (source->architecture->temperature_unturned) return read_unturned_temperature(model, source, error);
     if (!source->architecture->temperature) return STATUS_OK;
     if (isnan(beta))
         return error_set(error, STATUS_FILE, "%s: llama_4_scaling_beta is missing in rope_parameters",
@@ -396,6 +441,8 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
                      .beta_slow = 1,
                      .attention_factor = NAN,
                      .alpha = NAN,
+                     .short_mscale = NAN,
+                     .long_mscale = NAN,
                      .temperature_beta = NAN,
                      .magnitude = 1,
                      .truncate = source->config || !a->gguf_yarn_whole};

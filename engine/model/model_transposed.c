@@ -7,10 +7,10 @@
 
 enum { ALIGNMENT = 64, TILE = 32 }; // rows and columns that are turned at a time
 
-// `to` [rows, cols] is every `step`-th element of each of the cols rows of `from`, [cols, step·rows], from the first-th on.
+// `to` [rows, cols] is every `step`-th element of each of the cols rows of `from`, [cols, width], from the first-th on.
 typedef struct Turn {
     const char *from;
-    int64_t first, step;
+    int64_t first, step, width;
     char *to;
     int64_t rows, cols;
     size_t element;
@@ -22,8 +22,7 @@ static void turn_tile(const Turn *t, int64_t row, int64_t col) {
     for (int64_t r = row; r < end; r++)
         for (int64_t c = col; c < last; c++)
             memcpy(t->to + (size_t)(r * t->cols + c) * t->element,
-                   t->from + (size_t)(c * t->step * t->rows + t->first + r * t->step) * t->element,
-                   t->element);
+                   t->from + (size_t)(c * t->width + t->first + r * t->step) * t->element, t->element);
 }
 
 static void turn(const Turn *t) {
@@ -72,16 +71,16 @@ static size_t element_of(const Matrix *m) {
     return m->data ? (size_t)dtype_block_bytes(m->type) : 0;
 }
 
-static void turn_all(const Experts *e, int64_t hidden, const Matrix *wide, const Matrix *down,
+static void turn_all(const Experts *e, int64_t hidden, bool halves, const Matrix *wide, const Matrix *down,
                      const Places *to) {
-    const int64_t size = e->size;
+    const int64_t size = e->size, step = halves ? 1 : 2, up = halves ? size : 1;
     const size_t a = (size_t)dtype_block_bytes(wide->type), b = (size_t)dtype_block_bytes(down->type);
     for (int64_t i = 0; i < e->n; i++) {
         const char *from = (const char *)wide->data + (size_t)(i * hidden * 2 * size) * a;
         const size_t at = (size_t)(i * size * hidden);
-        turn(&(Turn){from, 0, 2, to->gates + at * a, size, hidden, a});
-        turn(&(Turn){from, 1, 2, to->ups + at * a, size, hidden, a});
-        turn(&(Turn){(const char *)down->data + at * b, 0, 1, to->downs + at * b, hidden, size, b});
+        turn(&(Turn){from, 0, step, 2 * size, to->gates + at * a, size, hidden, a});
+        turn(&(Turn){from, up, step, 2 * size, to->ups + at * a, size, hidden, a});
+        turn(&(Turn){(const char *)down->data + at * b, 0, 1, hidden, to->downs + at * b, hidden, size, b});
     }
 }
 
@@ -143,7 +142,7 @@ Status model_turn_experts(Model *model, const ParamSource *source, int layer, co
     status = hold(model, layer, places.bytes, &memory, error);
     if (status) return status;
     places = lay_out(e, hidden, a, b, element_of(&bias), memory);
-    turn_all(e, hidden, &wide, &down, &places);
+    turn_all(e, hidden, from->halves, &wide, &down, &places);
     to->w_gate = held(wide.type, n * size, hidden, places.gates);
     to->w_up = held(wide.type, n * size, hidden, places.ups);
     to->w_down = held(down.type, n * hidden, size, places.downs);

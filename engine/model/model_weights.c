@@ -122,7 +122,8 @@ static bool is_present(const Reader *r, Module module) {
     if (module >= MODULE_Q_DOWN && module <= MODULE_Q_UP) return latent->q_rank > 0;
     if (latent->rank > 0 && module >= MODULE_Q && module <= MODULE_QKV)
         return module == MODULE_Q && latent->q_rank == 0;
-    if (module == MODULE_Q_NORM || module == MODULE_K_NORM) return r->model->qk_norm;
+    if (module == MODULE_Q_NORM || module == MODULE_K_NORM)
+        return r->model->qk_norm && !r->architecture->head_layer_norms;
     if (r->is_gguf && module >= MODULE_Q && module <= MODULE_QKV) // one or three, as its converter found them
         return (module == MODULE_QKV) == r->fused;
     return r->architecture->modules[module] != NULL;
@@ -231,6 +232,28 @@ static Status missing_tensor(const Reader *r, Module module, int layer, const ch
     tensor_name(r, module, layer, kind, NAMED_USUAL, name);
     return error_set(error, STATUS_FILE, "%s: tensor %s is missing: the model is incomplete, or no %s model",
                      checkpoint_path(r->model->checkpoint), name, r->model->architecture);
+}
+
+const CheckpointTensor *model_find_of_layer(const ParamSource *source, int layer, const char *stem,
+                                            const char *end) {
+    static const char *const AROUND[N_NAMINGS][2] = {[NAMED_USUAL] = {"", ""},
+                                                     [NAMED_AS_PART] = {"language_model.", ""},
+                                                     [NAMED_WITHIN] = {"", "language_model."}};
+    const Architecture *a = source->architecture;
+    const CheckpointTensor *found = NULL;
+    char name[2 * NAME_SIZE], place[64];
+    if (!source->config) {
+        snprintf(name, sizeof name, "blk.%d.%.100s%.32s", layer, stem, end);
+        return checkpoint_find(source->checkpoint, name);
+    }
+    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
+    snprintf(place, sizeof place, a->layer, layer);
+    for (int i = 0; i < (source->whole ? N_NAMINGS : NAMED_AS_PART) && !found; i++) {
+        snprintf(name, sizeof name, "%s%s%s%s%.100s%.32s", i == NAMED_BARE ? "" : AROUND[i][0],
+                 i == NAMED_BARE ? "" : a->base, i == NAMED_BARE ? "" : AROUND[i][1], place, stem, end);
+        found = checkpoint_find(source->checkpoint, name);
+    }
+    return found;
 }
 
 Status model_take_tensor(Model *model, const ParamSource *source, const CheckpointTensor *tensor,
@@ -435,6 +458,7 @@ static Status read_layer(const Reader *r, int index, Error *error) {
         if (!experts || !is_dense(LAYER_WEIGHTS[i].module))
             status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
     if (!status && r->model->shape.latent.rank > 0) status = take_latent(r, index, error);
+    if (!status) status = model_take_head_norms(r->model, r->source, index, error);
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
     if (!status && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
     if (!status && !experts && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);

@@ -146,9 +146,37 @@ static Status windows_from_gguf(Model *model, const ParamSource *source, int win
     return STATUS_OK;
 }
 
+// Layers that see chunks of the text, after it is known which turn: those that layer_types says, else those that turn.
+static Status read_chunks(Model *model, const ParamSource *source, Error *error) {
+    int64_t chunk = source->architecture->default_chunk;
+    const json_t *types = source->config ? json_object_get(source->config, "layer_types") : NULL;
+    Status status =
+        param_integer(source, (Key){"attention_chunk_size", "attention.chunk_size"}, &chunk, error);
+    if (status) return status;
+    if (chunk < 1 || chunk > INT32_MAX)
+        return error_set(error, STATUS_FILE, "%s: chunks of %lld tokens", source->path, (long long)chunk);
+    model->chunk = (int)chunk;
+    if (source->config) unread_take_key(source, NULL, "layer_types");
+    const bool listed = types && !json_is_null(types);
+    if (listed && json_array_size(types) != (size_t)model->shape.n_layers)
+        return error_set(error, STATUS_FILE, "%s: layer_types should be a list of %d kinds of layer",
+                         source->path, model->shape.n_layers);
+    for (int i = 0; i < model->shape.n_layers; i++) {
+        const char *type = listed ? json_string_value(json_array_get(types, (size_t)i)) : NULL;
+        bool chunked = listed ? type && strcmp(type, "chunked_attention") == 0 : model->layer_ropes[i] >= 0;
+        if (listed && !chunked && (!type || strcmp(type, "full_attention") != 0))
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "%s: layer_types[%d] is neither \"full_attention\" nor \"chunked_attention\"",
+                             source->path, i);
+        model->attention_windows[i] = chunked ? -model->chunk : 0;
+    }
+    return STATUS_OK;
+}
+
 Status model_read_windows(Model *model, const ParamSource *source, Error *error) {
     model->attention_windows = calloc((size_t)model->shape.n_layers, sizeof *model->attention_windows);
     if (!model->attention_windows) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    if (source->architecture->window_rule == WINDOW_CHUNKS) return STATUS_OK; // model_read_layer_ropes()
     // null in config.json means none; an absent key means the configuration class's default.
     bool said = !source->config || json_object_get(source->config, "sliding_window") != NULL;
     int64_t window = said ? 0 : source->architecture->default_window;
@@ -199,7 +227,12 @@ Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *er
     model->layer_ropes = calloc((size_t)model->shape.n_layers, sizeof *model->layer_ropes);
     if (!model->layer_ropes) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
     model->shape.rope.of_layers = model->layer_ropes;
-    if (rule == ROPE_LISTED) return list_ropes(model, source, error);
+    if (rule == ROPE_LISTED) {
+        Status status = list_ropes(model, source, error);
+        return status || source->architecture->window_rule != WINDOW_CHUNKS
+                   ? status
+                   : read_chunks(model, source, error);
+    }
     for (int i = 0; i < model->shape.n_layers; i++) {
         bool slides = model->attention_windows[i] > 0;
         model->layer_ropes[i] = rule == ROPE_BY_WINDOW ? slides : slides ? 0 : -1;

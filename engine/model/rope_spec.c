@@ -57,6 +57,8 @@ static Status numbers_from_config(RopeSpec *spec, const ParamSource *source, con
         {"mscale", &spec->mscale},
         {"mscale_all_dim", &spec->mscale_all_dim},
         {"alpha", source->architecture->rope_alpha ? &spec->alpha : &unasked},
+        {"short_mscale", &spec->short_mscale},
+        {"long_mscale", &spec->long_mscale},
         {"llama_4_scaling_beta", source->architecture->temperature ? &spec->temperature_beta : &unasked},
     };
     const bool own_base =
@@ -182,6 +184,10 @@ void rope_spec_take_keys(const RopeSpec *spec, const ParamSource *source, RopeSc
     const json_t *object = config_object(spec, source, &name);
     for (int i = 0; ALL[i] != NULL; i++) unread_take_key(source, name, ALL[i]);
     if (source->architecture->temperature) unread_take_key(source, name, "llama_4_scaling_beta");
+    if (source->architecture->longrope_mscale && scaling == ROPE_SCALING_LONGROPE) {
+        unread_take_key(source, name, "short_mscale");
+        unread_take_key(source, name, "long_mscale");
+    }
     // Some repeat there what stands outside as well.
     const char *longest = "max_position_embeddings";
     if (json_same(json_object_get(object, longest), json_object_get(source->config, longest)))

@@ -22,6 +22,8 @@ typedef struct RopeSpec {
     int64_t original_context;                 // before scaling; 0: not said
     double low_freq_factor, high_freq_factor; // llama3
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
+    double short_mscale,
+        long_mscale;         // LongRoPE's magnitude of either kind, where the class has them; NaN: not said
     double alpha;            // NTK's: the base is multiplied by alpha^(dim/(dim - 2)); NaN: not said
     double temperature_beta; // 0: none
     double magnitude;        // of the schemes that have none of their own

@@ -53,8 +53,8 @@ static const char OF_OTHER_PARTS[] =
     "boi_token_id"
     " eoi_token_id image_token_id multimodal_projector_bias projector_hidden_act spatial_merge_size"
     " vision_feature_layer text_config model_type ";
-static const char *const OTHER_PARTS[] = {"vision_tower", "multi_modal_projector", "model.vision_tower",
-                                          "model.multi_modal_projector"};
+static const char *const OTHER_PARTS[] = {"vision_tower", "vision_model", "multi_modal_projector",
+                                          "model.vision_tower", "model.multi_modal_projector"};
 
 // Within rope_scaling and rope_parameters.
 static const char HARMLESS_ROPE_KEYS[] = " finetuned ";
@@ -65,7 +65,8 @@ static const char ROPE_FACTORS[] =
 
 // Of the architecture's keys in GGUF metadata: sizes that are proved by the shapes of weights, and notes.
 static const char HARMLESS_META[] =
-    " vocab_size attention.value_length tensor_data_layout rope.scaling.finetuned ";
+    " vocab_size attention.value_length tensor_data_layout rope.scaling.finetuned leading_dense_block_count"
+    " interleave_moe_layer_step ";
 
 // Frequencies, which follow from config.json; llama.cpp's converter leaves them out as well.
 static const char BUFFER[] = "rotary_emb.inv_freq";
@@ -256,9 +257,12 @@ static bool predicts_further(const ParamSource *source, int n_layers, const char
     char place[64];
     const char *base = source->architecture->base;
     const size_t n = strlen(others);
-    if (!source->config || !source->architecture->predicts_further) return false;
-    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
-    snprintf(place, sizeof place, source->architecture->layer, n_layers);
+    if (!source->architecture->predicts_further) return false;
+    if (source->config)
+        // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
+        snprintf(place, sizeof place, source->architecture->layer, n_layers);
+    else
+        base = "", snprintf(place, sizeof place, "blk.%d.", n_layers);
     if (strncmp(name, base, strlen(base)) == 0) name += strlen(base);
     if (strncmp(name, place, strlen(place)) != 0) return false;
     if (n == 0) snprintf(others, size, "a layer that predicts further tokens");

@@ -169,9 +169,10 @@ typedef struct GatedRows {
     const Activations *h;
     int64_t first, end;
     float *g, *up;
+    const float *scales; // [h->n] of each activation; NULL: none
 } GatedRows;
 
-// g = activation(gate·h + b_gate) · (up·h + b_up), in one thread; `up` of the rows is scratch.
+// g = activation(gate·h + b_gate) · (up·h + b_up), h times its scale, in one thread; `up` of the rows is scratch.
 void cpu_gated_rows(CpuBackend *cpu, const GatedLinear *w, const GatedRows *rows, void *scratch);
 // The same for all rows, in parts.
 void cpu_gated(CpuBackend *cpu, const GatedLinear *w, const Activations *h, float *g);

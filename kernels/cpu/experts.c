@@ -1,5 +1,6 @@
 // Layers of experts: gate_up routes, brings the tokens in the order of their experts and computes activation(gate)·up
-// times the expert's weight for each pair of them; down adds up what the experts make of it.
+// times the expert's weight for each pair of them (with scales_input: of weight·gate and weight·up, which is the same as to
+// give the expert weight·h); down adds up what the experts make of it.
 //
 // g [n_tokens·n_active, size] has a row for each pair, in the order of cpu->routes; behind them lie the shared expert's
 // [n_tokens, shared_size]. Only the experts that were chosen are read.
@@ -91,9 +92,10 @@ static void gate_up_part(void *context, int64_t part, int thread) {
                             .first = cpu_part_start(size, run->n_parts, part % run->n_parts),
                             .end = cpu_part_start(size, run->n_parts, part % run->n_parts + 1),
                             .g = run->g + first * size,
-                            .up = cpu->up + first * size};
+                            .up = cpu->up + first * size,
+                            .scales = e->scales_input ? r->weight + first : NULL};
     cpu_gated_rows(cpu, &both, &rows, cpu_thread_scratch(cpu, thread));
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && !e->scales_input; i++)
         scale_row(rows.g + i * size + rows.first, rows.end - rows.first, r->weight[first + i]);
 }
 

@@ -9,6 +9,14 @@ typedef struct GateUp {
     int64_t n_parts;
 } GateUp;
 
+// Rows of a product times the scale of what was multiplied.
+static void scale_rows(const Gemm *gemm, const float *scales) {
+    for (int64_t t = 0; scales && t < gemm->x->n; t++) {
+        float *row = gemm_row(gemm, t);
+        for (int64_t j = gemm->first; j < gemm->end; j++) row[j] *= scales[t];
+    }
+}
+
 void cpu_gated_rows(CpuBackend *cpu, const GatedLinear *w, const GatedRows *rows, void *scratch) {
     const int64_t wide = w->up.rows;
     const bool gated = w->gate.data != NULL;
@@ -19,11 +27,13 @@ void cpu_gated_rows(CpuBackend *cpu, const GatedLinear *w, const GatedRows *rows
                  .y = gated ? rows->up : rows->g,
                  .y_stride = wide};
     cpu->loops->gemm(&gemm, scratch);
+    scale_rows(&gemm, rows->scales);
     cpu_add_bias(&gemm, w->b_up);
     if (gated) {
         gemm.w = &w->gate;
         gemm.y = rows->g;
         cpu->loops->gemm(&gemm, scratch);
+        scale_rows(&gemm, rows->scales);
         cpu_add_bias(&gemm, w->b_gate);
     }
     for (int64_t t = 0; t < rows->h->n; t++) {

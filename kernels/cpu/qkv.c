@@ -3,6 +3,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/rope.h"
+#include "kernels/temperature.h"
 
 typedef struct Qkv {
     CpuBackend *cpu;
@@ -16,10 +17,19 @@ typedef struct Qkv {
 // One head of all tokens: its rows of a projection and what is done with them.
 typedef struct HeadPart {
     const Matrix *w;
-    const float *bias, *norm; // norm: of each head; NULL: none
+    const float *bias, *norm; // norm: of each head, or of all heads one after the other; NULL: none
     int head;
     float *rows; // [n_tokens, w->rows]
 } HeadPart;
+
+static void norm_head(const Qkv *c, const HeadPart *p, float *row) {
+    const DecoderShape *s = c->cpu->shape;
+    const Loops *loops = c->cpu->loops;
+    if (s->head_layer_norms)
+        loops->layer_norm(row, p->norm + (int64_t)p->head * s->head_dim, NULL, s->head_dim, s->norm_eps, row);
+    else
+        loops->rms_norm(row, p->norm, s->head_dim, s->norm_eps, row);
+}
 
 static void project(const Qkv *c, const HeadPart *p, int thread) {
     int head_dim = c->cpu->shape->head_dim;
@@ -30,8 +40,7 @@ static void project(const Qkv *c, const HeadPart *p, int thread) {
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + first;
         for (int d = 0; p->bias && d < head_dim; d++) row[d] += p->bias[first + d];
-        if (p->norm && !c->by_row && !c->cpu->shape->norms_turned)
-            c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
+        if (p->norm && !c->by_row && !c->cpu->shape->norms_turned) norm_head(c, p, row);
     }
 }
 
@@ -64,7 +73,7 @@ static void norm_turned(const Qkv *c, const HeadPart *p) {
     const int head_dim = c->cpu->shape->head_dim;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
-        c->cpu->loops->rms_norm(row, p->norm, head_dim, c->cpu->shape->norm_eps, row);
+        norm_head(c, p, row);
     }
 }
 
@@ -72,7 +81,7 @@ static void norm_turned(const Qkv *c, const HeadPart *p) {
 static void finish(const Qkv *c, const HeadPart *p) {
     turn(c, p);
     if (c->cpu->shape->norms_turned && p->norm) norm_turned(c, p);
-    if (p->rows == c->q && c->cpu->shape->temperature_beta != 0) sharpen(c, p);
+    if (p->rows == c->q && layer_is_tempered(c->cpu->shape, c->kv)) sharpen(c, p);
     if (p->rows == c->cpu->k) store(c, p, KV_KEYS);
 }
 

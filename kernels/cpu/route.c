@@ -36,9 +36,28 @@ static void choose_groups(const Experts *e, const float *x, bool *closed) {
         for (int i = g * size; i < (g + 1) * size; i++) closed[i] = !taken[g];
 }
 
+// The first of two by SparseMixer, then the other among the rest.
+static void choose_two(const Experts *e, const float *logits, int32_t *ids, float *weights) {
+    bool closed[EXPERTS_MOST] = {false};
+    for (int i = 0; i < e->n_active; i++) {
+        const int best = largest(logits, closed, 0, e->n);
+        const float most = logits[best];
+        float sum = 0;
+        for (int j = 0; j < e->n; j++)
+            if (!closed[j] && most - logits[j] <= 2 * e->jitter * fmaxf(fabsf(logits[j]), most))
+                sum += expf(logits[j] - most);
+        ids[i] = best, weights[i] = 1 / sum;
+        closed[best] = true;
+    }
+}
+
 void route_choose(const Experts *e, float *logits, const float *bias, int32_t *ids, float *weights) {
     float choice[EXPERTS_MOST] = {0}, sum = 0;
     bool closed[EXPERTS_MOST] = {false};
+    if (e->score == ROUTER_SPARSEMIXER) {
+        choose_two(e, logits, ids, weights);
+        return;
+    }
     if (e->score == ROUTER_SOFTMAX)
         softmax(logits, e->n);
     else

@@ -84,7 +84,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     int64_t q_width = decoder_query_width(s), kv_width = (int64_t)s->n_kv_heads * s->head_dim;
     Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
     Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
-    const bool rows = layer_norms_rows(s, w);
+    const bool rows = layer_norms_rows(s, w), apart = rows || s->head_layer_norms;
     const Expected expected[] = {
         {"attn_norm", &w->attn_norm, 1, hidden, OPTIONAL, s->norm_offset, 0, &attn_norm->weight, false},
         {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, 0, &attn_norm->bias, false},
@@ -96,9 +96,9 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"bv", &w->bv, 1, kv_width, plain, 0, 0, &layer->bv, false},
         {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
          &layer->attn_post_norm.weight, false},
-        {"q_norm", &w->q_norm, 1, rows ? q_width : s->head_dim, plain, s->norm_offset, 0, &layer->q_norm,
+        {"q_norm", &w->q_norm, 1, apart ? q_width : s->head_dim, plain, s->norm_offset, 0, &layer->q_norm,
          false},
-        {"k_norm", &w->k_norm, 1, rows ? kv_width : s->head_dim, plain, s->norm_offset, 0, &layer->k_norm,
+        {"k_norm", &w->k_norm, 1, apart ? kv_width : s->head_dim, plain, s->norm_offset, 0, &layer->k_norm,
          false},
         {"wo", &w->wo, hidden, decoder_attended_width(s), REQUIRED, 0, 0, NULL, false},
         {"bo", &w->bo, 1, hidden, OPTIONAL, 0, 0, &layer->bo, false},

@@ -283,14 +283,15 @@ AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {
     if (latent_fits(card, a)) return ATTEND_LATENT;
     if (a->few_tokens > 0 && split_fits(card, a)) return ATTEND_SPLIT;
     if (a->few_tokens == 1) return ATTEND_PLAIN;
-    bool half = a->cache == DTYPE_F16, plain = half && !a->alibi && !a->capped;
+    bool half = a->cache == DTYPE_F16, plain = half && !a->alibi && !a->capped, chunks = a->window < 0;
     // That kernel takes keys in pairs of those tiles that its own tokens see: behind a window, and in a ring that has
     // gone round, which these are shows where a prompt was cut.
     bool pairs = a->kind != STEP_READING || (a->window <= 0 && a->in_order);
-    if (plain && !a->evicted && pairs && wgmma_fits(card, a, a->octets, a->page_size)) return ATTEND_WGMMA;
+    if (plain && !chunks && !a->evicted && pairs && wgmma_fits(card, a, a->octets, a->page_size))
+        return ATTEND_WGMMA;
     // Not for pieces of prompts: how long a cache may be must not show where one was cut.
-    if (!half && !a->alibi && !a->capped && !a->evicted && a->kind == STEP_ANY && a->n_sequences == 1 &&
-        a->n_tokens >= 64 && a->octets && a->halves_want <= a->halves_bytes &&
+    if (!half && !chunks && !a->alibi && !a->capped && !a->evicted && a->kind == STEP_ANY &&
+        a->n_sequences == 1 && a->n_tokens >= 64 && a->octets && a->halves_want <= a->halves_bytes &&
         wgmma_fits(card, a, true, 1u << 31))
         return ATTEND_HALVES;
     if (!tile_fits(card, a)) return ATTEND_PLAIN;

@@ -53,7 +53,7 @@
 //
 // Attention (dispatch_attend), tiles of several tokens; the first that fits:
 //   plain        operands in float32, or a mask
-//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, no cap, nothing evicted; READING: no window, in order
+//   wgmma        f16 cache, heads of 64 or 128, sm_90, no ALiBi, no cap, no chunks, nothing evicted; READING: no window, in order
 //   halves       other caches of one sequence of 64 tokens or more, kind ANY: brought to f16, then wgmma
 //   tile f16     f16 cache without ALiBi and cap, heads of 64, 80, 96, 128 or 256
 //   tile any     the same for other caches, ALiBi and caps
@@ -241,7 +241,7 @@ typedef struct AttendCase {
     bool latent;         // keys are values, and there are no learned sinks
     bool evicted;        // a sequence has evicted tokens behind its sinks
     bool in_order;       // tokens lie at the indexes of their positions
-    int window;          // the attention window; 0: none
+    int window;          // the attention window; 0: none; below 0: chunks
     size_t n_slots;      // the most of a sequence
     uint32_t page_size;
     bool octets;         // the cache's strides are multiples of 8 elements

@@ -11,6 +11,7 @@ struct HeadArguments {
     const float2 *
         row_scales; // [n_tokens] of the whole rows of q and of k, 1 / root mean square; NULL: norms are of heads
     bool norms_turned; // norms of heads come after RoPE
+    bool layer_norms;  // of heads, each with weights of its own
     float eps;
     int n_heads, n_kv_heads, head_dim, rotary_dim;
     bool interleaved;

@@ -3,8 +3,20 @@
 #include "kernels/cuda/latent/latent.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/rope.cuh"
+#include "kernels/temperature.h"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/reduce.cuh"
+
+// Layer norm of a head v [dim] by a warp that has the sum of its elements.
+__device__ inline void layer_norm_head(const float *weight, float sum, float eps, float *v, int dim) {
+    float squares = 0;
+    for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
+    const float mean = sum / dim;
+    for (int i = threadIdx.x % 32; i < dim; i += 32) squares += (v[i] - mean) * (v[i] - mean);
+    for (int o = 16; o; o /= 2) squares += __shfl_xor_sync(~0u, squares, o);
+    const float scale = rsqrtf(squares / dim + eps);
+    for (int i = threadIdx.x % 32; i < dim; i += 32) v[i] = (v[i] - mean) * scale * weight[i];
+}
 
 // A warp brings a head of a token to v [dim], in shared memory: bias, norm, RoPE (neither of these two for a value).
 template <class T>
@@ -13,12 +25,12 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
     int lane = threadIdx.x % 32;
     bool is_q = head < a.n_heads, is_value = head >= a.n_heads + a.n_kv_heads;
     const float *norm = is_q ? a.q_norm : is_value ? NULL : a.k_norm;
-    float sum = 0;
+    float sum = 0, plain = 0;
     for (int i = lane * 2; i < dim; i += 64) {
         Pair<T> p = *(const Pair<T> *)(in + i);
         float2 f = make_float2(to_float(p.v[0]), to_float(p.v[1]));
         if (a.bias) f.x += a.bias[head * dim + i], f.y += a.bias[head * dim + i + 1];
-        sum += f.x * f.x + f.y * f.y;
+        sum += f.x * f.x + f.y * f.y, plain += f.x + f.y;
         *(float2 *)(v + i) = f;
     }
     __syncwarp();
@@ -27,6 +39,8 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
         const float scale = is_q ? scales.x : scales.y;
         norm += (is_q ? head : head - a.n_heads) * dim;
         for (int i = lane; i < dim; i += 32) v[i] *= scale * norm[i];
+    } else if (norm && a.layer_norms) {
+        layer_norm_head(norm + (is_q ? head : head - a.n_heads) * dim, plain, a.eps, v, dim);
     } else if (norm && !a.norms_turned) {
         norm_head(norm, sum, a.eps, v, dim);
     }
@@ -34,7 +48,7 @@ __device__ inline void finish_head(const HeadArguments &a, const T *in, int toke
     if (is_value) return;
     rope_head(a.rope + (int64_t)token * (a.rotary_dim / 2), a.rotary_dim, a.interleaved, 1, v, v);
     __syncwarp();
-    if (norm && a.norms_turned) { // RoPE's magnitude has changed the sum of squares
+    if (norm && a.norms_turned && !a.layer_norms) { // RoPE's magnitude has changed the sum of squares
         float turned = 0;
         for (int i = lane; i < dim; i += 32) turned += v[i] * v[i];
         norm_head(norm, turned, a.eps, v, dim);
@@ -245,9 +259,10 @@ Status cuda_qkv(Backend *backend, const Layer *layer, const void *x, const KvLay
                        layer->b_qkv,
                        layer->q_norm,
                        layer->k_norm,
-                       cuda->step.tempered ? cuda->step.temperatures : NULL,
+                       cuda->step.tempered && layer_is_tempered(s, kv) ? cuda->step.temperatures : NULL,
                        NULL,
                        s->norms_turned,
+                       s->head_layer_norms,
                        s->norm_eps,
                        s->n_heads,
                        s->n_kv_heads,

@@ -102,7 +102,7 @@ static void some_cannot_be_shifted(void **state) {
         (void)state;                                                                                         \
         check_model(FOLDER_NAME ".gguf", FOLDER_NAME, "cpu");                                                \
     }
-FOLDER(gemma, "gemma")
+BOTH(gemma, "gemma")
 BOTH(gemma2, "gemma2")
 BOTH(gemma3, "gemma3")
 FOLDER(gemma3_nested, "gemma3-nested")
@@ -110,21 +110,21 @@ BOTH(smollm3, "smollm3")
 BOTH(granite, "granite")
 BOTH(minicpm, "minicpm")
 BOTH(seed_oss, "seed_oss")
-FOLDER(ernie4_5, "ernie4_5")
+BOTH(ernie4_5, "ernie4_5")
 BOTH(glm, "glm")
 BOTH(glm4, "glm4")
-FOLDER(olmo2, "olmo2")
+BOTH(olmo2, "olmo2")
 BOTH(olmo3, "olmo3")
 FOLDER(olmo3_nested, "olmo3-nested")
 BOTH(exaone4, "exaone4")
 FOLDER(exaone4_full, "exaone4-full")
 FOLDER(cohere, "cohere")
 BOTH(cohere2, "cohere2")
-FOLDER(stablelm, "stablelm")
+BOTH(stablelm, "stablelm")
 FOLDER(starcoder2, "starcoder2")
-FOLDER(phi, "phi")
+BOTH(phi, "phi")
 BOTH(nemotron, "nemotron")
-FOLDER(falcon_7b, "falcon-7b")
+BOTH(falcon_7b, "falcon-7b")
 BOTH(falcon_40b, "falcon-40b")
 FOLDER(falcon_11b, "falcon-11b")
 BOTH(baichuan, "baichuan")
@@ -133,11 +133,13 @@ FOLDER(chatglm, "chatglm")
 BOTH(qwen, "qwen")
 FOLDER(ministral3, "ministral3")
 BOTH(hunyuan, "hunyuan")
+BOTH(cohere_plus, "cohere-plus")
+BOTH(stablelm_12b, "stablelm-12b")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemma),
+        TESTS_OF_BOTH(gemma),
         TESTS_OF_BOTH(gemma2),
         TESTS_OF_BOTH(gemma3),
         cmocka_unit_test(gemma3_nested),
@@ -145,21 +147,21 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(granite),
         TESTS_OF_BOTH(minicpm),
         TESTS_OF_BOTH(seed_oss),
-        cmocka_unit_test(ernie4_5),
+        TESTS_OF_BOTH(ernie4_5),
         TESTS_OF_BOTH(glm),
         TESTS_OF_BOTH(glm4),
-        cmocka_unit_test(olmo2),
+        TESTS_OF_BOTH(olmo2),
         TESTS_OF_BOTH(olmo3),
         cmocka_unit_test(olmo3_nested),
         TESTS_OF_BOTH(exaone4),
         cmocka_unit_test(exaone4_full),
         cmocka_unit_test(cohere),
         TESTS_OF_BOTH(cohere2),
-        cmocka_unit_test(stablelm),
+        TESTS_OF_BOTH(stablelm),
         cmocka_unit_test(starcoder2),
-        cmocka_unit_test(phi),
+        TESTS_OF_BOTH(phi),
         TESTS_OF_BOTH(nemotron),
-        cmocka_unit_test(falcon_7b),
+        TESTS_OF_BOTH(falcon_7b),
         TESTS_OF_BOTH(falcon_40b),
         cmocka_unit_test(falcon_11b),
         TESTS_OF_BOTH(baichuan),
@@ -168,6 +170,8 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(qwen),
         cmocka_unit_test(ministral3),
         TESTS_OF_BOTH(hunyuan),
+        TESTS_OF_BOTH(cohere_plus),
+        TESTS_OF_BOTH(stablelm_12b),
         cmocka_unit_test(some_cannot_be_shifted),
     };
     return test_main("dense", argc, argv, tests);

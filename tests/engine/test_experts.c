@@ -61,11 +61,25 @@ static void check_greedy(const char *name, const char *golden_of, const char *de
 static void greedy_text(void **state) {
     (void)state;
     static const char *const NAMES[][2] = {
-        {"mixtral", "mixtral"},      {"mixtral-packed", "mixtral-packed"}, {"mixtral.gguf", "mixtral"},
-        {"qwen3_moe", "qwen3_moe"},  {"qwen3_moe.gguf", "qwen3_moe"},      {"qwen2_moe", "qwen2_moe"},
-        {"olmoe", "olmoe"},          {"granitemoe", "granitemoe"},         {"granitemoe.gguf", "granitemoe"},
-        {"glm4_moe", "glm4_moe"},    {"ernie4_5_moe", "ernie4_5_moe"},     {"gpt_oss", "gpt_oss"},
+        {"mixtral", "mixtral"},
+        {"mixtral-packed", "mixtral-packed"},
+        {"mixtral.gguf", "mixtral"},
+        {"qwen3_moe", "qwen3_moe"},
+        {"qwen3_moe.gguf", "qwen3_moe"},
+        {"qwen2_moe", "qwen2_moe"},
+        {"olmoe", "olmoe"},
+        {"granitemoe", "granitemoe"},
+        {"granitemoe.gguf", "granitemoe"},
+        {"glm4_moe", "glm4_moe"},
+        {"ernie4_5_moe", "ernie4_5_moe"},
+        {"gpt_oss", "gpt_oss"},
         {"gpt_oss.gguf", "gpt_oss"},
+        {"glm4_moe.gguf", "glm4_moe"},
+        {"ernie4_5_moe.gguf", "ernie4_5_moe"},
+        {"phimoe", "phimoe"},
+        {"llama4", "llama4"},
+        {"llama4-usual", "llama4-usual"},
+        {"llama4-usual.gguf", "llama4-usual"},
     };
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         check_greedy(NAMES[i][0], NAMES[i][1], "cpu:reference");
@@ -85,8 +99,8 @@ static float *logits_by(const char *name, int n_threads, int step, const GoldenC
 
 static void neither_threads_nor_cuts_show(void **state) {
     (void)state;
-    static const char *const NAMES[] = {"mixtral", "qwen2_moe", "gpt_oss"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const NAMES[] = {"mixtral", "qwen2_moe", "gpt_oss", "phimoe", "llama4"};
+    for (int i = 0; i < 5; i++) {
         GoldenSet set;
         if (golden_model_read(GOLDEN_EXPERTS, NAMES[i], &set, &error)) fail_msg("%s", error.message);
         const GoldenCase *c = &set.cases[0];

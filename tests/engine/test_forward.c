@@ -108,6 +108,12 @@ EXPERTS_TEST(glm4_moe, "glm4_moe", "glm4_moe")
 EXPERTS_TEST(ernie4_5_moe, "ernie4_5_moe", "ernie4_5_moe")
 EXPERTS_TEST(gpt_oss, "gpt_oss", "gpt_oss")
 EXPERTS_TEST(gpt_oss_gguf, "gpt_oss.gguf", "gpt_oss")
+EXPERTS_TEST(glm4_moe_gguf, "glm4_moe.gguf", "glm4_moe")
+EXPERTS_TEST(ernie4_5_moe_gguf, "ernie4_5_moe.gguf", "ernie4_5_moe")
+EXPERTS_TEST(phimoe, "phimoe", "phimoe")
+EXPERTS_TEST(llama4, "llama4", "llama4")
+EXPERTS_TEST(llama4_usual, "llama4-usual", "llama4-usual")
+EXPERTS_TEST(llama4_usual_gguf, "llama4-usual.gguf", "llama4-usual")
 
 // Fast loops round what enters a matrix of blocks to 8 bits. With these sharp random weights that moves the logits by
 // 2%, at most 5%, and transformers' by the same where the same is done to it: most positions then agree within 1e-6. In
@@ -188,6 +194,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ernie4_5_moe),
         cmocka_unit_test(gpt_oss),
         cmocka_unit_test(gpt_oss_gguf),
+        cmocka_unit_test(glm4_moe_gguf),
+        cmocka_unit_test(ernie4_5_moe_gguf),
+        cmocka_unit_test(phimoe),
+        cmocka_unit_test(llama4),
+        cmocka_unit_test(llama4_usual),
+        cmocka_unit_test(llama4_usual_gguf),
         cmocka_unit_test(learned_positions_end),
         cmocka_unit_test(every_block_type),
     };

@@ -130,6 +130,11 @@ MODELS.update({
     "hunyuan": dict(model_type="hunyuan_v1_dense", hidden_act="silu", rms_norm_eps=1e-5, head_dim=16, rope_theta=10000.0,
                     rope_scaling=dict(type="dynamic", alpha=50.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0,
                                       mscale_all_dim=1.0), tie_word_embeddings=True),
+    "cohere-plus": dict(model_type="cohere", num_attention_heads=4, num_key_value_heads=2, hidden_act="silu", layer_norm_eps=1e-5,
+                        rope_theta=80000.0, logit_scale=0.25, use_qk_norm=True),
+    "stablelm-12b": dict(model_type="stablelm", hidden_size=48, num_attention_heads=6, num_key_value_heads=2, hidden_act="silu",
+                         layer_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.25, use_qkv_bias=False,
+                         use_parallel_residual=True, qk_layernorm=True),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
@@ -340,6 +345,7 @@ def gguf_name(kind, key):
         return {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.final_layernorm": "output_norm",
                 "lm_head": "output"}[stem] + "." + what
     layer, rest = stem.removeprefix("model.layers.").split(".", 1)
+    rest = rest.replace("q_layernorm", "q_norm").replace("k_layernorm", "k_norm")
     module = "post_attention_norm" if rest == "post_attention_layernorm" and kind in BEHIND else MODULES[rest]
     return f"blk.{layer}.{module}.{what}"
 
@@ -387,13 +393,28 @@ def add_numbers(writer, kind, config):
         writer.add_logit_scale(config.logits_scaling)
         if kind == "granite":
             writer.add_attention_scale(config.attention_multiplier)
+    if kind == "stablelm":
+        writer.add_parallel_residual(config.use_parallel_residual)
     if kind.startswith("cohere"):
         writer.add_logit_scale(config.logit_scale)
 
 
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
-           "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan")
+           "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
+           "stablelm", "cohere-plus", "stablelm-12b")
+
+
+def with_stacked_norms(state):
+    """Norms of each head by itself, as StableLM has them, in one [n_heads, head_dim]."""
+    stacked = {}
+    for key, tensor in state.items():
+        stem, _, rest = key.partition(".norms.")
+        if rest:
+            stacked[f"{stem}.weight"] = torch.stack([t for k, t in state.items() if k.startswith(f"{stem}.norms.")])
+        else:
+            stacked[key] = tensor
+    return stacked
 
 
 def make_gguf(name, config, config_dict, state):
@@ -411,7 +432,7 @@ def make_gguf(name, config, config_dict, state):
         writer.add_rope_freq_base_swa(5000.0)
     if name == "exaone4":
         writer.add_sliding_window_pattern([kind == SLIDING for kind in config.layer_types])
-    for key, tensor in state.items():
+    for key, tensor in with_stacked_norms(state).items():
         value = tensor.float().numpy()
         if kind == "falcon" and "query_key_value" in key:
             value = qkv_by_part(value, config)
@@ -421,7 +442,7 @@ def make_gguf(name, config, config_dict, state):
             value = value + 1
         if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
             value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
-        half = value.ndim == 2
+        half = value.ndim == 2 and "norm" not in key
         if half and tensor.dtype == torch.bfloat16:
             writer.add_tensor(gguf_name(kind, key), gguf.quants.quantize(value, gguf.GGMLQuantizationType.BF16),
                               raw_dtype=gguf.GGMLQuantizationType.BF16)

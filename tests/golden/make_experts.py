@@ -9,7 +9,7 @@ rope_theta) or, NAME-packed, of today (experts packed as transformers 5 holds th
 
 Weights are drawn so that in bfloat16 every token takes the same experts in every layer as in float32: where it did not,
 the logits would differ by more than rounding. The salt that gives such weights stands in MODELS.
-usage: make_experts.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
+usage: make_experts.py [NAME …]  (needs numpy, torch, transformers, safetensors, gguf; all of them: writes PROVENANCE.txt)
 """
 import json
 import math
@@ -66,6 +66,22 @@ MODELS = {
                      attention_bias=True, dtype="float32",
                      rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0,
                                           original_max_position_embeddings=32, truncate=False)), "gpt_oss"),
+    # Its own magnitude, not LongRoPE's; the trained context is not left, where transformers goes on with the short factors.
+    "phimoe": (dict(model_type="phimoe", num_local_experts=5, num_experts_per_tok=2, intermediate_size=24, sliding_window=32,
+                    attention_bias=True, lm_head_bias=True, input_jitter_noise=0.01, router_jitter_noise=0.2,
+                    original_max_position_embeddings=100, torch_dtype="float32", rope_theta=10000.0,
+                    rope_scaling=dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], short_mscale=1.25,
+                                      long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7], long_mscale=1.25,
+                                      original_max_position_embeddings=100)), "phimoe"),
+    "llama4": (dict(model_type="llama4_text", hidden_size=32, vocab_size=96, num_hidden_layers=4, num_local_experts=5, num_experts_per_tok=2, head_dim=16,
+                    intermediate_size=16, intermediate_size_mlp=40, interleave_moe_layer_step=2, no_rope_layers=[1, 0, 1, 1],
+                    attention_chunk_size=7, attn_temperature_tuning=True, attn_scale=0.3, floor_scale=5, use_qk_norm=True,
+                    for_llm_compression=False, torch_dtype="float32", rope_theta=5000.0,
+                    rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=1.0,
+                                      original_max_position_embeddings=64)), "llama4"),
+    "llama4-usual": (dict(model_type="llama4_text", hidden_size=32, vocab_size=96, num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=1,
+                          head_dim=16, intermediate_size=16, intermediate_size_mlp=40, moe_layers=[0, 1, 2, 3], **NEW),
+                     "llama4-usual"),
 }
 
 
@@ -87,7 +103,7 @@ def random_weights(model, name, salt):
             value *= 0.5
         elif "embed" not in key:
             gain = 2 if any(part in key for part in ("q_proj", "k_proj", "mlp.gate.weight", "router")) else 1
-            fan_in = shape[1] if name.startswith("gpt_oss") and len(shape) == 3 else shape[-1]
+            fan_in = shape[1] if name.startswith(("gpt_oss", "llama4")) and len(shape) == 3 else shape[-1]
             value *= gain / math.sqrt(fan_in)
         state[key] = torch.from_numpy(value.astype(np.float32))
     if model.config.tie_word_embeddings:
@@ -95,14 +111,19 @@ def random_weights(model, name, salt):
     return state
 
 
+def chosen_by(router, out):
+    """Llama 4's routers give scores of all and logits, those of others what they took."""
+    return out[2] if len(out) > 2 else out[1].topk(router.top_k, dim=-1).indices
+
+
 def choices_of(model, ids):
     """The experts that each token takes in each layer, as sets."""
     found, hooks = [], []
     for layer in model.model.layers:
-        block = getattr(layer, "mlp", None) or layer.block_sparse_moe
+        block = getattr(layer, "mlp", None) or getattr(layer, "feed_forward", None) or layer.block_sparse_moe
         router = getattr(block, "gate", None) or getattr(block, "router", None)
         if router is not None:
-            hooks.append(router.register_forward_hook(lambda _, __, out: found.append(out[2].sort(dim=-1).values.clone())))
+            hooks.append(router.register_forward_hook(lambda r, __, out: found.append(chosen_by(r, out).sort(dim=-1).values.clone())))
     logits = logits_of(model, ids, list(range(len(ids))))
     for hook in hooks:
         hook.remove()
@@ -177,7 +198,11 @@ STEMS = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-         "block_sparse_moe.router": "ffn_gate_inp", "mlp.router": "ffn_gate_inp"}
+         "block_sparse_moe.router": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
+         "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+         "mlp.shared_experts.down_proj": "ffn_down_shexp", "feed_forward.router": "ffn_gate_inp",
+         "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp", "feed_forward.shared_expert.up_proj": "ffn_up_shexp",
+         "feed_forward.shared_expert.down_proj": "ffn_down_shexp"}
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -189,7 +214,12 @@ def permuted(value, n_heads):
 def gguf_tensors(config, key, value):
     if key.startswith("model.layers."):
         _, _, layer, rest = key.split(".", 3)
-        rest = rest.replace("block_sparse_moe.experts", "mlp.experts")
+        rest = rest.replace("block_sparse_moe.experts", "mlp.experts").replace("feed_forward.experts", "mlp.experts")
+        if config.model_type == "llama4_text" and rest.startswith("mlp.experts"):
+            value = value.swapaxes(1, 2)
+        if rest.endswith("e_score_correction_bias"):
+            yield f"blk.{layer}.exp_probs_b.bias", value.reshape(-1)
+            return
         if config.model_type == "gpt_oss" and rest.startswith("mlp.experts.gate_up_proj"):
             kind = "bias" if rest.endswith("_bias") else "weight"
             turned = value if kind == "bias" else value.swapaxes(1, 2)
@@ -210,7 +240,7 @@ def gguf_tensors(config, key, value):
             stem, kind = rest.rsplit(".", 1)
             if config.model_type in ("mixtral", "granitemoe") and stem in ("self_attn.q_proj", "self_attn.k_proj"):
                 value = permuted(value, config.num_attention_heads if "q_proj" in stem else config.num_key_value_heads)
-            name = "post_attention_norm" if config.model_type == "gpt_oss" and STEMS[stem] == "ffn_norm" else STEMS[stem]
+            name = "post_attention_norm" if config.model_type in ("gpt_oss", "glm4_moe") and STEMS[stem] == "ffn_norm" else STEMS[stem]
             yield f"blk.{layer}.{name}.{kind}", value[0] if stem == "mlp.shared_expert_gate" else value
     else:
         stem, kind = key.rsplit(".", 1)
@@ -218,7 +248,7 @@ def gguf_tensors(config, key, value):
 
 
 GGUF = {"mixtral": "llama", "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
-        "gpt_oss": "gpt-oss"}
+        "gpt_oss": "gpt-oss", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "llama4-usual": "llama4"}
 
 
 def add_further(writer, config):
@@ -233,6 +263,28 @@ def add_further(writer, config):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if config.model_type == "glm4_moe":
+        writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+        writer.add_nextn_predict_layers(1)
+        behind = config.num_hidden_layers
+        writer.add_tensor(f"blk.{behind}.nextn.eh_proj.weight", np.ones((8, 16), np.float32))
+        writer.add_tensor(f"blk.{behind}.nextn.enorm.weight", np.ones(8, np.float32))
+    if config.model_type == "ernie4_5_moe":
+        writer.add_interleave_moe_layer_step(config.moe_layer_interval)
+        writer.add_leading_dense_block_count(config.moe_layer_start_index)
+        writer.add_expert_shared_count(config.moe_num_shared_experts)
+        writer.add_expert_shared_feed_forward_length(config.moe_num_shared_experts * config.moe_intermediate_size)
+    if config.model_type == "llama4_text":
+        writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_rope_dimension_count(config.head_dim)
     if config.model_type == "olmoe" and config.norm_topk_prob:
         writer.add_expert_weights_norm(True)
 
@@ -242,8 +294,9 @@ def make_gguf(name, config, state):
     writer.add_name(f"palaver golden {name}")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    further = 1 if config.model_type == "glm4_moe" else 0 # a layer behind the last, as the converter takes it over
+    writer.add_block_count(config.num_hidden_layers + further)
+    writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", None) or config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
@@ -252,9 +305,10 @@ def make_gguf(name, config, state):
     if head:
         writer.add_key_length(head)
         writer.add_value_length(head)
-    writer.add_expert_count(config.num_experts if hasattr(config, "num_experts") else config.num_local_experts)
+    writer.add_expert_count(next(getattr(config, key) for key in ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+                                 if hasattr(config, key)))
     add_further(writer, config)
-    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_used_count(getattr(config, "num_experts_per_tok", None) or config.moe_k)
     if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if hasattr(config, "shared_expert_intermediate_size"):
@@ -268,13 +322,21 @@ def make_gguf(name, config, state):
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    os.makedirs(OUT)
+    wanted = sys.argv[1:]
+    if not wanted:
+        shutil.rmtree(OUT, ignore_errors=True)
+        os.makedirs(OUT)
     report = []
     for name, (extra, of) in MODELS.items():
+        if wanted and name not in wanted:
+            continue
+        shutil.rmtree(os.path.join(OUT, name), ignore_errors=True)
         config, state = make_model(name, extra, of, report)
         if name in GGUF: # gpt_oss.gguf: its window begins with the first layer and is in every other one
             make_gguf(name, config, state)
+    if wanted:
+        print("\n".join(report))
+        return
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write(f"Made by tests/golden/make_experts.py (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "

@@ -38,10 +38,10 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
-    "ministral3", "hunyuan")}
+    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b")}
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
-                                                 "ernie4_5_moe", "gpt_oss")}
+                                                 "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
 # Of make_latent.py, likewise.
 LATENT = {name: f"latent/{name}" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}
 GONE = "absent" # of a key that is taken out
@@ -289,6 +289,40 @@ OWN.update({
     "glm4_moe_lite": FURTHER + SIZES + [(dict(rope_interleave=False), True), (dict(n_group=3, topk_group=1), True),
                                         (dict(mlp_layer_types=["dense", "sparse"]), True), (dict(rms_norm_eps=0.3), True)],
 })
+CHUNKED = "chunked_attention"
+LONG_MSCALE = dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 1.9], long_factor=[1.1, 1.6, 2.9, 4.3, 5.1, 6.7],
+                   original_max_position_embeddings=100)
+OWN.update({
+    "cohere-plus": [(dict(use_qk_norm=False), False), (dict(use_qk_norm=GONE), False), (dict(layer_norm_eps=0.3), True),
+                    (dict(logit_scale=0.5), True), (dict(rope_theta=300.0), True), (dict(num_key_value_heads=4), False)],
+    "stablelm-12b": [(dict(qk_layernorm=False), False), (dict(qk_layernorm=GONE), False), (dict(use_parallel_residual=False), False),
+                     (dict(use_parallel_residual=GONE), False), (dict(layer_norm_eps=0.3), True), (dict(use_qkv_bias=True), False),
+                     (dict(partial_rotary_factor=0.5), True), (dict(rope_theta=300.0), True)],
+    "phimoe": FURTHER + [(dict(router_jitter_noise=0.01), True), (dict(router_jitter_noise=GONE), True),
+                         (dict(router_jitter_noise=0.9), True), (dict(lm_head_bias=False), False), (dict(lm_head_bias=GONE), False),
+                         (dict(attention_bias=False), False), (dict(num_experts_per_tok=3), None), (dict(input_jitter_noise=0.5), True),
+                         (dict(rms_norm_eps=0.3), True), (dict(sliding_window=5), True), (dict(sliding_window=None), True),
+                         (dict(rope_scaling=dict(LONG_MSCALE, short_mscale=1.5, long_mscale=1.5)), True),
+                         (dict(rope_scaling=dict(LONG_MSCALE, short_mscale=1.5, long_mscale=1.25)), False),
+                         (dict(rope_scaling=dict(LONG_MSCALE, short_mscale=1.5)), False), (dict(rope_scaling=LONG_MSCALE), False),
+                         (dict(rope_scaling=dict(LONG_MSCALE, short_mscale=1.5, long_mscale=1.5, attention_factor=3.0)), False),
+                         (dict(rope_scaling=None), True), (dict(rope_scaling=dict(LINEAR, short_mscale=1.5, long_mscale=1.5)), False)],
+    "llama4": FURTHER + [(dict(attention_chunk_size=5), True), (dict(attention_chunk_size=GONE), True),
+                         (dict(attention_chunk_size=None), False), (dict(no_rope_layers=[1, 1, 0, 1]), True),
+                         (dict(no_rope_layers=GONE), True), (dict(no_rope_layers=GONE, no_rope_layer_interval=3), True),
+                         (dict(layer_types=[CHUNKED, CHUNKED, FULL, CHUNKED]), True), (dict(layer_types=[FULL] * 4), True),
+                         (dict(layer_types=[SLIDING] * 4), False), (dict(layer_types=[CHUNKED]), False),
+                         (dict(attn_temperature_tuning=False), True), (dict(attn_temperature_tuning=GONE), True),
+                         (dict(attn_scale=0.7), True), (dict(floor_scale=3), True), (dict(attn_scale=GONE, floor_scale=GONE), True),
+                         (dict(use_qk_norm=False), True), (dict(use_qk_norm=GONE), True), (dict(rms_norm_eps=0.3), True),
+                         (dict(interleave_moe_layer_step=1), False), (dict(interleave_moe_layer_step=4), False),
+                         (dict(moe_layers=[1, 3]), True), (dict(moe_layers=[0, 1]), False), (dict(num_local_experts=4), False),
+                         (dict(intermediate_size=8), False), (dict(intermediate_size_mlp=16), False), (dict(head_dim=8), False),
+                         (dict(num_experts_per_tok=1), True), (dict(sliding_window=5), None), (dict(attention_bias=True), False),
+                         (dict(rope_scaling=dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                 original_max_position_embeddings=32)), True),
+                         (dict(rope_scaling=None), True)],
+})
 NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
@@ -387,7 +421,7 @@ def main():
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     torch.set_num_threads(1)
     dense = sorted({"gemma3_text" if name.startswith("gemma3") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
-    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, EXPERTS),
+    for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
                                 ("latent_", LATENT, LATENT)):
         write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:

@@ -3,6 +3,9 @@
 
 const Case CASES[] = {
 #define F16KV .kv = DTYPE_F16
+#define INT8(g) .kv = DTYPE_INT8, .group = (g), .scale = DTYPE_F16
+#define INT4(g) .kv = DTYPE_INT4, .group = (g), .scale = DTYPE_F16
+#define LAYOUT(l, p) .layout_plus_1 = (l) + 1, .page_size = (p)
     {"f32 small", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 5, .n_tokens = 3, .kv = DTYPE_F32},
     {"f32 small one token", DTYPE_F32, 128, 2, 2, 64, 200, 100, .past = 0, .n_tokens = 1, .kv = DTYPE_F32},
     {"f32 cache f16", DTYPE_F32, 256, 4, 4, 64, 512, 301, .past = 40, .n_tokens = 9, F16KV},
@@ -190,6 +193,38 @@ const Case CASES[] = {
     {"f16 cohere2", DTYPE_F16, 512, 8, 2, 64, 1024, 999, .interleaved = true, .layer_norm = true,
      .parallel = true, .still = true, .tied = true, .window = 64, .logit_scale = 0.25f, .past = 200,
      .n_tokens = 33, F16KV},
+    {"f16 command r plus", DTYPE_F16, 512, 8, 2, 64, 1024, 999, .interleaved = true, .layer_norm = true,
+     .head_norms = true, .parallel = true, .tied = true, .past = 200, .n_tokens = 33, F16KV},
+    {"bf16 command r plus, a token", DTYPE_BF16, 512, 4, 2, 128, 1024, 999, .interleaved = true,
+     .layer_norm = true, .head_norms = true, .parallel = true, .tied = true, .past = 700, .n_tokens = 1,
+     F16KV},
+    {"f16 phimoe, a token", DTYPE_F16, 512, 8, 2, 64, 256, 999, .layer_norm = true, .bias = true, .past = 100,
+     .n_tokens = 1, F16KV, EXPERTS(16, 2, 3)},
+    {"bf16 phimoe, a prompt", DTYPE_BF16, 512, 8, 2, 64, 256, 999, .layer_norm = true, .bias = true,
+     .past = 100, .n_tokens = 70, F16KV, EXPERTS(16, 2, 3)},
+    {"bf16 llama4, a token", DTYPE_BF16, 512, 4, 2, 128, 256, 999, .interleaved = true, .qk_norm = true,
+     .still = true, .tempered = true, .window = -64, .past = 700, .n_tokens = 1, F16KV, EXPERTS(16, 1, 4),
+     .shared = 256},
+    {"bf16 llama4, a prompt", DTYPE_BF16, 512, 4, 2, 128, 256, 999, .interleaved = true, .qk_norm = true,
+     .still = true, .tempered = true, .window = -64, .past = 130, .n_tokens = 150, F16KV, EXPERTS(16, 1, 4),
+     .shared = 256},
+    {"q8_0 llama4, a prompt", DTYPE_Q8_0, 512, 4, 2, 128, 256, 999, .interleaved = true, .still = true,
+     .tempered = true, .window = -100, .past = 130, .n_tokens = 70, F16KV, EXPERTS(6, 2, 4), .shared = 256},
+    {"q4_0 llama4, few", DTYPE_Q4_0, 512, 4, 2, 128, 256, 999, .interleaved = true, .still = true,
+     .tempered = true, .window = -100, .past = 130, .n_tokens = 5, F16KV, EXPERTS(6, 2, 4), .shared = 256},
+    {"f32 small llama4", DTYPE_F32, 128, 4, 2, 32, 64, 301, .interleaved = true, .still = true,
+     .tempered = true, .window = -20, .past = 70, .n_tokens = 9, .kv = DTYPE_F32, EXPERTS(6, 2, 4),
+     .shared = 64},
+    {"f16 chunks, few", DTYPE_F16, 256, 4, 2, 64, 512, 301, .past = 900, .n_tokens = 48, F16KV, LAYOUT(3, 64),
+     .window = -40, .whole = true},
+    {"f16 chunks, tiles of 80", DTYPE_F16, 320, 4, 2, 80, 640, 515, .window = -150, .past = 100,
+     .n_tokens = 200, F16KV},
+    {"bf16 chunks, int8", DTYPE_BF16, 512, 8, 2, 64, 512, 301, .past = 700, .n_tokens = 140, INT8(16),
+     LAYOUT(3, 64), .window = -100},
+    {"bf16 chunks, int8, a token", DTYPE_BF16, 512, 8, 2, 64, 512, 301, .past = 700, .n_tokens = 1, INT8(16),
+     LAYOUT(3, 64), .window = -100},
+    {"bf16 chunks, f32 cache", DTYPE_BF16, 512, 8, 2, 64, 512, 301, .past = 300, .n_tokens = 140,
+     .kv = DTYPE_F32, .window = -64},
     {"bf16 glm4", DTYPE_BF16, 512, 8, 2, 128, 1376, 999, .interleaved = true, .rotary_dim = 64, .bias = true,
      .post_norm = true, .past = 90, .n_tokens = 17, F16KV},
     {"bf16 nemotron", DTYPE_BF16, 512, 8, 2, 64, 2048, 999, .rotary_dim = 32, .layer_norm = true,
@@ -240,9 +275,6 @@ const Case CASES[] = {
      .page_size = 64,
      .rotate = true,
      .feed_back = true},
-#define INT8(g) .kv = DTYPE_INT8, .group = (g), .scale = DTYPE_F16
-#define INT4(g) .kv = DTYPE_INT4, .group = (g), .scale = DTYPE_F16
-#define LAYOUT(l, p) .layout_plus_1 = (l) + 1, .page_size = (p)
     {"f32 small pages of 1", DTYPE_F32, 64, 4, 2, 16, 96, 257, .past = 37, .n_tokens = 5, .kv = DTYPE_F32,
      LAYOUT(0, 1), .n_sinks = 5, .n_evicted = 9},
     {"f32 pages of 7, int8", DTYPE_F32, 128, 4, 2, 32, 96, 257, .past = 150, .n_tokens = 9, .kv = DTYPE_INT8,

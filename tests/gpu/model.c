@@ -207,9 +207,10 @@ static void fill_layer(TestModel *model, const Case *c, LayerWeights *l, uint64_
         l->b_down = fill(model, DTYPE_F32, 1, n * c->hidden, (Spread){0.5f, 0}, state);
     }
     if (c->out_bias) l->bo = fill(model, DTYPE_F32, 1, c->hidden, (Spread){0.5f, 0}, state);
-    if (c->qk_norm || c->row_norm) {
-        l->q_norm = fill(model, DTYPE_F32, 1, c->row_norm ? q : c->head_dim, (Spread){0.1f, 1}, state);
-        l->k_norm = fill(model, DTYPE_F32, 1, c->row_norm ? kv : c->head_dim, (Spread){0.1f, 1}, state);
+    if (c->qk_norm || c->row_norm || c->head_norms) {
+        const bool whole = c->row_norm || c->head_norms;
+        l->q_norm = fill(model, DTYPE_F32, 1, whole ? q : c->head_dim, (Spread){0.1f, 1}, state);
+        l->k_norm = fill(model, DTYPE_F32, 1, whole ? kv : c->head_dim, (Spread){0.1f, 1}, state);
     }
 }
 
@@ -242,12 +243,21 @@ void model_fill(TestModel *model, const Case *c, uint64_t seed) {
         .logit_cap = c->logit_cap,
         .logit_scale = c->logit_scale,
         .alibi = c->alibi,
+        .head_layer_norms = c->head_norms,
+        .temperature_beta = c->tempered ? 0.3f : 0,
+        .temperature_length = c->tempered ? 50 : 0,
+        .temperature_ahead = c->tempered,
+        .temperature_unturned = c->tempered,
         .experts = {.n = c->n_experts,
                     .n_active = c->n_active,
                     .size = c->n_experts ? c->intermediate : 0,
                     .shared_size = c->shared,
-                    .score = c->router == 2 ? ROUTER_SIGMOID : ROUTER_SOFTMAX,
-                    .renormalise = c->router > 0,
+                    .score = c->router == 3                     ? ROUTER_SPARSEMIXER
+                             : c->router == 2 || c->router == 4 ? ROUTER_SIGMOID
+                                                                : ROUTER_SOFTMAX,
+                    .renormalise = c->router == 1 || c->router == 2,
+                    .scales_input = c->router == 4,
+                    .jitter = 0.2f,
                     .scale = c->router == 2 ? 2.5f : 1,
                     .n_groups = c->router == 2 ? 4 : 0,
                     .n_active_groups = 2},

@@ -21,6 +21,8 @@ typedef struct Case {
     // Norms of what a part adds, none before it, norms of whole rows of q and k; frequencies of its own for the layer that
     // has the window, no frequencies for the other; caps of scores and logits, and what multiplies the latter.
     bool post_norm, no_pre_norm, row_norm, window_rope, still;
+    bool head_norms; // layer norms of each head of q and k
+    bool tempered;   // queries of layers that turn nothing are sharper far into a text
     float attention_cap, logit_cap, logit_scale;
     Activation activation;   // where gelu does not say it
     DType v_type, down_type; // of w_v and w_down where they differ, else DTYPE_F32 (0)

@@ -354,6 +354,7 @@ static void tiles_of_an_f16_cache(void **state) {
     CHECK_ATTEND(&HOPPER, half, c.capped = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, half, c.alibi = true, ATTEND_TILE_ANY);
     CHECK_ATTEND(&HOPPER, half, c.evicted = true, ATTEND_TILE_F16);
+    CHECK_ATTEND(&HOPPER, half, c.window = -7, ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 96, ATTEND_TILE_F16);
     CHECK_ATTEND(&HOPPER, half, c.head_dim = 72, ATTEND_PLAIN);
     CHECK_ATTEND(&HOPPER, half, c.page_size = 16, ATTEND_TILE_F16);

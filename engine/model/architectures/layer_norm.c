@@ -2,32 +2,40 @@
 #include "engine/model/architectures/architectures.h"
 
 // Attention and feed-forward share one norm.
-#define COHERE_NAMES                                                                                         \
-    .base = "model.", .layer = "layers.%d.",                                                                 \
-    .modules = {                                                                                             \
-        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
-        LLAMA_ATTENTION,                                                                                     \
-        LLAMA_FEED_FORWARD,                                                                                  \
-        LLAMA_ENDS,                                                                                          \
-    }
+#define COHERE_MODULES [MODULE_ATTN_NORM] = "input_layernorm", LLAMA_ATTENTION, LLAMA_FEED_FORWARD, LLAMA_ENDS
 
 #define COHERE_VALUES                                                                                        \
     .bias_keys = BIAS_QKV | BIAS_O, .norm = NORM_LAYER, .norm_eps = 1e-5, .parallel_residual = true,         \
     .hf_rope = ROPE_INTERLEAVED, .gguf_rope = ROPE_INTERLEAVED, .scales = {.logits = 0.0625},                \
     .default_tied = true, .default_context = 8192
 
+#define STABLELM_MODULES                                                                                     \
+    [MODULE_ATTN_NORM] = "input_layernorm", LLAMA_ATTENTION,                                                 \
+    [MODULE_Q_NORM] = "self_attn.q_layernorm.norms.%d", [MODULE_K_NORM] = "self_attn.k_layernorm.norms.%d",  \
+    LLAMA_FEED_FORWARD, LLAMA_ENDS
+
+#define STABLELM_VALUES                                                                                      \
+    .aliases = {{"attention_bias", "use_qkv_bias"}, {"use_qk_norm", "qk_layernorm"}}, .biases = BIAS_NORM,   \
+    .bias_keys = BIAS_QKV, .partial_rotary = true, .qk_norm_key = true, .head_layer_norms = true,            \
+    .norm = NORM_LAYER, .norm_eps = 1e-5, .default_context = 4096, .default_rotary_part = 0.25
+
 static const Architecture ROWS[] = {
-    // Command R; Command R+ has norms of heads, which are layer norms.
+    // Command R, and Command R+, which has norms of heads.
     {.name = "cohere",
      .gguf = "command-r",
-     COHERE_NAMES,
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules = {COHERE_MODULES, [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"},
      COHERE_VALUES,
-     .fixed = {{NULL, {"use_qk_norm"}, 0, "layer norms of queries and keys"}},
+     .qk_norm_key = true,
+     .head_layer_norms = true,
      .default_base = 5e5},
     // Command R7B. Only layers with a window turn anything.
     {.name = "cohere2",
      .gguf = "cohere2",
-     COHERE_NAMES,
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules = {COHERE_MODULES},
      COHERE_VALUES,
      .fixed = {{NULL, {"use_embedding_sharing"}, 1, "another head"},
                {NULL, {"use_gated_activation"}, 1, "a feed-forward part without gates"},
@@ -43,20 +51,26 @@ static const Architecture ROWS[] = {
      .window_period = 4,
      .rope_rule = ROPE_IN_WINDOWS,
      .default_window = 4096},
+    // StableLM 2; 12B has one norm before both parts, and norms of heads.
     {.name = "stablelm",
      .gguf = "stablelm",
-     LLAMA_NAMES,
-     .aliases = {{"attention_bias", "use_qkv_bias"}},
-     .fixed = {{NULL, {"qk_layernorm"}, 0, "layer norms of queries and keys"},
-               {NULL, {"use_parallel_residual", "use_parallel_residual"}, 0, "parts side by side"},
+     .when = {{"use_parallel_residual", 0}},
+     .when_tensor = "blk.0.ffn_norm.weight",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules = {STABLELM_MODULES, [MODULE_FFN_NORM] = "post_attention_layernorm"},
+     .fixed = {{NULL, {"use_parallel_residual", "use_parallel_residual"}, 0, "parts side by side"},
                {NULL, {"rope_pct"}, 0, "an older file"}},
-     .biases = BIAS_NORM,
-     .bias_keys = BIAS_QKV,
-     .partial_rotary = true,
-     .norm = NORM_LAYER,
-     .norm_eps = 1e-5,
-     .default_context = 4096,
-     .default_rotary_part = 0.25},
+     STABLELM_VALUES},
+    {.name = "stablelm",
+     .gguf = "stablelm",
+     .base = "model.",
+     .layer = "layers.%d.",
+     .modules = {STABLELM_MODULES},
+     .fixed = {{NULL, {"use_parallel_residual", "use_parallel_residual"}, 1, "parts one after the other"},
+               {NULL, {"rope_pct"}, 0, "an older file"}},
+     .parallel_residual = true,
+     STABLELM_VALUES},
     {.name = "starcoder2",
      .gguf = "starcoder2",
      .base = "model.",

@@ -156,6 +156,7 @@ static inline SeenPositions attend_seen(const AttendTile *tile, int token, bool 
     const StepSequence *s = tile->sequence;
     int32_t high = tile->positions[token] - (is_sink ? s->n_evicted : 0), low = 0;
     if (tile->window > 0 && high >= tile->window) low = high - tile->window + 1;
+    if (tile->window < 0) low = high - high % -tile->window; // chunks
     if (!is_sink && s->n_evicted > 0 && low < s->n_sinks + s->n_evicted) low = s->n_sinks + s->n_evicted;
     return (SeenPositions){low, high};
 }

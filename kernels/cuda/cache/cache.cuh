@@ -48,6 +48,7 @@ __device__ inline Seen seen_from(int32_t position, int window, int32_t n_sinks, 
                                  bool is_sink) {
     Seen s = {0, position - (is_sink ? n_evicted : 0)};
     if (window > 0 && s.high >= window) s.low = s.high - window + 1;
+    if (window < 0) s.low = s.high - s.high % -window; // chunks
     if (!is_sink && n_evicted > 0) s.low = max(s.low, n_sinks + n_evicted);
     return s;
 }

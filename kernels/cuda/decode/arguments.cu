@@ -10,7 +10,7 @@ static DecodeMatrix matrix_of(const Weight *w) {
 
 // Attention windows that the kernel can tell apart: two. Returns the index, or -1.
 static int window_index(DecodeArguments *a, int window) {
-    if (window < 0) window = 0;
+    if (window < 0) return -1; // chunks
     for (int i = 0; i < a->n_windows; i++)
         if (a->windows[i] == window) return i;
     if (a->n_windows == 2) return -1;

@@ -107,10 +107,10 @@ static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whol
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
 }
 
-// The same for the decoder: RMS norms, no caps of scores, no learned attention sinks.
+// The same for the decoder: RMS norms, no caps of scores, no learned attention sinks, a temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
     if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi ||
-        s->attention_cap > 0 || s->norms_turned)
+        s->attention_cap > 0 || s->norms_turned || s->head_layer_norms || s->temperature_unturned)
         return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)

@@ -39,7 +39,7 @@ static Status rows_call(CudaBackend *cuda, const Weight &w, ExpertRowsCall *c, b
     c->w = w, c->ids = r->ids, c->weights = r->weights;
     c->n = cuda->step.n_tokens, c->n_active = s->experts.n_active, c->size = s->experts.size,
     c->hidden = s->hidden_size;
-    c->activation = s->activation;
+    c->activation = s->activation, c->scales_input = s->experts.scales_input;
     return cuda_check(rows_kernels_for(w.format)(cuda, c, down), error, "experts of %d tokens", c->n);
 }
 
@@ -87,7 +87,8 @@ static Status down_each(CudaBackend *cuda, const Layer *layer, const void *g, Er
 struct CombineArguments {
     CudaRoutes r;
     int n_active, hidden;
-    const float *bias; // [n, hidden], NULL: none
+    const float *weights; // [n_tokens, n_active], NULL: 1
+    const float *bias;    // [n, hidden], NULL: none
     float *x;
 };
 template <class T>
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(256) combine_kernel(const __grid_constant__ Co
         for (int j = 0; j < a.n_active; j++) {
             float v = to_float(((const T *)a.r.pairs)[(int64_t)a.r.where[first + j] * a.hidden + i]);
             if (a.bias) v += a.bias[(int64_t)a.r.ids[first + j] * a.hidden + i];
-            sum = fmaf(a.r.weights[first + j], v, sum);
+            sum = fmaf(a.weights ? a.weights[first + j] : 1, v, sum);
         }
         a.x[token * a.hidden + i] += sum;
     }
@@ -161,7 +162,9 @@ Status experts_down(CudaBackend *cuda, const Layer *layer, const void *g, float 
     } else {
         status = experts_tiled(cuda, layer) ? experts_tile_down(cuda, layer, g, error)
                                             : down_each(cuda, layer, g, error);
-        CombineArguments a = {cuda->scratch.routes, s->experts.n_active, s->hidden_size, layer->b_down, x};
+        const CudaRoutes *r = &cuda->scratch.routes;
+        const float *weights = s->experts.scales_input ? NULL : r->weights;
+        CombineArguments a = {*r, s->experts.n_active, s->hidden_size, weights, layer->b_down, x};
         cudaError_t code = cudaSuccess;
         if (!status)
             WITH_OPERAND(cuda,

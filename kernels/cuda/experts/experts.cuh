@@ -32,6 +32,7 @@ struct ExpertRowsCall {
     const float *weights;
     int n, n_active, size, hidden;
     Activation activation;
+    bool scales_input;           // gate_up: a weight multiplies gate and up, not their product
     const void *in;              // gate_up: [n, hidden]; down: [n·n_active, size]
     void *g;                     // gate_up
     float *x;                    // down

@@ -55,6 +55,34 @@ __device__ inline void choose_groups(const Experts &e, uint32_t (&keys)[PER], co
     }
 }
 
+// SparseMixer's two, as ops.h has it. scores: router·h + bias, −∞ behind the last expert.
+template <int PER>
+__device__ inline void choose_two(const RouteArguments &a, int token, float (&scores)[PER]) {
+    const Experts &e = a.e;
+    const int lane = threadIdx.x % 32;
+    for (int j = 0; j < e.n_active; j++) {
+        uint32_t own = 0;
+        int place = e.n - 1;
+        float top = -INFINITY, sum = 0;
+#pragma unroll
+        for (int k = 0; k < PER; k++)
+            if (ordered(scores[k]) > own) own = ordered(scores[k]), place = k * 32 + lane, top = scores[k];
+        const uint32_t best = __reduce_max_sync(~0u, own);
+        place = (int)__reduce_min_sync(~0u, own == best ? (unsigned)place : (unsigned)e.n - 1);
+        for (int o = 16; o; o /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+#pragma unroll
+        for (int k = 0; k < PER; k++) {
+            const float l = scores[k];
+            if (l > -INFINITY && top - l <= 2 * e.jitter * fmaxf(fabsf(l), top)) sum += expf(l - top);
+            if (k * 32 + lane == place) scores[k] = -INFINITY;
+        }
+        for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
+        if (lane != 0) continue;
+        const int64_t at = (int64_t)token * e.n_active + j;
+        a.to.ids[at] = place, a.to.weights[at] = 1 / sum;
+    }
+}
+
 // Ids and weights of a token, by one warp, from its logits; a lane has PER of them. room: 2·e.n floats of shared memory.
 template <int PER> __device__ inline void choose(const RouteArguments &a, int token, float *room) {
     const Experts &e = a.e;
@@ -67,6 +95,10 @@ template <int PER> __device__ inline void choose(const RouteArguments &a, int to
         const int i = k * 32 + lane;
         scores[k] = i < e.n ? __ldcg(logits + i) + (a.bias ? a.bias[i] : 0) : -INFINITY;
         most = max(most, ordered(scores[k]));
+    }
+    if (e.score == ROUTER_SPARSEMIXER) {
+        choose_two<PER>(a, token, scores);
+        return;
     }
     most = __reduce_max_sync(~0u, most);
     const float top = __uint_as_float(most & 0x80000000u ? most & 0x7fffffffu : ~most);
@@ -286,6 +318,17 @@ __global__ void __launch_bounds__(128)
     for (int i = threadIdx.x; i < pieces; i += 128) to[i] = from[i];
 }
 
+// Rows of the pairs times their weights. Grid: [n_pairs].
+template <class T>
+__global__ void __launch_bounds__(128)
+    weigh_pairs_kernel(const float *weights, const int32_t *where, int hidden, T *pairs) {
+    let_next_begin();
+    kernels_before();
+    const float by = weights[blockIdx.x];
+    T *row = pairs + (int64_t)where[blockIdx.x] * hidden;
+    for (int i = threadIdx.x; i < hidden; i += 128) row[i] = from_float<T>(by * to_float(row[i]));
+}
+
 Status experts_sort(CudaBackend *cuda, Error *error) {
     const DecoderShape *s = cuda->shape;
     const CudaRoutes *r = &cuda->scratch.routes;
@@ -295,5 +338,9 @@ Status experts_sort(CudaBackend *cuda, Error *error) {
     if (code == cudaSuccess)
         code = launch_dependent(cuda, gather_kernel, a.n_pairs, 128, 0, (const uint4 *)cuda->scratch.normed,
                                 (const int32_t *)r->token, pieces, (uint4 *)r->pairs);
+    if (code == cudaSuccess && s->experts.scales_input)
+        WITH_OPERAND(cuda, (code = launch_dependent(cuda, weigh_pairs_kernel<T>, a.n_pairs, 128, 0,
+                                                    (const float *)r->weights, (const int32_t *)r->where,
+                                                    s->hidden_size, (T *)r->pairs)));
     return cuda_check(code, error, "the order of %d pairs of tokens and experts", a.n_pairs);
 }

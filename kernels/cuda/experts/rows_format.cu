@@ -91,10 +91,12 @@ __device__ inline void end_unit(const ExpertRowsArguments &a, int token, const i
     }
     const int j = unit / c.size;
     const int64_t at = (int64_t)ids[j] * c.size + unit - j * c.size;
+    const float inner = c.scales_input ? weights[j] : 1, outer = c.scales_input ? 1 : weights[j];
+    first *= inner, second *= inner;
     if (c.bias) first += c.bias[at];
     if (c.up_bias) second += c.up_bias[at];
     ((T *)c.g)[(int64_t)token * c.n_active * c.size + unit] =
-        from_float<T>(weights[j] * activate_pair(c.activation, first, second));
+        from_float<T>(outer * activate_pair(c.activation, first, second));
 }
 
 // A warp a unit after the other, up to the last. Grid: [any, n], block: GEMV_WARPS warps. Dynamic shared memory, of

@@ -61,7 +61,7 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
                              Vector out[LAYER_VECTORS]) {
     const int64_t n = experts_of(s, h), hidden = s->hidden_size, wide = n * width_of(s, h),
                   head = s->head_dim;
-    const bool rows = layer_norms_rows(s, h);
+    const bool rows = layer_norms_rows(s, h), apart = rows || s->head_layer_norms;
     float offset = s->norm_offset;
     l->row_norms = rows;
     const Vector all[LAYER_VECTORS] = {
@@ -71,8 +71,8 @@ static void vectors_of_layer(const DecoderShape *s, const LayerWeights *h, Layer
         {"ffn_norm_bias", &h->ffn_norm_bias, hidden, 0, 1, false, &l->ffn_norm.bias},
         {"attn_post_norm", &h->attn_post_norm, hidden, offset, 1, false, &l->attn_post_norm.weight},
         {"ffn_post_norm", &h->ffn_post_norm, hidden, offset, 1, false, &l->ffn_post_norm.weight},
-        {"q_norm", &h->q_norm, rows ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
-        {"k_norm", &h->k_norm, rows ? head * s->n_kv_heads : head, offset, 1, false, &l->k_norm},
+        {"q_norm", &h->q_norm, apart ? head * s->n_heads : head, offset, 1, false, &l->q_norm},
+        {"k_norm", &h->k_norm, apart ? head * s->n_kv_heads : head, offset, 1, false, &l->k_norm},
         {"bo", &h->bo, hidden, 0, 1, false, &l->bo},
         {"b_gate", &h->b_gate, wide, 0, 1, false, &l->b_gate},
         {"b_up", &h->b_up, wide, 0, 1, false, &l->b_up},

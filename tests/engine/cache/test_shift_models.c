@@ -158,10 +158,21 @@ SHIFT_TEST(GOLDEN_EXPERTS, gpt_oss_learned_sinks, "gpt_oss", "gpt_oss", false) /
 SHIFT_TEST(GOLDEN_LATENT, deepseek_v2_latent, "deepseek_v2", "deepseek_v2", true)
 SHIFT_TEST(GOLDEN_LATENT, deepseek_v3_latent, "deepseek_v3-packed", "deepseek_v3-packed", true) // half-split
 
+SHIFT_TEST(GOLDEN_EXPERTS, phimoe, "phimoe", "phimoe", false) // a window of 32 tokens
+SHIFT_TEST(GOLDEN_DENSE, norms_of_heads, "cohere-plus", "cohere-plus", true)
+SHIFT_TEST(GOLDEN_DENSE, norms_of_heads_side_by_side, "stablelm-12b", "stablelm-12b", true)
+
 static void learned_positions_cannot(void **state) {
     (void)state;
     Stream s = open_stream(GOLDEN_ARCHITECTURES, "opt", "cpu");
     assert_string_equal(engine_cannot_shift(s.engine), "its positions are learned, each by itself");
+    close_stream(&s);
+}
+
+static void chunks_cannot(void **state) {
+    (void)state;
+    Stream s = open_stream(GOLDEN_EXPERTS, "llama4", "cpu");
+    assert_string_equal(engine_cannot_shift(s.engine), "its layers see chunks of the text");
     close_stream(&s);
 }
 
@@ -184,7 +195,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gpt_oss_learned_sinks),
         cmocka_unit_test(deepseek_v2_latent),
         cmocka_unit_test(deepseek_v3_latent),
+        cmocka_unit_test(phimoe),
+        cmocka_unit_test(norms_of_heads),
+        cmocka_unit_test(norms_of_heads_side_by_side),
         cmocka_unit_test(learned_positions_cannot),
+        cmocka_unit_test(chunks_cannot),
     };
     return test_main("shift models", argc, argv, tests);
 }

@@ -23,6 +23,7 @@ static const Whole WHOLES[] = {
     {GOLDEN_DENSE, "gemma3", "gemma3", "Gemma3ForConditionalGeneration", true},
     {GOLDEN_MODELS, "mistral", "mistral3", "Mistral3ForConditionalGeneration", false},
     {GOLDEN_MODELS, "mistral", "mistral3", "Mistral3ForConditionalGeneration", true},
+    {GOLDEN_EXPERTS, "llama4", "llama4", "Llama4ForConditionalGeneration", false},
 };
 
 // "model.layers.0.…" as a part of a whole.
