@@ -169,3 +169,9 @@ Status model_find_architecture(ParamSource *source, Error *error) {
     return error_set(error, STATUS_UNSUPPORTED, "%s: architecture \"%s\" is unknown to palaver; it knows %s",
                      source->path, name, known);
 }
+
+const Architecture *model_architecture_at(int i) {
+    for (int f = 0; f < N_FAMILIES; i -= FAMILIES[f++]->n)
+        if (i < FAMILIES[f]->n) return &FAMILIES[f]->rows[i];
+    return NULL;
+}

@@ -11,6 +11,8 @@ extern const char *const GGUF_MODULES[N_MODULES];
 // Everything but the weights: the parts below, one after the other.
 Status model_read_params(Model *model, ParamSource *source, Error *error);
 
+// Every row of the table, one after the other; NULL behind the last.
+const Architecture *model_architecture_at(int i);
 // source->architecture.
 Status model_find_architecture(ParamSource *source, Error *error);
 // Sizes, norm, activation and biases into model->shape and its neighbours; checked against each other.

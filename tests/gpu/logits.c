@@ -11,7 +11,9 @@
 // some percent (tests/engine/test_forward.c has the same bound for the CPU's fast loops).
 #define QUANTIZED_BOUND 0.05
 
-static void test_case(Engine *engine, const char *model, const GoldenCase *c, double bound, Report *report) {
+// Whether all is within the bound.
+static bool test_case(Engine *engine, const char *model, const GoldenCase *c, double bound, Report *report) {
+    bool within = true;
     static const int STEPS[] = {1, 7, 64};
     size_t count = (size_t)(c->n - c->from) * (size_t)c->vocab;
     float *logits = malloc(count * sizeof *logits);
@@ -22,12 +24,15 @@ static void test_case(Engine *engine, const char *model, const GoldenCase *c, do
         Status status = golden_model_evaluate(engine, c, STEPS[i], logits, &error);
         if (status) printf("FAILED %s: %s\n", model, error.message);
         snprintf(what, sizeof what, "%s by %d, %s", c->name, STEPS[i], dtype_name(engine_cache_type(engine)));
-        report(model, what, status ? NAN : golden_distance(logits, c->expected, count), bound);
+        const double distance = status ? NAN : golden_distance(logits, c->expected, count);
+        report(model, what, distance, bound);
+        within = within && distance <= bound;
     }
     free(logits);
+    return within;
 }
 
-static void test_model(const char *root, const char *model, const char *golden, const char *golden_of,
+static bool test_model(const char *root, const char *model, const char *golden, const char *golden_of,
                        DType cache, Report *report) {
     Error error;
     GoldenSet set;
@@ -38,14 +43,16 @@ static void test_model(const char *root, const char *model, const char *golden, 
         printf("FAILED %s\n", error.message);
         report(model, "open", NAN, 0);
     }
+    bool within = !status;
     for (int i = 0; i < set.n && !status; i++) {
         const GoldenCase *c = &set.cases[i];
         bool exact = model_main_type(engine_model(engine)) == DTYPE_F32 && cache == DTYPE_F32;
         double bound = exact ? 1e-4 : isnan(c->half_error) ? QUANTIZED_BOUND : c->half_error;
-        test_case(engine, model, c, bound, report);
+        within = test_case(engine, model, c, bound, report) && within;
     }
     engine_close(engine);
     golden_model_free(&set);
+    return within;
 }
 
 void test_golden_logits(const char *root, Report *report) {
@@ -87,6 +94,7 @@ void test_golden_logits(const char *root, Report *report) {
                   {"architectures", "phi3.gguf", "phi3"},
                   {"architectures", "llama-dynamic", "llama-dynamic"},
                   {"dense", "gemma", "gemma"},
+                  {"dense", "gemma.gguf", "gemma"},
                   {"dense", "gemma2", "gemma2"},
                   {"dense", "gemma2.gguf", "gemma2"},
                   {"dense", "gemma3", "gemma3"},
@@ -101,11 +109,13 @@ void test_golden_logits(const char *root, Report *report) {
                   {"dense", "seed_oss", "seed_oss"},
                   {"dense", "seed_oss.gguf", "seed_oss"},
                   {"dense", "ernie4_5", "ernie4_5"},
+                  {"dense", "ernie4_5.gguf", "ernie4_5"},
                   {"dense", "glm", "glm"},
                   {"dense", "glm.gguf", "glm"},
                   {"dense", "glm4", "glm4"},
                   {"dense", "glm4.gguf", "glm4"},
                   {"dense", "olmo2", "olmo2"},
+                  {"dense", "olmo2.gguf", "olmo2"},
                   {"dense", "olmo3", "olmo3"},
                   {"dense", "olmo3.gguf", "olmo3"},
                   {"dense", "olmo3-nested", "olmo3-nested"},
@@ -116,11 +126,14 @@ void test_golden_logits(const char *root, Report *report) {
                   {"dense", "cohere2", "cohere2"},
                   {"dense", "cohere2.gguf", "cohere2"},
                   {"dense", "stablelm", "stablelm"},
+                  {"dense", "stablelm.gguf", "stablelm"},
                   {"dense", "starcoder2", "starcoder2"},
                   {"dense", "phi", "phi"},
+                  {"dense", "phi.gguf", "phi"},
                   {"dense", "nemotron", "nemotron"},
                   {"dense", "nemotron.gguf", "nemotron"},
                   {"dense", "falcon-7b", "falcon-7b"},
+                  {"dense", "falcon-7b.gguf", "falcon-7b"},
                   {"dense", "falcon-40b", "falcon-40b"},
                   {"dense", "falcon-40b.gguf", "falcon-40b"},
                   {"dense", "falcon-11b", "falcon-11b"},
@@ -141,12 +154,17 @@ void test_golden_logits(const char *root, Report *report) {
                   {"experts", "mixtral.gguf", "mixtral"},
                   {"experts", "mixtral-packed", "mixtral-packed"},
                   {"experts", "qwen3_moe", "qwen3_moe"},
+                  {"experts", "qwen3_moe.gguf", "qwen3_moe"},
                   {"experts", "qwen2_moe", "qwen2_moe"},
                   {"experts", "qwen2_moe.gguf", "qwen2_moe"},
                   {"experts", "olmoe", "olmoe"},
+                  {"experts", "olmoe.gguf", "olmoe"},
                   {"experts", "granitemoe", "granitemoe"},
+                  {"experts", "granitemoe.gguf", "granitemoe"},
                   {"experts", "glm4_moe", "glm4_moe"},
+                  {"experts", "glm4_moe.gguf", "glm4_moe"},
                   {"experts", "ernie4_5_moe", "ernie4_5_moe"},
+                  {"experts", "ernie4_5_moe.gguf", "ernie4_5_moe"},
                   {"experts", "gpt_oss", "gpt_oss"},
                   {"experts", "gpt_oss.gguf", "gpt_oss"},
                   {"experts", "phimoe", "phimoe"},
@@ -177,8 +195,10 @@ void test_golden_logits(const char *root, Report *report) {
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/%s", root, MODELS[i].folder);
-        test_model(folder, MODELS[i].model, folder, MODELS[i].golden_of, DTYPE_F32, report);
-        test_model(folder, MODELS[i].model, folder, MODELS[i].golden_of, DTYPE_F16, report);
+        bool within = test_model(folder, MODELS[i].model, folder, MODELS[i].golden_of, DTYPE_F32, report);
+        within =
+            test_model(folder, MODELS[i].model, folder, MODELS[i].golden_of, DTYPE_F16, report) && within;
+        if (within) printf("within bounds: %s/%s\n", MODELS[i].folder, MODELS[i].model);
     }
     // The one that comes with palaver lies beside the tests, and in a bundle.
     test_model("assets", "parley-9m", root, "parley", DTYPE_F32, report);
