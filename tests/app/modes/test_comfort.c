@@ -202,6 +202,34 @@ static void test_the_speed_is_seen(void **state) {
     prompt_leave(pty);
 }
 
+// The window becomes wider while a reply streams: no word of it is lost, broken, or there twice.
+static void test_a_window_that_grows(void **state) {
+    (void)state;
+    Pty *pty =
+        prompt_start(LOOPING "|--loops=off|--max-tokens=300", &(const PtyOptions){.rows = 90, .cols = 22});
+    char row[1300];
+    int n = 0, widest = 0;
+    pty_expect(pty, "> ");
+    pty_send(pty, "Hello\r");
+    for (int cols = 22; cols < 70; cols += 12) {
+        pty_resize(pty, 90, cols);
+        pty_expect(pty, "the the the the");
+    }
+    pty_expect(pty, "/continue goes on");
+    pty_expect(pty, "> ");
+    for (int i = 0; i < 90; i++) {
+        vt_row(pty_screen(pty), i, row, sizeof row);
+        if (strncmp(row, "the", 3) != 0) continue;
+        assert_int_equal(strspn(row, "the "), strlen(row));
+        widest = (int)strlen(row) > widest ? (int)strlen(row) : widest;
+        for (char *word = strtok(row, " "); word; word = strtok(NULL, " "), n++)
+            assert_string_equal(word, "the");
+    }
+    assert_int_equal(n, 300);
+    assert_true(widest > 22);
+    prompt_leave(pty);
+}
+
 // What was said before looks as it did: a conversation that goes on, /replay, and `/set markdown off`.
 static void test_old_replies_are_drawn(void **state) {
     (void)state;
@@ -270,6 +298,7 @@ int main(int argc, char **argv) {
         WITH_HOME(test_nothing_to_go_on_with),
         WITH_HOME(test_loops),
         WITH_HOME(test_the_speed_is_seen),
+        WITH_HOME(test_a_window_that_grows),
         WITH_HOME(test_old_replies_are_drawn),
         WITH_HOME(test_json_at_a_terminal),
         WITH_HOME(test_reading_is_seen),

@@ -8,7 +8,10 @@
 #include "app/terminal/text_shown.h"
 
 enum { GROUND, ESCAPE, CSI, OSC, OSC_ESCAPE };
-enum { RIGHT_HALF = 1 };
+enum { RIGHT_HALF = 1, CODE = 0x1FFFFF, LOOK = 21 }; // the bits of a character, and where its look begins
+// Of a look: the colour plus 1 in five bits, then a bit for each of these.
+static const int ATTRIBUTES[] = {1, 2, 3, 4, 7, 9};
+enum { N_ATTRIBUTES = sizeof ATTRIBUTES / sizeof *ATTRIBUTES, COLOUR = 31 };
 
 void vt_init(Vt *vt, int rows, int cols) {
     memset(vt, 0, sizeof *vt);
@@ -52,8 +55,8 @@ static void put(Vt *vt, uint32_t code) {
         vt->col = 0;
     }
     if (vt->insert) shift(vt, width);
-    vt->cells[vt->row][vt->col] = code;
-    if (width == 2) vt->cells[vt->row][vt->col + 1] = RIGHT_HALF;
+    vt->cells[vt->row][vt->col] = code | vt->look << LOOK;
+    if (width == 2) vt->cells[vt->row][vt->col + 1] = RIGHT_HALF | vt->look << LOOK;
     vt->col += width;
     vt->wrap = vt->col >= vt->cols;
     if (vt->wrap) vt->col = vt->cols - 1;
@@ -68,6 +71,23 @@ static void move(Vt *vt, int row, int col) {
 static void erase_display(Vt *vt, int what) {
     if (what == 0) clear(vt, vt->row, vt->col, vt->cols);
     for (int row = what == 0 ? vt->row + 1 : 0; row < vt->rows; row++) clear(vt, row, 0, vt->cols);
+}
+
+static void select_look(Vt *vt) {
+    for (char *at = vt->sequence;; at++) {
+        int n = (int)strtol(at, &at, 10), attribute = 0;
+        while (attribute < N_ATTRIBUTES && ATTRIBUTES[attribute] != n) attribute++;
+        bool bright = n >= 90 && n <= 97;
+        if (n == 0)
+            vt->look = 0;
+        else if (attribute < N_ATTRIBUTES)
+            vt->look |= 32u << attribute;
+        else if ((n >= 30 && n <= 37) || bright)
+            vt->look = (vt->look & ~(uint32_t)COLOUR) | (uint32_t)(bright ? n - 90 + 9 : n - 30 + 1);
+        else
+            fprintf(stderr, "vt: unknown look %d\n", n);
+        if (*at != ';') return;
+    }
 }
 
 static void csi(Vt *vt, char final) {
@@ -115,6 +135,7 @@ static void csi(Vt *vt, char final) {
         if (private && value == 2004) vt->paste = final == 'h';
         break;
     case 'm':
+        select_look(vt);
         break;
     default:
         fprintf(stderr, "vt: unknown sequence CSI %s %c\n", vt->sequence, final);
@@ -185,17 +206,41 @@ void vt_resize(Vt *vt, int rows, int cols) {
     move(vt, vt->row, vt->col);
 }
 
-void vt_row(const Vt *vt, int row, char *out, size_t size) {
+// {1;35}, into text; returns its bytes.
+static size_t put_look(uint32_t look, char *text) {
+    size_t n = 0;
+    text[n++] = '{';
+    for (int i = 0; i < N_ATTRIBUTES; i++)
+        if (look & 32u << i) n += (size_t)sprintf(text + n, n > 1 ? ";%d" : "%d", ATTRIBUTES[i]);
+    int colour = (int)(look & COLOUR);
+    if (colour) n += (size_t)sprintf(text + n, n > 1 ? ";%d" : "%d", colour > 8 ? colour + 81 : colour + 29);
+    text[n++] = '}';
+    return n;
+}
+
+static void show_row(const Vt *vt, int row, bool looks, char *out, size_t size) {
     size_t n = 0, end = 0;
+    uint32_t look = 0;
     for (int col = 0; col < vt->cols; col++) {
-        uint32_t code = vt->cells[row][col];
+        uint32_t code = vt->cells[row][col] & CODE;
         if (code == RIGHT_HALF) continue;
-        char bytes[4];
-        size_t used = text_encode(code ? code : ' ', bytes);
+        char bytes[40];
+        size_t used = 0;
+        if (looks && vt->cells[row][col] >> LOOK != look)
+            used = put_look(look = vt->cells[row][col] >> LOOK, bytes);
+        used += text_encode(code ? code : ' ', bytes + used);
         if (n + used >= size) break;
         memcpy(out + n, bytes, used);
         n += used;
         if (code && code != ' ') end = n;
     }
     out[end] = 0;
+}
+
+void vt_row(const Vt *vt, int row, char *out, size_t size) {
+    show_row(vt, row, false, out, size);
+}
+
+void vt_row_looks(const Vt *vt, int row, char *out, size_t size) {
+    show_row(vt, row, true, out, size);
 }

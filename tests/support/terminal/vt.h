@@ -21,7 +21,9 @@ typedef struct Vt {
     int n;
     char held[4]; // a character under way
     int n_held;
-    uint32_t cells[VT_MAX_ROWS][VT_MAX_COLS]; // 0: blank; 1: the right half of a wide character
+    uint32_t look; // of what is written next, as in cells
+    // 0: blank; else a character, or 1 for the right half of a wide one, in 21 bits, and above them how it looks
+    uint32_t cells[VT_MAX_ROWS][VT_MAX_COLS];
 } Vt;
 
 void vt_init(Vt *vt, int rows, int cols);
@@ -29,5 +31,7 @@ void vt_feed(Vt *vt, const char *bytes, size_t n);
 void vt_resize(Vt *vt, int rows, int cols); // what fits stays where it is, as xterm does it
 // One row as UTF-8 without trailing blanks; at most size-1 bytes.
 void vt_row(const Vt *vt, int row, char *out, size_t size);
+// The same with how it looks: {1;35} stands before what is bold and magenta, {} before what is as usual again.
+void vt_row_looks(const Vt *vt, int row, char *out, size_t size);
 
 #endif
