@@ -27,6 +27,8 @@ static void test_set_reset_and_origin(void **state) {
     expect_refusal("/set tempertaure 1\n", "temperature");
     expect_refusal("/set temperature -1\n", "0 to");
     expect_refusal("/set temperature much\n", "temperature");
+    expect_refusal("/set top_k -100\n", "sampling.top_k = -100: allowed is");
+    expect_refusal("/set temperature 07:32:00\n", "sampling.temperature = a date or a time: allowed is");
     expect_refusal("/set device cuda\n", "counts at the start");
     expect_refusal("/set size 100\n", "--context");
     expect_refusal("/set weights int8\n", "model.weights counts at the start: palaver --weights");

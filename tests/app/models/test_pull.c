@@ -1,6 +1,7 @@
 // palaver pull against a hub on loopback (tests/support/hub.py): what comes is whole, lies where other programs look
 // for it, goes on after kill -9, and whatever a server does wrong is one line.
 #include "tests/support/files.h"
+#include "tests/support/model/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 #include "app/models/hub.h"
@@ -211,6 +212,19 @@ static void test_damaged_on_disk(void **state) {
     assert_int_equal(asked(hub, "files "), 2 * before);
     pull("acme/large", 0, "is here");
     assert_int_equal(asked(hub, "files "), 2 * before);
+}
+
+// At a terminal it is seen how far it is, and for how long still.
+static void test_progress(void **state) {
+    (void)state;
+    Pty *pty = prompt_start("pull|acme/slow", &(const PtyOptions){.rows = 24, .cols = 100});
+    pty_expect(pty, "fetching █");
+    pty_expect(pty, "% ");
+    pty_expect(pty, " of 28 MB  ");
+    pty_expect(pty, " MB/s");
+    pty_expect(pty, "is here: palaver acme/slow");
+    pty_expect_exit(pty, 0);
+    pty_end(pty);
 }
 
 // ---- what is interrupted ------------------------------------------------------------------------------------------
@@ -427,10 +441,10 @@ static void test_names(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        test(folder),  test(choice),  test(parts),        test(damaged_on_disk), test(killed),
-        test(stopped), test(disk),    test(refused),      test(short),           test(token),
-        test(proxy),   test(no_way),  test(offline),      test(in_clear),        test(addresses),
-        test(names),   test(silence), test(certificates),
+        test(folder),  test(choice),  test(parts),    test(damaged_on_disk), test(killed),
+        test(stopped), test(disk),    test(refused),  test(short),           test(token),
+        test(proxy),   test(no_way),  test(offline),  test(in_clear),        test(addresses),
+        test(names),   test(silence), test(progress), test(certificates),
     };
     return test_main("pull", argc, argv, tests);
 }

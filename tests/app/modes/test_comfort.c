@@ -202,6 +202,41 @@ static void test_the_speed_is_seen(void **state) {
     prompt_leave(pty);
 }
 
+// How full the context is: the prompt says what the line of figures says.
+static void test_the_gauge_is_the_figures(void **state) {
+    (void)state;
+    char question[900] = "", gauge[40];
+    int n = 0;
+    Pty *pty = prompt_open(SHORT "|--stats|--context=256|--reserve=16");
+    for (int i = 0; i < 5; i++) {
+        for (int word = 0; word < 6; word++) strcat(question, "again ");
+        pty_send(pty, question);
+        pty_send(pty, "\r");
+        pty_expect(pty, "| context ");
+        pty_expect(pty, "> ");
+        const char *told = pty_transcript(pty), *last = told;
+        for (const char *at = told; (at = strstr(at, "| context ")); at++) last = at + strlen("| context ");
+        long percent = strtol(last, NULL, 10);
+        snprintf(gauge, sizeof gauge, "[%ld%%] >", percent);
+        if (percent >= 50) pty_expect_screen(pty, gauge), n++;
+    }
+    assert_true(n > 0);
+    prompt_leave(pty);
+}
+
+// /stats tells how to go on only where something was written.
+static void test_stats_tell_of_a_journal(void **state) {
+    (void)state;
+    Pty *pty = prompt_open(SHORT);
+    pty_send(pty, "/stats\r");
+    pty_expect(pty, "conversation  0 turns");
+    pty_expect(pty, "> ");
+    assert_null(strstr(pty_transcript(pty), "--resume="));
+    prompt_ask(pty, "Hello there.", "/continue goes on");
+    prompt_say(pty, "/stats", "(palaver --resume=");
+    prompt_leave(pty);
+}
+
 // The window becomes wider while a reply streams: no word of it is lost, broken, or there twice.
 static void test_a_window_that_grows(void **state) {
     (void)state;
@@ -298,6 +333,8 @@ int main(int argc, char **argv) {
         WITH_HOME(test_nothing_to_go_on_with),
         WITH_HOME(test_loops),
         WITH_HOME(test_the_speed_is_seen),
+        WITH_HOME(test_the_gauge_is_the_figures),
+        WITH_HOME(test_stats_tell_of_a_journal),
         WITH_HOME(test_a_window_that_grows),
         WITH_HOME(test_old_replies_are_drawn),
         WITH_HOME(test_json_at_a_terminal),
