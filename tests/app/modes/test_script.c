@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // Short replies, always the same.
@@ -167,72 +166,6 @@ static void test_a_question_without_a_journal(void **state) {
     }
 }
 
-static void test_exit_statuses_of_the_start(void **state) {
-    (void)state;
-    Run run;
-    program_run(&run, "--tempertaure=1", "");
-    expect_status(&run, 2);
-    expect_err(&run, "palaver: unknown flag --tempertaure: did you mean --temperature?");
-    program_free(&run);
-    program_run(&run, TALK "|--temperature=-1", "");
-    expect_status(&run, 2);
-    program_free(&run);
-    program_says("--resume=", "", 2, "palaver: a name is missing: which conversation?");
-    program_says("--resume||" TALK, "", 2, "palaver: a name is missing: which conversation?");
-    static const char *const ARGUMENTS[] = {"{", "[1]", "{\"messages\": []}", "{\"bos_token\": \"\"}"};
-    for (int i = 0; i < 4; i++) {
-        char line[200];
-        snprintf(line, sizeof line, TALK "|--template-args=%s", ARGUMENTS[i]);
-        program_says(line, "", 2, "allowed is a JSON object of variables (not messages, tools, bos_token ");
-    }
-    program_run(&run, "", ""); // the model that comes with palaver
-    expect_status(&run, 0);
-    expect_err(&run, "make model");
-    program_free(&run);
-    program_run(&run, "no-such-model", "");
-    expect_status(&run, 3);
-    expect_err(&run, "no-such-model: no such file, nor a model that is here");
-    program_free(&run);
-    program_run(&run, "no/such/model.gguf", "");
-    expect_status(&run, 3);
-    program_free(&run);
-    program_run(&run, "tests/golden", "");
-    expect_status(&run, 3);
-    program_free(&run);
-    program_run(&run, "--help", "");
-    expect_status(&run, 0);
-    expect_out(&run, "palaver [MODEL]");
-    program_free(&run);
-    program_run(&run, BABBLER "|--ordered", "");
-    expect_status(&run, 2);
-    program_free(&run);
-    program_run(&run, BABBLER "|--resume", "");
-    expect_status(&run, 1);
-    program_free(&run);
-}
-
-static void test_a_model_by_its_name(void **state) {
-    char path[200], target[1000];
-    Run run;
-    snprintf(path, sizeof path, "%s/palaver", (char *)*state);
-    assert_int_equal(mkdir(path, 0700), 0);
-    strcat(path, "/models");
-    assert_int_equal(mkdir(path, 0700), 0);
-    strcat(path, "/babbler");
-    assert_non_null(realpath(BABBLER, target));
-    assert_int_equal(symlink(target, path), 0);
-    program_run(&run, "babbler|--max-tokens=2", "Hello\n");
-    expect_status(&run, 0);
-    program_free(&run);
-    program_run(&run, "--max-tokens=2", "Hello\n"); // the only one there
-    expect_status(&run, 0);
-    program_free(&run);
-    program_run(&run, "bablber", "");
-    expect_status(&run, 3);
-    expect_err(&run, "did you mean babbler?");
-    program_free(&run);
-}
-
 // What a person types is never a control token, nor a format, nor a command of the shell.
 static void test_user_text_stays_text(void **state) {
     (void)state;
@@ -320,117 +253,6 @@ static void test_a_closed_pipe_is_an_error(void **state) {
     program_free(&run);
 }
 
-static void test_config_can_be_read_again(void **state) {
-    char path[200], arguments[300];
-    Run run, again;
-    program_run(&run, "config|--temperature=0.5|--stop=[\"a\", \"b\"]|--context=512", "");
-    expect_status(&run, 0);
-    expect_out(&run, "[sampling]");
-    expect_out(&run, "# --temperature");
-    expect_out(&run, "# --context");
-    assert_null(strstr(run.out, "--size"));
-    snprintf(path, sizeof path, "%s/all.toml", (char *)*state);
-    FILE *file = fopen(path, "w");
-    fputs(run.out, file);
-    fclose(file);
-    snprintf(arguments, sizeof arguments, "config|-c|%s", path);
-    program_run(&again, arguments, "");
-    expect_status(&again, 0);
-    expect_out(&again, "all.toml:");
-    expect_out(&again, "[\"a\", \"b\"]");
-    program_free(&again);
-    program_free(&run);
-    program_run(&run, "config|--default", "");
-    expect_status(&run, 0);
-    expect_out(&run, "temperature");
-    program_free(&run);
-}
-
-static void test_looking_subcommands(void **state) {
-    char path[200], arguments[400];
-    Run run;
-    program_run(&run, "inspect|" BABBLER, "");
-    expect_status(&run, 0);
-    expect_out(&run, "architecture  llama");
-    program_free(&run);
-    program_run(&run, "inspect|tests/golden/models/blocks.gguf", "");
-    expect_status(&run, 3);
-    expect_out(&run, "blocks.gguf (GGUF, 1 file)");
-    expect_out(&run, "  q4_k [3, 512] q4_k ");
-    expect_out(&run, "  q2_k [3, 512] q2_k ");
-    expect_out(&run, "  mxfp4 [3, 512] mxfp4 ");
-    expect_err(&run, "blocks");
-    program_free(&run);
-    program_run(&run, "tokenize|" BABBLER "|Hello there.", "");
-    expect_status(&run, 0);
-    expect_out(&run, "Hell");
-    program_free(&run);
-    program_run(&run, "tokenize|" BABBLER, "Hello there.");
-    expect_status(&run, 0);
-    expect_out(&run, "Hell");
-    program_free(&run);
-    snprintf(path, sizeof path, "%s/text", (char *)*state);
-    FILE *file = fopen(path, "w");
-    fputs("The quick brown fox jumps over the lazy dog.\n", file);
-    fclose(file);
-    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s", path);
-    program_run(&run, arguments, "");
-    expect_status(&run, 0);
-    expect_out(&run, "perplexity ");
-    program_free(&run);
-    file = fopen(path, "a");
-    for (int i = 0; i < 9; i++) fputs("The quick brown fox jumps over the lazy dog.\n", file);
-    fclose(file);
-    snprintf(arguments, sizeof arguments,
-             "perplexity|" BABBLER "|%s|--context=64|--overflow=shift|--against=%s", path, "reevaluate");
-    program_run(&run, arguments, "");
-    expect_status(&run, 0);
-    expect_out(&run, "by tenths ");
-    expect_out(&run, "against    reevaluate: KL ");
-    program_free(&run);
-    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s|--against=stop", path);
-    program_run(&run, arguments, "");
-    expect_status(&run, 2);
-    program_free(&run);
-    snprintf(arguments, sizeof arguments, "bench|" BABBLER "|--context=64|--prefill=8|--decode=8|--stream=%d",
-             80);
-    program_run(&run, arguments, "");
-    expect_status(&run, 0);
-    expect_out(&run, "80 tokens past 64 by reevaluate: ");
-    program_free(&run);
-    snprintf(arguments, sizeof arguments,
-             "bench|" BABBLER "|--context=300|--prefill=8|--decode=8|--parallel=2|--plot=%s/speed.svg",
-             (char *)*state);
-    program_run(&run, arguments, "");
-    expect_status(&run, 0);
-    program_free(&run);
-    char picture[8192] = "";
-    snprintf(arguments, sizeof arguments, "%s/speed.svg", (char *)*state);
-    file = fopen(arguments, "r");
-    assert_non_null(file);
-    assert_in_range(fread(picture, 1, sizeof picture - 1, file), 1000, sizeof picture - 2);
-    fclose(file);
-    assert_memory_equal(picture, "<svg ", 5);
-    assert_non_null(strstr(picture, ">babbler</text>"));
-    assert_non_null(strstr(picture, "tokens in the cache"));
-    assert_non_null(strstr(picture, "conversations at once"));
-    // What cannot be written is said before anything is measured.
-    program_run(&run, "bench|" BABBLER "|--context=300|--prefill=8|--decode=8|--plot=/no/such/speed.svg", "");
-    expect_status(&run, 1);
-    expect_err(&run, "/no/such/speed.svg");
-    assert_string_equal(run.out, "");
-    program_free(&run);
-    program_run(&run, "perplexity|" BABBLER, "");
-    expect_status(&run, 2);
-    program_free(&run);
-    program_run(&run, "perplexity|" BABBLER "|/no/such/text", "");
-    expect_status(&run, 1); // not 3: the model is there
-    program_free(&run);
-    program_run(&run, "inspect|/no/such/model", "");
-    expect_status(&run, 3);
-    program_free(&run);
-}
-
 // nohup: a signal that is ignored at the start stays so.
 static void test_an_ignored_hang_up(void **state) {
     (void)state;
@@ -470,16 +292,12 @@ int main(int argc, char **argv) {
         WITH_HOME(test_the_talk_goes_on_when_the_context_is_full),
         WITH_HOME(test_one_question),
         WITH_HOME(test_a_question_without_a_journal),
-        WITH_HOME(test_exit_statuses_of_the_start),
-        WITH_HOME(test_a_model_by_its_name),
         WITH_HOME(test_user_text_stays_text),
         WITH_HOME(test_binary_input_is_refused),
         WITH_HOME(test_a_template_of_other_tokens_is_told),
-        WITH_HOME(test_looking_subcommands),
         WITH_HOME(test_a_signal_while_waiting_for_input),
         WITH_HOME(test_retry_undo_and_continue),
         WITH_HOME(test_a_closed_pipe_is_an_error),
-        WITH_HOME(test_config_can_be_read_again),
     };
     return test_main("script", argc, argv, tests);
 }

@@ -1,0 +1,123 @@
+// The subcommands that look at a model, and at what is set.
+#include "tests/support/program.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void test_inspect(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, "inspect|" BABBLER, "");
+    expect_status(&run, 0);
+    expect_out(&run, "architecture  llama");
+    program_free(&run);
+    program_run(&run, "inspect|tests/golden/models/blocks.gguf", "");
+    expect_status(&run, 3);
+    expect_out(&run, "blocks.gguf (GGUF, 1 file)");
+    expect_out(&run, "  q4_k [3, 512] q4_k ");
+    expect_out(&run, "  q2_k [3, 512] q2_k ");
+    expect_out(&run, "  mxfp4 [3, 512] mxfp4 ");
+    expect_err(&run, "blocks");
+    program_free(&run);
+    program_run(&run, "inspect|/no/such/model", "");
+    expect_status(&run, 3);
+    program_free(&run);
+}
+
+static void test_tokenize(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, "tokenize|" BABBLER "|Hello there.", "");
+    expect_status(&run, 0);
+    expect_out(&run, "Hell");
+    program_free(&run);
+    program_run(&run, "tokenize|" BABBLER, "Hello there.");
+    expect_status(&run, 0);
+    expect_out(&run, "Hell");
+    program_free(&run);
+}
+
+static void test_perplexity(void **state) {
+    char path[200], arguments[400];
+    Run run;
+    snprintf(path, sizeof path, "%s/text", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs("The quick brown fox jumps over the lazy dog.\n", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s", path);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "perplexity ");
+    program_free(&run);
+    file = fopen(path, "a");
+    for (int i = 0; i < 9; i++) fputs("The quick brown fox jumps over the lazy dog.\n", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments,
+             "perplexity|" BABBLER "|%s|--context=64|--overflow=shift|--against=%s", path, "reevaluate");
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "by tenths ");
+    expect_out(&run, "against    reevaluate: KL ");
+    program_free(&run);
+    snprintf(arguments, sizeof arguments, "perplexity|" BABBLER "|%s|--against=stop", path);
+    program_run(&run, arguments, "");
+    expect_status(&run, 2);
+    program_free(&run);
+    program_run(&run, "perplexity|" BABBLER, "");
+    expect_status(&run, 2);
+    program_free(&run);
+    program_run(&run, "perplexity|" BABBLER "|/no/such/text", "");
+    expect_status(&run, 1); // not 3: the model is there
+    program_free(&run);
+}
+
+static void test_bench_past_the_context(void **state) {
+    (void)state;
+    char arguments[400];
+    Run run;
+    snprintf(arguments, sizeof arguments, "bench|" BABBLER "|--context=64|--prefill=8|--decode=8|--stream=%d",
+             80);
+    program_run(&run, arguments, "");
+    expect_status(&run, 0);
+    expect_out(&run, "80 tokens past 64 by reevaluate: ");
+    program_free(&run);
+}
+
+static void test_config_can_be_read_again(void **state) {
+    char path[200], arguments[300];
+    Run run, again;
+    program_run(&run, "config|--temperature=0.5|--stop=[\"a\", \"b\"]|--context=512", "");
+    expect_status(&run, 0);
+    expect_out(&run, "[sampling]");
+    expect_out(&run, "# --temperature");
+    expect_out(&run, "# --context");
+    assert_null(strstr(run.out, "--size"));
+    snprintf(path, sizeof path, "%s/all.toml", (char *)*state);
+    FILE *file = fopen(path, "w");
+    fputs(run.out, file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "config|-c|%s", path);
+    program_run(&again, arguments, "");
+    expect_status(&again, 0);
+    expect_out(&again, "all.toml:");
+    expect_out(&again, "[\"a\", \"b\"]");
+    program_free(&again);
+    program_free(&run);
+    program_run(&run, "config|--default", "");
+    expect_status(&run, 0);
+    expect_out(&run, "temperature");
+    program_free(&run);
+}
+
+int main(int argc, char **argv) {
+#define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOME(test_inspect),
+        WITH_HOME(test_tokenize),
+        WITH_HOME(test_perplexity),
+        WITH_HOME(test_bench_past_the_context),
+        WITH_HOME(test_config_can_be_read_again),
+    };
+    return test_main("looking", argc, argv, tests);
+}
