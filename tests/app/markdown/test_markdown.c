@@ -1,6 +1,6 @@
-// What a reply in Markdown shows, against markdown-it (tests/golden/make_markdown.py), whatever pieces it comes in; that
-// rows end between words; and that what is drawn anew leaves what a single drawing would.
-#include "tests/support/terminal/vt.h"
+// What a reply in Markdown shows, against markdown-it (tests/golden/make_markdown.py), whatever pieces it comes in, and
+// against what tmux shows of it.
+#include "tests/support/terminal/drawn.h"
 #include "tests/support/test.h"
 
 #include <jansson.h>
@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/markdown/markdown.h"
-
-enum { ROWS = 200, SEEN = 16384 };
-
 static uint32_t numbers = 1;
 
 static uint32_t below(uint32_t n) {
@@ -20,80 +16,28 @@ static uint32_t below(uint32_t n) {
     return (numbers >> 8) % n;
 }
 
-static MarkdownOptions options_of(int width, bool raw) {
-    return (MarkdownOptions){.width = width,
-                             .height = ROWS,
-                             .raw = raw,
-                             .theme = {.base = "",
-                                       .inks = {"", "35", "36", "34", "32", "2", "33", "4", "2"},
-                                       .color = true,
-                                       .links = true}};
-}
-
-// A terminal's newline is the line discipline's \r\n.
-static void feed(Vt *vt, const Text *out) {
-    for (size_t i = 0; i < out->size; i++) {
-        if (out->bytes[i] == '\n') vt_feed(vt, "\r", 1);
-        vt_feed(vt, out->bytes + i, 1);
-    }
-}
-
 // Shows a text in pieces of 1 to `most` characters.
 static void show(Vt *vt, const char *text, const MarkdownOptions *options, uint32_t most) {
     Markdown *m = markdown_open(options);
     size_t n = strlen(text);
     assert_non_null(m);
-    vt_init(vt, ROWS, options->width);
+    vt_init(vt, DRAWN_ROWS, options->width);
     while (n) {
         Text out = {0};
         size_t size = most ? 1 + below(most) : n;
         if (size > n) size = n;
         while (size < n && ((unsigned char)text[size] & 0xC0) == 0x80) size++;
         assert_true(markdown_push(m, text, size, &out));
-        feed(vt, &out);
+        drawn_feed(vt, &out);
         text_free(&out);
         text += size;
         n -= size;
     }
     Text out = {0};
     assert_true(markdown_end(m, &out));
-    feed(vt, &out);
+    drawn_feed(vt, &out);
     text_free(&out);
     markdown_close(m);
-}
-
-static bool is_frame(const char *text, size_t *n) {
-    static const char *const signs[] = {"│", "─", "┼", "•", "◦", "▪"};
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        *n = strlen(signs[i]);
-        if (!strncmp(text, signs[i], *n)) return true;
-    }
-    return false;
-}
-
-// The screen's words, one blank between two (or none: `packed`), without what only frames them.
-static void seen_of(const Vt *vt, bool packed, char out[SEEN]) {
-    size_t n = 0;
-    for (int row = 0; row < vt->rows; row++) {
-        char line[1300];
-        vt_row(vt, row, line, sizeof line);
-        bool gap = true;
-        for (const char *c = line; *c && n < SEEN - 2;) {
-            size_t used;
-            if (is_frame(c, &used)) {
-                c += used;
-                gap = true;
-            } else if (*c == ' ' || *c == '\t') {
-                gap = true;
-                c++;
-            } else {
-                if (gap && n && !packed) out[n++] = ' ';
-                gap = false;
-                out[n++] = *c++;
-            }
-        }
-    }
-    out[n] = 0;
 }
 
 static void pack(char *text) {
@@ -118,7 +62,7 @@ static char *read_all(const char *path) {
 }
 
 static bool same_screens(const Vt *a, const Vt *b) {
-    for (int row = 0; row < ROWS; row++)
+    for (int row = 0; row < DRAWN_ROWS; row++)
         if (memcmp(a->cells[row], b->cells[row], sizeof a->cells[row]) != 0) return false;
     return true;
 }
@@ -134,11 +78,11 @@ static void print_screen(const char *name, const Vt *vt) {
 
 static int check_words(const char *text, const char *wanted) {
     static Vt vt;
-    char seen[SEEN], want[SEEN];
-    MarkdownOptions options = options_of(VT_MAX_COLS, false);
+    char seen[DRAWN_SEEN], want[DRAWN_SEEN];
+    MarkdownOptions options = drawn_options(VT_MAX_COLS, false);
     show(&vt, text, &options, 7);
     snprintf(want, sizeof want, "%s", wanted);
-    seen_of(&vt, false, seen);
+    drawn_seen(&vt, false, seen);
     if (!strcmp(seen, want)) return 0;
     print_error("---- markdown:\n%s\n---- wanted: %s\n---- seen:   %s\n", text, want, seen);
     print_screen("screen", &vt);
@@ -148,13 +92,13 @@ static int check_words(const char *text, const char *wanted) {
 // Narrow: no character is lost or comes twice, and pieces show what the whole shows.
 static int check_narrow(const char *text, const char *wanted, int width) {
     static Vt pieces, whole;
-    char seen[SEEN], want[SEEN];
-    MarkdownOptions options = options_of(width, false);
+    char seen[DRAWN_SEEN], want[DRAWN_SEEN];
+    MarkdownOptions options = drawn_options(width, false);
     show(&pieces, text, &options, 1 + below(12));
     show(&whole, text, &options, 0);
     snprintf(want, sizeof want, "%s", wanted);
     pack(want);
-    seen_of(&pieces, true, seen);
+    drawn_seen(&pieces, true, seen);
     qsort(seen, strlen(seen), 1, by_byte);
     qsort(want, strlen(want), 1, by_byte);
     if (!strcmp(seen, want) && same_screens(&pieces, &whole)) return 0;
@@ -192,7 +136,7 @@ static void test_golden_screens(void **state) {
         char path[80], got[1300];
         snprintf(path, sizeof path, "tests/golden/markdown/reply-%d.txt", widths[i]);
         char *screen = read_all(path), *rest = screen, *line;
-        MarkdownOptions options = options_of(widths[i], false);
+        MarkdownOptions options = drawn_options(widths[i], false);
         show(&vt, text, &options, 5);
         for (int row = 0; (line = strsep(&rest, "\n")) && rest; row++) {
             vt_row(&vt, row, got, sizeof got);
@@ -205,289 +149,9 @@ static void test_golden_screens(void **state) {
     free(text);
 }
 
-// ---- rows -----------------------------------------------------------------------------------------------------------
-
-typedef struct Stream {
-    Markdown *m;
-    Vt vt;
-    char sent[4096];
-} Stream;
-
-static Stream stream; // its screen is large
-
-static void begin(int width, int height, bool raw) {
-    MarkdownOptions options = options_of(width, raw);
-    options.height = height;
-    stream.m = markdown_open(&options);
-    stream.sent[0] = 0;
-    vt_init(&stream.vt, ROWS, width);
-}
-
-static void take(Text *out) {
-    feed(&stream.vt, out);
-    snprintf(stream.sent, sizeof stream.sent, "%s", out->size ? out->bytes : "");
-    text_free(out);
-}
-
-static void push(const char *text) {
-    Text out = {0};
-    assert_true(markdown_push(stream.m, text, strlen(text), &out));
-    take(&out);
-}
-
-static void end(void) {
-    Text out = {0};
-    assert_true(markdown_end(stream.m, &out));
-    take(&out);
-    markdown_close(stream.m);
-}
-
-static void expect_row(int row, const char *wanted) {
-    char line[1300];
-    vt_row(&stream.vt, row, line, sizeof line);
-    assert_string_equal(line, wanted);
-}
-
-static void test_a_word_that_grows_moves_down(void **state) {
-    (void)state;
-    for (int raw = 0; raw < 2; raw++) {
-        begin(20, 24, raw);
-        push("one two three fo");
-        expect_row(0, "one two three fo");
-        push("urteen");
-        expect_row(0, "one two three");
-        expect_row(1, "fourteen");
-        push(" 日本語日本語日");
-        expect_row(1, "fourteen 日本語日本");
-        expect_row(2, "語日");
-        push(" 0123456789012345678901234567890"); // longer than a row: broken where that is full
-        expect_row(3, "01234567890123456789");
-        expect_row(4, "01234567890");
-        push(" end");
-        expect_row(4, "01234567890 end");
-        end();
-        assert_int_equal(stream.vt.row, 5);
-    }
-}
-
-// A word that fills a row, and then goes on.
-static void test_a_full_row(void **state) {
-    (void)state;
-    begin(10, 24, false);
-    push("abc defghi");
-    expect_row(0, "abc defghi");
-    push("j");
-    expect_row(0, "abc");
-    expect_row(1, "defghij");
-    push(" kl");
-    push("\n\nnext");
-    expect_row(1, "defghij kl");
-    expect_row(3, "next");
-    end();
-}
-
-static void test_what_turns_out_otherwise(void **state) {
-    (void)state;
-    begin(40, 24, false);
-    push("a **bold");
-    expect_row(0, "a bold"); // the marks count as if they were closed
-    push("\n\n");
-    expect_row(0, "a **bold"); // they are not
-    push("| a | b |\n");
-    push("|---|--");
-    expect_row(2, "| a | b |");
-    push("-|\n| long cell | x |\n");
-    expect_row(2, "a         │ b");
-    expect_row(4, "long cell │ x");
-    push("\nTitle\n");
-    expect_row(6, "Title");
-    push("---\n[text](http://a");
-    expect_row(8, "[text");
-    push(".b) end");
-    expect_row(8, "text end");
-    end();
-}
-
-static void test_raw_text_stays_as_it_is(void **state) {
-    (void)state;
-    begin(40, 24, true);
-    push("# **a**\n\n  - `b`\tc  d\n");
-    expect_row(0, "# **a**");
-    expect_row(2, "  - `b` c  d");
-    assert_int_equal(stream.vt.row, 3); // the newline is there as soon as it came
-    end();
-    assert_int_equal(stream.vt.row, 3);
-}
-
-// A paragraph that is taller than the window: what has left it is not touched, and nothing of the rest is lost.
-static void test_tall_paragraphs(void **state) {
-    (void)state;
-    for (int height = 3; height < 12; height += 4) {
-        char word[40], seen[SEEN];
-        begin(30, height, false);
-        for (int i = 0; i < 300; i++) {
-            snprintf(word, sizeof word, i % 7 == 3 ? "**w%d " : i % 7 == 5 ? "w%d** " : "w%d ", i);
-            push(word);
-        }
-        end();
-        seen_of(&stream.vt, false, seen);
-        const char *at = seen;
-        for (int i = 0; i < 300; i++) {
-            size_t n = (size_t)snprintf(word, sizeof word, "w%d", i);
-            if (strncmp(at, word, n) != 0) fail_msg("height %d, word %d: %.60s", height, i, at);
-            at += n + (at[n] == ' ');
-        }
-        assert_string_equal(at, "");
-    }
-}
-
-// What lies deeper than half of the window is not indented further: a level is a row, not a column of letters.
-static void test_deep_blocks(void **state) {
-    (void)state;
-    char line[200], wanted[60];
-    begin(40, 24, false);
-    for (int level = 0; level < 24; level++) {
-        snprintf(line, sizeof line, "%*s- level %d of them\n", 2 * level, "", level);
-        push(line);
-    }
-    for (int i = 0; i < 2; i++) push(i ? "deep quote\n\nend" : "\n> > > > > > > > > > > > > > > > > > > > ");
-    end();
-    for (int level = 0; level < 24; level++) {
-        static const char *const bullets[] = {"•", "◦", "▪"};
-        snprintf(wanted, sizeof wanted, "%*s%s level %d of them", 2 * (level < 9 ? level : 9), "",
-                 bullets[level < 2 ? level : 2], level);
-        expect_row(level, wanted);
-    }
-    expect_row(25, "│ │ │ │ │ │ │ │ │ │ deep quote");
-    expect_row(27, "end");
-}
-
-// More columns than a row has room for: a line's last ones stand below its first ones, and no cell is broken.
-static void test_tables_of_many_columns(void **state) {
-    (void)state;
-    begin(20, 24, false);
-    push("| one | two | three | four | five |\n|---|---|---|---|---|\n| 1 | 2 | 3 | 4 | 5 |\n| a | b | c | d "
-         "| e |\n");
-    end();
-    expect_row(0, "one │ two │ three");
-    expect_row(1, "  four │ five");
-    expect_row(2, "────┼─────┼──────");
-    expect_row(3, "1   │ 2   │ 3");
-    expect_row(4, "  4    │ 5");
-    expect_row(5, "────┼─────┼──────");
-    expect_row(6, "a   │ b   │ c");
-    expect_row(7, "  d    │ e");
-    expect_row(8, "");
-}
-
-// More cells than the table has columns: none is lost.
-static void test_cells_without_a_column(void **state) {
-    (void)state;
-    begin(40, 24, false);
-    push("| a | b |\n|---|---|\n| 1 | 2 | 3 | 4 |\n| 5 |\n");
-    end();
-    expect_row(0, "a │ b");
-    expect_row(2, "1 │ 2 | 3 | 4");
-    expect_row(3, "5 │");
-}
-
-// Something else is said in the middle of a reply: it stands between, and nothing comes twice.
-static void test_parts(void **state) {
-    (void)state;
-    begin(40, 24, false);
-    push("- one *two");
-    Text out = {0};
-    assert_true(markdown_part(stream.m, &out));
-    assert_true(text_add(&out, "[notice]\n", 9));
-    take(&out);
-    push(" three* four\n- five\n\n```c\nint x;");
-    expect_row(0, "• one two");
-    expect_row(1, "[notice]");
-    assert_true(markdown_part(stream.m, &out));
-    take(&out);
-    push(" // y\n```\n");
-    end();
-    char seen[SEEN];
-    seen_of(&stream.vt, false, seen);
-    assert_string_equal(seen, "one two [notice] three* four five int x; // y");
-}
-
-static void test_another_width(void **state) {
-    (void)state;
-    Text out = {0};
-    begin(20, 24, false);
-    push("one two three four fi");
-    markdown_resize(stream.m, 40, 24, &out);
-    vt_resize(&stream.vt, ROWS, 40);
-    take(&out);
-    push("ve six");
-    expect_row(0, "one two three four five six");
-    markdown_resize(stream.m, 10, 24,
-                    &out); // what stands there is wider: it stays, and the rest goes on below
-    take(&out);
-    vt_resize(&stream.vt, ROWS, 10);
-    push(" seven eight");
-    expect_row(1, "seven");
-    expect_row(2, "eight");
-    end();
-}
-
-static void expect_sent(const char *part) {
-    if (!strstr(stream.sent, part)) fail_msg("not sent: %s in %s", part, stream.sent);
-}
-
-static void test_styles_and_links(void **state) {
-    (void)state;
-    begin(80, 24, false);
-    push("# T");
-    expect_sent("\033[0;35;1mT\033[0m");
-    push("\n```python\ndef f(): return 'a' # b\n");
-    expect_sent("\033[0;34mdef");
-    expect_sent("\033[0;34mreturn");
-    expect_sent("\033[0;32m'a'");
-    expect_sent("\033[0;2m# b");
-    push("```\n[x](http://a/ü\"b)");
-    expect_sent("\033]8;;http://a/%C3%BC\"b\033\\");
-    expect_sent("\033]8;;\033\\");
-    push(" ***y***");
-    expect_sent("1;3m");
-    end();
-    MarkdownOptions options = options_of(80, false);
-    options.theme.links = false; // the address is told
-    show(&stream.vt, "see [x](http://a) and <http://b>", &options, 3);
-    expect_row(0, "see x (http://a) and http://b");
-}
-
-// Nothing that a terminal obeys comes out of a text that has none.
-static void test_entities_are_harmless(void **state) {
-    (void)state;
-    begin(80, 24, false);
-    push("a&#27;[31m&#x9b;&#x202e;&#7; &#0; [x](&#27;]0;t&#7;)\n");
-    for (const char *c = stream.sent; *c; c++) assert_true(*c != '\a' && (unsigned char)*c != 0x9b);
-    assert_null(strstr(stream.sent, "\033[31m"));
-    assert_null(strstr(stream.sent, "\u202e"));
-    assert_null(strstr(stream.sent, "\033]0"));
-    end();
-}
-
-// A text without an end, or with marks only, is shown in time.
-static void test_hostile_texts(void **state) {
-    (void)state;
-    static const char *const signs[] = {"*a ", "[", "`", "> ", "|a", "a", "- ", "_b* "};
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        begin(80, 24, false);
-        for (int k = 0; k < 400; k++) {
-            char piece[200] = "";
-            while (strlen(piece) < 100) strcat(piece, signs[i]);
-            push(piece);
-        }
-        end();
-    }
-}
-
 // Shows a file in a terminal, for make_markdown_screens.py.
 static int show_file(const char *path, int width) {
-    MarkdownOptions options = options_of(width, false);
+    MarkdownOptions options = drawn_options(width, false);
     Markdown *m = markdown_open(&options);
     char *text = read_all(path);
     Text out = {0};
@@ -512,19 +176,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_golden_screens),
-        cmocka_unit_test(test_a_word_that_grows_moves_down),
-        cmocka_unit_test(test_a_full_row),
-        cmocka_unit_test(test_what_turns_out_otherwise),
-        cmocka_unit_test(test_raw_text_stays_as_it_is),
-        cmocka_unit_test(test_tall_paragraphs),
-        cmocka_unit_test(test_deep_blocks),
-        cmocka_unit_test(test_tables_of_many_columns),
-        cmocka_unit_test(test_cells_without_a_column),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_another_width),
-        cmocka_unit_test(test_styles_and_links),
-        cmocka_unit_test(test_entities_are_harmless),
-        cmocka_unit_test(test_hostile_texts),
     };
     return test_main("markdown", argc, argv, tests);
 }

@@ -1,0 +1,53 @@
+#include "tests/support/terminal/drawn.h"
+
+#include <string.h>
+
+MarkdownOptions drawn_options(int width, bool raw) {
+    return (MarkdownOptions){.width = width,
+                             .height = DRAWN_ROWS,
+                             .raw = raw,
+                             .theme = {.base = "",
+                                       .inks = {"", "35", "36", "34", "32", "2", "33", "4", "2"},
+                                       .color = true,
+                                       .links = true}};
+}
+
+void drawn_feed(Vt *vt, const Text *out) {
+    for (size_t i = 0; i < out->size; i++) {
+        if (out->bytes[i] == '\n') vt_feed(vt, "\r", 1);
+        vt_feed(vt, out->bytes + i, 1);
+    }
+}
+
+static bool is_frame(const char *text, size_t *n) {
+    static const char *const signs[] = {"│", "─", "┼", "•", "◦", "▪"};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        *n = strlen(signs[i]);
+        if (!strncmp(text, signs[i], *n)) return true;
+    }
+    return false;
+}
+
+void drawn_seen(const Vt *vt, bool packed, char out[DRAWN_SEEN]) {
+    size_t n = 0;
+    for (int row = 0; row < vt->rows; row++) {
+        char line[1300];
+        vt_row(vt, row, line, sizeof line);
+        bool gap = true;
+        for (const char *c = line; *c && n < DRAWN_SEEN - 2;) {
+            size_t used;
+            if (is_frame(c, &used)) {
+                c += used;
+                gap = true;
+            } else if (*c == ' ' || *c == '\t') {
+                gap = true;
+                c++;
+            } else {
+                if (gap && n && !packed) out[n++] = ' ';
+                gap = false;
+                out[n++] = *c++;
+            }
+        }
+    }
+    out[n] = 0;
+}

@@ -1,0 +1,17 @@
+// Markdown drawn on the tests' small terminal.
+#ifndef PALAVER_TESTS_DRAWN_H
+#define PALAVER_TESTS_DRAWN_H
+
+#include "app/markdown/markdown.h"
+#include "tests/support/terminal/vt.h"
+
+enum { DRAWN_ROWS = 200, DRAWN_SEEN = 16384 };
+
+// In colours, with links, in a window of that width.
+MarkdownOptions drawn_options(int width, bool raw);
+// What a program writes, through the line discipline: a newline is \r\n.
+void drawn_feed(Vt *vt, const Text *out);
+// The screen's words, one blank between two (or none: `packed`), without what only frames them.
+void drawn_seen(const Vt *vt, bool packed, char out[DRAWN_SEEN]);
+
+#endif
