@@ -58,6 +58,7 @@ deps: ## install what is missing (Debian, Ubuntu), say what
 	    echo "      toml++, libedit, PCRE2 (8 bit), jansson, utf8proc, libcurl (at run time), and cmocka for the tests"; exit 0; fi; \
 	missing=; for p in $(DEPS); do \
 	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	$(PYTHON) -c 'import jsonschema' 2>/dev/null || missing="$$missing python3-jsonschema"; \
 	if [ -n "$$missing" ]; then \
 	    echo "deps: installing$$missing"; sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $$missing >/dev/null; \

@@ -3,6 +3,7 @@
 #include "kernels/base/array.h"
 #include "kernels/base/utf8.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -74,6 +75,14 @@ Expr expr_text(Builder *b, const char *text, size_t size) {
     for (size_t i = 0; i < size; i++)
         whole = expr_seq(b, whole, expr_byte(b, (unsigned char)text[i], (unsigned char)text[i]));
     return whole;
+}
+
+int expr_hex(const char **at, const char *end, int most, uint32_t *code) {
+    static const char digits[] = "0123456789abcdef";
+    int n = 0;
+    for (*code = 0; n < most && *at < end && isxdigit((unsigned char)**at); n++, ++*at)
+        *code = *code * 16 + (uint32_t)(strchr(digits, tolower((unsigned char)**at)) - digits);
+    return n;
 }
 
 int expr_rule(Builder *b, const char *name, size_t size) {

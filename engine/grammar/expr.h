@@ -1,4 +1,5 @@
-// The form that GBNF, regular expressions and JSON Schemas are brought to: rules, each of them an expression over bytes.
+// The form that GBNF, regular expressions and JSON Schemas are brought to: rules, each of them an expression over
+// bytes.
 //
 // A builder that has failed (no memory, too much of something) stays so: its functions go on without harm, and who
 // finishes it, net_make(), says why.
@@ -74,6 +75,10 @@ Expr expr_repeat(Builder *builder, Expr what, int min, int max);
 static inline Expr expr_optional(Builder *builder, Expr what) {
     return expr_repeat(builder, what, 0, 1);
 }
+
+// Reads up to `most` hexadecimal digits at *at, before `end`, and goes behind them. Returns how many; *code is what
+// they say.
+int expr_hex(const char **at, const char *end, int most, uint32_t *code);
 
 // A new rule without a body, or with one; the name is copied.
 int expr_rule(Builder *builder, const char *name, size_t size);

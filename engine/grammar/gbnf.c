@@ -46,18 +46,11 @@ static bool take(Reader *r, const char *word) {
     return true;
 }
 
-// ---- characters --------------------------------------------------------------------------------------------------------
+// ---- characters ---------------------------------------------------------------------------------------------------
 
 static uint32_t read_hex(Reader *r, int digits) {
-    uint32_t code = 0;
-    for (int i = 0; i < digits; i++, r->at++) {
-        if (r->at >= r->end || !isxdigit((unsigned char)*r->at)) {
-            fail(r, "an escape lacks hexadecimal digits");
-            return 0;
-        }
-        int c = tolower((unsigned char)*r->at);
-        code = code * 16 + (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
+    uint32_t code;
+    if (expr_hex(&r->at, r->end, digits, &code) < digits) fail(r, "an escape lacks hexadecimal digits");
     if (code > EXPR_LAST_CODE || (code >= 0xD800 && code < 0xE000)) fail(r, "an escape is no character");
     return failed(r) ? 0 : code;
 }
@@ -125,7 +118,7 @@ static Expr read_class(Reader *r) {
     return whole;
 }
 
-// ---- rules --------------------------------------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------------------------
 
 static int read_count(Reader *r) {
     long count = 0;

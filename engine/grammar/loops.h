@@ -1,4 +1,5 @@
-// What is repeated, and which tokens stay within its repetition: known once for a vocabulary, however often it may come.
+// What is repeated, and which tokens stay within its repetition: known once for a vocabulary, however often it may
+// come.
 //
 // A unit is what is repeated where its end is told by its last byte (a character, a character of a JSON string, a word
 // with its space): no text of it begins with another one. Then any text is cut into units in one way only, and a token
@@ -37,7 +38,8 @@ typedef struct LoopTable {
     size_t n_long;
 } LoopTable;
 
-// The unit that begins at a node of a net. NULL: it is none, or there is no memory for it; the tokens are found without.
+// The unit that begins at a node of a net. NULL: it is none, or there is no memory for it; the tokens are found
+// without.
 Unit *unit_make(const Net *net, uint32_t body);
 
 // The vocabulary's table of a unit, which is copied; good until the next call. NULL: no memory.

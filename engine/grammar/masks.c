@@ -26,12 +26,12 @@ static bool no_memory(Grammar *g) {
     return false;
 }
 
-// ---- walks --------------------------------------------------------------------------------------------------------------
+// ---- walks --------------------------------------------------------------------------------------------------------
 
 static void add_below(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask);
 
-// Marks the tokens of a span that fit from `state`, which stands for the span's parent. With `list`, the nodes at which the
-// text may end are put into g->ended. Returns how many.
+// Marks the tokens of a span that fit from `state`, which stands for the span's parent. With `list`, the nodes at
+// which the text may end are put into g->ended. Returns how many.
 static uint32_t walk(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask, bool list) {
     const TrieNode *nodes = g->vocabulary->nodes;
     const int32_t *tokens = g->vocabulary->tokens;
@@ -104,7 +104,7 @@ static void add_local(Grammar *g, const Place *places, size_t n, uint32_t base, 
         walk(g, state, below(g->vocabulary, ended[i]), mask, false);
 }
 
-// ---- repetitions ----------------------------------------------------------------------------------------------------------
+// ---- repetitions --------------------------------------------------------------------------------------------------
 
 // The unit that a repetition's body is; NULL: it is none.
 static const Unit *unit_of(Grammar *g, uint32_t body) {
@@ -239,7 +239,7 @@ static void add_below(Grammar *g, uint32_t state, TrieSpan span, uint32_t *mask)
     free(places);
 }
 
-// ---- masks ----------------------------------------------------------------------------------------------------------------
+// ---- masks --------------------------------------------------------------------------------------------------------
 
 static int by_base(const void *a, const void *b) {
     const BasedPlace *x = a, *y = b;
@@ -247,8 +247,8 @@ static int by_base(const void *a, const void *b) {
     return 0;
 }
 
-// The places [n] of a state, in g->places: repetitions first, the others by their base. Amid a unit of a repetition it is
-// that: all times of it have the same units.
+// The places [n] of a state, in g->places: repetitions first, the others by their base. Amid a unit of a repetition
+// it is that: all times of it have the same units.
 static void add_places(Grammar *g, size_t n, uint32_t *mask) {
     const TrieSpan all = whole(g->vocabulary);
     size_t same;
@@ -305,7 +305,7 @@ void masks_leave_spaces(Grammar *g, uint32_t state, int32_t previous, uint32_t *
     }
 }
 
-// ---- room -----------------------------------------------------------------------------------------------------------------
+// ---- room ---------------------------------------------------------------------------------------------------------
 
 Status masks_open(Grammar *g, Error *error) {
     const Vocabulary *v = g->vocabulary;

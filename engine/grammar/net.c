@@ -198,7 +198,7 @@ static void reach_end(const Net *net, const Sources *s, bool without_bytes, bool
     }
 }
 
-// ---- rules that begin with themselves ------------------------------------------------------------------------------
+// ---- rules that begin with themselves -----------------------------------------------------------------------------
 
 // Tarjan's strongly connected components over the edges that read no byte, with a stack of its own.
 typedef struct Search {
@@ -292,7 +292,7 @@ static Status refuse_left_recursion(const Maker *m, const bool *empty) {
     return status;
 }
 
-// ---- the whole ------------------------------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------------------------
 
 // Choices lose what never comes to an end; such nodes lead nowhere.
 static void cut_dead_ends(Net *net, const bool *ends) {

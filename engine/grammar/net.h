@@ -1,9 +1,9 @@
 // A grammar as a net: for each rule a finite automaton over bytes whose edges may also go through another rule.
 //
-// A node does one thing and leads on: read a byte, choose, go through a rule and come back, end the rule. What is repeated
-// is a rule of its own, gone through by a chain of choices, one for each time: see NetChain. Parts from
-// which no text ever comes to an end are cut off; a rule that begins with itself is refused, for no machine here would
-// come to an end with it.
+// A node does one thing and leads on: read a byte, choose, go through a rule and come back, end the rule. What is
+// repeated is a rule of its own, gone through by a chain of choices, one for each time: see NetChain. Parts from
+// which no text ever comes to an end are cut off; a rule that begins with itself is refused, for no machine here
+// would come to an end with it.
 #ifndef PALAVER_ENGINE_GRAMMAR_NET_H
 #define PALAVER_ENGINE_GRAMMAR_NET_H
 

@@ -40,7 +40,7 @@ static bool take(Reader *r, const char *word) {
     return true;
 }
 
-// ---- characters --------------------------------------------------------------------------------------------------------
+// ---- characters ---------------------------------------------------------------------------------------------------
 
 static void add_codes(Reader *r, uint32_t first, uint32_t last) {
     if (r->n_codes >= MOST_CODES) return fail(r, "a class of too many characters");
@@ -74,15 +74,19 @@ static bool add_shorthand(Reader *r, char letter) {
 }
 
 static uint32_t read_hex(Reader *r, int least, int most) {
-    uint32_t code = 0;
-    int n = 0;
-    for (; n < most && r->at < r->end && isxdigit((unsigned char)*r->at); n++, r->at++) {
-        int c = tolower((unsigned char)*r->at);
-        code = code * 16 + (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
-    if (n < least) fail(r, "an escape lacks hexadecimal digits");
+    uint32_t code;
+    if (expr_hex(&r->at, r->end, most, &code) < least) fail(r, "an escape lacks hexadecimal digits");
     if (code > EXPR_LAST_CODE) fail(r, "an escape is no character");
     return failed(r) ? 0 : code;
+}
+
+// \u and four digits, or two of these that are one character beyond 0xFFFF.
+static uint32_t read_unit(Reader *r) {
+    uint32_t code = read_hex(r, 4, 4);
+    if (code < 0xD800 || code >= 0xE000) return code;
+    uint32_t low = code < 0xDC00 && take(r, "\\u") ? read_hex(r, 4, 4) : 0;
+    if (low < 0xDC00 || low >= 0xE000) fail(r, "half a character");
+    return 0x10000 + ((code - 0xD800) << 10) + ((low - 0xDC00) & 0x3FF);
 }
 
 // The character that an escape behind \ means.
@@ -105,12 +109,7 @@ static uint32_t read_escape(Reader *r) {
         if (!take(r, "}")) fail(r, "a } is missing");
         return code;
     }
-    if (take(r, "u")) {
-        code = read_hex(r, 4, 4);
-        if (code >= 0xD800 && code < 0xDC00 && take(r, "\\u"))
-            code = 0x10000 + ((code - 0xD800) << 10) + ((read_hex(r, 4, 4) - 0xDC00) & 0x3FF);
-        return code;
-    }
+    if (take(r, "u")) return read_unit(r);
     if (isdigit((unsigned char)c) || c == 'k') {
         refuse(r, "a reference back");
         return 0;
@@ -226,7 +225,7 @@ static Expr any_but_newlines(Reader *r) {
     return class_of(r, true);
 }
 
-// ---- the structure --------------------------------------------------------------------------------------------------------
+// ---- the structure ------------------------------------------------------------------------------------------------
 
 static Expr read_alternatives(Reader *r);
 

@@ -58,7 +58,7 @@ int schema_count(Schema *s, const json_t *json, const char *keyword, int otherwi
     return schema_failed(s) ? otherwise : (int)count;
 }
 
-// ---- what all have in common ------------------------------------------------------------------------------------------
+// ---- what all have in common --------------------------------------------------------------------------------------
 
 static Expr by_pattern(Schema *s, const char *pattern) {
     return regex_read(s->builder, pattern, strlen(pattern), REGEX_WHOLE);
@@ -132,7 +132,7 @@ Expr schema_rule(Schema *s, json_t *json) {
     return expr_call(s->builder, rule);
 }
 
-// ---- a schema -----------------------------------------------------------------------------------------------------------
+// ---- a schema -----------------------------------------------------------------------------------------------------
 
 static bool says(const json_t *json, const char *const *words) {
     for (; *words; words++)
@@ -153,8 +153,9 @@ static Expr of_type(Schema *s, json_t *json, const char *type) {
 }
 
 static Expr untyped(Schema *s, json_t *json) {
-    static const char *const of_object[] = {"properties",    "required",      "additionalProperties",
-                                            "minProperties", "maxProperties", NULL};
+    static const char *const of_object[] = {
+        "properties",    "required",          "additionalProperties", "minProperties",
+        "maxProperties", "patternProperties", "propertyNames",        NULL};
     static const char *const of_array[] = {"items", "prefixItems", "minItems", "maxItems", NULL};
     static const char *const of_string[] = {"pattern", "format", "minLength", "maxLength", NULL};
     static const char *const of_number[] = {"minimum",          "maximum",    "exclusiveMinimum",
@@ -217,42 +218,58 @@ static Expr of_enum(Schema *s, json_t *json, const json_t *values) {
                                         "multipleOf",
                                         "minProperties",
                                         "maxProperties",
+                                        "patternProperties",
+                                        "propertyNames",
                                         NULL};
     Expr whole = EXPR_NEVER;
     if (!json_is_array(values)) schema_wrong(s, "enum is a list");
-    if (says(json, alone)) schema_refuse(s, "enum and const can only stand beside a type");
-    for (size_t i = 0; i < json_array_size(values) && !schema_failed(s); i++)
-        if (has_one_type(json_array_get(values, i), json_object_get(json, "type")))
-            whole = expr_alt(s->builder, whole, schema_literal(s, json_array_get(values, i)));
+    json_t *rest = says(json, alone) ? schema_keep(s, json_copy(json)) : NULL;
+    if (rest && json_object_del(rest, "enum"))
+        expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
+    for (size_t i = 0; i < json_array_size(values) && !schema_failed(s); i++) {
+        json_t *value = json_array_get(values, i);
+        if (!has_one_type(value, json_object_get(json, "type"))) continue;
+        if (rest && (json_is_object(value) || json_is_array(value) || json_is_real(value)))
+            schema_refuse(s,
+                          "of enum and const only words and whole numbers can stand beside other keywords");
+        if (!rest || schema_fits(s, rest, value))
+            whole = expr_alt(s->builder, whole, schema_literal(s, value));
+    }
     return whole;
+}
+
+// Refuses oneOf where a value may fit the i-th schema and one before it.
+static void tell_apart(Schema *s, json_t **flat, size_t i) {
+    for (size_t k = 0; k < i && !schema_failed(s); k++)
+        if (!schema_disjoint(s, flat[i], flat[k]))
+            schema_refuse(s, "a value may fit it and another one of oneOf: that cannot be decided as text is "
+                             "written (anyOf can)");
 }
 
 // anyOf or oneOf: each with all that stands beside it.
 static Expr of_choice(Schema *s, json_t *json, const char *keyword) {
-    json_t *list = json_incref(json_object_get(json, keyword)), *rest = json_copy(json);
+    json_t *list = json_object_get(json, keyword), *rest = schema_keep(s, json_copy(json));
+    const size_t n = json_array_size(list);
+    const bool one = !strcmp(keyword, "oneOf");
     Expr whole = EXPR_NEVER;
-    size_t n = json_array_size(list);
-    bool one = !strcmp(keyword, "oneOf");
     if (!n) schema_wrong(s, "anyOf and oneOf are lists of schemas");
-    if (!rest || json_object_del(rest, keyword) || json_array_append(s->made, rest))
+    if (one && n > SCHEMA_MOST_PAIRS / n) schema_refuse(s, "too many schemas to be told apart");
+    json_t **flat = calloc(n + 1, sizeof *flat);
+    if (!flat || !rest || json_object_del(rest, keyword))
         expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     for (size_t i = 0; i < n && !schema_failed(s); i++) {
         char name[24];
         snprintf(name, sizeof name, "%zu", i);
-        size_t path = schema_enter(s, keyword, name);
-        json_t *flat = schema_flat(s, json_array_get(list, i));
-        for (size_t k = 0; one && k < i && !schema_failed(s); k++)
-            if (!schema_disjoint(s, flat, schema_flat(s, json_array_get(list, k))))
-                schema_refuse(
-                    s, "a value may fit it and another one of oneOf: that cannot be decided as text is "
-                       "written (anyOf can)");
-        json_t *both = json_object_size(rest) && !schema_failed(s) ? schema_merge(s, rest, flat)
-                                                                   : json_array_get(list, i);
-        if (!schema_failed(s)) whole = expr_alt(s->builder, whole, schema_value(s, both));
+        const size_t path = schema_enter(s, keyword, name);
+        const bool beside = json_object_size(rest) > 0;
+        if (one || beside) flat[i] = schema_merge(s, rest, json_array_get(list, i));
+        if (one) tell_apart(s, flat, i);
+        // A reference that stands alone stays one, so that recursion comes to an end.
+        json_t *with = beside ? flat[i] : json_array_get(list, i);
+        if (!schema_failed(s)) whole = expr_alt(s->builder, whole, schema_value(s, with));
         schema_leave(s, path);
     }
-    json_decref(rest);
-    json_decref(list);
+    free(flat);
     return whole;
 }
 

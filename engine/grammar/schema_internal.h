@@ -7,8 +7,10 @@
 #include <jansson.h>
 
 enum {
-    SCHEMA_DEEPEST = 64,   // schemas in each other, references included
-    SCHEMA_MOST = 1 << 14, // schemas that are looked at
+    SCHEMA_DEEPEST = 64,         // schemas in each other, references included
+    SCHEMA_MOST = 1 << 14,       // schemas that are looked at
+    SCHEMA_MOST_PAIRS = 1 << 16, // pairs of two lists' schemas
+    SCHEMA_MOST_MULTIPLE = 1000,
 };
 
 // Rules that every schema may need, made when the first does.
@@ -54,8 +56,18 @@ json_t *schema_target(Schema *schema, const json_t *reference);
 json_t *schema_flat(Schema *schema, json_t *json);
 // One that asks for both; as schema_flat().
 json_t *schema_merge(Schema *schema, json_t *one, json_t *other);
-// Whether no value can fit both flat schemas, as far as types and constants tell.
+json_t *schema_both_types(json_t *one, json_t *other); // the types that both allow, a new list
+bool schema_has(const json_t *list, json_t *value);
+// Takes a new value over: the schema's own from now on. NULL: there was none, or no memory.
+json_t *schema_keep(Schema *schema, json_t *made);
+
+// ---- schema_disjoint.c
+// Whether no value can fit both flat schemas, as far as types, constants, bounds and properties tell.
 bool schema_disjoint(Schema *schema, json_t *one, json_t *other);
+
+// ---- schema_test.c
+// Whether a value fits a schema, as palaver would write it. Also false: it failed.
+bool schema_fits(Schema *schema, json_t *json, json_t *value);
 
 // ---- schema_object.c, schema_scalar.c: by a flat schema
 Expr schema_object(Schema *schema, json_t *json);

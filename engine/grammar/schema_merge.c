@@ -1,6 +1,7 @@
 // References and allOf: schemas put together before anything is made of them.
 #include "engine/grammar/schema_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,10 @@ typedef enum Keyword {
     MERGED_VALUES, // a list: what is in both
     MERGED_PROPERTIES,
     MERGED_SCHEMAS, // both must fit
-    EQUAL,          // two can only stand together where they are the same
-    RESOLVED,       // $ref, allOf, const
+    MERGED_CHOICES, // a list: each of one with each of the other
+    MERGED_MULTIPLES,
+    EQUAL,    // two can only stand together where they are the same
+    RESOLVED, // $ref, allOf, const
 } Keyword;
 
 static const struct {
@@ -31,6 +34,9 @@ static const struct {
     {"$schema", IGNORED},
     {"$id", IGNORED},
     {"$comment", IGNORED},
+    {"contentMediaType", IGNORED},
+    {"contentEncoding", IGNORED},
+    {"contentSchema", IGNORED},
     {"$defs", IGNORED},
     {"definitions", IGNORED},
     {"type", MERGED_TYPES},
@@ -46,15 +52,17 @@ static const struct {
     {"maxProperties", MERGED_LEAST},
     {"minLength", MERGED_MOST},
     {"maxLength", MERGED_LEAST},
+    {"patternProperties", EQUAL},
+    {"propertyNames", MERGED_SCHEMAS},
     {"pattern", EQUAL},
     {"format", EQUAL},
     {"minimum", MERGED_MOST},
     {"exclusiveMinimum", MERGED_MOST},
     {"maximum", MERGED_LEAST},
     {"exclusiveMaximum", MERGED_LEAST},
-    {"multipleOf", EQUAL},
-    {"anyOf", EQUAL},
-    {"oneOf", EQUAL},
+    {"multipleOf", MERGED_MULTIPLES},
+    {"anyOf", MERGED_CHOICES},
+    {"oneOf", MERGED_CHOICES},
     {"$ref", RESOLVED},
     {"allOf", RESOLVED},
     {"const", RESOLVED},
@@ -71,8 +79,7 @@ static json_t *no_memory(Schema *s) {
     return NULL;
 }
 
-// Takes a new value over: the schema's own from now on.
-static json_t *keep(Schema *s, json_t *made) {
+json_t *schema_keep(Schema *s, json_t *made) {
     if (!made || json_array_append_new(s->made, made)) return no_memory(s);
     return made;
 }
@@ -91,9 +98,13 @@ json_t *schema_target(Schema *s, const json_t *reference) {
     char *rest = copy, *name;
     for (strsep(&rest, "/"); at && (name = strsep(&rest, "/")) != NULL;) {
         char *to = name;
-        for (char *from = name; *from; from++) { // ~1 is /, ~0 is ~
-            bool tilde = *from == '~' && (from[1] == '0' || from[1] == '1');
-            *to++ = tilde ? "~/"[*++from - '0'] : *from;
+        for (const char *from = name; *from; from++) { // ~1 is /, ~0 is ~, behind %XX's byte
+            uint32_t byte = (unsigned char)*from;
+            const char *digits = from + 1;
+            if (byte == '%' && expr_hex(&digits, digits + strnlen(digits, 2), 2, &byte) == 2)
+                from = digits - 1;
+            bool tilde = byte == '~' && (from[1] == '0' || from[1] == '1');
+            *to++ = tilde ? "~/"[*++from - '0'] : (char)byte;
         }
         *to = 0;
         at = json_is_array(at) ? json_array_get(at, strtoul(name, NULL, 10)) : json_object_get(at, name);
@@ -104,7 +115,7 @@ json_t *schema_target(Schema *s, const json_t *reference) {
     return at;
 }
 
-// ---- two keywords --------------------------------------------------------------------------------------------------------
+// ---- two keywords -------------------------------------------------------------------------------------------------
 
 static bool type_allows(const json_t *types, const char *type) {
     const char *word = json_string_value(types);
@@ -114,7 +125,7 @@ static bool type_allows(const json_t *types, const char *type) {
     return false;
 }
 
-static json_t *both_types(json_t *one, json_t *other) {
+json_t *schema_both_types(json_t *one, json_t *other) {
     static const char *const all[] = {"null", "boolean", "object", "array", "number", "integer", "string"};
     json_t *both = json_array();
     bool number = false;
@@ -126,7 +137,7 @@ static json_t *both_types(json_t *one, json_t *other) {
     return both;
 }
 
-static bool has(const json_t *list, json_t *value) {
+bool schema_has(const json_t *list, json_t *value) {
     for (size_t i = 0; i < json_array_size(list); i++)
         if (json_equal(json_array_get(list, i), value)) return true;
     return false;
@@ -135,7 +146,8 @@ static bool has(const json_t *list, json_t *value) {
 static json_t *both_lists(json_t *one, json_t *other, bool all) {
     json_t *both = all ? json_copy(one) : json_array();
     for (size_t i = 0; i < json_array_size(other); i++)
-        if (has(one, json_array_get(other, i)) != all) json_array_append(both, json_array_get(other, i));
+        if (schema_has(one, json_array_get(other, i)) != all)
+            json_array_append(both, json_array_get(other, i));
     return both;
 }
 
@@ -153,16 +165,41 @@ static json_t *both_properties(json_t *one, json_t *other) {
     return both;
 }
 
+// NULL: there would be too many.
+static json_t *both_choices(json_t *one, json_t *other) {
+    if (json_equal(one, other)) return json_incref(one);
+    const size_t n = json_array_size(one), m = json_array_size(other);
+    if (!n || !m || n > SCHEMA_MOST_PAIRS / m) return NULL;
+    json_t *both = json_array();
+    for (size_t i = 0; i < n * m; i++)
+        json_array_append_new(both, both_schemas(json_array_get(one, i / m), json_array_get(other, i % m)));
+    return both;
+}
+
+// The least common multiple of whole numbers; NULL: it is too large, or they are none.
+static json_t *both_multiples(json_t *one, json_t *other) {
+    if (json_equal(one, other)) return json_incref(one);
+    json_int_t a = json_integer_value(one), b = json_integer_value(other), x = a, y = b;
+    if (a <= 0 || b <= 0 || a > INT32_MAX || b > INT32_MAX) return NULL;
+    while (y) {
+        const json_int_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return json_integer(a / x * b);
+}
+
 // What a keyword becomes that both have; NULL: it cannot be, or there is no memory.
 static json_t *both_values(Schema *s, const char *name, json_t *one, json_t *other) {
     double a = json_number_value(one), b = json_number_value(other);
+    json_t *both;
     switch (keyword_of(name)) {
     case MERGED_MOST:
         return json_incref(a >= b ? one : other);
     case MERGED_LEAST:
         return json_incref(a <= b ? one : other);
     case MERGED_TYPES:
-        return both_types(one, other);
+        return schema_both_types(one, other);
     case MERGED_NAMES:
         return both_lists(one, other, true);
     case MERGED_VALUES:
@@ -173,12 +210,19 @@ static json_t *both_values(Schema *s, const char *name, json_t *one, json_t *oth
         return both_schemas(one, other);
     case IGNORED:
         return json_incref(one);
+    case MERGED_CHOICES:
+        both = both_choices(one, other);
+        break;
+    case MERGED_MULTIPLES:
+        both = both_multiples(one, other);
+        break;
     default:
-        if (json_equal(one, other)) return json_incref(one);
-        schema_enter(s, name, NULL);
-        schema_refuse(s, "it is asked for twice, and differs");
-        return NULL;
+        both = json_equal(one, other) ? json_incref(one) : NULL;
     }
+    if (both) return both;
+    schema_enter(s, name, NULL);
+    schema_refuse(s, "it is asked for twice, and differs");
+    return NULL;
 }
 
 // Properties that only `from` lists are, for `to`, additional ones.
@@ -193,17 +237,27 @@ static void limit_properties(json_t *made, const json_t *from, const json_t *to)
     }
 }
 
+// Whether names that one has patterns for are, for the other, additional ones that it asks something of.
+static bool mixes_patterns(const json_t *one, const json_t *other) {
+    const json_t *extra = json_object_get(other, "additionalProperties");
+    return json_object_get(one, "patternProperties") && extra && !json_is_true(extra) &&
+           !json_equal(json_object_get(one, "patternProperties"),
+                       json_object_get(other, "patternProperties"));
+}
+
 json_t *schema_merge(Schema *s, json_t *one, json_t *other) {
     one = schema_flat(s, one);
     other = schema_flat(s, other);
     if (!one || !other) return NULL;
     if (json_is_false(one) || json_is_true(other)) return one;
     if (json_is_false(other) || json_is_true(one)) return other;
+    if (mixes_patterns(one, other) || mixes_patterns(other, one))
+        schema_refuse(s, "patternProperties and additionalProperties of schemas that must both fit");
     bool prefix = json_object_get(one, "prefixItems") || json_object_get(other, "prefixItems");
     if (prefix && json_object_get(one, "items") != json_object_get(other, "items") &&
         !json_equal(json_object_get(one, "prefixItems"), json_object_get(other, "prefixItems")))
         schema_refuse(s, "prefixItems and items of schemas that must both fit");
-    json_t *made = keep(s, json_copy(one)), *value;
+    json_t *made = schema_keep(s, json_copy(one)), *value;
     const char *name;
     if (!made) return NULL;
     json_object_foreach(other, name, value) {
@@ -220,13 +274,24 @@ json_t *schema_merge(Schema *s, json_t *one, json_t *other) {
     return schema_failed(s) ? NULL : made;
 }
 
-// ---- one schema -----------------------------------------------------------------------------------------------------------
+// ---- one schema ---------------------------------------------------------------------------------------------------
+
+// Keywords that only speak beside another one, or of what is not asked for.
+static bool asks_nothing(const json_t *json, const char *name, const json_t *value) {
+    if (!strcmp(name, "uniqueItems")) return json_is_false(value);
+    if (!strcmp(name, "unevaluatedItems") || !strcmp(name, "unevaluatedProperties"))
+        return json_is_true(value);
+    if (!strcmp(name, "minContains") || !strcmp(name, "maxContains"))
+        return !json_object_get(json, "contains");
+    if (!strcmp(name, "then") || !strcmp(name, "else")) return !json_object_get(json, "if");
+    return !strcmp(name, "if") && !json_object_get(json, "then") && !json_object_get(json, "else");
+}
 
 static void check_keywords(Schema *s, const json_t *json) {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)json, name, value) {
-        if (keyword_of(name) || !strncmp(name, "x-", 2)) continue;
+        if (keyword_of(name) || !strncmp(name, "x-", 2) || asks_nothing(json, name, value)) continue;
         schema_enter(s, name, NULL);
         schema_refuse(s, "palaver cannot write by this keyword");
         return;
@@ -235,7 +300,7 @@ static void check_keywords(Schema *s, const json_t *json) {
 
 // The keywords that stand for themselves.
 static json_t *own_keywords(Schema *s, json_t *json) {
-    json_t *made = keep(s, json_object()), *value;
+    json_t *made = schema_keep(s, json_object()), *value;
     const char *name;
     if (!made) return NULL;
     json_object_foreach(json, name, value) {
@@ -244,7 +309,7 @@ static json_t *own_keywords(Schema *s, json_t *json) {
             return no_memory(s);
     }
     json_t *only = json_object_get(json, "const"), *values = json_object_get(json, "enum");
-    if (only && values && !has(values, only)) return json_false();
+    if (only && values && !schema_has(values, only)) return json_false();
     if (only && json_object_set_new(made, "enum", json_pack("[O]", only))) return no_memory(s);
     return made;
 }
@@ -265,67 +330,12 @@ json_t *schema_flat(Schema *s, json_t *json) {
     }
     if (all && !json_array_size(all)) schema_wrong(s, "allOf is a list of schemas");
     for (size_t i = 0; i < json_array_size(all) && made; i++) {
-        size_t path = schema_enter(s, "allOf", NULL);
+        char name[24];
+        snprintf(name, sizeof name, "%zu", i);
+        size_t path = schema_enter(s, "allOf", name);
         made = schema_merge(s, made, json_array_get(all, i));
         schema_leave(s, path);
     }
     s->depth--;
     return schema_failed(s) ? NULL : made;
-}
-
-// ---- whether schemas exclude each other ----------------------------------------------------------------------------------
-
-static const char *type_name(const json_t *value) {
-    static const char *const names[] = {"object", "array",   "string",  "number",
-                                        "number", "boolean", "boolean", "null"};
-    return names[json_typeof(value)];
-}
-
-// The types that values of a flat schema have, or NULL: it does not say.
-static json_t *types_of(Schema *s, const json_t *json) {
-    json_t *values = json_object_get(json, "enum"), *types = json_object_get(json, "type");
-    if (!values) return types;
-    json_t *made = keep(s, json_array());
-    for (size_t i = 0; made && i < json_array_size(values); i++)
-        json_array_append_new(made, json_string(type_name(json_array_get(values, i))));
-    return made;
-}
-
-static bool types_exclude(json_t *one, json_t *other) {
-    if (!one || !other) return false;
-    json_t *both = both_types(one, other);
-    bool none = json_array_size(both) == 0;
-    json_decref(both);
-    return none;
-}
-
-static bool values_exclude(const json_t *one, const json_t *other) {
-    const json_t *a = json_object_get(one, "enum"), *b = json_object_get(other, "enum");
-    if (!a || !b) return false;
-    for (size_t i = 0; i < json_array_size(a); i++)
-        for (size_t k = 0; k < json_array_size(b); k++) {
-            const json_t *x = json_array_get(a, i), *y = json_array_get(b, k);
-            if (json_equal(x, y) || (json_is_number(x) && json_is_number(y))) return false;
-        }
-    return true;
-}
-
-bool schema_disjoint(Schema *s, json_t *one, json_t *other) {
-    if (!one || !other || schema_failed(s)) return false;
-    if (json_is_false(one) || json_is_false(other)) return true;
-    if (types_exclude(types_of(s, one), types_of(s, other)) || values_exclude(one, other)) return true;
-    const json_t *a = json_object_get(one, "type"), *b = json_object_get(other, "type");
-    if (!a || !b || !json_equal((json_t *)a, (json_t *)b) || !json_is_string(a) ||
-        strcmp(json_string_value(a), "object") != 0)
-        return false;
-    json_t *names = json_object_get(one, "required");
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        json_t *x = name ? json_object_get(json_object_get(one, "properties"), name) : NULL;
-        json_t *y = name ? json_object_get(json_object_get(other, "properties"), name) : NULL;
-        if (!x || !y || !has(json_object_get(other, "required"), json_array_get(names, i))) continue;
-        x = schema_flat(s, x), y = schema_flat(s, y);
-        if (x && y && (types_exclude(types_of(s, x), types_of(s, y)) || values_exclude(x, y))) return true;
-    }
-    return false;
 }

@@ -30,13 +30,59 @@ static Expr pair_of(Schema *s, Expr key, Expr value) {
     return expr_seq(s->builder, key, expr_seq(s->builder, colon, value));
 }
 
-static void read_property(Schema *s, json_t *json, const char *name, json_t *value, Property *property) {
+// ---- what is asked of names ---------------------------------------------------------------------------------------
+
+// The only pattern of patternProperties and its schema; NULL: there is none, or it failed.
+static const char *pattern_of(Schema *s, const json_t *json, json_t **value) {
+    json_t *patterns = json_object_get(json, "patternProperties");
+    void *first = json_object_iter(patterns);
+    *value = first ? json_object_iter_value(first) : NULL;
+    if (!patterns) return NULL;
+    if (!json_is_object(patterns) || json_object_size(patterns) > 1) {
+        schema_enter(s, "patternProperties", NULL);
+        schema_refuse(s, "only one pattern can be written by");
+    }
+    return schema_failed(s) || !first ? NULL : json_object_iter_key(first);
+}
+
+// Whether a name matches; a pattern that cannot be written by is refused at its place.
+static bool matches(Schema *s, const char *pattern, const char *name) {
+    json_t *test = schema_keep(s, json_pack("{s:s,s:s}", "type", "string", "pattern", pattern));
+    json_t *value = json_string(name);
+    const size_t path = schema_enter(s, "patternProperties", NULL);
+    const bool fits = test && value && schema_fits(s, test, value);
+    schema_leave(s, path);
+    json_decref(value);
+    return fits;
+}
+
+// The schema of a property's value: `value` and that of the pattern which its name matches. false: its name is not
+// allowed. NULL: it failed.
+static json_t *value_of_name(Schema *s, const json_t *json, const char *name, json_t *value, bool listed) {
+    json_t *of_pattern, *of_names = json_object_get(json, "propertyNames");
+    const char *pattern = pattern_of(s, json, &of_pattern);
+    if (of_names) {
+        json_t *asked = schema_keep(s, json_pack("{s:[{s:s},O]}", "allOf", "type", "string", of_names));
+        json_t *text = json_string(name);
+        const size_t path = schema_enter(s, "propertyNames", NULL);
+        const bool fits = asked && text && schema_fits(s, asked, text);
+        schema_leave(s, path);
+        json_decref(text);
+        if (!fits) return schema_failed(s) ? NULL : json_false();
+    }
+    if (!pattern || !matches(s, pattern, name)) return schema_failed(s) ? NULL : value;
+    return listed ? schema_keep(s, json_pack("{s:[O,O]}", "allOf", value, of_pattern)) : of_pattern;
+}
+
+static Property read_property(Schema *s, json_t *json, const char *name, json_t *value, bool listed) {
+    Property property = {.name = name, .required = is_required(json, name)};
+    value = value_of_name(s, json, name, value, listed);
     size_t path = schema_enter(s, "properties", name);
     json_t *key = json_string(name);
-    *property = (Property){.name = name, .required = is_required(json, name)};
-    property->pair = pair_of(s, key ? schema_literal(s, key) : EXPR_NOTHING, schema_value(s, value));
+    if (key && value) property.pair = pair_of(s, schema_literal(s, key), schema_value(s, value));
     json_decref(key);
     schema_leave(s, path);
+    return property;
 }
 
 // The listed properties in their order, then those that are only required. [*n], malloc'ed.
@@ -51,19 +97,19 @@ static Property *read_properties(Schema *s, json_t *json, size_t *n) {
     if (!all) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     if (!all || schema_failed(s)) return all;
     json_object_foreach(listed, name, value) {
-        read_property(s, json, name, value, &all[(*n)++]);
+        all[(*n)++] = read_property(s, json, name, value, true);
     }
     for (size_t i = 0; i < json_array_size(names); i++) {
         bool known = false;
         name = json_string_value(json_array_get(names, i));
         if (!name) schema_wrong(s, "required is a list of names");
         for (size_t k = 0; name && k < *n; k++) known |= !strcmp(all[k].name, name);
-        if (name && !known) read_property(s, json, name, extra ? extra : any, &all[(*n)++]);
+        if (name && !known) all[(*n)++] = read_property(s, json, name, extra ? extra : any, false);
     }
     return all;
 }
 
-// ---- names that are not listed ------------------------------------------------------------------------------------------
+// ---- names that are not listed ------------------------------------------------------------------------------------
 
 typedef struct Names {
     const Property *all; // [n], sorted by name
@@ -118,11 +164,20 @@ static Expr plain_text(Schema *s) {
     return expr_call(s->builder, rule);
 }
 
-// "name": value of a property that is not listed, as a rule; EXPR_NEVER: there is none.
-static Expr other_pair(Schema *s, json_t *json, const Property *all, size_t n) {
-    json_t *extra = json_object_get(json, "additionalProperties");
-    if (!extra && n > 0) return EXPR_NEVER;
-    if (json_is_false(extra) || schema_failed(s)) return EXPR_NEVER;
+// A name that is none of the listed ones, as propertyNames and patternProperties ask.
+static Expr other_name(Schema *s, json_t *json, const Property *all, size_t n, const char *pattern) {
+    json_t *names = json_object_get(json, "propertyNames");
+    if (n == 0 && (names || pattern)) {
+        json_t *asked = schema_keep(s, names ? json_pack("{s:[{s:s},O]}", "allOf", "type", "string", names)
+                                             : json_pack("{s:s,s:s}", "type", "string", "pattern", pattern));
+        if (names && pattern)
+            schema_refuse(s, "of propertyNames and patternProperties only one can be written by");
+        const size_t path = schema_enter(s, names ? "propertyNames" : "patternProperties", NULL);
+        const Expr name = asked ? schema_value(s, asked) : EXPR_NOTHING;
+        schema_leave(s, path);
+        return name;
+    }
+    if (names) schema_refuse(s, "propertyNames beside properties that are listed, and others");
     Property *sorted = malloc((n + 1) * sizeof *sorted);
     if (!sorted) {
         expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
@@ -130,28 +185,44 @@ static Expr other_pair(Schema *s, json_t *json, const Property *all, size_t n) {
     }
     if (n) memcpy(sorted, all, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, by_name);
-    Names names = {.all = sorted, .rest = plain_text(s)};
-    Expr name = n ? other_names(s, &names, 0, n, 0, 0) : names.rest;
+    Names tree = {.all = sorted, .rest = plain_text(s)};
+    const Expr name = n ? other_names(s, &tree, 0, n, 0, 0) : tree.rest;
     free(sorted);
-    name = expr_seq(s->builder, schema_word(s, "\""), expr_seq(s->builder, name, schema_word(s, "\"")));
-    size_t path = schema_enter(s, "additionalProperties", NULL);
-    Expr value = extra ? schema_value(s, extra) : schema_common(s, SCHEMA_VALUE);
+    return expr_seq(s->builder, schema_word(s, "\""), expr_seq(s->builder, name, schema_word(s, "\"")));
+}
+
+// "name": value of a property that is not listed, as a rule; EXPR_NEVER: there is none.
+static Expr other_pair(Schema *s, json_t *json, const Property *all, size_t n) {
+    json_t *extra = json_object_get(json, "additionalProperties"), *of_pattern;
+    const char *pattern = pattern_of(s, json, &of_pattern);
+    if (schema_failed(s) || (!extra && n > 0)) return EXPR_NEVER;
+    if (json_is_false(extra) && (!pattern || n > 0)) return EXPR_NEVER;
+    const Expr name = other_name(s, json, all, n, pattern);
+    // Beside listed names any other may match the pattern: then both are asked for.
+    json_t *asked = extra ? extra : json_true();
+    if (pattern)
+        asked = n == 0 ? of_pattern : schema_keep(s, json_pack("{s:[O,O]}", "allOf", asked, of_pattern));
+    const size_t path =
+        schema_enter(s, pattern && n == 0 ? "patternProperties" : "additionalProperties", NULL);
+    const Expr value = asked ? schema_value(s, asked) : EXPR_NEVER;
     schema_leave(s, path);
-    if (value == EXPR_NEVER) return EXPR_NEVER;
-    int rule = expr_rule(s->builder, "a property", 10);
+    if (value == EXPR_NEVER || name == EXPR_NEVER) return EXPR_NEVER;
+    const int rule = expr_rule(s->builder, "a property", 10);
     expr_define(s->builder, rule, pair_of(s, name, value));
     return expr_call(s->builder, rule);
 }
 
-// ---- objects ------------------------------------------------------------------------------------------------------------
+// ---- objects ------------------------------------------------------------------------------------------------------
 
-static void check_counts(Schema *s, json_t *json, const Property *all, size_t n, bool others) {
+// How many properties that are not listed may come; −1: any number. What the counts ask beyond that is refused.
+static int most_others(Schema *s, json_t *json, const Property *all, size_t n, bool others) {
     int n_required = 0, least = schema_count(s, json, "minProperties", 0);
-    int most = schema_count(s, json, "maxProperties", EXPR_MOST_REPEATS);
+    const int most = schema_count(s, json, "maxProperties", -1);
     for (size_t i = 0; i < n; i++) n_required += all[i].required;
     if (least > n_required) schema_refuse(s, "minProperties is more than are required");
-    bool told = json_object_get(json, "maxProperties") != NULL;
-    if (told && (others || (size_t)most < n)) schema_refuse(s, "maxProperties is less than may come");
+    if (most >= 0 && n > 0 && (others || (size_t)most < n))
+        schema_refuse(s, "maxProperties is less than may come");
+    return most;
 }
 
 Expr schema_object(Schema *s, json_t *json) {
@@ -163,10 +234,11 @@ Expr schema_object(Schema *s, json_t *json) {
         return EXPR_NOTHING;
     }
     Expr other = other_pair(s, json, all, n);
-    check_counts(s, json, all, n, other != EXPR_NEVER);
+    const int most = most_others(s, json, all, n, other != EXPR_NEVER);
+    if (most == 0) other = EXPR_NEVER;
     // From behind: what may follow where something came before, and where nothing did. Each is a rule, for both lead to
     // the same rest.
-    Expr more = expr_repeat(b, expr_seq(b, comma(s), other), 0, -1);
+    Expr more = expr_repeat(b, expr_seq(b, comma(s), other), 0, most > 0 ? most - 1 : -1);
     Expr after = more, begin = expr_optional(b, expr_seq(b, other, more));
     for (size_t i = n; i-- > 0 && !schema_failed(s);) {
         int rule = expr_rule(b, all[i].name, strlen(all[i].name));
@@ -185,7 +257,7 @@ Expr schema_object(Schema *s, json_t *json) {
     return expr_seq(b, schema_word(s, "{"), expr_seq(b, begin, schema_word(s, "}")));
 }
 
-// ---- arrays -------------------------------------------------------------------------------------------------------------
+// ---- arrays -------------------------------------------------------------------------------------------------------
 
 Expr schema_array(Schema *s, json_t *json) {
     Builder *b = s->builder;

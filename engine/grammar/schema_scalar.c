@@ -7,15 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- strings ------------------------------------------------------------------------------------------------------------
+// ---- strings ------------------------------------------------------------------------------------------------------
 
 #define DATE                                                                                                 \
     "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"            \
     "02-(0[1-9]|1[0-9]|2[0-8]))"
 #define TIME "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 #define OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-#define LABEL "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?"
-#define HOST LABEL "(\\." LABEL "){1,3}"
+#define LABEL "[a-z0-9]{1,15}(-[a-z0-9]{1,15}){0,2}"
+#define HOST LABEL "(\\." LABEL "){0,2}\\.[a-z]{2,12}"
+#define EMAIL "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,32}){0,2}@" HOST
+#define PATH "(/[A-Za-z0-9._~-]{1,64}){0,8}"
+#define URI "https?://" HOST PATH "/?"
+#define GROUP "[0-9a-f]{1,4}"
+#define POINTER "(/([A-Za-z0-9._-]|~[01]){0,32}){0,8}"
 
 static const struct {
     const char *name, *pattern;
@@ -25,10 +30,20 @@ static const struct {
     {"date-time", DATE "T" TIME},
     {"duration", "P([0-9]{1,4}[YMWD]|T[0-9]{1,4}[HMS])"},
     {"uuid", "[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"},
-    {"email", "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,32}){0,2}@" HOST},
+    {"email", EMAIL},
+    {"idn-email", EMAIL},
     {"hostname", HOST},
+    {"idn-hostname", HOST},
     {"ipv4", OCTET "(\\." OCTET "){3}"},
-    {"uri", "https?://" HOST "(/[A-Za-z0-9._~-]{0,64}){0,8}"},
+    {"ipv6", "(" GROUP ":){7}" GROUP "|(" GROUP ":){1,6}:" GROUP "|::" GROUP},
+    {"uri", URI},
+    {"iri", URI},
+    {"uri-reference", URI "|/|(/[A-Za-z0-9._~-]{1,64}){1,8}"},
+    {"iri-reference", URI "|/|(/[A-Za-z0-9._~-]{1,64}){1,8}"},
+    {"uri-template", URI "(\\{[A-Za-z0-9_]{1,32}\\})?"},
+    {"json-pointer", POINTER},
+    {"relative-json-pointer", "(0|[1-9])(#|" POINTER ")"},
+    {"regex", "\\^?([A-Za-z0-9_ .][*+?]?){1,32}\\$?"},
 };
 
 static Expr quoted(Schema *s, Expr text) {
@@ -42,7 +57,7 @@ static Expr of_format(Schema *s, const json_t *format) {
             return quoted(
                 s, regex_read(s->builder, formats[i].pattern, strlen(formats[i].pattern), REGEX_WHOLE));
     schema_enter(s, "format", NULL);
-    schema_refuse(s, "the formats are date, time, date-time, duration, uuid, email, hostname, ipv4 and uri");
+    schema_refuse(s, "no format that palaver knows");
     return EXPR_NOTHING;
 }
 
@@ -73,7 +88,7 @@ Expr schema_string(Schema *s, json_t *json) {
     return quoted(s, expr_repeat(s->builder, schema_common(s, SCHEMA_CHARACTER), least, most));
 }
 
-// ---- numbers in digits --------------------------------------------------------------------------------------------------
+// ---- numbers in digits --------------------------------------------------------------------------------------------
 
 static int64_t power(int digits) {
     int64_t p = 1;
@@ -227,15 +242,84 @@ static Expr number_between(Schema *s, const Bounds *b) {
     return high >= 0 ? expr_alt(s->builder, whole, magnitudes_between(s, low > 0 ? low : 0, high, n)) : whole;
 }
 
+// ---- multiples ----------------------------------------------------------------------------------------------------
+
+enum { MOST_DIGITS = 9, MOST_LISTED = 1024 }; // of a multiple without bounds; multiples that are written out
+
+typedef struct Multiples {
+    int rules[SCHEMA_MOST_MULTIPLE]; // by the remainder so far: 1 + the rule; 0: not yet
+} Multiples;
+
+// Up to `left` more digits, behind which the number has no remainder.
+static Expr digits_behind(Schema *s, const Multiples *below, int unit, int remainder, int left) {
+    Expr whole = remainder == 0 ? EXPR_NOTHING : EXPR_NEVER;
+    for (int digit = 0; digit < 10 && left > 0; digit++) {
+        const int rule = below->rules[(10 * remainder + digit) % unit];
+        const Expr more = expr_seq(s->builder, expr_byte(s->builder, '0' + digit, '0' + digit),
+                                   expr_call(s->builder, rule - 1));
+        whole = expr_alt(s->builder, whole, more);
+    }
+    return whole;
+}
+
+// Positive multiples, by the remainder that their first digits leave: a rule for each and each count of digits left.
+static Expr positive_multiples(Schema *s, int unit) {
+    Builder *b = s->builder;
+    Multiples now = {0}, below;
+    Expr whole = EXPR_NEVER;
+    for (int left = 0; left < MOST_DIGITS && !schema_failed(s); left++) {
+        below = now;
+        for (int r = 0; r < unit; r++) now.rules[r] = 1 + expr_rule(b, "a multiple", 10);
+        for (int r = 0; r < unit; r++)
+            expr_define(b, now.rules[r] - 1, digits_behind(s, &below, unit, r, left));
+    }
+    for (int digit = 1; digit < 10 && !schema_failed(s); digit++)
+        whole = expr_alt(
+            b, whole,
+            expr_seq(b, expr_byte(b, '0' + digit, '0' + digit), expr_call(b, now.rules[digit % unit] - 1)));
+    return whole;
+}
+
+// Multiples from low (0 or more) on, up to high or, where that is negative, without end.
+static Expr multiples_from(Schema *s, int64_t low, int64_t high, int unit) {
+    if (low <= unit && high < 0) return positive_multiples(s, unit);
+    int64_t first = (low + unit - 1) / unit * unit;
+    if (first == 0) first = unit;
+    Expr whole = EXPR_NEVER;
+    for (int i = 0; i < MOST_LISTED && (high < 0 || first <= high); i++, first += unit) {
+        char text[24];
+        snprintf(text, sizeof text, "%lld", (long long)first);
+        whole = expr_alt(s->builder, whole, schema_word(s, text));
+    }
+    return whole;
+}
+
+static Expr multiples_between(Schema *s, const Bounds *b, int unit) {
+    int64_t low = b->has_low ? (int64_t)ceil(b->low) : INT64_MIN,
+            high = b->has_high ? (int64_t)floor(b->high) : INT64_MAX;
+    if (b->low_open && (double)low == b->low) low++;
+    if (b->high_open && (double)high == b->high) high--;
+    Expr whole = low <= 0 && high >= 0 ? schema_word(s, "0") : EXPR_NEVER;
+    if (high > 0)
+        whole =
+            expr_alt(s->builder, whole, multiples_from(s, low > 0 ? low : 0, b->has_high ? high : -1, unit));
+    if (low < 0)
+        whole = expr_alt(s->builder, whole,
+                         negative(s, multiples_from(s, high < 0 ? -high : 0, b->has_low ? -low : -1, unit)));
+    return whole;
+}
+
 Expr schema_number(Schema *s, json_t *json, bool integer) {
     const json_t *multiple = json_object_get(json, "multipleOf");
-    if (multiple && json_number_value(multiple) != 1) {
+    const double unit = multiple ? json_number_value(multiple) : 1;
+    if (!(unit >= 1 && unit <= SCHEMA_MOST_MULTIPLE && unit == floor(unit))) {
         schema_enter(s, "multipleOf", NULL);
-        schema_refuse(s, "only multiples of 1 can be written by");
+        schema_refuse(s, "only multiples of whole numbers from 1 to 1000 can be written by");
     }
     Bounds bounds = read_bounds(s, json);
     if (schema_failed(s)) return EXPR_NOTHING;
     integer = integer || multiple;
+    if (unit > 1) return multiples_between(s, &bounds, (int)unit);
     if (!bounds.has_low && !bounds.has_high)
         return schema_common(s, integer ? SCHEMA_INTEGER : SCHEMA_NUMBER);
     return integer ? integer_between(s, &bounds) : number_between(s, &bounds);

@@ -4,7 +4,7 @@
 
 enum { END = 0 }; // of a net
 
-// ---- tables -----------------------------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------------------------------------
 
 static uint32_t hash_pair(uint32_t a, uint32_t b) {
     uint64_t h = ((uint64_t)a << 32 | b) * 0x9E3779B97F4A7C15u;
@@ -48,7 +48,7 @@ static bool table_grow(States *s, PairTable *t, size_t n, uint32_t (*hash)(const
     return true;
 }
 
-// ---- stacks -------------------------------------------------------------------------------------------------------------
+// ---- stacks -------------------------------------------------------------------------------------------------------
 
 // The stack with one call more; false: there is none so deep, or no memory.
 static bool push_stack(States *s, uint32_t back, uint32_t below, uint32_t *stack) {
@@ -71,7 +71,7 @@ static bool push_stack(States *s, uint32_t back, uint32_t below, uint32_t *stack
     return true;
 }
 
-// ---- closures -------------------------------------------------------------------------------------------------------------
+// ---- closures -----------------------------------------------------------------------------------------------------
 
 static void closure_begin(States *s) {
     s->n_seen = s->n_found = 0;
@@ -223,7 +223,7 @@ uint32_t states_local(States *s, const Place *places, size_t n, uint32_t bottom)
     return intern(s, s->found, n, false);
 }
 
-// ---- all of it ------------------------------------------------------------------------------------------------------------
+// ---- all of it ----------------------------------------------------------------------------------------------------
 
 // The two states that are no sets, and the bottom of all stacks.
 static Status begin(States *s, Error *error) {

@@ -116,12 +116,25 @@ static void lines(void **state) {
     program_free(&run);
 }
 
+// Python's jsonschema accepts what is written by schemas of each kind; more of it: see the script.
+static void python_accepts(void **state) {
+    (void)state;
+    char command[512];
+    snprintf(
+        command, sizeof command,
+        "python3 tests/engine/grammar/check_schemas.py --palaver '%s' --model assets/parley-9m --replies 40 "
+        "--tokens 60 --parallel 8",
+        getenv("PALAVER"));
+    assert_int_equal(system(command), 0);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(by_flags, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(what_is_refused, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(turns, program_set_up, program_tear_down),
         cmocka_unit_test_setup_teardown(lines, program_set_up, program_tear_down),
+        cmocka_unit_test_setup_teardown(python_accepts, program_set_up, program_tear_down),
     };
     return test_main("fits", argc, argv, tests);
 }

@@ -129,6 +129,45 @@ static void schema(void **state) {
         {"{\"type\": \"string\", \"format\": \"date\"}",
          {"\"2024-02-28\"", "\"1999-12-31\""},
          {"\"2023-02-29\"", "\"2023-13-01\"", "\"0000-01-01\"", "\"2023-04-31\""}},
+        {"{\"type\": \"integer\", \"multipleOf\": 12}",
+         {"0", "12", "-144", "1008"},
+         {"1", "00", "-0", "13", "120.0"}},
+        {"{\"multipleOf\": 5, \"minimum\": -5, \"exclusiveMaximum\": 15}",
+         {"-5", "0", "5", "10"},
+         {"-10", "15", "3"}},
+        {"{\"patternProperties\": {\"^[a-z]$\": {\"const\": 1}}}",
+         {"{}", "{\"a\":1, \"b\":1}"},
+         {"{\"ab\":1}", "{\"a\":2}"}},
+        {"{\"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": true}, \"patternProperties\": {\"a\": "
+         "{\"minimum\": 5}}}",
+         {"{\"a\":7, \"b\":[]}"},
+         {"{\"a\":4}"}},
+        {"{\"propertyNames\": {\"maxLength\": 2}, \"additionalProperties\": {\"const\": 0}, "
+         "\"maxProperties\": 2}",
+         {"{}", "{\"ab\":0, \"c\":0}"},
+         {"{\"abc\":0}", "{\"a\":0,\"b\":0,\"c\":0}"}},
+        {"{\"propertyNames\": {\"enum\": [\"a\"]}, \"properties\": {\"a\": {\"const\": 1}, \"b\": true}}",
+         {"{}", "{\"a\":1}"},
+         {"{\"b\":1}"}},
+        {"{\"oneOf\": [{\"type\": \"integer\", \"maximum\": 3}, {\"type\": \"number\", \"exclusiveMinimum\": "
+         "3}]}",
+         {"3", "3.5", "4"},
+         {"2.5"}},
+        {"{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {\"a\": {\"const\": 1}, "
+         "\"b\": {\"const\": "
+         "2}}, \"oneOf\": [{\"required\": [\"a\"], \"properties\": {\"b\": false}}, {\"required\": "
+         "[\"b\"]}]}",
+         {"{\"a\":1}", "{\"b\":2}", "{\"a\":1,\"b\":2}"},
+         {"{}"}},
+        {"{\"allOf\": [{\"anyOf\": [{\"const\": 1}, {\"const\": 2}]}, {\"anyOf\": [{\"const\": 2}, "
+         "{\"const\": 3}]}]}",
+         {"2"},
+         {"1", "3"}},
+        {"{\"type\": \"string\", \"enum\": [\"ab\", \"abc\", \"b\"], \"pattern\": \"^a\", "
+         "\"contentEncoding\": \"x\"}",
+         {"\"ab\"", "\"abc\""},
+         {"\"b\""}},
+        {"{\"$ref\": \"#/$defs/a%25%20b\", \"$defs\": {\"a% b\": {\"const\": 1}}}", {"1"}, {"2"}},
         {"true", {"null", "[{\"a\": -1.5e+10}]"}, {"", "nul", "[,]"}},
     };
     check_fits(GRAMMAR_JSON_SCHEMA, all, sizeof all / sizeof *all);
@@ -164,13 +203,25 @@ static void refused(void **state) {
         {GRAMMAR_JSON_SCHEMA, "{", "line 1"},
         {GRAMMAR_JSON_SCHEMA, "{\"not\": {}}", "#/not: "},
         {GRAMMAR_JSON_SCHEMA, "{\"properties\": {\"a\": {\"type\": \"strin\"}}}", "#/properties/a: type is"},
-        {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"if\": true}}", "#/items/if: "},
+        {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"contains\": true}}", "#/items/contains: "},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\": \"http://x.org/y\"}", "#/$ref: only references within"},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\": \"#/$defs/x\"}", "#/$ref: it leads nowhere"},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\": \"#\"}", "left recursion"},
         {GRAMMAR_JSON_SCHEMA, "{\"allOf\": [{\"$ref\": \"#\"}]}", "nest too deeply"},
         {GRAMMAR_JSON_SCHEMA, "{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"integer\"}]}",
          "#/oneOf/1: a value may fit"},
+        {GRAMMAR_JSON_SCHEMA, "{\"oneOf\": [{\"required\": [\"a\"]}, {\"required\": [\"b\"]}]}",
+         "#/oneOf/1: a value may fit"},
+        {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"multipleOf\": 0.01}}", "#/items/multipleOf: only multiples"},
+        {GRAMMAR_JSON_SCHEMA, "{\"patternProperties\": {\"a\": {}, \"b\": {}}}",
+         "#/patternProperties: only one pattern"},
+        {GRAMMAR_JSON_SCHEMA, "{\"allOf\": [{}, {\"not\": {}}]}", "#/allOf/1/not: "},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"allOf\": [{\"patternProperties\": {\"a\": true}}, {\"additionalProperties\": {\"type\": "
+         "\"null\"}}]}",
+         "#/allOf/1: patternProperties and additionalProperties"},
+        {GRAMMAR_JSON_SCHEMA, "{\"format\": \"color\"}", "#/format: no format that palaver knows"},
+        {GRAMMAR_REGEX, "\\ud800a", "half a character"},
         {GRAMMAR_JSON_SCHEMA, "false", "no text fits"},
         {GRAMMAR_JSON_SCHEMA, "{\"pattern\": \"(?=a)\"}",
          "#/pattern: the pattern's character 4: looking around"},
@@ -189,7 +240,7 @@ static void refused(void **state) {
     }
 }
 
-// ---- masks ---------------------------------------------------------------------------------------------------------------
+// ---- masks --------------------------------------------------------------------------------------------------------
 
 typedef struct Talk {
     Tokenizer *tokenizer;
@@ -318,7 +369,8 @@ static void masks_are_tokens_that_fit(void **state) {
     tokenizer_close(talk.tokenizer);
 }
 
-// A pattern of pieces that overlap, repeat within each other and count: whatever way masks are found, they are the same.
+// A pattern of pieces that overlap, repeat within each other and count: whatever way masks are found, they are the
+// same.
 static size_t draw_pattern(Talk *t, char *text, size_t n, int depth) {
     static const char *const pieces[] = {"[a-z]", ".", "[^,]", "\\w", " ",    "(a|an|[a-z])",
                                          "[A-Z]", ",", "é",    "the", "[^ ]", "\\d"};

@@ -1,5 +1,5 @@
-// What a grammar costs a token: the mask and taking the token, on one core. Prints a table as engine/grammar/MEASUREMENTS.md
-// has it.
+// What a grammar costs a token: the mask and taking the token, on one core. Prints a table as
+// engine/grammar/MEASUREMENTS.md has it.
 //
 //     make build/time-masks && build/time-masks FOLDER      a folder with a tokenizer (tokenizer.json …)
 //
@@ -47,7 +47,7 @@ typedef struct Case {
 
 static const Case cases[] = {
     {"`{\"type\": \"object\"}`, any JSON", GRAMMAR_JSON_SCHEMA, "{\"type\": \"object\"}", DOCUMENT},
-    {"schema: strings, integer range, enum, date-time, list", GRAMMAR_JSON_SCHEMA,
+    {"schema: strings, integers, enum, date-time, list", GRAMMAR_JSON_SCHEMA,
      "{\"properties\": {\"name\": {\"type\": \"string\"}, \"age\": {\"type\": \"integer\", \"minimum\": 0, "
      "\"maximum\": "
      "150}, \"rank\": {\"enum\": [\"mate\", \"captain\", \"cook\"]}, \"since\": {\"format\": \"date-time\"}, "
