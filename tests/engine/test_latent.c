@@ -90,7 +90,26 @@ MODEL_TEST(deepseek_v3_gguf, "deepseek_v3.gguf", "deepseek_v3")
 MODEL_TEST(glm4_moe_lite, "glm4_moe_lite", "glm4_moe_lite")
 MODEL_TEST(glm4_moe_lite_gguf, "glm4_moe_lite.gguf", "glm4_moe_lite")
 
-// Caches in 16 bits move logits by no more than transformers in 16 bits does; weights in int8 are multiplied too.
+// Blocks that expand latents are held in 16 bits, whose rounding is all that shows.
+static void of_blocks(void **state) {
+    (void)state;
+    GoldenSet set;
+    if (golden_model_read(GOLDEN_LATENT, "deepseek_v3-q8_0", &set, &error)) fail_msg("%s", error.message);
+    const GoldenCase *c = &set.cases[0];
+    const size_t count = (size_t)c->n * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    Engine *engine = open_engine("deepseek_v3-q8_0.gguf", "cpu", 1, DTYPE_F32);
+    assert_int_equal(engine->model->layers[0].k_up.type, DTYPE_F16);
+    if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+    const double distance = golden_distance(logits, c->expected, count);
+    print_message("deepseek_v3-q8_0.gguf: relative error %.1e\n", distance);
+    assert_true(distance <= 1e-3);
+    engine_close(engine);
+    free(logits);
+    golden_model_free(&set);
+}
+
+// Caches in 16 bits move logits by no more than transformers in 16 bits does.
 static void in_16_bits(void **state) {
     (void)state;
     static const DType CACHES[] = {DTYPE_F16, DTYPE_BF16};
@@ -181,6 +200,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(deepseek_v3_gguf),
         cmocka_unit_test(glm4_moe_lite),
         cmocka_unit_test(glm4_moe_lite_gguf),
+        cmocka_unit_test(of_blocks),
         cmocka_unit_test(in_16_bits),
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_row_for_all_heads),

@@ -8,6 +8,7 @@ transposed, attn_v_b, keys by what is cached). Sizes are uneven: heads of 16 + 8
 
 usage: make_latent.py   (needs numpy, torch, transformers, safetensors, gguf; writes PROVENANCE.txt)
 """
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,7 @@ import torch
 import transformers
 
 import make_experts
-from make_models import SEED, finish, gguf_version
+from make_models import N_TOKENS, SEED, finish, gguf_version, load_model, logits_of, rng_of
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "latent")
 make_experts.OUT = OUT
@@ -62,7 +63,7 @@ make_experts.STEMS.update({
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp"})
-OLD = ("deepseek_v2",)
+OLD = ("deepseek_v2", "deepseek_v3-q8_0")
 
 
 def gguf_tensors(config, name, key, value):
@@ -127,8 +128,33 @@ def make_gguf(name, config, state):
         writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
     for key, tensor in state.items():
         for to, value in gguf_tensors(config, name, key, tensor.float().numpy()):
-            writer.add_tensor(to, np.ascontiguousarray(value))
+            value = np.ascontiguousarray(value)
+            if name.endswith("-q8_0") and "attn_kv_b" in to:
+                kind = gguf.GGMLQuantizationType.Q8_0
+                writer.add_tensor(to, gguf.quants.quantize(value, kind), raw_dtype=kind)
+            else:
+                writer.add_tensor(to, value)
     finish(writer)
+
+
+def make_quantised(of, config, state):
+    """OF-q8_0.gguf, as it was written until 2025, with the matrix that expands latents in Q8_0, and the logits by what
+    that stands for."""
+    name = f"{of}-q8_0"
+    folder = os.path.join(OUT, name)
+    os.makedirs(folder)
+    rounded = dict(state)
+    for key in state:
+        if "kv_b_proj" in key:
+            blocks = gguf.quants.quantize(state[key].numpy(), gguf.GGMLQuantizationType.Q8_0)
+            rounded[key] = torch.from_numpy(gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0))
+    ids = [1] + rng_of(of, "prompt").integers(4, config.vocab_size, N_TOKENS - 1).tolist()
+    logits = logits_of(load_model(config, rounded), ids, list(range(N_TOKENS)))
+    logits.astype("<f4").tofile(os.path.join(folder, "prompt.logits"))
+    with open(os.path.join(folder, "golden.json"), "w") as f:
+        json.dump(dict(vocab_size=config.vocab_size, cases=[{"name": "prompt", "ids": ids, "positions": list(range(N_TOKENS)),
+                                                             "from": 0, "logits": "prompt.logits"}]), f)
+    make_gguf(name, config, state)
 
 
 def main():
@@ -139,6 +165,8 @@ def main():
         config, state = make_experts.make_model(name, extra, of, report)
         if not name.endswith("-packed"):
             make_gguf(name, config, state)
+        if name == "deepseek_v3":
+            make_quantised(name, config, state)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write(f"Made by tests/golden/make_latent.py (seed {SEED}) with\n"
                 f"Python {sys.version.split()[0]}, numpy {np.__version__}, torch {torch.__version__}, "
