@@ -1,16 +1,18 @@
 #include "engine/grammar/gbnf.h"
 
 #include "kernels/base/array.h"
+#include "kernels/base/hash.h"
 #include "kernels/base/utf8.h"
 
 #include <ctype.h>
 
-enum { DEEPEST = 200 }; // parentheses in each other
+enum { DEEPEST = 200, NAMES = 2 * EXPR_MOST_RULES }; // parentheses in each other
 
 typedef struct Reader {
     Builder *builder;
     const char *begin, *at, *end;
     int depth;
+    uint32_t *names; // [NAMES] rules by the hash of their names: 1 + the rule
 } Reader;
 
 static bool failed(const Reader *r) {
@@ -156,11 +158,16 @@ static Expr read_repeats(Reader *r, Expr what) {
     return what;
 }
 
+// The rule of a name, which is made where there is none.
 static int find_rule(Reader *r, const char *name, size_t size) {
-    for (size_t i = 0; i < r->builder->n_rules; i++)
-        if (strlen(r->builder->rules[i].name) == size && !memcmp(r->builder->rules[i].name, name, size))
-            return (int)i;
-    return expr_rule(r->builder, name, size);
+    size_t at = (size_t)hash_bytes(HASH_START, name, size) % NAMES;
+    for (; r->names[at]; at = (at + 1) % NAMES) {
+        const char *known = r->builder->rules[r->names[at] - 1].name;
+        if (strlen(known) == size && !memcmp(known, name, size)) return (int)r->names[at] - 1;
+    }
+    const int rule = expr_rule(r->builder, name, size);
+    if (!failed(r)) r->names[at] = (uint32_t)rule + 1;
+    return rule;
 }
 
 static size_t name_length(const Reader *r) {
@@ -227,6 +234,9 @@ static void read_rule(Reader *r) {
 
 void gbnf_read(Builder *builder, const char *text, size_t size) {
     Reader r = {.builder = builder, .begin = text, .at = text, .end = text + size};
-    expr_rule(builder, "root", 4);
+    r.names = calloc(NAMES, sizeof *r.names);
+    if (!r.names) return expr_fail(builder, STATUS_MEMORY, "no memory for a grammar");
+    find_rule(&r, "root", 4);
     for (skip_space(&r, true); r.at < r.end && !failed(&r); skip_space(&r, true)) read_rule(&r);
+    free(r.names);
 }

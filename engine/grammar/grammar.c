@@ -1,7 +1,6 @@
 #include "engine/grammar/grammar_internal.h"
 
 #include "engine/grammar/gbnf.h"
-#include "engine/grammar/masks.h"
 #include "engine/grammar/regex.h"
 #include "engine/grammar/schema.h"
 #include "kernels/base/utf8.h"
@@ -58,12 +57,24 @@ Grammar *grammar_share(Grammar *g) {
     return g;
 }
 
+void grammar_free_room(Grammar *g) {
+    free(g->line);
+    free(g->found);
+    free(g->left);
+    free(g->ended);
+    free(g->places);
+    free(g->based);
+    g->line = g->found = g->left = g->ended = NULL;
+    g->places = NULL;
+    g->based = NULL;
+}
+
 void grammar_close(Grammar *g) {
     if (!g || --g->references > 0) return;
     if (g->vocabulary) states_close(&g->states);
     vocabulary_close(g->vocabulary);
     net_free(&g->net);
-    masks_close(g);
+    grammar_free_room(g);
     for (size_t i = 0; i < g->n_units; i++) free(g->units[i].unit);
     free(g->units);
     free(g->text);

@@ -38,4 +38,6 @@ struct Grammar {
     BasedPlace *based;      // likewise
 };
 
+void grammar_free_room(Grammar *grammar); // what masks_open() has made
+
 #endif

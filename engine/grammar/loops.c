@@ -114,7 +114,7 @@ static void table_free(LoopTable *t) {
     free(t);
 }
 
-void loop_tables_free(LoopTable *newest) {
+static void free_tables(LoopTable *newest) {
     while (newest) {
         LoopTable *older = newest->older;
         table_free(newest);
@@ -168,13 +168,14 @@ const LoopTable *loop_table(Vocabulary *v, TrieSpan span, const Unit *unit) {
     for (LoopTable **at = &v->loops; *at; at = &(*at)->older) {
         if ((*at)->span.first == span.first && same_unit((*at)->unit, unit)) return *at;
         if (++n < LOOPS_MOST) continue;
-        loop_tables_free((*at)->older);
+        free_tables((*at)->older);
         (*at)->older = NULL;
     }
     LoopTable *t = table_make(v, span, unit);
     if (!t) return NULL;
     t->older = v->loops;
     v->loops = t;
+    v->free_loops = free_tables;
     return t;
 }
 

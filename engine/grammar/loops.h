@@ -44,7 +44,6 @@ Unit *unit_make(const Net *net, uint32_t body);
 
 // The vocabulary's table of a unit, which is copied; good until the next call. NULL: no memory.
 const LoopTable *loop_table(Vocabulary *vocabulary, TrieSpan span, const Unit *unit);
-void loop_tables_free(LoopTable *newest);
 // Adds to a mask [words] the tokens that begin at most `most` units (−1: any number) and end none but them.
 void loop_add(const LoopTable *table, size_t words, int most, uint32_t *room, uint32_t *mask);
 

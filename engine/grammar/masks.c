@@ -316,18 +316,6 @@ Status masks_open(Grammar *g, Error *error) {
     g->places = malloc(STATES_MOST_PLACES * sizeof *g->places);
     g->based = malloc(STATES_MOST_PLACES * sizeof *g->based);
     if (g->line && g->found && g->left && g->ended && g->places && g->based) return STATUS_OK;
-    masks_close(g);
+    grammar_free_room(g);
     return error_no_memory(error, "a grammar");
-}
-
-void masks_close(Grammar *g) {
-    free(g->line);
-    free(g->found);
-    free(g->left);
-    free(g->ended);
-    free(g->places);
-    free(g->based);
-    g->line = g->found = g->left = g->ended = NULL;
-    g->places = NULL;
-    g->based = NULL;
 }

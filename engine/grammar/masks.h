@@ -12,7 +12,6 @@
 
 // Room for the walks over the grammar's vocabulary. STATUS_MEMORY: there is none.
 Status masks_open(Grammar *grammar, Error *error);
-void masks_close(Grammar *grammar);
 
 // A bit for each of the model's ids: whether the token may come in `state` behind ordinary text. NULL: it cannot be
 // found, the states' error says why. Good until the states are forgotten.

@@ -24,7 +24,7 @@ static Status bind(Grammar *g, Vocabulary *v, Error *error) {
     if (g->vocabulary == v) return STATUS_OK;
     if (g->vocabulary) states_close(&g->states);
     vocabulary_close(g->vocabulary);
-    masks_close(g);
+    grammar_free_room(g);
     g->vocabulary = NULL;
     Status status = states_open(&g->net, &g->states, error);
     if (status) return status;

@@ -278,11 +278,9 @@ static Status refuse_left_recursion(const Maker *m, const bool *empty) {
         status = error_no_memory(m->error, "a grammar");
     for (size_t i = 0; i < m->builder->n_rules && !status; i++)
         if (!s.order[m->starts[i]] && is_left_recursive(&s, m->starts[i]))
-            status =
-                error_set(m->error, STATUS_USAGE,
-                          "rule %.200s begins with itself (left recursion): write it with * or +, or with "
-                          "itself at its end",
-                          m->builder->rules[i].name);
+            status = error_set(m->error, STATUS_USAGE,
+                               "rule %.200s begins with itself (left recursion), before any text is read",
+                               m->builder->rules[i].name);
     free(s.order);
     free(s.low);
     free(s.stack);

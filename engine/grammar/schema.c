@@ -11,12 +11,29 @@ bool schema_failed(const Schema *s) {
     return s->builder->error.status != STATUS_OK;
 }
 
+// The path, as an error shows it: a long one without its middle.
+static void fail_at(Schema *s, Status status, const char *what) {
+    enum { BEGINNING = 80, END = 40 };
+    const char *first = s->path_size > 2 * BEGINNING ? strchr(s->path + BEGINNING, '/') : NULL;
+    const char *last = first ? strchr(s->path + s->path_size - END, '/') : NULL;
+    if (last)
+        expr_fail(s->builder, status, "#%.*s/…%s: %s", (int)(first - s->path), s->path, last, what);
+    else
+        expr_fail(s->builder, status, "#%s: %s", s->path, what);
+}
+
 void schema_wrong(Schema *s, const char *what) {
-    expr_fail(s->builder, STATUS_USAGE, "#%s: %s", s->path, what);
+    fail_at(s, STATUS_USAGE, what);
 }
 
 void schema_refuse(Schema *s, const char *what) {
-    expr_fail(s->builder, STATUS_UNSUPPORTED, "#%s: %s", s->path, what);
+    fail_at(s, STATUS_UNSUPPORTED, what);
+}
+
+bool schema_spend(Schema *s, size_t steps) {
+    s->steps += steps;
+    if (s->steps > SCHEMA_MOST_STEPS) schema_refuse(s, "too many names or values to be compared");
+    return !schema_failed(s);
 }
 
 size_t schema_enter(Schema *s, const char *keyword, const char *name) {
@@ -197,6 +214,34 @@ static bool has_one_type(const json_t *value, const json_t *types) {
     return false;
 }
 
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// One of words [n], sorted, which share their first `at` bytes: what more of them share is written once, so that few
+// places are open at a time.
+static Expr of_words(Schema *s, char **words, size_t n, size_t at, int depth) {
+    Builder *b = s->builder;
+    Expr whole = EXPR_NEVER;
+    if (depth > SCHEMA_DEEPEST_WORDS) { // as it is
+        for (size_t i = 0; i < n; i++) whole = expr_alt(b, whole, schema_word(s, words[i] + at));
+        return whole;
+    }
+    size_t end;
+    for (size_t i = 0; i < n && !schema_failed(s); i = end) {
+        size_t shared = strlen(words[i]);
+        for (end = i + 1; end < n && words[end][at] && words[end][at] == words[i][at]; end++)
+            for (size_t k = at; k < shared; k++)
+                if (words[end][k] != words[i][k]) shared = k;
+        while (end < n && !strcmp(words[end], words[i])) end++; // the same again
+        Expr word = expr_text(b, words[i] + at, shared - at);
+        if (end > i + 1 && shared > at)
+            word = expr_seq(b, word, of_words(s, words + i, end - i, shared, depth + 1));
+        whole = expr_alt(b, whole, word);
+    }
+    return whole;
+}
+
 static Expr of_enum(Schema *s, json_t *json, const json_t *values) {
     static const char *const alone[] = {"anyOf",
                                         "oneOf",
@@ -221,20 +266,31 @@ static Expr of_enum(Schema *s, json_t *json, const json_t *values) {
                                         "patternProperties",
                                         "propertyNames",
                                         NULL};
-    Expr whole = EXPR_NEVER;
     if (!json_is_array(values)) schema_wrong(s, "enum is a list");
     json_t *rest = says(json, alone) ? schema_keep(s, json_copy(json)) : NULL;
     if (rest && json_object_del(rest, "enum"))
         expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
-    for (size_t i = 0; i < json_array_size(values) && !schema_failed(s); i++) {
+    const size_t n_values = json_array_size(values);
+    char **words = calloc(n_values + 1, sizeof *words);
+    size_t n = 0;
+    if (!words) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
+    for (size_t i = 0; i < n_values && !schema_failed(s); i++) {
         json_t *value = json_array_get(values, i);
         if (!has_one_type(value, json_object_get(json, "type"))) continue;
         if (rest && (json_is_object(value) || json_is_array(value) || json_is_real(value)))
             schema_refuse(s,
                           "of enum and const only words and whole numbers can stand beside other keywords");
-        if (!rest || schema_fits(s, rest, value))
-            whole = expr_alt(s->builder, whole, schema_literal(s, value));
+        if (rest && !schema_fits(s, rest, value)) continue;
+        words[n] = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (!words[n++]) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     }
+    Expr whole = EXPR_NEVER;
+    if (!schema_failed(s)) {
+        qsort(words, n, sizeof *words, by_text);
+        whole = of_words(s, words, n, 0, 0);
+    }
+    for (size_t i = 0; i < n; i++) free(words[i]);
+    free(words);
     return whole;
 }
 

@@ -31,9 +31,9 @@ static bool may_equal(const json_t *x, const json_t *y) {
     return json_is_object(x) || json_is_array(x) || json_equal((json_t *)x, (json_t *)y);
 }
 
-static bool values_exclude(const json_t *one, const json_t *other) {
+static bool values_exclude(Schema *s, const json_t *one, const json_t *other) {
     const json_t *a = json_object_get(one, "enum"), *b = json_object_get(other, "enum");
-    if (!a || !b) return false;
+    if (!a || !b || !schema_spend(s, json_array_size(a) * json_array_size(b))) return false;
     for (size_t i = 0; i < json_array_size(a); i++)
         for (size_t k = 0; k < json_array_size(b); k++)
             if (may_equal(json_array_get(a, i), json_array_get(b, k))) return false;
@@ -103,15 +103,28 @@ static bool properties_exclude(Schema *s, const json_t *one, const json_t *other
     return false;
 }
 
+// Whether each schema of `one`'s anyOf or oneOf excludes the other.
+static bool choices_exclude(Schema *s, json_t *one, json_t *other) {
+    json_t *list = json_object_get(one, "anyOf");
+    if (!list) list = json_object_get(one, "oneOf");
+    const size_t n = s->depth < SCHEMA_DEEPEST ? json_array_size(list) : 0;
+    bool apart = n > 0;
+    s->depth++;
+    for (size_t i = 0; i < n && apart; i++)
+        apart = schema_spend(s, 16) && schema_disjoint(s, schema_flat(s, json_array_get(list, i)), other);
+    s->depth--;
+    return apart;
+}
+
 bool schema_disjoint(Schema *s, json_t *one, json_t *other) {
     if (!one || !other || schema_failed(s)) return false;
     if (json_is_false(one) || json_is_false(other)) return true;
     json_t *a = types_of(s, one), *b = types_of(s, other);
-    if (types_exclude(a, b) || values_exclude(one, other)) return true;
+    if (types_exclude(a, b) || values_exclude(s, one, other)) return true;
     json_t *both = a && b ? schema_both_types(a, b) : json_incref(a ? a : b);
     bool apart = both && (bounds_exclude(both, one, other) || bounds_exclude(both, other, one));
     if (!apart && only(both, "object", NULL))
         apart = properties_exclude(s, one, other) || properties_exclude(s, other, one);
     json_decref(both);
-    return apart;
+    return apart || choices_exclude(s, one, other) || choices_exclude(s, other, one);
 }

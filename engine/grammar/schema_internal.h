@@ -10,7 +10,9 @@ enum {
     SCHEMA_DEEPEST = 64,         // schemas in each other, references included
     SCHEMA_MOST = 1 << 14,       // schemas that are looked at
     SCHEMA_MOST_PAIRS = 1 << 16, // pairs of two lists' schemas
+    SCHEMA_MOST_STEPS = 1 << 24, // comparisons of names and values
     SCHEMA_MOST_MULTIPLE = 1000,
+    SCHEMA_DEEPEST_WORDS = 200, // words that others begin with, in each other
 };
 
 // Rules that every schema may need, made when the first does.
@@ -30,6 +32,7 @@ typedef struct Schema {
     json_t *made;               // schemas that were put together: an array that owns them
     int common[SCHEMA_N_RULES]; // 1 + the rule; 0: not yet
     int depth, count;
+    size_t steps;   // comparisons so far
     char path[512]; // of the schema in hand, for errors
     size_t path_size;
 } Schema;
@@ -38,6 +41,8 @@ typedef struct Schema {
 bool schema_failed(const Schema *schema);
 void schema_wrong(Schema *schema, const char *what);  // STATUS_USAGE, at the path
 void schema_refuse(Schema *schema, const char *what); // STATUS_UNSUPPORTED, likewise
+// Whether so many comparisons more may be made; else it has failed.
+bool schema_spend(Schema *schema, size_t steps);
 // The path with one step more; returns what schema_leave() takes it back by.
 size_t schema_enter(Schema *schema, const char *keyword, const char *name);
 void schema_leave(Schema *schema, size_t path_size);
@@ -57,7 +62,7 @@ json_t *schema_flat(Schema *schema, json_t *json);
 // One that asks for both; as schema_flat().
 json_t *schema_merge(Schema *schema, json_t *one, json_t *other);
 json_t *schema_both_types(json_t *one, json_t *other); // the types that both allow, a new list
-bool schema_has(const json_t *list, json_t *value);
+bool schema_has(Schema *schema, const json_t *list, json_t *value);
 // Takes a new value over: the schema's own from now on. NULL: there was none, or no memory.
 json_t *schema_keep(Schema *schema, json_t *made);
 

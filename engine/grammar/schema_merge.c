@@ -137,16 +137,17 @@ json_t *schema_both_types(json_t *one, json_t *other) {
     return both;
 }
 
-bool schema_has(const json_t *list, json_t *value) {
+bool schema_has(Schema *s, const json_t *list, json_t *value) {
+    if (!schema_spend(s, json_array_size(list))) return false;
     for (size_t i = 0; i < json_array_size(list); i++)
         if (json_equal(json_array_get(list, i), value)) return true;
     return false;
 }
 
-static json_t *both_lists(json_t *one, json_t *other, bool all) {
+static json_t *both_lists(Schema *s, json_t *one, json_t *other, bool all) {
     json_t *both = all ? json_copy(one) : json_array();
     for (size_t i = 0; i < json_array_size(other); i++)
-        if (schema_has(one, json_array_get(other, i)) != all)
+        if (schema_has(s, one, json_array_get(other, i)) != all)
             json_array_append(both, json_array_get(other, i));
     return both;
 }
@@ -201,9 +202,9 @@ static json_t *both_values(Schema *s, const char *name, json_t *one, json_t *oth
     case MERGED_TYPES:
         return schema_both_types(one, other);
     case MERGED_NAMES:
-        return both_lists(one, other, true);
+        return both_lists(s, one, other, true);
     case MERGED_VALUES:
-        return both_lists(one, other, false);
+        return both_lists(s, one, other, false);
     case MERGED_PROPERTIES:
         return both_properties(one, other);
     case MERGED_SCHEMAS:
@@ -309,7 +310,7 @@ static json_t *own_keywords(Schema *s, json_t *json) {
             return no_memory(s);
     }
     json_t *only = json_object_get(json, "const"), *values = json_object_get(json, "enum");
-    if (only && values && !schema_has(values, only)) return json_false();
+    if (only && values && !schema_has(s, values, only)) return json_false();
     if (only && json_object_set_new(made, "enum", json_pack("[O]", only))) return no_memory(s);
     return made;
 }

@@ -12,8 +12,9 @@ typedef struct Property {
     bool required;
 } Property;
 
-static bool is_required(const json_t *json, const char *name) {
+static bool is_required(Schema *s, const json_t *json, const char *name) {
     const json_t *list = json_object_get(json, "required");
+    if (!schema_spend(s, json_array_size(list))) return false;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *one = json_string_value(json_array_get(list, i));
         if (one && !strcmp(one, name)) return true;
@@ -75,7 +76,7 @@ static json_t *value_of_name(Schema *s, const json_t *json, const char *name, js
 }
 
 static Property read_property(Schema *s, json_t *json, const char *name, json_t *value, bool listed) {
-    Property property = {.name = name, .required = is_required(json, name)};
+    Property property = {.name = name, .required = is_required(s, json, name)};
     value = value_of_name(s, json, name, value, listed);
     size_t path = schema_enter(s, "properties", name);
     json_t *key = json_string(name);
@@ -97,12 +98,14 @@ static Property *read_properties(Schema *s, json_t *json, size_t *n) {
     if (!all) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
     if (!all || schema_failed(s)) return all;
     json_object_foreach(listed, name, value) {
+        if (schema_failed(s)) break;
         all[(*n)++] = read_property(s, json, name, value, true);
     }
     for (size_t i = 0; i < json_array_size(names); i++) {
         bool known = false;
         name = json_string_value(json_array_get(names, i));
         if (!name) schema_wrong(s, "required is a list of names");
+        if (!schema_spend(s, *n)) break;
         for (size_t k = 0; name && k < *n; k++) known |= !strcmp(all[k].name, name);
         if (name && !known) all[(*n)++] = read_property(s, json, name, extra ? extra : any, false);
     }

@@ -1,7 +1,5 @@
 #include "engine/grammar/vocabulary.h"
 
-#include "engine/grammar/loops.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,7 +123,7 @@ Vocabulary *vocabulary_share(Vocabulary *v) {
 
 void vocabulary_close(Vocabulary *v) {
     if (!v || --v->references > 0) return;
-    loop_tables_free(v->loops);
+    if (v->loops) v->free_loops(v->loops);
     free(v->parents);
     free(v->by_byte);
     free(v->nodes);

@@ -27,7 +27,8 @@ typedef struct Vocabulary {
     uint32_t of_byte[257];   // where those of a byte begin there
     int32_t before;          // an ordinary token: behind it no space is left out
     int32_t spaced;          // an ordinary token that begins with a space; −1: there is none
-    struct LoopTable *loops; // see loops.h: the newest
+    struct LoopTable *loops; // what loops.c has found for repetitions: the newest, and what frees them
+    void (*free_loops)(struct LoopTable *newest);
     int references;
 } Vocabulary;
 

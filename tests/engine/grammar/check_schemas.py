@@ -3,11 +3,11 @@
     python3 tests/engine/grammar/check_schemas.py [--palaver build/palaver] [--model MODEL] [--replies 2000]
                                                   [--suite FOLDER] [--tokens 200] [--device cpu] [--show]
 
-The schemas are those below, one or more for each keyword that engine/grammar/schema.h names, and, with --suite, those
-of a checkout of github.com/json-schema-org/JSON-Schema-Test-Suite (tests/draft2020-12, also optional/format). What palaver
-refuses must be refused with a place ("#/…") or because nothing fits; the others are asked for in turn, each time with
-another seed, until --replies have ended. One that --tokens cut is counted and not judged. Exits with 1 where a reply is
-not accepted, or a refusal has no place.
+The schemas are those below, one or more for each keyword that engine/grammar/schema.h names, and, with --suite,
+those of a checkout of github.com/json-schema-org/JSON-Schema-Test-Suite (tests/draft2020-12, also optional/format).
+What palaver refuses must be refused with a place ("#/…") or because nothing fits; the others are asked for in turn,
+each time with another seed, until --replies have ended. One that --tokens cut is counted and not judged. Exits with
+1 where a reply is not accepted, or a refusal has no place.
 """
 import argparse
 import collections
@@ -74,9 +74,10 @@ SCHEMAS = [
      "additionalProperties": False},
     {"title": "ship", "description": "A ship.", "type": "object", "properties": {"name": {"type": "string",
      "maxLength": 30, "description": "Its name."}, "masts": {"type": "integer", "minimum": 1, "maximum": 5}, "built":
-     {"type": "string", "format": "date"}, "cargo": {"type": "array", "maxItems": 3, "items": {"type": "object", "properties": {"what":
-     {"enum": ["tea", "coal", "wool"]}, "tons": {"type": "number", "minimum": 0}}, "required": ["what", "tons"],
-     "additionalProperties": False}}}, "required": ["name", "masts", "built", "cargo"], "additionalProperties": False},
+     {"type": "string", "format": "date"}, "cargo": {"type": "array", "maxItems": 3, "items": {"type": "object",
+     "properties": {"what": {"enum": ["tea", "coal", "wool"]}, "tons": {"type": "number", "minimum": 0}},
+     "required": ["what", "tons"], "additionalProperties": False}}},
+     "required": ["name", "masts", "built", "cargo"], "additionalProperties": False},
 ]
 TURNS = ["Tell me of a ship, as JSON.", "Write a JSON value.", "A small example, please.",
          "What is your name? Answer in JSON."]

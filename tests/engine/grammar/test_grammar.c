@@ -153,6 +153,10 @@ static void schema(void **state) {
          "3}]}",
          {"3", "3.5", "4"},
          {"2.5"}},
+        {"{\"oneOf\": [{\"oneOf\": [{\"const\": 1}, {\"const\": 2}]}, {\"anyOf\": [{\"const\": 3}, "
+         "{\"type\": \"null\"}]}]}",
+         {"1", "2", "3", "null"},
+         {"4"}},
         {"{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {\"a\": {\"const\": 1}, "
          "\"b\": {\"const\": "
          "2}}, \"oneOf\": [{\"required\": [\"a\"], \"properties\": {\"b\": false}}, {\"required\": "
@@ -237,6 +241,44 @@ static void refused(void **state) {
         if (!strstr(error.message, all[i].why))
             fail_msg("%s: %s, not %s", all[i].text, error.message, all[i].why);
         assert_null(grammar);
+    }
+}
+
+// What a hostile schema would compare or write out without end is refused soon, with one line. `piece` is repeated with
+// numbers for its %d.
+static void hostile(void **state) {
+    (void)state;
+    static const struct {
+        const char *begin, *piece, *end, *why;
+        int n;
+    } all[] = {
+        {"{\"required\": [", "\"%d\",", "\"\"]}", "too many names or values to be compared", 60000},
+        {"{\"allOf\": [{\"required\": [\"\"]}, {\"required\": [", "\"%d\",", "\"\"]}]}", "too many", 60000},
+        {"{\"oneOf\": [", "{\"const\": %d},", "true]}", "too many schemas to be told apart", 10000},
+        {"{\"oneOf\": [", "{\"enum\": [%d, \"a\"]},", "true]}", "#/oneOf/1: a value may fit", 200},
+        {"{\"anyOf\": [", "{\"const\": %d},", "true]}", "or there are too many", 20000},
+        {"{\"allOf\": [", "{\"anyOf\": [{\"minLength\": %d}, {\"maxLength\": 9}]},", "true]}",
+         "anyOf: it is asked for twice", 40},
+        {"{\"properties\": {", "\"a%d\": {\"maxLength\": 60000},", "\"\": {}}}", "too large", 60},
+        {"", "{\"items\": ", "", "line 1", 3000},
+        {"{\"pattern\": \"", "(a{0,%d}", "\"}", "too many groups", 1000},
+        {"{\"pattern\": \"^[^", "\\\\u{1%04d}", "]\"}", "too many characters", 9999},
+        {"{\"pattern\": \"", "\\\\p{L%d}", "\"}", "this escape", 1},
+        {"{\"pattern\": \"", "\xff%d", "\"}", "not UTF-8", 1},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char *text = malloc(1 << 20);
+        assert_non_null(text);
+        size_t n = (size_t)sprintf(text, "%s", all[i].begin);
+        for (int k = 0; k < all[i].n; k++) n += (size_t)snprintf(text + n, 128, all[i].piece, k);
+        n += (size_t)sprintf(text + n, "%s", all[i].end);
+        Error error = {0};
+        Grammar *grammar;
+        if (!grammar_compile(GRAMMAR_JSON_SCHEMA, text, n, &grammar, &error))
+            fail_msg("%s%s: was taken", all[i].begin, all[i].piece);
+        if (!strstr(error.message, all[i].why))
+            fail_msg("%s%s: %s", all[i].begin, all[i].piece, error.message);
+        free(text);
     }
 }
 
@@ -437,6 +479,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(regex),
         cmocka_unit_test(schema),
         cmocka_unit_test(refused),
+        cmocka_unit_test(hostile),
         cmocka_unit_test(masks_are_tokens_that_fit),
         cmocka_unit_test(masks_of_any_pattern),
         cmocka_unit_test(too_many_ways),
