@@ -4,7 +4,7 @@
 #define PALAVER_APP_BLOCK_H
 
 #include "app/markdown/code.h"
-#include "app/markdown/inline.h"
+#include "app/markdown/spans/inline.h"
 
 enum { BLOCK_DEEPEST = 24 }; // blocks within blocks; what lies deeper is text
 

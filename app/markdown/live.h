@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_LIVE_H
 #define PALAVER_APP_LIVE_H
 
-#include "app/markdown/inline.h"
+#include "app/markdown/spans/inline.h"
 
 // How it looks: parameters of SGR ("1;34"), "" for nothing.
 typedef struct LiveTheme {

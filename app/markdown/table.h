@@ -2,7 +2,7 @@
 #ifndef PALAVER_APP_TABLE_H
 #define PALAVER_APP_TABLE_H
 
-#include "app/markdown/inline.h"
+#include "app/markdown/spans/inline.h"
 
 // How many columns a line of n bytes that stands under a table's head has; 0: it is no such line.
 int table_columns(const char *line, size_t n);

@@ -1,4 +1,4 @@
-#include "app/markdown/entity.h"
+#include "app/markdown/spans/entity.h"
 
 #include "kernels/base/utf8.h"
 

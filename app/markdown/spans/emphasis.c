@@ -1,4 +1,4 @@
-#include "app/markdown/emphasis.h"
+#include "app/markdown/spans/emphasis.h"
 
 #include "kernels/base/array.h"
 #include "kernels/base/utf8.h"

@@ -1,8 +1,8 @@
-#include "app/markdown/inline.h"
+#include "app/markdown/spans/inline.h"
 
-#include "app/markdown/emphasis.h"
-#include "app/markdown/entity.h"
-#include "app/markdown/link.h"
+#include "app/markdown/spans/emphasis.h"
+#include "app/markdown/spans/entity.h"
+#include "app/markdown/spans/link.h"
 #include "kernels/base/array.h"
 #include "kernels/base/utf8.h"
 

@@ -1,6 +1,6 @@
-#include "app/markdown/link.h"
+#include "app/markdown/spans/link.h"
 
-#include "app/markdown/entity.h"
+#include "app/markdown/spans/entity.h"
 
 #include <ctype.h>
 #include <string.h>
