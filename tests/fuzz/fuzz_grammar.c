@@ -1,6 +1,8 @@
 // Hostile grammars: the first byte chooses the language. What is compiled reads what follows the text's NUL, and is
-// within its limits; what is refused is so with one line.
+// within its limits; what is refused is so with one line. The tokens that may come behind that text are those that fit
+// if they are tried one by one.
 #include "engine/grammar/grammar_internal.h"
+#include "engine/grammar/matcher.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,49 @@ static void read_bytes(const Grammar *grammar, const uint8_t *bytes, size_t size
     states_close(&states);
 }
 
+static Vocabulary *vocabulary(void) {
+    static Vocabulary *made; // there as long as the fuzzer
+    static Tokenizer *tokenizer;
+    Error error;
+    if (!made && (tokenizer_open_folder("assets/parley-9m", &tokenizer, &error) ||
+                  vocabulary_open(tokenizer, (int)tokenizer_size(tokenizer), &made, &error)))
+        abort();
+    return made;
+}
+
+// Some of the tokens behind `bytes`, by states of their own.
+static void check_mask(const Grammar *grammar, const uint8_t *bytes, size_t size, const uint32_t *mask) {
+    States states;
+    Error error;
+    if (states_open(&grammar->net, &states, &error)) abort();
+    uint32_t behind = states_start(&states);
+    for (size_t i = 0; i < size && behind > STATES_DEAD; i++) behind = states_step(&states, behind, bytes[i]);
+    const Vocabulary *v = vocabulary();
+    for (uint32_t i = (uint32_t)size % 31; i < v->nodes[v->n_nodes].token && behind > STATES_DEAD; i += 31) {
+        size_t n;
+        const int32_t id = v->tokens[i];
+        const char *text = tokenizer_bytes(v->tokenizer, v->before, id, false, &n);
+        uint32_t state = behind;
+        for (size_t k = 0; k < n && state > STATES_DEAD; k++)
+            state = states_step(&states, state, (uint8_t)text[k]);
+        if (states.error.status) break;
+        if ((mask[id / 32] >> (id % 32) & 1) != (state > STATES_DEAD)) abort();
+    }
+    states_close(&states);
+}
+
+static void find_tokens(Grammar *grammar, const uint8_t *bytes, size_t size) {
+    Matcher *matcher;
+    Error error;
+    const uint32_t *mask;
+    if (size > 16) size = 16;
+    if (matcher_open(grammar, vocabulary(), NULL, 0, &matcher, &error)) return;
+    if (!matcher_accept(matcher, (const char *)bytes, size, &error) &&
+        !matcher_mask(matcher, vocabulary()->before, &mask, &error))
+        check_mask(grammar, bytes, size, mask);
+    matcher_close(matcher);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 1 || size > 4096) return 0;
     const char *text = (const char *)data + 1, *end = memchr(text, 0, size - 1);
@@ -47,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     if (grammar->net.n > NET_MOST || grammar->net.n_classes < 1 || grammar->net.n_classes > 256) abort();
     if (end) read_bytes(grammar, (const uint8_t *)end + 1, size - 2 - n);
+    if (end) find_tokens(grammar, (const uint8_t *)end + 1, size - 2 - n);
     grammar_close(grammar);
     return 0;
 }

@@ -4,7 +4,7 @@
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
 //
 // NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, snapshot, memory,
-// fault; or attend-speed, snapshot-speed, which measure.
+// fault; or attend-speed, sample-speed, snapshot-speed, which measure.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
 // One closing line: N passed, N failed.
 #include "engine/backend.h"
@@ -337,6 +337,7 @@ int main(int argc, char **argv) {
     }
     if (w.only && !strcmp(w.only, "--fault-child")) return fault_child(cuda);
     if (w.only && !strcmp(w.only, "attend-speed")) return attend_speed(cuda), 0;
+    if (w.only && !strcmp(w.only, "sample-speed")) return sample_speed(cuda), 0;
     if (w.only && !strcmp(w.only, "snapshot-speed")) return snapshot_speed(), 0;
     for (int i = 0; i < N_CASES; i++)
         if (!w.only || strstr(CASES[i].name, w.only)) {

@@ -8,4 +8,7 @@ typedef void Report(const char *name, const char *what, double error, double bou
 
 void test_sampling(const Ops *cuda, Report *report);
 
+// Prints what a mask of allowed tokens costs (sample_speed.c). No test.
+void sample_speed(const Ops *cuda);
+
 #endif
