@@ -377,11 +377,14 @@ Expr schema_value(Schema *s, json_t *json) {
 }
 
 void schema_read(Builder *builder, const char *text, size_t size) {
-    Schema s = {.builder = builder, .rules = json_object(), .made = json_array()};
+    Schema s = {.builder = builder,
+                .rules = json_object(),
+                .made = json_array(),
+                .together = json_string("together")};
     json_error_t why;
     s.root = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     int root = expr_rule(builder, "#", 1);
-    if (!s.rules || !s.made)
+    if (!s.rules || !s.made || !s.together)
         expr_fail(builder, STATUS_MEMORY, "no memory for a grammar");
     else if (!s.root)
         expr_fail(builder, STATUS_USAGE, "line %d, column %d: %s", why.line, why.column, why.text);
@@ -390,4 +393,5 @@ void schema_read(Builder *builder, const char *text, size_t size) {
     json_decref(s.root);
     json_decref(s.rules);
     json_decref(s.made);
+    json_decref(s.together);
 }

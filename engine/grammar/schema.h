@@ -10,6 +10,7 @@
 //     uri-reference, their international forms (idn-email, iri, …) in ASCII, uri-template, json-pointer,
 //     relative-json-pointer, regex (simple ones).
 //   - multipleOf: whole numbers from 1 to 1000, in up to nine digits, or, with bounds, the 1024 nearest to 0.
+//   - pattern, format and lengths together, also several by allOf: where their automata together are not too large.
 //   - oneOf: where type, const, enum, bounds or counts, or those of a required property, tell its schemas apart, or one
 //     requires what another forbids.
 //   - patternProperties: one pattern. Names are written by it where none are listed; listed ones that match fit both.

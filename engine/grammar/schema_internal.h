@@ -12,6 +12,7 @@ enum {
     SCHEMA_MOST_PAIRS = 1 << 16, // pairs of two lists' schemas
     SCHEMA_MOST_STEPS = 1 << 24, // comparisons of names and values
     SCHEMA_MOST_MULTIPLE = 1000,
+    SCHEMA_MOST_BOTH = 4,       // patterns, formats and lengths of a string, together
     SCHEMA_DEEPEST_WORDS = 200, // words that others begin with, in each other
 };
 
@@ -25,11 +26,14 @@ typedef enum SchemaRule {
     SCHEMA_N_RULES
 } SchemaRule;
 
+struct Net;
+
 typedef struct Schema {
     Builder *builder;
     json_t *root;
     json_t *rules;              // of the schemas that references lead to, by address
     json_t *made;               // schemas that were put together: an array that owns them
+    json_t *together;           // the first of lists of texts that were made of two: no schema has it
     int common[SCHEMA_N_RULES]; // 1 + the rule; 0: not yet
     int depth, count;
     size_t steps;   // comparisons so far
@@ -71,8 +75,14 @@ json_t *schema_keep(Schema *schema, json_t *made);
 bool schema_disjoint(Schema *schema, json_t *one, json_t *other);
 
 // ---- schema_test.c
+// A schema's texts as a net of their own. False: none fits, or it failed.
+bool schema_net(Schema *schema, json_t *json, struct Net *net);
 // Whether a value fits a schema, as palaver would write it. Also false: it failed.
 bool schema_fits(Schema *schema, json_t *json, json_t *value);
+
+// ---- schema_both.c
+// The texts that fit all of the schemas [n], which are of no recursion; they are put into another order.
+Expr schema_both(Schema *schema, json_t **schemas, int n);
 
 // ---- schema_object.c, schema_scalar.c: by a flat schema
 Expr schema_object(Schema *schema, json_t *json);

@@ -14,6 +14,7 @@ typedef enum Keyword {
     MERGED_VALUES, // a list: what is in both
     MERGED_PROPERTIES,
     MERGED_SCHEMAS, // both must fit
+    MERGED_TEXTS,   // a text, or a list of them: all of both
     MERGED_CHOICES, // a list: each of one with each of the other
     MERGED_MULTIPLES,
     EQUAL,    // two can only stand together where they are the same
@@ -54,8 +55,8 @@ static const struct {
     {"maxLength", MERGED_LEAST},
     {"patternProperties", EQUAL},
     {"propertyNames", MERGED_SCHEMAS},
-    {"pattern", EQUAL},
-    {"format", EQUAL},
+    {"pattern", MERGED_TEXTS},
+    {"format", MERGED_TEXTS},
     {"minimum", MERGED_MOST},
     {"exclusiveMinimum", MERGED_MOST},
     {"maximum", MERGED_LEAST},
@@ -156,6 +157,17 @@ static json_t *both_schemas(json_t *one, json_t *other) {
     return json_pack("{s:[O,O]}", "allOf", one, other);
 }
 
+static json_t *both_texts(Schema *s, json_t *one, json_t *other) {
+    json_t *a = json_is_array(one) ? json_incref(one) : json_pack("[O,O]", s->together, one);
+    json_t *b = json_is_array(other) ? json_incref(other) : json_pack("[O,O]", s->together, other);
+    json_t *both = both_lists(s, a, b, true);
+    json_decref(a);
+    json_decref(b);
+    if (json_array_size(both) > 2) return both;
+    json_decref(both);
+    return json_incref(one);
+}
+
 static json_t *both_properties(json_t *one, json_t *other) {
     json_t *both = json_copy(one), *value;
     const char *name;
@@ -211,6 +223,9 @@ static json_t *both_values(Schema *s, const char *name, json_t *one, json_t *oth
         return both_schemas(one, other);
     case IGNORED:
         return json_incref(one);
+    case MERGED_TEXTS:
+        both = both_texts(s, one, other);
+        break;
     case MERGED_CHOICES:
         both = both_choices(one, other);
         break;
@@ -306,6 +321,12 @@ static json_t *own_keywords(Schema *s, json_t *json) {
     if (!made) return NULL;
     json_object_foreach(json, name, value) {
         Keyword keyword = keyword_of(name);
+        if (keyword == MERGED_TEXTS && !json_is_string(value) && json_array_get(value, 0) != s->together) {
+            const size_t path = schema_enter(s, name, NULL);
+            schema_wrong(s, "it is a string");
+            schema_leave(s, path);
+            return NULL;
+        }
         if (keyword != IGNORED && keyword != RESOLVED && keyword && json_object_set(made, name, value))
             return no_memory(s);
     }

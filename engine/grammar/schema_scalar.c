@@ -74,18 +74,45 @@ static Expr of_pattern(Schema *s, const json_t *pattern) {
     return quoted(s, whole);
 }
 
-Expr schema_string(Schema *s, json_t *json) {
-    const json_t *pattern = json_object_get(json, "pattern"), *format = json_object_get(json, "format");
-    bool counted = json_object_get(json, "minLength") || json_object_get(json, "maxLength");
-    if ((pattern != NULL) + (format != NULL) + counted > 1)
-        schema_refuse(s, "of pattern, format and lengths only one can be written by");
-    if (schema_failed(s)) return EXPR_NOTHING;
-    if (pattern) return of_pattern(s, pattern);
-    if (format) return of_format(s, format);
-    if (!counted) return schema_common(s, SCHEMA_STRING);
-    int least = schema_count(s, json, "minLength", 0), most = schema_count(s, json, "maxLength", -1);
+// A schema of a string's one keyword, or of each in a list.
+static void list_texts(Schema *s, const char *keyword, json_t *value, json_t **all, size_t *n) {
+    const bool many = json_is_array(value); // its first is the mark
+    const size_t count = many ? json_array_size(value) : value != NULL;
+    for (size_t i = many; i < count && !schema_failed(s); i++) {
+        json_t *text = many ? json_array_get(value, i) : value;
+        if (*n == SCHEMA_MOST_BOTH)
+            schema_refuse(s, "more patterns, formats and lengths than can be written by together");
+        else
+            all[(*n)++] = schema_keep(s, json_pack("{s:s,s:O}", "type", "string", keyword, text));
+    }
+}
+
+static Expr of_lengths(Schema *s, const json_t *json) {
+    const int least = schema_count(s, json, "minLength", 0), most = schema_count(s, json, "maxLength", -1);
     if (most >= 0 && most < least) return EXPR_NEVER;
     return quoted(s, expr_repeat(s->builder, schema_common(s, SCHEMA_CHARACTER), least, most));
+}
+
+Expr schema_string(Schema *s, json_t *json) {
+    static const char *const counts[] = {"minLength", "maxLength"};
+    json_t *pattern = json_object_get(json, "pattern"), *format = json_object_get(json, "format");
+    json_t *all[SCHEMA_MOST_BOTH], *lengths = NULL;
+    size_t n = 0;
+    list_texts(s, "pattern", pattern, all, &n);
+    list_texts(s, "format", format, all, &n);
+    for (size_t i = 0; i < 2 && !schema_failed(s); i++) {
+        json_t *count = json_object_get(json, counts[i]);
+        if (count && !lengths) lengths = schema_keep(s, json_pack("{s:s}", "type", "string"));
+        if (count && lengths) json_object_set(lengths, counts[i], count);
+    }
+    if (lengths && n == SCHEMA_MOST_BOTH)
+        schema_refuse(s, "more patterns, formats and lengths than can be written by together");
+    if (schema_failed(s)) return EXPR_NOTHING;
+    if (lengths) all[n++] = lengths;
+    if (n > 1) return schema_both(s, all, (int)n);
+    if (pattern) return of_pattern(s, pattern);
+    if (format) return of_format(s, format);
+    return lengths ? of_lengths(s, json) : schema_common(s, SCHEMA_STRING);
 }
 
 // ---- numbers in digits --------------------------------------------------------------------------------------------

@@ -18,39 +18,44 @@ static bool accepts(Schema *s, const Net *net, const char *text) {
     return fits;
 }
 
-bool schema_fits(Schema *s, json_t *json, json_t *value) {
-    if (schema_failed(s)) return false;
-    // A grammar of its own, of the same schema: what it may be is counted together.
+// A grammar of its own, of the same schema: what it may be is counted together.
+static Status make_net(Schema *s, json_t *json, Net *net, Error *error) {
     Builder builder, *own = s->builder;
     int common[SCHEMA_N_RULES];
     json_t *rules = s->rules;
-    Net net;
-    bool fits = false;
     expr_open(&builder);
     memcpy(common, s->common, sizeof common);
     memset(s->common, 0, sizeof s->common);
     s->builder = &builder;
     s->rules = json_object();
     const int root = expr_rule(&builder, "#", 1);
-    const Expr whole = schema_value(s, json);
-    expr_define(&builder, root, whole);
+    expr_define(&builder, root, schema_value(s, json));
     json_decref(s->rules);
     s->rules = rules;
     s->builder = own;
     memcpy(s->common, common, sizeof common);
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    Error error;
-    if (builder.error.status)
-        expr_fail(own, builder.error.status, "%s", builder.error.message);
-    else if (!text)
-        expr_fail(own, STATUS_MEMORY, "no memory for a grammar");
-    else if (whole != EXPR_NEVER && !net_make(&builder, &net, &error)) {
-        fits = accepts(s, &net, text);
-        net_free(&net);
-    } else if (whole != EXPR_NEVER && error.status != STATUS_USAGE) { // else no text fits
-        expr_fail(own, error.status, "%s", error.message);
-    }
-    free(text);
+    if (builder.error.status) expr_fail(own, builder.error.status, "%s", builder.error.message);
+    const Status status = net_make(&builder, net, error);
     expr_close(&builder);
+    return status;
+}
+
+bool schema_net(Schema *s, json_t *json, Net *net) {
+    Error error;
+    if (schema_failed(s)) return false;
+    const Status status = make_net(s, json, net, &error);
+    if (status && status != STATUS_USAGE)
+        expr_fail(s->builder, status, "%s", error.message); // else no text fits
+    return !status;
+}
+
+bool schema_fits(Schema *s, json_t *json, json_t *value) {
+    Net net;
+    if (!schema_net(s, json, &net)) return false;
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    const bool fits = text && accepts(s, &net, text);
+    if (!text) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
+    free(text);
+    net_free(&net);
     return fits;
 }

@@ -1,5 +1,6 @@
-// What a mask of allowed tokens adds to a draw: test-gpu PLUGIN sample-speed prints microseconds a call, by rows, settings
-// and mask, at a vocabulary of 129,280. Logits lie on the device; bits come from the host, as a grammar has them.
+// What a mask of allowed tokens adds to a draw: test-gpu PLUGIN sample-speed prints microseconds a call, by rows,
+// settings and mask, at a vocabulary of 129,280. Logits lie on the device; bits come from the host, as a grammar has
+// them.
 #include "tests/gpu/model.h"
 #include "tests/gpu/sampling.h"
 

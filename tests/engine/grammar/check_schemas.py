@@ -34,6 +34,8 @@ SCHEMAS = [
     {"type": "string", "minLength": 3, "maxLength": 12}, {"minLength": 30, "maxLength": 31},
     {"type": "string", "pattern": "^[A-Z][a-z]{2,9}( [A-Z]\\.)?$"}, {"pattern": "a+b|^c?$"},
     {"pattern": "^\\S(-|\\d){0,4}é?$"},
+    {"pattern": "^[a-z ]+$", "minLength": 5, "maxLength": 30}, {"format": "uuid", "maxLength": 36},
+    {"allOf": [{"pattern": "a"}, {"pattern": "^[^b]*$"}, {"minLength": 2, "maxLength": 12}]},
     {"pattern": "^[^aeiou\"\\\\]{4,20}$"},
     *({"type": "string", "format": name} for name in (
         "date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri", "uri-reference",
