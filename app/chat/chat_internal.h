@@ -106,8 +106,9 @@ Status chat_record_begin(const Chat *chat, const char *name, Journal **journal, 
 // worth it only where reading took long.
 void chat_snapshot_keep(Chat *chat);
 void chat_snapshot_finish(Chat *chat); // waits for that
-// A conversation is come back to: what its snapshot has is cached. One that cannot be used is told of.
-void chat_snapshot_restore(Chat *chat);
+// The conversation that is kept under `name` (NULL: nowhere) is come back to: what its snapshot has is cached. One that
+// cannot be used is told of.
+void chat_snapshot_restore(Chat *chat, const char *name);
 // After the first reply from there: how much that was.
 void chat_snapshot_tell(Chat *chat);
 

@@ -1,5 +1,6 @@
 #include "app/chat/chat_internal.h"
 #include "app/chat/way.h"
+#include "app/record/journal_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@ static Status open_record(Chat *chat, Error *error) {
 Status chat_open(const ChatOpening *with, Chat **out, Error *error) {
     Chat *chat = *out = calloc(1, sizeof *chat);
     Journal *journal = with->journal;
+    char from[JOURNAL_NAME_ROOM] = "";
+    if (journal) snprintf(from, sizeof from, "%s", journal_name(journal));
     if (!chat || with->options->no_save) { // what was resumed is only read
         journal_close(journal);
         journal = NULL;
@@ -45,7 +48,7 @@ Status chat_open(const ChatOpening *with, Chat **out, Error *error) {
     if (!status) status = chat_settings_apply(chat, error);
     if (!status) status = way_project_here(chat, error);
     chat->told.restored = true;
-    if (!status && with->transcript) chat_snapshot_restore(chat);
+    if (!status && with->transcript) chat_snapshot_restore(chat, from);
     if (status) {
         chat_close(chat);
         *out = NULL;

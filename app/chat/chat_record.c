@@ -107,7 +107,9 @@ Status chat_record_new(Chat *chat, const char *name, Error *error) {
 
 Status chat_record_load(Chat *chat, Transcript *transcript, Journal *journal, Error *error) {
     MessageList list = {0};
+    char from[JOURNAL_NAME_ROOM] = "";
     Status status = check_kept(chat, error);
+    if (journal) snprintf(from, sizeof from, "%s", journal_name(journal));
     if (!status) status = chat_model_check(chat, transcript, error);
     Way way = {.transcript = transcript, .index = transcript_tree(transcript)->head};
     if (!status) status = way_prepare(&way, &list, error);
@@ -125,7 +127,7 @@ Status chat_record_load(Chat *chat, Transcript *transcript, Journal *journal, Er
     adopt(chat, transcript, journal);
     way_take(chat, &list);
     session_drop_shifted(conversation_session(chat->conversation));
-    chat_snapshot_restore(chat);
+    chat_snapshot_restore(chat, from);
     chat_settings_restore(chat);
     status = chat_seed_restore(chat, error);
     if (!status) status = chat_settings_apply(chat, error);

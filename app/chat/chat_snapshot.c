@@ -75,8 +75,7 @@ void chat_snapshot_finish(Chat *chat) {
     if (snapshots_end(&chat->record.writer, &error)) tell_unkept(chat, &error);
 }
 
-void chat_snapshot_restore(Chat *chat) {
-    const char *name = chat_record_name(chat);
+void chat_snapshot_restore(Chat *chat, const char *name) {
     char path[JOURNAL_PATH_ROOM];
     SnapshotRestored restored = {0};
     Error error;

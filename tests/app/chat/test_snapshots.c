@@ -84,6 +84,23 @@ static void test_goes_on_at_once(void **state) {
     program_free(&run);
 }
 
+// What is only read has the snapshot as well, and leaves it as it is.
+static void test_without_saving(void **state) {
+    Run run;
+    begin(*state);
+    Bytes before = bytes_of_file(kept(*state, "talk.kv"));
+    goes_on(AGAIN "|--stats|--no-save", "[restored ");
+    program_run(&run, BABBLER "|--no-save|--max-tokens=6|--threads=1", "/switch talk\nTell me a story.\n");
+    expect_status(&run, 0);
+    expect_err(&run, "[restored ");
+    program_free(&run);
+    Bytes after = bytes_of_file(kept(*state, "talk.kv"));
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.data, after.data, after.size);
+    bytes_free(&before);
+    bytes_free(&after);
+}
+
 static void test_undo_and_another_branch(void **state) {
     Run run;
     begin(*state);
@@ -317,6 +334,7 @@ static void test_leaving_and_switching(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         test(goes_on_at_once),
+        test(without_saving),
         test(undo_and_another_branch),
         test(what_is_no_use),
         test(limits),
