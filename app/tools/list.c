@@ -20,6 +20,7 @@ typedef struct Listing {
     char standard[PATH_ROOM]; // the default model's path; "": there is none
     FactsDevice device;
     int widest, most; // columns of the names, and how many these may take
+    int window;       // columns of a window that has no room for the table; 0: it has
 } Listing;
 
 static bool is_wanted(const Listing *l, const ModelEntry *entry) {
@@ -38,10 +39,11 @@ static bool fits(const Listing *l, const ModelFacts *facts) {
 
 // ---- for people -------------------------------------------------------------------------------------------------
 
-enum {
-    BESIDE_NAME = 53,
-    LEAST_NAME = 56
-}; // columns of the others; of a name that is shown whole in any window
+enum {                // columns
+    BESIDE_NAME = 53, // of the others
+    LEAST_NAME = 56,  // of a name that is shown whole in any window
+    INDENT = 4,       // of what is said of a model below its name
+};
 enum { VERDICT_ROOM = sizeof((ModelFacts *)0)->problem + 2 * FORMAT_ROOM + 16 };
 
 static void describe_fit(const Listing *l, const ModelFacts *facts, char verdict[VERDICT_ROOM]) {
@@ -75,21 +77,53 @@ static int width_of_name(const Listing *l, const ModelEntry *entry) {
     return width;
 }
 
-static void print_row(const Listing *l, const ModelEntry *entry, FILE *out) {
+// What the columns say of a model.
+typedef struct ListRow {
+    char bytes[FORMAT_ROOM], type[24], count[FORMAT_ROOM], context[24], verdict[VERDICT_ROOM];
+} ListRow;
+
+static void describe(const Listing *l, const ModelEntry *entry, ListRow *row) {
     ModelFacts facts;
-    char bytes[FORMAT_ROOM] = "", count[FORMAT_ROOM] = "", context[24] = "", verdict[VERDICT_ROOM];
+    *row = (ListRow){0};
     facts_of_model(entry->path, &l->program->settings.engine, &facts);
-    if (facts.bytes) format_bytes((double)facts.bytes, bytes);
-    if (facts.n_parameters) format_count(facts.n_parameters, count);
-    if (facts.context) snprintf(context, sizeof context, "%" PRId64, facts.context);
-    describe_fit(l, &facts, verdict);
+    if (facts.bytes) format_bytes((double)facts.bytes, row->bytes);
+    if (facts.n_parameters) format_count(facts.n_parameters, row->count);
+    if (facts.context) snprintf(row->context, sizeof row->context, "%" PRId64, facts.context);
+    snprintf(row->type, sizeof row->type, "%s", facts.type);
+    describe_fit(l, &facts, row->verdict);
+}
+
+static void print_row(const Listing *l, const ModelEntry *entry, FILE *out) {
+    ListRow row;
+    describe(l, entry, &row);
     fputs(is_default(l, entry) ? "* " : "  ", out);
     char *name = shown_name(l, entry);
     fprintf(out, "%s%*s  %-7s %-8s %-6s %-8s %-12s ", name ? name : "",
-            l->widest - (name ? text_columns(name, strlen(name)) : 0), "", bytes, facts.type, count, context,
-            models_place_name(entry->place));
+            l->widest - (name ? text_columns(name, strlen(name)) : 0), "", row.bytes, row.type, row.count,
+            row.context, models_place_name(entry->place));
     free(name);
-    text_print_escaped(out, verdict, strlen(verdict));
+    text_print_escaped(out, row.verdict, strlen(row.verdict));
+    fputc('\n', out);
+}
+
+// In a window that is too narrow for the table: the name, and below it what else the columns say, from word to word.
+static void print_below(const Listing *l, const ModelEntry *entry, FILE *out) {
+    ListRow row;
+    char words[sizeof row + 100], *rest = words;
+    int column = l->window;
+    describe(l, entry, &row);
+    fprintf(out, "%s%s", is_default(l, entry) ? "* " : "  ", entry->name);
+    snprintf(words, sizeof words, "%s %s, %s%s%s%s%s%s fits: %s", row.bytes, row.type,
+             models_place_name(entry->place), *row.count ? ", parameters: " : "", row.count,
+             *row.context ? ", context: " : "", row.context, ",", row.verdict);
+    for (char *word; (word = strsep(&rest, " "));) {
+        int width = text_columns(word, strlen(word));
+        if (!*word) continue;
+        bool breaks = column + 1 + width > l->window;
+        fprintf(out, "%s%*s", breaks ? "\n" : "", breaks ? INDENT : 1, "");
+        column = (breaks ? INDENT : column + 1) + width;
+        text_print_escaped(out, word, strlen(word));
+    }
     fputc('\n', out);
 }
 
@@ -104,12 +138,16 @@ static void print_table(Listing *l, FILE *out) {
         int width = is_wanted(l, &l->list.entries[i]) ? width_of_name(l, &l->list.entries[i]) : 0;
         if (width > l->widest) l->widest = width;
     }
+    bool narrow = l->widest + BESIDE_NAME > screen_width(screen);
+    l->window = screen_traits(screen)->wraps && screen_traits(screen)->reply_terminal && narrow
+                    ? screen_width(screen)
+                    : 0;
     for (size_t i = 0; i < l->list.count; i++) {
         if (!is_wanted(l, &l->list.entries[i])) continue;
-        if (n++ == 0)
+        if (n++ == 0 && !l->window)
             fprintf(out, "  %-*s  %-7s %-8s %-6s %-8s %-12s %s\n", l->widest, "NAME", "SIZE", "TYPE",
                     "PARAMS", "CONTEXT", "WHERE", "FITS");
-        print_row(l, &l->list.entries[i], out);
+        (l->window ? print_below : print_row)(l, &l->list.entries[i], out);
     }
     if (!n)
         screen_notice(l->program->screen, l->list.count ? "[no model of such a name is here]"

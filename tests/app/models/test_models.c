@@ -227,11 +227,25 @@ static void test_list_of_a_long_name(void **state) {
     expect_out(&run, name);
     program_free(&run);
     const char *const argv[] = {program_path(), "list", "qqq", NULL};
-    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = 80});
+    Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = 109});
     pty_expect(pty, "  NAME                                                      SIZE");
     pty_expect(pty, "  aqqqqqqqqqqqqqqqqqqqqqqqqqqq…qqqqqqqqqqqqqqqqqqqqqq\\x1bz  ");
     pty_expect_exit(pty, 0);
     pty_end(pty);
+}
+
+// A window that is too narrow for the table: what the columns say stands below each name, in whole words.
+static void test_list_in_a_narrow_window(void **state) {
+    (void)state;
+    const char *const argv[] = {program_path(), "list", "tiny-llama", NULL};
+    for (int i = 0; i < 2; i++) {
+        Pty *pty = pty_start(&(const PtyOptions){.argv = argv, .rows = 24, .cols = i ? 40 : 80});
+        pty_expect(pty, i ? "  acme/tiny-llama\r\n    " : "  NAME            ");
+        if (i) pty_expect(pty, ", Hugging Face,\r\n    parameters: ");
+        if (i) pty_expect(pty, "fits: yes\r\n");
+        pty_expect_exit(pty, 0);
+        pty_end(pty);
+    }
 }
 
 // The rest of a line of the list that begins with this name.
@@ -373,6 +387,7 @@ int main(int argc, char **argv) {
         test(refused),
         test(list),
         test(list_of_a_long_name),
+        test(list_in_a_narrow_window),
         test(list_json),
         test(names_that_would_be_obeyed),
         test(use_of_what_cannot_be_used),
