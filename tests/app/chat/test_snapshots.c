@@ -247,13 +247,12 @@ static int count(const char *home) {
 
 // What a script has read for long is not read again, and takes no room from what people left.
 static void test_of_scripts(void **state) {
-    static char input[6000];
+    static char text[6000], input[6100];
     const char *slow = BABBLER "|--seed=1|--max-tokens=4|--threads=1|--context=4000|--device=cpu:reference";
     Run run;
     begin(*state);
-    int n = sprintf(input, "/new slow\n");
-    for (int i = 0; i < 500; i++) n += sprintf(input + n, "zq ");
-    sprintf(input + n, "\n");
+    for (int i = 0, n = 0; i < 500; i++) n += sprintf(text + n, "zq ");
+    snprintf(input, sizeof input, "/new slow\n%s\n", text);
     program_run(&run, slow, input);
     expect_status(&run, 0);
     program_free(&run);
@@ -269,7 +268,7 @@ static void test_of_scripts(void **state) {
     assert_int_equal(size_of(*state, "slow.kv"), -1);
     snprintf(arguments, sizeof arguments, "%s|--snapshots=%lld", slow,
              (long long)size_of(*state, "talk.kv") + 1000);
-    memcpy(input, "/new more\n", 10);
+    snprintf(input, sizeof input, "/new more\n%s\n", text);
     program_run(&run, arguments, input);
     expect_status(&run, 0);
     expect_no_err(&run, "snapshot");
