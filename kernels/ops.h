@@ -122,7 +122,7 @@ enum { CLAMPED_SWIGLU_LIMIT = 7 };
 //   s = softmax(router·h + router_bias), or its sigmoid element by element;
 //   the n_active experts with the largest s + choice_bias are chosen, of equal ones the lower ones. With groups, whose
 //   experts follow each other, only those of the n_active_groups groups can be whose two largest s + choice_bias add
-//   up to most (DeepSeek-V3, arXiv:2412.19437);
+//   up to most (DeepSeek-V3, arXiv:2412.19437), or with groups_by_best whose largest is (DeepSeek-V2, arXiv:2405.04434);
 //   w = s of the chosen, divided by their sum if `renormalise`, times `scale`;
 //   x += Σ w[e]·expert_e(h) + sigmoid(shared_router·h)·shared(h), each of them
 //   down·(activation(gate·h + b_gate)·(up·h + b_up)) + b_down.
@@ -143,6 +143,7 @@ typedef struct Experts {
     float scale;
     float jitter;                  // of SparseMixer
     int n_groups, n_active_groups; // n_groups 0 or 1: none
+    bool groups_by_best;
 } Experts;
 
 // Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). What a token leaves in the cache is one row for all heads,

@@ -128,6 +128,7 @@ typedef struct ExpertRules {
     ExpertLayers layers;
     int dense; // of EXPERTS_BEHIND_DENSE, layers before those with experts where config.json does not say
     bool scale_key, groups; // routed_scaling_factor means something; n_group and topk_group do
+    bool groups_named;      // the latter two only where topk_method says so
     RouterScore score;
     double jitter; // of SparseMixer; without router_jitter_noise, which says it
     bool scales_input;

@@ -54,11 +54,28 @@ static Status read_counts(const ParamSource *source, Experts *e, Error *error) {
     return STATUS_OK;
 }
 
+// Whether the two numbers of groups mean something. By topk_method only one of its ways has groups.
+static Status has_groups(const ParamSource *source, bool *there, Error *error) {
+    char method[64] = "greedy";
+    *there = source->architecture->experts.groups;
+    if (!source->config || !source->architecture->experts.groups_named) return STATUS_OK;
+    Status status = param_string(source, (Key){"topk_method", NULL}, method, sizeof method, error);
+    *there = strcmp(method, "group_limited_greedy") == 0;
+    if (status || *there) return status;
+    unread_take_key(source, NULL, "n_group");
+    unread_take_key(source, NULL, "topk_group");
+    if (strcmp(method, "greedy") == 0) return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "%s: topk_method \"%s\"; palaver knows greedy and group_limited_greedy", source->path,
+                     method);
+}
+
 static Status read_groups(const ParamSource *source, Experts *e, Error *error) {
-    const bool there = source->architecture->experts.groups;
+    bool there;
     int64_t groups = 1, active = 1;
-    Status status =
-        param_integer(source, (Key){there ? "n_group" : NULL, "expert_group_count"}, &groups, error);
+    Status status = has_groups(source, &there, error);
+    if (!status)
+        status = param_integer(source, (Key){there ? "n_group" : NULL, "expert_group_count"}, &groups, error);
     if (!status)
         status = param_integer(source, (Key){there ? "topk_group" : NULL, "expert_group_used_count"}, &active,
                                error);
@@ -68,10 +85,7 @@ static Status read_groups(const ParamSource *source, Experts *e, Error *error) {
         return error_set(error, STATUS_FILE,
                          "%s: %lld of %lld groups of %d experts, of which a token takes %d", source->path,
                          (long long)active, (long long)groups, e->n, e->n_active);
-    if (groups > 1 && e->score != ROUTER_SIGMOID) // DeepSeek-V2's are chosen by the best of each
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: %lld groups of experts by softmax, which palaver cannot run", source->path,
-                         (long long)groups);
+    e->groups_by_best = e->score == ROUTER_SOFTMAX; // as DeepSeek-V2, which alone has groups of such
     e->n_groups = (int)groups, e->n_active_groups = (int)active;
     return STATUS_OK;
 }

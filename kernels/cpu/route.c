@@ -29,7 +29,7 @@ static void choose_groups(const Experts *e, const float *x, bool *closed) {
         closed[first] = true;
         int second = largest(x, closed, g * size, (g + 1) * size);
         closed[first] = false;
-        sums[g] = x[first] + (second < 0 ? 0 : x[second]);
+        sums[g] = x[first] + (second < 0 || e->groups_by_best ? 0 : x[second]);
     }
     for (int i = 0; i < e->n_active_groups; i++) taken[largest(sums, taken, 0, e->n_groups)] = true;
     for (int g = 0; g < e->n_groups; g++)

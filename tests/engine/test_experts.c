@@ -153,6 +153,9 @@ static void choices(void **state) {
     e.n_groups = 4, e.n_active_groups = 2;
     const double best = sigmoid(3) + sigmoid(2.5);
     check_choice(&e, LOGITS, NULL, (int32_t[]){1, 7}, (double[]){sigmoid(3) / best, sigmoid(2.5) / best});
+    // By the best alone the third is as good as the last, and before it.
+    e.groups_by_best = true;
+    check_choice(&e, LOGITS, NULL, (int32_t[]){1, 4}, (double[]){sigmoid(3) / best, sigmoid(2.5) / best});
 }
 
 int main(int argc, char **argv) {

@@ -282,6 +282,8 @@ SIZES = [(dict(kv_lora_rank=24 + 8), False), (dict(q_lora_rank=GONE), None), (di
          (dict(rope_scaling=dict(type="linear", factor=4.0, mscale_all_dim=1.0)), None), (dict(rope_scaling=DYNAMIC), None)]
 OWN.update({
     "deepseek_v2": FURTHER + SIZES + [(dict(q_lora_rank=None), True), (dict(topk_method="greedy", n_group=3, topk_group=1), True),
+                                      (dict(topk_method="group_limited_greedy", n_group=3, topk_group=1), True),
+                                      (dict(topk_method="group_limited_greedy", n_group=3, topk_group=2), True),
                                       (dict(n_group=None, topk_group=None), True)],
     "deepseek_v3": FURTHER + SIZES + [(dict(rope_interleave=False), True), (dict(n_group=1, topk_group=1), True),
                                       (dict(n_group=3, topk_group=2), True), (dict(num_nextn_predict_layers=0), True),

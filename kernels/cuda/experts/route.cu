@@ -43,7 +43,7 @@ __device__ inline void choose_groups(const Experts &e, uint32_t (&keys)[PER], co
             second = fmaxf(second, fminf(first, choice[i]));
             first = fmaxf(first, choice[i]);
         }
-        sums[g] = first + (size > 1 ? second : 0);
+        sums[g] = first + (size > 1 && !e.groups_by_best ? second : 0);
     }
     __syncwarp();
 #pragma unroll
