@@ -76,7 +76,7 @@ __device__ inline Seen row_sees(const AttendArguments &a, const LatentWork &w, i
     return seen_from(a.positions[token], a.window, w.tile.n_sinks, w.tile.n_evicted, is_sink);
 }
 
-// 16 rows by `KEYS_OF` keys: c[n] as mma() has it.
+// 16 rows by N times eight keys: c[n] as mma() has it.
 template <class C, int N> __device__ inline void score(const C *queries, const C *keys, float (&c)[N][4]) {
     const int lane = threadIdx.x % 32;
     const uint32_t a_at = shared_at(queries + lane % 16 * STRIDE + lane / 16 * 8),
@@ -135,6 +135,134 @@ __device__ inline float base_of(float top) {
     return top == -INFINITY ? 0 : top; // what saw nothing yet weighs nothing
 }
 
+// What a thread has of the block's sums: of all rows g and g + 8 of 16 their largest scores, and as a warp of scores those
+// of its own rows.
+template <int TILES> struct LatentSums {
+    float out[TILES][9][4], tops[TILES][2];
+    float own_tops[2], own_totals[2];
+};
+
+// Where a warp's scores lie: rows from `row` on, keys from side·WARP_KEYS on.
+template <int TILES> struct ScorePlace {
+    int row, side;
+    __device__ ScorePlace() {
+        row = (int)threadIdx.x / 32 / LatentShape<TILES>::ACROSS * 16;
+        side = (int)threadIdx.x / 32 % LatentShape<TILES>::ACROSS;
+    }
+};
+
+// Scores that count, times the scale, and the rows' largest of the warp's keys to `tops`.
+template <int TILES, int N>
+__device__ inline void mask_scores(const AttendArguments &a, const ScorePlace<TILES> &at,
+                                   const int32_t *positions, const Seen seen[2], float (&c)[N][4],
+                                   float (&tops)[LatentShape<TILES>::ACROSS][16 * TILES]) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int32_t position =
+                positions[at.side * LatentShape<TILES>::WARP_KEYS + n * 8 + t * 2 + j % 2];
+            c[n][j] = visible(position, seen[j / 2]) ? c[n][j] * a.scale : -INFINITY;
+            top[j / 2] = fmaxf(top[j / 2], c[n][j]);
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
+        top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
+        if (t == 0) tops[at.side][at.row + g + 8 * r] = top[r];
+    }
+}
+
+// Scores become weights, relative to the rows' largest so far, and what there is so far is made relative to those.
+template <class C, int TILES, int N>
+__device__ inline void weigh(const ScorePlace<TILES> &at, const float (&c)[N][4],
+                             const float (&tops)[LatentShape<TILES>::ACROSS][16 * TILES], C *weights,
+                             LatentSums<TILES> &sums) {
+    typedef LatentShape<TILES> Shape;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    struct alignas(4) Two {
+        C v[2];
+    };
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int row = at.row + g + 8 * r;
+        const float now = highest(tops, row, sums.own_tops[r]), base = base_of(now);
+        float sum = sums.own_totals[r] * exp2f(sums.own_tops[r] - base);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            const float x = exp2_approx(c[n][2 * r] - base), y = exp2_approx(c[n][2 * r + 1] - base);
+            *(Two *)(weights + row * Shape::NEXT + at.side * Shape::WARP_KEYS + n * 8 + t * 2) =
+                Two{from_float<C>(x), from_float<C>(y)};
+            sum += x + y;
+        }
+        sums.own_tops[r] = now, sums.own_totals[r] = sum;
+    }
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float now = highest(tops, i * 16 + g + 8 * r, sums.tops[i][r]);
+            if (__any_sync(~0u, now != sums.tops[i][r])) {
+                const float shrink = exp2f(sums.tops[i][r] - base_of(now));
+#pragma unroll
+                for (int n = 0; n < 9; n++)
+                    sums.out[i][n][2 * r] *= shrink, sums.out[i][n][2 * r + 1] *= shrink;
+            }
+            sums.tops[i][r] = now;
+        }
+}
+
+// A row of a split, for latent_sum_kernel, or of y. found: its largest score and its sum.
+template <class T>
+__device__ inline void end_row(const LatentArguments &l, const LatentWork &w, int row,
+                               const float (&out)[9][4], int r, float2 found) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = lane % 4;
+    if (l.split_tiles) {
+        const int64_t part = (int64_t)blockIdx.y * l.parts + w.first + row;
+        if (warp == 0 && t == 0) l.weights[part] = found;
+        float *to = l.sums + part * LATENT_ROW + warp * ELEMENTS + t * 2;
+#pragma unroll
+        for (int n = 0; n < 9; n++) *(float2 *)(to + n * 8) = make_float2(out[n][2 * r], out[n][2 * r + 1]);
+        return;
+    }
+    struct alignas(sizeof(T) * 2) Two {
+        T v[2];
+    };
+    const float scale = found.y == 0 ? 0 : 1 / found.y; // NaN stays
+    T *to = (T *)l.y + (w.query + row) * LATENT_ROW + warp * ELEMENTS + t * 2;
+#pragma unroll
+    for (int n = 0; n < 9; n++)
+        *(Two *)(to + n * 8) =
+            Two{from_float<T>(out[n][2 * r] * scale), from_float<T>(out[n][2 * r + 1] * scale)};
+}
+
+// All rows. totals: in shared memory, of the warps side by side.
+template <class T, int TILES>
+__device__ inline void end_rows(const LatentArguments &l, const LatentWork &w, const ScorePlace<TILES> &at,
+                                LatentSums<TILES> &sums,
+                                float (&totals)[LatentShape<TILES>::ACROSS][16 * TILES]) {
+    const int lane = threadIdx.x % 32, g = lane / 4;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float total = sums.own_totals[r];
+        total += __shfl_xor_sync(~0u, total, 1);
+        total += __shfl_xor_sync(~0u, total, 2);
+        if (lane % 4 == 0) totals[at.side][at.row + g + 8 * r] = total;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = i * 16 + g + 8 * r;
+            float total = 0;
+            for (int j = 0; j < LatentShape<TILES>::ACROSS; j++) total += totals[j][row];
+            if (row < w.n_rows) end_row<T>(l, w, row, sums.out[i], r, make_float2(sums.tops[i][r], total));
+        }
+}
+
 // Grid: [blocks of ROWS rows, splits or tiles], block: 256.
 template <class T, class C, int TILES>
 __global__ void __launch_bounds__(LATENT_THREADS, 1)
@@ -146,8 +274,8 @@ __global__ void __launch_bounds__(LATENT_THREADS, 1)
     __shared__ int32_t slots[3][KEYS], positions[3][KEYS];
     C *queries = (C *)shared, *stages = queries + ROWS * STRIDE, *weights = stages + 2 * KEYS * STRIDE;
     const AttendArguments &a = l.a;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int tile16 = warp / Shape::ACROSS * 16, side = warp % Shape::ACROSS; // of scores
+    const ScorePlace<TILES> at;
+    const int row = at.row + threadIdx.x % 32 / 4;
     let_next_begin();
     kernels_before();
     LatentWork w;
@@ -172,113 +300,38 @@ __global__ void __launch_bounds__(LATENT_THREADS, 1)
         end_copies();
     };
 
-    float out[TILES][9][4] = {}, tops_of_out[TILES][2], own_tops[2] = {-INFINITY, -INFINITY},
-          own_totals[2] = {0, 0};
+    LatentSums<TILES> sums = {};
+    sums.own_tops[0] = sums.own_tops[1] = -INFINITY;
 #pragma unroll
-    for (int i = 0; i < TILES; i++) tops_of_out[i][0] = tops_of_out[i][1] = -INFINITY;
+    for (int i = 0; i < TILES; i++) sums.tops[i][0] = sums.tops[i][1] = -INFINITY;
+    bool is_sink = units.sinks > 0;
     find_slots(0);
     find_slots(1);
-    load_queries<T, C, ROWS>((const T *)(units.sinks > 0 ? l.q_sinks : l.q), w, queries);
-    Seen seen[2] = {row_sees(a, w, tile16 + g, units.sinks > 0),
-                    row_sees(a, w, tile16 + g + 8, units.sinks > 0)};
+    load_queries<T, C, ROWS>((const T *)(is_sink ? l.q_sinks : l.q), w, queries);
+    Seen seen[2] = {row_sees(a, w, row, is_sink), row_sees(a, w, row + 8, is_sink)};
     __syncthreads();
     bring(0);
     for (int u = 0; u < units.n; u++) {
         await_copies<0>();
         __syncthreads(); // the stage is there, and nobody uses the other
-        if (u > 0 && u == units.sinks) {
+        if (is_sink && u == units.sinks) {
+            is_sink = false;
             load_queries<T, C, ROWS>((const T *)l.q, w, queries);
-            seen[0] = row_sees(a, w, tile16 + g, false), seen[1] = row_sees(a, w, tile16 + g + 8, false);
+            seen[0] = row_sees(a, w, row, false), seen[1] = row_sees(a, w, row + 8, false);
             __syncthreads();
         }
         bring(u + 1);
         find_slots(u + 2);
         const C *stage = stages + u % 2 * KEYS * STRIDE;
-
-        float c[N][4], top[2] = {-INFINITY, -INFINITY};
-        score<C, N>(queries + tile16 * STRIDE, stage + side * Shape::WARP_KEYS * STRIDE, c);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int32_t position = positions[u % 3][side * Shape::WARP_KEYS + n * 8 + t * 2 + j % 2];
-                c[n][j] = visible(position, seen[j / 2]) ? c[n][j] * a.scale : -INFINITY;
-                top[j / 2] = fmaxf(top[j / 2], c[n][j]);
-            }
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
-            top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
-            if (t == 0) tops[side][tile16 + g + 8 * r] = top[r];
-        }
-        __syncthreads();
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int row = tile16 + g + 8 * r;
-            const float now = highest(tops, row, own_tops[r]), base = base_of(now);
-            float sum = own_totals[r] * exp2f(own_tops[r] - base);
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                const float x = exp2_approx(c[n][2 * r] - base), y = exp2_approx(c[n][2 * r + 1] - base);
-                struct alignas(4) Two {
-                    C v[2];
-                };
-                *(Two *)(weights + row * Shape::NEXT + side * Shape::WARP_KEYS + n * 8 + t * 2) =
-                    Two{from_float<C>(x), from_float<C>(y)};
-                sum += x + y;
-            }
-            own_tops[r] = now, own_totals[r] = sum;
-        }
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const float now = highest(tops, i * 16 + g + 8 * r, tops_of_out[i][r]);
-                if (__any_sync(~0u, now != tops_of_out[i][r])) {
-                    const float shrink = exp2f(tops_of_out[i][r] - base_of(now));
-#pragma unroll
-                    for (int n = 0; n < 9; n++) out[i][n][2 * r] *= shrink, out[i][n][2 * r + 1] *= shrink;
-                }
-                tops_of_out[i][r] = now;
-            }
-        __syncthreads();
-        add_values<C, TILES>(weights, stage + warp * ELEMENTS, out);
+        float c[N][4];
+        score<C, N>(queries + at.row * STRIDE, stage + at.side * Shape::WARP_KEYS * STRIDE, c);
+        mask_scores<TILES, N>(a, at, positions[u % 3], seen, c, tops);
+        __syncthreads(); // all have told their largest
+        weigh<C, TILES, N>(at, c, tops, weights, sums);
+        __syncthreads(); // the weights are there
+        add_values<C, TILES>(weights, stage + threadIdx.x / 32 * ELEMENTS, sums.out);
     }
-
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        own_totals[r] += __shfl_xor_sync(~0u, own_totals[r], 1);
-        own_totals[r] += __shfl_xor_sync(~0u, own_totals[r], 2);
-        if (t == 0) totals[side][tile16 + g + 8 * r] = own_totals[r];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < TILES; i++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int row = i * 16 + g + 8 * r;
-            if (row >= w.n_rows) continue;
-            float total = 0;
-            for (int j = 0; j < Shape::ACROSS; j++) total += totals[j][row];
-            if (l.split_tiles) {
-                const int64_t part = (int64_t)blockIdx.y * l.parts + w.first + row;
-                if (warp == 0 && t == 0) l.weights[part] = make_float2(tops_of_out[i][r], total);
-                float *to = l.sums + part * LATENT_ROW + warp * ELEMENTS + t * 2;
-#pragma unroll
-                for (int n = 0; n < 9; n++)
-                    *(float2 *)(to + n * 8) = make_float2(out[i][n][2 * r], out[i][n][2 * r + 1]);
-            } else {
-                struct alignas(sizeof(T) * 2) Two {
-                    T v[2];
-                };
-                const float scale = total == 0 ? 0 : 1 / total; // NaN stays
-                T *to = (T *)l.y + (w.query + row) * LATENT_ROW + warp * ELEMENTS + t * 2;
-#pragma unroll
-                for (int n = 0; n < 9; n++)
-                    *(Two *)(to + n * 8) = Two{from_float<T>(out[i][n][2 * r] * scale),
-                                               from_float<T>(out[i][n][2 * r + 1] * scale)};
-            }
-        }
+    end_rows<T, TILES>(l, w, at, sums, totals);
 }
 
 // A block a row of a tile: what its splits have found. Grid: [rows, tiles of few tokens], block: 288, of which every
