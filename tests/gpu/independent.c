@@ -322,6 +322,10 @@ static const Case CASES[] = {
      .ffn_bias = true, .parallel = true, .output_bias = true, .kv = DTYPE_F16},
     {"rows: bf16 alibi", DTYPE_BF16, 256, 12, 12, 64, 512, 301, ROWS(6, 300), .no_rope = true, .alibi = true,
      .kv = DTYPE_F16},
+    {"rows: bf16 deepseek-v2-lite", DTYPE_BF16, 256, 16, 1, 576, 512, 300, ROWS(11, 700), .rotary_dim = 64,
+     .interleaved = true, .rank = 512, .plain = 128, .value = 128, .kv = DTYPE_F16},
+    {"rows: f16 small latent", DTYPE_F16, 64, 3, 1, 48, 96, 257, ROWS(6, 200), .rotary_dim = 8, .rank = 40,
+     .q_rank = 24, .plain = 16, .value = 24, .kv = DTYPE_F16},
     {"rows: bf16 gated with biases", DTYPE_BF16, 512, 8, 2, 64, 1056, 300, ROWS(10, 100), .ffn_bias = true,
      .learned = true, .kv = DTYPE_F16},
 };
