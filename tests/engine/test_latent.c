@@ -131,6 +131,35 @@ static void in_16_bits(void **state) {
     golden_model_free(&set);
 }
 
+// The low rank of queries is converted as other matrices are; those of heads stay as they are.
+static void converted_weights(void **state) {
+    (void)state;
+    GoldenSet set;
+    Model *model;
+    Engine *engine;
+    if (golden_model_read(GOLDEN_LATENT, "deepseek_v3", &set, &error)) fail_msg("%s", error.message);
+    const GoldenCase *c = &set.cases[0];
+    const size_t count = (size_t)c->n * (size_t)c->vocab;
+    float *logits = malloc(count * sizeof *logits);
+    if (model_open(GOLDEN_LATENT "/deepseek_v3", &model, &error)) fail_msg("%s", error.message);
+    EngineOptions options = {.device = "cpu",
+                             .n_threads = 2,
+                             .context_size = 64,
+                             .cache = cache_options(DTYPE_F32),
+                             .weights = WEIGHTS_F16,
+                             .chunk = 64};
+    if (engine_open_model(model, &options, &engine, &error)) fail_msg("%s", error.message);
+    assert_int_equal(engine->model->layers[0].q_down.type, DTYPE_F16);
+    assert_int_equal(engine->model->layers[0].wq.type, DTYPE_F16);
+    assert_int_equal(engine->model->layers[0].k_up.type, DTYPE_F32);
+    if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+    const double distance = golden_distance(logits, c->expected, count);
+    assert_true(distance > 1e-6 && distance < 5e-3);
+    engine_close(engine);
+    free(logits);
+    golden_model_free(&set);
+}
+
 // ---- bits ----------------------------------------------------------------------------------------------------
 
 static void threads_do_not_show(void **state) {
@@ -241,19 +270,13 @@ static void quantised_caches_are_refused(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepseek_v2),
-        cmocka_unit_test(deepseek_v2_gguf),
-        cmocka_unit_test(deepseek_v3),
-        cmocka_unit_test(deepseek_v3_packed),
-        cmocka_unit_test(deepseek_v3_gguf),
-        cmocka_unit_test(glm4_moe_lite),
-        cmocka_unit_test(glm4_moe_lite_gguf),
-        cmocka_unit_test(of_blocks),
-        cmocka_unit_test(in_16_bits),
-        cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(a_row_for_all_heads),
-        cmocka_unit_test(caches_come_back),
-        cmocka_unit_test(quantised_caches_are_refused),
+        cmocka_unit_test(deepseek_v2),         cmocka_unit_test(deepseek_v2_gguf),
+        cmocka_unit_test(deepseek_v3),         cmocka_unit_test(deepseek_v3_packed),
+        cmocka_unit_test(deepseek_v3_gguf),    cmocka_unit_test(glm4_moe_lite),
+        cmocka_unit_test(glm4_moe_lite_gguf),  cmocka_unit_test(of_blocks),
+        cmocka_unit_test(in_16_bits),          cmocka_unit_test(converted_weights),
+        cmocka_unit_test(threads_do_not_show), cmocka_unit_test(a_row_for_all_heads),
+        cmocka_unit_test(caches_come_back),    cmocka_unit_test(quantised_caches_are_refused),
     };
     return test_main("latent", argc, argv, tests);
 }
