@@ -2,7 +2,7 @@
 
 #include "engine/grammar/gbnf.h"
 #include "engine/grammar/regex.h"
-#include "engine/grammar/schema.h"
+#include "engine/grammar/schema/schema.h"
 #include "kernels/base/utf8.h"
 
 #include <stdlib.h>

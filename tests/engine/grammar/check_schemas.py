@@ -3,7 +3,7 @@
     python3 tests/engine/grammar/check_schemas.py [--palaver build/palaver] [--model MODEL] [--replies 2000]
                                                   [--suite FOLDER] [--tokens 200] [--device cpu] [--show]
 
-The schemas are those below, one or more for each keyword that engine/grammar/schema.h names, and, with --suite,
+The schemas are those below, one or more for each keyword that engine/grammar/schema/schema.h names, and, with --suite,
 those of a checkout of github.com/json-schema-org/JSON-Schema-Test-Suite (tests/draft2020-12, also optional/format).
 What palaver refuses must be refused with a place ("#/…") or because nothing fits; the others are asked for in turn,
 each time with another seed, until --replies have ended. One that --tokens cut is counted and not judged. Exits with

@@ -1,5 +1,5 @@
 // Texts that fit several schemas at once: the product of their automata, written out as rules.
-#include "engine/grammar/schema_internal.h"
+#include "engine/grammar/schema/schema_internal.h"
 #include "engine/grammar/states.h"
 #include "kernels/base/array.h"
 #include "kernels/base/hash.h"

@@ -1,5 +1,5 @@
 // References and allOf: schemas put together before anything is made of them.
-#include "engine/grammar/schema_internal.h"
+#include "engine/grammar/schema/schema_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Whether two schemas exclude each other: what oneOf needs.
-#include "engine/grammar/schema_internal.h"
+#include "engine/grammar/schema/schema_internal.h"
 
 #include <math.h>
 #include <string.h>

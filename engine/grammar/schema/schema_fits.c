@@ -1,5 +1,5 @@
 // Whether a value fits a schema: asked of names and constants while a grammar is made.
-#include "engine/grammar/schema_internal.h"
+#include "engine/grammar/schema/schema_internal.h"
 #include "engine/grammar/states.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Objects and arrays.
-#include "engine/grammar/schema_internal.h"
+#include "engine/grammar/schema/schema_internal.h"
 
 #include "kernels/base/utf8.h"
 

@@ -55,8 +55,14 @@ Expr schema_rule(Schema *schema, json_t *json);  // likewise, through a rule of 
 Expr schema_literal(Schema *schema, json_t *value);
 Expr schema_common(Schema *schema, SchemaRule rule);
 Expr schema_word(Schema *schema, const char *text);
+bool schema_says(const json_t *json, const char *const *words); // one of those words, up to a NULL
 // A keyword's whole number from 0 on, or `otherwise`.
 int schema_count(Schema *schema, const json_t *json, const char *keyword, int otherwise);
+
+// ---- schema_choice.c: by a flat schema
+Expr schema_enum(Schema *schema, json_t *json, const json_t *values);
+// anyOf or oneOf: each with all that stands beside it.
+Expr schema_choice(Schema *schema, json_t *json, const char *keyword);
 
 // ---- schema_merge.c
 // What a $ref leads to within the schema. NULL: it failed.
@@ -74,7 +80,7 @@ json_t *schema_keep(Schema *schema, json_t *made);
 // Whether no value can fit both flat schemas, as far as types, constants, bounds and properties tell.
 bool schema_disjoint(Schema *schema, json_t *one, json_t *other);
 
-// ---- schema_test.c
+// ---- schema_fits.c
 // A schema's texts as a net of their own. False: none fits, or it failed.
 bool schema_net(Schema *schema, json_t *json, struct Net *net);
 // Whether a value fits a schema, as palaver would write it. Also false: it failed.

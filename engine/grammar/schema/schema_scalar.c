@@ -1,5 +1,5 @@
 // Strings and numbers.
-#include "engine/grammar/schema_internal.h"
+#include "engine/grammar/schema/schema_internal.h"
 
 #include "engine/grammar/regex.h"
 
