@@ -268,19 +268,25 @@ static bool read_bounds(Reader *r, int *min, int *max) {
     return true;
 }
 
-static Expr read_repeat(Reader *r, Expr what) {
-    int min = 0, max = -1;
-    if (failed(r)) return what;
+// How often the atom before comes. False: it says nothing, once.
+static bool read_counts(Reader *r, int *min, int *max) {
+    *min = 0, *max = -1;
+    if (failed(r)) return false;
     if (take(r, "+"))
-        min = 1;
+        *min = 1;
     else if (take(r, "?"))
-        max = 1;
-    else if (!take(r, "*") && !read_bounds(r, &min, &max))
-        return what;
+        *max = 1;
+    else if (!take(r, "*") && !read_bounds(r, min, max))
+        return false;
     (void)take(r, "?");
     if (r->at < r->end && (*r->at == '*' || *r->at == '+' || *r->at == '?'))
         fail(r, "a repetition of a repetition");
-    return failed(r) ? what : expr_repeat(r->builder, what, min, max);
+    return !failed(r);
+}
+
+static Expr read_repeat(Reader *r, Expr what) {
+    int min, max;
+    return read_counts(r, &min, &max) ? expr_repeat(r->builder, what, min, max) : what;
 }
 
 static Expr read_atom(Reader *r) {
@@ -330,19 +336,43 @@ static Expr read_alternatives(Reader *r) {
     return whole;
 }
 
+static bool open_reader(Reader *r) {
+    r->codes = malloc((MOST_CODES + 2) * sizeof *r->codes);
+    r->others = malloc((MOST_CODES + 2) * sizeof *r->others);
+    if (!r->codes || !r->others)
+        expr_fail(r->builder, STATUS_MEMORY, "no memory for a grammar");
+    else if (strlen(r->begin) != (size_t)(r->end - r->begin))
+        fail(r, "there is a NUL");
+    return !failed(r);
+}
+
+static void close_reader(Reader *r) {
+    free(r->codes);
+    free(r->others);
+}
+
+bool regex_read_counted(Builder *builder, const char *pattern, size_t size, const int counts[2],
+                        Expr *whole) {
+    Reader r = {
+        .builder = builder, .begin = pattern, .at = pattern, .end = pattern + size, .use = REGEX_JSON_STRING};
+    int min, max;
+    bool counted = false;
+    if (size > 2 && pattern[0] == '^' && !strchr("($|)", pattern[1]) && open_reader(&r)) {
+        r.at++;
+        const Expr one = read_atom(&r);
+        counted = read_counts(&r, &min, &max) && r.at + 1 == r.end && *r.at == '$';
+        if (counted && counts[0] > min) min = counts[0];
+        if (counted && counts[1] >= 0 && (max < 0 || counts[1] < max)) max = counts[1];
+        if (counted) *whole = max >= 0 && max < min ? EXPR_NEVER : expr_repeat(builder, one, min, max);
+    }
+    close_reader(&r);
+    return counted && !failed(&r);
+}
+
 Expr regex_read(Builder *builder, const char *pattern, size_t size, RegexUse use) {
     Reader r = {.builder = builder, .begin = pattern, .at = pattern, .end = pattern + size, .use = use};
-    r.codes = malloc((MOST_CODES + 2) * sizeof *r.codes);
-    r.others = malloc((MOST_CODES + 2) * sizeof *r.others);
-    Expr whole = EXPR_NOTHING;
-    if (!r.codes || !r.others)
-        expr_fail(builder, STATUS_MEMORY, "no memory for a grammar");
-    else if (strlen(pattern) != size)
-        fail(&r, "there is a NUL");
-    else
-        whole = read_alternatives(&r);
+    const Expr whole = open_reader(&r) ? read_alternatives(&r) : EXPR_NOTHING;
     if (!failed(&r) && r.at < r.end) fail(&r, "a ) without (");
-    free(r.codes);
-    free(r.others);
+    close_reader(&r);
     return whole;
 }

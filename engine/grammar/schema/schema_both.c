@@ -96,7 +96,8 @@ static Expr follow(Product *p, const Tuple *from) {
     int targets[257], not, begin = 0;
     for (int byte = 0; byte < 256; byte++) {
         const Tuple to = step(p, from, byte);
-        targets[byte] = is_dead(p, &to) ? 0 : p->rules[number_of(p, &to)];
+        const uint32_t target = is_dead(p, &to) ? UINT32_MAX : number_of(p, &to);
+        targets[byte] = target == UINT32_MAX ? 0 : p->rules[target];
     }
     targets[256] = -1;
     Expr whole = ends(p, from, &not ) == p->n ? EXPR_NOTHING : EXPR_NEVER;
@@ -113,7 +114,10 @@ static Expr follow(Product *p, const Tuple *from) {
 static Expr write_out(Product *p) {
     Builder *b = p->schema->builder;
     p->rules = calloc(p->n_tuples + 1, sizeof *p->rules);
-    if (!p->rules) expr_fail(b, STATUS_MEMORY, "no memory for a grammar");
+    if (!p->rules) {
+        expr_fail(b, STATUS_MEMORY, "no memory for a grammar");
+        return EXPR_NEVER;
+    }
     for (size_t t = 0; t < p->n_tuples && !schema_failed(p->schema); t++)
         if (!is_dead(p, &p->tuples[t])) p->rules[t] = 1 + expr_rule(b, "a text", 6);
     for (size_t t = 0; t < p->n_tuples && !schema_failed(p->schema); t++)

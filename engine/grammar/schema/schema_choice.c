@@ -94,7 +94,10 @@ Expr schema_enum(Schema *s, json_t *json, const json_t *values) {
     const size_t n_values = json_array_size(values);
     char **words = calloc(n_values + 1, sizeof *words);
     size_t n = 0;
-    if (!words) expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
+    if (!words) {
+        expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
+        return EXPR_NEVER;
+    }
     for (size_t i = 0; i < n_values && !schema_failed(s); i++) {
         json_t *value = json_array_get(values, i);
         if (!has_one_type(value, json_object_get(json, "type"))) continue;
@@ -128,11 +131,17 @@ Expr schema_choice(Schema *s, json_t *json, const char *keyword) {
     const size_t n = json_array_size(list);
     const bool one = !strcmp(keyword, "oneOf");
     Expr whole = EXPR_NEVER;
-    if (!n) schema_wrong(s, "anyOf and oneOf are lists of schemas");
+    if (!n) {
+        schema_wrong(s, "anyOf and oneOf are lists of schemas");
+        return EXPR_NEVER;
+    }
     if (one && n > SCHEMA_MOST_PAIRS / n) schema_refuse(s, "too many schemas to be told apart");
     json_t **flat = calloc(n + 1, sizeof *flat);
-    if (!flat || !rest || json_object_del(rest, keyword))
+    if (!flat || !rest || json_object_del(rest, keyword)) {
         expr_fail(s->builder, STATUS_MEMORY, "no memory for a grammar");
+        free(flat);
+        return EXPR_NEVER;
+    }
     for (size_t i = 0; i < n && !schema_failed(s); i++) {
         char name[24];
         snprintf(name, sizeof name, "%zu", i);

@@ -93,6 +93,18 @@ static Expr of_lengths(Schema *s, const json_t *json) {
     return quoted(s, expr_repeat(s->builder, schema_common(s, SCHEMA_CHARACTER), least, most));
 }
 
+// A pattern of characters of one kind, together with lengths. False: it is none, or it failed.
+static bool of_counted(Schema *s, const json_t *json, const json_t *pattern, Expr *whole) {
+    const int counts[] = {schema_count(s, json, "minLength", 0), schema_count(s, json, "maxLength", -1)};
+    if (schema_failed(s)) return false;
+    const size_t path = schema_enter(s, "pattern", NULL), size = json_string_length(pattern);
+    const bool counted = regex_read_counted(s->builder, json_string_value(pattern), size, counts, whole);
+    if (schema_failed(s)) error_prefix(&s->builder->error, "#%s: ", s->path);
+    schema_leave(s, path);
+    if (counted) *whole = *whole == EXPR_NEVER ? EXPR_NEVER : quoted(s, *whole);
+    return counted;
+}
+
 Expr schema_string(Schema *s, json_t *json) {
     static const char *const counts[] = {"minLength", "maxLength"};
     json_t *pattern = json_object_get(json, "pattern"), *format = json_object_get(json, "format");
@@ -109,6 +121,9 @@ Expr schema_string(Schema *s, json_t *json) {
         schema_refuse(s, "more patterns, formats and lengths than can be written by together");
     if (schema_failed(s)) return EXPR_NOTHING;
     if (lengths) all[n++] = lengths;
+    Expr whole;
+    if (lengths && n == 2 && json_is_string(pattern) && of_counted(s, json, pattern, &whole)) return whole;
+    if (schema_failed(s)) return EXPR_NOTHING;
     if (n > 1) return schema_both(s, all, (int)n);
     if (pattern) return of_pattern(s, pattern);
     if (format) return of_format(s, format);
@@ -300,7 +315,7 @@ static Expr positive_multiples(Schema *s, int unit) {
         for (int r = 0; r < unit; r++)
             expr_define(b, now.rules[r] - 1, digits_behind(s, &below, unit, r, left));
     }
-    for (int digit = 1; digit < 10 && !schema_failed(s); digit++)
+    for (int digit = 1; digit < 10 && unit > 0 && !schema_failed(s); digit++)
         whole = expr_alt(
             b, whole,
             expr_seq(b, expr_byte(b, '0' + digit, '0' + digit), expr_call(b, now.rules[digit % unit] - 1)));
