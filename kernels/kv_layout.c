@@ -21,7 +21,7 @@ Status kv_layout_check(const KvLayout *l, Error *error) {
                          dtype_name(l->type));
     if (quantised && l->one_plane)
         return error_set(error, STATUS_USAGE,
-                         "a cache of type %s: one of latents is kept in f16, bf16 or f32 (cache.type)",
+                         "a cache of type %s: one of latents is kept in f16 or f32 ([cache] type)",
                          dtype_name(l->type));
     if (quantised && (l->group < 2 || l->group % 2 || l->head_dim % l->group))
         return error_set(error, STATUS_USAGE, "cache group %d: an even number that divides the head size, %d",
