@@ -195,6 +195,7 @@ static int split_slots(const CudaBackend *cuda, const Step *step, const StepSequ
                    plan->row_tiles, plan->blocks_a_sm, plan->tokens > 1 && step->n_tokens <= FLAT_BESIDE};
     const TileCut cut(step, &plan->heads);
     c.slots = q->n_slots;
+    c.latent = plan->heads.head_dim == ATTEND_LATENT_ROW;
     for (int s = 0; s < step->n_sequences && step->kind != STEP_DECODING; s++) {
         const StepSequence *other = &step->sequences[s];
         c.indexes += (int64_t)other->n_slots * cut.few_tiles(other);

@@ -336,7 +336,8 @@ int dispatch_split_slots(const Card *card, const SplitCase *c) {
         int64_t n = round / blocks > 0 ? round / blocks : 1;
         slots = (c->indexes + n - 1) / n;
     }
-    if (slots < LEAST_SPLIT) slots = LEAST_SPLIT;
+    const int least = c->latent ? SPLIT_UNIT : LEAST_SPLIT;
+    if (slots < least) slots = least;
     if (slots < c->slots / MOST_SPLITS + 1) slots = c->slots / MOST_SPLITS + 1;
     return (int)((slots + SPLIT_UNIT - 1) / SPLIT_UNIT * SPLIT_UNIT);
 }

@@ -269,6 +269,7 @@ typedef struct SplitCase {
         beside; // a flat GEMM follows that brings its weights meanwhile, where it finds room: flat/flat_ring.cuh
     int64_t slots;   // of the sequence; not DECODING: the most of any
     int64_t indexes; // not DECODING: that all tiles of few tokens look at, one after the other
+    bool latent;     // of rows for all heads, of which 64 keep a block busy as long as 128 of other keys
 } SplitCase;
 
 // Indexes of a split.

@@ -458,26 +458,33 @@ static void splits_are_of_the_step_alone(void **state) {
         int slots;
     } CASES[] = {
         // One token among nobody: four blocks a multiprocessor are 528, 66 for each KV head.
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192}, 128},       // 8192 / 66 = 125
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536}, 1024},    // 993
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144}, 2048},  // two rounds: 262144 / 132 = 1986
-        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144}, 4032}, // but not of int4: 3972
-        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536}, 2048},    // two blocks each: 65536 / 33 = 1986
-        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536}, 1024},    // plain kernel: as if there were four
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100}, 128},
-        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192}, 4032}, // 64 rows: 524288 / 132 = 3972
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 8192, false}, 128},    // 8192 / 66 = 125
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 65536, 65536, false}, 1024}, // 993
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 262144, 262144, false},
+         2048}, // two rounds: 262144 / 132 = 1986
+        {{STEP_ANY, DTYPE_INT4, 8, 1, 4, false, 262144, 262144, false}, 4032}, // but not of int4: 3972
+        {{STEP_ANY, DTYPE_F16, 8, 1, 2, false, 65536, 65536, false},
+         2048}, // two blocks each: 65536 / 33 = 1986
+        {{STEP_ANY, DTYPE_F16, 8, 1, 0, false, 65536, 65536, false},
+         1024}, // plain kernel: as if there were four
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 100, 100, false}, 128},
+        {{STEP_ANY, DTYPE_F16, 8, 1, 4, false, 8192, 64 * 8192, false}, 4032}, // 64 rows: 524288 / 132 = 3972
         // A short prompt before a flat GEMM: one block a multiprocessor, 4 splits of 32 KV heads, but of long caches.
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040}, 320},  // 1040 / 4 = 260
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040}, 192}, // 1040 / 8 = 130
-        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 1040, 1040, false}, 320},  // 1040 / 4 = 260
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, false, 1040, 1040, false}, 192}, // 1040 / 8 = 130
+        {{STEP_ANY, DTYPE_F16, 32, 2, 2, true, 1056, 1056, false},
          320}, // two blocks share a head's rows: 1056 / 4 = 264
-        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192}, 1024},
+        {{STEP_ANY, DTYPE_F16, 32, 1, 2, true, 8192, 8192, false}, 1024},
         // A row among others: a quarter of the multiprocessors, four splits, or as many as 1,024 indexes each make.
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0}, 512},
-        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777}, 512},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0}, 1024},
-        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0}, 4160}, // at most 256 of a tile
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 2048, 0, false}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 1, false, 2048, 0, false}, 512},
+        {{STEP_DECODING, DTYPE_INT4, 8, 1, 0, false, 2048, 777, false}, 512},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 65536, 0, false}, 1024},
+        {{STEP_DECODING, DTYPE_F16, 8, 1, 4, false, 1 << 20, 0, false}, 4160}, // at most 256 of a tile
+        // Rows for all heads: a block a multiprocessor.
+        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 1024, 1024, true}, 64},
+        {{STEP_ANY, DTYPE_F16, 1, 1, 1, false, 32768, 32768, true}, 256}, // 32768 / 132 = 249
+        {{STEP_DECODING, DTYPE_F16, 1, 2, 1, false, 2048, 0, true}, 128}, // 16 splits
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         if (dispatch_split_slots(&HOPPER, &CASES[i].c) != CASES[i].slots)

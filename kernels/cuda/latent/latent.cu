@@ -60,33 +60,6 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// The rotary parts of expanded queries, turned, to the beginnings of heads of q.
-struct RotaryParts {
-    int n_heads, rotary_dim, head_dim, plain_dim;
-    bool interleaved;
-    int64_t stride; // elements of a token's expanded queries
-    const float2 *rope;
-};
-
-// A thread a pair of a head. Grid: [n_tokens, pairs of all heads / 256], block: 256.
-template <class T>
-__global__ void __launch_bounds__(256)
-    turn_parts_kernel(const __grid_constant__ RotaryParts a, const T *expanded, T *q) {
-    const int pairs = a.rotary_dim / 2, at = blockIdx.y * 256 + threadIdx.x, head = at / pairs,
-              i = at % pairs;
-    const int64_t token = blockIdx.x;
-    let_next_begin();
-    kernels_before();
-    if (head >= a.n_heads) return;
-    const T *from = expanded + token * a.stride + (int64_t)head * (a.plain_dim + a.rotary_dim) + a.plain_dim;
-    T *to = q + (token * a.n_heads + head) * a.head_dim;
-    const RopePlace place(i, a.rotary_dim, a.interleaved);
-    float x = to_float(from[place.first]), y = to_float(from[place.second]);
-    if (a.rope) rope_pair(x, y, a.rope[token * pairs + i], x, y);
-    to[place.first] = from_float<T>(x);
-    to[place.second] = from_float<T>(y);
-}
-
 // ---- qkv ---------------------------------------------------------------------------------------------------
 
 static Status store_latents(CudaBackend *cuda, const Layer *layer, const KvLayer *kv, Error *error) {
@@ -111,23 +84,12 @@ static Status absorb(CudaBackend *cuda, const Layer *layer, const KvLayer *kv, c
     const DecoderShape *s = cuda->shape;
     const Latent *l = &s->latent;
     const int n = cuda->step.n_tokens, rotary = s->rope.rotary_dim;
-    RotaryParts a = {s->n_heads,
-                     rotary,
-                     s->head_dim,
-                     l->plain_dim,
-                     s->rope.kind == ROPE_INTERLEAVED,
-                     stride,
-                     kv->rope < 0 ? NULL : cuda_turns(cuda, kv)};
-    const dim3 grid(n, (s->n_heads * (rotary / 2) + 255) / 256);
-    cudaError_t code;
-    WITH_OPERAND(cuda, (code = launch_dependent(cuda, turn_parts_kernel<T>, grid, 256, 0, a,
-                                                (const T *)expanded, (T *)q)));
-    Status status = cuda_check(code, error, "rotary parts of %d tokens", n);
-    if (status) return status;
     HeadProduct product = {&layer->k_up, n, s->n_heads, l->rank, l->plain_dim};
     product.x = expanded, product.x_token = stride, product.x_head = l->plain_dim + rotary;
     product.y = (char *)q + (size_t)rotary * operand_bytes(cuda->operand);
     product.y_token = (int64_t)s->n_heads * s->head_dim, product.y_head = s->head_dim;
+    product.rotary_dim = rotary, product.interleaved = s->rope.kind == ROPE_INTERLEAVED;
+    product.rope = kv->rope < 0 ? NULL : cuda_turns(cuda, kv);
     return head_product(cuda, &product, error);
 }
 

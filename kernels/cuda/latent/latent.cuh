@@ -19,6 +19,10 @@ struct HeadProduct {
     int64_t x_token, x_head;
     void *y;
     int64_t y_token, y_head;
+    // So many elements behind x[t, h] are turned, and stand before y[t, h]; 0: none.
+    int rotary_dim;
+    bool interleaved;
+    const float2 *rope; // [n, rotary_dim/2]; NULL: they are left as they are
 };
 
 // By GEMVs, where a step decodes or has few tokens, else by cuBLASLt, a GEMM a head.
