@@ -143,11 +143,11 @@ static Status calibration_model(Calibration *calibration, Error *error) {
 // ---- results ----------------------------------------------------------------------------------------------------
 
 static bool rounds_keys(const DecoderShape *shape, DType cache) {
-    return cache == DTYPE_INT4 && key_rounding_suits(shape->head_dim);
+    return cache == DTYPE_INT4 && !shape->heads_of_layers && key_rounding_suits(shape->head_dim);
 }
 
 bool calibration_is_wanted(const DecoderShape *shape, DType cache, const CalibrationWish *wish) {
-    return wish->bases || rounds_keys(shape, cache);
+    return (wish->bases && !shape->heads_of_layers) || rounds_keys(shape, cache);
 }
 
 int64_t calibration_result_bytes(const DecoderShape *shape, DType cache, const CalibrationWish *wish) {

@@ -68,6 +68,7 @@ typedef struct LayerWeights {
     // heads of a token as one row (OLMo 2). With head_layer_norms: layer norms of each head with weights of its own,
     // [n_heads*head_dim] and [n_kv_heads*head_dim].
     Matrix q_norm, k_norm;
+    Matrix v_norm;                  // [head_dim] RMS norm of each head of v (Gemma 4); absent: none
     Matrix wo, bo;                  // [hidden_size, n_heads*head_dim], [hidden_size]
     Matrix attn_post_norm;          // [hidden_size] of what attention adds to x (Gemma 2); absent: none
     Matrix ffn_norm, ffn_norm_bias; // [hidden_size]; absent: h = x
@@ -86,11 +87,18 @@ typedef struct LayerWeights {
     Matrix q_down, q_down_norm; // [q_rank, hidden_size], [q_rank]; absent: q_rank is 0
     Matrix latent_norm;         // [rank]
     Matrix k_up, v_up;          // [n_heads*rank, plain_dim], [n_heads*value_dim, rank]: f32, f16 or bf16
+    // What the token's own part of a per-layer embedding (below) adds: [size, hidden_size], [hidden_size, size],
+    // [hidden_size]; absent: nothing.
+    Matrix token_gate, token_up, token_norm;
+    int index;     // of the layer
+    float x_scale; // x is multiplied by it at the layer's end; 0 means 1
 } LayerWeights;
 
 typedef struct HeadWeights {
-    Matrix embedding;                           // [vocab_size, hidden_size]
-    Matrix positions;                           // [n_positions, hidden_size], where positions are learned
+    Matrix embedding; // [vocab_size, hidden_size]
+    Matrix positions; // [n_positions, hidden_size], where positions are learned
+    // Of per-layer embeddings: [vocab_size, n_layers*size], [n_layers*size, hidden_size], [size]
+    Matrix token_embedding, token_projection, token_norm;
     Matrix embedding_norm, embedding_norm_bias; // [hidden_size], of what embed() gives (BLOOM)
     Matrix norm, norm_bias;                     // [hidden_size]
     Matrix output, output_bias; // [vocab_size, hidden_size], [vocab_size]; output has the same data as
@@ -180,11 +188,18 @@ typedef struct Rope {
     double magnitude;       // of the first table
     int n_sets;             // 0 means 1
     int n_tables;           // 0 means 1; at most ROPE_MOST_TABLES
+    int other_rotary_dim;   // of the second table, whose further frequencies mean nothing; 0: as the first
     double other_magnitude; // of the second table
     const int *of_layers;   // host [n_layers], the caller's too: for KvLayer.rope; NULL: 0 for all
 } Rope;
 
 enum { ROPE_MOST_TABLES = 2 };
+
+// What the heads of a layer are, where layers differ.
+typedef struct LayerHeads {
+    int n_kv_heads, head_dim;
+    int lender; // the layer whose keys and values it looks at, an earlier one; its own number: it has them itself
+} LayerHeads;
 
 typedef struct DecoderShape {
     int n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size;
@@ -212,6 +227,15 @@ typedef struct DecoderShape {
     bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
     Experts experts;
     Latent latent;
+    // Heads of layers differ (Gemma 4): host [n_layers], the caller's; n_kv_heads and head_dim above are those of most, and
+    // the cache has room for the widest. NULL: they are alike. Intermediate sizes then differ as well, up to
+    // intermediate_size.
+    const LayerHeads *heads_of_layers;
+    // Per-layer embeddings (Gemma 3n and 4): every token has a row t of token_size elements for each layer, made by embed()
+    // of its id and of its x:
+    //   t = (√token_size·token_embedding[id] + norm(token_projection·x / √hidden_size; token_norm)) / √2
+    // and at the layer's end x += norm(token_up·(activation(token_gate·x)·t); token_norm). 0: there are none.
+    int token_size;
     const float
         *sink_scores; // host [n_layers, n_heads], owned by the caller: KvLayer.sink_scores; NULL: none
 } DecoderShape;
@@ -242,6 +266,42 @@ static inline int64_t decoder_query_width(const DecoderShape *s) {
 }
 static inline int64_t decoder_attended_width(const DecoderShape *s) {
     return (int64_t)s->n_heads * (s->latent.rank > 0 ? s->latent.value_dim : s->head_dim);
+}
+
+static inline LayerHeads layer_heads(const DecoderShape *s, int layer) {
+    const LayerHeads alike = {s->n_kv_heads, s->head_dim, layer};
+    return s->heads_of_layers ? s->heads_of_layers[layer] : alike;
+}
+
+// The largest head of any layer, the widest row of keys, and the fewest heads that they have.
+static inline int decoder_most_head_dim(const DecoderShape *s) {
+    int most = s->head_dim;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++)
+        if (s->heads_of_layers[l].head_dim > most) most = s->heads_of_layers[l].head_dim;
+    return most;
+}
+
+static inline int64_t decoder_kv_width(const DecoderShape *s) {
+    int64_t most = (int64_t)s->n_kv_heads * s->head_dim;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++) {
+        const int64_t width = (int64_t)s->heads_of_layers[l].n_kv_heads * s->heads_of_layers[l].head_dim;
+        if (width > most) most = width;
+    }
+    return most;
+}
+
+static inline int decoder_least_kv_heads(const DecoderShape *s) {
+    int least = s->n_kv_heads;
+    for (int l = 0; s->heads_of_layers && l < s->n_layers; l++)
+        if (s->heads_of_layers[l].n_kv_heads < least) least = s->heads_of_layers[l].n_kv_heads;
+    return least;
+}
+
+// The rope as a table of frequencies turns heads.
+static inline Rope rope_of_table(const Rope *rope, int table) {
+    Rope own = *rope;
+    if (table == 1 && rope->other_rotary_dim > 0) own.rotary_dim = rope->other_rotary_dim;
+    return own;
 }
 
 // Elements of g that a token takes: in a layer of experts a row for each that it chose, and the shared one's.
@@ -289,6 +349,8 @@ typedef struct KvLayer {
     // split whose sums leave the range that is safe for its numbers is taken again with its running maximum: results do
     // not depend on φ but for rounding. NULL: running maxima everywhere.
     const float *score_bases; // backend memory [n_heads]
+    int n_kv_heads, head_dim; // 0: the shape's
+    bool borrowed;            // another layer's keys and values: qkv() stores none
     // Learned attention sinks (gpt-oss): the sum that weights are divided by has e^sink_scores[h] beside those of head h's
     // scores, and no value. NULL: none.
     const float *sink_scores; // backend memory [n_heads]
@@ -299,6 +361,14 @@ typedef struct KvLayer {
 typedef struct SoftmaxCounts {
     int64_t parts, again;
 } SoftmaxCounts;
+
+static inline int kv_layer_head_dim(const DecoderShape *shape, const KvLayer *kv) {
+    return kv->head_dim > 0 ? kv->head_dim : shape->head_dim;
+}
+
+static inline int kv_layer_heads(const DecoderShape *shape, const KvLayer *kv) {
+    return kv->n_kv_heads > 0 ? kv->n_kv_heads : shape->n_kv_heads;
+}
 
 // ---- one step ------------------------------------------------------------------------------------------
 
@@ -485,7 +555,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 15 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 16 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

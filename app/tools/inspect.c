@@ -7,6 +7,7 @@
 #include "tokenizer/chat/chat_template.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@ static double mega(int64_t bytes) {
 }
 
 static const char *scaling_name(RopeScaling scaling) {
-    static const char *const names[] = {"none",       "linear",      "llama3",  "YaRN",
-                                        "by factors", "dynamic NTK", "LongRoPE"};
+    static const char *const names[] = {"none",       "linear",      "llama3",   "YaRN",
+                                        "by factors", "dynamic NTK", "LongRoPE", "of a part"};
     return names[scaling];
 }
 
@@ -30,9 +31,9 @@ static void print_positions(const Model *m, FILE *out) {
         return;
     }
     fprintf(out, "rope          base %g, %d of %d dimensions, %s, scaling %s", m->rope_base,
-            s->rope.rotary_dim, s->head_dim, s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split",
-            scaling_name(m->rope_scaling));
-    if (m->rope_scaling != ROPE_SCALING_NONE) fprintf(out, " x%g", m->rope_factor);
+            s->rope.rotary_dim, decoder_most_head_dim(s),
+            s->rope.kind == ROPE_INTERLEAVED ? "interleaved" : "half-split", scaling_name(m->rope_scaling));
+    if (m->rope_scaling != ROPE_SCALING_NONE && !isnan(m->rope_factor)) fprintf(out, " x%g", m->rope_factor);
     int still = 0;
     for (int l = 0; l < s->n_layers && m->layer_ropes; l++) still += m->layer_ropes[l] < 0;
     if (s->rope.n_tables > 1) fprintf(out, "; base %g behind windows", m->window_base);
@@ -71,6 +72,22 @@ static void print_experts(const Model *m, FILE *out) {
             mega(m->weight_bytes - model_idle_bytes(m)));
 }
 
+// Where layers differ.
+static void print_layer_heads(const Model *m, FILE *out) {
+    const DecoderShape *s = &m->shape;
+    int borrowed = 0;
+    if (!s->heads_of_layers) return;
+    const LayerHeads *last = &s->heads_of_layers[s->n_layers - 1]; // it has no window
+    for (int l = 0; l < s->n_layers; l++) borrowed += s->heads_of_layers[l].lender != l;
+    fprintf(out, "layers        without a window: heads of %d (%d for keys and values%s)", last->head_dim,
+            last->n_kv_heads, m->same_values ? ", which are the same" : "");
+    if (borrowed)
+        fprintf(out, "; the last %d have no keys of their own, and feed-forward %d (others %d)", borrowed,
+                s->intermediate_size, m->usual_intermediate);
+    if (s->token_size) fprintf(out, "; %d elements of each token for each layer", s->token_size);
+    fputc('\n', out);
+}
+
 static void print_architecture(const Model *m, FILE *out) {
     const DecoderShape *s = &m->shape;
     const Latent *l = &s->latent;
@@ -82,6 +99,7 @@ static void print_architecture(const Model *m, FILE *out) {
     else
         fprintf(out, "%d heads of %d (%d for keys and values), feed-forward %d\n", s->n_heads, s->head_dim,
                 s->n_kv_heads, s->intermediate_size);
+    print_layer_heads(m, out);
     print_experts(m, out);
     fprintf(out, "vocabulary    %d%s\n", s->vocab_size, m->tied_head ? ", head tied to the embedding" : "");
     fprintf(out, "context       %" PRId64 " tokens", m->context_length);

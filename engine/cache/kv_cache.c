@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum {
+    WHOLE_ROWS = 2, // a layout: kernels/kv_layout.h
     SLOT_ALIGNMENT = 64
 }; // slots of a cache of one page come in such numbers, so that every layer is aligned
 
@@ -27,6 +28,26 @@ static int group_of(const CacheOptions *o, int head_dim) {
     return group;
 }
 
+// Those behind them borrow keys and values.
+static int own_layers(const DecoderShape *shape) {
+    int n = shape->n_layers;
+    while (shape->heads_of_layers && n > 1 && shape->heads_of_layers[n - 1].lender != n - 1) n--;
+    return n;
+}
+
+// What divides the heads of all layers.
+static int common_size(const DecoderShape *shape) {
+    int size = shape->head_dim;
+    for (int l = 0; shape->heads_of_layers && l < shape->n_layers; l++) {
+        int other = shape->heads_of_layers[l].head_dim; // Euclid's
+        while (other > 0) {
+            const int rest = size % other;
+            size = other, other = rest;
+        }
+    }
+    return size;
+}
+
 Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int context_size, KvLayout *layout,
                        Error *error) {
     if (o->n_sequences < 1 || (o->paged && o->page_size < 1))
@@ -34,13 +55,14 @@ Status kv_cache_layout(const CacheOptions *o, const DecoderShape *shape, int con
                          o->page_size);
     int64_t page = page_size_of(o, context_size), pages = (context_size + page - 1) / page;
     *layout = (KvLayout){
-        .layout = o->layout,
-        .n_layers = shape->n_layers,
-        .n_kv_heads = shape->n_kv_heads,
+        // Where layers' heads differ, a slot has room for the widest: rows of all heads must then be whole.
+        .layout = shape->heads_of_layers ? WHOLE_ROWS : o->layout,
+        .n_layers = own_layers(shape),
+        .n_kv_heads = (int)((decoder_kv_width(shape) + shape->head_dim - 1) / shape->head_dim),
         .head_dim = shape->head_dim,
         .n_slots = pages * page * o->n_sequences,
         .type = o->type,
-        .group = group_of(o, shape->head_dim),
+        .group = group_of(o, common_size(shape)),
         .scale_type = DTYPE_F16,
         .one_plane = shape->latent.rank > 0,
     };
@@ -55,9 +77,9 @@ int64_t kv_cache_bytes(const KvLayout *layout) {
            layout->n_slots * (int64_t)sizeof(int32_t);
 }
 
-static Status open_host(KvCache *cache, Error *error) {
+static Status open_host(KvCache *cache, int n_layers, Error *error) {
     size_t n_pages = (size_t)cache->n_pages;
-    cache->layers = calloc((size_t)cache->layout.n_layers, sizeof *cache->layers);
+    cache->layers = calloc((size_t)n_layers, sizeof *cache->layers);
     cache->references = calloc(n_pages, sizeof *cache->references);
     cache->free_pages = malloc(n_pages * sizeof *cache->free_pages);
     cache->copies = malloc(2 * (size_t)cache->page_size * sizeof *cache->copies);
@@ -92,6 +114,17 @@ static Status open_sinks(KvCache *cache, const DecoderShape *shape, Error *error
     return status ? status : ops->write(cache->backend, cache->sink_scores, shape->sink_scores, bytes, error);
 }
 
+// A layer's own heads, one behind the other in the row of its slot.
+static void take_heads(const DecoderShape *shape, int layer, KvLayer *kv) {
+    const LayerHeads heads = shape->heads_of_layers[layer];
+    if (heads.lender != layer) {
+        kv[0] = kv[heads.lender - layer];
+        kv->borrowed = true;
+        return;
+    }
+    kv->n_kv_heads = heads.n_kv_heads, kv->head_dim = heads.head_dim, kv->head_stride = heads.head_dim;
+}
+
 Status kv_cache_open(Backend *backend, const CacheOptions *options, const DecoderShape *shape,
                      int context_size, KvCache *cache, Error *error) {
     *cache = (KvCache){.backend = backend,
@@ -102,7 +135,7 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
     if (status) return status;
     cache->page_size = (int)page_size_of(options, context_size);
     cache->n_pages = (int)(cache->layout.n_slots / cache->page_size);
-    status = open_host(cache, error);
+    status = open_host(cache, shape->n_layers, error);
     if (!status) status = open_memory(cache, error);
     if (!status) status = open_sinks(cache, shape, error);
     if (status) {
@@ -112,10 +145,12 @@ Status kv_cache_open(Backend *backend, const CacheOptions *options, const Decode
     for (int l = 0; l < cache->layout.n_layers; l++) {
         cache->layers[l] = kv_layout_layer(&cache->layout, cache->memory, cache->scales, l);
         cache->layers[l].rope = shape->rope.of_layers ? shape->rope.of_layers[l] : 0;
+        if (shape->heads_of_layers) take_heads(shape, l, &cache->layers[l]);
         cache->layers[l].rotate_keys = cache->layout.type == DTYPE_INT4;
         if (cache->sink_scores)
             cache->layers[l].sink_scores = (const float *)cache->sink_scores + (int64_t)l * shape->n_heads;
     }
+    for (int l = cache->layout.n_layers; l < shape->n_layers; l++) take_heads(shape, l, &cache->layers[l]);
     return STATUS_OK;
 }
 

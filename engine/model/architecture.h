@@ -48,8 +48,14 @@ typedef enum Module {
     MODULE_KV_UP,
     MODULE_K_UP,
     MODULE_V_UP,
+    MODULE_TOKEN_GATE, // of per-layer embeddings
+    MODULE_TOKEN_UP,
+    MODULE_TOKEN_NORM,
     MODULE_EMBEDDING, // from here on of the model, not of a layer
     MODULE_POSITIONS,
+    MODULE_TOKEN_EMBEDDING, // of all layers
+    MODULE_TOKEN_PROJECTION,
+    MODULE_TOKEN_HEAD_NORM,
     MODULE_EMBEDDING_NORM,
     MODULE_NORM,
     MODULE_OUTPUT,
@@ -197,6 +203,11 @@ typedef struct Architecture {
     // It is a layer norm of each head with weights of its own, of one tensor, or of one for each head ("norms.%d").
     bool head_layer_norms;
     bool
+        heads_by_window; // layers without a window have other heads, and the last ones may borrow keys and values
+    bool unit_scores;    // scores are not scaled
+    bool value_norm;     // heads of values are divided by their root mean square
+    const char *x_scale; // name of a number of each layer that multiplies x at its end; NULL: there is none
+    bool
         qk_unit_norm; // use_qk_norm, true without it: heads of layers that turn are divided by their root mean square
     int gguf_no_unit_norm; // in GGUF not of models of so many experts
     bool qk_norm_rows;     // qk_norm is of all heads of a token as one row
@@ -221,6 +232,8 @@ typedef struct Architecture {
         default_head_dim; // of config.json without the key; 0, as in GGUF or if it is null: hidden_size / n_heads
     int64_t default_rotary_dim; // 0: the rotary part decides
     double default_rotary_part; // 0: the whole head
+    double
+        default_proportional; // this part of a head's pairs turns, where config.json has no rope_parameters; 0: all
     // YaRN by this factor, from so many tokens on, its borders not rounded, where config.json says nothing of rope
     // scaling; 0: none.
     double default_yarn;

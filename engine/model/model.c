@@ -17,9 +17,11 @@ Status model_read_params(Model *model, ParamSource *source, Error *error) {
         param_string(source, (Key){"_name_or_path", ".general.name"}, model->name, sizeof model->name, error);
     if (!status) status = model_read_shape(model, source, error);
     if (!status) status = model_read_experts(model, source, error);
+    if (!status) status = model_read_global_head(model, source, error);
     if (!status) status = model_read_positions(model, source, error);
     if (!status) status = model_read_windows(model, source, error);
     if (!status) status = model_read_layer_ropes(model, source, error);
+    if (!status) status = model_read_layer_heads(model, source, error);
     if (!status) status = model_read_unit_norm(model, source, error);
     if (!status) status = model_read_generation(model, source, error);
     return status ? status : unread_check_keys(source, error);
@@ -79,6 +81,7 @@ void model_close(Model *model) {
     free(model->inv_freq);
     free(model->layer_ropes);
     free(model->unit_norm);
+    free(model->layer_heads);
     free(model);
 }
 

@@ -30,6 +30,7 @@ typedef enum RopeScaling {
     ROPE_SCALING_DYNAMIC, // "dynamic NTK": a base that grows with what a text is longer than the trained context
     ROPE_SCALING_LONGROPE, // divided one by one by other factors within and beyond it, and a magnitude (Ding et al.,
                            // arXiv:2402.13753)
+    ROPE_SCALING_PROPORTIONAL, // a part of the pairs of a head, by the frequencies of the whole (Gemma 4)
 } RopeScaling;
 
 // What the model's makers recommend for sampling.
@@ -62,7 +63,11 @@ typedef struct Model {
     int *
         attention_windows; // [shape.n_layers] sliding window of each layer in tokens, itself included; 0: none;
                            // below 0: it sees chunks of so many
-    int chunk;             // tokens of those chunks; 0: no layer has them
+    LayerHeads *layer_heads; // shape.heads_of_layers; NULL: they are alike
+    int global_head_dim;     // of layers without a window, where they differ
+    int usual_intermediate;  // of layers that are not twice as wide
+    bool same_values;        // layers without a window have keys for values
+    int chunk;               // tokens of those chunks; 0: no layer has them
     float *unit_norm; // [shape.head_dim] ones, where heads are normed without weights; NULL: they are not
 
     bool tied_head; // the output matrix is the embedding

@@ -15,10 +15,10 @@ enum { STEM_SIZE = 128 };
 
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
-    const int head = model->shape.head_dim;
+    const int head = decoder_most_head_dim(&model->shape);
     bool there = source->config || model->shape.experts.n != a->gguf_no_unit_norm;
-    if (!a->qk_unit_norm) return STATUS_OK;
-    Status status = param_bool(source, (Key){"use_qk_norm", NULL}, &there, error);
+    if (!a->qk_unit_norm && !a->value_norm) return STATUS_OK;
+    Status status = a->value_norm ? STATUS_OK : param_bool(source, (Key){"use_qk_norm", NULL}, &there, error);
     if (status || !there) return status;
     model->unit_norm = malloc((size_t)head * sizeof *model->unit_norm);
     if (!model->unit_norm) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
@@ -91,7 +91,10 @@ Status model_take_head_norms(Model *model, const ParamSource *source, int layer,
     const DecoderShape *s = &model->shape;
     const char *const *names = source->config ? source->architecture->modules : GGUF_MODULES;
     LayerWeights *to = &model->layers[layer];
-    if (model->unit_norm) set_unit_norms(model, layer);
+    if (model->unit_norm && source->architecture->value_norm)
+        to->v_norm = (Matrix){DTYPE_F32, 1, layer_heads(s, layer).head_dim, model->unit_norm, NULL, 0};
+    else if (model->unit_norm)
+        set_unit_norms(model, layer);
     if (!s->head_layer_norms) return STATUS_OK;
     if (strchr(names[MODULE_Q_NORM], '%')) return gather(model, source, layer, error);
     Status status = take_all(model, source, layer, names[MODULE_Q_NORM], (int64_t)s->n_heads * s->head_dim,

@@ -55,6 +55,9 @@ typedef struct LatentTensors {
 // k_up and v_up, in memory of the model's where they are not so in the file.
 Status model_take_latent(Model *model, const ParamSource *source, int layer, const LatentTensors *from,
                          Error *error);
+// Where heads differ by layer: global_head_dim and token_size, after the shape; the rest after the windows.
+Status model_read_global_head(Model *model, const ParamSource *source, Error *error);
+Status model_read_layer_heads(Model *model, const ParamSource *source, Error *error);
 // Norms of heads that are apart: model->unit_norm, after the experts; and those of a layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);

@@ -19,9 +19,10 @@ static const struct {
     const char *name;
     RopeScaling scaling;
 } SCHEMES[] = {
-    {"default", ROPE_SCALING_NONE},      {"none", ROPE_SCALING_NONE}, {"linear", ROPE_SCALING_LINEAR},
-    {"llama3", ROPE_SCALING_LLAMA3},     {"yarn", ROPE_SCALING_YARN}, {"dynamic", ROPE_SCALING_DYNAMIC},
-    {"longrope", ROPE_SCALING_LONGROPE},
+    {"default", ROPE_SCALING_NONE},      {"none", ROPE_SCALING_NONE},
+    {"linear", ROPE_SCALING_LINEAR},     {"llama3", ROPE_SCALING_LLAMA3},
+    {"yarn", ROPE_SCALING_YARN},         {"dynamic", ROPE_SCALING_DYNAMIC},
+    {"longrope", ROPE_SCALING_LONGROPE}, {"proportional", ROPE_SCALING_PROPORTIONAL},
 };
 
 // ---- memory ---------------------------------------------------------------------------------------------
@@ -51,6 +52,13 @@ static Status make_rows(Model *model, int n_tables, int n_sets, Error *error) {
 }
 
 // ---- schemes -------------------------------------------------------------------------------------------
+
+// A part of the pairs turns, as in a whole head; the others do not.
+static void scale_proportional(double *inv_freq, int n, const RopeSpec *spec) {
+    const int turning = (int)(spec->rotary_part * (2 * n)) / 2;
+    for (int i = 0; i < n; i++)
+        inv_freq[i] = i < turning ? inv_freq[i] / (isnan(spec->factor) ? 1 : spec->factor) : 0;
+}
 
 static void scale_linear(double *inv_freq, int n, double factor) {
     for (int i = 0; i < n; i++) inv_freq[i] /= factor;
@@ -177,7 +185,9 @@ static const char *check_mscales(const RopeSpec *spec) {
 static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *source, Error *error) {
     const char *wrong = NULL;
     if (!(spec->base > 1 && spec->base < 1e30)) wrong = "the base must be larger than 1";
-    if (model->rope_scaling != ROPE_SCALING_NONE && !(spec->factor > 0 && spec->factor < 1e9)) {
+    const bool wants_factor = model->rope_scaling != ROPE_SCALING_NONE &&
+                              (model->rope_scaling != ROPE_SCALING_PROPORTIONAL || !isnan(spec->factor));
+    if (wants_factor && !(spec->factor > 0 && spec->factor < 1e9)) {
         wrong = "the factor is missing or not positive";
     }
     if (model->rope_scaling == ROPE_SCALING_LLAMA3 &&
@@ -206,10 +216,13 @@ static Status check_spec(RopeSpec *spec, const Model *model, const ParamSource *
 
 static Status read_rotary_dim(Model *model, const RopeSpec *spec, const ParamSource *source, Error *error) {
     const bool latent = model->shape.latent.rank > 0; // whose rotary part has keys of its own
-    int head_dim = latent ? model->shape.rope.rotary_dim : model->shape.head_dim;
+    const bool whole = model->rope_scaling == ROPE_SCALING_PROPORTIONAL;
+    const int head_dim = latent                       ? model->shape.rope.rotary_dim
+                         : model->global_head_dim > 0 ? model->global_head_dim
+                                                      : model->shape.head_dim;
     bool part_ok = spec->rotary_part > 0 && spec->rotary_part <= 1;
     int64_t dim = spec->rotary_dim != 0 ? spec->rotary_dim
-                  : part_ok             ? (int64_t)(head_dim * spec->rotary_part)
+                  : part_ok             ? (int64_t)(whole ? head_dim : head_dim * spec->rotary_part)
                                         : 0;
     if (dim < 2 || dim > head_dim || dim % 2 != 0 || (latent && dim != head_dim)) {
         return error_set(error, STATUS_FILE,
@@ -261,6 +274,9 @@ static Status scale_set(Model *model, const RopeSpec *spec, const ParamSource *s
     case ROPE_SCALING_LINEAR:
         scale_linear(inv_freq, n, spec->factor);
         break;
+    case ROPE_SCALING_PROPORTIONAL:
+        scale_proportional(inv_freq, n, spec);
+        break;
     case ROPE_SCALING_LLAMA3:
         scale_llama3(inv_freq, n, spec);
         break;
@@ -298,7 +314,7 @@ static Status make_sets(Model *model, const RopeSpec *spec, const ParamSource *s
 static Status add_window_table(Model *model, const RopeSpec *first, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     Rope *rope = &model->shape.rope;
-    const int n = rope->rotary_dim / 2;
+    const int n = rope->rotary_dim / 2, own = model->global_head_dim > 0 ? model->shape.head_dim / 2 : n;
     RopeSpec spec = {.layers = source->config ? "sliding_attention" : NULL,
                      .type = "default",
                      .base = a->default_window_base > 0 ? a->default_window_base
@@ -318,7 +334,12 @@ static Status add_window_table(Model *model, const RopeSpec *first, const ParamS
     status = make_rows(model, 2, rope->n_sets, error);
     if (status) return status;
     for (int row = rope->n_sets; row < 2 * rope->n_sets; row++)
-        for (int i = 0; i < n; i++) model->inv_freq[row * n + i] = pow(spec.base, -(double)i / n);
+        for (int i = 0; i < n; i++)
+            model->inv_freq[row * n + i] = i < own ? pow(spec.base, -(double)i / own) : 0;
+    if (own > n)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "%s: rope: layers behind a window have larger heads than others", source->path);
+    rope->other_rotary_dim = own == n ? 0 : 2 * own;
     rope->other_magnitude = 1;
     model->window_base = spec.base;
     return STATUS_OK;

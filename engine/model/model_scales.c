@@ -65,6 +65,7 @@ static double or_none(double value) {
 
 static double attention_scale(const DecoderShape *shape, const ParamSource *source, const Scales *scales) {
     bool wide = !source->config && source->architecture->gguf_wide_layers == shape->n_layers;
+    if (source->architecture->unit_scores) return 1;
     if (scales->attention > 0) return scales->attention;
     if (source->config && scales->query > 0) return 1 / sqrt(scales->query);
     if (shape->latent.rank > 0) return 1 / sqrt(shape->latent.plain_dim + shape->rope.rotary_dim);

@@ -25,7 +25,9 @@ typedef enum Dim {
     DIM_ATTENDED, // what wo takes
     DIM_Q_RANK,   // of latent attention, as the following
     DIM_RANK,
-    DIM_ROW, // that is cached
+    DIM_ROW,      // that is cached
+    DIM_TOKEN,    // of per-layer embeddings
+    DIM_OF_LAYERS // likewise, of all layers
 } Dim;
 
 typedef struct WeightInfo {
@@ -60,11 +62,17 @@ static const WeightInfo LAYER_WEIGHTS[] = {
     {MODULE_Q_UP, LAYER(wq), 0, DIM_Q, DIM_Q_RANK, 0},
     {MODULE_KV_DOWN, LAYER(wk), 0, DIM_ROW, DIM_HIDDEN, 0},
     {MODULE_LATENT_NORM, LAYER(latent_norm), 0, DIM_NONE, DIM_RANK, 0},
+    {MODULE_TOKEN_GATE, LAYER(token_gate), 0, DIM_TOKEN, DIM_HIDDEN, 0},
+    {MODULE_TOKEN_UP, LAYER(token_up), 0, DIM_HIDDEN, DIM_TOKEN, 0},
+    {MODULE_TOKEN_NORM, LAYER(token_norm), 0, DIM_NONE, DIM_HIDDEN, 0},
 };
 
 static const WeightInfo HEAD_WEIGHTS[] = {
     {MODULE_EMBEDDING, HEAD(embedding), 0, DIM_VOCAB, DIM_HIDDEN, 0},
     {MODULE_POSITIONS, HEAD(positions), 0, DIM_POSITIONS, DIM_HIDDEN, 0},
+    {MODULE_TOKEN_EMBEDDING, HEAD(token_embedding), 0, DIM_VOCAB, DIM_OF_LAYERS, 0},
+    {MODULE_TOKEN_PROJECTION, HEAD(token_projection), 0, DIM_OF_LAYERS, DIM_HIDDEN, 0},
+    {MODULE_TOKEN_HEAD_NORM, HEAD(token_norm), 0, DIM_NONE, DIM_TOKEN, 0},
     {MODULE_EMBEDDING_NORM, HEAD(embedding_norm), HEAD(embedding_norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_NORM, HEAD(norm), HEAD(norm_bias), DIM_NONE, DIM_HIDDEN, BIAS_NORM},
     {MODULE_OUTPUT, HEAD(output), HEAD(output_bias), DIM_VOCAB, DIM_HIDDEN, BIAS_OUTPUT},
@@ -77,11 +85,16 @@ typedef struct Reader {
     const Architecture *architecture;
     bool is_gguf;
     bool fused; // a GGUF file has q, k and v in one
+    int layer;  // whose sizes are meant
 } Reader;
 
 static int64_t dim_size(const Reader *r, Dim dim) {
     const DecoderShape *shape = &r->model->shape;
-    const int64_t q = decoder_query_width(shape), kv = (int64_t)shape->n_kv_heads * shape->head_dim;
+    const LayerHeads heads = layer_heads(shape, r->layer);
+    const int64_t q = shape->latent.rank > 0 ? decoder_query_width(shape)
+                                             : (int64_t)shape->n_heads * heads.head_dim,
+                  kv = (int64_t)heads.n_kv_heads * heads.head_dim;
+    const bool usual = shape->heads_of_layers && heads.lender == r->layer;
     switch (dim) {
     case DIM_HIDDEN:
         return shape->hidden_size;
@@ -92,11 +105,11 @@ static int64_t dim_size(const Reader *r, Dim dim) {
     case DIM_QKV:
         return q + 2 * kv;
     case DIM_Q_NORM:
-        return r->architecture->qk_norm_rows ? q : shape->head_dim;
+        return r->architecture->qk_norm_rows ? q : heads.head_dim;
     case DIM_K_NORM:
-        return r->architecture->qk_norm_rows ? kv : shape->head_dim;
+        return r->architecture->qk_norm_rows ? kv : heads.head_dim;
     case DIM_INTERMEDIATE:
-        return shape->intermediate_size;
+        return usual ? r->model->usual_intermediate : shape->intermediate_size;
     case DIM_GATE_UP:
         return 2 * (int64_t)shape->intermediate_size;
     case DIM_VOCAB:
@@ -104,20 +117,40 @@ static int64_t dim_size(const Reader *r, Dim dim) {
     case DIM_POSITIONS:
         return shape->n_positions + r->architecture->position_offset;
     case DIM_ATTENDED:
-        return decoder_attended_width(shape);
+        return shape->latent.rank > 0 ? decoder_attended_width(shape) : q;
     case DIM_Q_RANK:
         return shape->latent.q_rank;
     case DIM_RANK:
         return shape->latent.rank;
     case DIM_ROW:
         return shape->head_dim;
+    case DIM_TOKEN:
+        return shape->token_size;
+    case DIM_OF_LAYERS:
+        return (int64_t)shape->n_layers * shape->token_size;
     case DIM_NONE:
         break;
     }
     return 1;
 }
 
+static bool is_of_tokens(Module module) {
+    return (module >= MODULE_TOKEN_GATE && module <= MODULE_TOKEN_NORM) ||
+           (module >= MODULE_TOKEN_EMBEDDING && module <= MODULE_TOKEN_HEAD_NORM);
+}
+
+// Keys and values that a layer borrows, or values that are its keys.
+static bool has_from_elsewhere(const Reader *r, Module module) {
+    const Model *model = r->model;
+    if (!model->layer_heads || (module != MODULE_K && module != MODULE_V && module != MODULE_K_NORM))
+        return false;
+    return model->layer_heads[r->layer].lender != r->layer ||
+           (module == MODULE_V && model->same_values && model->attention_windows[r->layer] == 0);
+}
+
 static bool is_present(const Reader *r, Module module) {
+    if (is_of_tokens(module) && r->model->shape.token_size == 0) return false;
+    if (has_from_elsewhere(r, module)) return false;
     const Latent *latent = &r->model->shape.latent;
     if (module >= MODULE_Q_DOWN && module <= MODULE_Q_UP) return latent->q_rank > 0;
     if (latent->rank > 0 && module >= MODULE_Q && module <= MODULE_QKV)
@@ -450,14 +483,49 @@ static Status take_latent(const Reader *r, int index, Error *error) {
     return model_take_latent(r->model, r->source, index, &from, error);
 }
 
-static Status read_layer(const Reader *r, int index, Error *error) {
+// Files have weights of borrowed keys and values all the same.
+static void leave_borrowed(const Reader *r, int index) {
+    static const Module BORROWED[] = {MODULE_K, MODULE_V, MODULE_K_NORM};
+    for (size_t i = 0; i < sizeof BORROWED / sizeof *BORROWED; i++) {
+        const CheckpointTensor *tensor = r->model->layer_heads[index].lender == index
+                                             ? NULL
+                                             : find_tensor(r, BORROWED[i], index, "weight");
+        if (tensor) unread_take_tensor(r->source, tensor);
+    }
+}
+
+// The number that multiplies x at the layer's end.
+static Status take_x_scale(const Reader *r, int index, LayerWeights *layer, Error *error) {
+    const char *name = r->architecture->x_scale;
+    if (!name) return STATUS_OK;
+    const CheckpointTensor *tensor = model_find_of_layer(r->source, index, name, "");
+    Matrix one;
+    if (!tensor) return missing_tensor(r, MODULE_FFN_POST_NORM, index, name, error);
+    Status status = take_tensor(r, tensor, 0, 1, &one, error);
+    if (status) return status;
+    quant_load(one.type, one.data, 0, 1, &layer->x_scale);
+    return layer->x_scale != 0 && isfinite(layer->x_scale)
+               ? STATUS_OK
+               : error_set(error, STATUS_FILE, "%s: %s of layer %d is %g", r->source->path, name, index,
+                           (double)layer->x_scale);
+}
+
+static Status read_layer(const Reader *all, int index, Error *error) {
+    Reader own = *all;
+    const Reader *r = &own;
+    own.layer = index;
     LayerWeights *layer = &r->model->layers[index];
+    layer->index = index;
     bool experts = false;
     Status status = model_take_experts(r->model, r->source, index, &experts, error);
     for (size_t i = 0; i < sizeof LAYER_WEIGHTS / sizeof *LAYER_WEIGHTS && !status; i++)
         if (!experts || !is_dense(LAYER_WEIGHTS[i].module))
             status = take_module(r, &LAYER_WEIGHTS[i], index, layer, error);
     if (!status && r->model->shape.latent.rank > 0) status = take_latent(r, index, error);
+    if (!status && r->model->same_values && r->model->attention_windows[index] == 0 && !layer->wv.data)
+        layer->wv = layer->wk;
+    if (!status && r->model->layer_heads) leave_borrowed(r, index);
+    if (!status) status = take_x_scale(r, index, layer, error);
     if (!status) status = model_take_head_norms(r->model, r->source, index, error);
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
     if (!status && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
@@ -471,7 +539,7 @@ static Status read_layer(const Reader *r, int index, Error *error) {
 
 Status model_read_weights(Model *model, const ParamSource *source, Error *error) {
     const bool fused = checkpoint_find(source->checkpoint, "blk.0.attn_qkv.weight") != NULL;
-    const Reader r = {model, source, source->architecture, !source->config, fused};
+    const Reader r = {model, source, source->architecture, !source->config, fused, 0};
     HeadWeights *head = &model->head;
     model->layers = calloc((size_t)model->shape.n_layers, sizeof *model->layers);
     if (!model->layers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);

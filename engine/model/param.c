@@ -8,10 +8,9 @@
 
 // Keys whose null says something to transformers: none of it, or what follows from the others.
 static const char *const NULLABLE[] = {
-    "_name_or_path",       "num_key_value_heads",    "head_dim",
-    "sliding_window",      "bos_token_id",           "num_local_experts",
-    "word_embed_proj_dim", "attn_logit_softcapping", "final_logit_softcapping",
-    "q_lora_rank"};
+    "_name_or_path",          "num_key_value_heads",     "head_dim",    "sliding_window",
+    "bos_token_id",           "num_local_experts",       "num_experts", "word_embed_proj_dim",
+    "attn_logit_softcapping", "final_logit_softcapping", "q_lora_rank"};
 
 // A null where a value counts fails in transformers. What the sizes of the feed-forward part follow from is the
 // architecture's.

@@ -124,6 +124,12 @@ static Status check_one_kind(const ParamSource *source, const json_t *object, co
 // older one, empty, is none.
 static void default_scaling(RopeSpec *spec, const ParamSource *source) {
     const Architecture *a = source->architecture;
+    if (a->default_proportional > 0 && spec->layers && strcmp(spec->layers, FULL) == 0 &&
+        !json_is_object(json_object_get(source->config, "rope_parameters")) &&
+        !json_is_object(json_object_get(source->config, "rope_scaling"))) {
+        snprintf(spec->type, sizeof spec->type, "proportional");
+        spec->rotary_part = a->default_proportional;
+    }
     if (a->default_yarn == 0 || json_object_size(json_object_get(source->config, "rope_scaling")) > 0 ||
         json_is_object(json_object_get(source->config, "rope_parameters")))
         return;
@@ -176,6 +182,7 @@ void rope_spec_take_keys(const RopeSpec *spec, const ParamSource *source, RopeSc
                                "mscale_all_dim", "truncate", ORIGINAL},
         [ROPE_SCALING_FACTORS] = {NULL},
         [ROPE_SCALING_DYNAMIC] = {"factor"},
+        [ROPE_SCALING_PROPORTIONAL] = {"factor"},
         [ROPE_SCALING_LONGROPE] = {"factor", "short_factor", "long_factor", "attention_factor", ORIGINAL},
     };
     const char *name, *key;

@@ -52,9 +52,17 @@ static const char OF_OTHER_PARTS[] =
     " vision_config audio_config mm_tokens_per_image boi_token_index eoi_token_index image_token_index "
     "boi_token_id"
     " eoi_token_id image_token_id multimodal_projector_bias projector_hidden_act spatial_merge_size"
-    " vision_feature_layer text_config model_type ";
-static const char *const OTHER_PARTS[] = {"vision_tower", "vision_model", "multi_modal_projector",
-                                          "model.vision_tower", "model.multi_modal_projector"};
+    " vision_feature_layer text_config model_type video_token_id audio_token_id boa_token_id eoa_token_id "
+    "eoa_token_index"
+    " vision_soft_tokens_per_image ";
+static const char *const OTHER_PARTS[] = {"vision_tower",
+                                          "vision_model",
+                                          "multi_modal_projector",
+                                          "model.vision_tower",
+                                          "model.multi_modal_projector",
+                                          "model.embed_vision",
+                                          "model.audio_tower",
+                                          "model.embed_audio"};
 
 // Within rope_scaling and rope_parameters.
 static const char HARMLESS_ROPE_KEYS[] = " finetuned ";

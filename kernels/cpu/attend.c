@@ -4,7 +4,9 @@
 Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y, Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const DecoderShape *shape = cpu->shape;
-    if (kv_layer_check(kv, shape->head_dim, error)) return error_prefix(error, "attend: ");
+    const int head_dim = kv_layer_head_dim(shape, kv);
+    const Rope rope = rope_of_table(&shape->rope, kv->rope);
+    if (kv_layer_check(kv, head_dim, error)) return error_prefix(error, "attend: ");
     const int64_t angles = kv->rope < 0 ? 0 : cpu_angles(cpu, kv);
     AttentionJob job = {.loops = cpu->loops,
                         .threads = cpu->threads,
@@ -13,8 +15,8 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .q = q,
                         .y = y,
                         .n_heads = shape->n_heads,
-                        .n_kv_heads = shape->n_kv_heads,
-                        .head_dim = shape->head_dim,
+                        .n_kv_heads = kv_layer_heads(shape, kv),
+                        .head_dim = head_dim,
                         .window = window,
                         .scale = shape->attention_scale,
                         .cap = shape->attention_cap,
@@ -26,7 +28,8 @@ Status cpu_attend(Backend *backend, const void *q, const KvLayer *kv, int window
                         .page_size = cpu->page_size,
                         .kv = kv,
                         .slot_positions = cpu->slot_positions,
-                        .rope = kv->rope < 0 ? NULL : &shape->rope,
+                        .rope = kv->rope < 0 ? NULL : &rope,
+                        .pairs = shape->rope.rotary_dim / 2,
                         .sink_cos = cpu->sink_cos + angles,
                         .sink_sin = cpu->sink_sin + angles,
                         .counts = &cpu->counts};

@@ -59,7 +59,7 @@ static void attend_part(void *context, int64_t part, int thread) {
     int head = kv_head * group + first;
     int64_t width = (int64_t)job->n_heads * job->head_dim;
     int64_t offset = tokens->first_token * width + (int64_t)head * job->head_dim;
-    int64_t angles = job->rope ? tokens->sequence * (int64_t)(job->rope->rotary_dim / 2) : 0;
+    int64_t angles = job->rope ? tokens->sequence * (int64_t)job->pairs : 0;
     AttendTile tile = {.q = job->q + offset,
                        .y = job->y + offset,
                        .q_stride = width,

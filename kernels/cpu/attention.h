@@ -33,9 +33,10 @@ typedef struct AttentionJob {
     int page_size;
     const KvLayer *kv;
     const int32_t *slot_positions; // NULL: index i holds position i
-    // Where a sequence has evicted tokens: cos and sin [n_sequences, rotary_dim/2] of its n_evicted. rope NULL: nothing is
+    // Where a sequence has evicted tokens: cos and sin [n_sequences, pairs] of its n_evicted. rope NULL: nothing is
     // turned.
     const Rope *rope;
+    int pairs; // of a sequence's row of these
     const float *sink_cos, *sink_sin;
     AttendCounts *counts; // NULL: nobody counts
 } AttentionJob;

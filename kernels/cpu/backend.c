@@ -23,7 +23,9 @@ static Status check_options(const BackendOptions *o, Error *error) {
     if (s->n_heads % s->n_kv_heads != 0)
         return error_set(error, STATUS_UNSUPPORTED, "cpu: %d heads cannot share %d KV heads evenly",
                          s->n_heads, s->n_kv_heads);
-    if (s->rope.rotary_dim < 0 || s->rope.rotary_dim % 2 != 0 || s->rope.rotary_dim > s->head_dim)
+    const bool fits =
+        s->heads_of_layers || s->rope.rotary_dim <= s->head_dim; // else the model has seen to it
+    if (s->rope.rotary_dim < 0 || s->rope.rotary_dim % 2 != 0 || !fits)
         return error_set(error, STATUS_UNSUPPORTED, "cpu: a rotary dimension of %d in heads of %d",
                          s->rope.rotary_dim, s->head_dim);
     if (o->max_tokens < 1 || o->max_logits < 1)

@@ -21,8 +21,8 @@ typedef struct Norm {
 struct Layer {
     Layer *next;          // of the backend's list
     LayerWeights weights; // as the file has them
-    Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
-    float *q_norm, *k_norm;                            // norm_offset added; NULL: none
+    Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm, token_norm;
+    float *q_norm, *k_norm, *v_norm;                   // norm_offset added; NULL: none
     float *q_down_norm, *latent_norm;                  // NULL: none
     bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
@@ -34,7 +34,7 @@ struct Head {
     Head *next;
     HeadWeights weights;
     Norm embedding_norm, norm;
-    float *output_bias; // NULL: none
+    float *output_bias, *token_norm; // NULL: none
     float *vectors;
 };
 
@@ -88,6 +88,8 @@ typedef struct CpuBackend {
     // of_heads_width].
     float *q_down, *expanded, *of_heads; // [max_tokens, q_rank], [max_tokens, n_heads*(head, or value_dim)]
     int64_t of_heads_width;
+    float *of_tokens;     // [max_tokens, n_layers, token_size] rows of per-layer embeddings
+    float *token_part;    // 2·[max_tokens, the larger of token_size and hidden_size]
     float *up;            // [max_tokens, decoder_ffn_width()]
     CpuRoutes routes;     // of the layer of experts that is computed
     char *thread_scratch; // [n_threads, thread_bytes]
@@ -155,6 +157,16 @@ typedef struct AddedLinear {
     Norm norm;
 } AddedLinear;
 void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activations *y, float *x);
+
+// y [x->n, w->rows] = w·x
+void cpu_multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y);
+
+// ---- token_rows.c ---------------------------------------------------------------------------------------
+
+// cpu->of_tokens of the step, from x as embed() gives it; what they add at a layer's end; and x times the layer's scale.
+void cpu_make_token_rows(CpuBackend *cpu, const Head *head, const float *x);
+void cpu_add_token_rows(CpuBackend *cpu, const Layer *layer, float *x);
+void cpu_scale_x(const CpuBackend *cpu, const Layer *layer, float *x);
 
 // ---- gate_up.c ------------------------------------------------------------------------------------------
 

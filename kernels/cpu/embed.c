@@ -35,5 +35,6 @@ Status cpu_embed(Backend *backend, const Head *head, void *x, Error *error) {
     (void)error;
     Embed e = {.cpu = cpu, .head = head, .x = x};
     threads_run(cpu->threads, cpu->n_tokens, embed_token, &e);
+    if (cpu->shape->token_size > 0) cpu_make_token_rows(cpu, head, x);
     return STATUS_OK;
 }

@@ -37,31 +37,6 @@ static const float *bias_of(const float *all, int expert, int64_t n) {
 
 // ---- gate_up ----------------------------------------------------------------------------------------------
 
-typedef struct Plain {
-    CpuBackend *cpu;
-    const Matrix *w;
-    const Activations *x;
-    float *y;
-    int64_t n_parts;
-} Plain;
-
-static void plain_part(void *context, int64_t part, int thread) {
-    const Plain *p = context;
-    const Gemm gemm = {.w = p->w,
-                       .x = p->x,
-                       .first = cpu_part_start(p->w->rows, p->n_parts, part),
-                       .end = cpu_part_start(p->w->rows, p->n_parts, part + 1),
-                       .y = p->y,
-                       .y_stride = p->w->rows};
-    p->cpu->loops->gemm(&gemm, cpu_thread_scratch(p->cpu, thread));
-}
-
-// y [x->n, w->rows] = w·x
-static void multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y) {
-    Plain p = {cpu, w, x, y, cpu_row_parts(cpu, w->rows)};
-    threads_run(cpu->threads, p.n_parts, plain_part, &p);
-}
-
 static void scale_row(float *row, int64_t n, float by) {
     for (int64_t i = 0; i < n; i++) row[i] *= by;
 }
@@ -72,7 +47,7 @@ static void shared_gate_up(CpuBackend *cpu, const LayerWeights *w, const Activat
     const int64_t wide = cpu->shape->experts.shared_size;
     cpu_gated(cpu, &both, h, g);
     if (!w->shared_router.data) return;
-    multiply(cpu, &w->shared_router, h, cpu->up);
+    cpu_multiply(cpu, &w->shared_router, h, cpu->up);
     for (int64_t t = 0; t < h->n; t++) scale_row(g + t * wide, wide, 1 / (1 + expf(-cpu->up[t])));
 }
 
@@ -107,7 +82,7 @@ void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, fl
                            &w->shared_up, &w->w_gate,        &w->w_up};
     ExpertsRun run = {.cpu = cpu, .layer = layer, .g = g, .one_row = n == 1};
     run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->ffn_norm}, all, 6);
-    multiply(cpu, &w->router, &run.in, cpu->routes.scores);
+    cpu_multiply(cpu, &w->router, &run.in, cpu->routes.scores);
     cpu_route(cpu, layer);
     if (w->shared_up.data) shared_gate_up(cpu, w, &run.in, g + n_pairs * e->size);
     if (!run.one_row)

@@ -145,3 +145,29 @@ void cpu_add_linear(CpuBackend *cpu, const AddedLinear *linear, const Activation
     threads_run(cpu->threads, a.n_parts, add_linear_part, &a);
     if (normed) threads_run(cpu->threads, y->n, add_normed_row, &a);
 }
+
+// ---- y = W·x ---------------------------------------------------------------------------------------------
+
+typedef struct Plain {
+    CpuBackend *cpu;
+    const Matrix *w;
+    const Activations *x;
+    float *y;
+    int64_t n_parts;
+} Plain;
+
+static void plain_part(void *context, int64_t part, int thread) {
+    const Plain *p = context;
+    const Gemm gemm = {.w = p->w,
+                       .x = p->x,
+                       .first = cpu_part_start(p->w->rows, p->n_parts, part),
+                       .end = cpu_part_start(p->w->rows, p->n_parts, part + 1),
+                       .y = p->y,
+                       .y_stride = p->w->rows};
+    p->cpu->loops->gemm(&gemm, cpu_thread_scratch(p->cpu, thread));
+}
+
+void cpu_multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y) {
+    Plain p = {cpu, w, x, y, cpu_row_parts(cpu, w->rows)};
+    threads_run(cpu->threads, p.n_parts, plain_part, &p);
+}

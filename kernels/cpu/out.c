@@ -17,9 +17,11 @@ Status cpu_down(Backend *backend, const Layer *layer, const void *g, void *x, Er
     const Matrix *w = &layer->weights.w_down;
     if (layer->weights.router.data) {
         cpu_experts_down(cpu, layer, g, x);
-        return STATUS_OK;
+    } else {
+        Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
+        cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, layer->ffn_post_norm}, &activations, x);
     }
-    Activations activations = cpu_activations(cpu, g, cpu->n_tokens, w->cols, &w, 1);
-    cpu_add_linear(cpu, &(AddedLinear){w, layer->b_down, layer->ffn_post_norm}, &activations, x);
+    if (layer->weights.token_gate.data) cpu_add_token_rows(cpu, layer, x);
+    cpu_scale_x(cpu, layer, x);
     return STATUS_OK;
 }

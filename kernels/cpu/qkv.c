@@ -12,6 +12,8 @@ typedef struct Qkv {
     Activations h;
     float *q;
     bool by_row; // norms of q and k are of whole rows
+    int head_dim, n_kv_heads;
+    Rope rope; // as the layer has it
 } Qkv;
 
 // One head of all tokens: its rows of a projection and what is done with them.
@@ -26,13 +28,13 @@ static void norm_head(const Qkv *c, const HeadPart *p, float *row) {
     const DecoderShape *s = c->cpu->shape;
     const Loops *loops = c->cpu->loops;
     if (s->head_layer_norms)
-        loops->layer_norm(row, p->norm + (int64_t)p->head * s->head_dim, NULL, s->head_dim, s->norm_eps, row);
+        loops->layer_norm(row, p->norm + (int64_t)p->head * c->head_dim, NULL, c->head_dim, s->norm_eps, row);
     else
-        loops->rms_norm(row, p->norm, s->head_dim, s->norm_eps, row);
+        loops->rms_norm(row, p->norm, c->head_dim, s->norm_eps, row);
 }
 
 static void project(const Qkv *c, const HeadPart *p, int thread) {
-    int head_dim = c->cpu->shape->head_dim;
+    int head_dim = c->head_dim;
     int64_t first = (int64_t)p->head * head_dim;
     Gemm gemm = {
         .w = p->w, .x = &c->h, .first = first, .end = first + head_dim, .y = p->rows, .y_stride = p->w->rows};
@@ -45,24 +47,24 @@ static void project(const Qkv *c, const HeadPart *p, int thread) {
 }
 
 static void turn(const Qkv *c, const HeadPart *p) {
-    const Rope *rope = &c->cpu->shape->rope;
+    const int64_t pairs = c->cpu->shape->rope.rotary_dim / 2; // of a table's rows
     if (c->kv->rope < 0) return;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
-        int64_t angles = cpu_angles(c->cpu, c->kv) + t * (rope->rotary_dim / 2);
-        rope_turn(rope, c->cpu->cos + angles, c->cpu->sin + angles,
-                  p->rows + t * p->w->rows + (int64_t)p->head * c->cpu->shape->head_dim);
+        int64_t angles = cpu_angles(c->cpu, c->kv) + t * pairs;
+        rope_turn(&c->rope, c->cpu->cos + angles, c->cpu->sin + angles,
+                  p->rows + t * p->w->rows + (int64_t)p->head * c->head_dim);
     }
 }
 
 static void store(const Qkv *c, const HeadPart *p, KvPlane plane) {
-    int head_dim = c->cpu->shape->head_dim;
+    int head_dim = c->head_dim;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++)
         kv_store(c->cpu->loops, c->kv, &(KvRow){plane, c->cpu->slots[t], p->head, head_dim},
                  p->rows + t * p->w->rows + (int64_t)p->head * head_dim);
 }
 
 static void sharpen(const Qkv *c, const HeadPart *p) {
-    const int head_dim = c->cpu->shape->head_dim;
+    const int head_dim = c->head_dim;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
         for (int d = 0; d < head_dim; d++) row[d] *= c->cpu->temperatures[t];
@@ -70,7 +72,7 @@ static void sharpen(const Qkv *c, const HeadPart *p) {
 }
 
 static void norm_turned(const Qkv *c, const HeadPart *p) {
-    const int head_dim = c->cpu->shape->head_dim;
+    const int head_dim = c->head_dim;
     for (int64_t t = 0; t < c->cpu->n_tokens; t++) {
         float *row = p->rows + t * p->w->rows + (int64_t)p->head * head_dim;
         norm_head(c, p, row);
@@ -96,13 +98,13 @@ static HeadPart part_of(const Qkv *c, int64_t part) {
 static void qkv_head(void *context, int64_t part, int thread) {
     const Qkv *c = context;
     const LayerWeights *w = &c->layer->weights;
-    int n_heads = c->cpu->shape->n_heads, n_kv_heads = c->cpu->shape->n_kv_heads;
+    int n_heads = c->cpu->shape->n_heads, n_kv_heads = c->n_kv_heads;
     if (part < n_heads + n_kv_heads) {
         HeadPart p = part_of(c, part);
         project(c, &p, thread);
         if (!c->by_row) finish(c, &p);
     } else {
-        HeadPart p = {&w->wv, c->layer->bv, NULL, (int)part - n_heads - n_kv_heads, c->cpu->v};
+        HeadPart p = {&w->wv, c->layer->bv, c->layer->v_norm, (int)part - n_heads - n_kv_heads, c->cpu->v};
         project(c, &p, thread);
         store(c, &p, KV_VALUES);
     }
@@ -130,14 +132,23 @@ Status cpu_qkv(Backend *backend, const Layer *layer, const void *x, const KvLaye
                Error *error) {
     CpuBackend *cpu = cpu_backend(backend);
     const LayerWeights *w = &layer->weights;
-    if (kv_layer_check(kv, cpu->shape->head_dim, error)) return error_prefix(error, "qkv: ");
+    const int head_dim = kv_layer_head_dim(cpu->shape, kv),
+              n_kv_heads = kv->borrowed ? 0 : kv_layer_heads(cpu->shape, kv);
+    if (kv_layer_check(kv, head_dim, error)) return error_prefix(error, "qkv: ");
     if (cpu->shape->latent.rank > 0) return cpu_latent_qkv(cpu, layer, x, kv, q);
     const Matrix *matrices[] = {&w->wq, &w->wk, &w->wv};
-    Qkv c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q, .by_row = layer->row_norms};
+    Qkv c = {.cpu = cpu,
+             .layer = layer,
+             .kv = kv,
+             .q = q,
+             .by_row = layer->row_norms,
+             .head_dim = head_dim,
+             .n_kv_heads = n_kv_heads,
+             .rope = rope_of_table(&cpu->shape->rope, kv->rope)};
     c.h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 3);
-    threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)cpu->shape->n_kv_heads, qkv_head, &c);
+    threads_run(cpu->threads, cpu->shape->n_heads + 2 * (int64_t)n_kv_heads, qkv_head, &c);
     if (!c.by_row) return STATUS_OK;
     threads_run(cpu->threads, cpu->n_tokens, norm_rows, &c);
-    threads_run(cpu->threads, cpu->shape->n_heads + (int64_t)cpu->shape->n_kv_heads, finish_head, &c);
+    threads_run(cpu->threads, cpu->shape->n_heads + (int64_t)n_kv_heads, finish_head, &c);
     return STATUS_OK;
 }

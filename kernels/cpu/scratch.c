@@ -19,11 +19,13 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
     const DecoderShape *s = cpu->shape;
     Arena arena = {.base = base};
     int64_t n = cpu->max_tokens, rows = larger(n, cpu->max_logits);
-    int64_t heads_width = (int64_t)s->n_heads * s->head_dim, kv_width = (int64_t)s->n_kv_heads * s->head_dim;
+    const int head_dim = decoder_most_head_dim(s);
+    const int64_t heads_width = (int64_t)s->n_heads * head_dim, kv_width = decoder_kv_width(s),
+                  token_width = (int64_t)s->n_layers * s->token_size;
     const int64_t expanded = larger(decoder_query_width(s), decoder_attended_width(s));
     int64_t wide = decoder_ffn_width(s),
             widest = larger(larger(s->hidden_size, wide), larger(heads_width, expanded));
-    if (s->latent.q_rank > widest) widest = s->latent.q_rank;
+    widest = larger(widest, larger(s->latent.q_rank, s->token_size));
     // Of experts, a row for each that a token takes.
     int64_t taken = n * s->experts.n_active, pair = larger(s->hidden_size, s->experts.size);
     int64_t groups = larger(rows * (widest / QUANT_GROUP + 1), taken * (pair / QUANT_GROUP + 1)), quantized,
@@ -62,10 +64,13 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
         cpu->expanded = arena_take(&arena, n * expanded, sizeof *cpu->expanded);
         cpu->of_heads = arena_take(&arena, n * s->n_heads * cpu->of_heads_width, sizeof *cpu->of_heads);
     }
+    cpu->of_tokens = arena_take(&arena, n * token_width, sizeof *cpu->of_tokens);
+    cpu->token_part = arena_take(&arena, 2 * n * (s->token_size ? larger(s->token_size, s->hidden_size) : 0),
+                                 sizeof *cpu->token_part);
     cpu->up = arena_take(&arena, n * wide, sizeof *cpu->up);
     lay_out_routes(&cpu->routes, &s->experts, n, &arena);
 
-    int64_t attend = attention_thread_bytes(cpu->loops, s->n_heads, s->n_kv_heads, s->head_dim);
+    int64_t attend = attention_thread_bytes(cpu->loops, s->n_heads, decoder_least_kv_heads(s), head_dim);
     cpu->thread_bytes = (larger(cpu->loops->gemm_scratch(widest), attend) + 63) & ~INT64_C(63);
     cpu->thread_scratch = arena_take(&arena, n_threads, cpu->thread_bytes);
     return arena.overflow ? -1 : arena.used;

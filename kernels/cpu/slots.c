@@ -8,7 +8,7 @@
 static Status check_slots(const CpuBackend *cpu, const char *op, const CacheSlots *s, const int32_t *slots,
                           Error *error) {
     for (int l = 0; l < s->n_layers; l++)
-        if (kv_layer_check(&s->layers[l], cpu->shape->head_dim, error))
+        if (kv_layer_check(&s->layers[l], kv_layer_head_dim(cpu->shape, &s->layers[l]), error))
             return error_prefix(error, "%s: ", op);
     for (int i = 0; i < s->n; i++)
         if (slots[i] < 0) return error_set(error, STATUS_DEVICE, "%s: slot %d", op, slots[i]);
@@ -33,10 +33,10 @@ static void copy_elements(DType type, void *values, int64_t from, int64_t to, in
 static void copy_layer(void *context, int64_t layer, int thread) {
     const Copy *c = context;
     const KvLayer *kv = &c->from->layers[layer];
-    int head_dim = c->shape->head_dim;
+    const int head_dim = kv_layer_head_dim(c->shape, kv), n_heads = kv_layer_heads(c->shape, kv);
     (void)thread;
     for (int i = 0; i < c->from->n; i++)
-        for (int h = 0; h < c->shape->n_kv_heads; h++) {
+        for (int h = 0; h < n_heads; h++) {
             int64_t from = c->from->slots[i] * kv->slot_stride + h * kv->head_stride;
             int64_t to = c->to[i] * kv->slot_stride + h * kv->head_stride;
             copy_elements(kv->type, kv->k, from, to, head_dim);
@@ -74,14 +74,16 @@ static void shift_layer(void *context, int64_t layer, int thread) {
     const DecoderShape *shape = c->cpu->shape;
     const KvLayer *kv = &s->layers[layer];
     const int64_t angles = kv->rope * (int64_t)(shape->rope.rotary_dim / 2);
+    const int head_dim = kv_layer_head_dim(shape, kv);
+    const Rope rope = rope_of_table(&shape->rope, kv->rope);
     float *key = cpu_thread_scratch(c->cpu, thread);
     if (kv->rope < 0) return;
     for (int i = 0; i < s->n; i++) {
         if (s->slot_positions[s->slots[i]] < 0) continue; // empty
-        for (int h = 0; h < shape->n_kv_heads; h++) {
-            kv_load_key(kv, s->slots[i], h, shape->head_dim, key);
-            rope_turn(&shape->rope, c->cos + angles, c->sin + angles, key);
-            kv_store(c->cpu->loops, kv, &(KvRow){KV_KEYS, s->slots[i], h, shape->head_dim}, key);
+        for (int h = 0; h < kv_layer_heads(shape, kv); h++) {
+            kv_load_key(kv, s->slots[i], h, head_dim, key);
+            rope_turn(&rope, c->cos + angles, c->sin + angles, key);
+            kv_store(c->cpu->loops, kv, &(KvRow){KV_KEYS, s->slots[i], h, head_dim}, key);
         }
     }
 }

@@ -181,7 +181,8 @@ Status cpu_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *e
     take_sequences(cpu, step);
     for (int table = 0; table < rope_tables(&cpu->shape->rope); table++) compute_angles(cpu, table);
     if (cpu->shape->temperature_beta != 0) compute_temperatures(cpu);
-    int tile_tokens = attention_tile_tokens(cpu->loops, cpu->shape->n_heads, cpu->shape->n_kv_heads);
+    int tile_tokens =
+        attention_tile_tokens(cpu->loops, cpu->shape->n_heads, decoder_least_kv_heads(cpu->shape));
     cpu->n_tiles = attention_cut_tiles(cpu->sequences, cpu->n_sequences, tile_tokens, cpu->tiles);
     return STATUS_OK;
 }

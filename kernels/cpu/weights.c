@@ -74,14 +74,21 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     const Experts *e = &s->experts;
     const bool experts = w->router.data != NULL; // of which all are one below the other
     const int64_t n = experts ? e->n : 1, hidden = s->hidden_size,
-                  wide = n * (experts ? e->size : s->intermediate_size);
+                  wide = n * (experts              ? e->size
+                              : s->heads_of_layers ? w->w_up.rows
+                                                   : s->intermediate_size);
     const int64_t shared = e->shared_size;
     Need of_experts = experts ? OPTIONAL : NEVER, of_shared = experts && shared ? REQUIRED : NEVER;
     const Latent *l = &s->latent;
     const bool latent = l->rank > 0, low = latent && l->q_rank > 0;
     const Need plain = latent ? NEVER : OPTIONAL, of_latent = latent ? REQUIRED : NEVER,
                of_low = low ? REQUIRED : NEVER;
-    int64_t q_width = decoder_query_width(s), kv_width = (int64_t)s->n_kv_heads * s->head_dim;
+    const LayerHeads heads = layer_heads(s, w->index);
+    const int64_t q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
+                  kv_width = (int64_t)heads.n_kv_heads * heads.head_dim, rows_of_tokens = s->token_size,
+                  attended = latent ? decoder_attended_width(s) : q_width;
+    const Need of_keys = s->heads_of_layers ? OPTIONAL : REQUIRED,
+               of_tokens = s->token_size ? REQUIRED : NEVER;
     Need norm_bias = norm_bias_of(s), gate_bias = w->w_gate.data ? OPTIONAL : NEVER;
     Norm *attn_norm = &layer->attn_norm, *ffn_norm = &layer->ffn_norm;
     const bool rows = layer_norms_rows(s, w), apart = rows || s->head_layer_norms;
@@ -90,17 +97,18 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"attn_norm_bias", &w->attn_norm_bias, 1, hidden, norm_bias, 0, 0, &attn_norm->bias, false},
         {"wq", &w->wq, q_width, low ? l->q_rank : hidden, REQUIRED, 0, 0, NULL, false},
         {"bq", &w->bq, 1, q_width, plain, 0, 0, &layer->bq, false},
-        {"wk", &w->wk, kv_width, hidden, REQUIRED, 0, 0, NULL, false},
+        {"wk", &w->wk, kv_width, hidden, of_keys, 0, 0, NULL, false},
         {"bk", &w->bk, 1, kv_width, plain, 0, 0, &layer->bk, false},
-        {"wv", &w->wv, kv_width, hidden, latent ? NEVER : REQUIRED, 0, 0, NULL, false},
+        {"wv", &w->wv, kv_width, hidden, latent ? NEVER : of_keys, 0, 0, NULL, false},
         {"bv", &w->bv, 1, kv_width, plain, 0, 0, &layer->bv, false},
         {"attn_post_norm", &w->attn_post_norm, 1, hidden, OPTIONAL, s->norm_offset, 0,
          &layer->attn_post_norm.weight, false},
-        {"q_norm", &w->q_norm, 1, apart ? q_width : s->head_dim, plain, s->norm_offset, 0, &layer->q_norm,
+        {"q_norm", &w->q_norm, 1, apart ? q_width : heads.head_dim, plain, s->norm_offset, 0, &layer->q_norm,
          false},
-        {"k_norm", &w->k_norm, 1, apart ? kv_width : s->head_dim, plain, s->norm_offset, 0, &layer->k_norm,
+        {"k_norm", &w->k_norm, 1, apart ? kv_width : heads.head_dim, plain, s->norm_offset, 0, &layer->k_norm,
          false},
-        {"wo", &w->wo, hidden, decoder_attended_width(s), REQUIRED, 0, 0, NULL, false},
+        {"v_norm", &w->v_norm, 1, heads.head_dim, plain, 0, 0, &layer->v_norm, false},
+        {"wo", &w->wo, hidden, attended, REQUIRED, 0, 0, NULL, false},
         {"bo", &w->bo, 1, hidden, OPTIONAL, 0, 0, &layer->bo, false},
         {"ffn_norm", &w->ffn_norm, 1, hidden, experts ? REQUIRED : OPTIONAL, s->norm_offset, 0,
          &ffn_norm->weight, false},
@@ -118,6 +126,10 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"latent_norm", &w->latent_norm, 1, l->rank, of_latent, 0, 0, &layer->latent_norm, false},
         {"k_up", &w->k_up, (int64_t)s->n_heads * l->rank, l->plain_dim, of_latent, 0, 0, NULL, false},
         {"v_up", &w->v_up, (int64_t)s->n_heads * l->value_dim, l->rank, of_latent, 0, 0, NULL, false},
+        {"token_gate", &w->token_gate, rows_of_tokens, hidden, of_tokens, 0, 0, NULL, false},
+        {"token_up", &w->token_up, hidden, rows_of_tokens, of_tokens, 0, 0, NULL, false},
+        {"token_norm", &w->token_norm, 1, hidden, of_tokens, s->norm_offset, 0, &layer->token_norm.weight,
+         false},
         {"router", &w->router, e->n, hidden, of_experts, 0, 0, NULL, false},
         {"router_bias", &w->router_bias, 1, e->n, of_experts, 0, 0, &layer->router_bias, false},
         {"choice_bias", &w->choice_bias, 1, e->n, of_experts, 0, 0, &layer->choice_bias, false},
@@ -145,7 +157,8 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     if (head == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for the head");
     head->weights = *host;
     const HeadWeights *w = &head->weights;
-    int64_t hidden = s->hidden_size, vocab = s->vocab_size;
+    int64_t hidden = s->hidden_size, vocab = s->vocab_size, of_layers = (int64_t)s->n_layers * s->token_size;
+    const Need of_tokens = s->token_size ? REQUIRED : NEVER;
     Need norm_bias = norm_bias_of(s), positions = s->n_positions > 0 ? REQUIRED : NEVER;
     Need embedding_bias = w->embedding_norm.data ? norm_bias : NEVER;
     Norm *embedding_norm = &head->embedding_norm;
@@ -156,6 +169,10 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
          &embedding_norm->weight, false},
         {"embedding_norm_bias", &w->embedding_norm_bias, 1, hidden, embedding_bias, 0, 0,
          &embedding_norm->bias, false},
+        {"token_embedding", &w->token_embedding, vocab, of_layers, of_tokens, 0, 0, NULL, true},
+        {"token_projection", &w->token_projection, of_layers, hidden, of_tokens, 0, 0, NULL, false},
+        {"token_norm", &w->token_norm, 1, s->token_size, of_tokens, s->norm_offset, 0, &head->token_norm,
+         false},
         {"norm", &w->norm, 1, hidden, REQUIRED, s->norm_offset, s->logit_scale, &head->norm.weight, false},
         {"norm_bias", &w->norm_bias, 1, hidden, norm_bias, 0, s->logit_scale, &head->norm.bias, false},
         {"output", &w->output, vocab, hidden, REQUIRED, 0, 0, NULL, false},

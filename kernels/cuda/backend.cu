@@ -195,6 +195,9 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
             "cuda: hidden size %d, %d heads of %d over %d, intermediate size %d: sizes must be multiples "
             "of 8, heads a multiple of KV heads",
             s->hidden_size, s->n_heads, s->head_dim, s->n_kv_heads, s->intermediate_size);
+    if (s->heads_of_layers || s->token_size)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "cuda: no kernels yet for layers whose heads differ, or for per-layer embeddings");
     const Experts *e = &s->experts;
     if (e->n &&
         (e->size % 8 || e->shared_size % 8 || e->n > EXPERTS_MOST || e->n_active > EXPERTS_MOST_ACTIVE))

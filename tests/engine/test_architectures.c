@@ -200,6 +200,7 @@ static void the_table_is_what_a_run_finds(void **state) {
     note_folder(&table, "architectures");
     note_folder(&table, "dense");
     note_folder(&table, "experts");
+    note_folder(&table, "latent");
     FILE *made = open_memstream(&text, &size);
     write_table(made, &table);
     fclose(made);

@@ -89,6 +89,33 @@ static void some_cannot_be_shifted(void **state) {
     engine_close(engine);
 }
 
+// Heads of several sizes lie in one cache, also where it has fewer bits: its rounding is all that changes.
+static void heads_of_two_sizes_in_fewer_bits(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"gemma4", "gemma4-e"};
+    static const DType TYPES[] = {DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
+    static const double BOUNDS[] = {0.005, 0.04, 0.8};
+    Error error = {0};
+    for (int i = 0; i < 6; i++) {
+        GoldenSet set;
+        Engine *engine;
+        const char *name = NAMES[i / 3];
+        if (golden_model_read(GOLDEN_DENSE, name, &set, &error)) fail_msg("%s", error.message);
+        if (golden_model_open(GOLDEN_DENSE, name, "cpu", TYPES[i % 3], &engine, &error))
+            fail_msg("%s", error.message);
+        const GoldenCase *c = &set.cases[0];
+        const size_t n = (size_t)(c->n - c->from) * (size_t)c->vocab;
+        float *logits = calloc(n, sizeof *logits);
+        if (golden_model_evaluate(engine, c, 7, logits, &error)) fail_msg("%s", error.message);
+        const double distance = golden_distance(logits, c->expected, n);
+        print_message("%s, %s: %.2g\n", name, dtype_name(TYPES[i % 3]), distance);
+        assert_true(distance <= BOUNDS[i % 3]);
+        free(logits);
+        engine_close(engine);
+        golden_model_free(&set);
+    }
+}
+
 // Each runs by name.
 #define FOLDER(NAME, FOLDER_NAME)                                                                            \
     static void NAME(void **state) {                                                                         \
@@ -134,6 +161,8 @@ BOTH(qwen, "qwen")
 FOLDER(ministral3, "ministral3")
 BOTH(hunyuan, "hunyuan")
 BOTH(cohere_plus, "cohere-plus")
+FOLDER(gemma4, "gemma4")
+FOLDER(gemma4_e, "gemma4-e")
 BOTH(stablelm_12b, "stablelm-12b")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
@@ -171,8 +200,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ministral3),
         TESTS_OF_BOTH(hunyuan),
         TESTS_OF_BOTH(cohere_plus),
+        cmocka_unit_test(gemma4),
+        cmocka_unit_test(gemma4_e),
         TESTS_OF_BOTH(stablelm_12b),
         cmocka_unit_test(some_cannot_be_shifted),
+        cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),
     };
     return test_main("dense", argc, argv, tests);
 }

@@ -135,6 +135,20 @@ MODELS.update({
     "stablelm-12b": dict(model_type="stablelm", hidden_size=48, num_attention_heads=6, num_key_value_heads=2, hidden_act="silu",
                          layer_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.25, use_qkv_bias=False,
                          use_parallel_residual=True, qk_layernorm=True),
+    # 12B and 31B: heads of two sizes, values that are keys.
+    "gemma4": dict(model_type="gemma4_text", num_hidden_layers=4, head_dim=16, global_head_dim=24, num_global_key_value_heads=1,
+                   attention_k_eq_v=True, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, sliding_window=7,
+                   layer_types=[SLIDING, FULL, SLIDING, FULL], hidden_size_per_layer_input=0, final_logit_softcapping=6.0,
+                   enable_moe_block=False, use_double_wide_mlp=False, num_kv_shared_layers=0,
+                   rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=90000.0),
+                                    SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
+    # E2B and E4B: per-layer embeddings, the last layers look at the keys of others; in today's form.
+    "gemma4-e": dict(model_type="gemma4_text", num_hidden_layers=5, num_key_value_heads=1, head_dim=16, hidden_activation="gelu_pytorch_tanh",
+                     rms_norm_eps=1e-6, sliding_window=5, layer_types=[SLIDING, SLIDING, FULL, SLIDING, FULL],
+                     hidden_size_per_layer_input=12, vocab_size_per_layer_input=56, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                     attention_k_eq_v=False, per_layer_config={"2": dict(head_dim=32), "4": dict(head_dim=32)},
+                     rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=90000.0),
+                                      SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
@@ -156,11 +170,14 @@ def class_config(config_dict):
                       tie_word_embeddings=False)
     if kind == "qwen":
         values = dict(BASE, head_dim=16, num_key_value_heads=4, rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=False)
-    return AutoConfig.for_model(CLASS_OF.get(kind, kind), **json.loads(json.dumps(values)))
+    values = json.loads(json.dumps(values))
+    if "per_layer_config" in values:
+        values["per_layer_config"] = {int(key): value for key, value in values["per_layer_config"].items()}
+    return AutoConfig.for_model(CLASS_OF.get(kind, kind), **values)
 
 
 def is_offset(config):
-    return config.model_type.startswith("gemma") or config.model_type == "nemotron"
+    return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron")
 
 
 OWN_CLASSES = {"minicpm": "MiniCPMForCausalLM", "baichuan": "BaichuanForCausalLM", "chatglm": "ChatGLMModel",
@@ -175,10 +192,14 @@ def random_weights(model, name, dtype):
         value = rng.standard_normal(shape)
         if key.endswith("bias"):
             value *= 0.3
+        elif key.endswith("layer_scalar"):
+            value = 1 + 0.3 * value
         elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config) else 1) + 0.3 * value
         elif "embed" in key:
             value *= 0.5 if model.config.model_type.startswith(("gemma", "granite")) else 1
+            if key == "model.embed_tokens_per_layer.weight":
+                value *= 0.6
         else:
             value *= (2 if any(part in key for part in ("q_proj", "k_proj", "query_key_value")) else 1) / math.sqrt(shape[1])
         state[key] = torch.from_numpy(value.astype(np.float32)).to(dtype).contiguous()
@@ -455,7 +476,7 @@ def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
-                 "baichuan-13b", "chatglm", "qwen"):
+                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:
         text = json.load(f)

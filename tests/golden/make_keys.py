@@ -13,7 +13,7 @@ back (torch_dtype, rope_scaling, rope_theta), the style of transformers 4.
 dense_keys.json, dense_keys.logits and dense_default.json are the same for the models of make_dense.py, experts_… for those
 of make_experts.py, latent_… for those of make_latent.py.
 
-usage: make_keys.py   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
+usage: make_keys.py [first|dense|experts|latent]   (needs numpy, torch, transformers; run it after make_models.py, make_architectures.py, make_dense.py,
 make_experts.py, make_latent.py)
 """
 import json
@@ -38,7 +38,7 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
-    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b")}
+    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e")}
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
@@ -325,6 +325,36 @@ OWN.update({
                                                  original_max_position_embeddings=32)), True),
                          (dict(rope_scaling=None), True)],
 })
+OWN.update({
+    "gemma4": [(dict(sliding_window=4), True), (dict(layer_types=[SLIDING, SLIDING, SLIDING, FULL]), False),
+               (dict(layer_types=[SLIDING, FULL, FULL, SLIDING]), False), (dict(layer_types=[SLIDING, FULL]), False),
+               (dict(global_head_dim=16), False), (dict(global_head_dim=GONE), False), (dict(num_global_key_value_heads=2), False),
+               (dict(num_global_key_value_heads=GONE), False), (dict(attention_k_eq_v=False), False), (dict(attention_k_eq_v=GONE), False),
+               (dict(final_logit_softcapping=None), True), (dict(final_logit_softcapping=2.0), True), (dict(hidden_activation="silu"), True),
+               (dict(hidden_act="silu"), None), (dict(rms_norm_eps=0.3), True), (dict(head_dim=24), False),
+               (dict(hidden_size_per_layer_input=12), False), (dict(hidden_size_per_layer_input=GONE), False),
+               (dict(enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=8), False),
+               (dict(num_kv_shared_layers=2), None), (dict(num_kv_shared_layers=4), False), (dict(use_double_wide_mlp=True), True),
+               (dict(use_double_wide_mlp=True, num_kv_shared_layers=2), False), (dict(use_bidirectional_attention="vision"), True),
+               (dict(use_bidirectional_attention="all"), False), (dict(attention_logit_softcapping=5.0), None),
+               (dict(per_layer_config={"1": dict(head_dim=24, num_key_value_heads=1), "3": dict(head_dim=24, num_key_value_heads=1)}), True),
+               (dict(per_layer_config={"1": dict(head_dim=24, num_key_value_heads=1)}), False),
+               (dict(per_layer_config={"1": dict(head_dim=24, num_key_value_heads=1, sliding_window=3),
+                                       "3": dict(head_dim=24, num_key_value_heads=1)}), None),
+               (dict(rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=90000.0),
+                                      SLIDING: dict(rope_type="default", rope_theta=7000.0)}), True),
+               (dict(rope_parameters={FULL: dict(rope_type="proportional", rope_theta=90000.0, factor=2.0),
+                                      SLIDING: dict(rope_type="default", rope_theta=700.0)}), True),
+               (dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=90000.0),
+                                      SLIDING: dict(rope_type="default", rope_theta=7000.0)}), True),
+               (dict(rope_parameters={FULL: dict(rope_type="default", partial_rotary_factor=0.5, rope_theta=90000.0),
+                                      SLIDING: dict(rope_type="default", rope_theta=7000.0)}), None),
+               (dict(rope_parameters=GONE), None), (dict(rope_parameters=None), None), (dict(query_pre_attn_scalar=3), None)],
+    "gemma4-e": [(dict(num_kv_shared_layers=0), False), (dict(num_kv_shared_layers=1), None), (dict(hidden_size_per_layer_input=8), False),
+                 (dict(use_double_wide_mlp=False), False), (dict(vocab_size_per_layer_input=40), None),
+                 (dict(num_hidden_layers=4), False), (dict(sliding_window=3), True), (dict(rms_norm_eps=0.3), True),
+                 (dict(per_layer_config=GONE, global_head_dim=32), True), (dict(per_layer_config=GONE), False)],
+})
 NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 
 
@@ -418,14 +448,15 @@ def write_set(name, models, kinds):
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    os.makedirs(OUT)
+    wanted = sys.argv[1:]
+    os.makedirs(OUT, exist_ok=True)
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     torch.set_num_threads(1)
-    dense = sorted({"gemma3_text" if name.startswith("gemma3") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
+    dense = sorted({"gemma3_text" if name.startswith("gemma3") else "gemma4_text" if name.startswith("gemma4") else "hunyuan_v1_dense" if name == "hunyuan" else name.split("-")[0] for name in DENSE})
     for name, models, kinds in (("", MODELS, MODELS), ("dense_", DENSE, dense), ("experts_", EXPERTS, ["llama4_text" if name == "llama4" else name for name in EXPERTS]),
                                 ("latent_", LATENT, LATENT)):
-        write_set(name, models, kinds)
+        if not wanted or (name or "first").rstrip("_") in wanted:
+            write_set(name, models, kinds)
     with open(os.path.join(OUT, "PROVENANCE.txt"), "w") as f:
         f.write("Made by tests/golden/make_keys.py with\nPython %s, numpy %s, torch %s, transformers %s.\nThe weights are "
                 "those of tests/golden/models, tests/golden/architectures, tests/golden/dense, tests/golden/experts and tests/golden/latent.\n"

@@ -24,6 +24,8 @@ static const Whole WHOLES[] = {
     {GOLDEN_MODELS, "mistral", "mistral3", "Mistral3ForConditionalGeneration", false},
     {GOLDEN_MODELS, "mistral", "mistral3", "Mistral3ForConditionalGeneration", true},
     {GOLDEN_EXPERTS, "llama4", "llama4", "Llama4ForConditionalGeneration", false},
+    {GOLDEN_DENSE, "gemma4", "gemma4", "Gemma4ForConditionalGeneration", true},
+    {GOLDEN_DENSE, "gemma4-e", "gemma4", "Gemma4ForConditionalGeneration", true},
 };
 
 // "model.layers.0.…" as a part of a whole.

@@ -10,6 +10,14 @@
 
 enum { WINDOW = 17, KEEP = 3, DISCARD = 5 };
 
+// Per-layer embeddings are of all layers; none depends on positions.
+static void leave_token_rows(Model *model) {
+    const Matrix none = {0};
+    model->shape.token_size = 0;
+    model->head.token_embedding = model->head.token_projection = model->head.token_norm = none;
+    model->layers[0].token_gate = model->layers[0].token_up = model->layers[0].token_norm = none;
+}
+
 ShiftStream shift_stream_open(const char *root, const char *name, const char *device) {
     char path[256];
     Error error = {0};
@@ -20,6 +28,7 @@ ShiftStream shift_stream_open(const char *root, const char *name, const char *de
     s.n_layers = model->shape.n_layers;
     s.vocab = model->shape.vocab_size;
     model->shape.n_layers = 1;
+    leave_token_rows(model);
     CacheOptions cache = cache_options(DTYPE_F32);
     EngineOptions options = {
         .device = device, .n_threads = 1, .context_size = 64, .cache = cache, .chunk = WINDOW};
