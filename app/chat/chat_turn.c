@@ -1,4 +1,5 @@
-// A turn: the question becomes a message, the reply streams, and both are recorded, also where the reply was interrupted.
+// A turn: the question becomes a message, the reply streams, and both are recorded, also where the reply was
+// interrupted.
 #include "app/chat/chat_internal.h"
 #include "app/chat/report.h"
 #include "app/chat/way.h"

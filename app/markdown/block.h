@@ -1,5 +1,5 @@
-// The blocks of a text in Markdown, line by line: paragraphs, headings, lists, quotes, code, tables, rules, as CommonMark
-// 0.31 and GitHub's tables have them. HTML and definitions of links stay text.
+// The blocks of a text in Markdown, line by line: paragraphs, headings, lists, quotes, code, tables, rules, as
+// CommonMark 0.31 and GitHub's tables have them. HTML and definitions of links stay text.
 #ifndef PALAVER_APP_BLOCK_H
 #define PALAVER_APP_BLOCK_H
 

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-enum {
-    GAP = 3,
-    LEAST = 6,
-    BAND_INDENT = 2,
-}; // columns between two of a table; of a table's column, where there is no room for more; before what is left of a line
+enum {               // columns
+    GAP = 3,         // between two of a table
+    LEAST = 6,       // of a table's column, where there is no room for more
+    BAND_INDENT = 2, // before what is left of a line
+};
 
 typedef struct Table {
     const TableLayout *layout;

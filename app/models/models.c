@@ -27,7 +27,8 @@ void models_free(ModelList *list) {
     *list = (ModelList){0};
 }
 
-// A name as it is shown, which is also how it is typed: what a terminal would obey is \xNN. Frees `name`; NULL: no memory.
+// A name as it is shown, which is also how it is typed: what a terminal would obey is \xNN. Frees `name`; NULL: no
+// memory.
 static char *spell(char *name) {
     char *spelled = NULL;
     size_t n = strlen(name);

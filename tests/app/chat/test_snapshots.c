@@ -1,5 +1,5 @@
-// A conversation that is come back to goes on at once, from what was cached when it was left, and says the same as if it
-// had been read again; what is no use is told of, and read again.
+// A conversation that is come back to goes on at once, from what was cached when it was left, and says the same as if
+// it had been read again; what is no use is told of, and read again.
 #include "tests/support/files.h"
 #include "tests/support/program.h"
 #include "tests/support/terminal/pty.h"
