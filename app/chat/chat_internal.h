@@ -103,7 +103,7 @@ Status chat_record_begin(const Chat *chat, const char *name, Journal **journal, 
 // ---- chat_snapshot.c
 
 // The conversation is left: what is cached of it is being written from now on. What a script leaves stands aside, and
-// is worth it only where reading took long.
+// is worth it only where reading took long; a single question, of which there may be thousands, never is.
 void chat_snapshot_keep(Chat *chat);
 void chat_snapshot_finish(Chat *chat); // waits for that
 // The conversation that is kept under `name` (NULL: nowhere) is come back to: what its snapshot has is cached. One that

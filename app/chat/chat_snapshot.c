@@ -51,7 +51,8 @@ void chat_snapshot_keep(Chat *chat) {
     Snapshot *snapshot;
     Error error;
     bool aside = !chat->interactive && !chat->options->resume;
-    if (!name || !*name || (aside && chat->record.reading < WORTH_READING)) return;
+    bool worth = !aside || (!chat->options->prompt && chat->record.reading >= WORTH_READING);
+    if (!name || !*name || !worth) return;
     const Session *session = conversation_session(chat->conversation);
     bool unchanged = chat->record.restored && snapshot_version(session) == chat->record.restored;
     if (unchanged) snapshots_touch(name);

@@ -251,7 +251,7 @@ static void test_of_scripts(void **state) {
     const char *slow = BABBLER "|--seed=1|--max-tokens=4|--threads=1|--context=4000|--device=cpu:reference";
     Run run;
     begin(*state);
-    for (int i = 0, n = 0; i < 500; i++) n += sprintf(text + n, "zq ");
+    for (int i = 0, n = 0; i < 400; i++) n += sprintf(text + n, "zq ");
     snprintf(input, sizeof input, "/new slow\n%s\n", text);
     program_run(&run, slow, input);
     expect_status(&run, 0);
@@ -272,6 +272,12 @@ static void test_of_scripts(void **state) {
     program_run(&run, arguments, input);
     expect_status(&run, 0);
     expect_no_err(&run, "snapshot");
+    program_free(&run);
+    assert_int_equal(count(*state), 1);
+    char one[7000];
+    snprintf(one, sizeof one, "%s|-p|%s", slow, text);
+    program_run(&run, one, ""); // a single question leaves none
+    expect_status(&run, 0);
     program_free(&run);
     assert_int_equal(count(*state), 1);
     assert_true(size_of(*state, "talk.kv") > 0);
