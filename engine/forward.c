@@ -76,18 +76,18 @@ static Pass pass_of(const Forward *f, const Step *step, const KvCache *cache, co
         .profile = f->profile,
         .tap = f->tap,
         .interrupt = interrupt,
-        .watch = f->watch,
     };
 }
 
 Status forward_step(Forward *f, const Step *step, const KvCache *cache, const atomic_int *interrupt,
                     Error *error) {
     Backend *b = f->backend;
-    const Pass pass = pass_of(f, step, cache, interrupt);
+    Pass pass = pass_of(f, step, cache, interrupt);
     f->current = f->logits;
     Status s = decode(f, step, NULL, &pass, error);
     f->has_logits = !s;
     if (s != STATUS_UNSUPPORTED) return s;
+    pass.watch = f->watch; // not before: a step that is being captured must not be waited for
     s = f->profile ? profile_begin(f->profile, b, error) : STATUS_OK;
     if (!s) s = done(&pass, PROFILE_BEGIN, b->ops->begin(b, step, cache->layers, error), error);
     if (!s) s = forward_pass(&pass, error);
