@@ -598,12 +598,13 @@ typedef struct Ops {
     Status (*begin)(Backend *backend, const Step *step, const KvLayer *kv, Error *error);
 
     // x [n_tokens, hidden_size] = embedding_scale · embedding[ids] + positions[position], the latter where they are
-    // learned; normed where there is an embedding_norm
+    // learned; normed where there is an embedding_norm; and with a token_size the step's rows of per-layer embeddings
     Status (*embed)(Backend *backend, const Head *head, void *x, Error *error);
 
     // h = norm(x; attn_norm);  q, k, v = W·h + b, each head of q and k, or their rows, normed where the layer has
-    // q_norm, k_norm;  q and k turned by RoPE (kv->rope), before those norms if the shape says so;  k and v stored in their slots of `kv`.
-    // With a latent as told there. x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
+    // q_norm, k_norm, those of v where it has v_norm;  q and k turned by RoPE (kv->rope), before those norms if the shape
+    // says so;  k and v stored in their slots of `kv`, of a borrowed one neither made nor stored. With a latent as told
+    // there. x [n_tokens, hidden_size] → q [n_tokens, n_heads*head_dim]
     Status (*qkv)(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
                   Error *error);
 
@@ -624,7 +625,7 @@ typedef struct Ops {
     Status (*gate_up)(Backend *backend, const Layer *layer, const void *x, void *g, Error *error);
 
     // x [n_tokens, hidden_size] += norm(w_down·g + b_down; ffn_post_norm), without that norm w_down·g + b_down; in a layer
-    // of experts as told at Experts
+    // of experts as told at Experts. Then what per-layer embeddings add (token_size), and all of x times x_scale
     Status (*down)(Backend *backend, const Layer *layer, const void *g, void *x, Error *error);
 
     // For each row i: logits[i] = cap(logit_scale · output·norm(x[tokens[i]]) + output_bias), into backend memory

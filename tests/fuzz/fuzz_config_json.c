@@ -22,14 +22,19 @@ static void check(const Model *model) {
     if (shape->n_kv_heads < 1 || shape->n_heads % shape->n_kv_heads != 0) abort();
     bool turned = shape->n_positions == 0 && !shape->alibi;
     if (turned ? shape->rope.rotary_dim < 2 : shape->rope.rotary_dim != 0) abort();
-    if (shape->rope.rotary_dim > shape->head_dim || shape->rope.rotary_dim % 2 != 0) abort();
+    if (shape->rope.rotary_dim > decoder_most_head_dim(shape) || shape->rope.rotary_dim % 2 != 0) abort();
+    if (shape->rope.other_rotary_dim < 0 || shape->rope.other_rotary_dim > shape->rope.rotary_dim) abort();
     if (shape->n_positions < 0 || shape->n_positions > model->context_length) abort();
     for (int i = 0; i < shape->rope.n_sets * (shape->rope.rotary_dim / 2); i++) {
         if (!isfinite(model->inv_freq[i]) || model->inv_freq[i] < 0) abort();
     }
     if (!(shape->rope.magnitude > 0) || !isfinite(shape->rope.magnitude)) abort();
     for (int i = 0; i < shape->n_layers; i++) {
-        if (model->attention_windows[i] < 0) abort();
+        if (model->attention_windows[i] < 0 && model->attention_windows[i] != -model->chunk) abort();
+        const LayerHeads heads = layer_heads(shape, i);
+        if (heads.head_dim < 1 || heads.n_kv_heads < 1 || shape->n_heads % heads.n_kv_heads != 0) abort();
+        if (heads.lender < 0 || heads.lender > i || layer_heads(shape, heads.lender).lender != heads.lender)
+            abort();
     }
     for (int i = 0; i < model->n_eos; i++) {
         if (model->eos_ids[i] < 0 || model->eos_ids[i] >= shape->vocab_size) abort();
