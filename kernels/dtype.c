@@ -25,6 +25,7 @@ static const DTypeTraits TRAITS[DTYPE_COUNT] = {
     [DTYPE_IQ4_NL] = {"iq4_nl", 32, 2 + 16, 2},
     [DTYPE_IQ4_XS] = {"iq4_xs", 256, 2 + 2 + 4 + 128, 2},
     [DTYPE_MXFP4] = {"mxfp4", 32, 1 + 16, 1},
+    [DTYPE_E4M3] = {"e4m3", 128, 4 + 128, 4},
     [DTYPE_INT8] = {"int8", 1, 1, 1},
     [DTYPE_INT4] = {"int4", 2, 1, 1},
     [DTYPE_W8] = {"w8", 1, 1, W8_ALIGNMENT},
@@ -55,7 +56,9 @@ int64_t dtype_row_bytes(DType type, int64_t cols) {
     const DTypeTraits *traits = traits_of(type);
     int64_t bytes;
     if (type == DTYPE_W8) return w8_row_bytes(cols);
-    if (cols < 0 || cols % traits->block_size != 0) return -1;
-    if (__builtin_mul_overflow(cols / traits->block_size, traits->block_bytes, &bytes)) return -1;
+    const int64_t unit = type == DTYPE_E4M3 ? 32 : traits->block_size;
+    if (cols < 0 || cols % unit != 0) return -1;
+    const int64_t blocks = cols / traits->block_size + (cols % traits->block_size != 0);
+    if (__builtin_mul_overflow(blocks, traits->block_bytes, &bytes)) return -1;
     return bytes;
 }

@@ -91,8 +91,9 @@ static bool heads_in_registers(const GemmCase *g) {
 // ---- the table ---------------------------------------------------------------------------------------------
 
 DType dispatch_type(Format format) {
-    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,   DTYPE_Q8_0,  DTYPE_Q6_K, DTYPE_Q5_1,
-                                  DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4, DTYPE_Q2_K, DTYPE_Q3_K};
+    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,
+                                  DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4,
+                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3};
     return (size_t)format < sizeof TYPES / sizeof *TYPES ? TYPES[format] : DTYPE_COUNT;
 }
 
@@ -100,7 +101,7 @@ DType dispatch_type(Format format) {
 // the points that lose least over its five kinds of layers. Float32 has no flat kernel on tensor cores. The second is
 // of the same card without Hopper's code, beside a cuBLAS that has it: elsewhere the library may be worse at few rows,
 // which tuning shows.
-static const DispatchTable HOPPER = {12,
+static const DispatchTable HOPPER = {13,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 1, 17},
                                       {0, 0, DTYPE_BF16, 1, 17},
@@ -112,8 +113,9 @@ static const DispatchTable HOPPER = {12,
                                       {0, 0, DTYPE_IQ4_NL, 5, 65},
                                       {0, 0, DTYPE_MXFP4, 5, 65},
                                       {0, 0, DTYPE_Q2_K, 5, 65},
-                                      {0, 0, DTYPE_Q3_K, 5, 65}}};
-static const DispatchTable OTHERS = {12,
+                                      {0, 0, DTYPE_Q3_K, 5, 65},
+                                      {0, 0, DTYPE_E4M3, 5, 65}}};
+static const DispatchTable OTHERS = {13,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 3, 3},
                                       {0, 0, DTYPE_BF16, 3, 3},
@@ -125,7 +127,8 @@ static const DispatchTable OTHERS = {12,
                                       {0, 0, DTYPE_IQ4_NL, 5, 65},
                                       {0, 0, DTYPE_MXFP4, 5, 65},
                                       {0, 0, DTYPE_Q2_K, 5, 65},
-                                      {0, 0, DTYPE_Q3_K, 5, 65}}};
+                                      {0, 0, DTYPE_Q3_K, 5, 65},
+                                      {0, 0, DTYPE_E4M3, 5, 65}}};
 
 const DispatchTable *dispatch_built_in(const Card *card) {
     return card->compute == 90 ? &HOPPER : &OTHERS;
@@ -147,7 +150,8 @@ static const DispatchRow *find_row(const DispatchTable *table, const GemmCase *g
 
 static bool gemv_fits(const Card *card, const GemmCase *g) {
     bool quantised = g->format >= FORMAT_Q8;
-    size_t shared = quantised ? (size_t)g->n * GEMV_INPUT_BYTES((size_t)g->cols) : 0;
+    bool integers = quantised && g->format != FORMAT_E4M3; // in shared memory
+    size_t shared = integers ? (size_t)g->n * GEMV_INPUT_BYTES((size_t)g->cols) : 0;
     return g->n <= GEMV_MOST && dispatch_type(g->format) != DTYPE_COUNT &&
            g->cols % (quantised ? 32 : 8) == 0 && shared <= card->shared_limit;
 }

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Golden data of tests/kernels/test_kernels.c: kernels_dequant.bin, what the gguf package makes of every block format.
+"""Golden data of tests/kernels/test_kernels.c: kernels_dequant.bin, what the gguf package makes of every block format, and
+torch of e4m3.
 
 A sequence of records: int32 dtype (kernels/dtype.h), int32 elements, int32 bytes, the bytes, float32 [elements].
 Blocks are random bits, with random scales in half precision: ordinary ones, subnormal ones, zero, the largest.
-Needs numpy and gguf; kernels_dequant.txt says which versions made the file.
+Needs numpy, gguf and torch; kernels_dequant.txt says which versions made the file.
 """
 import pathlib
 import struct
 from importlib.metadata import version
 
 import numpy as np
+import torch
 from gguf import GGMLQuantizationType as G
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import dequantize
@@ -28,6 +30,16 @@ def scales(rng, n):
     values[3::11] = 0
     values[5::13] = -65504 / 64
     return values.view(np.uint16)
+
+
+def e4m3(rng):
+    """352 elements in blocks of 128, the last one a quarter of it: float32 scales, every code but those of NaN."""
+    codes = rng.permutation(np.resize([c for c in range(256) if c & 127 != 127], 384)).astype(np.uint8).reshape(3, 128)
+    codes[2, 96:] = 0
+    scales = np.array([1, 3.1e-4, 2.0**-130], np.float32).reshape(3, 1)
+    numbers = torch.from_numpy(codes).view(torch.float8_e4m3fn).float().numpy()
+    raw = np.concatenate([scales.view(np.uint8), codes], 1)
+    return raw.reshape(-1), (numbers * scales).reshape(-1)[:352]
 
 
 def main():
@@ -53,8 +65,10 @@ def main():
             values = dequantize(raw, kind) if kind != G.F32 else raw.view(np.float32)
         values = np.ascontiguousarray(values, np.float32).reshape(-1)
         out += struct.pack("<iii", index, values.size, raw.size) + raw.tobytes() + values.tobytes()
+    raw, values = e4m3(rng)
+    out += struct.pack("<iii", len(TYPES), values.size, raw.size) + raw.tobytes() + values.tobytes()
     (HERE / "kernels_dequant.bin").write_bytes(out)
-    made_by = f"tests/golden/make_kernels.py, gguf {version('gguf')}, numpy {version('numpy')}\n"
+    made_by = f"tests/golden/make_kernels.py, gguf {version('gguf')}, numpy {version('numpy')}, torch {version('torch')}\n"
     (HERE / "kernels_dequant.txt").write_text(made_by)
 
 

@@ -141,7 +141,7 @@ def awq(size):
 def e4m3(w, scale):
     codes = tensor(np.clip(w / scale, -448, 448).astype(np.float32)).to(torch.float8_e4m3fn)
     exact = (codes.float().numpy() * scale).astype(np.float32)
-    return codes, exact, as_q8_0(exact)
+    return codes, exact, exact
 
 
 def fp8_tensor(name, w):
@@ -266,11 +266,11 @@ def mxfp4_experts(key, value):
             key + "_scales": tensor((exponent[..., 0] + 127).astype(np.uint8))}, exact, exact
 
 
-def awq_experts(key, value):
-    """Mixtral's experts one by one, as AutoAWQ saves them, and its other layers."""
+def mixtral_experts(method, key, value):
+    """Mixtral's experts one by one, as the original file has them, and its other layers."""
     if value.ndim == 2 and "self_attn" in key:
         stem = key.removesuffix("weight")
-        parts, exact, held = awq(32)[0](key, value)
+        parts, exact, held = method(key, value)
         return {stem + part: content for part, content in parts.items()}, exact, held
     if "experts" not in key:
         return None
@@ -280,9 +280,17 @@ def awq_experts(key, value):
         half = len(whole) // 2
         pieces = dict(w1=slice(0, half), w3=slice(half, None)) if "gate_up" in key else dict(w2=slice(None))
         for name, rows in pieces.items():
-            some, exact[expert, rows], held[expert, rows] = awq(32)[0](key, whole[rows])
+            some, exact[expert, rows], held[expert, rows] = method(key, whole[rows])
             parts.update({f"{base}.{expert}.{name}.{part}": content for part, content in some.items()})
     return parts, exact, held
+
+
+def awq_experts(key, value):
+    return mixtral_experts(awq(32)[0], key, value)
+
+
+def fp8_experts(key, value):
+    return mixtral_experts(fp8_block, key, value)
 
 
 FP8 = dict(quant_method="fp8", activation_scheme="dynamic", fmt="e4m3")
@@ -326,10 +334,12 @@ MODELS = {
     "bnb-int8": (LLAMA, (int8_rows, dict(quant_method="bitsandbytes", load_in_8bit=True, load_in_4bit=False,
                                          llm_int8_threshold=6.0, llm_int8_skip_modules=None))),
     "awq-experts": (MIXTRAL, (awq_experts, dict(awq(32)[1], modules_to_not_convert=["gate", "lm_head"]))),
+    "fp8-experts": (MIXTRAL, (fp8_experts, dict(FP8, weight_block_size=[128, 128],
+                                                modules_to_not_convert=["gate", "lm_head"]))),
     "mxfp4": (GPT_OSS, (mxfp4_experts, dict(quant_method="mxfp4", modules_to_not_convert=[
         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]))),
 }
-WHOLE = (awq_experts, mxfp4_experts) # methods that choose what to quantise, and name the parts, themselves
+WHOLE = (awq_experts, fp8_experts, mxfp4_experts) # methods that choose what to quantise, and name the parts, themselves
 
 
 def is_linear(key, value):
@@ -356,7 +366,7 @@ def make(name, config_dict, method, quantization, report):
                 exact[key], held[key] = tensor(made[1]), tensor(made[2])
                 continue
         if method in WHOLE or not is_linear(key, value):
-            name_in_file = key.replace("mlp.gate.", "block_sparse_moe.gate.") if method is awq_experts else key
+            name_in_file = key.replace("mlp.gate.", "block_sparse_moe.gate.") if method in (awq_experts, fp8_experts) else key
             saved[name_in_file] = value.to(torch.float16).contiguous()
             exact[key] = held[key] = saved[name_in_file].float()
             continue

@@ -191,6 +191,7 @@ void test_golden_logits(const char *root, Report *report) {
                   {"quantized", "bnb-nf4-double", "bnb-nf4-double"},
                   {"quantized", "bnb-int8", "bnb-int8"},
                   {"quantized", "awq-experts", "awq-experts"},
+                  {"quantized", "fp8-experts", "fp8-experts"},
                   {"quantized", "mxfp4", "mxfp4"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char folder[400];

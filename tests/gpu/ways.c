@@ -12,8 +12,9 @@
 enum { MOST_N = 9, VOCAB = 301 };
 
 static DispatchTable table_of(LinearWay way) {
-    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,   DTYPE_Q8_0,  DTYPE_Q6_K, DTYPE_Q5_1,
-                                  DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4, DTYPE_Q2_K, DTYPE_Q3_K};
+    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,
+                                  DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4,
+                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3};
     DispatchTable table = {.n = sizeof TYPES / sizeof *TYPES};
     for (int i = 0; i < table.n; i++)
         table.rows[i] = (DispatchRow){.type = TYPES[i],
@@ -163,6 +164,8 @@ void test_ways(const Ops *ops) {
         {"ways mxfp4 with q8_0", DTYPE_MXFP4, LAYER(96, 3, 64, 4128), .v_type = DTYPE_Q8_0},
         {"ways iq4_xs with q3_k", DTYPE_IQ4_XS, LAYER(2304, 4, 64, 4352), .v_type = DTYPE_Q3_K,
          .down_type = DTYPE_Q3_K},
+        {"ways e4m3", DTYPE_E4M3, LAYER(2144, 3, 64, 4256), .bias = true},
+        {"ways small e4m3", DTYPE_E4M3, LAYER(96, 3, 32, 288), .output_bias = true},
         {"ways q3_k", DTYPE_Q3_K, LAYER(4352, 4, 64, 768), .output_bias = true},
         {"ways q2_k with q3_k", DTYPE_Q2_K, LAYER(512, 4, 64, 4352), .v_type = DTYPE_Q3_K, .no_gate = true,
          .activation = ACTIVATION_GELU},

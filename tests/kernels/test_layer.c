@@ -38,6 +38,8 @@ static const LayerCase CASES[] = {
      false, 0, 1, .magnitude = 1},
     {"mxfp4", DTYPE_MXFP4, DTYPE_F16, 64, 4, 2, 32, 96, 32, ROPE_HALF_SPLIT, ACTIVATION_GELU_TANH, true,
      false, 0, 1, .magnitude = 1},
+    {"e4m3", DTYPE_E4M3, DTYPE_F16, 160, 4, 2, 32, 96, 32, ROPE_HALF_SPLIT, ACTIVATION_GELU_TANH, true, false,
+     0, 1, .magnitude = 1},
     {"gpt-j",
      DTYPE_F32,
      DTYPE_F32,

@@ -63,14 +63,14 @@ static bool put_numbers(const float *x, int64_t n, DType type, uint8_t *to) {
 
 int64_t quant_blocks_write(const QuantWeight *w, int64_t first, int64_t n) {
     const DType type = w->tensor.type;
-    const int64_t row_bytes = dtype_row_bytes(type, w->cols),
-                  block = dtype_row_bytes(type, GROUP); // of 32 elements
+    const int64_t step = dtype_block_size(type) > GROUP ? dtype_block_size(type) : GROUP, // columns at a time
+        row_bytes = dtype_row_bytes(type, w->cols), block = dtype_row_bytes(type, step);
     uint8_t *data = (uint8_t *)w->tensor.data;
     int64_t bad = -1;
     // Columns outside, rows within: the words of GPTQ and AWQ that neighbouring rows need lie side by side.
-    for (int64_t col = 0; col < w->cols; col += GROUP)
+    for (int64_t col = 0; col < w->cols; col += step)
         for (int64_t row = first; row < first + n; row++) {
-            uint8_t *to = data + row * row_bytes + col / GROUP * block;
+            uint8_t *to = data + row * row_bytes + col / step * block;
             int64_t size = w->cols - col < GROUP ? w->cols - col : GROUP;
             bool fits = true;
             if (w->block) {

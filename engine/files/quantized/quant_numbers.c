@@ -1,6 +1,7 @@
 // Weights whose elements are codes of numbers: FP8, and the four bits of bitsandbytes.
 #include "engine/files/quantized/quantized.h"
 #include "kernels/base/json.h"
+#include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,8 +30,22 @@ static void e4m3_numbers(const QuantWeight *w, int64_t row, int64_t first, int64
         const int64_t group = (first + i) / w->group_size, left = (group + 1) * w->group_size - first;
         const float scale = quant_parts_number(&w->scale, scales + group);
         for (const int64_t end = left < n ? left : n; i < end; i++)
-            out[i] = quant_parts_e4m3(codes[first + i]) * scale;
+            out[i] = quant_from_e4m3(codes[first + i]) * scale;
     }
+}
+
+// As kernels/dtype.h has them. Codes of NaN have no place there, for not every kernel knows them.
+static bool e4m3_block(const QuantWeight *w, int64_t row, int64_t first, uint8_t *to) {
+    const int64_t size = dtype_block_size(DTYPE_E4M3), left = w->cols - first, n = left < size ? left : size;
+    const float scale =
+        quant_parts_number(&w->scale, row / w->block_rows * w->groups + first / w->group_size);
+    bool fits = isfinite(scale);
+    memcpy(to, &scale, sizeof scale);
+    to += sizeof scale;
+    memcpy(to, w->weight.data + row * w->cols + first, (size_t)n);
+    memset(to + n, 0, (size_t)(size - n));
+    for (int64_t i = 0; i < n; i++) fits = fits && (to[i] & 127) != 127;
+    return fits;
 }
 
 // One scale, one for each row, or one for each block.
@@ -65,9 +80,11 @@ static Status open_e4m3(QuantReader *r, QuantWeight *w) {
     if (w->weight.n_dims != 2) return quant_parts_expect(r, "weight", &w->weight, 0, 0);
     w->rows = w->weight.shape[0];
     w->cols = w->weight.shape[1];
-    w->numbers = e4m3_numbers;
-    w->tensor.type = w->cols % 32 == 0 ? DTYPE_Q8_0 : DTYPE_BF16;
     status = read_blocks(r, suffix, w);
+    if (w->cols % 32 == 0 && (w->groups == 1 || w->group_size % dtype_block_size(DTYPE_E4M3) == 0))
+        w->tensor.type = DTYPE_E4M3, w->block = e4m3_block;
+    else
+        w->tensor.type = DTYPE_BF16, w->numbers = e4m3_numbers;
     const char *grain = w->groups > 1 || w->block_rows > 1 ? "blocks" : "channels";
     snprintf(w->method, sizeof w->method, "%s e4m3, scales of %s", r->config->name,
              w->scale.elements == 1 ? "tensors" : grain);

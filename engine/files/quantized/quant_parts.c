@@ -90,14 +90,6 @@ Status quant_parts_expect(const QuantReader *r, const char *suffix, const Part *
 
 // ---- elements -----------------------------------------------------------------------------------------------
 
-float quant_parts_e4m3(uint8_t byte) {
-    const uint32_t bits = (uint32_t)(byte & 127) << 20 | (uint32_t)(byte & 128) << 24;
-    float value;
-    memcpy(&value, &bits,
-           sizeof value); // the exponent counts from 127 there, from 7 here; subnormal ones, too
-    return (byte & 127) == 127 ? NAN : value * 0x1p120f;
-}
-
 int32_t quant_parts_word(const Part *part, int64_t i) {
     int32_t word;
     memcpy(&word, part->data + 4 * i, sizeof word);
@@ -121,7 +113,7 @@ float quant_parts_number(const Part *part, int64_t i) {
     case PART_E8M0:
         return part->data[i] == 255 ? NAN : ldexpf(1, part->data[i] - 127);
     case PART_E4M3:
-        return quant_parts_e4m3(part->data[i]);
+        return quant_from_e4m3(part->data[i]);
     default:
         return (float)part->data[i];
     }

@@ -10,14 +10,14 @@
 //   GPTQ, compressed-tensors in 8 bits, symmetric; int8    q8_0   exact; scales that are no f16 are rounded to f16
 //   GPTQ, compressed-tensors in 8 bits with zero points    f16    rounded to f16, twice the bytes: a notice
 //   columns in GPTQ's act-order, whose groups lie apart    q8_0   each 32 rounded to absmax/127: a notice
-//   FP8                                                    q8_0   each 32 rounded to absmax/127: a notice
+//   FP8                                                    e4m3   exact, with its scales as float32
 //   bitsandbytes' nf4 and fp4                              q8_0   each 32 rounded to absmax/127: a notice
 //   MXFP4 (gpt-oss)                                        mxfp4  exact; gates above ups instead of in turn
-//   rows of no multiple of 32                              f16 or bf16, rounded: a notice
+//   rows of no multiple of 32, FP8 in blocks of columns
+//   of no multiple of 128                                  f16 or bf16, rounded: a notice
 //
 // Of rounding to q8_0 a product gets an error of 0.6 to 0.8% of itself (weights of a normal or a t distribution), where
-// FP8 has left 2.6% and four bits leave 7 to 10%: together it is 2.7% instead of 2.6%. For that a weight stays at the
-// bytes that it has.
+// four bits leave 7 to 10%.
 //
 // Formulas: GPTQ (Frantar et al., arXiv:2210.17323) and AWQ (Lin et al., arXiv:2306.00978) as AutoGPTQ and AutoAWQ store
 // them, (q - z)·s; FP8 as DeepSeek-V3 (arXiv:2412.19437) and fbgemm, e4m3 · s; nf4 (Dettmers et al., arXiv:2305.14314).
@@ -116,8 +116,8 @@ struct QuantWeight {
     int64_t n_experts; // whose rows follow each other; 0: the weight is of no experts
     bool
         in_turn; // of an expert's rows, gates and ups stand in turn in the file, and one above the other here
-    // Exactly one of them. integers: 32 from column `first`; numbers: n from `first`, as float32; block: 32 from `first`
-    // as the type has them, false: they have no place in it.
+    // Exactly one of them. integers: 32 from column `first`; numbers: n from `first`, as float32; block: a block (of 32
+    // at least) from `first` as the type has it, false: what is there has no place in it.
     void (*integers)(const QuantWeight *w, int64_t row, int64_t first, QuantIntegers *out);
     void (*numbers)(const QuantWeight *w, int64_t row, int64_t first, int64_t n, float *out);
     bool (*block)(const QuantWeight *w, int64_t row, int64_t first, uint8_t *to);
@@ -153,7 +153,6 @@ Status quant_parts_damaged(const QuantReader *r, const char *suffix, const char 
 // Element i.
 float quant_parts_number(const Part *part, int64_t i);
 int32_t quant_parts_word(const Part *part, int64_t i);
-float quant_parts_e4m3(uint8_t byte);
 
 // Which weight the tensor r->main belongs to as its main part: 0 or the length of its stem.
 size_t quant_integers_stem(const QuantConfig *config, const CheckpointTensor *tensor);

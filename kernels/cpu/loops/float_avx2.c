@@ -1,4 +1,4 @@
-// GEMMs of float32, float16 and bfloat16 weights with float activations.
+// GEMMs of float32, float16, bfloat16 and e4m3 weights with float activations.
 //
 // Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
 // three activations keep twelve of them in registers; the order of additions is the same in every tile.
@@ -11,8 +11,22 @@
 #define TOKENS 3
 #define UNPACK_FROM 4 // so many rows of activations are worth converting the weights into scratch first
 
+enum { E4M3_BLOCK = 128, E4M3_BYTES = 4 + E4M3_BLOCK };
+
+// A byte's exponent and fraction are those of a half, whose exponent counts from 15 instead of 7.
+INLINE __m256 load_e4m3(const uint8_t *row, int64_t i) {
+    const uint8_t *block = row + i / E4M3_BLOCK * E4M3_BYTES, *from = block + 4 + i % E4M3_BLOCK;
+    float scale;
+    memcpy(&scale, block, sizeof scale);
+    __m128i codes =
+        _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)from)); // their signs fill the upper halves
+    __m128i halves = _mm_and_si128(_mm_slli_epi16(codes, 7), _mm_set1_epi16((short)0xbf80));
+    return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(scale * 256));
+}
+
 INLINE __m256 load_weights(DType type, const uint8_t *row, int64_t i) {
     const uint8_t *from = row + i * (type == DTYPE_F32 ? 4 : 2);
+    if (type == DTYPE_E4M3) return load_e4m3(row, i);
     if (type == DTYPE_F32) return _mm256_loadu_ps((const float *)from);
     if (type == DTYPE_F16) return load_halves(from);
     __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
@@ -34,7 +48,7 @@ INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, in
     __m256 acc[TOKENS][ROWS];
     for (int t = 0; t < n; t++)
         for (int r = 0; r < ROWS; r++) acc[t][r] = _mm256_setzero_ps();
-    const int64_t size = type == DTYPE_F32 ? 4 : 2;
+    const int64_t size = type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 ? 1 : 2;
     const char *next = (const char *)rows[0] + ROWS * (rows[1] - rows[0]);
     int64_t i = 0;
     for (; i + 8 <= cols; i += 8) {
@@ -85,7 +99,7 @@ INLINE void four_rows(DType type, const Gemm *p, const FourRows *w, int64_t toke
     }
 }
 
-// Converts 16-bit rows once for all activations.
+// Converts rows of other types once for all activations.
 INLINE void unpack_rows(DType type, const uint8_t *rows[ROWS], int64_t cols, float *scratch) {
     int64_t padded = (cols + 7) / 8 * 8;
     for (int r = 0; r < ROWS; r++) {
@@ -120,6 +134,9 @@ void avx2_gemm_float(const Gemm *p, int64_t first_token, int64_t end_token, floa
         break;
     case DTYPE_BF16:
         gemm_float(DTYPE_BF16, p, first_token, end_token, scratch);
+        break;
+    case DTYPE_E4M3:
+        gemm_float(DTYPE_E4M3, p, first_token, end_token, scratch);
         break;
     default:
         gemm_float(DTYPE_F32, p, first_token, end_token, scratch);

@@ -268,6 +268,22 @@ void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out) {
 
 // ---- rows ---------------------------------------------------------------------------------------------
 
+float quant_from_e4m3(uint8_t code) {
+    const uint32_t size = code & 127, sign = (uint32_t)(code & 128) << 24;
+    if (size == 127) return float_of_bits(sign | 0x7fc00000u);
+    return float_of_bits(sign | size << 20) * 0x1p120f; // whose exponent counts from 7, a float's from 127
+}
+
+static void load_e4m3(const uint8_t *row, int64_t first, int64_t n, float *values) {
+    const int64_t size = dtype_block_size(DTYPE_E4M3), bytes = dtype_block_bytes(DTYPE_E4M3);
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *block = row + (first + i) / size * bytes;
+        float scale;
+        memcpy(&scale, block, sizeof scale);
+        values[i] = quant_from_e4m3(block[sizeof scale + (size_t)((first + i) % size)]) * scale;
+    }
+}
+
 static void load_groups(DType type, const void *row, int64_t first, int64_t n, float *values) {
     for (int64_t i = 0; i < n; i += QUANT_GROUP) {
         QuantGroup group;
@@ -289,6 +305,8 @@ void quant_load(DType type, const void *row, int64_t first, int64_t n, float *va
             memcpy(&bits, bytes + (first + i) * 2, sizeof bits);
             values[i] = float_of_bits((uint32_t)bits << 16);
         }
+    } else if (type == DTYPE_E4M3) {
+        load_e4m3(bytes, first, n, values);
     } else {
         load_groups(type, row, first, n, values);
     }

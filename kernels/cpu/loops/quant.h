@@ -20,7 +20,7 @@ typedef struct QuantGroup {
     float min[2];          // likewise
 } QuantGroup;
 
-// Whether the type is one of a file's that are made of blocks (not f32, f16, bf16, nor a cache's int8 and int4).
+// Whether the type is one whose rows are groups (not f32, f16, bf16, e4m3, w8, nor a cache's int8 and int4).
 bool quant_is_type(DType type);
 
 // Entries of the codebooks: of IQ4_NL and IQ4_XS, and of MXFP4 (e2m1, twice its value).
@@ -28,6 +28,9 @@ extern const int8_t QUANT_IQ4_BOOK[16], QUANT_FP4_BOOK[16];
 
 // Elements [32*group, 32*group + 32) of a row of a quantised type.
 void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out);
+
+// The number of an 8-bit float of FP8 weights (e4m3: bias 7, no infinities, NaN as 0x7f and 0xff).
+float quant_from_e4m3(uint8_t code);
 
 // values [n] = elements [first, first + n) of a row of any type. first and n are multiples of 32 for
 // quantised types.

@@ -29,12 +29,12 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
     l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
     for (int p = 0; p < PHASE_LOGITS; p++) {
-        l->quants[p] = format_grouped(l->rows[p].format);
         l->whole[p] = l->rows[p].format == FORMAT_W8;
+        l->quants[p] = !l->whole[p] && format_rounds_input(l->rows[p].format);
         l->floats[p] = !l->quants[p] && !l->whole[p];
     }
     for (int i = 1; i < layer->qkv.n_parts; i++) {
-        if (format_grouped(part[i].format)) // W8 is in one part
+        if (format_rounds_input(part[i].format)) // W8 is in one part
             l->quants[PHASE_QKV] = true;
         else
             l->floats[PHASE_QKV] = true;
@@ -263,8 +263,8 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
                fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
     a->embedding = matrix_of(&t->head->embedding);
     a->output = matrix_of(&t->head->output.part[0]);
-    a->output_quants = format_grouped(a->output.format);
     a->output_whole = a->output.format == FORMAT_W8;
+    a->output_quants = !a->output_whole && format_rounds_input(a->output.format);
     a->output_floats = !a->output_quants && !a->output_whole;
     a->norm = t->head->norm.weight;
     a->logits = t->logits, a->counts = cuda->counts;

@@ -133,6 +133,38 @@ template <> struct Slice<FORMAT_F32> {
     }
 };
 
+// Numbers of 8 bits, with a scale for each 128: a lane eight elements a turn.
+template <> struct Slice<FORMAT_E4M3> {
+    static constexpr int TURNS = chunk_elements(FORMAT_E4M3) / 256;
+    float4 u[TURNS], v[TURNS];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+        const float *input = x.floats + first + lane * 4;
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            u[t] = v[t] = make_float4(0, 0, 0, 0);
+            if (!WHOLE && t * 256 + lane * 8 >= n) continue;
+            u[t] = *(const float4 *)(input + t * 256);
+            v[t] = *(const float4 *)(input + t * 256 + 128);
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+        const float *scales = (const float *)(chunk + n);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            const int i = WHOLE || t * 256 + lane * 8 < n ? t * 256 + lane * 8 : 0;
+            const uint2 w = *(const uint2 *)(chunk + i);
+            const float scale = scales[i / 128];
+            float2 share = make_float2(0, 0);
+            share = fma_pair(__half22float2(e4m3_pair(w.x)), u[t].x, u[t].y, share);
+            share = fma_pair(__half22float2(e4m3_pair(w.x >> 16)), u[t].z, u[t].w, share);
+            share = fma_pair(__half22float2(e4m3_pair(w.y)), v[t].x, v[t].y, share);
+            share = fma_pair(__half22float2(e4m3_pair(w.y >> 16)), v[t].z, v[t].w, share);
+            sum = make_float2(fmaf(scale, share.x, sum.x), fmaf(scale, share.y, sum.y));
+        }
+        return sum;
+    }
+};
+
 __device__ inline int dot_4x4(uint4 w, uint4 x) {
     return __dp4a((int)w.x, (int)x.x, __dp4a((int)w.y, (int)x.y, 0)) +
            __dp4a((int)w.z, (int)x.z, __dp4a((int)w.w, (int)x.w, 0));

@@ -61,6 +61,8 @@ __device__ inline void gemv_group(int format, int n, int cols, const Input &x, R
         return gemv_group<FORMAT_Q2>(n, cols, x, ring, dots);
     case FORMAT_Q3:
         return gemv_group<FORMAT_Q3>(n, cols, x, ring, dots);
+    case FORMAT_E4M3:
+        return gemv_group<FORMAT_E4M3>(n, cols, x, ring, dots);
     case FORMAT_W8:
         return gemv_group<FORMAT_W8>(n, cols, x, ring, dots);
     default:

@@ -14,6 +14,32 @@
 #include "kernels/cuda/device/formats.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
+// ---- 8-bit floats ----------------------------------------------------------------------------------------------
+
+// The e4m3 numbers of the lower two bytes of w, exactly. A byte's exponent and fraction are those of a half, whose exponent
+// counts from 15 instead of 7.
+__device__ inline __half2 e4m3_pair(uint32_t w) {
+#if __CUDA_ARCH__ >= 890
+    return e4m3_halves((uint16_t)w);
+#else
+    uint32_t upper = __byte_perm(w, 0, 0x1404), halves = (upper & 0x80008000) | (upper >> 1 & 0x3f803f80);
+    return __hmul2(*(__half2 *)&halves, __float2half2_rn(256));
+#endif
+}
+
+// A scale for e4m3_scaled(): of trained weights a scale is often below what a half has with all of its bits, 256 times it
+// is not.
+__device__ inline uint32_t e4m3_scale(float scale) {
+    __half2 both = __float2half2_rn(scale * 256);
+    return *(uint32_t *)&both;
+}
+
+// The numbers of the lower two bytes of w times the scale, as halves.
+__device__ inline uint32_t e4m3_scaled(uint32_t w, uint32_t scale) {
+    __half2 v = __hmul2(__hmul2(e4m3_pair(w), __float2half2_rn(1.0f / 256)), *(__half2 *)&scale);
+    return *(uint32_t *)&v;
+}
+
 // ---- codebooks ---------------------------------------------------------------------------------------------------
 
 // Entries 0 … 7 and 8 … 15 of a codebook, four to a word, in two forms. RAISED: 128 added. Else one half is as it is, and

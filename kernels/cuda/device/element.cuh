@@ -13,6 +13,9 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
     int full = chunk_elements(format), first = col / full * full, n = min(full, cols - first),
         i = col - first;
     const char *chunk = row + (int64_t)(col / full) * chunk_bytes(format, full);
+    if (format == FORMAT_E4M3)
+        return __low2float(e4m3_pair((uint8_t)chunk[i])) *
+               ((const float *)(chunk + quant_bytes(format, n)))[i / 128];
     if (format_packed(format)) {
         uint4 group = *(const uint4 *)(chunk + i / 32 * 16);
         return format == FORMAT_Q2 ? packed_element<FORMAT_Q2>(group, i % 32)

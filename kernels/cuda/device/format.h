@@ -17,6 +17,7 @@ typedef enum Format {
     FORMAT_FP4,
     FORMAT_Q2,
     FORMAT_Q3,
+    FORMAT_E4M3,
     FORMAT_W8
 } Format;
 
@@ -48,6 +49,8 @@ static inline Format format_of(DType type) {
         return FORMAT_Q2;
     case DTYPE_Q3_K:
         return FORMAT_Q3;
+    case DTYPE_E4M3:
+        return FORMAT_E4M3;
     case DTYPE_W8:
         return FORMAT_W8;
     default:

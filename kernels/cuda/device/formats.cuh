@@ -12,6 +12,7 @@
 //   FP4  nibbles[n/2], f16 scale[n/32]         likewise, with the book of e2m1
 //   Q2   16 bytes a group of 32 with two f16 (scale, min); value = scale·q + min; q has two bits
 //   Q3   16 bytes a group of 32 with two f16 scales; value = scale·(q - 4); q has three bits
+//   E4M3 8-bit floats[n], f32 scale[n/128]     value = scale·number; of a row's end the last scale has fewer
 //
 // W8, whose inputs are quantised too (kernels/w8.h), has rows of int8, zeros up to a multiple of 16 bytes, and the
 // rows' scales in an array of their own behind them, so that tiles and chunks of a row are integers alone.
@@ -26,6 +27,9 @@
 #include <stdint.h>
 
 enum { MAX_CHUNK_BYTES = 2560 }; // of Q4M, the largest
+#ifndef E4M3_CHUNK
+#define E4M3_CHUNK 1024
+#endif
 
 __host__ __device__ constexpr bool format_quantized(int format) {
     return format >= FORMAT_Q8;
@@ -50,11 +54,17 @@ __host__ __device__ constexpr bool format_grouped(int format) {
     return format_quantized(format) && format != FORMAT_W8;
 }
 
+// Whose products by rows take their input as integers of 8 bits: numbers that are no integers times a scale take floats.
+__host__ __device__ constexpr bool format_rounds_input(int format) {
+    return format_quantized(format) && format != FORMAT_E4M3;
+}
+
 // Elements of a full chunk: about 2 KB, which one bulk copy moves at the memory's full speed.
 __host__ __device__ constexpr int chunk_elements(int format) {
     return format == FORMAT_F32        ? 512
            : !format_quantized(format) ? 1024
            : format_halved(format)     ? 4096
+           : format == FORMAT_E4M3     ? E4M3_CHUNK
                                        : 2048;
 }
 
@@ -71,6 +81,7 @@ __host__ __device__ constexpr int chunk_bytes(int format, int n) {
     int quants = quant_bytes(format, n);
     if (format == FORMAT_W8) return (quants + 15) / 16 * 16;
     if (!format_quantized(format) || format_packed(format)) return quants;
+    if (format == FORMAT_E4M3) return quants + ((n + 127) / 128 * 4 + 15) / 16 * 16;
     int scales = format == FORMAT_Q8 || format == FORMAT_Q4 || format_book(format) ? n / 16 : n / 8;
     return quants + (scales + 15) / 16 * 16;
 }

@@ -43,6 +43,15 @@ __device__ inline int dot_bytes(uint32_t a, uint32_t b, int c) {
 }
 
 // 2^x to 22 bits, 0 for -inf; 1/x to 23 bits. Both flush denormal numbers to 0.
+#if __CUDA_ARCH__ >= 890
+// The two e4m3 numbers of a pair of bytes, the lower one first (9.7.9.22, "cvt").
+__device__ inline __half2 e4m3_halves(uint16_t pair) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+    return *(__half2 *)&halves;
+}
+#endif
+
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,6 +1,6 @@
 // GEMVs over the experts that a token takes, for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
-// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3
+// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_E4M3
 //
 // As in gemm/gemv_format.cu a warp has two rows of W on their way at a time: of gate_up a pair of gate and up, of down
 // the same row of two experts, one pair of experts after the other, so that the sum over all is the warp's own.
@@ -53,17 +53,21 @@ __device__ inline void multiply_down(const FlatArguments &in, const GemvRow<FORM
 #pragma unroll
         for (int t = 0; t < GEMV_TURNS; t++) {
             const int col = gemv_place<FORMAT>(in, chunk, t);
-            if constexpr (format_quantized(FORMAT)) {
+            if constexpr (format_rounds_input(FORMAT)) {
                 Input x = gemv_input(shared, in.w.cols, j);
                 multiply_piece<FORMAT>(rows[r].q[t], rows[r].s[t], x, col, sums[r][0]);
             } else {
-                float w[EACH], f[EACH];
-                floats_of(rows[r].q[t], w, typename PlainOf<FORMAT>::T());
-                load_floats<EACH>((const T *)in.x + (int64_t)j * in.w.cols + col, f);
+                constexpr int N = EACH < 8 ? EACH : 8;
 #pragma unroll
-                for (int i = 0; i < EACH; i += 2) {
-                    sums[r][0].even = fmaf(w[i], f[i], sums[r][0].even);
-                    sums[r][0].odd = fmaf(w[i + 1], f[i + 1], sums[r][0].odd);
+                for (int first = 0; first < EACH; first += N) {
+                    float w[N], f[N];
+                    weights_of<N>(rows[r], t, first, w);
+                    load_floats<N>((const T *)in.x + (int64_t)j * in.w.cols + col + first, f);
+#pragma unroll
+                    for (int i = 0; i < N; i += 2) {
+                        sums[r][0].even = fmaf(w[i], f[i], sums[r][0].even);
+                        sums[r][0].odd = fmaf(w[i + 1], f[i + 1], sums[r][0].odd);
+                    }
                 }
             }
         }
@@ -129,7 +133,7 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2)
     in.n = DOWN ? a.c.n_active : 1;
     in.w.cols = a.c.w.cols;
     in.x = (const T *)a.c.in + (int64_t)token * in.n * in.w.cols;
-    if constexpr (format_quantized(FORMAT)) {
+    if constexpr (format_rounds_input(FORMAT)) {
         quantise_input<T>(in, shared);
         __syncthreads();
     }
@@ -143,7 +147,7 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2)
         if (at.unit < a.units) load_rows<FORMAT, DOWN>(a, ids, at, next);
         if (DOWN)
             multiply_down<FORMAT, T>(in, now, shared, here.step % a.chunks, here.step / a.chunks * 2, sums);
-        else if constexpr (format_quantized(FORMAT))
+        else if constexpr (format_rounds_input(FORMAT))
             multiply_quants<FORMAT, 1>(in, now, shared, here.step, sums);
         else
             multiply_plain<FORMAT, T, 1>(in, now, here.step, sums);
@@ -158,7 +162,7 @@ template <int FORMAT, class T, bool DOWN>
 static cudaError_t launch(const CudaBackend *cuda, const ExpertRowsCall *c) {
     auto kernel = expert_rows_kernel<FORMAT, T, DOWN>;
     int rows = DOWN ? c->n_active : 1, a_sm = 0,
-        shared = format_quantized(FORMAT) ? rows * GEMV_INPUT_BYTES(c->w.cols) : 0;
+        shared = format_rounds_input(FORMAT) ? rows * GEMV_INPUT_BYTES(c->w.cols) : 0;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (code == cudaSuccess)
         code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&a_sm, kernel, GEMV_WARPS * 32, (size_t)shared);

@@ -44,6 +44,8 @@ template <int FORMAT> struct FlatRow {
                 q[i] = there ? load_streaming(chunk + quant_bytes(FORMAT, in)) : make_uint4(0, 0, 0, 0);
                 if (!there || format_packed(FORMAT))
                     s[i] = 0;
+                else if (FORMAT == FORMAT_E4M3)
+                    s[i] = e4m3_scale(__ldg((const float *)scales + in / 128));
                 else if (PAIRS)
                     s[i] = __ldg((const uint32_t *)scales + in / 32);
                 else
@@ -77,6 +79,10 @@ template <int FORMAT> struct FlatRow {
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 uint32_t w = words[i];
+                if constexpr (FORMAT == FORMAT_E4M3) {
+                    out[2 * i] = e4m3_scaled(w, scale), out[2 * i + 1] = e4m3_scaled(w >> 16, scale);
+                    continue;
+                }
                 if constexpr (format_book(FORMAT))
                     w = book_bytes<FORMAT>(p < 2 ? w : w >> 16);
                 else

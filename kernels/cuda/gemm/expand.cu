@@ -30,6 +30,15 @@ __device__ inline void row_octet(int format, const char *row, int cols, int col,
         for (int j = 0; j < 8; j++) v[j] = row_element(format, row, cols, col + j);
         return;
     }
+    if (format == FORMAT_E4M3) {
+        const float scale = ((const float *)(chunk + quant_bytes(format, n)))[i / 128];
+        const uint2 codes = *(const uint2 *)(chunk + i);
+        for (int j = 0; j < 8; j += 2) {
+            float2 pair = __half22float2(e4m3_pair((j < 4 ? codes.x : codes.y) >> j % 4 * 8));
+            v[j] = scale * pair.x, v[j + 1] = scale * pair.y;
+        }
+        return;
+    }
     if (format_packed(format) || format_book(format)) {
         codes_octet(format, chunk, n, i, v);
         return;

@@ -1,6 +1,6 @@
 // The kernels of gemv.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
-// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3
+// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_E4M3
 #include "kernels/cuda/gemm/gemv_rows.cuh"
 
 // The sums of rows `row` and row + 1 of W by all rows of x.
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2) gemv_kernel(const __grid_c
     let_next_begin();
     if (row < a.w.rows) load(row, 0);
     kernels_before();
-    if constexpr (format_quantized(FORMAT)) {
+    if constexpr (format_rounds_input(FORMAT)) {
         quantise_input<T>(a, shared);
         __syncthreads();
     }
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2) gemv_kernel(const __grid_c
         bool last = chunk + 1 == chunks;
         int row_next = last ? row + stride : row, chunk_next = last ? 0 : chunk + 1;
         if (row_next < a.w.rows) load(row_next, chunk_next);
-        if constexpr (format_quantized(FORMAT))
+        if constexpr (format_rounds_input(FORMAT))
             multiply_quants<FORMAT, NX>(a, now, shared, chunk, sums);
         else
             multiply_plain<FORMAT, T, NX>(a, now, chunk, sums);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(GEMV_WARPS * 32, 2) gemv_kernel(const __grid_c
 template <int FORMAT, class T, int NX>
 static cudaError_t launch_gemv_rows(const CudaBackend *cuda, const FlatArguments *a) {
     auto kernel = gemv_kernel<FORMAT, T, NX>;
-    int shared = format_quantized(FORMAT) ? a->n * GEMV_INPUT_BYTES(a->w.cols) : 0, a_sm = 0;
+    int shared = format_rounds_input(FORMAT) ? a->n * GEMV_INPUT_BYTES(a->w.cols) : 0, a_sm = 0;
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (code == cudaSuccess)
         code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&a_sm, kernel, GEMV_WARPS * 32, (size_t)shared);

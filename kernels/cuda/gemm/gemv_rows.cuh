@@ -18,18 +18,39 @@ enum {
 };
 
 template <int FORMAT> struct GemvShape {
-    static constexpr bool QUANTS = format_quantized(FORMAT),
+    static constexpr bool QUANTS = format_rounds_input(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M; // scales and minimums
-    static constexpr int FULL = chunk_elements(FORMAT), EACH = FULL / (32 * GEMV_TURNS);
+    // Of E4M3, whose chunks are smaller, as many as lanes have pieces for.
+    static constexpr int FULL = FORMAT == FORMAT_E4M3 ? GEMV_TURNS * 32 * 16 : chunk_elements(FORMAT),
+                         EACH = FULL / (32 * GEMV_TURNS);
 };
 
 // A lane's share of a chunk of one row of W; zeros beyond the row's end.
 template <int FORMAT> struct GemvRow {
     typedef GemvShape<FORMAT> Shape;
     uint4 q[GEMV_TURNS];
-    uint32_t s[GEMV_TURNS]; // quants: scale, and minimum above it
+    uint32_t s[GEMV_TURNS]; // quants: scale, and minimum above it; E4M3: the scale's bits
 
     __device__ void load(const char *row, int chunk, int cols) {
+        if constexpr (FORMAT == FORMAT_E4M3)
+            load_e4m3(row, chunk * Shape::FULL, cols);
+        else
+            load_chunk(row, chunk, cols);
+    }
+
+  private:
+    __device__ void load_e4m3(const char *row, int first, int cols) {
+        constexpr int CHUNK = chunk_elements(FORMAT_E4M3);
+#pragma unroll
+        for (int t = 0; t < GEMV_TURNS; t++) {
+            const int col = first + (t * 32 + (int)threadIdx.x % 32) * 16, at = col / CHUNK * CHUNK;
+            const char *from = row + (int64_t)(col / CHUNK) * chunk_bytes(FORMAT_E4M3, CHUNK);
+            const bool there = col < cols;
+            q[t] = there ? load_streaming(from + col - at) : make_uint4(0, 0, 0, 0);
+            s[t] = there ? __ldg((const uint32_t *)(from + min(CHUNK, cols - at)) + (col - at) / 128) : 0;
+        }
+    }
+    __device__ void load_chunk(const char *row, int chunk, int cols) {
         const int n = min(Shape::FULL, cols - chunk * Shape::FULL), lane = threadIdx.x % 32;
         const char *from = row + (int64_t)chunk * chunk_bytes(FORMAT, Shape::FULL);
         const char *scales = from + quant_bytes(FORMAT, n);
@@ -64,7 +85,7 @@ struct GemvSum {
     float even, odd;
 };
 
-// ---- plain weights -------------------------------------------------------------------------------------------
+// ---- weights as numbers --------------------------------------------------------------------------------------------
 
 __device__ inline void floats_of(uint4 v, float *f, float) {
     f[0] = __uint_as_float(v.x), f[1] = __uint_as_float(v.y);
@@ -76,6 +97,26 @@ template <class T> __device__ inline void floats_of(uint4 v, float *f, T) {
     for (int i = 0; i < 4; i++) {
         float2 p = pair_of(words[i], T());
         f[2 * i] = p.x, f[2 * i + 1] = p.y;
+    }
+}
+
+template <int FORMAT> struct PlainOf { typedef float T; };
+template <> struct PlainOf<FORMAT_F16> { typedef __half T; };
+template <> struct PlainOf<FORMAT_BF16> { typedef __nv_bfloat16 T; };
+
+// Elements first … first + N - 1 of a lane's piece t as floats.
+template <int N, int FORMAT>
+__device__ inline void weights_of(const GemvRow<FORMAT> &row, int t, int first, float *f) {
+    if constexpr (FORMAT == FORMAT_E4M3) {
+        const uint32_t words[2] = {first ? row.q[t].z : row.q[t].x, first ? row.q[t].w : row.q[t].y};
+        const float scale = __uint_as_float(row.s[t]);
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {
+            float2 p = __half22float2(e4m3_pair(words[i / 4] >> (i % 4 * 8)));
+            f[i] = scale * p.x, f[i + 1] = scale * p.y;
+        }
+    } else {
+        floats_of(row.q[t], f, typename PlainOf<FORMAT>::T());
     }
 }
 
@@ -93,29 +134,26 @@ template <int N, class T> __device__ inline void load_floats(const T *x, float *
     }
 }
 
-template <int FORMAT> struct PlainOf { typedef float T; };
-template <> struct PlainOf<FORMAT_F16> { typedef __half T; };
-template <> struct PlainOf<FORMAT_BF16> { typedef __nv_bfloat16 T; };
-
 template <int FORMAT, class T, int NX>
 __device__ inline void multiply_plain(const FlatArguments &a, const GemvRow<FORMAT> *rows, int chunk,
                                       GemvSum (*sums)[NX]) {
-    constexpr int EACH = GemvShape<FORMAT>::EACH;
+    constexpr int EACH = GemvShape<FORMAT>::EACH,
+                  N = EACH < 8 ? EACH : 8; // more would take too many registers
     const T *x = (const T *)a.x;
 #pragma unroll
-    for (int t = 0; t < GEMV_TURNS; t++) {
-        const int col = gemv_place<FORMAT>(a, chunk, t);
-        float w[GEMV_ROWS][EACH];
+    for (int piece = 0; piece < GEMV_TURNS * EACH; piece += N) {
+        const int t = piece / EACH, first = piece % EACH, col = gemv_place<FORMAT>(a, chunk, t) + first;
+        float w[GEMV_ROWS][N];
 #pragma unroll
-        for (int r = 0; r < GEMV_ROWS; r++) floats_of(rows[r].q[t], w[r], typename PlainOf<FORMAT>::T());
+        for (int r = 0; r < GEMV_ROWS; r++) weights_of<N>(rows[r], t, first, w[r]);
 #pragma unroll
         for (int j = 0; j < NX; j++) {
-            float f[EACH];
-            load_floats<EACH>(x + (int64_t)min(j, a.n - 1) * a.w.cols + col, f);
+            float f[N];
+            load_floats<N>(x + (int64_t)min(j, a.n - 1) * a.w.cols + col, f);
 #pragma unroll
             for (int r = 0; r < GEMV_ROWS; r++)
 #pragma unroll
-                for (int i = 0; i < EACH; i += 2) {
+                for (int i = 0; i < N; i += 2) {
                     sums[r][j].even = fmaf(w[r][i], f[i], sums[r][j].even);
                     sums[r][j].odd = fmaf(w[r][i + 1], f[i + 1], sums[r][j].odd);
                 }

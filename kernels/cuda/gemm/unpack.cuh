@@ -207,6 +207,48 @@ template <int FORMAT> struct UnpackPacked {
         return *(uint32_t *)&q;
     }
 };
+// Numbers of 8 bits, whose scale is that of a whole tile's row: a box of scales is four tiles'.
+template <int AT_ONCE> struct Unpack<FORMAT_E4M3, AT_ONCE> {
+    static constexpr int COLUMNS = 128, GROUPS = COLUMNS / 32, SCALE_BYTES = 16, TILES_A_BOX = 4, RAW = 4;
+    uint32_t quants;   // of row g in shared memory: its first piece's place, from word t / 2 on
+    int n_groups;      // that are there; the others count as zeros
+    uint32_t scale[2]; // of rows g and g + 8, as e4m3_scale() makes it
+    int shift;         // of a lane's two bytes in a word
+
+    __device__ Unpack() { shift = threadIdx.x % 2 * 16; }
+    __device__ void begin(uint32_t tile, uint32_t scales_of_tile, int step, int row, int groups_there) {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        quants = (tile + (row + g) * 128 + t / 2 * 4) ^ g << 4;
+        n_groups = groups_there;
+        const uint32_t from = scales_of_tile + (row + g) * SCALE_BYTES + step % TILES_A_BOX * 4;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            uint32_t bits;
+            load_words<1>(from + r * 8 * SCALE_BYTES, &bits);
+            scale[r] = e4m3_scale(__uint_as_float(bits));
+        }
+    }
+    __device__ void load_scales(int) {}
+    __device__ void load(int group, uint32_t raw[2][RAW]) const {
+#pragma unroll
+        for (int i = 0; i < RAW; i++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                load_words<1>((quants ^ (group * 2 + i / 2) << 4) + r * 1024 + i % 2 * 8, &raw[r][i]);
+                if (group >= n_groups) raw[r][i] = 0; // scales lie there, which need be no numbers
+            }
+    }
+    __device__ void fragments(int, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                a[i][r] = e4m3_scaled(raw[r][2 * i] >> shift, scale[r]);
+                a[i][r + 2] = e4m3_scaled(raw[r][2 * i + 1] >> shift, scale[r]);
+            }
+    }
+};
+
 template <int AT_ONCE> struct Unpack<FORMAT_Q2, AT_ONCE> : UnpackPacked<FORMAT_Q2> {};
 template <int AT_ONCE> struct Unpack<FORMAT_Q3, AT_ONCE> : UnpackPacked<FORMAT_Q3> {};
 

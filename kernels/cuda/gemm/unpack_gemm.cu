@@ -19,6 +19,8 @@ static UnpackLaunch *kernels_for(int format) {
         return unpack_launch<FORMAT_Q2>;
     case FORMAT_Q3:
         return unpack_launch<FORMAT_Q3>;
+    case FORMAT_E4M3:
+        return unpack_launch<FORMAT_E4M3>;
     default:
         return unpack_launch<FORMAT_Q4M>;
     }

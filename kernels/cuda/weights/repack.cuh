@@ -209,6 +209,25 @@ __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) w.scales[r] = *(const float *)(from + w.row_bytes);
 }
 
+// Rows of e4m3 (kernels/dtype.h) taken apart into numbers and scales, 16 bytes a thread and turn. Rows as repack_kernel's.
+__global__ void __launch_bounds__(256)
+    repack_e4m3_kernel(const char *source, int64_t source_bytes, Weight w, int64_t first, int stride) {
+    const char *from = source + blockIdx.x * source_bytes;
+    char *to = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes;
+    const int full = chunk_elements(FORMAT_E4M3);
+    for (int col = threadIdx.x * 16; col < w.cols; col += 256 * 16) {
+        const uint32_t *block = (const uint32_t *)(from + (int64_t)(col / 128) * 132),
+                       *codes = block + 1 + col % 128 / 4;
+        char *chunk = to + (int64_t)(col / full) * chunk_bytes(FORMAT_E4M3, full);
+        const int n = min(full, w.cols - col / full * full), i = col % full;
+        *(uint4 *)(chunk + i) = make_uint4(codes[0], codes[1], codes[2], codes[3]);
+        if (i % 128 != 0) continue;
+        uint32_t *scales = (uint32_t *)(chunk + quant_bytes(FORMAT_E4M3, n));
+        scales[i / 128] = *block;
+        for (int j = i / 128 + 1; i + 128 >= n && j % 4; j++) scales[j] = 0;
+    }
+}
+
 // Two bytes of integers from -127 to 127 of any bits.
 __device__ inline uint16_t random_w8(uint32_t bits) {
     uint32_t low = bits & 255, high = bits >> 8 & 255;
@@ -220,6 +239,7 @@ __device__ inline float random_span(int format) {
     return format == FORMAT_FP4                          ? 12
            : format == FORMAT_Q2                         ? 1.5f
            : format == FORMAT_Q3                         ? 4
+           : format == FORMAT_E4M3                       ? 172
            : format == FORMAT_Q4 || format == FORMAT_Q4M ? 8
                                                          : 128;
 }
@@ -254,6 +274,10 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
         float step = scale / random_span(w.format);
         if (format_packed(w.format)) {
             row[i] = random_packed(w.format, i % 8, step, h);
+            continue;
+        }
+        if (w.format == FORMAT_E4M3) { // without the codes of NaN
+            row[i] = (uint16_t)(in < quants ? h & 0xfefe : __float_as_uint(step) >> i % 2 * 16);
             continue;
         }
         bool is_min = (w.format == FORMAT_Q8M || w.format == FORMAT_Q4M) && (in - quants) / 2 % 2;

@@ -5,6 +5,7 @@ extern "C" {
 #include "kernels/cpu/threads.h"
 }
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,21 +65,28 @@ struct Copy {
     char *to;
     int64_t bytes;
     DType type;
-    bool beyond; // of MXFP4: whether a scale was met that makes more of a code than a half holds
+    bool beyond; // of MXFP4 and E4M3: whether a scale was met that makes more of a code than a half holds
 };
 
-// A scale is 2^(exponent - 128), the largest code 12: up to here both fit into halves.
-enum { MOST_EXPONENT = 140 };
+// MXFP4: a scale is 2^(exponent - 128), the largest code 12: up to here both fit into halves. E4M3: 448 times as much does.
+enum { MOST_EXPONENT = 140, MOST_E4M3 = 146 };
+
+static bool is_beyond(DType type, const char *block) {
+    float scale;
+    if (type == DTYPE_MXFP4) return (uint8_t)*block > MOST_EXPONENT;
+    memcpy(&scale, block, sizeof scale);
+    return !(fabsf(scale) <= MOST_E4M3);
+}
 
 static void copy_piece(void *context, int64_t part, int) {
     Copy *c = (Copy *)context;
     int64_t at = part * PIECE_BYTES, n = c->bytes - at < PIECE_BYTES ? c->bytes - at : PIECE_BYTES;
     memcpy(c->to + at, c->from + at, (size_t)n);
-    if (c->type != DTYPE_MXFP4) return;
-    const int64_t block = dtype_block_bytes(DTYPE_MXFP4);
+    if (c->type != DTYPE_MXFP4 && c->type != DTYPE_E4M3) return;
+    const int64_t block = dtype_block_bytes(c->type);
     bool beyond = false;
     for (int64_t i = (at + block - 1) / block * block; i < at + n; i += block)
-        beyond |= (uint8_t)c->to[i] > MOST_EXPONENT;
+        beyond |= is_beyond(c->type, c->from + i); // which may be cut in two here, but not there
     if (beyond) __atomic_store_n(&c->beyond, true, __ATOMIC_RELAXED);
 }
 
@@ -94,6 +102,10 @@ static cudaError_t send_rows(Upload *u, const Matrix *m, int64_t n, const Weight
     char *device = u->device + (int64_t)u->next * STAGE_BYTES;
     cudaError_t code = cudaMemcpyAsync(device, pinned, (size_t)n * row, cudaMemcpyHostToDevice, stream);
     if (code != cudaSuccess) return code;
+    if (w->format == FORMAT_E4M3) {
+        repack_e4m3_kernel<<<(unsigned)n, 256, 0, stream>>>(device, (int64_t)row, *w, first, stride);
+        return cudaGetLastError();
+    }
     if (w->format == FORMAT_W8) {
         repack_w8_kernel<<<(unsigned)n, 256, 0, stream>>>(device, (int64_t)row, *w, first, stride);
         return cudaGetLastError();
@@ -130,8 +142,9 @@ Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t 
         if (copy.beyond)
             return error_set(
                 error, STATUS_UNSUPPORTED,
-                "cuda: [%lld, %lld] of mxfp4 has scales above 2^%d, which 16 bits cannot hold: --device cpu",
-                (long long)m->rows, (long long)m->cols, MOST_EXPONENT - 128);
+                "cuda: [%lld, %lld] of %s has scales above %d, which 16 bits cannot hold: --device cpu",
+                (long long)m->rows, (long long)m->cols, dtype_name(m->type),
+                m->type == DTYPE_MXFP4 ? 1 << (MOST_EXPONENT - 128) : MOST_E4M3);
         if (code == cudaSuccess) code = send_rows(u, m, n, w, first + r * stride, stride);
         u->next = (u->next + 1) % STAGES;
         Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows,
