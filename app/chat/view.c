@@ -101,13 +101,23 @@ static int64_t character_begin(Chat *chat, const ConversationView *view, int64_t
     return index;
 }
 
-static void print_change(Chat *chat, int64_t place, int32_t was, int32_t is, FILE *out) {
+// Whether a thought begins at a token that the cache holds, with its token or in its channel.
+static bool begins_thought(const Chat *chat, const int32_t *held, int64_t place) {
+    const Thoughts *t = &chat->thoughts;
+    if (t->channels.tokenizer) return place > 0 && held[place - 1] == t->channels.channel;
+    return t->begin >= 0 && held[place] == t->begin;
+}
+
+static void print_change(Chat *chat, int64_t place, const int32_t *held, int32_t is, FILE *out) {
+    const int32_t was = held[place];
     const Tokenizer *tokenizer = engine_tokenizer(chat->model.engine);
     fprintf(out, "; at %lld it holds ", (long long)place);
     token_print(out, tokenizer, was, was);
     fputs(" instead of ", out);
     token_print(out, tokenizer, is, is);
-    fputs(", as the conversation was changed", out);
+    fputs(begins_thought(chat, held, place) ? ", as the template leaves thoughts out of earlier replies"
+                                            : ", as the conversation was changed",
+          out);
 }
 
 // Where the cache begins to miss, and why.
@@ -118,7 +128,7 @@ static void print_difference(Chat *chat, const ConversationView *view, FILE *out
     if (cached > seen_prefix(chat, view))
         fputs(", where the conversation has been before", out);
     else if (cached < held && cached < view->tokens.n)
-        print_change(chat, cached, session_tokens(session)[cached], view->tokens.ids[cached], out);
+        print_change(chat, cached, session_tokens(session), view->tokens.ids[cached], out);
     else if (cached < held)
         fprintf(out, "; it holds %lld more, which left the conversation", (long long)(held - cached));
     fputs(cached < view->tokens.n ? "; the next turn reads:\n" : "\n", out);

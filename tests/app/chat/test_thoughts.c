@@ -65,6 +65,9 @@ static void test_modes(void **state) {
 
 // The babbler with two of its tokens made into think tokens, in the test's own folder.
 static const char MAKE_THINKER[] =
+    "printf '%s' '{% for m in messages %}{{ m.content.split(\"</think>\")[-1] if m.role == \"assistant\" and "
+    "not "
+    "loop.last else m.content }}!{% endfor %}' >$HOME/brief.jinja; "
     "b=" BABBLER "; t=$HOME/thinker; mkdir $t && cp $b/* $t && "
     "{ head -n -11 $b/tokenizer.json | sed -e '$s/,$//' -e 's/\"Ġcat\": 382/\"<think>\": 382/' "
     "-e 's,\"Ġcap\": 383,\"</think>\": 383,' -e '/\"added_tokens\": /a "
@@ -108,6 +111,20 @@ static void test_what_follows_a_hidden_thought_is_shown(void **state) {
     assert_null(strstr(run.out, "think>"));
     assert_true(run.out_size > 8);
     expect_err(&run, "<think></think>");
+    program_free(&run);
+}
+
+// A template drops earlier replies' thoughts: the cache keeps what is before the first, and it is said why.
+static void test_thoughts_that_leave_the_cache(void **state) {
+    (void)state;
+    Run run;
+    run_thinker(&run, "--max-tokens=1 --template $HOME/brief.jinja",
+                "/set logit_bias <think>=100\\nOne\\n/set logit_bias </think>=100\\n/continue\\n/view diff\\n"
+                "/say user Two\\n/view diff\\n");
+    expect_status(&run, 0);
+    expect_err(&run, "; at 3 it holds \"<think>\" instead of ");
+    expect_err(&run, ", as the template leaves thoughts out of earlier replies; the next turn reads:\n");
+    assert_null(strstr(run.err, "as the conversation was changed"));
     program_free(&run);
 }
 
@@ -253,6 +270,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_modes),
         WITH_HOME(test_shown_in_scripts_unless_hidden),
         WITH_HOME(test_what_follows_a_hidden_thought_is_shown),
+        WITH_HOME(test_thoughts_that_leave_the_cache),
         WITH_HOME(test_another_model_in_the_middle),
         WITH_HOME(test_dim_at_a_terminal),
         WITH_HOME(test_channels),
