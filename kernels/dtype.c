@@ -26,6 +26,7 @@ static const DTypeTraits TRAITS[DTYPE_COUNT] = {
     [DTYPE_IQ4_XS] = {"iq4_xs", 256, 2 + 2 + 4 + 128, 2},
     [DTYPE_MXFP4] = {"mxfp4", 32, 1 + 16, 1},
     [DTYPE_E4M3] = {"e4m3", 128, 4 + 128, 4},
+    [DTYPE_NF4] = {"nf4", 64, 4 + 32, 4},
     [DTYPE_INT8] = {"int8", 1, 1, 1},
     [DTYPE_INT4] = {"int4", 2, 1, 1},
     [DTYPE_W8] = {"w8", 1, 1, W8_ALIGNMENT},

@@ -1,10 +1,11 @@
 // Element types of tensors in files and caches, and how many bytes they take.
 //
 // A row of a quantised type is a sequence of blocks of dtype_block_size() elements; plain types are
-// blocks of one, int4 of two. The other block formats are those of GGUF, bit by bit, but for two that are in no file: a
+// blocks of one, int4 of two. The other block formats are those of GGUF, bit by bit, but for three that are in no file: a
 // row of w8 is blocks of one with zeros up to a multiple of 16 bytes, then the row's scale (see kernels/w8.h); one of
 // e4m3 is blocks of 128 elements, a float32 scale and 128 bytes whose value is the scale times the 8-bit float, and its
-// last block is filled up with zeros.
+// last block is filled up with zeros. nf4, of bitsandbytes' folders, is blocks of 64: a float32 scale, then codes of the
+// 4-bit NormalFloat (arXiv:2305.14314, appendix E), in byte i those of elements 2i (its lower half) and 2i + 1.
 #ifndef PALAVER_KERNELS_DTYPE_H
 #define PALAVER_KERNELS_DTYPE_H
 
@@ -32,6 +33,7 @@ typedef enum DType {
     DTYPE_IQ4_XS,
     DTYPE_MXFP4,
     DTYPE_E4M3, // of linear layers that their makers hold in FP8
+    DTYPE_NF4,  // of those that bitsandbytes holds in 4 bits
     DTYPE_INT8, // of KV caches; their scales lie apart, see KvLayer
     DTYPE_INT4,
     DTYPE_W8, // of linear layers that were converted while they were loaded; in no file
@@ -41,7 +43,7 @@ typedef enum DType {
 // Lower case, as files and people write it: "f32", "bf16", "q4_k". "unknown" for anything else.
 const char *dtype_name(DType type);
 
-// Elements of one block: 1, 2, 32, 128 or 256.
+// Elements of one block: 1, 2, 32, 64, 128 or 256.
 int64_t dtype_block_size(DType type);
 
 // Bytes of one block. Rows of w8 end with more than blocks, and those of e4m3 with a block that may be part of one:

@@ -124,13 +124,14 @@ static void print_architecture(const Model *m, FILE *out) {
 // What a quantised folder's weights are made of: each way once, with how many there are and what they become.
 static void print_methods(const Checkpoint *c, FILE *out) {
     const CheckpointTensor *shown[8];
-    int n = 0;
+    int n = 0, others = 0;
     for (int64_t i = 0; i < checkpoint_n_tensors(c); i++) {
         const CheckpointTensor *t = checkpoint_tensor(c, i);
-        bool known = !t->method || n == 8;
+        bool known = !t->method;
         for (int k = 0; k < n && !known; k++)
             known = strcmp(shown[k]->method, t->method) == 0 && shown[k]->type == t->type;
-        if (known) continue;
+        others += !known && n == 8;
+        if (known || n == 8) continue;
         shown[n++] = t;
         int64_t count = 0;
         for (int64_t j = i; j < checkpoint_n_tensors(c); j++) {
@@ -139,6 +140,7 @@ static void print_methods(const Checkpoint *c, FILE *out) {
         }
         fprintf(out, "quantised     %" PRId64 " x %s, held as %s\n", count, t->method, t->type_name);
     }
+    if (others) fprintf(out, "quantised     %d in other ways\n", others);
     if (checkpoint_notice(c)) fprintf(out, "              %s\n", checkpoint_notice(c));
 }
 

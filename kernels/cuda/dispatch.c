@@ -93,7 +93,7 @@ static bool heads_in_registers(const GemmCase *g) {
 DType dispatch_type(Format format) {
     static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,
                                   DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4,
-                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3};
+                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3, DTYPE_NF4};
     return (size_t)format < sizeof TYPES / sizeof *TYPES ? TYPES[format] : DTYPE_COUNT;
 }
 
@@ -101,7 +101,7 @@ DType dispatch_type(Format format) {
 // the points that lose least over its five kinds of layers. Float32 has no flat kernel on tensor cores. The second is
 // of the same card without Hopper's code, beside a cuBLAS that has it: elsewhere the library may be worse at few rows,
 // which tuning shows.
-static const DispatchTable HOPPER = {13,
+static const DispatchTable HOPPER = {14,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 1, 17},
                                       {0, 0, DTYPE_BF16, 1, 17},
@@ -114,8 +114,9 @@ static const DispatchTable HOPPER = {13,
                                       {0, 0, DTYPE_MXFP4, 5, 65},
                                       {0, 0, DTYPE_Q2_K, 5, 65},
                                       {0, 0, DTYPE_Q3_K, 5, 65},
-                                      {0, 0, DTYPE_E4M3, 5, 65}}};
-static const DispatchTable OTHERS = {13,
+                                      {0, 0, DTYPE_E4M3, 5, 65},
+                                      {0, 0, DTYPE_NF4, 5, 65}}};
+static const DispatchTable OTHERS = {14,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 3, 3},
                                       {0, 0, DTYPE_BF16, 3, 3},
@@ -128,7 +129,8 @@ static const DispatchTable OTHERS = {13,
                                       {0, 0, DTYPE_MXFP4, 5, 65},
                                       {0, 0, DTYPE_Q2_K, 5, 65},
                                       {0, 0, DTYPE_Q3_K, 5, 65},
-                                      {0, 0, DTYPE_E4M3, 5, 65}}};
+                                      {0, 0, DTYPE_E4M3, 5, 65},
+                                      {0, 0, DTYPE_NF4, 5, 65}}};
 
 const DispatchTable *dispatch_built_in(const Card *card) {
     return card->compute == 90 ? &HOPPER : &OTHERS;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Golden data of tests/kernels/test_kernels.c: kernels_dequant.bin, what the gguf package makes of every block format, and
-torch of e4m3.
+"""Golden data of tests/kernels/test_kernels.c: kernels_dequant.bin, what the gguf package makes of every block format, torch
+of e4m3, and numpy of nf4.
 
 A sequence of records: int32 dtype (kernels/dtype.h), int32 elements, int32 bytes, the bytes, float32 [elements].
 Blocks are random bits, with random scales in half precision: ordinary ones, subnormal ones, zero, the largest.
@@ -42,6 +42,21 @@ def e4m3(rng):
     return raw.reshape(-1), (numbers * scales).reshape(-1)[:352]
 
 
+# arXiv:2305.14314, appendix E
+NF4 = np.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+                -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+                0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023,
+                1.0], np.float32)
+
+
+def nf4(rng):
+    """Five blocks of 64: a float32 scale, codes in pairs, the first in the lower half of a byte."""
+    codes = rng.integers(0, 256, (5, 32), dtype=np.uint8)
+    scales = rng.standard_normal((5, 1)).astype(np.float32)
+    numbers = NF4[np.stack([codes & 15, codes >> 4], -1).reshape(5, 64)]
+    return np.concatenate([scales.view(np.uint8), codes], 1).reshape(-1), (numbers * scales).reshape(-1)
+
+
 def main():
     rng = np.random.default_rng(20250131)
     out = b""
@@ -65,8 +80,8 @@ def main():
             values = dequantize(raw, kind) if kind != G.F32 else raw.view(np.float32)
         values = np.ascontiguousarray(values, np.float32).reshape(-1)
         out += struct.pack("<iii", index, values.size, raw.size) + raw.tobytes() + values.tobytes()
-    raw, values = e4m3(rng)
-    out += struct.pack("<iii", len(TYPES), values.size, raw.size) + raw.tobytes() + values.tobytes()
+    for index, (raw, values) in enumerate([e4m3(rng), nf4(rng)], len(TYPES)):
+        out += struct.pack("<iii", index, values.size, raw.size) + raw.tobytes() + values.tobytes()
     (HERE / "kernels_dequant.bin").write_bytes(out)
     made_by = f"tests/golden/make_kernels.py, gguf {version('gguf')}, numpy {version('numpy')}, torch {version('torch')}\n"
     (HERE / "kernels_dequant.txt").write_text(made_by)

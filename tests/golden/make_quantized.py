@@ -10,7 +10,7 @@ attention over the numbers that the packed ones mean:
 
   exact  what the files mean
   held   where palaver holds a weight in a type that rounds it (engine/files/quantized/quantized.h says which), what that
-         type means: minima in f16 (q4_1), groups of 32 to absmax/127 (q8_0), f16
+         type means: minima in f16 (q4_1), f16
 
 usage: make_quantized.py   (needs numpy, torch, transformers, safetensors; writes PROVENANCE.txt, and the seeds of
 tests/fuzz/corpus/fuzz_quantized)
@@ -83,13 +83,6 @@ def quantize(w, bits, groups, symmetric):
 
 # ---- what palaver holds --------------------------------------------------------------------------------------------
 
-def as_q8_0(w):
-    groups = w.astype(np.float32).reshape(-1, 32)
-    scale = f16(np.abs(groups).max(1, keepdims=True) / np.float32(127))
-    q = np.clip(np.rint(np.divide(groups, scale, out=np.zeros_like(groups), where=scale > 0)), -127, 127)
-    return (q * scale).astype(np.float32).reshape(w.shape)
-
-
 def as_q4_1(q, zero, scale, groups):
     return (q * scale[:, groups] + f16(-zero * scale)[:, groups]).astype(np.float32)
 
@@ -108,7 +101,7 @@ def integers(w, bits, size, symmetric, order=None):
     if bits == 8:
         held = exact if symmetric and not scattered else f16(exact)
     elif scattered:
-        held = as_q8_0(exact)
+        held = f16(exact)
     else:
         held = exact if symmetric else as_q4_1(q, zero, scale, groups)
     return q, zero, scale, groups, exact, held
@@ -240,7 +233,7 @@ def nf4(double):
         parts = {"weight": tensor(flat[0::2] << 4 | flat[1::2]).reshape(-1, 1), "weight.absmax": tensor(absmax), **parts,
                  "weight.quant_map": tensor(NF4),
                  "weight.quant_state.bitsandbytes__nf4": tensor(np.frombuffer(json.dumps(state).encode(), np.uint8))}
-        return parts, exact, as_q8_0(exact)
+        return parts, exact, exact if w.shape[1] % 64 == 0 else f16(exact)
     return method, dict(quant_method="bitsandbytes", load_in_4bit=True, load_in_8bit=False, _load_in_4bit=True,
                         _load_in_8bit=False, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double,
                         bnb_4bit_compute_dtype="bfloat16", bnb_4bit_quant_storage="uint8", llm_int8_threshold=6.0,
@@ -330,7 +323,7 @@ MODELS = {
     "ct-int8": (LLAMA, (int8_channel, compressed(INT8, DYNAMIC, "int-quantized"))),
     "ct-fp8": (LLAMA, (fp8_compressed, compressed(FLOAT8, dict(DYNAMIC, type="float"), "float-quantized"))),
     "bnb-nf4": (LLAMA, nf4(False)),
-    "bnb-nf4-double": (LLAMA, nf4(True)),
+    "bnb-nf4-double": (dict(WIDE_LLAMA, intermediate_size=192), nf4(True)),
     "bnb-int8": (LLAMA, (int8_rows, dict(quant_method="bitsandbytes", load_in_8bit=True, load_in_4bit=False,
                                          llm_int8_threshold=6.0, llm_int8_skip_modules=None))),
     "awq-experts": (MIXTRAL, (awq_experts, dict(awq(32)[1], modules_to_not_convert=["gate", "lm_head"]))),

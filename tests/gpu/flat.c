@@ -28,6 +28,7 @@ static const Case SHAPES[] = {
     {"q2_k", DTYPE_Q2_K, 768, 4, 1, 64, 4352, 203, .qk_norm = true, PLAIN},
     {"q3_k", DTYPE_Q3_K, 4352, 4, 1, 64, 768, 203, .qk_norm = true, PLAIN},
     {"e4m3", DTYPE_E4M3, 352, 3, 1, 64, 2208, 203, PLAIN},
+    {"nf4", DTYPE_NF4, 320, 2, 1, 128, 4288, 203, PLAIN},
     {"e4m3 with biases", DTYPE_E4M3, 352, 2, 1, 80, 1056, 203, BIASED},
     {"q8_0 with biases", DTYPE_Q8_0, 352, 3, 1, 64, 1056, 203, BIASED},
     {"q4_0 with biases", DTYPE_Q4_0, 352, 2, 1, 80, 1056, 203, BIASED},

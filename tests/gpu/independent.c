@@ -291,6 +291,8 @@ static const Case CASES[] = {
     {"rows: iq4_nl", DTYPE_IQ4_NL, 576, 9, 3, 64, 1536, 999, ROWS(33, 300), .kv = DTYPE_F16},
     {"rows: mxfp4", DTYPE_MXFP4, 1024, 8, 8, 128, 4128, 999, ROWS(8, 300), .kv = DTYPE_F16},
     {"rows: e4m3", DTYPE_E4M3, 1024, 8, 8, 128, 2784, 999, ROWS(33, 300), .kv = DTYPE_F16},
+    {"rows: nf4", DTYPE_NF4, 1024, 8, 8, 128, 4160, 999, ROWS(33, 300), .kv = DTYPE_F16},
+    {"rows: 64 of nf4", DTYPE_NF4, 320, 3, 1, 64, 4288, 203, ROWS(64, 100), .kv = DTYPE_F16},
     {"rows: 64 of e4m3", DTYPE_E4M3, 352, 3, 1, 64, 2144, 203, ROWS(64, 100), .kv = DTYPE_F16},
     {"rows: q2_k with q3_k", DTYPE_Q2_K, 1024, 8, 2, 128, 2816, 999, ROWS(17, 300), .v_type = DTYPE_Q3_K,
      .down_type = DTYPE_Q3_K, .kv = DTYPE_F16},

@@ -201,9 +201,8 @@ static void test_decode(Run *r, int index, int position) {
         if (status == STATUS_UNSUPPORTED) return;
         must(status, &error);
         // Quantised weights meet activations of 8 bits here.
-        double bound = quant_is_type(c->type) || c->type == DTYPE_W8 ? 6e-2
-                       : c->type == DTYPE_F32 && c->kv == DTYPE_F32  ? 1e-4
-                                                                     : 4e-3;
+        bool integers = quant_is_type(c->type) || c->type == DTYPE_NF4 || c->type == DTYPE_W8;
+        double bound = integers ? 6e-2 : c->type == DTYPE_F32 && c->kv == DTYPE_F32 ? 1e-4 : 4e-3;
         if (c->type == DTYPE_BF16) bound = 1.5e-2;
         if (c->kv == DTYPE_INT4) bound += 3e-2; // a key rounded to its other neighbour
         compare_decode_bases(b, &decode, c->name, bound);
@@ -245,7 +244,7 @@ static void test_case(const Ops *cuda, const Case *c) {
               : c->type == DTYPE_W8   ? 1e-2 // of activations whose rounding to 16 bits shows in 8
                                       : 3e-3;
     // Of few rows a GEMV may round the inputs of quantised weights to 8 bits; the logits' rows are always few.
-    r.few_bound = quant_is_type(c->type) ? 1.5e-2 : r.bound;
+    r.few_bound = quant_is_type(c->type) || c->type == DTYPE_NF4 ? 1.5e-2 : r.bound;
     if (c->n_tokens <= DISPATCH_GEMV_MOST || c->n_experts)
         r.bound = r.few_bound; // an expert has few rows of many
     lay_out_cache(&r);

@@ -37,9 +37,12 @@ static void put_half(uint8_t *to, float value) {
 
 // Any bits are quants; the scales have to be sane.
 static void fill_block(DType type, uint8_t *block, float scale, uint64_t *state) {
-    const float of_e4m3 = scale / 100;
+    const float of_e4m3 = scale / 100, of_nf4 = 2 * scale;
     for (int64_t i = 0; i < dtype_block_bytes(type); i++) block[i] = (uint8_t)random_bits(state);
     switch (type) {
+    case DTYPE_NF4:
+        memcpy(block, &of_nf4, 4);
+        break;
     case DTYPE_E4M3: // without the codes of NaN
         for (int64_t i = 4; i < dtype_block_bytes(type); i++)
             if ((block[i] & 127) == 127) block[i]--;
@@ -113,7 +116,7 @@ static Matrix fill(TestModel *model, DType type, int64_t rows, int64_t cols, Spr
         fill_w8(data, &m, spread, state);
         return m;
     }
-    if (quant_is_type(type) || type == DTYPE_E4M3) {
+    if (quant_is_type(type) || type == DTYPE_E4M3 || type == DTYPE_NF4) {
         for (int64_t i = 0; i < rows * row; i += dtype_block_bytes(type))
             fill_block(type, data + i, scale, state);
         return m;

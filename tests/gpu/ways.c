@@ -14,7 +14,7 @@ enum { MOST_N = 9, VOCAB = 301 };
 static DispatchTable table_of(LinearWay way) {
     static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,
                                   DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4,
-                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3};
+                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3, DTYPE_NF4};
     DispatchTable table = {.n = sizeof TYPES / sizeof *TYPES};
     for (int i = 0; i < table.n; i++)
         table.rows[i] = (DispatchRow){.type = TYPES[i],
@@ -74,7 +74,8 @@ static float *result_of(Side *s, const Case *c, const Inputs *in, Op op, int n, 
 
 static void compare_ops(Side *cpu, Side *cuda, const Case *c, const Inputs *in, LinearWay way, int n) {
     static const char *const WAYS[] = {"", "GEMV", "flat", "library"};
-    bool rounded = way == LINEAR_GEMV && n <= DISPATCH_GEMV_MOST && quant_is_type(c->type);
+    bool rounded =
+        way == LINEAR_GEMV && n <= DISPATCH_GEMV_MOST && (quant_is_type(c->type) || c->type == DTYPE_NF4);
     double bound = rounded ? 1.5e-2 : c->type == DTYPE_F32 ? 1e-4 : c->type == DTYPE_BF16 ? 1.2e-2 : 3e-3;
     begin_rows(cpu, n);
     begin_rows(cuda, n);
@@ -165,6 +166,7 @@ void test_ways(const Ops *ops) {
         {"ways iq4_xs with q3_k", DTYPE_IQ4_XS, LAYER(2304, 4, 64, 4352), .v_type = DTYPE_Q3_K,
          .down_type = DTYPE_Q3_K},
         {"ways e4m3", DTYPE_E4M3, LAYER(2144, 3, 64, 4256), .bias = true},
+        {"ways nf4", DTYPE_NF4, LAYER(4160, 3, 64, 704), .bias = true},
         {"ways small e4m3", DTYPE_E4M3, LAYER(96, 3, 32, 288), .output_bias = true},
         {"ways q3_k", DTYPE_Q3_K, LAYER(4352, 4, 64, 768), .output_bias = true},
         {"ways q2_k with q3_k", DTYPE_Q2_K, LAYER(512, 4, 64, 4352), .v_type = DTYPE_Q3_K, .no_gate = true,

@@ -22,7 +22,7 @@ static void *read_file(const char *path, size_t *size) {
     return bytes;
 }
 
-// Every type's values equal the gguf package's (e4m3: torch's), bit by bit, at every alignment.
+// Every type's values equal the gguf package's (e4m3: torch's, nf4: numpy's), bit by bit, at every alignment.
 static void dequantize_equals_gguf(void **state) {
     (void)state;
     size_t size, at = 0;

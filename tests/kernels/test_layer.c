@@ -40,6 +40,8 @@ static const LayerCase CASES[] = {
      false, 0, 1, .magnitude = 1},
     {"e4m3", DTYPE_E4M3, DTYPE_F16, 160, 4, 2, 32, 96, 32, ROPE_HALF_SPLIT, ACTIVATION_GELU_TANH, true, false,
      0, 1, .magnitude = 1},
+    {"nf4", DTYPE_NF4, DTYPE_F16, 128, 4, 2, 32, 192, 32, ROPE_HALF_SPLIT, ACTIVATION_GELU_TANH, true, false,
+     0, 1, .magnitude = 1},
     {"gpt-j",
      DTYPE_F32,
      DTYPE_F32,

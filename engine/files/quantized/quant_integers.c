@@ -281,7 +281,7 @@ static void choose_type(QuantWeight *w) {
         w->integers = integers;
         return;
     }
-    w->tensor.type = w->cols % GROUP == 0 && w->bits == 4 ? DTYPE_Q8_0 : DTYPE_F16;
+    w->tensor.type = DTYPE_F16;
     w->numbers = numbers;
 }
 

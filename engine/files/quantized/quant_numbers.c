@@ -115,6 +115,25 @@ static void code_numbers(const QuantWeight *w, int64_t row, int64_t first, int64
     }
 }
 
+// As kernels/dtype.h has them, where a row of blocks begins with a block of the file.
+static bool code_block(const QuantWeight *w, int64_t row, int64_t first, uint8_t *to) {
+    const int64_t from = row * w->cols + first;
+    const uint8_t *codes = w->weight.data + from / 2;
+    const float absmax = absmax_of(w, from / w->group_size);
+    memcpy(to, &absmax, sizeof absmax);
+    to += sizeof absmax;
+    for (int64_t i = 0; i < dtype_block_size(DTYPE_NF4) / 2; i++)
+        to[i] = (uint8_t)(codes[i] >> 4 | codes[i] << 4);
+    return isfinite(absmax);
+}
+
+// Where codes stand for what they do in the paper, and every block of ours lies in one of the file's.
+static bool is_nf4(const QuantWeight *w) {
+    const int64_t size = dtype_block_size(DTYPE_NF4);
+    return memcmp(w->book, QUANT_NF4_BOOK, sizeof w->book) == 0 && w->cols % size == 0 &&
+           w->group_size % size == 0;
+}
+
 static Status read_state(QuantReader *r, const char *suffix, const Part *state, QuantWeight *w) {
     json_t *value = NULL;
     int64_t sizes[2] = {0, 0}, nested = 256;
@@ -177,8 +196,10 @@ static Status open_codes(QuantReader *r, QuantWeight *w) {
     }
     if (!status) status = read_state(r, suffix, &state, w);
     if (!status) status = check_codes(r, w);
-    w->numbers = code_numbers;
-    w->tensor.type = w->cols % 32 == 0 ? DTYPE_Q8_0 : DTYPE_BF16;
+    if (is_nf4(w))
+        w->tensor.type = DTYPE_NF4, w->block = code_block;
+    else
+        w->tensor.type = DTYPE_F16, w->numbers = code_numbers;
     snprintf(w->method, sizeof w->method, "%s %s%s", r->config->name, type,
              nested ? ", absmax in 8 bits" : "");
     return status;

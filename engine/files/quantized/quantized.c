@@ -271,11 +271,12 @@ Status checkpoint_make(const Checkpoint *checkpoint, const void *data, Threads *
     if (threads) threads_run(threads, parts, make_part, &making);
     for (int64_t part = 0; part < parts && !threads; part++) make_part(&making, part, 0);
     if (making.bad < w->rows)
-        return error_set(
-            error, STATUS_FILE,
-            "%s: %s: row %lld has a scale that is no number or too large for %s: the file is damaged, fetch "
-            "it again",
-            checkpoint_file(checkpoint, t->file, NULL), t->name, (long long)making.bad, t->type_name);
+        return error_set(error, STATUS_FILE,
+                         "%s: %s: row %lld has a scale or a code that is no number, or too large for %s: the "
+                         "file is damaged, fetch "
+                         "it again",
+                         checkpoint_file(checkpoint, t->file, NULL), t->name, (long long)making.bad,
+                         t->type_name);
     w->made = true;
     return STATUS_OK;
 }

@@ -9,15 +9,16 @@
 //   the same with zero points                              q4_1   minimum -z·s rounded to f16: off by at most s/256
 //   GPTQ, compressed-tensors in 8 bits, symmetric; int8    q8_0   exact; scales that are no f16 are rounded to f16
 //   GPTQ, compressed-tensors in 8 bits with zero points    f16    rounded to f16, twice the bytes: a notice
-//   columns in GPTQ's act-order, whose groups lie apart    q8_0   each 32 rounded to absmax/127: a notice
+//   columns in GPTQ's act-order, whose groups lie apart    f16    rounded to f16, four times the bytes: a notice
 //   FP8                                                    e4m3   exact, with its scales as float32
-//   bitsandbytes' nf4 and fp4                              q8_0   each 32 rounded to absmax/127: a notice
+//   bitsandbytes' nf4                                      nf4    exact, with its scales as float32
+//   bitsandbytes' fp4; nf4 in rows of no multiple of 64    f16    rounded to f16: a notice
 //   MXFP4 (gpt-oss)                                        mxfp4  exact; gates above ups instead of in turn
 //   rows of no multiple of 32, FP8 in blocks of columns
 //   of no multiple of 128                                  f16 or bf16, rounded: a notice
 //
-// Of rounding to q8_0 a product gets an error of 0.6 to 0.8% of itself (weights of a normal or a t distribution), where
-// four bits leave 7 to 10%.
+// f16 is what the makers' own kernels compute with. In 8 bits (absmax/127 of each 32) a product would get an error of 0.6
+// to 0.8% of itself, where four bits have left 7 to 10%: who wants that says weights = "int8".
 //
 // Formulas: GPTQ (Frantar et al., arXiv:2210.17323) and AWQ (Lin et al., arXiv:2306.00978) as AutoGPTQ and AutoAWQ store
 // them, (q - z)·s; FP8 as DeepSeek-V3 (arXiv:2412.19437) and fbgemm, e4m3 · s; nf4 (Dettmers et al., arXiv:2305.14314).

@@ -1,4 +1,4 @@
-// GEMMs of float32, float16, bfloat16 and e4m3 weights with float activations.
+// GEMMs of float32, float16, bfloat16, e4m3 and nf4 weights with float activations.
 //
 // Lanes are columns: a dot product is eight interleaved sums, added at the end. Tiles of four rows by up to
 // three activations keep twelve of them in registers; the order of additions is the same in every tile.
@@ -24,9 +24,24 @@ INLINE __m256 load_e4m3(const uint8_t *row, int64_t i) {
     return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(scale * 256));
 }
 
+enum { NF4_BLOCK = 64, NF4_BYTES = 4 + NF4_BLOCK / 2 };
+
+INLINE __m256 load_nf4(const uint8_t *row, int64_t i) {
+    const uint8_t *block = row + i / NF4_BLOCK * NF4_BYTES;
+    int32_t word;
+    memcpy(&word, block + 4 + i % NF4_BLOCK / 2, sizeof word);
+    __m256i codes =
+        _mm256_srlv_epi32(_mm256_set1_epi32(word), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(QUANT_NF4_BOOK), codes); // by three bits
+    __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(QUANT_NF4_BOOK + 8), codes);
+    __m256 value = _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
+    return _mm256_mul_ps(value, _mm256_broadcast_ss((const float *)(const void *)block));
+}
+
 INLINE __m256 load_weights(DType type, const uint8_t *row, int64_t i) {
     const uint8_t *from = row + i * (type == DTYPE_F32 ? 4 : 2);
     if (type == DTYPE_E4M3) return load_e4m3(row, i);
+    if (type == DTYPE_NF4) return load_nf4(row, i);
     if (type == DTYPE_F32) return _mm256_loadu_ps((const float *)from);
     if (type == DTYPE_F16) return load_halves(from);
     __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
@@ -48,7 +63,7 @@ INLINE void dots(DType type, const uint8_t *const rows[ROWS], const float *x, in
     __m256 acc[TOKENS][ROWS];
     for (int t = 0; t < n; t++)
         for (int r = 0; r < ROWS; r++) acc[t][r] = _mm256_setzero_ps();
-    const int64_t size = type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 ? 1 : 2;
+    const int64_t size = type == DTYPE_F32 ? 4 : type == DTYPE_E4M3 || type == DTYPE_NF4 ? 1 : 2;
     const char *next = (const char *)rows[0] + ROWS * (rows[1] - rows[0]);
     int64_t i = 0;
     for (; i + 8 <= cols; i += 8) {
@@ -137,6 +152,9 @@ void avx2_gemm_float(const Gemm *p, int64_t first_token, int64_t end_token, floa
         break;
     case DTYPE_E4M3:
         gemm_float(DTYPE_E4M3, p, first_token, end_token, scratch);
+        break;
+    case DTYPE_NF4:
+        gemm_float(DTYPE_NF4, p, first_token, end_token, scratch);
         break;
     default:
         gemm_float(DTYPE_F32, p, first_token, end_token, scratch);

@@ -284,6 +284,22 @@ static void load_e4m3(const uint8_t *row, int64_t first, int64_t n, float *value
     }
 }
 
+const float QUANT_NF4_BOOK[16] = {-1.0f,           -0x1.647362p-1f, -0x1.0cd66p-1f,  -0x1.94654p-2f,
+                                  -0x1.23449ap-2f, -0x1.7a6a7ep-3f, -0x1.74f0e2p-4f, 0.0f,
+                                  0x1.45f5fep-4f,  0x1.4995c6p-3f,  0x1.f809bap-3f,  0x1.5a0674p-2f,
+                                  0x1.c3497p-2f,   0x1.200f56p-1f,  0x1.722766p-1f,  1.0f};
+
+static void load_nf4(const uint8_t *row, int64_t first, int64_t n, float *values) {
+    const int64_t size = dtype_block_size(DTYPE_NF4), bytes = dtype_block_bytes(DTYPE_NF4);
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *block = row + (first + i) / size * bytes;
+        const int64_t in = (first + i) % size;
+        float scale;
+        memcpy(&scale, block, sizeof scale);
+        values[i] = QUANT_NF4_BOOK[block[4 + in / 2] >> in % 2 * 4 & 15] * scale;
+    }
+}
+
 static void load_groups(DType type, const void *row, int64_t first, int64_t n, float *values) {
     for (int64_t i = 0; i < n; i += QUANT_GROUP) {
         QuantGroup group;
@@ -307,6 +323,8 @@ void quant_load(DType type, const void *row, int64_t first, int64_t n, float *va
         }
     } else if (type == DTYPE_E4M3) {
         load_e4m3(bytes, first, n, values);
+    } else if (type == DTYPE_NF4) {
+        load_nf4(bytes, first, n, values);
     } else {
         load_groups(type, row, first, n, values);
     }

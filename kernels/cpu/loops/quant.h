@@ -20,11 +20,13 @@ typedef struct QuantGroup {
     float min[2];          // likewise
 } QuantGroup;
 
-// Whether the type is one whose rows are groups (not f32, f16, bf16, e4m3, w8, nor a cache's int8 and int4).
+// Whether the type is one whose rows are groups of integers (not f32, f16, bf16, e4m3, nf4, w8, nor a cache's int8 and int4).
 bool quant_is_type(DType type);
 
 // Entries of the codebooks: of IQ4_NL and IQ4_XS, and of MXFP4 (e2m1, twice its value).
 extern const int8_t QUANT_IQ4_BOOK[16], QUANT_FP4_BOOK[16];
+// Those of NF4, which are no integers.
+extern const float QUANT_NF4_BOOK[16];
 
 // Elements [32*group, 32*group + 32) of a row of a quantised type.
 void quant_unpack(DType type, const void *row, int64_t group, QuantGroup *out);

@@ -70,7 +70,7 @@ typedef enum W8Dot { W8_PAIRS, W8_VNNI, W8_VNNI_512 } W8Dot;
 void avx2_gemm(W8Dot dot, const Gemm *gemm, void *scratch);
 int64_t avx2_gemm_scratch(int64_t cols);
 
-// ---- float_avx2.c: f32, f16, bf16 and e4m3 weights with float activations -----------------------------------
+// ---- float_avx2.c: f32, f16, bf16, e4m3 and nf4 weights with float activations -----------------------------------
 
 // Rows of a matrix, first to end, with the activations [first_token, end_token).
 void avx2_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, float *scratch);

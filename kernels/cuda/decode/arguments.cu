@@ -18,6 +18,14 @@ static int window_index(DecodeArguments *a, int window) {
     return a->n_windows++;
 }
 
+static void want_form(DecodeLayer *l, int phase, int format) {
+    bool *form = format == FORMAT_W8           ? l->whole
+                 : format == FORMAT_E4M3       ? l->halves
+                 : format_rounds_input(format) ? l->quants
+                                               : l->floats;
+    form[phase] = true;
+}
+
 static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a,
                            DecodeLayer *l) {
     const Weight *part = layer->qkv.part;
@@ -28,17 +36,9 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->rows[PHASE_OUT] = matrix_of(&layer->out.part[0]);
     l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
     l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
-    for (int p = 0; p < PHASE_LOGITS; p++) {
-        l->whole[p] = l->rows[p].format == FORMAT_W8;
-        l->quants[p] = !l->whole[p] && format_rounds_input(l->rows[p].format);
-        l->floats[p] = !l->quants[p] && !l->whole[p];
-    }
-    for (int i = 1; i < layer->qkv.n_parts; i++) {
-        if (format_rounds_input(part[i].format)) // W8 is in one part
-            l->quants[PHASE_QKV] = true;
-        else
-            l->floats[PHASE_QKV] = true;
-    }
+    for (int p = 0; p < PHASE_LOGITS; p++)
+        if (p != PHASE_ATTEND) want_form(l, p, l->rows[p].format);
+    for (int i = 1; i < layer->qkv.n_parts; i++) want_form(l, PHASE_QKV, part[i].format);
     l->norm[PHASE_QKV] = layer->attn_norm.weight;
     l->norm[PHASE_GATE_UP] = layer->ffn_norm.weight;
     l->bias[PHASE_QKV] = layer->b_qkv;
@@ -50,7 +50,8 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->out_post = layer->attn_post_norm.weight, l->down_post = layer->ffn_post_norm.weight;
     l->bases = kv->score_bases, l->rope = kv->rope;
     l->window = window_index(a, window);
-    return l->window >= 0;
+    // Quants and halves of one input lie in the same place.
+    return l->window >= 0 && !(l->quants[PHASE_QKV] && l->halves[PHASE_QKV]);
 }
 
 // What the layers' caches have in common, from the first. False if the kernel has no code for it: rows one behind the
@@ -121,23 +122,26 @@ static int round_up(int n, int to) {
     return (n + to - 1) / to * to;
 }
 
-// The widest input in float32 and in 8 bits, and whether a phase wants one in both.
+// The widest input in float32 and in fewer bits, whether there is one in halves, and whether a phase wants one in both.
 struct InputForms {
     int float_cols, quant_cols;
-    bool both;
+    bool halves, both;
 };
 static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) {
     InputForms f = {};
-    auto count = [&](int phase, bool floats, bool quants) {
+    auto count = [&](int phase, bool floats, bool quants, bool halves) {
         int cols = a->phases[phase].cols;
+        f.halves = f.halves || halves;
+        quants = quants || halves;
         if (floats && cols > f.float_cols) f.float_cols = cols;
         if (quants && cols > f.quant_cols) f.quant_cols = cols;
         f.both = f.both || (floats && quants);
     };
     for (int l = 0; l < a->n_layers; l++)
         for (int p = 0; p < PHASE_LOGITS; p++)
-            if (p != PHASE_ATTEND) count(p, layers[l].floats[p], layers[l].quants[p] || layers[l].whole[p]);
-    count(PHASE_LOGITS, a->output_floats, a->output_quants || a->output_whole);
+            if (p != PHASE_ATTEND)
+                count(p, layers[l].floats[p], layers[l].quants[p] || layers[l].whole[p], layers[l].halves[p]);
+    count(PHASE_LOGITS, a->output_floats, a->output_quants || a->output_whole, a->output_halves);
     return f;
 }
 
@@ -179,7 +183,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     int behind = used;
     if (!forms.both) used = s->input; // either form in the same place
     s->quants = used;
-    s->quant_plane = round_up(cols / 2, 128) + 64;
+    s->quant_plane = round_up(forms.halves ? cols : cols / 2, 128) + 64;
     s->quant_sums = s->quants + 2 * s->quant_plane + round_up(cols / 32 * 4 + 4, 16);
     if (cols) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
     if (used < behind) used = behind;
@@ -264,8 +268,9 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->embedding = matrix_of(&t->head->embedding);
     a->output = matrix_of(&t->head->output.part[0]);
     a->output_whole = a->output.format == FORMAT_W8;
+    a->output_halves = a->output.format == FORMAT_E4M3;
     a->output_quants = !a->output_whole && format_rounds_input(a->output.format);
-    a->output_floats = !a->output_quants && !a->output_whole;
+    a->output_floats = !a->output_quants && !a->output_whole && !a->output_halves;
     a->norm = t->head->norm.weight;
     a->logits = t->logits, a->counts = cuda->counts;
     a->layers = d->table, a->scales = d->scales;

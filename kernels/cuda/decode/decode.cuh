@@ -58,7 +58,7 @@ struct DecodeLayer {
     int window;                        // index into DecodeArguments.windows
     bool split_qkv;                    // k and v are matrices of their own
     // In which forms a phase's matrices want their input: see dot.cuh.
-    bool floats[PHASE_LOGITS], quants[PHASE_LOGITS], whole[PHASE_LOGITS];
+    bool floats[PHASE_LOGITS], quants[PHASE_LOGITS], halves[PHASE_LOGITS], whole[PHASE_LOGITS];
 };
 
 // What a quantised cache has besides, of one layer; see KvLayer.
@@ -115,7 +115,7 @@ struct DecodeArguments {
     const float *norm;
     float *logits;
     DeviceCounts *counts;
-    bool output_floats, output_quants, output_whole;
+    bool output_floats, output_quants, output_halves, output_whole;
 
     DecodePhaseShape phases[PHASE_END];
     uint32_t *qkv, *attended;

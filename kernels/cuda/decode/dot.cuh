@@ -1,10 +1,12 @@
-// Dot products of a chunk of a weight row with the phase's input, which lies in shared memory in one of three forms, or
-// in the first two of them:
+// Dot products of a chunk of a weight row with the phase's input, which lies in shared memory in one of four forms, or
+// in the first and one of the next two:
 //
 //   floats  x[i], in blocks of 256: first the first four of every eight, then the last four, so that the lanes'
 //           16-byte reads fall into different banks
 //   quants  groups of 32 as int8 and a scale: q of the first halves of all groups, then (quant_plane later) of the
 //           second halves; then scale [cols/32]; then Σ scale·q over every 16 [cols/16]
+//   halves  groups of 32 as halves and a scale, at the place of quants: the first eight of every sixteen elements, then
+//           (quant_plane later) the others; then scale [cols/32]
 //   whole   q[cols] as int8, at the place of quants; its one scale goes with the products (W8, kernels/w8.h)
 #ifndef PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_DOT_CUH
@@ -39,6 +41,23 @@ __device__ inline void store_quants(const Input &x, float4 f, int i, int cols) {
     *(uint32_t *)(x.quants + (i >> 4 & 1) * x.plane + i / 32 * 16 + i % 16) = packed;
     if (i % 32 == 0) ((float *)x.scales)[i / 32] = scale;
     if (i % 16 == 0) ((float *)x.sums)[i / 16] = scale * (float)sum;
+}
+
+// Elements i … i + 3 of the input become halves. Eight neighbouring lanes hold a group of 32, which is divided by the power
+// of two below its largest magnitude.
+__device__ inline void store_halves(const Input &x, float4 f, int i, int cols) {
+    uint32_t top = __float_as_uint(fabsf(f.x));
+    top = max(top, __float_as_uint(fabsf(f.y)));
+    top = max(top, max(__float_as_uint(fabsf(f.z)), __float_as_uint(fabsf(f.w))));
+    for (int o = 1; o < 8; o *= 2) top = max(top, __shfl_xor_sync(~0u, top, o));
+    if (i >= cols) return;
+    const uint32_t exponent = top & 0x7f800000; // of what is infinite or NaN the result will be NaN
+    const float inverse = __uint_as_float(0x7f000000 - exponent);
+    const __half2 pairs[2] = {__floats2half2_rn(f.x * inverse, f.y * inverse),
+                              __floats2half2_rn(f.z * inverse, f.w * inverse)};
+    *(uint2 *)(x.quants + (i >> 3 & 1) * x.plane + i / 16 * 16 + i % 8 * 2) =
+        make_uint2(*(const uint32_t *)&pairs[0], *(const uint32_t *)&pairs[1]);
+    if (i % 32 == 0) ((float *)x.scales)[i / 32] = __uint_as_float(exponent);
 }
 
 __device__ inline int float_index(int i) {
@@ -133,33 +152,38 @@ template <> struct Slice<FORMAT_F32> {
     }
 };
 
-// Numbers of 8 bits, with a scale for each 128: a lane eight elements a turn.
+// Numbers of 8 bits with a scale for each 128, a lane sixteen a turn: halves times halves, and sums of eight products in
+// halves. What these round, 2^-12 of the products' size, is a tenth of what 8 bits of the input would.
 template <> struct Slice<FORMAT_E4M3> {
-    static constexpr int TURNS = chunk_elements(FORMAT_E4M3) / 256;
-    float4 u[TURNS], v[TURNS];
+    uint4 u[4], v[4];
+    float scale[4];
     template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
-        const float *input = x.floats + first + lane * 4;
 #pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-            u[t] = v[t] = make_float4(0, 0, 0, 0);
-            if (!WHOLE && t * 256 + lane * 8 >= n) continue;
-            u[t] = *(const float4 *)(input + t * 256);
-            v[t] = *(const float4 *)(input + t * 256 + 128);
+        for (int t = 0; t < 4; t++) {
+            const int i = t * 512 + lane * 16, at = first + i;
+            u[t] = v[t] = make_uint4(0, 0, 0, 0);
+            scale[t] = 0;
+            if (!WHOLE && i >= n) continue;
+            u[t] = *(const uint4 *)(x.quants + at);
+            v[t] = *(const uint4 *)(x.quants + x.plane + at);
+            scale[t] = x.scales[at / 32];
         }
+    }
+    static __device__ __half2 of_eight(uint32_t w, uint32_t z, uint4 x) {
+        __half2 sum = __hmul2(e4m3_pair(w), *(__half2 *)&x.x);
+        sum = __hfma2(e4m3_pair(w >> 16), *(__half2 *)&x.y, sum);
+        sum = __hfma2(e4m3_pair(z), *(__half2 *)&x.z, sum);
+        return __hfma2(e4m3_pair(z >> 16), *(__half2 *)&x.w, sum);
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
         const float *scales = (const float *)(chunk + n);
 #pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-            const int i = WHOLE || t * 256 + lane * 8 < n ? t * 256 + lane * 8 : 0;
-            const uint2 w = *(const uint2 *)(chunk + i);
-            const float scale = scales[i / 128];
-            float2 share = make_float2(0, 0);
-            share = fma_pair(__half22float2(e4m3_pair(w.x)), u[t].x, u[t].y, share);
-            share = fma_pair(__half22float2(e4m3_pair(w.x >> 16)), u[t].z, u[t].w, share);
-            share = fma_pair(__half22float2(e4m3_pair(w.y)), v[t].x, v[t].y, share);
-            share = fma_pair(__half22float2(e4m3_pair(w.y >> 16)), v[t].z, v[t].w, share);
-            sum = make_float2(fmaf(scale, share.x, sum.x), fmaf(scale, share.y, sum.y));
+        for (int t = 0; t < 4; t++) {
+            const int i = WHOLE || t * 512 + lane * 16 < n ? t * 512 + lane * 16 : 0;
+            const uint4 w = *(const uint4 *)(chunk + i);
+            const float factor = scales[i / 128] * scale[t];
+            const float2 f = __half22float2(__hadd2(of_eight(w.x, w.y, u[t]), of_eight(w.z, w.w, v[t])));
+            sum = make_float2(fmaf(factor, f.x, sum.x), fmaf(factor, f.y, sum.y));
         }
         return sum;
     }
@@ -288,23 +312,26 @@ template <int FORMAT> struct SliceBook {
             if (!WHOLE && i * 32 >= n) continue;
             u[t] = *(const uint4 *)(x.quants + group * 16);
             v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
-            scale[t] = x.scales[group];
+            scale[t] = x.scales[group] * (FORMAT == FORMAT_NF4 ? NF4_UNIT : 1);
         }
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
-        const __half *scales = (const __half *)(chunk + n / 2);
+        const char *scales = chunk + n / 2;
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
             float dot = scale[t] * (float)book_dot<FORMAT>(*(const uint4 *)(chunk + i * 16), u[t], v[t]);
             float &to = t % 2 ? sum.y : sum.x;
-            to = fmaf(__half2float(scales[i]), dot, to);
+            to = fmaf(FORMAT == FORMAT_NF4 ? ((const float *)scales)[i / 2]
+                                           : __half2float(((const __half *)scales)[i]),
+                      dot, to);
         }
         return sum;
     }
 };
 template <> struct Slice<FORMAT_IQ4> : SliceBook<FORMAT_IQ4> {};
 template <> struct Slice<FORMAT_FP4> : SliceBook<FORMAT_FP4> {};
+template <> struct Slice<FORMAT_NF4> : SliceBook<FORMAT_NF4> {};
 
 // Likewise, of groups that hold their scales.
 template <int FORMAT> struct SlicePacked {

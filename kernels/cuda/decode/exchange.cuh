@@ -67,8 +67,8 @@ struct InputSource {
     const float
         *post; // [cols]: `from` is normed by it and added to the residual stream, which is the input; or NULL
     int cols;
-    bool floats, quants, whole; // its forms: see dot.cuh
-    bool keep;                  // as the residual stream
+    bool floats, quants, halves, whole; // its forms: see dot.cuh
+    bool keep;                          // as the residual stream
 };
 
 enum { NORM_TURNS = 3, INPUT_SPAN = DECODE_THREADS * 4 };
@@ -129,6 +129,7 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
                 }
                 if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
                 if (s.quants) store_quants(x, f, i, s.cols);
+                if (s.halves) store_halves(x, f, i, s.cols);
             }
         }
     }
@@ -198,6 +199,7 @@ __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x
         }
         if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
         if (s.quants) store_quants(x, f, i, s.cols);
+        if (s.halves) store_halves(x, f, i, s.cols);
     }
     squares = warp_sum(squares);
     if (threadIdx.x % 32 == 0) sums[16 + threadIdx.x / 32] = squares;

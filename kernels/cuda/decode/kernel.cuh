@@ -63,6 +63,8 @@ __device__ inline void gemv_group(int format, int n, int cols, const Input &x, R
         return gemv_group<FORMAT_Q3>(n, cols, x, ring, dots);
     case FORMAT_E4M3:
         return gemv_group<FORMAT_E4M3>(n, cols, x, ring, dots);
+    case FORMAT_NF4:
+        return gemv_group<FORMAT_NF4>(n, cols, x, ring, dots);
     case FORMAT_W8:
         return gemv_group<FORMAT_W8>(n, cols, x, ring, dots);
     default:
@@ -203,6 +205,7 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     if (phase == PHASE_QKV && layer > 0) s.post = (&l)[-1].down_post;
     s.floats = last ? a.output_floats : l.floats[phase];
     s.quants = last ? a.output_quants : l.quants[phase];
+    s.halves = last ? a.output_halves : l.halves[phase];
     s.whole = last ? a.output_whole : l.whole[phase];
     return s;
 }

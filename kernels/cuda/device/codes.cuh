@@ -59,15 +59,39 @@ template <> struct Book<FORMAT_FP4> {
                               HIGH_RAISED_0 = 0x7d7e7f80, HIGH_RAISED_4 = 0x74787a7c;
 };
 
+// The bytes of a table (0 … 7 in a and b, 8 … 15 in c and d) for the four codes in the lower half of w.
+__device__ inline uint32_t table_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t w) {
+    return __byte_perm(__byte_perm(a, b, w), __byte_perm(c, d, w), (w >> 1 & 0x4444) | 0x3210);
+}
+
 // The entries, 128 added, of the four codes in the lower half of w.
 template <int FORMAT> __device__ inline uint32_t book_bytes(uint32_t w) {
     typedef Book<FORMAT> B;
-    uint32_t low = __byte_perm(B::LOW_RAISED_0, B::LOW_RAISED_4, w);
-    uint32_t high = __byte_perm(B::HIGH_RAISED_0, B::HIGH_RAISED_4, w);
-    return __byte_perm(low, high, (w >> 1 & 0x4444) | 0x3210);
+    return table_bytes(B::LOW_RAISED_0, B::LOW_RAISED_4, B::HIGH_RAISED_0, B::HIGH_RAISED_4, w);
+}
+
+// A scale's bits as a half.
+__device__ inline uint32_t half_of(float scale) {
+    return __half_as_ushort(__float2half_rn(scale));
+}
+
+// NF4's book is of no small integers: its entries are taken as 32512 times of them in 16 bits, two signed bytes, or as
+// halves.
+constexpr float NF4_UNIT = 1.0f / 32512;
+__device__ inline uint32_t nf4_upper(uint32_t w) {
+    return table_bytes(0xcebda881, 0x00f4e9dc, 0x2b1f140a, 0x7f5c4738, w);
+}
+__device__ inline uint32_t nf4_lower(uint32_t w) {
+    return table_bytes(0xd8519500, 0x007089e0, 0xea42701b, 0x00d174f8, w);
+}
+__device__ inline void nf4_halves(uint32_t w, uint32_t out[2]) {
+    uint32_t upper = table_bytes(0xb6b8b9bc, 0x00adb1b4, 0x3533312d, 0x3c393837, w),
+             lower = table_bytes(0x52339200, 0x00d4ea8d, 0x68e02618, 0x00c9800d, w);
+    out[0] = __byte_perm(lower, upper, 0x5140), out[1] = __byte_perm(lower, upper, 0x7362);
 }
 
 __device__ inline int book_entry(int format, int code) {
+    if (format == FORMAT_NF4) return 256 * (int8_t)nf4_upper(code) + (int8_t)nf4_lower(code);
     uint32_t raised = format == FORMAT_IQ4 ? book_bytes<FORMAT_IQ4>(code) : book_bytes<FORMAT_FP4>(code);
     return (int)(raised & 255) - 128;
 }
@@ -97,6 +121,18 @@ template <int FORMAT> __device__ inline int book_dot(uint4 q, uint4 u, uint4 v) 
         sum = __dp4a((int)bytes_or_sign(high, B::HIGH_4, upper * minus + minus), y, sum);
     }
     return sum;
+}
+
+template <> __device__ inline int book_dot<FORMAT_NF4>(uint4 q, uint4 u, uint4 v) {
+    int upper = 0, lower = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint32_t w = word_of(q, j);
+        const int x = (int)word_of(u, j), y = (int)word_of(v, j);
+        upper = __dp4a((int)nf4_upper(w), x, __dp4a((int)nf4_upper(w >> 16), y, upper));
+        lower = __dp4a((int)nf4_lower(w), x, __dp4a((int)nf4_lower(w >> 16), y, lower));
+    }
+    return 256 * upper + lower;
 }
 
 // ---- groups of four words ------------------------------------------------------------------------------------------

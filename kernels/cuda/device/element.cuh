@@ -37,6 +37,8 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
     case FORMAT_IQ4:
     case FORMAT_FP4:
         return __half2float(scales[i / 32]) * q;
+    case FORMAT_NF4:
+        return ((const float *)scales)[i / 64] * NF4_UNIT * (float)q;
     case FORMAT_Q8S:
         return __half2float(scales[i / 16]) * q;
     case FORMAT_Q4:

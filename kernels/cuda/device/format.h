@@ -18,6 +18,7 @@ typedef enum Format {
     FORMAT_Q2,
     FORMAT_Q3,
     FORMAT_E4M3,
+    FORMAT_NF4,
     FORMAT_W8
 } Format;
 
@@ -51,6 +52,8 @@ static inline Format format_of(DType type) {
         return FORMAT_Q3;
     case DTYPE_E4M3:
         return FORMAT_E4M3;
+    case DTYPE_NF4:
+        return FORMAT_NF4;
     case DTYPE_W8:
         return FORMAT_W8;
     default:

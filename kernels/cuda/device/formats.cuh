@@ -13,6 +13,7 @@
 //   Q2   16 bytes a group of 32 with two f16 (scale, min); value = scale·q + min; q has two bits
 //   Q3   16 bytes a group of 32 with two f16 scales; value = scale·(q - 4); q has three bits
 //   E4M3 8-bit floats[n], f32 scale[n/128]     value = scale·number; of a row's end the last scale has fewer
+//   NF4  nibbles[n/2], f32 scale[n/64]         as IQ4, with the book of NF4
 //
 // W8, whose inputs are quantised too (kernels/w8.h), has rows of int8, zeros up to a multiple of 16 bytes, and the
 // rows' scales in an array of their own behind them, so that tiles and chunks of a row are integers alone.
@@ -27,19 +28,17 @@
 #include <stdint.h>
 
 enum { MAX_CHUNK_BYTES = 2560 }; // of Q4M, the largest
-#ifndef E4M3_CHUNK
-#define E4M3_CHUNK 1024
-#endif
 
 __host__ __device__ constexpr bool format_quantized(int format) {
     return format >= FORMAT_Q8;
 }
 __host__ __device__ constexpr bool format_nibbles(int format) {
-    return format == FORMAT_Q4 || format == FORMAT_Q4M || format == FORMAT_IQ4 || format == FORMAT_FP4;
+    return format == FORMAT_Q4 || format == FORMAT_Q4M || format == FORMAT_IQ4 || format == FORMAT_FP4 ||
+           format == FORMAT_NF4;
 }
 // Nibbles that are entries' places in a codebook.
 __host__ __device__ constexpr bool format_book(int format) {
-    return format == FORMAT_IQ4 || format == FORMAT_FP4;
+    return format == FORMAT_IQ4 || format == FORMAT_FP4 || format == FORMAT_NF4;
 }
 // Groups that hold their scales too, four words each.
 __host__ __device__ constexpr bool format_packed(int format) {
@@ -64,7 +63,6 @@ __host__ __device__ constexpr int chunk_elements(int format) {
     return format == FORMAT_F32        ? 512
            : !format_quantized(format) ? 1024
            : format_halved(format)     ? 4096
-           : format == FORMAT_E4M3     ? E4M3_CHUNK
                                        : 2048;
 }
 

@@ -1,6 +1,6 @@
 // GEMVs over the experts that a token takes, for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
-// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_E4M3
+// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_E4M3 FORMAT_NF4
 //
 // As in gemm/gemv_format.cu a warp has two rows of W on their way at a time: of gate_up a pair of gate and up, of down
 // the same row of two experts, one pair of experts after the other, so that the sum over all is the warp's own.

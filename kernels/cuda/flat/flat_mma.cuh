@@ -44,6 +44,8 @@ template <int FORMAT> struct FlatRow {
                 q[i] = there ? load_streaming(chunk + quant_bytes(FORMAT, in)) : make_uint4(0, 0, 0, 0);
                 if (!there || format_packed(FORMAT))
                     s[i] = 0;
+                else if (FORMAT == FORMAT_NF4)
+                    s[i] = half_of(__ldg((const float *)scales + in / 64));
                 else if (FORMAT == FORMAT_E4M3)
                     s[i] = e4m3_scale(__ldg((const float *)scales + in / 128));
                 else if (PAIRS)
@@ -81,6 +83,15 @@ template <int FORMAT> struct FlatRow {
                 uint32_t w = words[i];
                 if constexpr (FORMAT == FORMAT_E4M3) {
                     out[2 * i] = e4m3_scaled(w, scale), out[2 * i + 1] = e4m3_scaled(w >> 16, scale);
+                    continue;
+                }
+                if constexpr (FORMAT == FORMAT_NF4) {
+                    uint32_t v[2], both = __byte_perm(scale, 0, 0x1010);
+                    nf4_halves(p < 2 ? w : w >> 16, v);
+                    for (int k = 0; k < 2; k++) {
+                        __half2 product = __hmul2(*(__half2 *)&v[k], *(__half2 *)&both);
+                        out[2 * i + k] = *(uint32_t *)&product;
+                    }
                     continue;
                 }
                 if constexpr (format_book(FORMAT))

@@ -11,10 +11,18 @@ __device__ inline void codes_octet(int format, const char *chunk, int n, int i, 
                                        : packed_element<FORMAT_Q3>(group, i % 32 + j);
         return;
     }
-    float scale = __half2float(((const __half *)(chunk + quant_bytes(format, n)))[i / 32]);
+    const char *scales = chunk + quant_bytes(format, n);
+    float scale = format == FORMAT_NF4 ? ((const float *)scales)[i / 64] * NF4_UNIT
+                                       : __half2float(((const __half *)scales)[i / 32]);
     const uint32_t *words = (const uint32_t *)(chunk + i / 32 * 16) + i % 16 / 4;
     for (int k = 0; k < 2; k++) {
         uint32_t codes = i % 32 < 16 ? words[k] : words[k] >> 16;
+        if (format == FORMAT_NF4) {
+            const uint32_t upper = nf4_upper(codes), lower = nf4_lower(codes);
+            for (int j = 0; j < 4; j++)
+                v[4 * k + j] = scale * (float)(256 * (int8_t)(upper >> 8 * j) + (int8_t)(lower >> 8 * j));
+            continue;
+        }
         uint32_t raised =
             format == FORMAT_IQ4 ? book_bytes<FORMAT_IQ4>(codes) : book_bytes<FORMAT_FP4>(codes);
         for (int j = 0; j < 4; j++) v[4 * k + j] = scale * (float)((int)(raised >> 8 * j & 255) - 128);

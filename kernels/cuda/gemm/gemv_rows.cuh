@@ -20,37 +20,16 @@ enum {
 template <int FORMAT> struct GemvShape {
     static constexpr bool QUANTS = format_rounds_input(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M; // scales and minimums
-    // Of E4M3, whose chunks are smaller, as many as lanes have pieces for.
-    static constexpr int FULL = FORMAT == FORMAT_E4M3 ? GEMV_TURNS * 32 * 16 : chunk_elements(FORMAT),
-                         EACH = FULL / (32 * GEMV_TURNS);
+    static constexpr int FULL = chunk_elements(FORMAT), EACH = FULL / (32 * GEMV_TURNS);
 };
 
 // A lane's share of a chunk of one row of W; zeros beyond the row's end.
 template <int FORMAT> struct GemvRow {
     typedef GemvShape<FORMAT> Shape;
     uint4 q[GEMV_TURNS];
-    uint32_t s[GEMV_TURNS]; // quants: scale, and minimum above it; E4M3: the scale's bits
+    uint32_t s[GEMV_TURNS]; // quants: scale, and minimum above it; E4M3, NF4: the scale's bits
 
     __device__ void load(const char *row, int chunk, int cols) {
-        if constexpr (FORMAT == FORMAT_E4M3)
-            load_e4m3(row, chunk * Shape::FULL, cols);
-        else
-            load_chunk(row, chunk, cols);
-    }
-
-  private:
-    __device__ void load_e4m3(const char *row, int first, int cols) {
-        constexpr int CHUNK = chunk_elements(FORMAT_E4M3);
-#pragma unroll
-        for (int t = 0; t < GEMV_TURNS; t++) {
-            const int col = first + (t * 32 + (int)threadIdx.x % 32) * 16, at = col / CHUNK * CHUNK;
-            const char *from = row + (int64_t)(col / CHUNK) * chunk_bytes(FORMAT_E4M3, CHUNK);
-            const bool there = col < cols;
-            q[t] = there ? load_streaming(from + col - at) : make_uint4(0, 0, 0, 0);
-            s[t] = there ? __ldg((const uint32_t *)(from + min(CHUNK, cols - at)) + (col - at) / 128) : 0;
-        }
-    }
-    __device__ void load_chunk(const char *row, int chunk, int cols) {
         const int n = min(Shape::FULL, cols - chunk * Shape::FULL), lane = threadIdx.x % 32;
         const char *from = row + (int64_t)chunk * chunk_bytes(FORMAT, Shape::FULL);
         const char *scales = from + quant_bytes(FORMAT, n);
@@ -61,9 +40,13 @@ template <int FORMAT> struct GemvRow {
             q[t] = there ? load_streaming(from + (t * 32 + lane) * 16) : make_uint4(0, 0, 0, 0);
             if constexpr (format_packed(FORMAT)) {
                 s[t] = 0;
+            } else if constexpr (FORMAT == FORMAT_E4M3) {
+                s[t] = there ? __ldg((const uint32_t *)scales + i / 128) : 0;
             } else if constexpr (Shape::QUANTS) {
                 if (!there)
                     s[t] = 0;
+                else if (FORMAT == FORMAT_NF4)
+                    s[t] = __ldg((const uint32_t *)scales + i / 64);
                 else if (Shape::PAIRS)
                     s[t] = __ldg((const uint32_t *)scales + i / 32);
                 else
@@ -208,7 +191,8 @@ __device__ inline void multiply_piece(uint4 q, uint32_t s, const Input &x, int a
         sum.even = both.x, sum.odd = both.y;
         return;
     }
-    float2 scale = __half22float2(*(__half2 *)&s);
+    float2 scale =
+        FORMAT == FORMAT_NF4 ? make_float2(__uint_as_float(s) * NF4_UNIT, 0) : __half22float2(*(__half2 *)&s);
     int product;
     float sums;
     if constexpr (format_book(FORMAT)) {

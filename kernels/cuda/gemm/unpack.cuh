@@ -85,7 +85,16 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
     __device__ void fragments(int group, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            if constexpr (BOOK) {
+            if constexpr (FORMAT == FORMAT_NF4) {
+                uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), scale = scale_of(group, 0, r);
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    uint32_t v[2];
+                    nf4_halves(i ? w >> 16 : w, v);
+                    a[i][r] = value(*(__half2 *)&v[0], scale, 0);
+                    a[i][r + 2] = value(*(__half2 *)&v[1], scale, 0);
+                }
+            } else if constexpr (BOOK) {
                 uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), scale = scale_of(group, 0, r);
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -114,6 +123,8 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
   private:
     // Of the group's i-th product, twice.
     __device__ uint32_t scale_of(int group, int i, int r) const {
+        if constexpr (FORMAT == FORMAT_NF4) // of two groups
+            return half_of(__uint_as_float(s[r][group % AT_ONCE * WORDS / AT_ONCE])) * 0x10001;
         bool upper = FORMAT == FORMAT_Q8S ? i == 1 : !PAIRS && group % 2 == 1;
         return __byte_perm(s[r][group % AT_ONCE * WORDS / AT_ONCE], 0, upper ? 0x3232 : 0x1010);
     }

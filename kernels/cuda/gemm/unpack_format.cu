@@ -1,6 +1,6 @@
 // The kernels of unpack_tile.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3
-// INSTANCES: FORMAT_E4M3
+// INSTANCES: FORMAT_E4M3 FORMAT_NF4
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/gemm/unpack_gemm.cuh"
 #include "kernels/cuda/gemm/unpack_tile.cuh"

@@ -21,6 +21,8 @@ static UnpackLaunch *kernels_for(int format) {
         return unpack_launch<FORMAT_Q3>;
     case FORMAT_E4M3:
         return unpack_launch<FORMAT_E4M3>;
+    case FORMAT_NF4:
+        return unpack_launch<FORMAT_NF4>;
     default:
         return unpack_launch<FORMAT_Q4M>;
     }

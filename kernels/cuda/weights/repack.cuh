@@ -80,9 +80,15 @@ __device__ void unpack_mxfp4(const uint8_t *block, Group *g) {
     for (int &q : g->q) q = q == 8 ? 0 : q; // one zero is enough: see Book
 }
 
+__device__ void unpack_nf4(const uint8_t *block, int group, Group *g) {
+    g->scale[0] = __uint_as_float(block[0] | block[1] << 8 | block[2] << 16 | (uint32_t)block[3] << 24);
+    for (int i = 0; i < 32; i++) g->q[i] = block[4 + group * 16 + i / 2] >> i % 2 * 4 & 15;
+}
+
 __device__ void unpack_group(DType type, const uint8_t *row, int64_t group, Group *g) {
     g->min[0] = g->min[1] = 0;
     if (type == DTYPE_MXFP4) return unpack_mxfp4(row + group * 17, g);
+    if (type == DTYPE_NF4) return unpack_nf4(row + group / 2 * 36, (int)(group % 2), g);
     if (type >= DTYPE_Q4_K && type != DTYPE_IQ4_NL) {
         int64_t bytes = type == DTYPE_Q4_K   ? 144
                         : type == DTYPE_Q5_K ? 176
@@ -158,6 +164,7 @@ __device__ inline void decode_group(DType type, int format, Group *g) {
     int own = type == DTYPE_Q4_0                             ? FORMAT_Q4
               : type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS ? FORMAT_IQ4
               : type == DTYPE_MXFP4                          ? FORMAT_FP4
+              : type == DTYPE_NF4                            ? FORMAT_NF4
                                                              : format;
     if (own == format) return;
     for (int &q : g->q) q = own == FORMAT_Q4 ? q - 8 : book_entry(own, q);
@@ -191,6 +198,10 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
         *(uint4 *)(chunk + i + 16) = make_uint4(words[4], words[5], words[6], words[7]);
     }
     __half *scales = (__half *)(chunk + quant_bytes(w.format, n));
+    if (w.format == FORMAT_NF4) {
+        if (i % 64 == 0) ((float *)scales)[i / 64] = g.scale[0];
+        return;
+    }
     if (w.format == FORMAT_Q8 || w.format == FORMAT_Q4 || format_book(w.format)) {
         scales[i / 32] = __float2half_rn(g.scale[0]);
     } else {
@@ -240,6 +251,7 @@ __device__ inline float random_span(int format) {
            : format == FORMAT_Q2                         ? 1.5f
            : format == FORMAT_Q3                         ? 4
            : format == FORMAT_E4M3                       ? 172
+           : format == FORMAT_NF4                        ? 1
            : format == FORMAT_Q4 || format == FORMAT_Q4M ? 8
                                                          : 128;
 }
@@ -278,6 +290,10 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
         }
         if (w.format == FORMAT_E4M3) { // without the codes of NaN
             row[i] = (uint16_t)(in < quants ? h & 0xfefe : __float_as_uint(step) >> i % 2 * 16);
+            continue;
+        }
+        if (w.format == FORMAT_NF4) {
+            row[i] = (uint16_t)(in < quants ? h : __float_as_uint(step) >> i % 2 * 16);
             continue;
         }
         bool is_min = (w.format == FORMAT_Q8M || w.format == FORMAT_Q4M) && (in - quants) / 2 % 2;

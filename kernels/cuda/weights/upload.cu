@@ -69,20 +69,25 @@ struct Copy {
 };
 
 // MXFP4: a scale is 2^(exponent - 128), the largest code 12: up to here both fit into halves. E4M3: 448 times as much does.
-enum { MOST_EXPONENT = 140, MOST_E4M3 = 146 };
+// NF4: as much.
+enum { MOST_EXPONENT = 140, MOST_E4M3 = 146, MOST_NF4 = 65504 };
+
+static int most_of(DType type) {
+    return type == DTYPE_MXFP4 ? 1 << (MOST_EXPONENT - 128) : type == DTYPE_E4M3 ? MOST_E4M3 : MOST_NF4;
+}
 
 static bool is_beyond(DType type, const char *block) {
     float scale;
     if (type == DTYPE_MXFP4) return (uint8_t)*block > MOST_EXPONENT;
     memcpy(&scale, block, sizeof scale);
-    return !(fabsf(scale) <= MOST_E4M3);
+    return !(fabsf(scale) <= (float)most_of(type));
 }
 
 static void copy_piece(void *context, int64_t part, int) {
     Copy *c = (Copy *)context;
     int64_t at = part * PIECE_BYTES, n = c->bytes - at < PIECE_BYTES ? c->bytes - at : PIECE_BYTES;
     memcpy(c->to + at, c->from + at, (size_t)n);
-    if (c->type != DTYPE_MXFP4 && c->type != DTYPE_E4M3) return;
+    if (c->type != DTYPE_MXFP4 && c->type != DTYPE_E4M3 && c->type != DTYPE_NF4) return;
     const int64_t block = dtype_block_bytes(c->type);
     bool beyond = false;
     for (int64_t i = (at + block - 1) / block * block; i < at + n; i += block)
@@ -143,8 +148,7 @@ Status upload_rows(CudaBackend *cuda, const Matrix *m, const Weight *w, int64_t 
             return error_set(
                 error, STATUS_UNSUPPORTED,
                 "cuda: [%lld, %lld] of %s has scales above %d, which 16 bits cannot hold: --device cpu",
-                (long long)m->rows, (long long)m->cols, dtype_name(m->type),
-                m->type == DTYPE_MXFP4 ? 1 << (MOST_EXPONENT - 128) : MOST_E4M3);
+                (long long)m->rows, (long long)m->cols, dtype_name(m->type), most_of(m->type));
         if (code == cudaSuccess) code = send_rows(u, m, n, w, first + r * stride, stride);
         u->next = (u->next + 1) % STAGES;
         Status status = cuda_check(code, error, "loading [%lld, %lld] of %s", (long long)m->rows,

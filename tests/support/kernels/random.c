@@ -43,6 +43,11 @@ TestMatrix random_matrix(DType type, int64_t rows, int64_t cols, uint64_t seed) 
             memcpy(data + i, &scale, sizeof scale);
             continue;
         }
+        if (type == DTYPE_NF4) {
+            float scale = random_float(&seed);
+            memcpy(data + i, &scale, sizeof scale);
+            continue;
+        }
         if (type == DTYPE_MXFP4) { // its scale is an exponent; far apart, one group would be all of a sum
             data[i] = (uint8_t)(122 + data[i] % 3);
             continue;
