@@ -18,12 +18,15 @@ static int window_index(DecodeArguments *a, int window) {
     return a->n_windows++;
 }
 
-static void want_form(DecodeLayer *l, int phase, int format) {
-    bool *form = format == FORMAT_W8           ? l->whole
-                 : format == FORMAT_E4M3       ? l->halves
-                 : format_rounds_input(format) ? l->quants
-                                               : l->floats;
-    form[phase] = true;
+static DecodeForm form_of(int format) {
+    return format == FORMAT_W8           ? FORM_WHOLE
+           : format == FORMAT_E4M3       ? FORM_HALVES
+           : format_rounds_input(format) ? FORM_QUANTS
+                                         : FORM_FLOATS;
+}
+
+static bool multiplies(const DecodeArguments *a, const DecodeMatrix *m) {
+    return !m->data || decode_multiplies(a->kind, m->format);
 }
 
 static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a,
@@ -37,8 +40,8 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
     l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
     for (int p = 0; p < PHASE_LOGITS; p++)
-        if (p != PHASE_ATTEND) want_form(l, p, l->rows[p].format);
-    for (int i = 1; i < layer->qkv.n_parts; i++) want_form(l, PHASE_QKV, part[i].format);
+        if (p != PHASE_ATTEND) l->forms[p] = (uint8_t)form_of(l->rows[p].format);
+    for (int i = 1; i < layer->qkv.n_parts; i++) l->forms[PHASE_QKV] |= (uint8_t)form_of(part[i].format);
     l->norm[PHASE_QKV] = layer->attn_norm.weight;
     l->norm[PHASE_GATE_UP] = layer->ffn_norm.weight;
     l->bias[PHASE_QKV] = layer->b_qkv;
@@ -50,8 +53,12 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->out_post = layer->attn_post_norm.weight, l->down_post = layer->ffn_post_norm.weight;
     l->bases = kv->score_bases, l->rope = kv->rope;
     l->window = window_index(a, window);
+    for (const DecodeMatrix &m : l->rows)
+        if (!multiplies(a, &m)) return false;
+    if (!multiplies(a, &l->k) || !multiplies(a, &l->v)) return false;
     // Quants and halves of one input lie in the same place.
-    return l->window >= 0 && !(l->quants[PHASE_QKV] && l->halves[PHASE_QKV]);
+    const int both = FORM_QUANTS | FORM_HALVES;
+    return l->window >= 0 && (l->forms[PHASE_QKV] & both) != both;
 }
 
 // What the layers' caches have in common, from the first. False if the kernel has no code for it: rows one behind the
@@ -129,19 +136,18 @@ struct InputForms {
 };
 static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) {
     InputForms f = {};
-    auto count = [&](int phase, bool floats, bool quants, bool halves) {
-        int cols = a->phases[phase].cols;
-        f.halves = f.halves || halves;
-        quants = quants || halves;
+    auto count = [&](int phase, int wanted) {
+        const int cols = a->phases[phase].cols;
+        const bool floats = wanted & FORM_FLOATS, quants = wanted & ~FORM_FLOATS;
+        f.halves = f.halves || (wanted & FORM_HALVES);
         if (floats && cols > f.float_cols) f.float_cols = cols;
         if (quants && cols > f.quant_cols) f.quant_cols = cols;
         f.both = f.both || (floats && quants);
     };
     for (int l = 0; l < a->n_layers; l++)
         for (int p = 0; p < PHASE_LOGITS; p++)
-            if (p != PHASE_ATTEND)
-                count(p, layers[l].floats[p], layers[l].quants[p] || layers[l].whole[p], layers[l].halves[p]);
-    count(PHASE_LOGITS, a->output_floats, a->output_quants || a->output_whole, a->output_halves);
+            if (p != PHASE_ATTEND) count(p, layers[l].forms[p]);
+    count(PHASE_LOGITS, a->output_forms);
     return f;
 }
 
@@ -267,16 +273,13 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
                fits_cache(&t->kv[l], a, &d->wanted_scales[l]);
     a->embedding = matrix_of(&t->head->embedding);
     a->output = matrix_of(&t->head->output.part[0]);
-    a->output_whole = a->output.format == FORMAT_W8;
-    a->output_halves = a->output.format == FORMAT_E4M3;
-    a->output_quants = !a->output_whole && format_rounds_input(a->output.format);
-    a->output_floats = !a->output_quants && !a->output_whole && !a->output_halves;
+    a->output_forms = form_of(a->output.format);
     a->norm = t->head->norm.weight;
     a->logits = t->logits, a->counts = cuda->counts;
     a->layers = d->table, a->scales = d->scales;
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;
-    if (!able) return false;
+    if (!able || !multiplies(a, &a->output)) return false;
     choose_splits(d, a);
     return lay_out_shared(cuda, a, d->wanted);
 }

@@ -40,6 +40,12 @@ __host__ __device__ constexpr int decode_passes(DecodeCacheKind kind, int heads)
     return kind == DECODE_F16 || heads > 1 ? 4 : 8;
 }
 
+// Whether its kernel multiplies weights of a format. Those for caches of integers have no registers left for NF4's tables:
+// with them they would spill all over, whatever the weights.
+__host__ __device__ constexpr bool decode_multiplies(DecodeCacheKind kind, int format) {
+    return kind == DECODE_F16 || format != FORMAT_NF4;
+}
+
 enum DecodePhase { PHASE_QKV, PHASE_ATTEND, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN, PHASE_LOGITS, PHASE_END };
 
 struct DecodeMatrix {
@@ -47,6 +53,9 @@ struct DecodeMatrix {
     const float *scales; // of rows, of W8; else NULL
     int row_bytes, format;
 };
+
+// In which forms a phase's matrices want their input: see dot.cuh.
+enum DecodeForm { FORM_FLOATS = 1, FORM_QUANTS = 2, FORM_HALVES = 4, FORM_WHOLE = 8 };
 
 struct DecodeLayer {
     DecodeMatrix rows[PHASE_LOGITS], k, v; // rows[PHASE_QKV]: of q, or of all three, merged
@@ -57,9 +66,10 @@ struct DecodeLayer {
     int rope;                          // KvLayer.rope
     int window;                        // index into DecodeArguments.windows
     bool split_qkv;                    // k and v are matrices of their own
-    // In which forms a phase's matrices want their input: see dot.cuh.
-    bool floats[PHASE_LOGITS], quants[PHASE_LOGITS], halves[PHASE_LOGITS], whole[PHASE_LOGITS];
+    uint8_t forms[PHASE_LOGITS];       // DecodeForm
 };
+static_assert(sizeof(DecodeLayer) <= 320,
+              "every block has all layers', in shared memory that its rings go without");
 
 // What a quantised cache has besides, of one layer; see KvLayer.
 struct DecodeScales {
@@ -115,7 +125,7 @@ struct DecodeArguments {
     const float *norm;
     float *logits;
     DeviceCounts *counts;
-    bool output_floats, output_quants, output_halves, output_whole;
+    int output_forms; // DecodeForm
 
     DecodePhaseShape phases[PHASE_END];
     uint32_t *qkv, *attended;

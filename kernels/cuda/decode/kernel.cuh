@@ -36,6 +36,7 @@ __device__ inline void gemv_group(int n, int cols, const Input &x, Ring &ring, f
     for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = DotOf<FORMAT>::total(sums[r]);
 }
 
+template <DecodeCacheKind KIND>
 __device__ inline void gemv_group(int format, int n, int cols, const Input &x, Ring &ring,
                                   float dots[ROWS_AT_ONCE]) {
     switch (format) {
@@ -64,7 +65,8 @@ __device__ inline void gemv_group(int format, int n, int cols, const Input &x, R
     case FORMAT_E4M3:
         return gemv_group<FORMAT_E4M3>(n, cols, x, ring, dots);
     case FORMAT_NF4:
-        return gemv_group<FORMAT_NF4>(n, cols, x, ring, dots);
+        if constexpr (decode_multiplies(KIND, FORMAT_NF4)) gemv_group<FORMAT_NF4>(n, cols, x, ring, dots);
+        return;
     case FORMAT_W8:
         return gemv_group<FORMAT_W8>(n, cols, x, ring, dots);
     default:
@@ -80,6 +82,7 @@ struct PhaseOfLayer {
 
 // The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
 // lane r holds row r (of pairs, lane r pair r), and publishes it.
+template <DecodeCacheKind KIND>
 __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &at, float scale,
                                  const float *residual, const Input &x, Ring &ring) {
     const DecodeLayer &l = at.l;
@@ -108,7 +111,7 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
         if (adds && publishes) add += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
         int units = min(at_once, units_left(unit, stride, n_units));
-        gemv_group(format, pairs ? 2 * units : units, cols, x, ring, s);
+        gemv_group<KIND>(format, pairs ? 2 * units : units, cols, x, ring, s);
         if (!publishes) continue;
         float value;
         if (pairs) {
@@ -203,10 +206,9 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.norm = last ? a.norm : l.norm[phase];
     s.post = phase == PHASE_GATE_UP ? l.out_post : last ? l.down_post : NULL;
     if (phase == PHASE_QKV && layer > 0) s.post = (&l)[-1].down_post;
-    s.floats = last ? a.output_floats : l.floats[phase];
-    s.quants = last ? a.output_quants : l.quants[phase];
-    s.halves = last ? a.output_halves : l.halves[phase];
-    s.whole = last ? a.output_whole : l.whole[phase];
+    const int forms = last ? a.output_forms : l.forms[phase];
+    s.floats = forms & FORM_FLOATS, s.quants = forms & FORM_QUANTS;
+    s.halves = forms & FORM_HALVES, s.whole = forms & FORM_WHOLE;
     return s;
 }
 
@@ -342,7 +344,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
             float scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
                           : from.whole ? load_whole_input<TURNS>(a, from, x, residual, sums)
                                        : load_input<TURNS>(a, from, x, residual, sums);
-            gemv_rows(a, here, scale, residual, x, ring);
+            gemv_rows<Cache::KIND>(a, here, scale, residual, x, ring);
         }
         if (phase == PHASE_LOGITS) break;
         arrive(a.phases[phase].arrived);
