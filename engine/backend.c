@@ -42,7 +42,8 @@ Status backend_cuda_ops(const Ops **ops, Error *error) {
     char path[PATH_MAX];
     *ops = NULL;
     if (!find_plugin("", path) && !find_plugin("../lib/palaver/", path))
-        return error_set(error, STATUS_DEVICE, "no CUDA plug-in (%s) beside palaver", PLUGIN);
+        return error_set(error, STATUS_DEVICE,
+                         "no CUDA plug-in (%s) beside palaver; make builds it where nvcc is", PLUGIN);
     // Never closed: the driver keeps threads of its own until the program ends.
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return error_set(error, STATUS_DEVICE, "the CUDA plug-in cannot be loaded: %s", dlerror());

@@ -7,6 +7,7 @@
 #include "engine/files/tokenizer_source.h"
 #include "engine/model/conversion.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/format.h"
 #include "kernels/base/path.h"
 
 #include <stdio.h>
@@ -54,6 +55,23 @@ static void tell_dispatch(Engine *engine, const DispatchFile *file) {
         snprintf(to->origin, sizeof to->origin, "built in for %s", b->ops->tuning->built_in(b));
 }
 
+// What the plan has found room for was not to be had: if more is gone than palaver takes in all, others have it.
+static Status tell_taken(const Engine *engine, Error *error) {
+    const EngineMemory *m = &engine->memory;
+    const int64_t need = m->weights + m->scratch + m->cache;
+    int64_t total, available;
+    char had[FORMAT_ROOM], needed[FORMAT_ROOM];
+    engine->backend->ops->memory(engine->backend, &total, &available);
+    if (engine->backend->ops == ops_cpu() || m->available - available <= need) return STATUS_MEMORY;
+    format_bytes((double)m->available, had);
+    format_bytes((double)need, needed);
+    return error_set(
+        error, STATUS_MEMORY,
+        "another program filled the GPU's memory while palaver loaded (%s is needed, %s was free): close "
+        "it (nvidia-smi lists them), or use --device cpu",
+        needed, had);
+}
+
 // Everything but the tokenizer on one backend: device, memory, weights. What fails leaves nothing behind.
 static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
                            Error *error) {
@@ -84,6 +102,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
             "%s has no kernels for int8 weights; take weights and head = \"own\", or another device",
             ops->name);
     if (!status) status = memory_plan(engine, options, &backend, error);
+    const bool planned = !status;
     engine->forward = (Forward){
         .backend = engine->backend, .model = engine->model, .max_tokens = chunk, .max_logits = logits};
     if (!status) status = forward_open(&engine->forward, error);
@@ -94,6 +113,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
         status = kv_cache_open(engine->backend, &engine->cache_options, &engine->model->shape,
                                engine->context_size, &engine->cache, error);
     if (!status) status = calibration_open(&engine->forward, &engine->calibration, &engine->cache, error);
+    if (planned && status == STATUS_MEMORY) status = tell_taken(engine, error);
     if (status) close_backend(engine);
     return status;
 }

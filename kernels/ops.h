@@ -567,8 +567,8 @@ typedef struct Ops {
     void (*close)(Backend *backend); // also frees layers and heads; memory from alloc() is the caller's
     // One line about the device and how it is used: "2 threads, AVX2".
     void (*describe)(const Backend *backend, char *text, size_t size);
-    // One line about every device there is, before any is opened: "NVIDIA H200, 141 GB". NULL on the CPU;
-    // STATUS_DEVICE: there is none that could be used, and why.
+    // One line about every device there is, before any is opened: "cuda:0 NVIDIA H200, 141 GB". NULL on the CPU;
+    // STATUS_DEVICE: there is none, why, and what was looked at.
     Status (*devices)(char *text, size_t size, Error *error);
     // Bytes of the device that are there, and those free now; what open() took for itself counts as free.
     void (*memory)(const Backend *backend, int64_t *total, int64_t *available);

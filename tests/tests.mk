@@ -24,8 +24,8 @@ $(THREADED:%=$(BUILD)/tsan/%): $(BUILD)/tsan/%: $(patsubst %,$(BUILD)/tsan/%.o,%
 # A palaver with a GPU that is none, which fails as a test wants: see tests/plugin/faulty.c.
 $(BUILD)/san/faulty/palaver: $(BUILD)/san/app/main.c.o $(BUILD)/san/libpalaver.a | $(BUILD)/san/faulty/libpalaver-cuda.so
 	$(call link,$(CC) $(SANITIZE) -rdynamic,$(ALL_LIBS))
-$(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/ops.h
-	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(C_FLAGS) $(SANITIZE) -fPIC -shared -o $@ $<
+$(BUILD)/san/faulty/libpalaver-cuda.so: tests/plugin/faulty.c kernels/cuda/devices.c kernels/cuda/devices.h kernels/ops.h
+	@mkdir -p $(@D); echo "  cc    $< (plug-in)"; $(CC) $(C_FLAGS) $(SANITIZE) -fPIC -shared -o $@ $(filter %.c,$^)
 $(BUILD)/san/tests/kernels/test_devices $(BUILD)/san/tests/app/tools/test_tune: | $(BUILD)/san/faulty/palaver
 # A palaver whose n-th allocation, write, … fails: see tests/faults/inject.c, which is called before sanitizers are ready.
 FAULTS := $(BUILD)/san/tests/faults/inject.c.o $(BUILD)/san/tests/faults/inject_new.cc.o

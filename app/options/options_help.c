@@ -89,7 +89,7 @@ void options_print_version(FILE *file) {
     if (backend_cuda_ops(&cuda, &why))
         fprintf(file, " (%s)\n", why.message);
     else if (cuda->devices(devices, sizeof devices, &why))
-        fprintf(file, "; %s: plug-in found, but %s\n", cuda->name, why.message);
+        fprintf(file, "; %s: %s\n", cuda->name, why.message);
     else
-        fprintf(file, "; %s: %s\n", cuda->name, devices);
+        fprintf(file, "; %s\n", devices);
 }

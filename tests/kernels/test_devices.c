@@ -49,17 +49,99 @@ static void without_a_driver(void **state) {
     Run run;
     run_with_gpu(&run, "no-driver", TALK "|--device|cuda", "Hello\n");
     expect_status(&run, 3);
-    expect_err(&run, "no NVIDIA driver");
+    expect_err(&run, "no NVIDIA GPU\n");
     assert_int_equal(run.out_size, 0);
     program_free(&run);
     run_with_gpu(&run, "no-driver", TALK, "Hello\n/stats\n");
     expect_status(&run, 0);
     expect_err(&run, "cpu: ");
-    expect_err(&run, "(no NVIDIA driver");
+    expect_err(&run, "(no NVIDIA GPU)");
     program_free(&run);
     run_with_gpu(&run, "no-driver", "--version", "");
     expect_status(&run, 0);
-    expect_out(&run, "backends: cpu; cuda: plug-in found, but no NVIDIA driver");
+    expect_out(&run, "backends: cpu; cuda: no NVIDIA GPU (none on the PCI bus, and no driver)\n");
+    program_free(&run);
+}
+
+// An error where a GPU is asked for, the CPU and the reason where it is not.
+static void expect_refused(const char *fault, const char *device, const char *why) {
+    Run run;
+    char arguments[300], note[300];
+    snprintf(arguments, sizeof arguments, TALK "|--device|%s", device);
+    snprintf(note, sizeof note, "(%s)", why);
+    run_with_gpu(&run, fault, arguments, "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, why);
+    assert_int_equal(run.out_size, 0);
+    program_free(&run);
+    run_with_gpu(&run, fault, TALK, "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cpu: ");
+    expect_err(&run, note);
+    program_free(&run);
+}
+
+static void an_old_driver(void **state) {
+    (void)state;
+    Run run;
+    static const char why[] =
+        "the NVIDIA driver knows CUDA 12.4 only, palaver needs 13.0: update the driver to 580 or newer";
+    expect_refused("old-driver", "cuda", why);
+    run_with_gpu(&run, "old-driver", "--version", "");
+    expect_out(&run, why);
+    program_free(&run);
+}
+
+static void an_old_card(void **state) {
+    (void)state;
+    Run run;
+    expect_refused(
+        "old-card", "cuda:0",
+        "Paper Cat has compute capability 7.5, palaver needs 8.0 (RTX 30, A100 or newer): --device "
+        "cpu does without");
+    run_with_gpu(&run, "old-card", "--version", "");
+    expect_out(&run, "backends: cpu; cuda:0 Paper Cat, 0 GB (compute capability 7.5: too old)\n");
+    program_free(&run);
+}
+
+// The one that is asked for, else the first that will do.
+static void two_cards(void **state) {
+    (void)state;
+    static const char *const well[] = {TALK, TALK "|--device|cuda", TALK "|--device|cuda:1"};
+    Run run;
+    for (int i = 0; i < 3; i++) {
+        run_with_gpu(&run, "two-cards", well[i], "Hello\n/stats\n");
+        expect_status(&run, 0);
+        expect_err(&run, "cuda: ");
+        program_free(&run);
+    }
+    run_with_gpu(&run, "two-cards", TALK "|--device|cuda:0", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, "or newer): take cuda:1, Paper Tiger");
+    program_free(&run);
+    run_with_gpu(&run, "two-cards", TALK "|--device|cuda:2", "Hello\n");
+    assert_int_not_equal(run.status, 0);
+    expect_err(&run, "device \"cuda:2\": there are 2, cuda:0 and on");
+    program_free(&run);
+    run_with_gpu(&run, "two-cards", "--version", "");
+    expect_out(&run,
+               "; cuda:0 Paper Cat, 0 GB (compute capability 7.5: too old); cuda:1 Paper Tiger, 1 GB\n");
+    program_free(&run);
+}
+
+static void memory_that_others_take(void **state) {
+    (void)state;
+    Run run;
+    run_with_gpu(&run, "filled", TALK "|--device|cuda", "Hello\n");
+    expect_status(&run, 3);
+    expect_err(&run, "another program filled the GPU's memory while palaver loaded (");
+    expect_err(&run, " is needed, 900 MB was free): close it (nvidia-smi lists them), or use --device cpu\n");
+    assert_int_equal(run.out_size, 0);
+    program_free(&run);
+    run_with_gpu(&run, "filled", TALK, "Hello\n/stats\n");
+    expect_status(&run, 0);
+    expect_err(&run, "cpu: ");
+    expect_err(&run, "(another program filled the GPU's memory");
     program_free(&run);
 }
 
@@ -67,7 +149,7 @@ static void with_a_gpu(void **state) {
     (void)state;
     Run run;
     run_with_gpu(&run, "", "--version", "");
-    expect_out(&run, "backends: cpu; cuda: Paper Tiger, 1 GB\n");
+    expect_out(&run, "backends: cpu; cuda:0 Paper Tiger, 1 GB\n");
     program_free(&run);
     run_with_gpu(&run, "", TALK, "Hello\n/stats\n");
     expect_status(&run, 0);
@@ -190,6 +272,10 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         WITH_HOME(without_a_plugin),
         WITH_HOME(without_a_driver),
+        WITH_HOME(an_old_driver),
+        WITH_HOME(an_old_card),
+        WITH_HOME(two_cards),
+        WITH_HOME(memory_that_others_take),
         WITH_HOME(with_a_gpu),
         WITH_HOME(too_little_memory),
         WITH_HOME(steps_of_rows_take_memory),

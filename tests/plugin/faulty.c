@@ -1,8 +1,12 @@
 // A plug-in for tests: the CPU's ops under the name "cuda", which fail as $FAULTY wants. It stands where
 // libpalaver-cuda.so would, so that what palaver makes of a GPU's troubles can be tested where there is none.
 //
-//   no-driver   opening finds no driver
+//   no-driver   opening finds no driver, and no card
+//   old-driver  a driver for CUDA 12.4
+//   old-card    a card of compute capability 7.5
+//   two-cards   an old one, and one that works; else there is one
 //   memory      a card with 1 MB left
+//   filled      one that another program fills while the second layer is loaded
 //   steps       one with 8 MB left, whose steps take 1 KB for each slot that a row may see
 //   fatal       from the second reply on every op says that the device is lost
 //   no-w8       kernels for the types of files alone
@@ -12,6 +16,7 @@
 // As on a GPU, linear layers and the output matrix lie in memory of the backend's own.
 //
 // The CPU's ops are those of the program that loads it: it is linked with -rdynamic.
+#include "kernels/cuda/devices.h"
 #include "kernels/ops.h"
 #include "kernels/tuning.h"
 
@@ -24,26 +29,50 @@ static Ops faulty; // filled once, when it is asked for
 static DispatchTable table; // n 0: none was given
 static int n_rows;          // of the step that was begun last
 static double seconds;      // that the trial takes
+static int n_layers;        // loaded, or tried
 
 static bool wants(const char *fault) {
     const char *wanted = getenv("FAULTY");
     return wanted && !strcmp(wanted, fault);
 }
 
-static Status no_driver(Error *error) {
-    return error_set(error, STATUS_DEVICE, "no NVIDIA driver, or one too old for CUDA 13");
+// ---- cards: what CUDA would say of them, and what the plug-in says then -------------------------------------------
+
+static const DeviceFacts CARDS[] = {{"Paper Cat", 75, 500000000}, {"Paper Tiger", 80, 1000000000}};
+
+static Status check(bool fully, Error *error) {
+    DevicesFound found = {.driver = 13000, .runtime = 13000, .n = 1};
+    if (wants("no-driver")) found = (DevicesFound){.code = DEVICES_INSUFFICIENT_DRIVER, .runtime = 13000};
+    if (wants("old-driver"))
+        found = (DevicesFound){.code = DEVICES_INSUFFICIENT_DRIVER, .driver = 12040, .runtime = 13000};
+    return devices_check(&found, fully, error);
+}
+
+static const DeviceFacts *cards(int *n) {
+    *n = wants("two-cards") ? 2 : 1;
+    return wants("two-cards") || wants("old-card") ? CARDS : CARDS + 1;
+}
+
+static Status choose(const char *device, Error *error) {
+    int n, index;
+    Status status = check(false, error);
+    const DeviceFacts *there = cards(&n);
+    return status ? status : devices_choose(device, there, n, &index, error);
 }
 
 static Status faulty_devices(char *text, size_t size, Error *error) {
-    if (wants("no-driver")) return no_driver(error);
-    strncpy(text, "Paper Tiger, 1 GB", size);
-    return STATUS_OK;
+    int n;
+    Status status = check(true, error);
+    const DeviceFacts *there = cards(&n);
+    if (!status) devices_list(there, n, text, size);
+    return status;
 }
 
 static Status faulty_open(const BackendOptions *options, Backend **backend, Error *error) {
-    if (wants("no-driver")) return no_driver(error);
+    Status status = choose(options->device, error);
+    if (status) return status;
     table = options->dispatch ? *options->dispatch : (DispatchTable){0};
-    Status status = ops_cpu()->open(options, backend, error);
+    status = ops_cpu()->open(options, backend, error);
     if (status == STATUS_OK) (*backend)->ops = &faulty;
     return status;
 }
@@ -51,6 +80,7 @@ static Status faulty_open(const BackendOptions *options, Backend **backend, Erro
 static void faulty_memory(const Backend *backend, int64_t *total, int64_t *available) {
     ops_cpu()->memory(backend, total, available);
     if (wants("memory")) *total = 1 << 30, *available = 1000000;
+    if (wants("filled")) *total = 1 << 30, *available = n_layers > 1 ? 1000 : 900000000;
     if (wants("steps")) *total = 1 << 30, *available = 8000000;
 }
 
@@ -78,6 +108,8 @@ static Status faulty_load_layer(Backend *backend, const LayerWeights *host, Laye
     LayerWeights w = *host;
     Matrix *all[] = {&w.wq, &w.wk, &w.wv, &w.wo, &w.w_gate, &w.w_up, &w.w_down};
     Status status = STATUS_OK;
+    if (++n_layers > 1 && wants("filled"))
+        return error_set(error, STATUS_MEMORY, "cuda: no room for a layer");
     for (int i = 0; i < 7 && !status; i++) status = upload(all[i], error);
     return status ? status : ops_cpu()->load_layer(backend, &w, layer, error);
 }
@@ -109,9 +141,8 @@ static Status faulty_begin(Backend *backend, const Step *step, const KvLayer *kv
 // ---- made-up times ------------------------------------------------------------------------------------------
 
 static Status faulty_card(const char *device, CardFacts *facts, Error *error) {
-    (void)device;
     *facts = (CardFacts){.name = "Paper Tiger", .compute = 70, .driver = 13000, .runtime = 13000};
-    return wants("no-driver") ? no_driver(error) : STATUS_OK;
+    return choose(device, error);
 }
 
 static const char *faulty_built_in(const Backend *backend) {

@@ -1,5 +1,6 @@
 // Opening a device, and what its errors mean.
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/devices.h"
 #include "kernels/tuning.h"
 
 #include <stdarg.h>
@@ -35,57 +36,68 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...) {
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     cudaGetLastError(); // one that is not sticky is told once
-    Status status = is_fatal(code)                      ? STATUS_FATAL
-                    : code == cudaErrorMemoryAllocation ? STATUS_MEMORY
-                                                        : STATUS_DEVICE;
-    return error_set(error, status, "cuda: %s: %s (%s)", what, cudaGetErrorString(code),
-                     cudaGetErrorName(code));
+    if (code == cudaErrorMemoryAllocation)
+        return error_set(
+            error, STATUS_MEMORY,
+            "cuda: %s: the card's memory is full; close other programs that use it (nvidia-smi lists "
+            "them), or take a smaller --context",
+            what);
+    return error_set(error, is_fatal(code) ? STATUS_FATAL : STATUS_DEVICE, "cuda: %s: %s (%s)", what,
+                     cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 // ---- which device -----------------------------------------------------------------------------------------
 
-static Status count_devices(int *count, Error *error) {
-    *count = 0;
-    cudaError_t code = cudaGetDeviceCount(count);
-    if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice || *count == 0) {
-        cudaGetLastError();
-        return error_set(error, STATUS_DEVICE,
-                         code == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for CUDA 13"
-                                                             : "no NVIDIA GPU");
-    }
-    return cuda_check(code, error, "counting devices");
+static_assert(DEVICES_STUB_LIBRARY == (int)cudaErrorStubLibrary &&
+                  DEVICES_INSUFFICIENT_DRIVER == (int)cudaErrorInsufficientDriver &&
+                  DEVICES_NO_DEVICE == (int)cudaErrorNoDevice &&
+                  DEVICES_NOT_READY == (int)cudaErrorSystemNotReady &&
+                  DEVICES_DRIVER_MISMATCH == (int)cudaErrorSystemDriverMismatch,
+              "CUDA's error codes");
+
+// How many cards there are; none is an error.
+static Status count_devices(bool fully, int *count, Error *error) {
+    DevicesFound found = {};
+    cudaError_t code = cudaGetDeviceCount(&found.n);
+    cudaGetLastError();
+    found.code = code;
+    found.trouble = cudaGetErrorString(code);
+    if (cudaDriverGetVersion(&found.driver) != cudaSuccess) found.driver = 0;
+    if (cudaRuntimeGetVersion(&found.runtime) != cudaSuccess) found.runtime = CUDART_VERSION;
+    found.on_bus = devices_on_bus("");
+    found.let_seen = getenv("CUDA_VISIBLE_DEVICES");
+    *count = found.n < DEVICES_MOST ? found.n : DEVICES_MOST;
+    return devices_check(&found, fully, error);
 }
 
-Status cuda_devices(char *text, size_t size, Error *error) {
-    int count;
-    Status status = count_devices(&count, error);
-    size_t used = 0;
-    *text = 0;
-    for (int i = 0; i < count && !status && used < size; i++) {
+// All of them: one after the other, as CUDA counts them.
+static Status read_devices(bool fully, DeviceFacts cards[DEVICES_MOST], int *count, Error *error) {
+    Status status = count_devices(fully, count, error);
+    for (int i = 0; !status && i < *count; i++) {
         cudaDeviceProp p;
         status = cuda_check(cudaGetDeviceProperties(&p, i), error, "device %d", i);
-        if (!status)
-            used += (size_t)snprintf(text + used, size - used, "%s%s, %.0f GB", i ? "; " : "", p.name,
-                                     (double)p.totalGlobalMem / 1e9);
+        if (status) break;
+        memcpy(cards[i].name, p.name, sizeof cards[i].name);
+        cards[i].compute = p.major * 10 + p.minor;
+        cards[i].bytes = (int64_t)p.totalGlobalMem;
     }
     return status;
 }
 
-// "cuda" or "cuda:N" or "auto": the first device.
-static Status parse_device(const char *text, int *device, Error *error) {
+Status cuda_devices(char *text, size_t size, Error *error) {
+    DeviceFacts cards[DEVICES_MOST];
     int count;
-    Status status = count_devices(&count, error);
-    if (status) return status;
-    *device = 0;
-    if (!strncmp(text, "cuda:", 5)) {
-        char *end;
-        long n = strtol(text + 5, &end, 10);
-        if (end == text + 5 || *end || n < 0 || n >= count)
-            return error_set(error, STATUS_USAGE, "device \"%s\": there %s %d, cuda:0%s", text,
-                             count == 1 ? "is" : "are", count, count == 1 ? "" : " and on");
-        *device = (int)n;
-    }
-    return STATUS_OK;
+    Status status = read_devices(true, cards, &count, error);
+    if (!status) devices_list(cards, count, text, size);
+    return status;
+}
+
+// "cuda" or "cuda:N".
+static Status choose_device(const char *text, int *device, Error *error) {
+    DeviceFacts cards[DEVICES_MOST];
+    int count;
+    Status status = read_devices(false, cards, &count, error);
+    return status ? status : devices_choose(text, cards, count, device, error);
 }
 
 static Status read_properties(CudaDevice *device, Error *error) {
@@ -97,9 +109,6 @@ static Status read_properties(CudaDevice *device, Error *error) {
     device->card.compute = properties.major * 10 + properties.minor;
     device->card.shared_limit = properties.sharedMemPerBlockOptin;
     memcpy(device->name, properties.name, sizeof device->name);
-    if (device->card.compute < 80)
-        return error_set(error, STATUS_DEVICE, "%s has compute capability %d.%d; palaver needs 8.0",
-                         properties.name, properties.major, properties.minor);
     return STATUS_OK;
 }
 
@@ -148,7 +157,7 @@ static Status upload_frequencies(CudaDevice *device, const Rope *rope, Error *er
 }
 
 Status device_choose(CudaDevice *device, const BackendOptions *options, Error *error) {
-    Status status = parse_device(options->device, &device->index, error);
+    Status status = choose_device(options->device, &device->index, error);
     if (!status)
         status = cuda_check(cudaSetDevice(device->index), error, "choosing device %d", device->index);
     return status ? status : read_properties(device, error);
