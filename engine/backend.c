@@ -1,5 +1,7 @@
 #include "engine/backend.h"
 
+#include "kernels/cuda/devices.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -42,8 +44,9 @@ Status backend_cuda_ops(const Ops **ops, Error *error) {
     char path[PATH_MAX];
     *ops = NULL;
     if (!find_plugin("", path) && !find_plugin("../lib/palaver/", path))
-        return error_set(error, STATUS_DEVICE,
-                         "no CUDA plug-in (%s) beside palaver; make builds it where nvcc is", PLUGIN);
+        return error_set(error, STATUS_DEVICE, "no CUDA plug-in (%s) beside palaver%s", PLUGIN,
+                         devices_on_bus("") ? " for the GPU that is there: make builds it where nvcc is"
+                                            : "");
     // Never closed: the driver keeps threads of its own until the program ends.
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return error_set(error, STATUS_DEVICE, "the CUDA plug-in cannot be loaded: %s", dlerror());

@@ -34,8 +34,9 @@ void report_banner(Chat *chat) {
     screen_say(chat->screen, "%s: %s, %s parameters%s%s%s, %s, %s", name, model->architecture, parameters,
                *active ? ", " : "", active, *active ? " active" : "", conversion_weights_name(model),
                weights);
-    if (strlen(backend) + strlen(note) + 3 > BANNER_COLUMNS) note = ""; // /stats has it
-    screen_say(chat->screen, "%s%s%s%s", backend, *note ? " (" : "", note, *note ? ")" : "");
+    const bool beside = *note && strlen(backend) + strlen(note) + 3 <= BANNER_COLUMNS;
+    screen_say(chat->screen, "%s%s%s%s", backend, beside ? " (" : "", beside ? note : "", beside ? ")" : "");
+    if (*note && !beside) screen_say(chat->screen, "not on the GPU: %s", note);
     screen_say(chat->screen, "context %d tokens (%s, %s), template %s; /help lists the commands",
                engine_context_size(chat->model.engine), dtype_name(engine_cache_type(chat->model.engine)),
                cache, chat_template_name(chat->model.chat_template));

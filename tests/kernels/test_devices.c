@@ -1,5 +1,6 @@
 // Which device is used, why not another, and what becomes of a conversation when one is lost. The GPU is a plug-in for
 // tests (tests/plugin/faulty.c) beside a palaver of its own, in the folder `faulty` beside the tested one.
+#include "tests/support/model/prompt.h"
 #include "tests/support/program.h"
 #include "tests/support/test.h"
 
@@ -11,14 +12,18 @@
 
 static char plain_program[300]; // the tested one, without a plug-in
 
-// Runs the palaver that has a GPU, or seems to.
-static void run_with_gpu(Run *run, const char *fault, const char *arguments, const char *input) {
+// From here on the palaver that has a GPU, or seems to.
+static void take_gpu(const char *fault) {
     char path[400];
     const char *slash = strrchr(plain_program, '/');
     snprintf(path, sizeof path, "%.*s/faulty/palaver", slash ? (int)(slash - plain_program) : 1,
              slash ? plain_program : ".");
     setenv("PALAVER", path, 1);
     setenv("FAULTY", fault, 1);
+}
+
+static void run_with_gpu(Run *run, const char *fault, const char *arguments, const char *input) {
+    take_gpu(fault);
     program_run(run, arguments, input);
     setenv("PALAVER", plain_program, 1);
 }
@@ -102,6 +107,23 @@ static void an_old_card(void **state) {
     run_with_gpu(&run, "old-card", "--version", "");
     expect_out(&run, "backends: cpu; cuda:0 Paper Cat, 0 GB (compute capability 7.5: too old)\n");
     program_free(&run);
+}
+
+// At the prompt it is told before the first word, beside what is used instead if the line has room.
+static void the_banner_says_why(void **state) {
+    (void)state;
+    static const char *const said[][2] = {
+        {"no-driver", " (no NVIDIA GPU)"},
+        {"old-driver", "not on the GPU: the NVIDIA driver knows CUDA 12.4"}};
+    for (int i = 0; i < 2; i++) {
+        take_gpu(said[i][0]);
+        Pty *pty = prompt_start(TALK, NULL);
+        pty_expect(pty, "cpu: ");
+        pty_expect(pty, said[i][1]);
+        pty_expect(pty, "> ");
+        prompt_leave(pty);
+    }
+    setenv("PALAVER", plain_program, 1);
 }
 
 // The one that is asked for, else the first that will do.
@@ -270,19 +292,13 @@ int main(int argc, char **argv) {
              getenv("PALAVER") ? getenv("PALAVER") : "build/san/palaver");
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(without_a_plugin),
-        WITH_HOME(without_a_driver),
-        WITH_HOME(an_old_driver),
-        WITH_HOME(an_old_card),
-        WITH_HOME(two_cards),
-        WITH_HOME(memory_that_others_take),
-        WITH_HOME(with_a_gpu),
-        WITH_HOME(too_little_memory),
-        WITH_HOME(steps_of_rows_take_memory),
-        WITH_HOME(a_lost_device),
-        WITH_HOME(a_lost_device_under_many),
-        WITH_HOME(converted_weights),
-        WITH_HOME(a_card_without_int8),
+        WITH_HOME(without_a_plugin),        WITH_HOME(without_a_driver),
+        WITH_HOME(an_old_driver),           WITH_HOME(an_old_card),
+        WITH_HOME(the_banner_says_why),     WITH_HOME(two_cards),
+        WITH_HOME(memory_that_others_take), WITH_HOME(with_a_gpu),
+        WITH_HOME(too_little_memory),       WITH_HOME(steps_of_rows_take_memory),
+        WITH_HOME(a_lost_device),           WITH_HOME(a_lost_device_under_many),
+        WITH_HOME(converted_weights),       WITH_HOME(a_card_without_int8),
     };
     return test_main("devices", argc, argv, tests);
 }
