@@ -21,7 +21,6 @@ static bool is_fatal(cudaError_t code) {
     case cudaErrorInvalidPc:
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
-    case cudaErrorDevicesUnavailable:
         return true;
     default:
         return false;
@@ -41,6 +40,12 @@ Status cuda_check(cudaError_t code, Error *error, const char *format, ...) {
             error, STATUS_MEMORY,
             "cuda: %s: the card's memory is full; close other programs that use it (nvidia-smi lists "
             "them), or take a smaller --context",
+            what);
+    if (code == cudaErrorDevicesUnavailable) // which opening it says, before anything could be lost
+        return error_set(
+            error, STATUS_DEVICE,
+            "cuda: %s: the card is busy: another program has it for itself (nvidia-smi names it); "
+            "close it, or take another card or --device cpu",
             what);
     return error_set(error, is_fatal(code) ? STATUS_FATAL : STATUS_DEVICE, "cuda: %s: %s (%s)", what,
                      cudaGetErrorString(code), cudaGetErrorName(code));
