@@ -11,6 +11,7 @@
 
 #ifdef __AVX2__
 #define TOKENS 4                // rows of activations that pass over a panel together
+#define WIDE_FROM 4             // so many rows of activations are worth a panel of floats
 #define BLOCK_BYTES (256 << 10) // of activations, which stay in a core's cache while panels change
 
 // One group of eight rows. q[j] holds columns 4j..4j+3 of rows 0..7. As stored: the format's unsigned
@@ -219,12 +220,12 @@ INLINE void gemm_quantized(DType type, const Gemm *p, int64_t token, int64_t end
 }
 
 int64_t avx2_gemm_scratch(int64_t cols) {
-    int64_t floats = (cols + 7) / 8 * 8 * 4 * (int64_t)sizeof(float); // four rows for float_avx2.c
+    int64_t floats = (cols + 7) / 8 * 8 * 8 * (int64_t)sizeof(float); // eight rows for float_avx512.c
     int64_t panel = (cols / QUANT_GROUP + 1) * (int64_t)sizeof(PanelGroup);
     return floats > panel ? floats : panel;
 }
 
-void avx2_gemm(W8Dot dot, const Gemm *p, void *scratch) {
+void avx2_gemm(Extras extras, const Gemm *p, void *scratch) {
     int64_t n = p->x->n, row = p->x->cols * (p->x->quantized || p->w->type == DTYPE_W8 ? 1 : 4),
             block = BLOCK_BYTES / row / TOKENS * TOKENS;
     if (block < 4 * TOKENS) block = 4 * TOKENS;
@@ -232,7 +233,7 @@ void avx2_gemm(W8Dot dot, const Gemm *p, void *scratch) {
         int64_t end = t + block < n ? t + block : n;
         switch (p->w->type) {
         case DTYPE_W8:
-            avx2_gemm_w8(dot, p, t, end, scratch);
+            avx2_gemm_w8(extras.dot, p, t, end, scratch);
             break;
         case DTYPE_Q8_0:
             gemm_quantized(DTYPE_Q8_0, p, t, end, scratch);
@@ -274,7 +275,10 @@ void avx2_gemm(W8Dot dot, const Gemm *p, void *scratch) {
             gemm_quantized(DTYPE_MXFP4, p, t, end, scratch);
             break;
         default:
-            avx2_gemm_float(p, t, end, scratch);
+            if (extras.wide && end - t >= WIDE_FROM)
+                avx512_gemm_float(p, t, end, scratch);
+            else
+                avx2_gemm_float(p, t, end, scratch);
         }
     }
 }

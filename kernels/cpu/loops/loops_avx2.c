@@ -179,15 +179,16 @@ static void quantize(const float *x, int64_t n, const QuantRow *out) {
     }
 }
 
-static void gemm_by_pairs(const Gemm *p, void *scratch) {
-    avx2_gemm(W8_PAIRS, p, scratch);
-}
-static void gemm_by_vnni(const Gemm *p, void *scratch) {
-    avx2_gemm(W8_VNNI, p, scratch);
-}
-static void gemm_by_vnni_512(const Gemm *p, void *scratch) {
-    avx2_gemm(W8_VNNI_512, p, scratch);
-}
+#define GEMM_WITH(name, ...)                                                                                 \
+    static void name(const Gemm *p, void *scratch) {                                                         \
+        avx2_gemm((Extras){__VA_ARGS__}, p, scratch);                                                        \
+    }
+GEMM_WITH(gemm_by_pairs, W8_PAIRS, false)
+GEMM_WITH(gemm_by_pairs_wide, W8_PAIRS, true)
+GEMM_WITH(gemm_by_vnni, W8_VNNI, false)
+GEMM_WITH(gemm_by_vnni_wide, W8_VNNI, true)
+GEMM_WITH(gemm_by_vnni_512, W8_VNNI_512, false)
+GEMM_WITH(gemm_by_vnni_512_wide, W8_VNNI_512, true)
 
 #define LOOPS_WITH(multiply)                                                                                 \
     {                                                                                                        \
@@ -198,9 +199,13 @@ static void gemm_by_vnni_512(const Gemm *p, void *scratch) {
     }
 
 const Loops *loops_avx2(void) {
-    static const Loops BY_PAIRS = LOOPS_WITH(gemm_by_pairs), BY_VNNI = LOOPS_WITH(gemm_by_vnni),
-                       BY_VNNI_512 = LOOPS_WITH(gemm_by_vnni_512);
-    return avx2_has_w8(W8_VNNI) ? &BY_VNNI : avx2_has_w8(W8_VNNI_512) ? &BY_VNNI_512 : &BY_PAIRS;
+    static const Loops LOOPS[][2] = {
+        [W8_PAIRS] = {LOOPS_WITH(gemm_by_pairs), LOOPS_WITH(gemm_by_pairs_wide)},
+        [W8_VNNI] = {LOOPS_WITH(gemm_by_vnni), LOOPS_WITH(gemm_by_vnni_wide)},
+        [W8_VNNI_512] = {LOOPS_WITH(gemm_by_vnni_512), LOOPS_WITH(gemm_by_vnni_512_wide)},
+    };
+    W8Dot dot = avx2_has_w8(W8_VNNI) ? W8_VNNI : avx2_has_w8(W8_VNNI_512) ? W8_VNNI_512 : W8_PAIRS;
+    return &LOOPS[dot][avx512_has_float()];
 }
 
 #else

@@ -67,13 +67,26 @@ INLINE __m256 exp_lanes(__m256 x) {
 // How bytes are multiplied and added up, all to the same bits: by pairs in 16 bits, by AVX-VNNI, by AVX512-VNNI.
 typedef enum W8Dot { W8_PAIRS, W8_VNNI, W8_VNNI_512 } W8Dot;
 
-void avx2_gemm(W8Dot dot, const Gemm *gemm, void *scratch);
+// What a machine has beside AVX2, of which every result has the same bits.
+typedef struct Extras {
+    W8Dot dot;
+    bool wide; // AVX-512: registers twice as wide for floats
+} Extras;
+
+void avx2_gemm(Extras extras, const Gemm *gemm, void *scratch);
 int64_t avx2_gemm_scratch(int64_t cols);
 
 // ---- float_avx2.c: f32, f16, bf16, e4m3 and nf4 weights with float activations -----------------------------------
 
 // Rows of a matrix, first to end, with the activations [first_token, end_token).
 void avx2_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, float *scratch);
+
+// ---- float_avx512.c: the same in wider registers ---------------------------------------------------------
+
+bool avx512_has_float(void); // whether this machine and the compiler can
+
+// To the same bits. scratch: 64-byte aligned
+void avx512_gemm_float(const Gemm *gemm, int64_t first_token, int64_t end_token, void *scratch);
 
 // ---- w8_avx2.c: DTYPE_W8 with activations of its kind ---------------------------------------------------
 
