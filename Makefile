@@ -44,9 +44,11 @@ PLUGIN    := $(BUILD)/libpalaver-cuda.so
 CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
 PLUGIN_C  := $(patsubst %,$(BUILD)/cuda/%.o,kernels/base/status.c kernels/dtype.c kernels/kv_layout.c kernels/cache_attention.c \
     kernels/cpu/threads.c kernels/cpu/memory.c $(wildcard kernels/cuda/*.c))
-# AVX2 and AVX-512 kernels are compiled for them and chosen at run time; everything else runs on any x86-64. They are
-# optimised also with sanitizers: tests of trained models would take three times as long.
-simd = $(if $(findstring _avx,$(1)),-O3 -mavx2 -mfma -mf16c) $(if $(findstring _avx512,$(1)),-mavx512f)
+# AVX2 and AVX-512 kernels are compiled for them and chosen at run time; everything else runs on any x86-64, NEON on any
+# 64-bit Arm. They are optimised also with sanitizers: tests of trained models would take three times as long.
+X86  := $(filter x86_64%,$(shell $(CC) -dumpmachine))
+simd = $(if $(findstring _neon,$(1)),-O3) $(if $(X86),$(if $(findstring _avx,$(1)),-O3 -mavx2 -mfma -mf16c) \
+    $(if $(findstring _avx512,$(1)),-mavx512f))
 
 .PHONY: help
 help: ## this list

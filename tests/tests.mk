@@ -34,6 +34,42 @@ $(BUILD)/san/faults/palaver: $(BUILD)/san/app/main.c.o $(FAULTS) $(BUILD)/san/li
 	$(call link,$(CC) -fsanitize=address$(,)undefined -rdynamic,$(ALL_LIBS))
 $(BUILD)/san/tests/app/test_faults: | $(BUILD)/san/faults/palaver
 
+# The same tests for 64-bit Arm: cross-built, without sanitizers, each under qemu-user. Development packages of two
+# machines exclude each other, so that those for arm64 are unpacked under ARM_ROOT, and not installed. A program that a
+# test starts is a script which starts the real one under qemu.
+ARM      := aarch64-linux-gnu
+ARM_ROOT ?= $(abspath $(BUILD))/arm-root
+ARM_LIB   = $(ARM_ROOT)/usr/lib/$(ARM)
+ARM_DEPS := libc6 libstdc++6 libgcc-s1 libsentencepiece-dev libsentencepiece0 libprotobuf-lite32 \
+    libgoogle-perftools4 libtcmalloc-minimal4 libunwind8 liblzma5 libtomlplusplus-dev libedit-dev libedit2 libbsd-dev \
+    libbsd0 libmd-dev libmd0 libncurses-dev libncurses6 libtinfo6 libpcre2-dev libpcre2-8-0 libpcre2-posix3 \
+    libjansson-dev libjansson4 libutf8proc-dev libutf8proc2 libcmocka-dev libcmocka0 zlib1g
+QEMU_ARM  = qemu-aarch64 -L $(abspath $(ARM_ROOT)) -E LD_LIBRARY_PATH=$(abspath $(ARM_LIB))
+ARM_MAKE  = PKG_CONFIG_LIBDIR=$(ARM_LIB)/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(ARM_ROOT) $(MAKE) --no-print-directory \
+    CC=$(ARM)-gcc CXX=$(ARM)-g++ AR=$(ARM)-ar LD=$(ARM)-ld NVCC= BUILD=$(BUILD)/arm SANITIZE=-O1 \
+    CFLAGS='-g -I$(ARM_ROOT)/usr/include' CXXFLAGS='-g -I$(ARM_ROOT)/usr/include' \
+    LDFLAGS='-L$(ARM_LIB) -Wl,-rpath-link,$(ARM_LIB):$(ARM_ROOT)/lib/$(ARM)' ARM_ROOT=$(ARM_ROOT) QEMU='$(QEMU_ARM)'
+.PHONY: test-arm deps-arm check-arm
+test-arm: ## run the tests as a program for 64-bit Arm, under qemu
+	@for t in $(ARM)-gcc $(ARM)-g++ qemu-aarch64; do command -v $$t >/dev/null || \
+	    { echo "test-arm: $$t is missing: apt-get install gcc-$(ARM) g++-$(ARM) qemu-user"; exit 1; }; done
+	@[ -e $(ARM_LIB)/libcmocka.so ] || \
+	    { echo "test-arm: no libraries for arm64 under $(ARM_ROOT): make deps-arm unpacks them"; exit 1; }
+	@$(ARM_MAKE) $(JOBS) check-arm
+deps-arm: ## unpack the libraries for arm64 that test-arm needs
+	@dpkg --print-foreign-architectures | grep -q arm64 || \
+	    { echo "deps-arm: apt knows no arm64: dpkg --add-architecture arm64 && apt-get update"; exit 1; }
+	@mkdir -p $(ARM_ROOT)/packages; cd $(ARM_ROOT)/packages; apt-get download -qq $(ARM_DEPS:%=%:arm64); \
+	for p in *.deb; do dpkg -x $$p .. || exit 1; done
+ARM_TESTS := $(filter-out tests/app/test_faults tests/app/terminal/test_screen,$(TESTS)) # those need a sanitizer
+check-arm: $(ARM_TESTS:%=$(BUILD)/san/%) $(BUILD)/san/palaver $(BUILD)/san/faulty/palaver
+	@for p in palaver faulty/palaver; do mkdir -p $(BUILD)/$$(dirname $$p); \
+	    printf '#!/bin/sh\nexec %s %s "$$@"\n' '$(QEMU)' "$(abspath $(BUILD))/san/$$p" >$(BUILD)/$$p; chmod +x $(BUILD)/$$p; done; \
+	passed=0; failed=; export PALAVER=$(BUILD)/palaver; for t in $(ARM_TESTS); do \
+	    echo "== $$t"; if $(QEMU) $(BUILD)/san/$$t; then passed=$$((passed + 1)); else failed="$$failed $$t"; fi; done; \
+	set -- $$failed; [ $$# = 0 ] || echo "failed: $$*"; \
+	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
+
 # Fuzzers: seconds of them in every test run with our own driver, longer in `make fuzz`. Each starts from the files
 # in tests/fuzz/corpus/NAME and mutates them.
 FUZZ_SECONDS ?= 3

@@ -4,9 +4,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/memory.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,20 +33,10 @@ static Status check_options(const BackendOptions *o, Error *error) {
     return STATUS_OK;
 }
 
-static bool machine_has_avx2(void) {
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return false;
-#endif
-}
-
 // "cpu": the fastest loops for this machine; "cpu:reference": the plain ones.
 static const Loops *choose_loops(const char *device) {
     if (device != NULL && strcmp(device, "cpu:reference") == 0) return loops_reference();
-    const Loops *fast = machine_has_avx2() ? loops_avx2() : NULL;
+    const Loops *fast = loops_fast();
     return fast ? fast : loops_reference();
 }
 

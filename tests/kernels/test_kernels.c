@@ -75,9 +75,9 @@ static void halves_round_trip(void **state) {
 // ---- products -----------------------------------------------------------------------------------------
 
 static const Loops *fast_loops(void) {
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) skip();
-    return loops_avx2();
+    const Loops *fast = loops_fast();
+    if (!fast) skip();
+    return fast;
 }
 
 typedef struct TestActivations {
@@ -185,8 +185,8 @@ static void check_product(const Loops *loops, DType type, int64_t rows, int64_t 
 static void products_of_all_types(void **state) {
     (void)state;
     static const int64_t ROWS[] = {1, 3, 4, 8, 21}, TOKENS[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 64};
-    const Loops *sets[] = {loops_reference(), fast_loops()};
-    for (int set = 0; set < 2; set++)
+    const Loops *sets[] = {loops_reference(), fast_loops(), loops_neon(false)};
+    for (int set = 0; set < 3 && sets[set]; set++)
         for (DType type = 0; type < DTYPE_INT8; type++)
             for (size_t r = 0; r < sizeof ROWS / sizeof *ROWS; r++)
                 for (size_t t = 0; t < sizeof TOKENS / sizeof *TOKENS; t++) {

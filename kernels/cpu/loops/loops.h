@@ -117,6 +117,12 @@ const Loops *loops_reference(void);
 // AVX2 with FMA and F16C: only for machines that have them. NULL where the compiler had none.
 const Loops *loops_avx2(void);
 
+// NEON, of every 64-bit Arm; with sdot NULL where this machine has no such instruction. NULL elsewhere.
+const Loops *loops_neon(bool sdot);
+
+// The fastest that this machine has besides the plain ones. NULL: none.
+const Loops *loops_fast(void);
+
 // ---- what a query sees: see StepSequence ----------------------------------------------------------------
 
 // Rows of a tile, token after token: row r is head r % n_heads of token r / n_heads.

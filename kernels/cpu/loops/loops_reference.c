@@ -1,16 +1,17 @@
 // The reference: each op as its formula says, one element after the other.
 #include "kernels/cpu/kv.h"
+#include "kernels/cpu/loops/reference.h"
 
 #include <math.h>
 
-static void rms_norm(const float *x, const float *w, int64_t n, float eps, float *y) {
+void reference_rms_norm(const float *x, const float *w, int64_t n, float eps, float *y) {
     float sum = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
     float scale = 1 / sqrtf(sum / (float)n + eps);
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
 }
 
-static void layer_norm(const float *x, const float *w, const float *b, int64_t n, float eps, float *y) {
+void reference_layer_norm(const float *x, const float *w, const float *b, int64_t n, float eps, float *y) {
     float sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i];
     float mean = sum / (float)n;
@@ -57,7 +58,7 @@ static float clamped_swiglu(float g, float u) {
     return g / (1 + expf(-CLAMPED_SWIGLU_ALPHA * g)) * (u + 1);
 }
 
-static void activate(Activation activation, float *g, const float *u, int64_t n) {
+void reference_activate(Activation activation, float *g, const float *u, int64_t n) {
     if (activation == ACTIVATION_CLAMPED_SWIGLU) {
         for (int64_t i = 0; i < n; i++) g[i] = clamped_swiglu(g[i], u[i]);
         return;
@@ -65,11 +66,11 @@ static void activate(Activation activation, float *g, const float *u, int64_t n)
     for (int64_t i = 0; i < n; i++) g[i] = activated(activation, g[i]) * (u ? u[i] : 1);
 }
 
-static void to_half(const float *x, int64_t n, uint16_t *half) {
+void reference_to_half(const float *x, int64_t n, uint16_t *half) {
     for (int64_t i = 0; i < n; i++) half[i] = quant_to_half(x[i]);
 }
 
-static W8Scale quantize_w8(const float *x, int64_t n, int8_t *q) {
+W8Scale reference_quantize_w8(const float *x, int64_t n, int8_t *q) {
     W8Scale row = {.scale = w8_quantize_row(x, n, q)};
     for (int64_t i = 0; i < n; i++) row.sum += q[i];
     memset(q + n, 0, (size_t)(w8_stride(n) - n));
@@ -119,7 +120,7 @@ static void gemm(const Gemm *p, void *scratch) {
 
 // ---- attention ----------------------------------------------------------------------------------------
 
-static int64_t attend_scratch(int n_rows, int head_dim) {
+int64_t reference_attend_scratch(int n_rows, int head_dim) {
     (void)n_rows;
     return 5 * head_dim * (int64_t)sizeof(float);
 }
@@ -232,7 +233,7 @@ static void attend_in_splits(const Query *c, Part *whole, Part *part, float *y) 
     attend_count(tile, parts, again);
 }
 
-static void attend(const AttendTile *tile, void *scratch) {
+void reference_attend(const AttendTile *tile, void *scratch) {
     float *q = scratch, *sinks = q + tile->head_dim, *row = sinks + tile->head_dim,
           *sums = row + tile->head_dim;
     int n_sinks = tile->sequence->n_evicted > 0 ? tile->sequence->n_sinks : 0;
@@ -252,17 +253,17 @@ const Loops *loops_reference(void) {
     static const Loops LOOPS = {
         .name = "reference loops",
         .quantized_activations = false,
-        .rms_norm = rms_norm,
-        .layer_norm = layer_norm,
+        .rms_norm = reference_rms_norm,
+        .layer_norm = reference_layer_norm,
         .quantize = quant_store_row,
-        .quantize_w8 = quantize_w8,
-        .activate = activate,
-        .to_half = to_half,
+        .quantize_w8 = reference_quantize_w8,
+        .activate = reference_activate,
+        .to_half = reference_to_half,
         .gemm = gemm,
         .gemm_scratch = gemm_scratch,
         .attend_rows = 8,
-        .attend = attend,
-        .attend_scratch = attend_scratch,
+        .attend = reference_attend,
+        .attend_scratch = reference_attend_scratch,
     };
     return &LOOPS;
 }

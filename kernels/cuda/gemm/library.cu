@@ -51,6 +51,7 @@ struct Library {
 static Status load_library(Library *g, Error *error) {
     static const char *const NAMES[] = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
                                         "/usr/local/cuda/targets/x86_64-linux/lib/libcublasLt.so.13",
+                                        "/usr/local/cuda/targets/sbsa-linux/lib/libcublasLt.so.13",
                                         "/opt/cuda/lib64/libcublasLt.so.13"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES && !g->library; i++)
         g->library = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);

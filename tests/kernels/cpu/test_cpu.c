@@ -283,10 +283,10 @@ static void refuses_rows_and_caches_it_cannot_serve(void **state) {
 // ---- norm and activations -----------------------------------------------------------------------------
 
 static const Loops *loops_at(int i) {
-    return i == 0 ? loops_reference() : loops_avx2();
+    return i == 0 ? loops_reference() : loops_fast();
 }
 static int n_loops(void) {
-    return __builtin_cpu_supports("avx2") ? 2 : 1;
+    return loops_fast() ? 2 : 1;
 }
 
 static void norms_of_all_sizes(void **state) {

@@ -116,6 +116,7 @@ static void plain_products(void **state) {
     products("plain loops", loops_reference(), loops_reference()->gemm);
 }
 
+#ifdef __x86_64__
 static const W8Dot DOTS[] = {W8_PAIRS, W8_VNNI, W8_VNNI_512};
 static W8Dot dot;
 
@@ -123,25 +124,35 @@ static void run_dot(const Gemm *p, void *scratch) {
     avx2_gemm_w8(dot, p, 0, p->x->n, scratch);
 }
 
-static void fast_products(void **state) {
-    (void)state;
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) skip();
-    products("AVX2", loops_avx2(), loops_avx2()->gemm);
+static void all_dots(void) {
     for (size_t i = 0; i < sizeof DOTS / sizeof *DOTS; i++) {
         dot = DOTS[i];
         if (avx2_has_w8(dot))
             products(i == 0 ? "pairs" : i == 1 ? "AVX-VNNI" : "AVX512-VNNI", loops_avx2(), run_dot);
     }
 }
+#else
+static void all_dots(void) {
+    const Loops *neon = loops_neon(false);
+    if (neon) products("NEON", neon, neon->gemm);
+}
+#endif
+
+static void fast_products(void **state) {
+    (void)state;
+    const Loops *fast = loops_fast();
+    if (!fast) skip();
+    products(fast->name, fast, fast->gemm);
+    all_dots();
+}
 
 // Rows of every length, as large and as small as they come.
 static void quantising_is_the_same_in_both(void **state) {
     (void)state;
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) skip();
+    const Loops *fast = loops_fast();
+    if (!fast) skip();
     static const float SIZES[] = {1, 1e-30f, 1e30f, 1e-37f, 1e-39f, 0, INFINITY, NAN};
-    const Loops *sets[] = {loops_reference(), loops_avx2()};
+    const Loops *sets[] = {loops_reference(), fast};
     for (int64_t n = 1; n < 70; n++)
         for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
             int8_t q[2][96];
