@@ -225,6 +225,8 @@ typedef struct DecoderShape {
     bool norms_turned; // norms of heads of q and k come after RoPE (Hunyuan): keys cannot be turned any more
     bool parallel_residual; // attention and feed-forward read the same x: gate_up comes before out
     bool alibi; // scores lose slope·distance instead of turning keys (Press et al., arXiv:2108.12409)
+    bool
+        alibi_scaled; // the same before they are scaled: slopes are multiplied by attention_scale as well (Falcon)
     Experts experts;
     Latent latent;
     // Heads of layers differ (Gemma 4): host [n_layers], the caller's; n_kv_heads and head_dim above are those of most, and
@@ -555,7 +557,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 16 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 17 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

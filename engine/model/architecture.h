@@ -216,6 +216,7 @@ typedef struct Architecture {
     double norm_eps;
     Activation activation;
     PositionKind positions;
+    bool scaled_alibi;           // ALiBi's distances are taken before scores are scaled
     int position_offset;         // rows of learned positions before the first
     RopeKind hf_rope, gguf_rope; // GGUF's converter permutes LLaMA's Q and K to interleaved pairs
     WindowRule window_rule;

@@ -471,6 +471,7 @@ Status model_read_positions(Model *model, const ParamSource *source, Error *erro
     model->rope_factor = 1;
     if (a->positions == POSITIONS_ROPE) return read_rope(model, &spec, source, error);
     model->shape.alibi = a->positions == POSITIONS_ALIBI;
+    model->shape.alibi_scaled = model->shape.alibi && a->scaled_alibi;
     Status status = read_context(model, &spec, source, error);
     if (!status && a->positions == POSITIONS_LEARNED) model->shape.n_positions = (int)model->context_length;
     return status;

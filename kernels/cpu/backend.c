@@ -92,7 +92,8 @@ static Status cpu_open(const BackendOptions *options, Backend **out, Error *erro
             cpu_scratch_layout(cpu, n_threads, cpu->scratch);
     }
     for (int h = 0; !status && h < cpu->shape->n_heads; h++)
-        cpu->slopes[h] = alibi_slope(h, cpu->shape->n_heads);
+        cpu->slopes[h] = alibi_slope(h, cpu->shape->n_heads) *
+                         (cpu->shape->alibi_scaled ? cpu->shape->attention_scale : 1);
     if (status) {
         cpu_close(&cpu->base);
         return status;

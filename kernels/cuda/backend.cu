@@ -198,6 +198,10 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
     if (s->heads_of_layers || s->token_size)
         return error_set(error, STATUS_UNSUPPORTED,
                          "cuda: no kernels yet for layers whose heads differ, or for per-layer embeddings");
+    if (s->alibi_scaled)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "cuda: no kernels yet for ALiBi's distances that are scaled with the scores (Falcon-RW)");
     const Experts *e = &s->experts;
     if (e->n &&
         (e->size % 8 || e->shared_size % 8 || e->n > EXPERTS_MOST || e->n_active > EXPERTS_MOST_ACTIVE))

@@ -154,6 +154,7 @@ BOTH(nemotron, "nemotron")
 BOTH(falcon_7b, "falcon-7b")
 BOTH(falcon_40b, "falcon-40b")
 FOLDER(falcon_11b, "falcon-11b")
+FOLDER(falcon_rw, "falcon-rw")
 BOTH(baichuan, "baichuan")
 FOLDER(baichuan_13b, "baichuan-13b")
 FOLDER(chatglm, "chatglm")
@@ -193,6 +194,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(falcon_7b),
         TESTS_OF_BOTH(falcon_40b),
         cmocka_unit_test(falcon_11b),
+        cmocka_unit_test(falcon_rw),
         TESTS_OF_BOTH(baichuan),
         cmocka_unit_test(baichuan_13b),
         cmocka_unit_test(chatglm),

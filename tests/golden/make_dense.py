@@ -149,6 +149,9 @@ MODELS.update({
                      attention_k_eq_v=False, per_layer_config={"2": dict(head_dim=32), "4": dict(head_dim=32)},
                      rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=90000.0),
                                       SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
+    "falcon-rw": dict(model_type="falcon", num_key_value_heads=None, intermediate_size=None, alibi=True, bias=True, multi_query=False,
+                      new_decoder_architecture=False, parallel_attn=False, apply_residual_connection_post_layernorm=False,
+                      layer_norm_epsilon=1e-5, tie_word_embeddings=True),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
@@ -261,13 +264,37 @@ def alibi_logits(model, ids, positions):
         return model(input_ids=torch.tensor([ids]), attention_mask=mask, use_cache=False).logits[0].float().numpy()
 
 
+def falcon_logits(model, ids, positions):
+    """Falcon's own ALiBi goes by the number of a token in its mask; its products are exact up to 256 positions."""
+    falcon = sys.modules[type(model).__module__]
+    usual = falcon.build_alibi_tensor
+
+    def build(attention_mask, num_heads, dtype):
+        slopes = usual(torch.ones(1, 2, dtype=torch.long), num_heads, dtype)[:, :, 1:]
+        return slopes * torch.tensor(positions, dtype=dtype)
+
+    if positions == list(range(len(ids))):
+        return rope_logits(model, ids, positions)
+    falcon.build_alibi_tensor = build
+    logits = rope_logits(model, ids, positions)
+    falcon.build_alibi_tensor = usual
+    return logits
+
+
 def logits_of(model, ids, positions):
     alibi = getattr(model, "is_alibi", False)
+    if getattr(model.config, "alibi", False):
+        return falcon_logits(model, ids, positions)
     return alibi_logits(model, ids, positions) if alibi else rope_logits(model, ids, positions)
 
 
+def attention_of(config):
+    """Falcon with ALiBi adds its distances twice in transformers' eager attention; its makers, and SDPA, once."""
+    return "sdpa" if getattr(config, "alibi", False) else "eager"
+
+
 def load(config, state, dtype):
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(config), dtype=dtype)
     model.load_state_dict({key: value.to(dtype) for key, value in state.items()}, strict=True)
     return model.eval()
 
@@ -316,7 +343,7 @@ def make_model(name, report, index):
         json.dump(dict(vocab_size=config.vocab_size, cases=described, greedy=greedy(model, ids[:N_BEGIN])), f)
     plain = logits_of(model, ids, near)
     if name not in CLASS_OF: # the files as they lie there, read again by transformers, give the same logits
-        again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+        again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention_of(config), dtype=torch.float32).eval()
         assert np.array_equal(logits_of(again, ids, near), plain), name
     report.append(f"{name}: |logits| <= {np.abs(plain).max():.3f}, in 16 bits off by "
                   + ", ".join(str(case["half_error"]) for case in described))
@@ -476,7 +503,7 @@ def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
-                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e"):
+                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:
         text = json.load(f)

@@ -38,7 +38,7 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
-    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e")}
+    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "falcon-rw")}
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
@@ -209,6 +209,10 @@ OWN.update({
                   (dict(rope_scaling=LINEAR), True), (dict(num_attention_heads=2), None)],
     "falcon-40b": [(dict(multi_query=False), True), (dict(parallel_attn=False), False), (dict(num_ln_in_parallel_attn=2), True),
                    (dict(num_ln_in_parallel_attn=1), False), (dict(num_kv_heads=1), False), (dict(alibi=True), False)],
+    "falcon-rw": [(dict(alibi=False), False), (dict(alibi=GONE), False), (dict(bias=False), None), (dict(multi_query=True), False),
+                  (dict(parallel_attn=True), None), (dict(new_decoder_architecture=True), False), (dict(num_kv_heads=4), True),
+                  (dict(num_kv_heads=2), False), (dict(rope_theta=300.0), True), (dict(layer_norm_epsilon=0.3), True),
+                  (dict(activation="relu"), True), (dict(num_attention_heads=2), True), (dict(ffn_hidden_size=80), False)],
     "hunyuan": [(dict(use_cla=True), False), (dict(use_qk_norm=True, use_cla=False, norm_type="rms", eod_token_id=3), True),
                 (dict(rope_scaling=dict(type="dynamic", alpha=9.0, factor=4.0)), True), (dict(rope_theta=300.0), True),
                 (dict(rope_scaling=dict(type="linear", factor=4.0)), True), (dict(head_dim=8), False),
@@ -365,7 +369,9 @@ def rows_of(kind):
 def logits_of(folder, ids):
     """None: transformers cannot do it, or not with the weights that are there."""
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32,
+        with open(os.path.join(folder, "config.json")) as f:
+            attention = "sdpa" if json.load(f).get("alibi") else "eager" # see make_dense.py
+        model, info = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32,
                                                            output_loading_info=True)
         if info["missing_keys"] or info["mismatched_keys"]:
             return None

@@ -10,8 +10,7 @@
                 {"attention_bias", "bias"},                                                                  \
                 {"mlp_bias", "bias"}},                                                                       \
     .bias_keys = BIAS_QKV | BIAS_O | BIAS_FFN, .biases = BIAS_NORM, .norm = NORM_LAYER, .norm_eps = 1e-5,    \
-    .activation = ACTIVATION_GELU, .parallel_residual = true, .default_tied = true, .default_context = 2048, \
-    .ffn_ratio = 4
+    .activation = ACTIVATION_GELU, .default_tied = true, .default_context = 2048, .ffn_ratio = 4
 
 #define FALCON_MODULES                                                                                       \
     [MODULE_QKV] = "self_attention.query_key_value", [MODULE_O] = "self_attention.dense",                    \
@@ -25,7 +24,8 @@
     .fixed = {{NULL, {"alibi"}, 0, "positions by ALiBi"},                                                    \
               {NULL, {"ff_factor"}, 4, "another size"},                                                      \
               {NULL, {"parallel_attn"}, 1, "parts one after the other"}},                                    \
-    .ignored = {"multi_query", "num_ln_in_parallel_attn", "new_decoder_architecture"}, .qkv_by_group = true
+    .ignored = {"multi_query", "num_ln_in_parallel_attn", "new_decoder_architecture"}, .qkv_by_group = true, \
+    .parallel_residual = true
 
 #define BAICHUAN_VALUES                                                                                      \
     .base = "model.", .layer = "layers.%d.",                                                                 \
@@ -63,6 +63,25 @@ static const Architecture ROWS[] = {
      .modules = {[MODULE_ATTN_NORM] = "input_layernorm", FALCON_MODULES},
      NEW_FALCON,
      FALCON_VALUES},
+    // Falcon-RW: ALiBi, keys and values for each head, the parts one after the other. Its makers multiply slopes and positions
+    // in bfloat16, which rounds where they take more than 8 bits; here they are not rounded.
+    {.name = "falcon",
+     .when = {{"alibi", 1}, {"new_decoder_architecture", 0}},
+     .modules = {[MODULE_ATTN_NORM] = "input_layernorm",
+                 [MODULE_FFN_NORM] = "post_attention_layernorm",
+                 FALCON_MODULES},
+     .fixed =
+         {{NULL, {"alibi"}, 1, "positions other than ALiBi's"},
+          {NULL, {"ff_factor"}, 4, "another size"},
+          {NULL, {"new_decoder_architecture"}, 0, "another number of norms"},
+          {NULL, {"multi_query"}, 0, "keys and values that heads share"},
+          {NULL, {"parallel_attn"}, 0, "parts beside each other"},
+          {NULL, {"apply_residual_connection_post_layernorm"}, 0, "residuals that begin behind the norms"}},
+     .ignored = {"num_ln_in_parallel_attn", "rope_theta", "rope_scaling", "rope_parameters"},
+     .qkv_by_head = true,
+     .positions = POSITIONS_ALIBI,
+     .scaled_alibi = true,
+     FALCON_VALUES},
     // Falcon 7B: one norm, one key and value for all heads. In GGUF the one above as well.
     {.name = "falcon",
      .gguf = "falcon",
@@ -74,6 +93,7 @@ static const Architecture ROWS[] = {
                {NULL, {"parallel_attn"}, 1, "parts one after the other"},
                {NULL, {"num_ln_in_parallel_attn"}, 1, "another number of norms"}},
      .one_kv_head = true,
+     .parallel_residual = true,
      FALCON_VALUES},
     // Baichuan 7B, and before it 13B, which has ALiBi and another name for its context.
     {.name = "baichuan",
