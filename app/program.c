@@ -3,6 +3,7 @@
 #include "app/models/models.h"
 #include "app/signals.h"
 #include "engine/tuning/tuning.h"
+#include "kernels/base/quote.h"
 
 #include <string.h>
 
@@ -32,8 +33,8 @@ Status program_find_model(Program *program, const char *resumed, Error *error) {
     if (status && name && name == resumed)
         return error_prefix(error, "the model of this conversation (palaver MODEL --resume takes another): ");
     if (status && name && strchr(name, ' '))
-        return error_set(error, STATUS_FILE,
-                         "%s: no such model; a question goes behind -p: palaver -p '%.100s'", name, name);
+        return error_set(error, STATUS_FILE, "%s: no such model; a question goes behind -p: palaver -p '%s'",
+                         quote(name).text, quote(name).text);
     if (status) return status;
     path_make_absolute(program->model);
     if (!name && path_is_bundled(program->model))

@@ -2,6 +2,7 @@
 #include "config/config_internal.h"
 #include "config/config_unknown.h"
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -63,8 +64,8 @@ static Status read_profiles(const Reading *reading, const TomlNode *profiles, Er
         Reading inner = *reading;
         inner.profile = node->key;
         if (node->type != TOML_TABLE) {
-            error_set(error, STATUS_USAGE, "a profile is a section [profile.NAME]; put %.100s into one",
-                      node->key);
+            error_set(error, STATUS_USAGE, "a profile is a section [profile.NAME]; put %s into one",
+                      quote(node->key).text);
             return at_node(reading, node, error);
         }
         Status status = read_table(&inner, node, error);

@@ -1,6 +1,7 @@
 #include "config/config_unknown.h"
 
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +12,16 @@ Status config_unknown_key(const ConfigTable *table, const char *name, Error *err
     const char *dot = strrchr(name, '.');
     const ConfigKey *elsewhere = dot ? config_key_find(table, dot + 1) : NULL;
     if (elsewhere)
-        return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; %s belongs in [%s]", name,
+        return error_set(error, STATUS_USAGE, "unknown key \"%s\"; %s belongs in [%s]", quote(name).text,
                          elsewhere->name, elsewhere->section);
     const char *names[MOST];
     size_t n = table->n_keys < MOST ? table->n_keys : MOST;
     for (size_t i = 0; i < n; i++) names[i] = table->keys[i].name;
     int nearest = nearest_name(dot ? dot + 1 : name, names, n);
     if (nearest < 0)
-        return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; `palaver config` lists all keys",
-                         name);
-    return error_set(error, STATUS_USAGE, "unknown key \"%.100s\"; did you mean %s.%s?", name,
+        return error_set(error, STATUS_USAGE, "unknown key \"%s\"; `palaver config` lists all keys",
+                         quote(name).text);
+    return error_set(error, STATUS_USAGE, "unknown key \"%s\"; did you mean %s.%s?", quote(name).text,
                      table->keys[nearest].section, table->keys[nearest].name);
 }
 
@@ -34,26 +35,26 @@ Status config_unknown_section(const ConfigTable *table, const char *name, Error 
     sections[count++] = "profile";
     int nearest = nearest_name(name, sections, count);
     if (nearest >= 0)
-        return error_set(error, STATUS_USAGE, "unknown section [%.100s]; did you mean [%s]?", name,
+        return error_set(error, STATUS_USAGE, "unknown section [%s]; did you mean [%s]?", quote(name).text,
                          sections[nearest]);
     char all[256] = "";
     for (size_t i = 0, at = 0; i + 1 < count && at < sizeof all; i++)
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", sections[i]);
-    return error_set(error, STATUS_USAGE, "unknown section [%.100s]; there are %s and profile.NAME", name,
-                     all);
+    return error_set(error, STATUS_USAGE, "unknown section [%s]; there are %s and profile.NAME",
+                     quote(name).text, all);
 }
 
 Status config_unknown_profile(const char *const *names, size_t n, const char *profile, Error *error) {
     if (!n)
         return error_set(error, STATUS_USAGE,
-                         "no profile \"%.100s\": no file that was read has a [profile.NAME] section",
-                         profile);
+                         "no profile \"%s\": no file that was read has a [profile.NAME] section",
+                         quote(profile).text);
     int nearest = nearest_name(profile, names, n);
     if (nearest >= 0)
-        return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; did you mean \"%.100s\"?", profile,
-                         names[nearest]);
-    return error_set(error, STATUS_USAGE, "no profile \"%.100s\"; the first that was read is \"%.100s\"",
-                     profile, names[0]);
+        return error_set(error, STATUS_USAGE, "no profile \"%s\"; did you mean \"%s\"?", quote(profile).text,
+                         quote(names[nearest]).text);
+    return error_set(error, STATUS_USAGE, "no profile \"%s\"; the first that was read is \"%s\"",
+                     quote(profile).text, quote(names[0]).text);
 }
 
 Status config_unknown_variable(const ConfigTable *table, const char *variable, Error *error) {
@@ -62,8 +63,8 @@ Status config_unknown_variable(const ConfigTable *table, const char *variable, E
         const ConfigKey *key = &table->keys[i];
         config_key_environment(key, ours, sizeof ours);
         if (nearest_distance(variable, ours) <= 2 || !strcasecmp(variable + strlen("PALAVER_"), key->name))
-            return error_set(error, STATUS_USAGE, "%.100s: unknown variable; did you mean %s?", variable,
-                             ours);
+            return error_set(error, STATUS_USAGE, "%s: unknown variable; did you mean %s?",
+                             quote(variable).text, ours);
     }
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 // and /set share one set of checks.
 #include "config/value.h"
 
+#include "kernels/base/quote.h"
 #include "kernels/base/utf8.h"
 
 #include <math.h>
@@ -10,17 +11,14 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_STRINGS = 32, MAX_STRING = 256, MAX_BIASES = 1024, MAX_TEXT = 4096, SHOWN = 80 };
+enum { MAX_STRINGS = 32, MAX_STRING = 256, MAX_BIASES = 1024, MAX_TEXT = 4096 };
 
 // ---- errors -----------------------------------------------------------------------------------------------
 
 // What was given, short and printable, for messages.
 static void describe_node(const TomlNode *node, char *buffer, size_t size) {
     if (node->type == TOML_STRING) {
-        size_t shown = node->length < SHOWN ? node->length : SHOWN;
-        while (shown && shown < node->length && utf8_continues(node->string[shown]))
-            shown--; // whole characters
-        snprintf(buffer, size, "\"%.*s\"", (int)shown, node->string);
+        snprintf(buffer, size, "\"%s\"", quote_bytes(node->string, node->length).text);
         for (char *c = buffer; *c; c++)
             if ((unsigned char)*c < ' ' || *c == 127) *c = ' ';
     } else if (node->type == TOML_INTEGER) {
@@ -34,7 +32,7 @@ static void describe_node(const TomlNode *node, char *buffer, size_t size) {
 }
 
 static Status not_allowed(const ConfigKey *key, const TomlNode *node, Error *error) {
-    char given[SHOWN + 8], allowed[160];
+    char given[QUOTE_ROOM + 2], allowed[160];
     describe_node(node, given, sizeof given);
     config_key_allowed(key, allowed, sizeof allowed);
     return error_set(error, STATUS_USAGE, "%s.%s = %s: allowed is %s", key->section, key->name, given,

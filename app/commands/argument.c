@@ -3,9 +3,12 @@
 #include "app/terminal/text_shown.h"
 #include "kernels/base/path.h"
 #include "kernels/base/file.h"
+#include "kernels/base/quote.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +16,9 @@
 enum { SYSTEM_LIMIT = 1 << 20 }; // bytes of a system prompt's file
 
 Status argument_none(const char *argument, Error *error) {
-    return *argument ? error_set(error, STATUS_USAGE, "%.200s: the command takes no argument", argument)
-                     : STATUS_OK;
+    return *argument
+               ? error_set(error, STATUS_USAGE, "%s: the command takes no argument", quote(argument).text)
+               : STATUS_OK;
 }
 
 Status argument_number(const char *argument, const char *what, int64_t min, int64_t max, int64_t *number,
@@ -23,8 +27,8 @@ Status argument_number(const char *argument, const char *what, int64_t min, int6
     errno = 0;
     long long value = strtoll(argument, &end, 10);
     if (end == argument || *end || errno || value < min || value > max)
-        return error_set(error, STATUS_USAGE, "%.200s: expected %s, %" PRId64 " to %" PRId64, argument, what,
-                         min, max);
+        return error_set(error, STATUS_USAGE, "%s: expected %s, %" PRId64 " to %" PRId64,
+                         quote(argument).text, what, min, max);
     *number = value;
     return STATUS_OK;
 }
@@ -41,6 +45,13 @@ static const char *unquote(const char *argument, char *room) {
     return room;
 }
 
+// Whether one of the names in a path is longer than any file's.
+static bool has_long_name(const char *path) {
+    for (size_t n; *path; path += n + (path[n] == '/'))
+        if ((n = strcspn(path, "/")) > NAME_MAX) return true;
+    return false;
+}
+
 Status argument_path(const char *argument, char *path, Error *error) {
     const char *home = getenv("HOME");
     char room[PATH_ROOM];
@@ -50,7 +61,10 @@ Status argument_path(const char *argument, char *path, Error *error) {
     int length = in_home ? snprintf(path, PATH_ROOM, "%s/%s", home, argument + 2)
                          : snprintf(path, PATH_ROOM, "%s", argument);
     if (length < 0 || length >= PATH_ROOM)
-        return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", argument);
+        return error_set(error, STATUS_USAGE, "%s: the path is too long", quote(argument).text);
+    if (has_long_name(path))
+        return error_set(error, STATUS_USAGE, "%s: a file's name has at most %d bytes", quote(argument).text,
+                         NAME_MAX);
     return STATUS_OK;
 }
 

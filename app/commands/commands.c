@@ -3,6 +3,7 @@
 // commands_complete.c; if it may have several lines, in commands_is_command().
 #include "app/commands/commands_internal.h"
 
+#include "kernels/base/quote.h"
 #include "kernels/base/nearest.h"
 
 #include <ctype.h>
@@ -138,10 +139,10 @@ Status commands_unknown(const char *name, Error *error) {
     int nearest = nearest_name(name, names, n);
     if (nearest >= 0)
         return error_set(error, STATUS_USAGE,
-                         "unknown command /%s: did you mean /%s? (// sends a literal slash)", name,
-                         names[nearest]);
+                         "unknown command /%s: did you mean /%s? (// sends a literal slash)",
+                         quote(name).text, names[nearest]);
     return error_set(error, STATUS_USAGE, "unknown command /%s: /help lists them; // sends a literal slash",
-                     name);
+                     quote(name).text);
 }
 
 // ---- running ----------------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ Status commands_run(Chat *chat, const char *line, Error *error) {
     size_t length = strcspn(++line, " \t\n");
     snprintf(name, sizeof name, "%.*s", (int)(length < NAME_ROOM ? length : NAME_ROOM - 1), line);
     const ChatCommand *command = commands_find(name);
-    if (!command) return commands_unknown(name, error);
+    if (!command) return commands_unknown(quote_bytes(line, length).text, error);
     while (isspace((unsigned char)line[length])) length++;
     char *argument = strdup(line + length);
     if (!argument) return error_set(error, STATUS_MEMORY, "out of memory");

@@ -7,6 +7,7 @@
 #include "app/terminal/text_shown.h"
 #include "app/token_shown.h"
 #include "engine/talk/alternatives.h"
+#include "kernels/base/quote.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ Status commands_look_stats(Chat *chat, const char *argument, Error *error) {
 Status commands_look_think(Chat *chat, const char *argument, Error *error) {
     Thoughts *thoughts = chat_thoughts(chat);
     int mode = *argument ? thoughts_mode_find(argument) : (int)thoughts->mode;
-    if (mode < 0) return error_set(error, STATUS_USAGE, "/think %.40s: expected show, dim or hide", argument);
+    if (mode < 0)
+        return error_set(error, STATUS_USAGE, "/think %s: expected show, dim or hide", quote(argument).text);
     thoughts->mode = (ThinkMode)mode;
     screen_say(chat_screen(chat), "think %s%s", thoughts_mode_name(thoughts->mode),
                thoughts_known(thoughts) ? "" : "; this model has no think tokens");
@@ -36,7 +38,7 @@ Status commands_look_view(Chat *chat, const char *argument, Error *error) {
     for (int kind = VIEW_TEXT; kind <= VIEW_DIFF; kind++)
         if (!strcmp(argument, kinds[kind]) || (!*argument && kind == VIEW_TEXT))
             return view_print(chat, (ViewKind)kind, error);
-    return error_set(error, STATUS_USAGE, "/view %s: expected text, tokens or diff", argument);
+    return error_set(error, STATUS_USAGE, "/view %s: expected text, tokens or diff", quote(argument).text);
 }
 
 Status commands_look_tokens(Chat *chat, const char *argument, Error *error) {
@@ -126,7 +128,8 @@ Status commands_look_replay(Chat *chat, const char *argument, Error *error) {
     if (!tree_depth(tree)) return commands_no_turn(error);
     if (!strcmp(argument, "verify")) return verify(chat, error);
     if (*argument)
-        return error_set(error, STATUS_USAGE, "/replay %.40s: expected verify, or nothing", argument);
+        return error_set(error, STATUS_USAGE, "/replay %s: expected verify, or nothing",
+                         quote(argument).text);
     for (int turn = 1; turn <= tree_depth(tree); turn++)
         report_old_turn(chat, transcript_node(chat_transcript(chat), tree_at(tree, turn)));
     return STATUS_OK;

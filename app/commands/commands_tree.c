@@ -4,6 +4,7 @@
 #include "app/record/attachment.h"
 #include "app/terminal/page.h"
 #include "app/terminal/text_shown.h"
+#include "kernels/base/quote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ Status commands_tree_goto(Chat *chat, const char *argument, Error *error) {
     if (!*argument) return error_set(error, STATUS_USAGE, "/goto needs a node such as 3.1; /tree shows them");
     int index = tree_find(tree, argument);
     if (index == TREE_NONE)
-        return error_set(error, STATUS_USAGE, "there is no node %.40s; /tree shows them", argument);
+        return error_set(error, STATUS_USAGE, "there is no node %s; /tree shows them", quote(argument).text);
     Status status = way_go(chat, index, "goto", error);
     if (!status)
         screen_notice(chat_screen(chat), "[at %s: %d turn%s before the next]", argument, tree_depth(tree),

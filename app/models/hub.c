@@ -5,6 +5,7 @@
 #include "kernels/base/file.h"
 #include "kernels/base/format.h"
 #include "kernels/base/path.h"
+#include "kernels/base/quote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static Status take_apart(Pull *p, Error *error) {
         fine = is_word(at + 1, (size_t)(end - at - 1), "-_./") && (size_t)(end - at) < sizeof p->ref;
     if (!fine)
         return error_set(error, STATUS_USAGE,
-                         "%.200s: palaver pull wants ORG/NAME, ORG/NAME:TYPE or ORG/NAME:FILE", name);
+                         "%s: palaver pull wants ORG/NAME, ORG/NAME:TYPE or ORG/NAME:FILE", quote(name).text);
     snprintf(p->id, sizeof p->id, "%.*s", (int)(id_end - name), name);
     snprintf(p->ref, sizeof p->ref, "%.*s", at ? (int)(end - at - 1) : 4, at ? at + 1 : "main");
     snprintf(p->part, sizeof p->part, "%s", colon ? colon + 1 : "");
@@ -82,7 +83,7 @@ static Status take_endpoint(Pull *p, char *origin, size_t size, Error *error) {
                                                                                : 0;
     while (n > head && endpoint[n - 1] == '/') n--;
     if (!head || n == head || n >= sizeof p->endpoint || strpbrk(endpoint, " \"<>@?#"))
-        return error_set(error, STATUS_USAGE, "HF_ENDPOINT=%.100s: expected https://HOST", endpoint);
+        return error_set(error, STATUS_USAGE, "HF_ENDPOINT=%s: expected https://HOST", quote(endpoint).text);
     snprintf(p->endpoint, sizeof p->endpoint, "%.*s", (int)n, endpoint);
     snprintf(origin, size, "%.*s", (int)(head + strcspn(p->endpoint + head, "/")), p->endpoint);
     return STATUS_OK;

@@ -2,6 +2,7 @@
 #include "app/models/models.h"
 
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 #include "kernels/base/path.h"
 #include "kernels/base/text.h"
 
@@ -88,12 +89,13 @@ static Status not_there(const ModelList *list, const char *name, Error *error) {
     free(names);
     if (nearest >= 0)
         return error_set(error, STATUS_FILE, "%s: no such file, nor a model that is here: did you mean %s?",
-                         name, list->entries[nearest / 2].name);
+                         quote(name).text, list->entries[nearest / 2].name);
     const char *slash = strchr(name, '/');
     bool of_hub = slash && slash > name && slash[1] && !strchr(slash + 1, '/');
-    return error_set(
-        error, STATUS_FILE, "%s: no such file, nor a model that is here: palaver list shows them%s%.200s%s",
-        name, of_hub ? ", palaver pull " : "", of_hub ? name : "", of_hub ? " fetches it from a hub" : "");
+    return error_set(error, STATUS_FILE,
+                     "%s: no such file, nor a model that is here: palaver list shows them%s%s%s",
+                     quote(name).text, of_hub ? ", palaver pull " : "", of_hub ? quote(name).text : "",
+                     of_hub ? " fetches it from a hub" : "");
 }
 
 Status models_choose(const ModelList *list, const char *name, size_t *index, Error *error) {

@@ -14,6 +14,7 @@
 #include "app/signals.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/array.h"
+#include "kernels/base/quote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,10 +133,9 @@ static void tell_model(Jsonl *j, const JsonlLine *line) {
     const char *ours = *model->name ? model->name : slash ? slash + 1 : path;
     if (!line->model || j->told_of_model || !strcmp(line->model, ours)) return;
     j->told_of_model = true;
-    screen_notice(
-        j->screen,
-        "[stdin:%lld: \"model\": \"%.100s\" is not what answers; all lines are answered by one model]",
-        line->line, line->model);
+    screen_notice(j->screen,
+                  "[stdin:%lld: \"model\": \"%s\" is not what answers; all lines are answered by one model]",
+                  line->line, quote(line->model).text);
 }
 
 // The line's settings, and what they refer to. A grammar that the line before had, too, is not compiled again.

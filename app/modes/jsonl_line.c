@@ -3,9 +3,12 @@
 #include "config/config_unknown.h"
 #include "app/record/message_json.h"
 #include "app/terminal/text_shown.h"
+#include "kernels/base/quote.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { ID_ALONE = JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL };
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
@@ -161,7 +164,9 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Se
     json_error_t why;
     if (text_check(NULL, text, size, error)) return error->status;
     line->json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!line->json) return error_set(error, STATUS_FILE, "column %d: %s", why.column, why.text);
+    if (!line->json)
+        return error_set(error, STATUS_FILE, "column %d: %s, in: %s", why.column, why.text,
+                         quote_bytes(text, size).text);
     Status status = check_line(line, error);
     if (!status) status = read_messages(line, system, error);
     if (!status) status = read_turns(line, error);
@@ -169,17 +174,45 @@ static Status read_line(JsonlLine *line, const char *text, size_t size, const Se
     return status ? status : read_sampling(line, settings, error);
 }
 
-// The id of a line that is wrong, as far as it can be read: not where the line is no object at all.
-static json_t *find_id(const json_t *json, const char *text, size_t size) {
-    json_t *read = NULL;
-    if (!json) { // a bad byte, or a key twice, need not be in the id
-        char *clean = text_clean(text, size, NULL);
-        json = read = clean ? json_loads(clean, JSON_ALLOW_NUL, NULL) : NULL;
-        free(clean);
+// The id in the beginning [size] of an object that is not well-formed further on. NULL: there is none that is whole.
+static json_t *find_early_id(const char *text, size_t size) {
+    static const char KEY[] = "\"id\"";
+    const size_t n_key = sizeof KEY - 1;
+    int depth = 0;
+    for (size_t at = 0; at < size; at++) {
+        depth += (text[at] == '{' || text[at] == '[') - (text[at] == '}' || text[at] == ']');
+        if (text[at] != '"') continue;
+        size_t end = at + 1; // behind the string
+        while (end < size && text[end] != '"') end += 1 + (text[end] == '\\');
+        size_t value = ++end;
+        while (value < size && strchr(" \t\r\n", text[value])) value++;
+        if (depth == 1 && end - at == n_key && !memcmp(text + at, KEY, n_key) && value < size &&
+            text[value] == ':') {
+            json_error_t read;
+            value++;
+            json_t *id = json_loadb(text + value, size - value, ID_ALONE, &read);
+            // A number that the line ends with may have been a longer one.
+            if (!json_is_number(id) || value + (size_t)read.position < size) return id;
+            json_decref(id);
+            return NULL;
+        }
+        at = end - 1;
     }
-    json_t *id = json_object_get(json, "id");
-    id = json_is_string(id) || json_is_number(id) ? json_incref(id) : NULL;
+    return NULL;
+}
+
+// The id of a line that is wrong, whatever it is, as far as it can be read.
+static json_t *find_id(const json_t *json, const char *text, size_t size) {
+    json_t *read = NULL, *id = NULL;
+    char *clean = json ? NULL : text_clean(text, size, NULL);
+    if (clean) { // a bad byte, or a key twice, need not be in the id; nor what is wrong behind it
+        json_error_t why;
+        json = read = json_loads(clean, JSON_ALLOW_NUL, &why);
+        if (!read) id = find_early_id(clean, (size_t)why.position);
+    }
+    if (json) id = json_incref(json_object_get(json, "id"));
     json_decref(read);
+    free(clean);
     return id;
 }
 

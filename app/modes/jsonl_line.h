@@ -23,7 +23,7 @@ typedef struct JsonlLine {
     long long number;  // of the lines that are not blank, from 0: the conversation's stream of random numbers
     bool complete;     // there is nothing to answer
     const char *model; // that it says it was with; NULL: it says nothing
-    json_t *id;        // NULL: there is none, or it could not be read
+    json_t *id;        // of any type where the line is wrong; NULL: there is none, or it could not be read
     json_t *json;      // the whole object, which texts point into; NULL: it could not be read
     const char **turns; // [item.n_turns]
     Message *messages;  // [item.n_messages]

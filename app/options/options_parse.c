@@ -4,6 +4,7 @@
 #include "app/options/options_internal.h"
 
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,8 @@ static Status read_count(const Flag *flag, const char *text, int *count, Error *
     if (!text) text = ""; // flags of this kind have a value: getopt sees to it
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < flag->least || value > flag->most)
-        return error_set(error, STATUS_USAGE, "--%s %s: allowed is %d to %d", flag->name, text, flag->least,
-                         flag->most);
+        return error_set(error, STATUS_USAGE, "--%s %s: allowed is %d to %d", flag->name, quote(text).text,
+                         flag->least, flag->most);
     *count = (int)value;
     return STATUS_OK;
 }
@@ -139,9 +140,9 @@ static Status apply_operands(Options *options, char **operands, int n, const cha
     if (n > n_allowed) {
         int nearest = command ? -1 : nearest_name(operands[0], command_names, N_COMMANDS);
         if (nearest >= 0)
-            return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean %s?", operands[0],
-                             command_names[nearest]);
-        return error_set(error, STATUS_USAGE, "%s is one operand too many%s", operands[n_allowed],
+            return error_set(error, STATUS_USAGE, "unknown subcommand %s: did you mean %s?",
+                             quote(operands[0]).text, command_names[nearest]);
+        return error_set(error, STATUS_USAGE, "%s is one operand too many%s", quote(operands[n_allowed]).text,
                          command ? ": palaver --help shows what goes there" : ": a question goes behind -p");
     }
     if (n > 0) options->model = operands[0];

@@ -3,6 +3,7 @@
 #include "app/record/transcript_salvage.h"
 #include "kernels/base/array.h"
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 #include "kernels/base/utf8.h"
 #include "kernels/base/file.h"
 
@@ -110,11 +111,11 @@ static Status not_there(const JournalList *list, const char *name, Error *error)
     int nearest = nearest_name(name, names, list->count);
     free(names);
     if (nearest >= 0 && (size_t)nearest < list->count)
-        return error_set(error, STATUS_FILE, "there is no conversation %.100s: did you mean %s?", name,
-                         list->entries[nearest].name);
+        return error_set(error, STATUS_FILE, "there is no conversation %s: did you mean %s?",
+                         quote(name).text, list->entries[nearest].name);
     char folder[PATH_ROOM];
     if (journal_folder(folder, error)) return error->status;
-    return error_set(error, STATUS_FILE, "there is no conversation %.100s in %s", name, folder);
+    return error_set(error, STATUS_FILE, "there is no conversation %s in %s", quote(name).text, folder);
 }
 
 Status journal_list_find(const JournalList *list, const char *name, size_t *index, Error *error) {
@@ -138,8 +139,8 @@ Status journal_list_find(const JournalList *list, const char *name, size_t *inde
     for (size_t i = 0; i < list->count; i++)
         if (!strncmp(list->entries[i].name, name, strlen(name))) *index = i, n_begin++;
     if (n_begin > 1)
-        return error_set(error, STATUS_USAGE, "%.100s: %zu conversations begin so; give more of the name",
-                         name, n_begin);
+        return error_set(error, STATUS_USAGE, "%s: %zu conversations begin so; give more of the name",
+                         quote(name).text, n_begin);
     return n_begin ? STATUS_OK : not_there(list, name, error);
 }
 
@@ -150,8 +151,8 @@ Status journal_check_name(const char *name, Error *error) {
     for (size_t i = 0; i < size; i++) ok = ok && name[i] != '/' && (unsigned char)name[i] >= ' ';
     if (!ok)
         return error_set(error, STATUS_USAGE,
-                         "%.100s: a name has 1 to %d bytes, none of them /, and begins with no . or -", name,
-                         NAME_LIMIT);
+                         "%s: a name has 1 to %d bytes, none of them /, and begins with no . or -",
+                         quote(name).text, NAME_LIMIT);
     JournalList list;
     Status status = journal_list_read(&list, error);
     if (!status && entry_called(&list, name))

@@ -1,12 +1,13 @@
 #include "app/record/message_json.h"
 
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 60, WHERE_ROOM = 80 }; // bytes of a name in a message, and of a place
+enum { WHERE_ROOM = 80 }; // bytes of a place in a message
 
 Status message_json_keys(json_t *object, const char *where, const char *const *names, size_t n,
                          Error *error) {
@@ -17,9 +18,10 @@ Status message_json_keys(json_t *object, const char *where, const char *const *n
         for (size_t i = 0; i < n; i++) known = known || !strcmp(key, names[i]);
         if (known) continue;
         int nearest = nearest_name(key, names, n);
-        if (nearest < 0) return error_set(error, STATUS_USAGE, "%sunknown key \"%.*s\"", where, SHOWN, key);
-        return error_set(error, STATUS_USAGE, "%sunknown key \"%.*s\": did you mean \"%s\"?", where, SHOWN,
-                         key, names[nearest]);
+        if (nearest < 0)
+            return error_set(error, STATUS_USAGE, "%sunknown key \"%s\"", where, quote(key).text);
+        return error_set(error, STATUS_USAGE, "%sunknown key \"%s\": did you mean \"%s\"?", where,
+                         quote(key).text, names[nearest]);
     }
     return STATUS_OK;
 }
@@ -31,8 +33,8 @@ static Status read_part(json_t *part, const char *where, FILE *out, bool first, 
     if (!json_is_object(part) || !type)
         return error_set(error, STATUS_USAGE, "%sa part is {\"type\": \"text\", \"text\": …}", where);
     if (strcmp(type, "text"))
-        return error_set(error, STATUS_UNSUPPORTED, "%sa part of type \"%.*s\": only \"text\" can be read",
-                         where, SHOWN, type);
+        return error_set(error, STATUS_UNSUPPORTED, "%sa part of type \"%s\": only \"text\" can be read",
+                         where, quote(type).text);
     if (message_json_keys(part, where, KEYS, 2, error)) return error->status;
     if (!json_is_string(text)) return error_set(error, STATUS_USAGE, "%sthe text is a string", where);
     if (!first) fputc('\n', out);

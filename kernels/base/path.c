@@ -2,6 +2,7 @@
 
 #include "kernels/base/nearest.h"
 #include "kernels/base/array.h"
+#include "kernels/base/quote.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 Status path_too_long(const char *path, Error *error) {
-    return error_set(error, STATUS_USAGE, "%.60s…: the path is too long", path);
+    return error_set(error, STATUS_USAGE, "%s: the path is too long", quote(path).text);
 }
 
 // $VARIABLE/palaver/TAIL, or $HOME/FALLBACK/palaver/TAIL.

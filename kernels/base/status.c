@@ -13,6 +13,16 @@ static void make_one_line(char *message) {
     }
 }
 
+// A message that is too long for its room ends with the last whole character.
+static void end_whole(char *message, size_t size) {
+    size_t at = size - 1, length = 1;
+    if (strlen(message) < at) return;
+    while (at > size - 4 && (message[at - 1] & 0xC0) == 0x80) at--, length++;
+    const unsigned char first = (unsigned char)message[at - 1];
+    const size_t needed = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
+    if (length < needed) message[at - 1] = 0;
+}
+
 Status(error_set)(Error *error, Status status, const char *format, ...) {
     if (!error) return status;
     error->status = status;
@@ -20,6 +30,7 @@ Status(error_set)(Error *error, Status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
+    end_whole(error->message, sizeof error->message);
     make_one_line(error->message);
     return status;
 }
@@ -38,6 +49,7 @@ Status error_prefix(Error *error, const char *format, ...) {
     if (n < 0) n = 0;
     if ((size_t)n < sizeof error->message)
         snprintf(error->message + n, sizeof error->message - (size_t)n, "%s", old.message);
+    end_whole(error->message, sizeof error->message);
     make_one_line(error->message);
     return error->status;
 }

@@ -3,6 +3,7 @@
 
 #include "config/embedded.h"
 #include "kernels/base/nearest.h"
+#include "kernels/base/quote.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -70,13 +71,13 @@ Status chat_template_open(const char *name_or_path, ChatTemplate **chat_template
     for (int i = 0; i < N_BUILTINS; i++) names[i] = builtins[i].name;
     int nearest = nearest_name(name_or_path, names, N_BUILTINS);
     if (nearest >= 0)
-        return error_set(error, STATUS_USAGE, "no chat template \"%.80s\"; did you mean \"%s\"?",
-                         name_or_path, names[nearest]);
+        return error_set(error, STATUS_USAGE, "no chat template \"%s\"; did you mean \"%s\"?",
+                         quote(name_or_path).text, names[nearest]);
     return error_set(
         error, STATUS_USAGE,
-        "no chat template \"%.80s\"; there are chatml, llama-2, llama-3, mistral-v3, gemma and more, or "
+        "no chat template \"%s\"; there are chatml, llama-2, llama-3, mistral-v3, gemma and more, or "
         "name a .toml file",
-        name_or_path);
+        quote(name_or_path).text);
 }
 
 static void strings_free(ChatStrings *strings) {

@@ -107,6 +107,26 @@ static void test_unknown_commands_are_never_sent(void **state) {
     expect_refusal("/stats now\n", "no argument");
 }
 
+// Of a line that is refused, 80 columns at most are said again.
+static void test_refused_lines_are_quoted_in_short(void **state) {
+    (void)state;
+    static const char *const STARTS[] = {"/",      "/view ",    "/stats ", "/seed ", "/goto ",     "/set ",
+                                         "/load ", "/file ~/x", "/model ", "/new ",  "/set top_p "};
+    char many[301] = "", line[340];
+    for (int i = 0; i < 300; i++) many[i] = 'y';
+    for (size_t i = 0; i < sizeof STARTS / sizeof *STARTS; i++) {
+        Run run;
+        snprintf(line, sizeof line, "%s%s\n", STARTS[i], many);
+        program_run(&run, TALK, line);
+        const char *said = strstr(run.err, "yyyy");
+        size_t n = said ? strspn(said, "y") : 0;
+        if (n < 50 || n > 80) fail_msg("%s: %zu characters: %s", STARTS[i], n, run.err);
+        if (strncmp(said + n, "…", strlen("…")) != 0) fail_msg("%s: no ellipsis: %s", STARTS[i], run.err);
+        assert_int_equal(run.status, 5);
+        program_free(&run);
+    }
+}
+
 // A path, or lines that begin with a slash, are the model's; a command that takes a text may have lines of it.
 static void test_paths_and_lines_are_no_commands(void **state) {
     (void)state;
@@ -338,6 +358,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_the_readme_is_whole),
         WITH_HOME(test_help),
         WITH_HOME(test_unknown_commands_are_never_sent),
+        WITH_HOME(test_refused_lines_are_quoted_in_short),
         WITH_HOME(test_paths_and_lines_are_no_commands),
         WITH_HOME(test_file_goes_before_the_turn),
         WITH_HOME(test_files_by_pattern),

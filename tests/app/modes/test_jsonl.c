@@ -42,7 +42,8 @@ static const json_t *answer(const Answers *a, int number) {
     const json_t *found = NULL;
     for (int i = 0; i < a->n; i++) {
         const json_t *id = json_object_get(a->each[i], "id");
-        if (json_integer_value(id ? id : json_object_get(a->each[i], "line")) != number) continue;
+        const json_t *line = json_object_get(a->each[i], "line");
+        if (json_integer_value(json_is_integer(id) ? id : line) != number) continue;
         if (found) fail_msg("%d is answered twice", number);
         found = a->each[i];
     }
@@ -206,15 +207,52 @@ static void wrong_lines_keep_their_id(void **state) {
     Run run;
     program_run(&run, JSONL,
                 "{\"id\": \"a\", \"turn\": []}\n{\"id\": 12}\n{\"id\": \"b\", \"turns\": [\"\xff\"]}\n"
-                "{\"id\": \"c\", \"turns\": [\"x\"], \"turns\": []}\n{\"id\": \"d\", \"turns\"\n{\"id\": [], "
-                "\"turns\": []}\n");
+                "{\"id\": \"c\", \"turns\": [\"x\"], \"turns\": []}\n{\"id\": \"d\", \"turns\"\n{\"id\": [7, "
+                "{\"a\": 1}], \"turns\": []}\n{\"turns\": [{\"id\": 1}], \"id\" : 71, \"n\": nul}\n"
+                "{\"id\": 8\n{\"id\": \"half\n{\"turns\": [{\"id\": 1}, }, \"id\": 2}\n"
+                "{\"a\\\"id\": 3, \"b\": \"{\\\"id\\\": 4\", \"id\": {\"k\": null}, \"turns\": [");
     expect_status(&run, 5);
     expect_out(&run, "{\"id\": \"a\", \"line\": 1, \"error\": ");
     expect_out(&run, "{\"id\": 12, \"line\": 2, \"error\": ");
     expect_out(&run, "{\"id\": \"b\", \"line\": 3, \"error\": ");
     expect_out(&run, "{\"id\": \"c\", \"line\": 4, \"error\": ");
-    expect_out(&run, "{\"line\": 5, \"error\": ");
-    expect_out(&run, "{\"line\": 6, \"error\": ");
+    expect_out(&run, "{\"id\": \"d\", \"line\": 5, \"error\": ");
+    expect_out(&run, "{\"id\": [7, {\"a\": 1}], \"line\": 6, \"error\": ");
+    expect_out(&run, "{\"id\": 71, \"line\": 7, \"error\": ");
+    for (int line = 8; line <= 10; line++) { // what may have gone on, and what comes behind the fault
+        char answer[40];
+        snprintf(answer, sizeof answer, "{\"line\": %d, \"error\": ", line);
+        expect_out(&run, answer);
+    }
+    expect_out(&run, "{\"id\": {\"k\": null}, \"line\": 11, \"error\": ");
+    program_free(&run);
+}
+
+// Whatever is quoted of a wrong line is whole characters, at most 80 columns of them, and the answer is JSON.
+static void wrong_lines_are_quoted_in_short(void **state) {
+    (void)state;
+    char many[601] = "", kept[160] = "", text[8000];
+    for (int i = 0; i < 300; i++) strcat(many, "é");
+    for (int i = 0; i < 79; i++) strcat(kept, i ? "é" : "");
+    static const char *const FORMS[] = {
+        "{\"turns\": [\"a\"], \"sampling\": {\"x%s\": 1}}\n", "{\"x%s\": 1}\n",
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"x%s\"}]}]}\n",
+        "{\"turns\": [\"a\"], \"sampling\": {\"top_p\": \"x%s\"}}\n", "x%s\n"};
+    enum { N = sizeof FORMS / sizeof *FORMS };
+    *text = 0;
+    for (int i = 0; i < N; i++) sprintf(text + strlen(text), FORMS[i], many);
+    Run run;
+    program_run(&run, JSONL "|--ordered", text);
+    expect_status(&run, 5);
+    expect_err(&run, "[0 answered, 5 wrong; ");
+    Answers a = answers_of(&run);
+    assert_int_equal(a.n, N);
+    char wanted[200];
+    snprintf(wanted, sizeof wanted, "x%s…", kept);
+    for (int i = 0; i < N; i++)
+        if (!strstr(word(a.each[i], "error"), wanted))
+            fail_msg("line %d: %s", i + 1, word(a.each[i], "error"));
+    answers_free(&a);
     program_free(&run);
 }
 
@@ -239,7 +277,7 @@ static void other_forms_of_messages(void **state) {
     assert_int_equal(a.n, 7);
     const char *reply = word(message(a.each[0], 1), "content");
     assert_string_equal(word(message(a.each[0], 0), "content"), "What is\nthis?");
-    static const char *const IDS[] = {"", "", "over", "done", "", "next"};
+    static const char *const IDS[] = {"", "", "over", "done", "torn", "next"};
     for (int i = 0; i < 6; i++) assert_string_equal(word(a.each[i], "id"), IDS[i]);
     for (int i = 1; i < 6; i += i == 2 ? 3 : 1)
         assert_string_equal(word(message(a.each[i], 1), "content"), reply);
@@ -456,6 +494,7 @@ int main(int argc, char **argv) {
         test(rows_change_nothing),
         test(wrong_lines_are_told),
         test(wrong_lines_keep_their_id),
+        test(wrong_lines_are_quoted_in_short),
         test(other_forms_of_messages),
         test(one_refused_conversation),
         test(conversations_that_fail_at_once),
