@@ -5,10 +5,11 @@
     jinja.json          templates, what they are rendered with, and the text or that it is an error
 
 Beside these, the 437 different templates of models that ten public repositories hold (of transformers.js, TRL, Axolotl,
-Unsloth, ik_llama.cpp, OpenVINO GenAI and others; Llama 2 to 4, Qwen 2.5 to 3.5, QwQ, Mistral with Tekken, Gemma 2 to 4,
-Phi-3 and 4, DeepSeek V2 to V3.2 and R1 with its distills, Command R, gpt-oss, SmolLM 2 and 3, Granite 3 and 4, GLM-4, Zephyr,
-Vicuna, ChatML, Alpaca) were rendered by jinja2 and by palaver on 2026-11-22, over 60 conversations each, with tools and
-without: all equal, errors where there are errors. None of OLMo nor of ChatGLM was there. They are others', and not kept here.
+Unsloth, ik_llama.cpp, OpenVINO GenAI and others) were rendered by jinja2 and by palaver on 2026-11-22, in 51 contexts each: 38
+plain conversations, and 13 with tools, documents and other variables. All were equal, errors where there are errors. Whose
+they are was told by the names of their files alone, by which there were families from Llama 2 to 4, Qwen 2.5 to 3.5, Gemma 2
+to 4, Phi-3 and 4, DeepSeek V2 to V3.2, Granite 3 and 4 and more, and none of OLMo nor of ChatGLM. They are others', and not
+kept here.
 """
 import json
 import os
