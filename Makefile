@@ -13,7 +13,7 @@ AGAIN   := @$(MAKE) --no-print-directory
 # ---- what `make deps` installs (Debian package names), and what of it is linked -------------------------
 DEPS := build-essential pkg-config python3 python3-pip ca-certificates libsentencepiece-dev \
         libtomlplusplus-dev libedit-dev libpcre2-dev libjansson-dev libutf8proc-dev libcmocka-dev \
-        libcurl4-openssl-dev
+        libcurl4-openssl-dev libcmark-dev
 LIBS := sentencepiece libedit libpcre2-8 jansson libutf8proc
 
 # ---- sources: every file of a room belongs to it -----------------------------------------------------------
@@ -57,7 +57,7 @@ help: ## this list
 deps: ## install what is missing (Debian, Ubuntu), say what
 	@if ! command -v dpkg-query >/dev/null; then \
 	    echo "deps: no apt here; palaver needs a C and a C++ compiler, pkg-config, Python 3 with pip, sentencepiece,"; \
-	    echo "      toml++, libedit, PCRE2 (8 bit), jansson, utf8proc, libcurl (at run time), and cmocka for the tests"; exit 0; fi; \
+	    echo "      toml++, libedit, PCRE2 (8 bit), jansson, utf8proc, libcurl (at run time); for the tests cmocka and cmark"; exit 0; fi; \
 	missing=; for p in $(DEPS); do \
 	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
 	$(PYTHON) -c 'import jsonschema' 2>/dev/null || missing="$$missing python3-jsonschema"; \

@@ -17,6 +17,7 @@ check: $(TEST_PROGRAMS) $(FUZZERS:%=$(BUILD)/san/%) $(BUILD)/san/palaver $(BUILD
 	echo "programs: $$passed passed, $$# failed"; [ $$# = 0 ]
 $(TESTS:%=$(BUILD)/san/%): $(BUILD)/san/%: $(BUILD)/san/%.c.o $(SUPPORT:%=$(BUILD)/san/%.o) $(BUILD)/san/libpalaver.a
 	$(call link,$(CC) $(SANITIZE),$(ALL_LIBS) -lcmocka)
+$(BUILD)/san/tests/app/markdown/test_commonmark: LDLIBS += -lcmark
 # What threads share, once more with the thread sanitizer.
 $(BUILD)/tsan/tests/app/modes/test_line_reader: $(BUILD)/tsan/app/modes/line_reader.c.o
 $(THREADED:%=$(BUILD)/tsan/%): $(BUILD)/tsan/%: $(patsubst %,$(BUILD)/tsan/%.o,%.c engine/talk/item_queue.c kernels/base/status.c)

@@ -12,32 +12,11 @@
 static uint32_t numbers = 1;
 
 static uint32_t below(uint32_t n) {
-    numbers = numbers * 1664525u + 1013904223u;
-    return (numbers >> 8) % n;
+    return drawn_below(&numbers, n);
 }
 
-// Shows a text in pieces of 1 to `most` characters.
 static void show(Vt *vt, const char *text, const MarkdownOptions *options, uint32_t most) {
-    Markdown *m = markdown_open(options);
-    size_t n = strlen(text);
-    assert_non_null(m);
-    vt_init(vt, DRAWN_ROWS, options->width);
-    while (n) {
-        Text out = {0};
-        size_t size = most ? 1 + below(most) : n;
-        if (size > n) size = n;
-        while (size < n && ((unsigned char)text[size] & 0xC0) == 0x80) size++;
-        assert_true(markdown_push(m, text, size, &out));
-        drawn_feed(vt, &out);
-        text_free(&out);
-        text += size;
-        n -= size;
-    }
-    Text out = {0};
-    assert_true(markdown_end(m, &out));
-    drawn_feed(vt, &out);
-    text_free(&out);
-    markdown_close(m);
+    drawn_show(vt, text, options, most, &numbers);
 }
 
 static void pack(char *text) {

@@ -1,5 +1,7 @@
 #include "tests/support/terminal/drawn.h"
 
+#include "tests/support/test.h"
+
 #include <string.h>
 
 MarkdownOptions drawn_options(int width, bool raw) {
@@ -17,6 +19,33 @@ void drawn_feed(Vt *vt, const Text *out) {
         if (out->bytes[i] == '\n') vt_feed(vt, "\r", 1);
         vt_feed(vt, out->bytes + i, 1);
     }
+}
+
+uint32_t drawn_below(uint32_t *numbers, uint32_t n) {
+    *numbers = *numbers * 1664525u + 1013904223u;
+    return (*numbers >> 8) % n;
+}
+
+void drawn_show(Vt *vt, const char *text, const MarkdownOptions *options, uint32_t most, uint32_t *numbers) {
+    Markdown *m = markdown_open(options);
+    size_t n = strlen(text);
+    Text out = {0};
+    assert_non_null(m);
+    vt_init(vt, DRAWN_ROWS, options->width);
+    while (n) {
+        size_t size = most ? 1 + drawn_below(numbers, most) : n;
+        if (size > n) size = n;
+        while (size < n && ((unsigned char)text[size] & 0xC0) == 0x80) size++;
+        assert_true(markdown_push(m, text, size, &out));
+        drawn_feed(vt, &out);
+        text_free(&out);
+        text += size;
+        n -= size;
+    }
+    assert_true(markdown_end(m, &out));
+    drawn_feed(vt, &out);
+    text_free(&out);
+    markdown_close(m);
 }
 
 static bool is_frame(const char *text, size_t *n) {
