@@ -4,12 +4,13 @@
     make_markdown_screens.py    (needs tmux, 3.3a when they were last written, build/san/palaver and
                                  build/san/tests/app/markdown/test_markdown)
 
-markdown/reply-40.txt, -80.txt and -120.txt: the text, of a reply that came in pieces. markdown/theme-dark.txt,
--light.txt and -mono.txt: at 80 columns, as `palaver --theme` shows it by /replay; {1;35} stands before what is bold and
-magenta, {} before what is as usual again. The screens are read by a person before they are kept; the tests compare the
+markdown/reply-40.txt, -80.txt and -120.txt: the text, of a reply that came in pieces. markdown/theme-dark-40.txt,
+-light-80.txt, -mono-120.txt and so on: as `palaver --theme` shows it by /replay at that width; {1;35} stands before what is
+bold and magenta, {} before what is as usual again. The screens are read by a person before they are kept; the tests compare the
 screens of their own small terminal with them.
 """
 
+import itertools
 import json
 import os
 import re
@@ -67,9 +68,9 @@ def main():
         with open(talk, "w", encoding="utf-8") as out:
             json.dump({"messages": [{"role": "user", "content": "Coffee?"},
                                     {"role": "assistant", "content": file.read()}]}, out)
-        for theme in ("dark", "light", "mono"):
+        for theme, columns in itertools.product(("dark", "light", "mono"), (40, 80, 120)):
             own = f"HOME={home} XDG_CONFIG_HOME={home} XDG_STATE_HOME={home} NO_COLOR="
-            start(80, f"cd {ROOT}; env {own} build/san/palaver tests/golden/babbler --no-save --theme {theme} "
+            start(columns, f"cd {ROOT}; env {own} build/san/palaver tests/golden/babbler --no-save --theme {theme} "
                       "--links always --no-gauge")
             for line in (f"/load {talk}", "/replay"):
                 tmux("send-keys", "-l", line)
@@ -82,7 +83,7 @@ def main():
             at = max(i for i, line in enumerate(lines) if line.endswith("/replay"))
             while not lines[-1] or lines[-1].endswith(">"):
                 lines.pop()
-            finish("\n".join(lines[at + 1:]), f"theme-{theme}.txt")
+            finish("\n".join(lines[at + 1:]), f"theme-{theme}-{columns}.txt")
 
 
 if __name__ == "__main__":

@@ -21,36 +21,39 @@ static int row_of(Pty *pty, const char *text) {
     return -1;
 }
 
+// The file `talk.json` of a folder, in a theme at a width, as the golden screen has it.
+static void check_theme(const char *folder, const char *theme, int columns) {
+    char command[300], path[200], got[2600];
+    snprintf(command, sizeof command, BABBLER "|--no-save|--theme=%s|--links=always|--no-gauge", theme);
+    Pty *pty = prompt_start(command, &(const PtyOptions){.rows = ROWS, .cols = columns});
+    pty_expect(pty, "> ");
+    snprintf(command, sizeof command, "/load %s/talk.json", folder);
+    prompt_say(pty, command, "1 turn loaded");
+    prompt_say(pty, "/replay", "The end");
+    pty_expect_screen(pty, "> /replay");
+    snprintf(path, sizeof path, "tests/golden/markdown/theme-%s-%d.txt", theme, columns);
+    Bytes golden = bytes_of_file(path);
+    bytes_add(&golden, "", 1);
+    char *rest = (char *)golden.data;
+    int row = row_of(pty, "> /replay") + 1;
+    for (char *line; (line = strsep(&rest, "\n")) && rest; row++) {
+        vt_row_looks(pty_screen(pty), row, got, sizeof got);
+        if (strcmp(got, line) != 0) print_error("%s, %d columns:\n%s\n%s\n", theme, columns, line, got);
+        assert_string_equal(got, line);
+    }
+    bytes_free(&golden);
+    prompt_leave(pty);
+}
+
 static void test_a_reply_in_each_theme(void **state) {
     static const char *const themes[] = {"dark", "light", "mono"};
-    char command[300], path[200], got[2600];
+    static const int widths[] = {40, 80, 120};
     Bytes reply = bytes_of_file("tests/golden/markdown/reply.md");
     json_t *talk = json_pack("{s:[{s:s, s:s}, {s:s, s:s%}]}", "messages", "role", "user", "content",
                              "Coffee?", "role", "assistant", "content", reply.data, reply.size);
     char *text = json_dumps(talk, 0);
     folder_write_text(*state, "talk.json", text);
-    for (int i = 0; i < 3; i++) {
-        snprintf(command, sizeof command, BABBLER "|--no-save|--theme=%s|--links=always|--no-gauge",
-                 themes[i]);
-        Pty *pty = prompt_start(command, &(const PtyOptions){.rows = ROWS, .cols = 80});
-        pty_expect(pty, "> ");
-        snprintf(command, sizeof command, "/load %s/talk.json", (char *)*state);
-        prompt_say(pty, command, "1 turn loaded");
-        prompt_say(pty, "/replay", "The end");
-        pty_expect_screen(pty, "> /replay");
-        snprintf(path, sizeof path, "tests/golden/markdown/theme-%s.txt", themes[i]);
-        Bytes golden = bytes_of_file(path);
-        bytes_add(&golden, "", 1);
-        char *rest = (char *)golden.data;
-        int row = row_of(pty, "> /replay") + 1;
-        for (char *line; (line = strsep(&rest, "\n")) && rest; row++) {
-            vt_row_looks(pty_screen(pty), row, got, sizeof got);
-            if (strcmp(got, line) != 0) print_error("%s:\n%s\n%s\n", themes[i], line, got);
-            assert_string_equal(got, line);
-        }
-        bytes_free(&golden);
-        prompt_leave(pty);
-    }
+    for (int i = 0; i < 9; i++) check_theme(*state, themes[i / 3], widths[i % 3]);
     free(text);
     json_decref(talk);
     bytes_free(&reply);
