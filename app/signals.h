@@ -3,8 +3,9 @@
 //
 // Ctrl-C in a reply: the flag is set here; engine/talk/reply_loop.c sees it before the next token, and engine/forward.c
 // between the layers of a prompt. A reply ends as FINISH_INTERRUPTED with what was said so far, which chat/chat_turn.c
-// keeps as a turn and chat/report.c tells of; where the prompt was still read, the turn is taken back. modes/repl.c clears
-// the flag before the next turn. At the prompt no signal comes: there Ctrl-C is a key (terminal/editor/binding.c).
+// keeps as a turn and chat/report.c tells of; where the prompt was still read, the turn is taken back. modes/repl.c
+// clears the flag before the next turn. At the prompt no signal comes: there Ctrl-C is a key
+// (terminal/editor/binding.c).
 #ifndef PALAVER_APP_SIGNALS_H
 #define PALAVER_APP_SIGNALS_H
 

@@ -7,9 +7,9 @@
 //     built in < the model's own < files, in order < profile < PALAVER_* < flags < the session (/set)
 //
 // The built-in values are those of a documented TOML file that comes with the table. The files are, in order,
-// $XDG_CONFIG_HOME/palaver/default-model.toml, palaver.toml beside it, ./palaver.toml and every `-c FILE`. A key is written `section.name`; as all
-// names are unique, `name` alone is enough everywhere, and `-` may stand for `_`. The environment variable of a key is
-// always PALAVER_SECTION_NAME (PALAVER_SAMPLING_TOP_P).
+// $XDG_CONFIG_HOME/palaver/default-model.toml, palaver.toml beside it, ./palaver.toml and every `-c FILE`. A key is
+// written `section.name`; as all names are unique, `name` alone is enough everywhere, and `-` may stand for `_`. The
+// environment variable of a key is always PALAVER_SECTION_NAME (PALAVER_SAMPLING_TOP_P).
 //
 // Strings and lists in the fields belong to the Config. Two conversations that differ in settings each have
 // their own, made by config_copy(); a struct assignment is only a view, good until the original changes.

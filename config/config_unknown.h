@@ -1,5 +1,5 @@
-// What is said of names that palaver does not know. Each of these fills `error`, with the nearest name or with what there
-// is, and returns STATUS_USAGE; config_apply.c puts file:line:column before it. Of a chat template's file:
+// What is said of names that palaver does not know. Each of these fills `error`, with the nearest name or with what
+// there is, and returns STATUS_USAGE; config_apply.c puts file:line:column before it. Of a chat template's file:
 // tokenizer/chat/chat_file.c.
 #ifndef PALAVER_CONFIG_UNKNOWN_H
 #define PALAVER_CONFIG_UNKNOWN_H

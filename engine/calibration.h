@@ -20,8 +20,8 @@ bool calibration_is_wanted(const DecoderShape *shape, DType cache, const Calibra
 int64_t calibration_bytes(const DecoderShape *shape);
 int64_t calibration_result_bytes(const DecoderShape *shape, DType cache, const CalibrationWish *wish);
 
-// Calibrates the model, through a cache of its own, and enters the results, which the cache will free, in all of its layers;
-// score_bases only in those in which all heads' ranges are safe.
+// Calibrates the model, through a cache of its own, and enters the results, which the cache will free, in all of its
+// layers; score_bases only in those in which all heads' ranges are safe.
 Status calibration_open(Forward *forward, const CalibrationWish *wish, KvCache *cache, Error *error);
 
 #endif

@@ -1,5 +1,5 @@
-// A snapshot's file back into the cache: one thread, with helpers, reads and checks while the caller hands what is whole
-// to the backend.
+// A snapshot's file back into the cache: one thread, with helpers, reads and checks while the caller hands what is
+// whole to the backend.
 #include "engine/snapshot_internal.h"
 
 #include "kernels/base/checksum.h"

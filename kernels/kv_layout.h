@@ -2,8 +2,8 @@
 //
 //   0: [MaxT, L, 2, H, Dh]   1: [L, MaxT, 2, H, Dh]   2: [L, 2, MaxT, H, Dh]   3: [L, 2, H, MaxT, Dh]
 //
-// Scales of int8 and int4 lie likewise, with Dh/group in the place of Dh. Where keys are values (latents) there is 1 instead
-// of 2.
+// Scales of int8 and int4 lie likewise, with Dh/group in the place of Dh. Where keys are values (latents) there is 1
+// instead of 2.
 #ifndef PALAVER_KERNELS_KV_LAYOUT_H
 #define PALAVER_KERNELS_KV_LAYOUT_H
 

@@ -59,8 +59,8 @@ typedef struct TokenizerVocab {
 } TokenizerVocab;
 
 // Opens the tokenizer of a Hugging Face folder: tokenizer.json where there is one that palaver can follow,
-// else Mistral's tekken.json, else tokenizer.model (SentencePiece's, or lines of tiktoken's), else qwen.tiktoken; beside
-// it tokenizer_config.json, special_tokens_map.json, added_tokens.json and the end
+// else Mistral's tekken.json, else tokenizer.model (SentencePiece's, or lines of tiktoken's), else qwen.tiktoken;
+// beside it tokenizer_config.json, special_tokens_map.json, added_tokens.json and the end
 // tokens of generation_config.json and config.json. STATUS_FILE: missing or damaged; STATUS_UNSUPPORTED names
 // the part of the file that palaver cannot follow. *out is NULL on failure.
 Status tokenizer_open_folder(const char *folder, Tokenizer **out, Error *error);

@@ -1,5 +1,5 @@
-// Reasoning between think tokens (<think> … </think>) or in a channel of its own (tokenizer/chat/channels.h), told apart
-// by token id: what a person typed or a model spelled out in letters is none.
+// Reasoning between think tokens (<think> … </think>) or in a channel of its own (tokenizer/chat/channels.h), told
+// apart by token id: what a person typed or a model spelled out in letters is none.
 #ifndef PALAVER_APP_THOUGHTS_H
 #define PALAVER_APP_THOUGHTS_H
 

@@ -67,8 +67,8 @@ void row_drop(Rows *rows, size_t n);       // and here all but the first n
 void row_copy(Rows *to, const Rows *from); // replaces
 void row_free(Rows *rows);
 
-// Puts cells [n] into rows of `width` columns: the first begins with `first`, the others with `rest`. A '\n' ends a row;
-// else it ends between two words, or (`whole` is false: a line of code) where it is full.
+// Puts cells [n] into rows of `width` columns: the first begins with `first`, the others with `rest`. A '\n' ends a
+// row; else it ends between two words, or (`whole` is false: a line of code) where it is full.
 typedef struct Wrap {
     const Cells *first, *rest;
     int width;

@@ -88,7 +88,8 @@ static void forget_settled(Markdown *m) {
     m->settled -= n;
 }
 
-// Whether what waits goes on waiting: then nothing else is to be seen, and a table is not laid out anew for each letter.
+// Whether what waits goes on waiting: then nothing else is to be seen, and a table is not laid out anew for each
+// letter.
 static bool holds_on(Markdown *m) {
     if (!m->held || !block_copy(&m->tried, &m->blocks)) return false;
     const BlockLine part = {m->line.bytes ? m->line.bytes : "", m->line.size, true, m->middle};

@@ -1,6 +1,6 @@
 // A reply at a terminal, as it streams: its words wrapped at the window's edge, its Markdown drawn. What is shown
-// without styles and breaks of rows is the text; what turns out to be something else than it looked like is drawn anew, within
-// the last block and what of it the screen still holds.
+// without styles and breaks of rows is the text; what turns out to be something else than it looked like is drawn anew,
+// within the last block and what of it the screen still holds.
 //
 // Nothing is written here: each call adds to a Text what the terminal is to be sent. The text comes as UTF-8 in whole
 // characters that a terminal shows and does not obey.

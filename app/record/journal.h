@@ -6,8 +6,8 @@
 // the next record.
 //
 // After kill -9: what was synced is there (fdatasync before the next prompt); a record that was cut is put aside as
-// NAME.torn when the file is opened again; a question whose reply was under way is there as "asked", which chat_turn.c wrote
-// before it began, and comes back on the line; of that reply nothing is kept.
+// NAME.torn when the file is opened again; a question whose reply was under way is there as "asked", which chat_turn.c
+// wrote before it began, and comes back on the line; of that reply nothing is kept.
 #ifndef PALAVER_APP_JOURNAL_H
 #define PALAVER_APP_JOURNAL_H
 

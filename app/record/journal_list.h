@@ -59,7 +59,8 @@ void journal_mended_name(const char *name, char *mended);
 // Whether an entry goes on in such a copy, which was written later: then it is no more than what is left of the damage.
 bool journal_is_mended_later(const JournalList *list, size_t index);
 
-// Removes a journal, and its snapshot, for good. STATUS_FILE: there is none called exactly so, or another palaver has it open.
+// Removes a journal, and its snapshot, for good. STATUS_FILE: there is none called exactly so, or another palaver has
+// it open.
 Status journal_delete(const char *name, Error *error);
 
 #endif

@@ -14,9 +14,10 @@ typedef struct SettingsMade {
 
 void settings_made_free(SettingsMade *made); // leaves zeros
 
-// What a conversation's settings say of sampling, overflow, limits, stop strings and grammars; seed, stream and position
-// stay. `made` (zeros before the first call) becomes what they refer to, as the stop strings do to `settings`. A grammar
-// that is there already is kept where its text is the same. STATUS_USAGE: a bias names no token, or a grammar is wrong.
+// What a conversation's settings say of sampling, overflow, limits, stop strings and grammars; seed, stream and
+// position stay. `made` (zeros before the first call) becomes what they refer to, as the stop strings do to `settings`.
+// A grammar that is there already is kept where its text is the same. STATUS_USAGE: a bias names no token, or a grammar
+// is wrong.
 Status settings_conversation(const Settings *settings, const Tokenizer *tokenizer, SettingsMade *made,
                              ConversationSettings *to, Error *error);
 

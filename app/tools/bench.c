@@ -297,10 +297,10 @@ const char *bench_share(const Engine *engine, double bytes_a_second, char text[B
     return text;
 }
 
-// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling), where a device begins the next
-// step before the id is on the host, and what the host does with it costs no time. Prints a table; with `profile`
-// another of the ops, whose times are the device's own. A stream tells the time of a token in the full context, and what
-// evicting costs.
+// Times whole steps, as a chat has them: token ids in, sampled id out (default sampling), where a device begins the
+// next step before the id is on the host, and what the host does with it costs no time. Prints a table; with `profile`
+// another of the ops, whose times are the device's own. A stream tells the time of a token in the full context, and
+// what evicting costs.
 static Status measure(Engine *engine, const BenchSettings *settings, FILE *out, Error *error) {
     BenchSettings b = *settings;
     if (b.prefill <= 0) b.prefill = 512;

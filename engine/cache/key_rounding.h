@@ -1,8 +1,8 @@
 // How the keys of an int4 cache are rounded: what KvLayer in kernels/ops.h calls key_balance and key_feedback.
 //
 // Both come from the mean squares of keys and queries, element by element and averaged over RoPE's pairs, so that no
-// position matters (engine/calibration.h). Keys are divided by the square root of their root mean square, half of the way
-// to equal sizes; the feedback is what makes the error of dot products with queries of these sizes least where each
+// position matters (engine/calibration.h). Keys are divided by the square root of their root mean square, half of the
+// way to equal sizes; the feedback is what makes the error of dot products with queries of these sizes least where each
 // element is rounded after the other.
 #ifndef PALAVER_ENGINE_KEY_ROUNDING_H
 #define PALAVER_ENGINE_KEY_ROUNDING_H

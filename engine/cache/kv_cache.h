@@ -78,7 +78,8 @@ bool kv_sequence_has_room(const KvCache *cache, const KvSequence *sequence);
 // What a step of the sequence's last n tokens looks at. `pages` stay the sequence's own.
 StepSequence kv_sequence_step(const KvCache *cache, const KvSequence *sequence, int n);
 
-// Drops the tokens from `length` on; pages that nobody else holds become free. Where no more than the sinks are left, the ring begins anew.
+// Drops the tokens from `length` on; pages that nobody else holds become free. Where no more than the sinks are left,
+// the ring begins anew.
 void kv_sequence_truncate(KvCache *cache, KvSequence *sequence, int64_t length);
 
 // *to shares the first `length` tokens of `from`.

@@ -14,8 +14,8 @@ typedef struct ScoreRange {
 
 #define SCORE_RANGE_EMPTY ((ScoreRange){INFINITY, -INFINITY})
 
-// Notes the scores [n >= 1] of a query, in units of log2, in the order of the cache. What is no number makes the range so wide
-// that it is not safe.
+// Notes the scores [n >= 1] of a query, in units of log2, in the order of the cache. What is no number makes the range
+// so wide that it is not safe.
 void score_range_note(ScoreRange *range, const double *scores, int n);
 
 // Whether kernels may go by the middle of the range: half of its width leaves the other half of their 2^±60 to texts

@@ -83,8 +83,8 @@ Status safetensors_read_file(Checkpoint *checkpoint, int file, const json_t *wei
 Status safetensors_read_folder(Checkpoint *checkpoint, Error *error);
 
 // Replaces the parts of quantised weights by tensors that checkpoint_make() can make, where config.json says that there
-// are any: see quantized/quantized.h. Names are sorted before and after. STATUS_UNSUPPORTED: a method, key or value that
-// palaver does not know; STATUS_FILE: parts that are missing or do not fit each other; STATUS_MEMORY.
+// are any: see quantized/quantized.h. Names are sorted before and after. STATUS_UNSUPPORTED: a method, key or value
+// that palaver does not know; STATUS_FILE: parts that are missing or do not fit each other; STATUS_MEMORY.
 Status quantized_open(Checkpoint *checkpoint, Error *error);
 void quantized_close(struct Quantized *quantized); // NULL is fine
 

@@ -19,8 +19,8 @@ typedef enum RegexUse {
 
 // One character of these codes [n] as a JSON string has it: itself, or its shortest escape. They are merged in place.
 Expr regex_json_codes(Builder *builder, ExprCodes *codes, size_t n);
-// Where a pattern for REGEX_JSON_STRING is ^, one character or class that is repeated, and $: it, at least and at most so
-// often (−1: any number) besides what it asks itself. False: it is none, or it failed.
+// Where a pattern for REGEX_JSON_STRING is ^, one character or class that is repeated, and $: it, at least and at most
+// so often (−1: any number) besides what it asks itself. False: it is none, or it failed.
 bool regex_read_counted(Builder *builder, const char *pattern, size_t size, const int counts[2], Expr *whole);
 // What is wrong is the builder's error, with its place.
 Expr regex_read(Builder *builder, const char *pattern, size_t size, RegexUse use);

@@ -1,12 +1,13 @@
-// Tensors that follow from config.json and that files were saved with all the same: they must say what config.json says.
+// Tensors that follow from config.json and that files were saved with all the same: they must say what config.json
+// says.
 #include "engine/model/model_internal.h"
 #include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
 #include <string.h>
 
-// transformers computes frequencies and leaves those of a file alone: where they are others, one of the two is wrong. They
-// may have been rounded to 16 bits; those before scaling count as well, for only later classes scale them.
+// transformers computes frequencies and leaves those of a file alone: where they are others, one of the two is wrong.
+// They may have been rounded to 16 bits; those before scaling count as well, for only later classes scale them.
 static bool is_near(double saved, double computed) {
     return fabs(saved - computed) <= 0.01 * computed + 1e-7;
 }

@@ -61,8 +61,8 @@ Status model_read_layer_heads(Model *model, const ParamSource *source, Error *er
 // Norms of heads that are apart: model->unit_norm, after the experts; and those of a layer.
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error);
 Status model_take_head_norms(Model *model, const ParamSource *source, int layer, Error *error);
-// The tensor of a layer whose name is `stem` and `end`, in a Hugging Face folder under any of the names that a whole model,
-// one saved without its head, and a part of a larger one have; NULL: there is none.
+// The tensor of a layer whose name is `stem` and `end`, in a Hugging Face folder under any of the names that a whole
+// model, one saved without its head, and a part of a larger one have; NULL: there is none.
 const CheckpointTensor *model_find_of_layer(const ParamSource *source, int layer, const char *stem,
                                             const char *end);
 // The learned attention sinks of a layer, where the architecture has them.

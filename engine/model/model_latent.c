@@ -13,7 +13,8 @@ enum { MOST_SIZE = 1 << 16, ALIGNMENT = 64 };
 
 // ---- sizes ---------------------------------------------------------------------------------------------
 
-// What a head has in a GGUF file, whose keys go by what is cached: since 2025 the row of all heads, before a head's own.
+// What a head has in a GGUF file, whose keys go by what is cached: since 2025 the row of all heads, before a head's
+// own.
 typedef struct GgufSizes {
     int64_t key, value, own_key, own_value; // own_…: -1 in older files
 } GgufSizes;

@@ -1,5 +1,5 @@
-// Layers that differ in more than their weights (Gemma 4): the size and number of heads, whose keys and values they look at,
-// and how wide their feed-forward part is.
+// Layers that differ in more than their weights (Gemma 4): the size and number of heads, whose keys and values they
+// look at, and how wide their feed-forward part is.
 #include "engine/model/model_internal.h"
 #include "engine/model/param.h"
 #include "engine/model/unread.h"

@@ -72,8 +72,8 @@ static double attention_scale(const DecoderShape *shape, const ParamSource *sour
     return 1 / sqrt(wide ? (double)shape->hidden_size / shape->n_heads : shape->head_dim);
 }
 
-// Norms do not see how large x is, but for their epsilon, and only they read x: x over the residuals' scale becomes what
-// x would, and nothing has to be scaled in the layers.
+// Norms do not see how large x is, but for their epsilon, and only they read x: x over the residuals' scale becomes
+// what x would, and nothing has to be scaled in the layers.
 static Status keep_divided(Model *model, const ParamSource *source, double residual, Error *error) {
     model->residual_scale = residual;
     model->shape.embedding_scale = (float)((double)model->shape.embedding_scale / residual);

@@ -101,8 +101,8 @@ static Status type_from_config(RopeSpec *spec, const ParamSource *source, const 
                      spec->type, source->architecture->name);
 }
 
-// Where layers differ: transformers does not read the older name of a scheme, and a base that is said outside is that of
-// the layers without a window alone, for it as for its older versions only if it is the default.
+// Where layers differ: transformers does not read the older name of a scheme, and a base that is said outside is that
+// of the layers without a window alone, for it as for its older versions only if it is the default.
 static Status check_one_kind(const ParamSource *source, const json_t *object, const char *what,
                              Error *error) {
     const Architecture *a = source->architecture;

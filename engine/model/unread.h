@@ -23,8 +23,8 @@ void unread_take_meta(const ParamSource *source, const char *key);
 void unread_take_tensor(const ParamSource *source, const CheckpointTensor *tensor);
 
 // STATUS_UNSUPPORTED for the first key of config.json, or of the architecture's in GGUF metadata, that is unread and
-// means something or is unknown; the same for tensors. Those of a whole's parts that do not write text are left alone, and
-// these parts named in `others` [size].
+// means something or is unknown; the same for tensors. Those of a whole's parts that do not write text are left alone,
+// and these parts named in `others` [size].
 Status unread_check_keys(const ParamSource *source, Error *error);
 Status unread_check_tensors(const ParamSource *source, int n_layers, char *others, size_t size, Error *error);
 

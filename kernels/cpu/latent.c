@@ -1,5 +1,5 @@
-// qkv and out of layers with a latent (ops.h, Latent). The products of heads with matrices of their own are a part of the
-// work each.
+// qkv and out of layers with a latent (ops.h, Latent). The products of heads with matrices of their own are a part of
+// the work each.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/loops/rope.h"

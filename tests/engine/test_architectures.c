@@ -1,7 +1,7 @@
-// The table of architectures in tests/ARCHITECTURES.md, made here by a run over the models of tests/golden: which kinds of
-// files give transformers' logits, on the CPU by plain and by fast loops, and what happens when the context is full. What
-// a GPU gave stands in tests/gpu/within_bounds.txt, test-gpu's own lines. A table that says something else fails, and
-// build/ARCHITECTURES.md is then the one that holds.
+// The table of architectures in tests/ARCHITECTURES.md, made here by a run over the models of tests/golden: which kinds
+// of files give transformers' logits, on the CPU by plain and by fast loops, and what happens when the context is full.
+// What a GPU gave stands in tests/gpu/within_bounds.txt, test-gpu's own lines. A table that says something else fails,
+// and build/ARCHITECTURES.md is then the one that holds.
 #include "engine/model/architectures/architectures.h"
 #include "engine/model/model_internal.h"
 #include "tests/support/files.h"

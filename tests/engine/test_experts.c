@@ -1,5 +1,5 @@
-// Mixtures of experts: greedy text as transformers writes it (tests/golden/make_experts.py), choices by groups, and that
-// neither the number of threads nor where a prompt is cut shows.
+// Mixtures of experts: greedy text as transformers writes it (tests/golden/make_experts.py), choices by groups, and
+// that neither the number of threads nor where a prompt is cut shows.
 #include "engine/engine_internal.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/model/golden_model.h"

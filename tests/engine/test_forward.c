@@ -1,6 +1,6 @@
 // The forward pass against Hugging Face transformers in float32, on small random models of every family
-// (tests/golden/make_models.py, make_architectures.py, make_experts.py), and against itself: prefill(n+1) is prefill(n) and one step of
-// decoding.
+// (tests/golden/make_models.py, make_architectures.py, make_experts.py), and against itself: prefill(n+1) is prefill(n)
+// and one step of decoding.
 #include "tests/support/test.h"
 #include "tests/support/model/golden_model.h"
 #include "engine/model/model.h"

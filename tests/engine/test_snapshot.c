@@ -137,8 +137,8 @@ static void test_every_cache(void **state) {
     }
 }
 
-// Several times more tokens than the context has room for: the ring has gone round, and what lies where is not the order
-// of the text.
+// Several times more tokens than the context has room for: the ring has gone round, and what lies where is not the
+// order of the text.
 static void test_after_shifts(void **state) {
     static const OverflowPolicy policies[] = {OVERFLOW_SHIFT, OVERFLOW_SHIFT_INPLACE};
     Error error = {0};

@@ -1,5 +1,5 @@
-// A reply of any bytes, in any pieces, in windows of any size: what is sent to the terminal moves within the last rows and
-// sets styles, and does nothing else.
+// A reply of any bytes, in any pieces, in windows of any size: what is sent to the terminal moves within the last rows
+// and sets styles, and does nothing else.
 #include "app/markdown/markdown.h"
 #include "app/terminal/text_shown.h"
 

@@ -1,5 +1,5 @@
-// Hostile tekken.json and files of tiktoken: opened or refused with one line; what is opened encodes any text to ids that
-// exist.
+// Hostile tekken.json and files of tiktoken: opened or refused with one line; what is opened encodes any text to ids
+// that exist.
 #include <string.h>
 
 #include "tests/fuzz/encode.h"

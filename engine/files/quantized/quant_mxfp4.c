@@ -1,5 +1,5 @@
-// MXFP4 as gpt-oss has it (OCP Microscaling Formats, version 1.0): e2m1 codes and a power of two for each 32 of them, of
-// all experts of a layer in one tensor.
+// MXFP4 as gpt-oss has it (OCP Microscaling Formats, version 1.0): e2m1 codes and a power of two for each 32 of them,
+// of all experts of a layer in one tensor.
 #include "engine/files/quantized/quantized.h"
 
 #include <stdio.h>

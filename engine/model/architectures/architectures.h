@@ -1,5 +1,5 @@
-// The table of architectures, a file a family. What differs between them is said there, in values; nowhere else is there
-// a name. A new family's rows are declared here and entered in FAMILIES of model_architectures.c.
+// The table of architectures, a file a family. What differs between them is said there, in values; nowhere else is
+// there a name. A new family's rows are declared here and entered in FAMILIES of model_architectures.c.
 #ifndef PALAVER_ENGINE_ARCHITECTURES_H
 #define PALAVER_ENGINE_ARCHITECTURES_H
 

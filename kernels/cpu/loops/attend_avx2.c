@@ -117,9 +117,9 @@ INLINE __m256 lanes_of_bits(uint64_t bits) {
         _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), bit), bit));
 }
 
-// Turns a row's scores into weights exp(score - base) with the base that it has, 0 where it sees nothing: with a base of
-// the caller's nobody asks for the largest score. False if that is not safe; then the scores are as they were. A block of
-// small weights is, behind others that have a sum to which they add.
+// Turns a row's scores into weights exp(score - base) with the base that it has, 0 where it sees nothing: with a base
+// of the caller's nobody asks for the largest score. False if that is not safe; then the scores are as they were. A
+// block of small weights is, behind others that have a sum to which they add.
 APART bool weigh_by_base(Work *w, int row) {
     float *scores = w->weights + (int64_t)row * BLOCK;
     const __m256 base = _mm256_set1_ps(w->largest[row]);

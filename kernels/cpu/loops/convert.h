@@ -16,8 +16,9 @@ typedef struct ConvertFlaw {
 } ConvertFlaw;
 
 // `from` as rows of `type` in `to` [rows·dtype_row_bytes(type, cols)], whose start is aligned for it; from->cols suits
-// the type. f16 and bf16: to the nearest, even ones at ties. W8: kernels/w8.h. Q8_0: scale max/127. Q4_0: each group of 32 gets the scale
-// that leaves the smallest squared error among 17, see convert.c. STATUS_MEMORY: nothing was converted.
+// the type. f16 and bf16: to the nearest, even ones at ties. W8: kernels/w8.h. Q8_0: scale max/127. Q4_0: each group of
+// 32 gets the scale that leaves the smallest squared error among 17, see convert.c. STATUS_MEMORY: nothing was
+// converted.
 Status convert_matrix(Threads *threads, const Matrix *from, DType type, void *to, ConvertFlaw *flaw,
                       Error *error);
 

@@ -18,8 +18,8 @@
 #define FOR_A_PANEL                                                                                          \
     4 // fewer pass over the eight rows one after the other, which are in the nearest cache by then
 
-// By cpuid, since not every compiler's own check knows AVX-VNNI: bit 4 of eax in leaf 7, subleaf 1. Its registers are those
-// of AVX2, which the caller has found.
+// By cpuid, since not every compiler's own check knows AVX-VNNI: bit 4 of eax in leaf 7, subleaf 1. Its registers are
+// those of AVX2, which the caller has found.
 static bool has_avx_vnni(void) {
     unsigned subleaves, a, b, c, d;
     return __get_cpuid_count(7, 0, &subleaves, &b, &c, &d) && subleaves >= 1 &&

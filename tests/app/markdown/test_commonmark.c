@@ -75,9 +75,9 @@ static const char *const PARTS[] = {"the cat",
                                     "!["};
 static const char *const LINES[] = {"===", "---", "***", "- - -", NULL, NULL, "", "    code", "> quote", "-"};
 
-// Which backticks a document has. Behind a run of them that nothing closes, libcmark 0.30 no longer sees code in runs of
-// another length (palaver and markdown-it do, as CommonMark 6.1 has it): so a document has whole spans, or runs of one
-// length.
+// Which backticks a document has. Behind a run of them that nothing closes, libcmark 0.30 no longer sees code in runs
+// of another length (palaver and markdown-it do, as CommonMark 6.1 has it): so a document has whole spans, or runs of
+// one length.
 typedef enum Ticks { TICKS_SPANS, TICKS_SINGLE, TICKS_FENCES, N_TICKS } Ticks;
 
 static bool is_wanted(const char *part, Ticks ticks) {

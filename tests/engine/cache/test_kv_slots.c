@@ -291,8 +291,8 @@ static void attend(Backend *b, const Cache *cache, int32_t *held, int32_t positi
     assert_ok(b->ops->attend(b, q, &cache->layers[1], 0, y, &error), &error);
 }
 
-// Moving what is left by −n_evicted, and the query with it, is the same as looking past what is gone: up to rounding, and
-// to quantisation, where keys are quantised again.
+// Moving what is left by −n_evicted, and the query with it, is the same as looking past what is gone: up to rounding,
+// and to quantisation, where keys are quantised again.
 static void a_shift_in_place_equals_the_view(void **state) {
     (void)state;
     enum { KEEP = 10, GONE = 20 };

@@ -1,4 +1,5 @@
-// Digests of files against the published ones (FIPS 180-4's examples), and against coreutils at every length near blocks.
+// Digests of files against the published ones (FIPS 180-4's examples), and against coreutils at every length near
+// blocks.
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 #include "kernels/base/digest.h"

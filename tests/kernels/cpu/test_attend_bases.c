@@ -1,5 +1,6 @@
-// Attention relative to a base that no maximum was asked for: which splits of a cache fall back to their running maximum,
-// and that what they give is the formula's in any case. One head; keys and queries are such that scores are chosen.
+// Attention relative to a base that no maximum was asked for: which splits of a cache fall back to their running
+// maximum, and that what they give is the formula's in any case. One head; keys and queries are such that scores are
+// chosen.
 #include "tests/support/kernels/random.h"
 
 #include <math.h>

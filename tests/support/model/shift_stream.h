@@ -16,7 +16,8 @@ typedef struct ShiftStream {
 ShiftStream shift_stream_open(const char *root, const char *name, const char *device);
 void shift_stream_close(ShiftStream *s);
 
-// A text of n tokens, two and then three tokens at a time. Returns the largest distance from reading what is left again;
+// A text of n tokens, two and then three tokens at a time. Returns the largest distance from reading what is left
+// again;
 // *control: the largest from reading it at its old places.
 double shift_stream_text(ShiftStream *s, const int32_t *ids, int n, bool in_place, double *control);
 
