@@ -130,8 +130,9 @@ static bool code_block(const QuantWeight *w, int64_t row, int64_t first, uint8_t
 // Where codes stand for what they do in the paper, and every block of ours lies in one of the file's.
 static bool is_nf4(const QuantWeight *w) {
     const int64_t size = dtype_block_size(DTYPE_NF4);
-    return memcmp(w->book, QUANT_NF4_BOOK, sizeof w->book) == 0 && w->cols % size == 0 &&
-           w->group_size % size == 0;
+    for (size_t i = 0; i < sizeof w->book / sizeof *w->book; i++)
+        if (w->book[i] != QUANT_NF4_BOOK[i]) return false;
+    return w->cols % size == 0 && w->group_size % size == 0;
 }
 
 static Status read_state(QuantReader *r, const char *suffix, const Part *state, QuantWeight *w) {
