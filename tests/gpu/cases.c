@@ -76,6 +76,8 @@ const Case CASES[] = {
      .past = 3, .n_tokens = 1, F16KV},
     {"nf4", DTYPE_NF4, 1024, 8, 8, 128, 2752, 999, .past = 65, .n_tokens = 16, F16KV},
     {"nf4 alone", DTYPE_NF4, 4160, 2, 1, 64, 128, 999, .past = 65, .n_tokens = 1, F16KV},
+    {"nf4 alone, int8", DTYPE_NF4, 1024, 8, 2, 128, 2752, 999, .past = 65, .n_tokens = 1, INT8(32)},
+    {"e4m3 alone, int8", DTYPE_E4M3, 1024, 8, 2, 128, 2784, 999, .past = 65, .n_tokens = 1, INT8(32)},
     {"nf4 read", DTYPE_NF4, 640, 28, 14, 64, 1856, 300, .past = 40, .n_tokens = 300, F16KV},
     {"nf4 experts, one", DTYPE_NF4, 512, 8, 2, 64, 704, 300, .n_experts = 8, .n_active = 3, .router = 1,
      .past = 3, .n_tokens = 1, F16KV},
