@@ -82,6 +82,9 @@ typedef struct LayerWeights {
     Matrix choice_bias;                         // [n]: added to the scores that choose, not to the weights
     Matrix shared_gate, shared_up, shared_down; // of the expert that every token takes; absent: there is none
     Matrix shared_router;                       // [1, hidden_size]: its own weight's; absent: 1
+    // Of experts beside a dense part (Experts.beside): norms of what the router and the experts read, and of what the dense
+    // part and the experts give, [hidden_size] each; and what each expert's weight is multiplied by, [n].
+    Matrix router_norm, expert_norm, shared_post_norm, expert_post_norm, expert_scale;
     // Of a shape with a latent (Latent below), whose wq is [n_heads*(plain_dim + rotary_dim), q_rank or hidden_size], wk
     // [rank + rotary_dim, hidden_size] and wo [hidden_size, n_heads*value_dim]; wv is absent, and so are biases.
     Matrix q_down, q_down_norm; // [q_rank, hidden_size], [q_rank]; absent: q_rank is 0
@@ -152,6 +155,10 @@ typedef struct Experts {
     float jitter;                  // of SparseMixer
     int n_groups, n_active_groups; // n_groups 0 or 1: none
     bool groups_by_best;
+    // Experts beside a dense part, which is the shared one's (Gemma 4). The router and the experts have norms of their own:
+    // r = router·(norm(x; router_norm)/√hidden_size), h' = norm(x; expert_norm), and with w[e] times expert_scale[e]
+    //   x += norm(norm(shared(h); shared_post_norm) + norm(Σ w[e]·expert_e(h'); expert_post_norm); ffn_post_norm)
+    bool beside;
 } Experts;
 
 // Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). What a token leaves in the cache is one row for all heads,
@@ -557,7 +564,7 @@ typedef struct BackendOptions {
 
 enum { OPS_MAX_STAMPS = 8192 };
 
-enum { OPS_ABI = 17 }; // counts changes of this header that a plug-in built before would not know
+enum { OPS_ABI = 18 }; // counts changes of this header that a plug-in built before would not know
 
 typedef struct Ops {
     const char *name; // "cpu", "cuda"

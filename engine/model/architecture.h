@@ -131,6 +131,9 @@ typedef struct ExpertRules {
     const char *shared[4];
     const char *shared_count; // instead of its size: how many of the others it is as large as
     bool shared_alike;        // it is as large as one of them
+    // Experts beside a dense part (ops.h, Experts.beside), which is `shared`: whole names of the router's norm, the experts',
+    // that of what the dense part gives, of what the experts give, and of the numbers that multiply their weights.
+    const char *beside[5];
     ExpertLayers layers;
     int dense; // of EXPERTS_BEHIND_DENSE, layers before those with experts where config.json does not say
     bool scale_key, groups; // routed_scaling_factor means something; n_group and topk_group do

@@ -239,6 +239,7 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
     Status status = read_counts(source, e, error);
     if (!status) status = read_router(source, e, error);
     e->size = shape->intermediate_size;
+    e->beside = rules->beside[0] != NULL;
     if (!status && (!source->config || rules->size))
         status = read_size(source, (Key){rules->size, "expert_feed_forward_length"},
                            source->config ? 0 : shape->intermediate_size, &e->size, error);

@@ -180,6 +180,21 @@ static Status take_shared(const ExpertReader *r, Error *error) {
                   : missing(r, names[3], error);
 }
 
+// What experts beside a dense part have more.
+static Status take_beside(const ExpertReader *r, Error *error) {
+    const char *const *names = r->source->architecture->experts.beside;
+    Matrix *parts[] = {&r->to->router_norm, &r->to->expert_norm, &r->to->shared_post_norm,
+                       &r->to->expert_post_norm, &r->to->expert_scale};
+    Status status = STATUS_OK;
+    for (int i = 0; i < 5 && names[0] && !status; i++) {
+        const CheckpointTensor *tensor = find(r, names[i], "");
+        if (!tensor) return missing(r, names[i], error);
+        status = take_vector(r, tensor, i == 4 ? r->model->shape.experts.n : r->model->shape.hidden_size,
+                             parts[i], error);
+    }
+    return status;
+}
+
 // The names by which the file has them: those of the first experts that are there, else the first.
 static const ExpertNames *names_of(ExpertReader *r) {
     if (!r->source->config) return GGUF_NAMES;
@@ -211,6 +226,7 @@ Status model_take_experts(Model *model, const ParamSource *source, int layer, bo
         status = take_vector(&r, find(&r, r.names->choice_bias, ""), e->n, &r.to->choice_bias, error);
     if (!status) status = source->config ? take_folder(&r, error) : take_gguf(&r, error);
     if (!status && e->shared_size > 0) status = take_shared(&r, error);
+    if (!status) status = take_beside(&r, error);
     return status;
 }
 

@@ -22,11 +22,12 @@ struct Layer {
     Layer *next;          // of the backend's list
     LayerWeights weights; // as the file has them
     Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm, token_norm;
-    float *q_norm, *k_norm, *v_norm;                   // norm_offset added; NULL: none
-    float *q_down_norm, *latent_norm;                  // NULL: none
+    Norm router_norm, expert_norm, shared_post_norm, expert_post_norm; // of experts beside a dense part
+    float *q_norm, *k_norm, *v_norm;                                   // norm_offset added; NULL: none
+    float *q_down_norm, *latent_norm;                                  // NULL: none
     bool row_norms;                                    // q_norm and k_norm are of whole rows, not of heads
     float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down; // NULL: none
-    float *router_bias, *choice_bias;                  // NULL: none
+    float *router_bias, *choice_bias, *expert_scale;   // NULL: none
     float *vectors;                                    // the allocation they all lie in
 };
 
@@ -88,8 +89,9 @@ typedef struct CpuBackend {
     // of_heads_width].
     float *q_down, *expanded, *of_heads; // [max_tokens, q_rank], [max_tokens, n_heads*(head, or value_dim)]
     int64_t of_heads_width;
-    float *of_tokens;     // [max_tokens, n_layers, token_size] rows of per-layer embeddings
-    float *token_part;    // 2·[max_tokens, the larger of token_size and hidden_size]
+    float *of_tokens; // [max_tokens, n_layers, token_size] rows of per-layer embeddings
+    float *
+        token_part; // 2·[max_tokens, the larger of token_size and hidden_size]; also what experts and dense part give
     float *up;            // [max_tokens, decoder_ffn_width()]
     CpuRoutes routes;     // of the layer of experts that is computed
     char *thread_scratch; // [n_threads, thread_bytes]

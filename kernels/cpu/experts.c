@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct ExpertsRun {
     CpuBackend *cpu;
@@ -81,12 +82,15 @@ void cpu_experts_gate_up(CpuBackend *cpu, const Layer *layer, const float *x, fl
     const Matrix *all[] = {&w->router,    &w->shared_router, &w->shared_gate,
                            &w->shared_up, &w->w_gate,        &w->w_up};
     ExpertsRun run = {.cpu = cpu, .layer = layer, .g = g, .one_row = n == 1};
-    run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->ffn_norm}, all, 6);
+    run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, e->beside ? layer->router_norm : layer->ffn_norm}, all,
+                        e->beside ? 1 : 6);
     cpu_multiply(cpu, &w->router, &run.in, cpu->routes.scores);
     cpu_route(cpu, layer);
+    if (e->beside) run.in = cpu_normed(cpu, &(NormedRows){x, NULL, n, layer->ffn_norm}, all + 2, 2);
     if (w->shared_up.data) shared_gate_up(cpu, w, &run.in, g + n_pairs * e->size);
-    if (!run.one_row)
-        run.in = cpu_normed(cpu, &(NormedRows){x, cpu->routes.tokens, n_pairs, layer->ffn_norm}, all + 4, 2);
+    const NormedRows rows = {x, run.one_row ? NULL : cpu->routes.tokens, run.one_row ? 1 : n_pairs,
+                             e->beside ? layer->expert_norm : layer->ffn_norm};
+    if (!run.one_row || e->beside) run.in = cpu_normed(cpu, &rows, all + 4, 2);
     run.n_parts = cpu_row_parts(cpu, e->size);
     threads_run(cpu->threads, cpu->routes.n_used * run.n_parts, gate_up_part, &run);
 }
@@ -121,18 +125,34 @@ static void down_part(void *context, int64_t part, int thread) {
     }
 }
 
+// x += norm(norm(dense) + norm(experts)), both [n_tokens, hidden_size] and overwritten.
+static void add_both(const CpuBackend *cpu, const Layer *layer, float *dense, float *experts, float *x) {
+    const int64_t hidden = cpu->shape->hidden_size;
+    for (int64_t t = 0; t < cpu->n_tokens; t++, dense += hidden, experts += hidden, x += hidden) {
+        cpu_norm_row(cpu, layer->shared_post_norm, dense, dense);
+        cpu_norm_row(cpu, layer->expert_post_norm, experts, experts);
+        for (int64_t i = 0; i < hidden; i++) dense[i] += experts[i];
+        cpu_norm_row(cpu, layer->ffn_post_norm, dense, dense);
+        for (int64_t i = 0; i < hidden; i++) x[i] += dense[i];
+    }
+}
+
 void cpu_experts_down(CpuBackend *cpu, const Layer *layer, const float *g, float *x) {
     const Experts *e = &cpu->shape->experts;
     const LayerWeights *w = &layer->weights;
+    const int64_t all = (int64_t)cpu->n_tokens * cpu->shape->hidden_size;
+    float *dense = e->beside ? cpu->token_part : x, *experts = e->beside ? dense + all : x;
+    if (e->beside) memset(dense, 0, (size_t)(2 * all) * sizeof *dense);
     const int64_t n_pairs = (int64_t)cpu->n_tokens * e->n_active;
     const Matrix *down = &w->w_down, *shared = &w->shared_down;
     if (shared->data) {
         Activations in =
             cpu_activations(cpu, g + n_pairs * e->size, cpu->n_tokens, e->shared_size, &shared, 1);
-        cpu_add_linear(cpu, &(AddedLinear){.w = shared}, &in, x);
+        cpu_add_linear(cpu, &(AddedLinear){.w = shared}, &in, dense);
     }
     ExpertsRun run = {
-        .cpu = cpu, .layer = layer, .x = x, .n_parts = cpu_row_parts(cpu, cpu->shape->hidden_size)};
+        .cpu = cpu, .layer = layer, .x = experts, .n_parts = cpu_row_parts(cpu, cpu->shape->hidden_size)};
     run.in = cpu_activations(cpu, g, n_pairs, e->size, &down, 1);
     threads_run(cpu->threads, run.n_parts, down_part, &run);
+    if (e->beside) add_both(cpu, layer, dense, experts, x);
 }

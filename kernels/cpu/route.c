@@ -92,7 +92,7 @@ void cpu_route(CpuBackend *cpu, const Layer *layer) {
     for (int64_t p = 0; p < (int64_t)cpu->n_tokens * e->n_active; p++) {
         int32_t at = r->start[r->chosen[p]]++; // for now; put back below
         r->tokens[at] = (int32_t)(p / e->n_active);
-        r->weight[at] = r->weights[p];
+        r->weight[at] = r->weights[p] * (layer->expert_scale ? layer->expert_scale[r->chosen[p]] : 1);
     }
     for (int i = e->n; i > 0; i--) r->start[i] = r->start[i - 1];
     r->start[0] = 0;

@@ -65,8 +65,8 @@ int64_t cpu_scratch_layout(CpuBackend *cpu, int n_threads, char *base) {
         cpu->of_heads = arena_take(&arena, n * s->n_heads * cpu->of_heads_width, sizeof *cpu->of_heads);
     }
     cpu->of_tokens = arena_take(&arena, n * token_width, sizeof *cpu->of_tokens);
-    cpu->token_part = arena_take(&arena, 2 * n * (s->token_size ? larger(s->token_size, s->hidden_size) : 0),
-                                 sizeof *cpu->token_part);
+    const int64_t part = s->token_size || s->experts.beside ? larger(s->token_size, s->hidden_size) : 0;
+    cpu->token_part = arena_take(&arena, 2 * n * part, sizeof *cpu->token_part);
     cpu->up = arena_take(&arena, n * wide, sizeof *cpu->up);
     lay_out_routes(&cpu->routes, &s->experts, n, &arena);
 

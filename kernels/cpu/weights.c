@@ -1,6 +1,7 @@
 // Takes layers over: matrices by reference into the mapped file, vectors as float32.
 #include "kernels/cpu/cpu.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef enum Need { REQUIRED, OPTIONAL, NEVER } Need;
@@ -83,6 +84,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     const bool latent = l->rank > 0, low = latent && l->q_rank > 0;
     const Need plain = latent ? NEVER : OPTIONAL, of_latent = latent ? REQUIRED : NEVER,
                of_low = low ? REQUIRED : NEVER;
+    const Need beside = experts && e->beside ? REQUIRED : NEVER;
     const LayerHeads heads = layer_heads(s, w->index);
     const int64_t q_width = latent ? decoder_query_width(s) : (int64_t)s->n_heads * heads.head_dim,
                   kv_width = (int64_t)heads.n_kv_heads * heads.head_dim, rows_of_tokens = s->token_size,
@@ -113,7 +115,7 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"ffn_norm", &w->ffn_norm, 1, hidden, experts ? REQUIRED : OPTIONAL, s->norm_offset, 0,
          &ffn_norm->weight, false},
         {"ffn_norm_bias", &w->ffn_norm_bias, 1, hidden, norm_bias, 0, 0, &ffn_norm->bias, false},
-        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, experts ? NEVER : OPTIONAL, s->norm_offset, 0,
+        {"ffn_post_norm", &w->ffn_post_norm, 1, hidden, experts ? beside : OPTIONAL, s->norm_offset, 0,
          &layer->ffn_post_norm.weight, false},
         {"w_gate", &w->w_gate, wide, hidden, OPTIONAL, 0, 0, NULL, false},
         {"b_gate", &w->b_gate, 1, wide, gate_bias, 0, 0, &layer->b_gate, false},
@@ -131,6 +133,15 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
         {"token_norm", &w->token_norm, 1, hidden, of_tokens, s->norm_offset, 0, &layer->token_norm.weight,
          false},
         {"router", &w->router, e->n, hidden, of_experts, 0, 0, NULL, false},
+        {"router_norm", &w->router_norm, 1, hidden, beside, s->norm_offset, 1 / sqrtf((float)hidden),
+         &layer->router_norm.weight, false},
+        {"expert_norm", &w->expert_norm, 1, hidden, beside, s->norm_offset, 0, &layer->expert_norm.weight,
+         false},
+        {"shared_post_norm", &w->shared_post_norm, 1, hidden, beside, s->norm_offset, 0,
+         &layer->shared_post_norm.weight, false},
+        {"expert_post_norm", &w->expert_post_norm, 1, hidden, beside, s->norm_offset, 0,
+         &layer->expert_post_norm.weight, false},
+        {"expert_scale", &w->expert_scale, 1, e->n, beside, 0, 0, &layer->expert_scale, false},
         {"router_bias", &w->router_bias, 1, e->n, of_experts, 0, 0, &layer->router_bias, false},
         {"choice_bias", &w->choice_bias, 1, e->n, of_experts, 0, 0, &layer->choice_bias, false},
         {"shared_gate", &w->shared_gate, shared, hidden, of_shared, 0, 0, NULL, false},

@@ -92,11 +92,11 @@ static void some_cannot_be_shifted(void **state) {
 // Heads of several sizes lie in one cache, also where it has fewer bits: its rounding is all that changes.
 static void heads_of_two_sizes_in_fewer_bits(void **state) {
     (void)state;
-    static const char *const NAMES[] = {"gemma4", "gemma4-e"};
+    static const char *const NAMES[] = {"gemma4", "gemma4-e", "gemma4-moe"};
     static const DType TYPES[] = {DTYPE_F16, DTYPE_INT8, DTYPE_INT4};
     static const double BOUNDS[] = {0.005, 0.04, 0.8};
     Error error = {0};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 9; i++) {
         GoldenSet set;
         Engine *engine;
         const char *name = NAMES[i / 3];
@@ -164,6 +164,7 @@ BOTH(hunyuan, "hunyuan")
 BOTH(cohere_plus, "cohere-plus")
 FOLDER(gemma4, "gemma4")
 FOLDER(gemma4_e, "gemma4-e")
+FOLDER(gemma4_moe, "gemma4-moe")
 BOTH(stablelm_12b, "stablelm-12b")
 
 #define TESTS_OF_BOTH(NAME) cmocka_unit_test(NAME), cmocka_unit_test(NAME##_gguf)
@@ -204,6 +205,7 @@ int main(int argc, char **argv) {
         TESTS_OF_BOTH(cohere_plus),
         cmocka_unit_test(gemma4),
         cmocka_unit_test(gemma4_e),
+        cmocka_unit_test(gemma4_moe),
         TESTS_OF_BOTH(stablelm_12b),
         cmocka_unit_test(some_cannot_be_shifted),
         cmocka_unit_test(heads_of_two_sizes_in_fewer_bits),

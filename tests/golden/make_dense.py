@@ -152,6 +152,14 @@ MODELS.update({
     "falcon-rw": dict(model_type="falcon", num_key_value_heads=None, intermediate_size=None, alibi=True, bias=True, multi_query=False,
                       new_decoder_architecture=False, parallel_attn=False, apply_residual_connection_post_layernorm=False,
                       layer_norm_epsilon=1e-5, tie_word_embeddings=True),
+    # 26B-A4B: experts beside the dense part.
+    "gemma4-moe": dict(model_type="gemma4_text", num_hidden_layers=3, head_dim=16, global_head_dim=24, num_global_key_value_heads=1,
+                       attention_k_eq_v=True, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, sliding_window=7,
+                       layer_types=[SLIDING, SLIDING, FULL], hidden_size_per_layer_input=0, final_logit_softcapping=6.0,
+                       enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=24,
+                       use_double_wide_mlp=False, num_kv_shared_layers=0,
+                       rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=90000.0),
+                                        SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
 })
 CLASS_OF = {"minicpm": "granite", "baichuan": "llama", "baichuan-13b": "llama", "chatglm": "glm", "qwen": "qwen2"}
 
@@ -195,8 +203,12 @@ def random_weights(model, name, dtype):
         value = rng.standard_normal(shape)
         if key.endswith("bias"):
             value *= 0.3
-        elif key.endswith("layer_scalar"):
+        elif key.endswith(("layer_scalar", "per_expert_scale")):
             value = 1 + 0.3 * value
+        elif key.endswith("router.scale"):
+            value = 3 + value
+        elif ".experts." in key: # [n, out, in]
+            value /= math.sqrt(shape[2])
         elif "norm" in key or "ln_" in key:
             value = (0 if is_offset(model.config) else 1) + 0.3 * value
         elif "embed" in key:
@@ -503,7 +515,7 @@ def make_corpus():
     """Seeds for the fuzzer of config.json, one of them of a model that does more than write text."""
     corpus = os.path.join(os.path.dirname(OUT), "..", "fuzz", "corpus", "fuzz_config_json")
     for name in ("gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "minicpm", "olmo3", "cohere2", "falcon-40b",
-                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw"):
+                 "baichuan-13b", "chatglm", "qwen", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe"):
         shutil.copyfile(os.path.join(OUT, name, "config.json"), os.path.join(corpus, name))
     with open(os.path.join(OUT, "gemma3", "config.json")) as f:
         text = json.load(f)

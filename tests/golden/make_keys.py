@@ -38,7 +38,7 @@ MODELS = {"llama": "models/llama3", "mistral": "models/mistral", "qwen2": "model
 DENSE = {name: f"dense/{name}" for name in (
     "gemma", "gemma2", "gemma3", "gemma3-nested", "smollm3", "granite", "seed_oss", "ernie4_5", "glm", "glm4", "olmo2", "olmo3",
     "olmo3-nested", "exaone4", "exaone4-full", "cohere", "cohere2", "stablelm", "starcoder2", "phi", "nemotron", "falcon-7b", "falcon-40b",
-    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "falcon-rw")}
+    "ministral3", "hunyuan", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "falcon-rw", "gemma4-moe")}
 # Of make_experts.py, likewise.
 EXPERTS = {name: f"experts/{name}" for name in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "glm4_moe",
                                                  "ernie4_5_moe", "gpt_oss", "phimoe", "llama4")}
@@ -358,6 +358,12 @@ OWN.update({
                  (dict(use_double_wide_mlp=False), False), (dict(vocab_size_per_layer_input=40), None),
                  (dict(num_hidden_layers=4), False), (dict(sliding_window=3), True), (dict(rms_norm_eps=0.3), True),
                  (dict(per_layer_config=GONE, global_head_dim=32), True), (dict(per_layer_config=GONE), False)],
+    "gemma4-moe": [(dict(enable_moe_block=False), None), (dict(enable_moe_block=GONE), None), (dict(num_experts=5), False),
+                   (dict(num_experts=GONE), False), (dict(top_k_experts=1), True), (dict(top_k_experts=GONE), False), (dict(top_k_experts=6), True),
+                   (dict(top_k_experts=7), False), (dict(moe_intermediate_size=20), False), (dict(moe_intermediate_size=GONE), False),
+                   (dict(intermediate_size=24), False), (dict(rms_norm_eps=0.3), True), (dict(hidden_activation="silu"), True),
+                   (dict(norm_topk_prob=False), None), (dict(num_experts_per_tok=1), None), (dict(routed_scaling_factor=2.0), None),
+                   (dict(num_kv_shared_layers=1), None), (dict(use_double_wide_mlp=True, num_kv_shared_layers=1), False)],
 })
 NOT_ROTARY = ("phi3", "gptj", "gpt_neox", "opt", "bloom", "mpt")
 

@@ -104,6 +104,17 @@ static const Architecture ROWS[] = {
      .positions = POSITIONS_ALIBI,
      BAICHUAN_VALUES},
     {.name = "baichuan", .gguf = "baichuan", BAICHUAN_VALUES},
+    // ChatGLM 1, which is refused: its prompt is seen in both directions, its positions are pairs.
+    {.name = "chatglm",
+     .when = {{"position_encoding_2d", 1}},
+     .aliases = {{"num_hidden_layers", "num_layers"},
+                 {"intermediate_size", "inner_hidden_size"},
+                 {"max_position_embeddings", "max_sequence_length"}},
+     .fixed = {{NULL, {"position_encoding_2d"}, 0, "positions of two dimensions (ChatGLM 1)"}},
+     .fixed_act = true,
+     .norm = NORM_LAYER,
+     .fixed_eps = true,
+     .default_context = 2048},
     // ChatGLM 2 and 3, GLM-4-9B as their own code has them; GGUF: see glm.
     {.name = "chatglm",
      .other_classes = {"ChatGLMModel", "ChatGLMForConditionalGeneration"},

@@ -23,6 +23,37 @@
         LLAMA_ENDS,                                                                                          \
     }
 
+#define GEMMA4_NAMES                                                                                         \
+    .whole = "gemma4", .class_name = "gemma4", .base = "model.", .layer = "layers.%d.",                      \
+    .modules = {                                                                                             \
+        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
+        LLAMA_ATTENTION,                                                                                     \
+        [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
+        [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
+        [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",                                                \
+        [MODULE_FFN_NORM] = "pre_feedforward_layernorm",                                                     \
+        LLAMA_FEED_FORWARD,                                                                                  \
+        [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",                                               \
+        [MODULE_TOKEN_GATE] = "per_layer_input_gate",                                                        \
+        [MODULE_TOKEN_UP] = "per_layer_projection",                                                          \
+        [MODULE_TOKEN_NORM] = "post_per_layer_input_norm",                                                   \
+        [MODULE_TOKEN_EMBEDDING] = "embed_tokens_per_layer",                                                 \
+        [MODULE_TOKEN_PROJECTION] = "per_layer_model_projection",                                            \
+        [MODULE_TOKEN_HEAD_NORM] = "per_layer_projection_norm",                                              \
+        LLAMA_ENDS,                                                                                          \
+    }
+
+#define GEMMA4_FIXED                                                                                         \
+    {NULL, {"use_bidirectional_attention"}, 0, "attention to what comes later", "vision"}, NO_ATTENTION_BIAS
+
+#define GEMMA4_VALUES                                                                                        \
+    .default_proportional = 0.25, .norm_eps = 1e-6, .activation = ACTIVATION_GELU_TANH,                      \
+    .embedding_root = true, .default_tied = true, .default_head_dim = 256, .qk_norm = true,                  \
+    .heads_by_window = true, .unit_scores = true, .value_norm = true, .x_scale = "layer_scalar",             \
+    .partial_rotary = true, .window_rule = WINDOW_PERIODIC, .window_period = 6, .rope_rule = ROPE_BY_WINDOW, \
+    .default_base = 1e6, .default_window_base = 1e4, .scales = {.logit_cap = NAN},                           \
+    .default_context = 131072, .default_window = 512
+
 static const Architecture ROWS[] = {
     // Its first files say "gelu" and mean the approximation; hidden_activation is what others have for it.
     {.name = "gemma",
@@ -61,55 +92,33 @@ static const Architecture ROWS[] = {
      .gguf_wide_layers = 62,
      .default_context = 131072,
      .default_window = 4096},
-    // Of two sizes of heads. GGUF files have it too, which palaver does not read yet.
+    // Of two sizes of heads; 26B-A4B has experts beside its dense part. GGUF files have them too, which palaver does not
+    // read yet.
     {.name = "gemma4_text",
-     .whole = "gemma4",
-     .class_name = "gemma4",
-     .base = "model.",
-     .layer = "layers.%d.",
-     .modules =
-         {
-             [MODULE_ATTN_NORM] = "input_layernorm",
-             LLAMA_ATTENTION,
-             [MODULE_Q_NORM] = "self_attn.q_norm",
-             [MODULE_K_NORM] = "self_attn.k_norm",
-             [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",
-             [MODULE_FFN_NORM] = "pre_feedforward_layernorm",
-             LLAMA_FEED_FORWARD,
-             [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",
-             [MODULE_TOKEN_GATE] = "per_layer_input_gate",
-             [MODULE_TOKEN_UP] = "per_layer_projection",
-             [MODULE_TOKEN_NORM] = "post_per_layer_input_norm",
-             [MODULE_TOKEN_EMBEDDING] = "embed_tokens_per_layer",
-             [MODULE_TOKEN_PROJECTION] = "per_layer_model_projection",
-             [MODULE_TOKEN_HEAD_NORM] = "per_layer_projection_norm",
-             LLAMA_ENDS,
-         },
+     .when = {{"enable_moe_block", 1}},
+     GEMMA4_NAMES,
+     GEMMA4_VALUES,
+     .aliases = {{"hidden_act", "hidden_activation"},
+                 {"num_local_experts", "num_experts"},
+                 {"num_experts_per_tok", "top_k_experts"}},
+     .fixed = {GEMMA4_FIXED, {NULL, {"enable_moe_block"}, 1, "no experts"}},
+     .experts = {.there = true,
+                 .names = {{.router = "router.proj",
+                            .gate_up = "experts.gate_up_proj",
+                            .all_down = "experts.down_proj"}},
+                 .size = "moe_intermediate_size",
+                 .shared_size = "intermediate_size",
+                 .shared = {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"},
+                 .beside = {"router.scale", "pre_feedforward_layernorm_2.weight",
+                            "post_feedforward_layernorm_1.weight", "post_feedforward_layernorm_2.weight",
+                            "router.per_expert_scale"},
+                 .renormalise = true}},
+    {.name = "gemma4_text",
+     GEMMA4_NAMES,
+     GEMMA4_VALUES,
      .aliases = {{"hidden_act", "hidden_activation"}},
-     .fixed = {{NULL, {"use_bidirectional_attention"}, 0, "attention to what comes later", "vision"},
-               {NULL, {"enable_moe_block"}, 0, "experts beside a dense feed-forward part"},
-               NO_ATTENTION_BIAS},
-     .ignored = {"num_experts", "top_k_experts", "moe_intermediate_size"},
-     .default_proportional = 0.25,
-     .norm_eps = 1e-6,
-     .activation = ACTIVATION_GELU_TANH,
-     .embedding_root = true,
-     .default_tied = true,
-     .default_head_dim = 256,
-     .qk_norm = true,
-     .heads_by_window = true,
-     .unit_scores = true,
-     .value_norm = true,
-     .x_scale = "layer_scalar",
-     .partial_rotary = true,
-     .window_rule = WINDOW_PERIODIC,
-     .window_period = 6,
-     .rope_rule = ROPE_BY_WINDOW,
-     .default_base = 1e6,
-     .default_window_base = 1e4,
-     .scales = {.logit_cap = NAN},
-     .default_context = 131072,
-     .default_window = 512},
+     .fixed = {GEMMA4_FIXED, {NULL, {"enable_moe_block"}, 0, "experts beside a dense feed-forward part"}},
+     .ignored = {"num_experts", "top_k_experts", "moe_intermediate_size"}},
 };
 
 const ArchitectureFamily architectures_gemma = {ROWS, sizeof ROWS / sizeof *ROWS};

@@ -47,6 +47,11 @@ static const struct {
     {"{\"model_type\": \"mpt\", \"logit_scale\": \"inv_sqrt_d_model\"}", STATUS_UNSUPPORTED,
      "logit_scale asks for scaled logits"},
     {"{\"model_type\": \"mpt\", \"no_bias\": false}", STATUS_UNSUPPORTED, "no_bias asks for biases"},
+    {"{\"model_type\": \"chatglm\", \"position_encoding_2d\": true, \"num_layers\": 2, "
+     "\"inner_hidden_size\": 256, "
+     "\"max_sequence_length\": 2048, \"layernorm_epsilon\": 1e-5, \"num_hidden_layers\": \"absent\", "
+     "\"intermediate_size\": \"absent\", \"max_position_embeddings\": \"absent\"}",
+     STATUS_UNSUPPORTED, "position_encoding_2d asks for positions of two dimensions (ChatGLM 1)"},
     {"{\"model_type\": \"opt\", \"do_layer_norm_before\": false}", STATUS_UNSUPPORTED,
      "do_layer_norm_before asks for norms after attention and feed-forward"},
     {"{\"model_type\": \"opt\", \"word_embed_proj_dim\": 32}", STATUS_UNSUPPORTED,

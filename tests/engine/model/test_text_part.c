@@ -26,6 +26,7 @@ static const Whole WHOLES[] = {
     {GOLDEN_EXPERTS, "llama4", "llama4", "Llama4ForConditionalGeneration", false},
     {GOLDEN_DENSE, "gemma4", "gemma4", "Gemma4ForConditionalGeneration", true},
     {GOLDEN_DENSE, "gemma4-e", "gemma4", "Gemma4ForConditionalGeneration", true},
+    {GOLDEN_DENSE, "gemma4-moe", "gemma4", "Gemma4ForConditionalGeneration", true},
 };
 
 // "model.layers.0.…" as a part of a whole.
