@@ -25,6 +25,16 @@ Status model_scale_latent(Model *model, const ParamSource *source, struct RopeSp
 // context_length, and what positions are told by: model->shape.rope, inv_freq and scaling, or n_positions; after the
 // shape.
 Status model_read_positions(Model *model, const ParamSource *source, Error *error);
+// Gives the rope so many tables of so many sets, the only way to change either number: a row that was there comes
+// to its new place; one that was not begins as a copy of its table's first, or of the last table's: each is written.
+Status model_make_rows(Model *model, int n_tables, int n_sets, Error *error);
+// The first table's sets, by the scheme; after rope's size and the context.
+Status model_make_sets(Model *model, const struct RopeSpec *spec, const ParamSource *source, Error *error);
+// How far beyond the trained context dynamic NTK may have sets.
+int64_t model_dynamic_reach(const Model *model);
+// shape.temperature_…: it grows with the trained contexts that a position is away from the beginning.
+Status model_read_temperature(Model *model, const struct RopeSpec *spec, const ParamSource *source,
+                              Error *error);
 Status model_read_windows(Model *model, const ParamSource *source, Error *error);
 // model->layer_ropes and shape.rope.of_layers; after positions and windows.
 Status model_read_layer_ropes(Model *model, const ParamSource *source, Error *error);
@@ -65,6 +75,25 @@ Status model_take_head_norms(Model *model, const ParamSource *source, int layer,
 // model, one saved without its head, and a part of a larger one have; NULL: there is none.
 const CheckpointTensor *model_find_of_layer(const ParamSource *source, int layer, const char *stem,
                                             const char *end);
+// The tensor of a module, "weight" or "bias", under any of these names; layer -1: of the whole model. NULL: there is
+// none.
+const CheckpointTensor *model_find_tensor(const ParamSource *source, Module module, int layer,
+                                          const char *kind);
+// STATUS_FILE: it is missing.
+Status model_missing_tensor(const Model *model, const ParamSource *source, Module module, int layer,
+                            const char *kind, Error *error);
+// Weights that files hold otherwise than ops want them. The first `n` rows, or elements of a vector, of what `all`
+// holds; `all` keeps the rest.
+Matrix model_take_first(Matrix *all, int64_t n);
+// A layer's wq and bq, which hold q, k and v, into its matrices of q and kv rows; head by head in memory of the
+// model's.
+Status model_split_qkv(Model *model, const ParamSource *source, int index, int64_t q, int64_t kv,
+                       Error *error);
+// Likewise w_gate and b_gate, whose first n rows are the gate's.
+void model_split_gate_up(LayerWeights *layer, int64_t n);
+// Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
+// own code does when it first writes.
+Status model_norm_head(Model *model, Error *error);
 // The learned attention sinks of a layer, where the architecture has them.
 Status model_take_sinks(Model *model, const ParamSource *source, int layer, Error *error);
 

@@ -5,7 +5,6 @@
 #include "kernels/cpu/loops/quant.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,138 +167,6 @@ static bool has_bias(const Model *model, unsigned biases) {
            ((biases & BIAS_OUTPUT) && model->output_bias);
 }
 
-static void shape_text(const CheckpointTensor *tensor, char *text, size_t size) {
-    size_t n = (size_t)snprintf(text, size, "[");
-    for (int i = 0; i < tensor->n_dims && n < size; i++) {
-        n += (size_t)snprintf(text + n, size - n, i == 0 ? "%lld" : ", %lld", (long long)tensor->shape[i]);
-    }
-    if (n < size) snprintf(text + n, size - n, "] %s", tensor->type_name);
-}
-
-// What to take where a file has a type that palaver does not read: of about its bits, with its place in a sentence.
-static const char *variant_hint(const char *type_name) {
-    static const struct {
-        const char *begins, *hint;
-    } HINTS[] = {{"iq1_", " (q2_k is nearest)"}, {"iq2_", " (q2_k is nearest)"},
-                 {"tq", " (q2_k is nearest)"},   {"q1_", " (q2_k is nearest)"},
-                 {"iq3_", " (q3_k is nearest)"}, {"nvfp4", " (mxfp4 or q4_k is nearest)"},
-                 {"q8_", " (q8_0 is nearest)"}};
-    for (size_t i = 0; i < sizeof HINTS / sizeof *HINTS; i++)
-        if (!strncmp(type_name, HINTS[i].begins, strlen(HINTS[i].begins))) return HINTS[i].hint;
-    return "";
-}
-
-// rows 0: a vector
-static Status check_tensor(const Model *model, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
-                           Error *error) {
-    const char *path = checkpoint_file(model->checkpoint, tensor->file, NULL);
-    bool is_vector = rows == 0;
-    bool fits = is_vector ? tensor->n_dims == 1 && tensor->shape[0] == cols
-                          : tensor->n_dims == 2 && tensor->shape[0] == rows && tensor->shape[1] == cols;
-    if (!fits) {
-        char expected[64], found[128];
-        snprintf(expected, sizeof expected, is_vector ? "[%lld]" : "[%lld, %lld]",
-                 (long long)(is_vector ? cols : rows), (long long)cols);
-        shape_text(tensor, found, sizeof found);
-        return error_set(error, STATUS_FILE, "%s: %s: expected %s, file has %s", path, tensor->name, expected,
-                         found);
-    }
-    if (!tensor->supported) {
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: tensor %s has type %s; palaver reads f32, f16, bf16, q8_0, "
-                         "q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4: take "
-                         "another variant of the model%s",
-                         path, tensor->name, tensor->type_name, variant_hint(tensor->type_name));
-    }
-    if (is_vector && dtype_block_size(tensor->type) != 1) {
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "%s: tensor %s has type %s; a vector must be f32, f16 or bf16", path, tensor->name,
-                         tensor->type_name);
-    }
-    return STATUS_OK;
-}
-
-enum { NAME_SIZE = 128 };
-
-// How files name a model's tensors: as its class does; saved without the head, which leaves the base out; and as a part
-// of a larger model, by transformers 4 and 5 ("language_model.model.layers", "model.language_model.layers").
-typedef enum Naming { NAMED_USUAL, NAMED_BARE, NAMED_AS_PART, NAMED_WITHIN, N_NAMINGS } Naming;
-
-static void prefix_of(const Reader *r, Module module, Naming naming, char prefix[NAME_SIZE]) {
-    static const char *const PREFIXES[] = {"", "", "language_model.", ""};
-    const char *base = module == MODULE_OUTPUT || naming == NAMED_BARE ? "" : r->architecture->base;
-    snprintf(prefix, NAME_SIZE, "%s%s%s", PREFIXES[naming], base,
-             naming == NAMED_WITHIN && module != MODULE_OUTPUT ? "language_model." : "");
-}
-
-// "blk.3.attn_q.weight", or "model.layers.3.self_attn.q_proj.weight". layer -1: a module of the whole model.
-static void tensor_name(const Reader *r, Module module, int layer, const char *kind, Naming naming,
-                        char name[NAME_SIZE]) {
-    const Architecture *a = r->architecture;
-    char place[64] = "", prefix[NAME_SIZE] = "";
-    const char *own = a->gguf_modules[module], *usual = own ? own : GGUF_MODULES[module];
-    const char *stem = r->is_gguf ? usual : a->modules[module];
-    if (module == MODULE_OUTPUT && !r->is_gguf && naming != NAMED_USUAL)
-        stem = "lm_head"; // as transformers renames GPT-NeoX's
-    if (!r->is_gguf) prefix_of(r, module, naming, prefix);
-    if (layer >= 0 && r->is_gguf) snprintf(place, sizeof place, "blk.%d.", layer);
-    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
-    if (layer >= 0 && !r->is_gguf) snprintf(place, sizeof place, a->layer, layer);
-    snprintf(name, NAME_SIZE, "%.40s%s%s.%s", prefix, place, stem, kind);
-}
-
-// NULL: there is none.
-static const CheckpointTensor *find_tensor(const Reader *r, Module module, int layer, const char *kind) {
-    char name[NAME_SIZE];
-    const CheckpointTensor *tensor = NULL;
-    for (Naming naming = NAMED_USUAL; naming < (r->source->whole ? N_NAMINGS : NAMED_AS_PART) && !tensor;
-         naming++) {
-        tensor_name(r, module, layer, kind, naming, name);
-        tensor = checkpoint_find(r->model->checkpoint, name);
-    }
-    return tensor;
-}
-
-static Status missing_tensor(const Reader *r, Module module, int layer, const char *kind, Error *error) {
-    char name[NAME_SIZE];
-    tensor_name(r, module, layer, kind, NAMED_USUAL, name);
-    return error_set(error, STATUS_FILE, "%s: tensor %s is missing: the model is incomplete, or no %s model",
-                     checkpoint_path(r->model->checkpoint), name, r->model->architecture);
-}
-
-const CheckpointTensor *model_find_of_layer(const ParamSource *source, int layer, const char *stem,
-                                            const char *end) {
-    static const char *const AROUND[N_NAMINGS][2] = {[NAMED_USUAL] = {"", ""},
-                                                     [NAMED_AS_PART] = {"language_model.", ""},
-                                                     [NAMED_WITHIN] = {"", "language_model."}};
-    const Architecture *a = source->architecture;
-    const CheckpointTensor *found = NULL;
-    char name[2 * NAME_SIZE], place[64];
-    if (!source->config) {
-        snprintf(name, sizeof name, "blk.%d.%.100s%.32s", layer, stem, end);
-        return checkpoint_find(source->checkpoint, name);
-    }
-    // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): the table's own "layers.%d."
-    snprintf(place, sizeof place, a->layer, layer);
-    for (int i = 0; i < (source->whole ? N_NAMINGS : NAMED_AS_PART) && !found; i++) {
-        snprintf(name, sizeof name, "%s%s%s%s%.100s%.32s", i == NAMED_BARE ? "" : AROUND[i][0],
-                 i == NAMED_BARE ? "" : a->base, i == NAMED_BARE ? "" : AROUND[i][1], place, stem, end);
-        found = checkpoint_find(source->checkpoint, name);
-    }
-    return found;
-}
-
-Status model_take_tensor(Model *model, const ParamSource *source, const CheckpointTensor *tensor,
-                         int64_t rows, int64_t cols, Matrix *matrix, Error *error) {
-    Status status = check_tensor(model, tensor, rows, cols, error);
-    if (status) return status;
-    *matrix = (Matrix){.type = tensor->type, .rows = rows > 0 ? rows : 1, .cols = cols, .data = tensor->data};
-    unread_take_tensor(source, checkpoint_find(model->checkpoint, tensor->name));
-    model->n_parameters += matrix->rows * matrix->cols;
-    model->weight_bytes += (int64_t)tensor->bytes;
-    return STATUS_OK;
-}
-
 // rows 0: a vector
 static Status take_tensor(const Reader *r, const CheckpointTensor *tensor, int64_t rows, int64_t cols,
                           Matrix *matrix, Error *error) {
@@ -315,17 +182,17 @@ static Status take_module(const Reader *r, const WeightInfo *info, int layer, vo
     int64_t rows = info->rows == DIM_NONE ? 0 : dim_size(r, info->rows), cols = dim_size(r, info->cols);
     bool tied = r->model->tied_head;
     Module module = info->module == MODULE_OUTPUT && tied ? MODULE_EMBEDDING : info->module;
-    const CheckpointTensor *tensor = find_tensor(r, module, layer, "weight");
+    const CheckpointTensor *tensor = model_find_tensor(r->source, module, layer, "weight");
     if (!tensor && module == MODULE_EMBEDDING && tied) // saved under the other name
-        tensor = find_tensor(r, MODULE_OUTPUT, layer, "weight");
-    if (!tensor) return missing_tensor(r, module, layer, "weight", error);
+        tensor = model_find_tensor(r->source, MODULE_OUTPUT, layer, "weight");
+    if (!tensor) return model_missing_tensor(r->model, r->source, module, layer, "weight", error);
     if (info->module != MODULE_OUTPUT || !tied) {
         Status status = take_tensor(r, tensor, rows, cols, weight, error);
         if (status) return status;
     }
     if (!has_bias(r->model, info->biases)) return STATUS_OK;
-    tensor = find_tensor(r, info->module, layer, "bias");
-    if (!tensor) return missing_tensor(r, info->module, layer, "bias", error);
+    tensor = model_find_tensor(r->source, info->module, layer, "bias");
+    if (!tensor) return model_missing_tensor(r->model, r->source, info->module, layer, "bias", error);
     return take_tensor(r, tensor, 0, rows > 0 ? rows : cols, bias, error);
 }
 
@@ -345,8 +212,8 @@ static bool same_tensor(const CheckpointTensor *a, const CheckpointTensor *b) {
 static Status settle_tie(const Reader *r, Error *error) {
     Model *model = r->model;
     if (!model->tied_head || r->is_gguf) return STATUS_OK; // in GGUF a head that is there is no tied one
-    const CheckpointTensor *head = find_tensor(r, MODULE_OUTPUT, -1, "weight");
-    const CheckpointTensor *embedding = find_tensor(r, MODULE_EMBEDDING, -1, "weight");
+    const CheckpointTensor *head = model_find_tensor(r->source, MODULE_OUTPUT, -1, "weight");
+    const CheckpointTensor *embedding = model_find_tensor(r->source, MODULE_EMBEDDING, -1, "weight");
     if (!head || !embedding) return STATUS_OK;
     Status status = checkpoint_make(model->checkpoint, head->data, NULL, error);
     if (!status) status = checkpoint_make(model->checkpoint, embedding->data, NULL, error);
@@ -354,112 +221,6 @@ static Status settle_tie(const Reader *r, Error *error) {
     model->tied_head = same_tensor(head, embedding);
     checkpoint_drop_made(model->checkpoint);
     if (model->tied_head) unread_take_tensor(r->source, head);
-    return STATUS_OK;
-}
-
-// ---- q, k and v in one -----------------------------------------------------------------------------------
-
-// Runs of `run` bytes, for each KV head its `group` of q, k and v, into all of q, all of k, all of v.
-static void gather_heads(const char *from, int n_kv_heads, int group, int64_t run, char *to) {
-    const int first[] = {0, group, group + 1}, n[] = {group, 1, 1};
-    for (int part = 0; part < 3; part++)
-        for (int head = 0; head < n_kv_heads; head++, to += n[part] * run)
-            memcpy(to, from + ((int64_t)head * (group + 2) + first[part]) * run, (size_t)(n[part] * run));
-}
-
-// Puts the rows of layer->wq and bq, which hold all three head by head, in the usual order in memory of the model's.
-static Status order_heads(Model *model, int index, LayerWeights *layer, Error *error) {
-    const DecoderShape *s = &model->shape;
-    const int group = s->n_heads / s->n_kv_heads;
-    int64_t row = dtype_row_bytes(layer->wq.type, layer->wq.cols);
-    int64_t element = layer->bq.data ? dtype_block_bytes(layer->bq.type) : 0;
-    Status status = checkpoint_make(model->checkpoint, layer->wq.data, NULL, error);
-    if (status) return status;
-    if (!model->gathered) model->gathered = calloc((size_t)s->n_layers, sizeof *model->gathered);
-    char *memory = malloc((size_t)(layer->wq.rows * (row + element)));
-    if (!model->gathered || !memory) {
-        free(memory);
-        return error_set(error, STATUS_MEMORY, "%s: no memory to put a layer's q, k and v in order",
-                         checkpoint_path(model->checkpoint));
-    }
-    model->gathered[index] = memory;
-    gather_heads(layer->wq.data, s->n_kv_heads, group, s->head_dim * row, memory);
-    layer->wq.data = memory;
-    checkpoint_drop_made(model->checkpoint);
-    if (element == 0) return STATUS_OK;
-    char *bias = memory + layer->wq.rows * row;
-    gather_heads(layer->bq.data, s->n_kv_heads, group, s->head_dim * element, bias);
-    layer->bq.data = bias;
-    return STATUS_OK;
-}
-
-// The first `n` of what `all` holds; `all` keeps the rest.
-static Matrix take_first(Matrix *all, int64_t n) {
-    Matrix first = *all;
-    if (!all->data) return first;
-    int64_t *size = all->rows > 1 ? &all->rows : &all->cols;
-    int64_t bytes = all->rows > 1 ? n * dtype_row_bytes(all->type, all->cols) : dtype_row_bytes(all->type, n);
-    *(all->rows > 1 ? &first.rows : &first.cols) = n;
-    *size -= n;
-    all->data = (const char *)all->data + bytes;
-    return first;
-}
-
-static Status split_qkv(const Reader *r, int index, LayerWeights *layer, Error *error) {
-    int64_t q = dim_size(r, DIM_Q), kv = dim_size(r, DIM_KV);
-    Status status = STATUS_OK;
-    if ((r->architecture->qkv_by_head || r->architecture->qkv_by_group) && !r->is_gguf)
-        status = order_heads(r->model, index, layer, error);
-    Matrix weights = layer->wq, biases = layer->bq;
-    layer->wq = take_first(&weights, q), layer->bq = take_first(&biases, q);
-    layer->wk = take_first(&weights, kv), layer->bk = take_first(&biases, kv);
-    layer->wv = weights, layer->bv = biases;
-    return status;
-}
-
-static void split_gate_up(const Reader *r, LayerWeights *layer) {
-    int64_t n = dim_size(r, DIM_INTERMEDIATE);
-    layer->w_up = layer->w_gate, layer->b_up = layer->b_gate;
-    layer->w_gate = take_first(&layer->w_up, n), layer->b_gate = take_first(&layer->b_up, n);
-}
-
-// ---- a head of rows of length 1 ---------------------------------------------------------------------------
-
-// Divides every row of the output matrix by its length, in memory of the model's and in the file's type, as the model's
-// own code does when it first writes.
-static Status norm_head(Model *model, Error *error) {
-    Matrix *output = &model->head.output;
-    if (dtype_block_size(output->type) != 1)
-        return error_set(
-            error, STATUS_UNSUPPORTED,
-            "%s: the head's rows are divided by their length, for which they must be f32, f16 or bf16; they "
-            "are %s",
-            checkpoint_path(model->checkpoint), dtype_name(output->type));
-    const int64_t row = dtype_row_bytes(output->type, output->cols);
-    float *values = malloc((size_t)output->cols * sizeof *values);
-    model->normed_head = malloc((size_t)(output->rows * row));
-    if (!values || !model->normed_head) {
-        free(values);
-        return error_set(error, STATUS_MEMORY, "%s: no memory for the head",
-                         checkpoint_path(model->checkpoint));
-    }
-    for (int64_t r = 0; r < output->rows; r++) {
-        char *to = (char *)model->normed_head + r * row;
-        quant_load(output->type, (const char *)output->data + r * row, 0, output->cols, values);
-        double squares = 0;
-        for (int64_t i = 0; i < output->cols; i++) squares += (double)values[i] * (double)values[i];
-        const float length = (float)fmax(sqrt(squares), 1e-12);
-        for (int64_t i = 0; i < output->cols; i++) {
-            const float value = values[i] / length;
-            if (output->type == DTYPE_F32)
-                ((float *)(void *)to)[i] = value;
-            else
-                ((uint16_t *)(void *)to)[i] =
-                    output->type == DTYPE_F16 ? quant_to_half(value) : quant_to_bfloat(value);
-        }
-    }
-    output->data = model->normed_head;
-    free(values);
     return STATUS_OK;
 }
 
@@ -471,15 +232,16 @@ static bool is_dense(Module module) {
 }
 
 static Status take_latent(const Reader *r, int index, Error *error) {
-    const LatentTensors from = {find_tensor(r, MODULE_KV_UP, index, "weight"),
-                                r->is_gguf ? find_tensor(r, MODULE_K_UP, index, "weight") : NULL,
-                                r->is_gguf ? find_tensor(r, MODULE_V_UP, index, "weight") : NULL};
+    const LatentTensors from = {
+        model_find_tensor(r->source, MODULE_KV_UP, index, "weight"),
+        r->is_gguf ? model_find_tensor(r->source, MODULE_K_UP, index, "weight") : NULL,
+        r->is_gguf ? model_find_tensor(r->source, MODULE_V_UP, index, "weight") : NULL};
     if (!from.both && (!from.k || !from.v))
-        return missing_tensor(r,
-                              from.k       ? MODULE_V_UP
-                              : r->is_gguf ? MODULE_K_UP
-                                           : MODULE_KV_UP,
-                              index, "weight", error);
+        return model_missing_tensor(r->model, r->source,
+                                    from.k       ? MODULE_V_UP
+                                    : r->is_gguf ? MODULE_K_UP
+                                                 : MODULE_KV_UP,
+                                    index, "weight", error);
     return model_take_latent(r->model, r->source, index, &from, error);
 }
 
@@ -489,7 +251,7 @@ static void leave_borrowed(const Reader *r, int index) {
     for (size_t i = 0; i < sizeof BORROWED / sizeof *BORROWED; i++) {
         const CheckpointTensor *tensor = r->model->layer_heads[index].lender == index
                                              ? NULL
-                                             : find_tensor(r, BORROWED[i], index, "weight");
+                                             : model_find_tensor(r->source, BORROWED[i], index, "weight");
         if (tensor) unread_take_tensor(r->source, tensor);
     }
 }
@@ -500,7 +262,7 @@ static Status take_x_scale(const Reader *r, int index, LayerWeights *layer, Erro
     if (!name) return STATUS_OK;
     const CheckpointTensor *tensor = model_find_of_layer(r->source, index, name, "");
     Matrix one;
-    if (!tensor) return missing_tensor(r, MODULE_FFN_POST_NORM, index, name, error);
+    if (!tensor) return model_missing_tensor(r->model, r->source, MODULE_FFN_POST_NORM, index, name, error);
     Status status = take_tensor(r, tensor, 0, 1, &one, error);
     if (status) return status;
     quant_load(one.type, one.data, 0, 1, &layer->x_scale);
@@ -528,8 +290,10 @@ static Status read_layer(const Reader *all, int index, Error *error) {
     if (!status) status = take_x_scale(r, index, layer, error);
     if (!status) status = model_take_head_norms(r->model, r->source, index, error);
     if (!status) status = model_take_sinks(r->model, r->source, index, error);
-    if (!status && is_present(r, MODULE_QKV)) status = split_qkv(r, index, layer, error);
-    if (!status && !experts && is_present(r, MODULE_GATE_UP)) split_gate_up(r, layer);
+    if (!status && is_present(r, MODULE_QKV))
+        status = model_split_qkv(r->model, r->source, index, dim_size(r, DIM_Q), dim_size(r, DIM_KV), error);
+    if (!status && !experts && is_present(r, MODULE_GATE_UP))
+        model_split_gate_up(layer, dim_size(r, DIM_INTERMEDIATE));
     if (!is_present(r, MODULE_FFN_NORM)) { // one norm for both
         layer->ffn_norm = layer->attn_norm;
         layer->ffn_norm_bias = layer->attn_norm_bias;
@@ -551,8 +315,9 @@ Status model_read_weights(Model *model, const ParamSource *source, Error *error)
         status = read_layer(&r, layer, error);
     if (model->tied_head) head->output = head->embedding;
     if (!status && source->config && source->architecture->normed_vocab == model->shape.vocab_size)
-        status = norm_head(model, error);
+        status = model_norm_head(model, error);
     model->n_active_parameters = model->n_parameters - model_idle_parameters(model);
-    if (!status && head->positions.data) take_first(&head->positions, source->architecture->position_offset);
+    if (!status && head->positions.data)
+        model_take_first(&head->positions, source->architecture->position_offset);
     return status;
 }
