@@ -1,4 +1,4 @@
-// What files say about rotary frequencies: rope_spec.c reads it, model_rope.c computes with it.
+// What files say about rotary frequencies: rope_spec.c reads it, model_frequencies.c computes with it.
 #ifndef PALAVER_ENGINE_ROPE_SPEC_H
 #define PALAVER_ENGINE_ROPE_SPEC_H
 
