@@ -38,7 +38,7 @@ INLINE __m256 load_weights(DType type, const uint8_t *row, int64_t i) {
     const uint8_t *from = row + i * (type == DTYPE_F32 ? 4 : 2);
     if (type == DTYPE_E4M3) return load_e4m3(row, i);
     if (type == DTYPE_NF4) return load_nf4(row, i);
-    if (type == DTYPE_F32) return _mm256_loadu_ps((const float *)from);
+    if (type == DTYPE_F32) return _mm256_loadu_ps((const float *)(const void *)from);
     if (type == DTYPE_F16) return load_halves(from);
     __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
