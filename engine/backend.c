@@ -1,6 +1,7 @@
 #include "engine/backend.h"
 
 #include "kernels/cuda/devices.h"
+#include "kernels/split/split.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -57,4 +58,23 @@ Status backend_cuda_ops(const Ops **ops, Error *error) {
         return error_set(error, STATUS_DEVICE, "%s is of another build than palaver: make all builds both",
                          path);
     return STATUS_OK;
+}
+
+// Whether a side of a backend of two, or the one that there is, is the CPU.
+static bool side_maps(const Backend *backend, int side) {
+    const Backend *own = split_side(backend, side);
+    return (own ? own : backend)->ops == ops_cpu();
+}
+
+bool backend_maps(const Backend *backend, int layer) {
+    const bool second = split_side(backend, SPLIT_SECOND) && layer >= split_border(backend);
+    return side_maps(backend, second ? SPLIT_SECOND : SPLIT_FIRST);
+}
+
+bool backend_maps_any(const Backend *backend) {
+    return side_maps(backend, SPLIT_FIRST) || side_maps(backend, SPLIT_SECOND);
+}
+
+bool backend_uploads(const Backend *backend) {
+    return !side_maps(backend, SPLIT_FIRST) || !side_maps(backend, SPLIT_SECOND);
 }

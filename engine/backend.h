@@ -14,4 +14,10 @@ typedef enum DeviceKind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 // "auto", "cpu" and "cuda" with anything after a colon; else STATUS_USAGE.
 Status backend_device_kind(const char *device, DeviceKind *kind, Error *error);
 
+// Whether a layer's matrices are used where the mapped files have them: the CPU's. Of any of a backend's layers, and
+// whether those of others are uploaded.
+bool backend_maps(const Backend *backend, int layer);
+bool backend_maps_any(const Backend *backend);
+bool backend_uploads(const Backend *backend);
+
 #endif

@@ -9,6 +9,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/format.h"
 #include "kernels/base/path.h"
+#include "kernels/split/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static void tell_dispatch(Engine *engine, const DispatchFile *file) {
 // What the plan has found room for was not to be had: if more is gone than palaver takes in all, others have it.
 static Status tell_taken(const Engine *engine, Error *error) {
     const EngineMemory *m = &engine->memory;
-    const int64_t need = m->weights + m->scratch + m->cache;
+    const int64_t need = m->weights + m->scratch + m->cache - m->host_cache;
     int64_t total, available;
     char had[FORMAT_ROOM], needed[FORMAT_ROOM];
     engine->backend->ops->memory(engine->backend, &total, &available);
@@ -72,9 +73,25 @@ static Status tell_taken(const Engine *engine, Error *error) {
         needed, had);
 }
 
-// Everything but the tokenizer on one backend: device, memory, weights. What fails leaves nothing behind.
-static Status open_backend(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
+// Where the layers run. host_layers: of a backend of two, those of the CPU (0: of one).
+typedef struct Placement {
+    const Ops *ops;
+    const char *device;
+    int host_layers;
+} Placement;
+
+static Status open_placement(const Placement *p, const BackendOptions *options, Backend **backend,
+                             Error *error) {
+    const SplitOptions split = {{ops_cpu(), p->ops}, "cpu", p->host_layers};
+    return p->host_layers ? split_open(&split, options, backend, error)
+                          : p->ops->open(options, backend, error);
+}
+
+// Everything but the tokenizer in one place: device, memory, weights. What fails leaves nothing behind.
+static Status open_backend(Engine *engine, const Placement *place, const EngineOptions *options,
                            Error *error) {
+    const Ops *ops = place->ops;
+    const char *device = place->device;
     int chunk = options->chunk > 0 ? options->chunk : ops->chunk;
     int logits = engine->n_rows + 1 > LOGITS_ROWS ? engine->n_rows + 1
                                                   : LOGITS_ROWS; // batch_read() has one of its own
@@ -90,7 +107,7 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     DispatchFile measured;
     bool is_measured = find_dispatch(engine, ops, device, &measured);
     if (is_measured) backend.dispatch = &measured.table;
-    Status status = ops->open(&backend, &engine->backend, error);
+    Status status = open_placement(place, &backend, &engine->backend, error);
     if (status) {
         engine->backend = NULL;
         return status;
@@ -118,6 +135,26 @@ static Status open_backend(Engine *engine, const Ops *ops, const char *device, c
     return status;
 }
 
+// On a device and, as far as that was asked for or is needed, on the CPU beside it.
+static Status open_beside(Engine *engine, const Ops *ops, const char *device, const EngineOptions *options,
+                          Error *error) {
+    const int n_layers = engine->model->shape.n_layers, wanted = options->device_layers;
+    const bool some = wanted > 0 && wanted < n_layers;
+    const Placement place = {ops, device, some ? n_layers - wanted : 0};
+    engine->fits_layers = false;
+    Status status = open_backend(engine, &place, options, error);
+    if (status != STATUS_MEMORY || wanted != DEVICE_LAYERS_FIT || ops == ops_cpu() || n_layers < 2 ||
+        options->random_weights)
+        return status;
+    Error of_two;
+    const Placement two = {ops, device, 1};
+    engine->fits_layers = true;
+    status = open_backend(engine, &two, options, &of_two);
+    if (status != STATUS_UNSUPPORTED && status != STATUS_USAGE)
+        *error = of_two; // else what is said of the device alone
+    return status == STATUS_UNSUPPORTED || status == STATUS_USAGE ? STATUS_MEMORY : status;
+}
+
 // The device that was asked for; with "auto" the GPU if it can take the model, else the CPU, and why.
 static Status choose_backend(Engine *engine, const EngineOptions *options, Error *error) {
     const char *device = options->device ? options->device : "auto";
@@ -126,18 +163,19 @@ static Status choose_backend(Engine *engine, const EngineOptions *options, Error
     if (status) return status;
     if (kind == DEVICE_CPU && options->random_weights)
         return error_set(error, STATUS_UNSUPPORTED, "made-up weights need a GPU, not device \"%s\"", device);
-    if (kind == DEVICE_CPU) return open_backend(engine, ops_cpu(), device, options, error);
+    if (kind == DEVICE_CPU) return open_beside(engine, ops_cpu(), device, options, error);
     const Ops *cuda;
     Error why = {0};
     status = backend_cuda_ops(&cuda, &why);
-    if (!status) status = open_backend(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
+    if (!status) status = open_beside(engine, cuda, kind == DEVICE_AUTO ? "cuda" : device, options, &why);
     if (!status) return STATUS_OK;
     if (kind == DEVICE_CUDA || status == STATUS_INTERRUPTED || status == STATUS_FATAL)
         return error_set(error, status, "%s", why.message);
     if (options->random_weights)
         return error_set(error, STATUS_UNSUPPORTED, "made-up weights need a GPU: %s", why.message);
     memcpy(engine->backend_note, why.message, sizeof why.message);
-    return open_backend(engine, ops_cpu(), "cpu", options, error);
+    engine->fits_layers = false;
+    return open_backend(engine, &(Placement){ops_cpu(), "cpu", 0}, options, error);
 }
 
 Status engine_open_model(Model *model, const EngineOptions *options, Engine **out, Error *error) {
@@ -204,7 +242,7 @@ void engine_close(Engine *engine) {
 }
 
 Status engine_check_files(const Engine *engine, Error *error) {
-    bool in_place = engine->backend->ops == ops_cpu() && engine->model->checkpoint;
+    bool in_place = backend_maps_any(engine->backend) && engine->model->checkpoint;
     return in_place ? checkpoint_check_files(engine->model->checkpoint, error) : STATUS_OK;
 }
 
@@ -289,6 +327,7 @@ Status engine_describe_softmax(const Engine *engine, char *text, size_t size, Er
 }
 void engine_describe_backend(const Engine *engine, char *text, size_t size) {
     char how[256];
+    const bool two = split_side(engine->backend, SPLIT_FIRST) != NULL; // which names both
     engine->backend->ops->describe(engine->backend, how, sizeof how);
-    snprintf(text, size, "%s: %s", engine->backend->ops->name, how);
+    snprintf(text, size, "%s%s%s", two ? "" : engine->backend->ops->name, two ? "" : ": ", how);
 }

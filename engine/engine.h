@@ -35,6 +35,10 @@ typedef struct EngineMemory {
     int64_t cache;     // KV cache: keys, values, scales, positions
     int64_t scratch;   // activations, logits, the backend's own
     int64_t available; // free on the device before loading
+    // Of a model larger than the device, whose first layers lie on the host: those above are the device's then, but for
+    // the cache, which is all of it.
+    int host_layers, n_layers; // host_layers 0: there are none, and the following mean nothing
+    int64_t host_weights, host_cache, host_scratch, host_available;
 } EngineMemory;
 
 // Loads the model: opens and checks its files and its tokenizer, compares the memory it needs with what is

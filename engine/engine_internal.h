@@ -34,6 +34,7 @@ struct Engine {
     struct Vocabulary *vocabulary; // for grammars; NULL: none was needed yet
     bool wants_unified;            // SOFTMAX_UNIFIED was asked for
     CacheOptions cache_options;    // n_sequences as it came to be
+    bool fits_layers;              // of a backend of two, the memory plan says how many layers each has
     EngineMemory memory;
     double load_seconds;
     EngineDispatch dispatch;

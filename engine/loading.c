@@ -1,5 +1,6 @@
 #include "engine/engine_internal.h"
 
+#include "engine/backend.h"
 #include "engine/model/conversion.h"
 #include "kernels/base/format.h"
 #include "kernels/cpu/memory.h"
@@ -13,10 +14,11 @@ enum { MEMORY_ALIGNMENT = 64, MOST_THREADS = 16 };
 typedef struct Loading {
     Engine *engine;
     const Progress *progress;
-    Threads *threads; // NULL: nothing is converted or made
-    bool by_reference;
-    void *room;   // of the largest layer, where the backend uploads
-    int64_t done; // bytes of the files
+    Threads *threads;  // NULL: nothing is converted or made
+    bool by_reference; // the layer in hand
+    bool keeps;        // what was made for it stays: others, or it, are taken by reference
+    void *room;        // of the largest layer, where the backend uploads
+    int64_t done;      // bytes of the files
 } Loading;
 
 static Status report(const Loading *l, Error *error) {
@@ -70,7 +72,8 @@ static Status begin_converting(Loading *l, int n_threads, Error *error) {
     if (largest == 0 && !(model->checkpoint && checkpoint_is_quantized(model->checkpoint))) return STATUS_OK;
     if (n_threads <= 0) n_threads = threads_available();
     Status status = threads_open(n_threads < MOST_THREADS ? n_threads : MOST_THREADS, &l->threads, error);
-    if (!status && largest > 0 && !l->by_reference) status = take_memory(largest, &l->room, error);
+    if (!status && largest > 0 && backend_uploads(l->engine->backend))
+        status = take_memory(largest, &l->room, error);
     return status;
 }
 
@@ -95,7 +98,7 @@ static Status make(Loading *l, const void *weights, size_t bytes, Error *error) 
 
 // Once the backend has it elsewhere.
 static void drop(const Loading *l) {
-    if (!l->by_reference && l->engine->model->checkpoint) checkpoint_drop_made(l->engine->model->checkpoint);
+    if (!l->keeps && l->engine->model->checkpoint) checkpoint_drop_made(l->engine->model->checkpoint);
 }
 
 // The matrices of a layer as the backend gets them.
@@ -126,6 +129,7 @@ static Status load_head(Loading *l, Error *error) {
     HeadWeights head = model->head;
     Matrix output[CONVERSION_MATRICES];
     bool tied = head.output.data == head.embedding.data, converted = conversion_awaits(&head.output);
+    l->by_reference = l->keeps; // of a backend of two, one has the embedding and the other the output
     Status status = make(l, &head, sizeof head, error);
     if (!status && model->file_layers)
         status = make(l, &model->file_output, sizeof model->file_output, error);
@@ -150,6 +154,7 @@ static Status load_layer(Loading *l, int index, Error *error) {
     bool converted[CONVERSION_MATRICES];
     Status status = report(l, error);
     if (status) return status;
+    l->by_reference = backend_maps(engine->backend, index);
     conversion_matrices(model, index, held, (Matrix[CONVERSION_MATRICES]){0});
     for (int i = 0; i < CONVERSION_MATRICES; i++) converted[i] = conversion_awaits(&held[i]);
     status = make(l, own, sizeof *own, error);
@@ -168,7 +173,7 @@ static Status load_layer(Loading *l, int index, Error *error) {
 Status loading_run(Engine *engine, const EngineOptions *options, Error *error) {
     const int n_layers = engine->model->shape.n_layers;
     Loading l = {
-        .engine = engine, .progress = &options->progress, .by_reference = engine->backend->ops == ops_cpu()};
+        .engine = engine, .progress = &options->progress, .keeps = backend_maps_any(engine->backend)};
     engine->forward.layers = calloc((size_t)n_layers, sizeof(Layer *));
     if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
     Status status = begin_converting(&l, options->n_threads, error);

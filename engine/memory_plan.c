@@ -3,11 +3,13 @@
 #include "engine/engine_internal.h"
 
 #include "kernels/base/format.h"
+#include "kernels/split/split.h"
 
 enum {
     SPARED_SHARE = 16,         // of the memory that is left, where the cache could take all
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
+    BESIDE_CONTEXT = 4096,     // where layers go to the CPU for want of room, and no context was asked for
 };
 
 // Of the context windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device
@@ -21,35 +23,88 @@ static Status fit_windows(Engine *engine, int wanted, int64_t left, KvLayout *la
                            error);
 }
 
-// Bytes that are left for a cache of sequences of `size` tokens: what is free without weights, scratch, and what a
-// cache of its type takes besides.
-static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int64_t size) {
-    const Ops *ops = engine->backend->ops;
-    const DecoderShape *shape = &engine->model->shape;
-    EngineMemory *m = &engine->memory;
-    m->scratch = ops->scratch_bytes(engine->backend, engine->n_rows, (int)size) +
-                 forward_bytes(shape, ops->activation_bytes, backend->max_tokens, backend->max_logits);
-    int64_t left = m->available - m->weights - m->scratch;
-    if (calibration_is_wanted(shape, engine->cache_options.type, &engine->calibration))
-        left -= calibration_result_bytes(shape, engine->cache_options.type, &engine->calibration) +
-                calibration_bytes(shape);
-    return left;
+// Bytes of scratch for sequences of `size` tokens, activations included.
+static int64_t scratch_of(const Engine *engine, const Backend *on, const BackendOptions *backend,
+                          int64_t size) {
+    return on->ops->scratch_bytes(on, engine->n_rows, (int)size) +
+           forward_bytes(&engine->model->shape, on->ops->activation_bytes, backend->max_tokens,
+                         backend->max_logits);
 }
 
-Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend,
-                   Error *error) {
-    const Ops *ops = engine->backend->ops;
+// Bytes that are left for a cache of sequences of `size` tokens: what is free without weights, scratch, and what a
+// cache of its type takes besides. Of a backend of two, what the scarcer side has room for, in proportion.
+static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int64_t size) {
+    const DecoderShape *shape = &engine->model->shape;
+    const Backend *host = split_side(engine->backend, SPLIT_FIRST);
+    EngineMemory *m = &engine->memory;
+    m->scratch = scratch_of(engine, engine->backend, backend, size);
+    int64_t besides = 0;
+    if (calibration_is_wanted(shape, engine->cache_options.type, &engine->calibration))
+        besides = calibration_result_bytes(shape, engine->cache_options.type, &engine->calibration) +
+                  calibration_bytes(shape);
+    if (!host) return m->available - m->weights - m->scratch - besides;
+    m->host_scratch = scratch_of(engine, host, backend, size);
+    besides += size * (int64_t)sizeof(int32_t); // both sides keep all positions
+    const int64_t of_device = m->available - m->weights - m->scratch - besides,
+                  of_host = m->host_available - m->host_weights - m->host_scratch - besides;
+    const int64_t by_device = of_device / (m->n_layers - m->host_layers) * m->n_layers,
+                  by_host = of_host / m->host_layers * m->n_layers;
+    return by_device < by_host ? by_device : by_host;
+}
+
+// What is free, and what weights take of it.
+static void count_weights(Engine *engine) {
+    const Backend *b = engine->backend, *host = split_side(b, SPLIT_FIRST);
+    const Model *model = engine->model;
+    EngineMemory *m = &engine->memory;
+    int64_t total = 0, bytes[SPLIT_SIDES];
+    *m = (EngineMemory){.n_layers = model->shape.n_layers};
+    b->ops->memory(b, &total, &m->available);
+    if (!host) {
+        m->weights = b->ops->weight_bytes ? b->ops->weight_bytes(b, model->layers, &model->head)
+                                          : model_weight_bytes(model);
+        return;
+    }
+    m->host_layers = split_border(b);
+    host->ops->memory(host, &total, &m->host_available);
+    split_weight_bytes(b, model->layers, &model->head, bytes);
+    m->host_weights = bytes[SPLIT_FIRST], m->weights = bytes[SPLIT_SECOND];
+}
+
+static Status too_large(const Engine *engine, Error *error) {
+    const EngineMemory *m = &engine->memory;
+    const int on_device = m->n_layers - m->host_layers;
+    const int64_t of_device = m->cache / m->n_layers * on_device;
+    char need[FORMAT_ROOM], have[FORMAT_ROOM], fixed[FORMAT_ROOM], host_need[FORMAT_ROOM],
+        host_have[FORMAT_ROOM];
+    format_bytes((double)(m->weights + m->scratch + of_device), need);
+    format_bytes((double)m->available, have);
+    format_bytes((double)m->weights, fixed);
+    if (!m->host_layers)
+        return error_set(
+            error, STATUS_MEMORY,
+            "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "
+            "or more strongly quantised model, or close other programs",
+            need, fixed, engine->context_size, have);
+    format_bytes((double)(m->host_weights + m->host_scratch + m->host_cache), host_need);
+    format_bytes((double)m->host_available, host_have);
+    return error_set(
+        error, STATUS_MEMORY,
+        "with %d of %d layers on the device %s is needed there, %s is free, and %s of memory, %s is "
+        "free (context of %d tokens); use fewer --gpu-layers, a smaller --context or model",
+        on_device, m->n_layers, need, have, host_need, host_have, engine->context_size);
+}
+
+// For the layers where they are now.
+static Status plan_placed(Engine *engine, const EngineOptions *options, const BackendOptions *backend,
+                          Error *error) {
     const DecoderShape *shape = &engine->model->shape;
     EngineMemory *m = &engine->memory;
-    int64_t total = 0;
-    ops->memory(engine->backend, &total, &m->available);
-    m->weights = ops->weight_bytes
-                     ? ops->weight_bytes(engine->backend, engine->model->layers, &engine->model->head)
-                     : model_weight_bytes(engine->model);
-
-    char need[FORMAT_ROOM], have[FORMAT_ROOM], fixed[FORMAT_ROOM];
+    const bool fits_context = options->context_size <= 0 && !engine->fits_layers;
+    count_weights(engine);
     int64_t wanted = options->context_size > 0 ? options->context_size : engine->model->context_length;
     if (wanted > LARGEST_CONTEXT) wanted = LARGEST_CONTEXT;
+    if (engine->fits_layers && options->context_size <= 0 && wanted > BESIDE_CONTEXT) wanted = BESIDE_CONTEXT;
     if (shape->n_positions > 0 && wanted > shape->n_positions)
         return error_set(error, STATUS_USAGE,
                          "a context of %lld tokens: the model has learned only %d positions",
@@ -65,8 +120,7 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
     if (engine->n_rows > 1) engine->cache_options.n_sequences = 1; // the others once the size is settled
     int64_t size = wanted, left = left_for_cache(engine, backend, size);
     Status status = kv_cache_layout(&engine->cache_options, shape, (int)size, &layout, error);
-    while (!status && options->context_size <= 0 && size > SMALLEST_CONTEXT &&
-           kv_cache_bytes(&layout) > left) {
+    while (!status && fits_context && size > SMALLEST_CONTEXT && kv_cache_bytes(&layout) > left) {
         size = size / 2 > SMALLEST_CONTEXT ? size / 2 : SMALLEST_CONTEXT;
         left = left_for_cache(engine, backend, size);
         status = kv_cache_layout(&engine->cache_options, shape, (int)size, &layout, error);
@@ -76,13 +130,22 @@ Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOp
     if (engine->n_rows > 1) status = fit_windows(engine, options->cache.n_sequences, left, &layout, error);
     if (status) return status;
     m->cache = kv_cache_bytes(&layout) + calibrated;
-    if (kv_cache_bytes(&layout) <= left) return STATUS_OK;
-    format_bytes((double)(m->weights + m->scratch + m->cache), need);
-    format_bytes((double)m->available, have);
-    format_bytes((double)m->weights, fixed);
-    return error_set(
-        error, STATUS_MEMORY,
-        "%s is needed (weights %s, context of %d tokens), %s is free; use a smaller --context, a smaller "
-        "or more strongly quantised model, or close other programs",
-        need, fixed, engine->context_size, have);
+    m->host_cache = m->cache / m->n_layers * m->host_layers;
+    return kv_cache_bytes(&layout) <= left ? STATUS_OK : too_large(engine, error);
+}
+
+Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend,
+                   Error *error) {
+    const bool two = split_side(engine->backend, SPLIT_FIRST) != NULL;
+    if (two && options->cache.layout == 0)
+        return error_set(
+            error, STATUS_USAGE,
+            "[cache] layout 0 has all layers in one slot: they cannot lie on two backends; take 1, 2 or 3");
+    Status status = plan_placed(engine, options, backend, error);
+    for (int border = 2; engine->fits_layers && status == STATUS_MEMORY && border < engine->memory.n_layers;
+         border++) {
+        split_set_border(engine->backend, border);
+        status = plan_placed(engine, options, backend, error);
+    }
+    return status;
 }

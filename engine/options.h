@@ -40,13 +40,17 @@ typedef enum Softmax {
     SOFTMAX_RUNNING,
 } Softmax;
 
+enum { DEVICE_LAYERS_FIT = -1 };
+
 typedef struct EngineOptions {
     const char *model;  // a Hugging Face folder or a .gguf file
     const char *device; // "auto", "cpu", "cuda", "cuda:1"
     WeightType weights; // of the layers
     WeightType head;    // of the output matrix: WEIGHTS_OWN or INT8
     int n_threads;      // CPU: 0 = one for each core this process may use
-    int context_size;   // tokens; 0 = the model's own, fitted to the memory that is free
+    int device_layers; // how many of the last layers lie on the device, with the head, where the others lie on the CPU;
+                       // 0, or as many as there are: all. DEVICE_LAYERS_FIT: all, or as many as fit
+    int context_size; // tokens; 0 = the model's own, fitted to the memory that is free
     CacheOptions cache;
     int n_rows; // most sessions whose newest tokens go through one step (batch.h); 0 = 1. With more than one,
                 // cache.n_sequences is what is wanted: as many as fit in the memory that is free are there

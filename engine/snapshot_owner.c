@@ -6,6 +6,7 @@
 #include "kernels/base/hash.h"
 #include "kernels/base/json.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/split/split.h"
 
 #include <stdlib.h>
 
@@ -44,11 +45,25 @@ static uint64_t hash_meta(uint64_t hash, const Checkpoint *c) {
     return hash;
 }
 
+static uint64_t hash_backend(uint64_t hash, const Backend *backend) {
+    const char *name = backend->ops->name, *loops = cpu_loops_name(backend);
+    hash = hash_bytes(hash, name, strlen(name) + 1);
+    return loops ? hash_bytes(hash, loops, strlen(loops) + 1) : hash;
+}
+
+// Which layers are whose is in the cache as well, for they round in ways of their own.
+static uint64_t hash_backends(const Backend *backend) {
+    uint64_t hash = hash_backend(HASH_START, backend);
+    if (!split_side(backend, SPLIT_FIRST)) return hash;
+    const int border = split_border(backend);
+    hash = HASH(hash, border);
+    for (int side = 0; side < SPLIT_SIDES; side++) hash = hash_backend(hash, split_side(backend, side));
+    return hash;
+}
+
 static uint64_t hash_model(const Engine *engine) {
     const Model *m = engine->model;
-    const char *backend = engine->backend->ops->name, *loops = cpu_loops_name(engine->backend);
-    uint64_t hash = hash_bytes(HASH_START, backend, strlen(backend) + 1);
-    if (loops) hash = hash_bytes(hash, loops, strlen(loops) + 1);
+    uint64_t hash = hash_backends(engine->backend);
     hash = HASH(hash, m->weights);
     const int sizes[] = {m->shape.n_layers, m->shape.hidden_size, m->shape.n_heads,
                          m->shape.intermediate_size};

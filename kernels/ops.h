@@ -589,6 +589,8 @@ typedef struct Ops {
     int64_t (*weight_bytes)(const Backend *backend, const LayerWeights *layers, const HeadWeights *head);
 
     Status (*alloc)(Backend *backend, size_t bytes, void **memory, Error *error); // 64-byte aligned, zeroed
+    // Optional (NULL: alloc() does): the same in n_layers equal parts, of which the i-th is for ops of layer i alone.
+    Status (*alloc_layers)(Backend *backend, size_t bytes, int n_layers, void **memory, Error *error);
     void (*free)(Backend *backend, void *memory);
     Status (*write)(Backend *backend, void *memory, const void *host, size_t bytes, Error *error);
     Status (*read)(Backend *backend, void *host, const void *memory, size_t bytes, Error *error);

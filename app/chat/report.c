@@ -170,6 +170,22 @@ static void print_weights(Chat *chat) {
     screen_say(chat->screen, "%s", line);
 }
 
+// Which layers lie where, of a model that is larger than the device.
+static void print_layers(Chat *chat) {
+    const EngineMemory m = engine_memory(chat->model.engine);
+    char weights[FORMAT_ROOM], cache[FORMAT_ROOM], host_weights[FORMAT_ROOM], host_cache[FORMAT_ROOM];
+    if (!m.host_layers) return;
+    format_bytes((double)m.weights, weights);
+    format_bytes((double)(m.cache - m.host_cache), cache);
+    format_bytes((double)m.host_weights, host_weights);
+    format_bytes((double)m.host_cache, host_cache);
+    screen_say(chat->screen,
+               "layers        the first %d on the CPU (weights %s, cache %s), the last %d and the head on "
+               "the device "
+               "(weights %s, cache %s)",
+               m.host_layers, host_weights, host_cache, m.n_layers - m.host_layers, weights, cache);
+}
+
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
@@ -178,9 +194,9 @@ void report_stats(Chat *chat) {
     Error error;
     if (engine_describe_softmax(chat->model.engine, softmax, sizeof softmax, &error))
         snprintf(softmax, sizeof softmax, "unknown: %.200s", error.message);
-    format_bytes((double)memory.weights, weights);
+    format_bytes((double)(memory.weights + memory.host_weights), weights);
     format_bytes((double)memory.cache, cache);
-    format_bytes((double)memory.scratch, scratch);
+    format_bytes((double)(memory.scratch + memory.host_scratch), scratch);
     engine_describe_backend(chat->model.engine, backend, sizeof backend);
     int depth = tree_depth(chat_tree(chat));
     int64_t replies = 0, tokens = 0;
@@ -199,6 +215,7 @@ void report_stats(Chat *chat) {
                text_plural(tokens), chat->numbers.seed, cached, size, held, cache,
                dtype_name(engine_cache_type(chat->model.engine)), weights, cache, scratch, backend,
                *note ? " (" : "", note, *note ? ")" : "", softmax);
+    print_layers(chat);
     print_weights(chat);
     const EngineDispatch *dispatch = engine_dispatch(chat->model.engine);
     if (*dispatch->origin) screen_say(chat->screen, "dispatch      %s", dispatch->origin);

@@ -42,6 +42,7 @@ static const Scope scopes[] = {
     {"model", "template_args", TALKS},
     {"backend", "device", LOADS | SHAPE | TUNES | LISTS | PULLS},
     {"backend", "softmax", LOADS | SHAPE},
+    {"backend", "gpu_layers", LOADS},
     {"backend", NULL, LOADS | TUNES},
     {"ui", "color", ~0u},
     {"ui", "wrap", ~0u},

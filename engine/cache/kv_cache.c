@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    WHOLE_ROWS = 2, // a layout: kernels/kv_layout.h
+    WHOLE_SLOTS = 0, // layouts: kernels/kv_layout.h
+    WHOLE_ROWS = 2,
     SLOT_ALIGNMENT = 64
 }; // slots of a cache of one page come in such numbers, so that every layer is aligned
 
@@ -92,12 +93,20 @@ static Status open_host(KvCache *cache, int n_layers, Error *error) {
     return STATUS_OK;
 }
 
+// Memory in which the layers lie one behind the other, or, in the layout of whole slots, through each other.
+static Status alloc_layers(const KvCache *cache, int64_t bytes, void **memory, Error *error) {
+    const Ops *ops = cache->backend->ops;
+    const int n_parts = cache->layout.layout == WHOLE_SLOTS ? 1 : cache->layout.n_layers;
+    if (!ops->alloc_layers) return ops->alloc(cache->backend, (size_t)bytes, memory, error);
+    return ops->alloc_layers(cache->backend, (size_t)bytes, n_parts, memory, error);
+}
+
 static Status open_memory(KvCache *cache, Error *error) {
     const Ops *ops = cache->backend->ops;
     const KvLayout *layout = &cache->layout;
-    Status status = ops->alloc(cache->backend, (size_t)kv_layout_bytes(layout), &cache->memory, error);
+    Status status = alloc_layers(cache, kv_layout_bytes(layout), &cache->memory, error);
     if (!status && layout->group)
-        status = ops->alloc(cache->backend, (size_t)kv_layout_scale_bytes(layout), &cache->scales, error);
+        status = alloc_layers(cache, kv_layout_scale_bytes(layout), &cache->scales, error);
     void *positions = NULL;
     if (!status)
         status = ops->alloc(cache->backend, (size_t)layout->n_slots * sizeof(int32_t), &positions, error);

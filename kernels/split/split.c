@@ -1,0 +1,349 @@
+#include "kernels/split/split_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// ---- opening ----------------------------------------------------------------------------------------------
+
+static void split_close(Backend *backend) {
+    if (!backend) return;
+    Split *s = split_of(backend);
+    while (s->n_areas > 0) split_memory_free(backend, s->areas[s->n_areas - 1].address);
+    for (int side = 0; side < SPLIT_SIDES; side++)
+        if (s->sides[side]) split_ops(s, side)->close(s->sides[side]);
+    while (s->layers) {
+        Layer *next = s->layers->next;
+        free(s->layers);
+        s->layers = next;
+    }
+    while (s->heads) {
+        Head *next = s->heads->next;
+        free(s->heads);
+        s->heads = next;
+    }
+    free(s->areas);
+    free(s->kv);
+    free(s->staging);
+    free(s);
+}
+
+static Status check_options(const SplitOptions *o, const BackendOptions *options, Error *error) {
+    const DecoderShape *shape = options->shape;
+    if (o->border < 1 || o->border >= shape->n_layers)
+        return error_set(error, STATUS_USAGE, "split: %d of %d layers on the first backend", o->border,
+                         shape->n_layers);
+    if (shape->heads_of_layers || shape->token_size)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "split: a model whose layers look at each other's keys and values, or have embeddings of "
+            "their own, runs on one backend");
+    if (options->random_weights)
+        return error_set(error, STATUS_UNSUPPORTED, "split: made-up weights lie on one backend");
+    for (int side = 0; side < SPLIT_SIDES; side++)
+        if (o->ops[side]->activation_bytes != sizeof(float))
+            return error_set(error, STATUS_UNSUPPORTED, "split: %s keeps x in %zu bytes", o->ops[side]->name,
+                             o->ops[side]->activation_bytes);
+    return STATUS_OK;
+}
+
+static Status open_side(Split *s, const SplitOptions *o, const BackendOptions *options, int side,
+                        Error *error) {
+    BackendOptions own = *options;
+    s->shapes[side] = *options->shape;
+    own.shape = &s->shapes[side];
+    if (side == SPLIT_FIRST) own.device = o->first_device, own.dispatch = NULL;
+    Status status = o->ops[side]->open(&own, &s->sides[side], error);
+    if (status) s->sides[side] = NULL;
+    return status;
+}
+
+static const Ops SPLIT_OPS; // the table below
+
+Status split_open(const SplitOptions *o, const BackendOptions *options, Backend **out, Error *error) {
+    const DecoderShape *shape = options->shape;
+    *out = NULL;
+    Status status = check_options(o, options, error);
+    if (status) return status;
+    Split *s = calloc(1, sizeof *s);
+    if (!s) return error_set(error, STATUS_MEMORY, "split: no memory to open");
+    s->base.ops = &SPLIT_OPS;
+    s->n_layers = shape->n_layers;
+    s->kv = calloc((size_t)shape->n_layers, sizeof *s->kv);
+    s->staging = malloc((size_t)options->max_tokens * (size_t)shape->hidden_size * sizeof *s->staging);
+    if (!s->kv || !s->staging) status = error_set(error, STATUS_MEMORY, "split: no memory to open");
+    // The second first: what a card lacks is told before anything else is made.
+    for (int side = SPLIT_SECOND; side >= SPLIT_FIRST && !status; side--)
+        status = open_side(s, o, options, side, error);
+    if (status) {
+        split_close(&s->base);
+        return status;
+    }
+    split_set_border(&s->base, o->border);
+    *out = &s->base;
+    return STATUS_OK;
+}
+
+Backend *split_side(const Backend *backend, int side) {
+    return backend->ops == &SPLIT_OPS ? ((const Split *)backend)->sides[side] : NULL;
+}
+
+int split_border(const Backend *backend) {
+    return ((const Split *)backend)->border;
+}
+
+void split_set_border(Backend *backend, int border) {
+    Split *s = split_of(backend);
+    s->border = border;
+    s->shapes[SPLIT_FIRST].n_layers = border;
+    s->shapes[SPLIT_SECOND].n_layers = s->n_layers - border;
+}
+
+// ---- about both -------------------------------------------------------------------------------------------
+
+static void split_describe(const Backend *backend, char *text, size_t size) {
+    const Split *s = (const Split *)backend;
+    const Backend *one = s->sides[SPLIT_FIRST], *two = s->sides[SPLIT_SECOND];
+    char how[SPLIT_SIDES][128];
+    one->ops->describe(one, how[SPLIT_FIRST], sizeof how[0]);
+    two->ops->describe(two, how[SPLIT_SECOND], sizeof how[0]);
+    snprintf(text, size, "%s %d of %d layers, %s %d (%s; %s)", two->ops->name, s->n_layers - s->border,
+             s->n_layers, one->ops->name, s->border, how[SPLIT_SECOND], how[SPLIT_FIRST]);
+}
+
+// Of the second side, as scratch: the first is the host's, which is planned beside it.
+static void split_memory(const Backend *backend, int64_t *total, int64_t *available) {
+    const Backend *two = split_side(backend, SPLIT_SECOND);
+    two->ops->memory(two, total, available);
+}
+
+static int64_t split_scratch_bytes(const Backend *backend, int n_rows, int n_slots) {
+    const Backend *two = split_side(backend, SPLIT_SECOND);
+    return two->ops->scratch_bytes(two, n_rows, n_slots);
+}
+
+// ---- a step -----------------------------------------------------------------------------------------------
+
+// Brings x to the side, if the other has the newest one.
+static Status cross(Split *s, int side, const void *x, Error *error) {
+    const int from = s->x_side;
+    if (from == side) return STATUS_OK;
+    const size_t bytes = (size_t)s->n_tokens * (size_t)s->shapes[side].hidden_size * sizeof *s->staging;
+    Status status =
+        split_ops(s, from)->read(s->sides[from], s->staging, split_memory_at(s, from, x), bytes, error);
+    if (!status)
+        status =
+            split_ops(s, side)->write(s->sides[side], split_memory_at(s, side, x), s->staging, bytes, error);
+    if (!status) s->x_side = side;
+    return status;
+}
+
+// A layer's cache as its side knows it.
+static KvLayer kv_at(const Split *s, int side, const KvLayer *kv) {
+    KvLayer own = *kv;
+    own.k = split_memory_at(s, side, kv->k), own.v = split_memory_at(s, side, kv->v);
+    own.k_scale = split_memory_at(s, side, kv->k_scale), own.v_scale = split_memory_at(s, side, kv->v_scale);
+    own.key_balance = split_memory_at(s, side, kv->key_balance);
+    own.key_feedback = split_memory_at(s, side, kv->key_feedback);
+    own.score_bases = split_memory_at(s, side, kv->score_bases);
+    own.sink_scores = split_memory_at(s, side, kv->sink_scores);
+    return own;
+}
+
+// Both sides know the step, each with its own record of positions. `kv` speaks of the cache's type and strides.
+static Status split_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
+    Split *s = split_of(backend);
+    Status status = STATUS_OK;
+    for (int side = 0; side < SPLIT_SIDES && !status; side++) {
+        Step own = *step;
+        own.slot_positions = split_memory_at(s, side, step->slot_positions);
+        status = split_ops(s, side)->begin(s->sides[side], &own, kv, error);
+    }
+    if (!status) s->n_tokens = step->n_tokens;
+    return status;
+}
+
+static Status split_embed(Backend *backend, const Head *head, void *x, Error *error) {
+    Split *s = split_of(backend);
+    s->x_side = SPLIT_FIRST;
+    return split_ops(s, SPLIT_FIRST)
+        ->embed(s->sides[SPLIT_FIRST], head->own[SPLIT_FIRST], split_memory_at(s, SPLIT_FIRST, x), error);
+}
+
+static Status split_qkv(Backend *backend, const Layer *layer, const void *x, const KvLayer *kv, void *q,
+                        Error *error) {
+    Split *s = split_of(backend);
+    const int side = layer->side;
+    Status status = cross(s, side, x, error);
+    if (status) return status;
+    const KvLayer own = kv_at(s, side, kv);
+    return split_ops(s, side)->qkv(s->sides[side], layer->own, split_memory_at(s, side, x), &own,
+                                   split_memory_at(s, side, q), error);
+}
+
+// Where qkv() of the layer was: x is there.
+static Status split_attend(Backend *backend, const void *q, const KvLayer *kv, int window, void *y,
+                           Error *error) {
+    Split *s = split_of(backend);
+    const int side = s->x_side;
+    const KvLayer own = kv_at(s, side, kv);
+    return split_ops(s, side)->attend(s->sides[side], split_memory_at(s, side, q), &own, window,
+                                      split_memory_at(s, side, y), error);
+}
+
+static Status split_out(Backend *backend, const Layer *layer, const void *y, void *x, Error *error) {
+    Split *s = split_of(backend);
+    const int side = layer->side;
+    return split_ops(s, side)->out(s->sides[side], layer->own, split_memory_at(s, side, y),
+                                   split_memory_at(s, side, x), error);
+}
+
+static Status split_gate_up(Backend *backend, const Layer *layer, const void *x, void *g, Error *error) {
+    Split *s = split_of(backend);
+    const int side = layer->side;
+    return split_ops(s, side)->gate_up(s->sides[side], layer->own, split_memory_at(s, side, x),
+                                       split_memory_at(s, side, g), error);
+}
+
+static Status split_down(Backend *backend, const Layer *layer, const void *g, void *x, Error *error) {
+    Split *s = split_of(backend);
+    const int side = layer->side;
+    return split_ops(s, side)->down(s->sides[side], layer->own, split_memory_at(s, side, g),
+                                    split_memory_at(s, side, x), error);
+}
+
+static Status split_logits(Backend *backend, const Head *head, const void *x, const LogitRows *rows,
+                           float *logits, Error *error) {
+    Split *s = split_of(backend);
+    Status status = cross(s, SPLIT_SECOND, x, error);
+    if (status) return status;
+    return split_ops(s, SPLIT_SECOND)
+        ->logits(s->sides[SPLIT_SECOND], head->own[SPLIT_SECOND], split_memory_at(s, SPLIT_SECOND, x), rows,
+                 split_memory_at(s, SPLIT_SECOND, logits), error);
+}
+
+static Status split_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
+                           int32_t *ids, Error *error) {
+    Split *s = split_of(backend);
+    return split_ops(s, SPLIT_SECOND)
+        ->sample(s->sides[SPLIT_SECOND], split_memory_at(s, SPLIT_SECOND, logits), n_rows, params, ids,
+                 error);
+}
+
+// q and g are where the newest x is.
+static Status split_read_floats(Backend *backend, const void *activations, int64_t n, float *host,
+                                Error *error) {
+    Split *s = split_of(backend);
+    const int side = s->x_side;
+    return split_ops(s, side)->read_floats(s->sides[side], split_memory_at(s, side, activations), n, host,
+                                           error);
+}
+
+// ---- the cache ----------------------------------------------------------------------------------------------
+
+// The slots as a side has them: its layers of those given, which are all of the model or none.
+static CacheSlots slots_at(Split *s, int side, const CacheSlots *slots) {
+    const int first = side == SPLIT_FIRST ? 0 : s->border, n = s->shapes[side].n_layers;
+    CacheSlots own = *slots;
+    for (int l = first; l < first + n; l++) s->kv[l] = kv_at(s, side, &slots->layers[l]);
+    own.layers = s->kv + first, own.n_layers = n;
+    own.slot_positions = split_memory_at(s, side, slots->slot_positions);
+    return own;
+}
+
+static Status check_layers(const Split *s, const char *op, const CacheSlots *slots, Error *error) {
+    if (slots->n_layers == s->n_layers) return STATUS_OK;
+    return error_set(error, STATUS_USAGE, "%s: %d of %d layers", op, slots->n_layers, s->n_layers);
+}
+
+static Status split_copy_slots(Backend *backend, const CacheSlots *slots, const int32_t *to, Error *error) {
+    Split *s = split_of(backend);
+    Status status = check_layers(s, "copy_slots", slots, error);
+    for (int side = 0; side < SPLIT_SIDES && !status; side++) {
+        const CacheSlots own = slots_at(s, side, slots);
+        status = split_ops(s, side)->copy_slots(s->sides[side], &own, to, error);
+    }
+    return status;
+}
+
+static Status split_shift_keys(Backend *backend, const CacheSlots *slots, int32_t delta, Error *error) {
+    Split *s = split_of(backend);
+    Status status = check_layers(s, "shift_keys", slots, error);
+    for (int side = 0; side < SPLIT_SIDES && !status; side++) {
+        const CacheSlots own = slots_at(s, side, slots);
+        status = split_ops(s, side)->shift_keys(s->sides[side], &own, delta, error);
+    }
+    return status;
+}
+
+// An operator of its own, without layers: the second side's.
+static Status split_cache_attention(Backend *backend, const CacheAttention *attention, Error *error) {
+    Split *s = split_of(backend);
+    CacheAttention own = *attention;
+    own.query = split_memory_at(s, SPLIT_SECOND, attention->query);
+    own.current_key = split_memory_at(s, SPLIT_SECOND, attention->current_key);
+    own.current_value = split_memory_at(s, SPLIT_SECOND, attention->current_value);
+    own.cache = split_memory_at(s, SPLIT_SECOND, attention->cache);
+    own.scale = split_memory_at(s, SPLIT_SECOND, attention->scale);
+    own.attn_mask = split_memory_at(s, SPLIT_SECOND, attention->attn_mask);
+    own.attn_output = split_memory_at(s, SPLIT_SECOND, attention->attn_output);
+    return split_ops(s, SPLIT_SECOND)->cache_attention(s->sides[SPLIT_SECOND], &own, error);
+}
+
+// ---- profiles -----------------------------------------------------------------------------------------------
+
+// The second side's clock is for both: where the first is the CPU, its ops are done when they return.
+static Status split_stamp(Backend *backend, int i, Error *error) {
+    Split *s = split_of(backend);
+    return split_ops(s, SPLIT_SECOND)->stamp(s->sides[SPLIT_SECOND], i, error);
+}
+
+static Status split_stamp_seconds(Backend *backend, int n, double *seconds, Error *error) {
+    Split *s = split_of(backend);
+    return split_ops(s, SPLIT_SECOND)->stamp_seconds(s->sides[SPLIT_SECOND], n, seconds, error);
+}
+
+static Status split_softmax_counts(Backend *backend, SoftmaxCounts *counts, Error *error) {
+    Split *s = split_of(backend);
+    *counts = (SoftmaxCounts){0};
+    Status status = STATUS_OK;
+    for (int side = 0; side < SPLIT_SIDES && !status; side++) {
+        SoftmaxCounts own;
+        status = split_ops(s, side)->softmax_counts(s->sides[side], &own, error);
+        if (!status) counts->parts += own.parts, counts->again += own.again;
+    }
+    return status;
+}
+
+static const Ops SPLIT_OPS = {
+    .name = "split",
+    .activation_bytes = sizeof(float),
+    .chunk = 512, // as the CPU's
+    .w8 = true,
+    .close = split_close,
+    .describe = split_describe,
+    .memory = split_memory,
+    .scratch_bytes = split_scratch_bytes,
+    .alloc = split_memory_alloc,
+    .alloc_layers = split_memory_alloc_layers,
+    .free = split_memory_free,
+    .write = split_memory_write,
+    .read = split_memory_read,
+    .read_floats = split_read_floats,
+    .load_layer = split_load_layer,
+    .load_head = split_load_head,
+    .begin = split_begin,
+    .embed = split_embed,
+    .qkv = split_qkv,
+    .attend = split_attend,
+    .out = split_out,
+    .gate_up = split_gate_up,
+    .down = split_down,
+    .logits = split_logits,
+    .cache_attention = split_cache_attention,
+    .copy_slots = split_copy_slots,
+    .shift_keys = split_shift_keys,
+    .sample = split_sample,
+    .stamp = split_stamp,
+    .stamp_seconds = split_stamp_seconds,
+    .softmax_counts = split_softmax_counts,
+};

@@ -1,0 +1,36 @@
+// A backend of two: one runs the first layers of a decoder, the other the rest, the head and the sampling. For models
+// larger than a card: embed and layers [0, border) run on the CPU, layers [border, n_layers), logits and sample on the
+// card, so that x crosses the bus once a step, and the KV cache of a layer lies where the layer runs.
+//
+// It has the ops of ops.h and nothing else: who calls them does not know. What alloc() returns is an address at which
+// nothing lies; the ops translate it to the memory of the side that they call. Memory is there on both sides, and
+// written on both; it is read from the second, where a step ends. Memory of layers (alloc_layers) is divided between
+// them.
+#ifndef PALAVER_KERNELS_SPLIT_SPLIT_H
+#define PALAVER_KERNELS_SPLIT_SPLIT_H
+
+#include "kernels/ops.h"
+
+enum { SPLIT_FIRST, SPLIT_SECOND, SPLIT_SIDES };
+
+typedef struct SplitOptions {
+    const Ops *ops[SPLIT_SIDES];
+    const char *first_device; // the second's is BackendOptions.device
+    int border;               // the first layer of the second side: 1 … n_layers-1
+} SplitOptions;
+
+// STATUS_UNSUPPORTED: layers lend each other keys and values, or have rows that embed() makes; or weights are made up.
+// STATUS_USAGE: a border that leaves a side without layers.
+Status split_open(const SplitOptions *split, const BackendOptions *options, Backend **backend, Error *error);
+
+// The backend of a side; NULL: `backend` is no split.
+Backend *split_side(const Backend *backend, int side);
+int split_border(const Backend *backend);
+// Before weights are loaded and memory of layers is taken. 1 <= border < n_layers.
+void split_set_border(Backend *backend, int border);
+
+// Bytes that the weights of all `layers` and of the head take of each side.
+void split_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *head,
+                        int64_t bytes[SPLIT_SIDES]);
+
+#endif

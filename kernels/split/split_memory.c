@@ -1,0 +1,121 @@
+// Memory of a split: addresses that stand for memory of two backends.
+#include "kernels/base/array.h"
+#include "kernels/split/split_internal.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+// The area that [memory, memory + bytes) is in; NULL: it is in none.
+static SplitArea *area_of(const Split *s, const void *memory, size_t bytes) {
+    const uintptr_t at = (uintptr_t)memory;
+    for (size_t i = 0; i < s->n_areas; i++) {
+        const uintptr_t start = (uintptr_t)s->areas[i].address;
+        if (at >= start && at - start <= s->areas[i].bytes && bytes <= s->areas[i].bytes - (at - start))
+            return &s->areas[i];
+    }
+    return NULL;
+}
+
+void *split_memory_at(const Split *s, int side, const void *memory) {
+    const SplitArea *area = memory ? area_of(s, memory, 1) : NULL;
+    if (!area) return NULL;
+    const size_t offset = (size_t)((const char *)memory - area->address);
+    if (!area->divided) return (char *)area->at[side] + offset;
+    if ((offset < area->of_first) != (side == SPLIT_FIRST)) return NULL;
+    return (char *)area->at[side] + offset - (side == SPLIT_SECOND ? area->of_first : 0);
+}
+
+static void free_area(Split *s, SplitArea *area) {
+    for (int side = 0; side < SPLIT_SIDES; side++)
+        if (area->at[side]) s->sides[side]->ops->free(s->sides[side], area->at[side]);
+    if (area->address) munmap(area->address, area->bytes);
+}
+
+// An area whose sides have so many bytes of their own.
+static Status add_area(Split *s, SplitArea area, const size_t bytes[SPLIT_SIDES], void **memory,
+                       Error *error) {
+    Status status = STATUS_OK;
+    *memory = NULL;
+    if (!array_reserve(&s->areas, sizeof *s->areas, s->n_areas, 1, &s->areas_room))
+        return error_set(error, STATUS_MEMORY, "split: no memory for a table");
+    void *address = mmap(NULL, area.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED)
+        return error_set(error, STATUS_MEMORY, "split: no addresses for %zu MB", area.bytes >> 20);
+    area.address = address;
+    for (int side = 0; side < SPLIT_SIDES && !status; side++)
+        status = s->sides[side]->ops->alloc(s->sides[side], bytes[side], &area.at[side], error);
+    if (status) {
+        free_area(s, &area);
+        return status;
+    }
+    s->areas[s->n_areas++] = area;
+    *memory = area.address;
+    return STATUS_OK;
+}
+
+Status split_memory_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
+    const size_t size = bytes > 0 ? bytes : 1, each[SPLIT_SIDES] = {size, size};
+    return add_area(split_of(backend), (SplitArea){.bytes = size}, each, memory, error);
+}
+
+Status split_memory_alloc_layers(Backend *backend, size_t bytes, int n_layers, void **memory, Error *error) {
+    Split *s = split_of(backend);
+    *memory = NULL;
+    if (n_layers != s->n_layers || bytes % (size_t)n_layers != 0)
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "a cache whose slots hold all layers cannot lie on two backends; take [cache] layout 1, 2 or 3");
+    const size_t first = bytes / (size_t)n_layers * (size_t)s->border,
+                 each[SPLIT_SIDES] = {first, bytes - first};
+    return add_area(s, (SplitArea){.bytes = bytes, .divided = true, .of_first = first}, each, memory, error);
+}
+
+void split_memory_free(Backend *backend, void *memory) {
+    Split *s = split_of(backend);
+    SplitArea *area = memory ? area_of(s, memory, 1) : NULL;
+    if (!area) return;
+    free_area(s, area);
+    *area = s->areas[--s->n_areas];
+}
+
+// ---- reading and writing --------------------------------------------------------------------------------
+
+static Status check_area(const SplitArea *area, const char *op, size_t bytes, Error *error) {
+    if (area) return STATUS_OK;
+    return error_set(error, STATUS_DEVICE, "split: %s of %zu bytes that are not its own", op, bytes);
+}
+
+// How many of `bytes` from an offset on lie on the first side.
+static size_t bytes_of_first(const SplitArea *area, size_t offset, size_t bytes) {
+    if (offset >= area->of_first) return 0;
+    return bytes < area->of_first - offset ? bytes : area->of_first - offset;
+}
+
+Status split_memory_write(Backend *backend, void *memory, const void *host, size_t bytes, Error *error) {
+    Split *s = split_of(backend);
+    const SplitArea *area = area_of(s, memory, bytes);
+    Backend *one = s->sides[SPLIT_FIRST], *two = s->sides[SPLIT_SECOND];
+    Status status = check_area(area, "writing", bytes, error);
+    if (status) return status;
+    const size_t offset = (size_t)((char *)memory - area->address);
+    const size_t first = area->divided ? bytes_of_first(area, offset, bytes) : bytes,
+                 skipped = area->divided ? first : 0;
+    if (first > 0) status = one->ops->write(one, (char *)area->at[SPLIT_FIRST] + offset, host, first, error);
+    if (status || skipped == bytes) return status;
+    char *to = (char *)area->at[SPLIT_SECOND] + (offset + skipped - area->of_first);
+    return two->ops->write(two, to, (const char *)host + skipped, bytes - skipped, error);
+}
+
+Status split_memory_read(Backend *backend, void *host, const void *memory, size_t bytes, Error *error) {
+    Split *s = split_of(backend);
+    const SplitArea *area = area_of(s, memory, bytes);
+    Backend *one = s->sides[SPLIT_FIRST], *two = s->sides[SPLIT_SECOND];
+    Status status = check_area(area, "reading", bytes, error);
+    if (status) return status;
+    const size_t offset = (size_t)((const char *)memory - area->address);
+    const size_t first = bytes_of_first(area, offset, bytes); // 0 where it is not divided
+    if (first > 0) status = one->ops->read(one, host, (char *)area->at[SPLIT_FIRST] + offset, first, error);
+    if (status || first == bytes) return status;
+    const char *from = (char *)area->at[SPLIT_SECOND] + (offset + first - area->of_first);
+    return two->ops->read(two, (char *)host + first, from, bytes - first, error);
+}
