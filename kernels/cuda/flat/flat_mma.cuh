@@ -94,7 +94,7 @@ template <int FORMAT> struct FlatRow {
                     }
                     continue;
                 }
-                if constexpr (format_book(FORMAT))
+                if constexpr (format_book(FORMAT) && FORMAT != FORMAT_NF4)
                     w = book_bytes<FORMAT>(p < 2 ? w : w >> 16);
                 else
                     w = HALVED ? (p < 2 ? w : w >> 4) & 0x0f0f0f0f : w ^ 0x80808080;
