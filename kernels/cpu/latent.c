@@ -6,31 +6,6 @@
 
 #include <string.h>
 
-// y [n, w->rows] = W·x, in parts of rows.
-typedef struct Product {
-    CpuBackend *cpu;
-    const Matrix *w;
-    const Activations *x;
-    float *y;
-    int64_t n_parts;
-} Product;
-
-static void multiply_part(void *context, int64_t part, int thread) {
-    const Product *p = context;
-    Gemm gemm = {.w = p->w,
-                 .x = p->x,
-                 .first = cpu_part_start(p->w->rows, p->n_parts, part),
-                 .end = cpu_part_start(p->w->rows, p->n_parts, part + 1),
-                 .y = p->y,
-                 .y_stride = p->w->rows};
-    p->cpu->loops->gemm(&gemm, cpu_thread_scratch(p->cpu, thread));
-}
-
-static void multiply(CpuBackend *cpu, const Matrix *w, const Activations *x, float *y) {
-    Product p = {cpu, w, x, y, cpu_row_parts(cpu, w->rows)};
-    threads_run(cpu->threads, p.n_parts, multiply_part, &p);
-}
-
 // A step of one layer.
 typedef struct Heads {
     CpuBackend *cpu;
@@ -105,14 +80,14 @@ Status cpu_latent_qkv(CpuBackend *cpu, const Layer *layer, const float *x, const
     const Matrix *matrices[] = {low ? &w->q_down : &w->wq, &w->wk}, *second = &w->wq;
     Heads c = {.cpu = cpu, .layer = layer, .kv = kv, .q = q};
     Activations h = cpu_normed(cpu, &(NormedRows){x, NULL, cpu->n_tokens, layer->attn_norm}, matrices, 2);
-    multiply(cpu, &w->wk, &h, cpu->v);
+    cpu_multiply(cpu, &w->wk, &h, cpu->v);
     threads_run(cpu->threads, cpu->n_tokens, store_token, &c);
     if (low) {
-        multiply(cpu, &w->q_down, &h, cpu->q_down);
+        cpu_multiply(cpu, &w->q_down, &h, cpu->q_down);
         threads_run(cpu->threads, cpu->n_tokens, norm_query, &c);
         h = cpu_activations(cpu, cpu->q_down, cpu->n_tokens, w->wq.cols, &second, 1);
     }
-    multiply(cpu, &w->wq, &h, cpu->expanded);
+    cpu_multiply(cpu, &w->wq, &h, cpu->expanded);
     threads_run(cpu->threads, cpu->shape->n_heads, absorb_head, &c);
     return STATUS_OK;
 }

@@ -11,6 +11,11 @@
          .down = "mlp.experts.%d.down_proj.weight"},                                                         \
         {.router = "mlp.gate", .gate_up = "mlp.experts.gate_up_proj", .all_down = "mlp.experts.down_proj"}}
 
+// Mixtral's own files.
+#define BLOCK_SPARSE_NAMES                                                                                   \
+    .router = "block_sparse_moe.gate", .gate = "block_sparse_moe.experts.%d.w1.weight",                      \
+    .up = "block_sparse_moe.experts.%d.w3.weight", .down = "block_sparse_moe.experts.%d.w2.weight"
+
 static const Architecture ROWS[] = {
     // Its GGUF files say "llama", and are those with experts.
     {.name = "mixtral",
@@ -27,10 +32,7 @@ static const Architecture ROWS[] = {
      .experts = {.there = true,
                  .n = 8,
                  .n_active = 2,
-                 .names = {{.router = "block_sparse_moe.gate",
-                            .gate = "block_sparse_moe.experts.%d.w1.weight",
-                            .up = "block_sparse_moe.experts.%d.w3.weight",
-                            .down = "block_sparse_moe.experts.%d.w2.weight"},
+                 .names = {{BLOCK_SPARSE_NAMES},
                            {.router = "mlp.gate",
                             .gate_up = "mlp.experts.gate_up_proj",
                             .all_down = "mlp.experts.down_proj"}},
@@ -182,10 +184,7 @@ static const Architecture ROWS[] = {
      .experts = {.there = true,
                  .n = 16,
                  .n_active = 2,
-                 .names = {{.router = "block_sparse_moe.gate",
-                            .gate = "block_sparse_moe.experts.%d.w1.weight",
-                            .up = "block_sparse_moe.experts.%d.w3.weight",
-                            .down = "block_sparse_moe.experts.%d.w2.weight"},
+                 .names = {{BLOCK_SPARSE_NAMES},
                            {.router = "mlp.router",
                             .gate_up = "mlp.experts.gate_up_proj",
                             .all_down = "mlp.experts.down_proj"}},

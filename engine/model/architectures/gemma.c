@@ -9,31 +9,23 @@
     .activation = ACTIVATION_GELU_TANH, .embedding_root = true, .default_tied = true,                        \
     .default_head_dim = 256
 
+#define GEMMA_NORMED_LAYER                                                                                   \
+    [MODULE_ATTN_NORM] = "input_layernorm",                                                                  \
+    LLAMA_ATTENTION, [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm",             \
+    [MODULE_ATTN_POST_NORM] = "post_attention_layernorm", [MODULE_FFN_NORM] = "pre_feedforward_layernorm",   \
+    LLAMA_FEED_FORWARD, [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm"
+
 #define GEMMA_NORMED_NAMES                                                                                   \
     .base = "model.", .layer = "layers.%d.",                                                                 \
     .modules = {                                                                                             \
-        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
-        LLAMA_ATTENTION,                                                                                     \
-        [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
-        [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
-        [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",                                                \
-        [MODULE_FFN_NORM] = "pre_feedforward_layernorm",                                                     \
-        LLAMA_FEED_FORWARD,                                                                                  \
-        [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",                                               \
+        GEMMA_NORMED_LAYER,                                                                                  \
         LLAMA_ENDS,                                                                                          \
     }
 
 #define GEMMA4_NAMES                                                                                         \
     .whole = "gemma4", .class_name = "gemma4", .base = "model.", .layer = "layers.%d.",                      \
     .modules = {                                                                                             \
-        [MODULE_ATTN_NORM] = "input_layernorm",                                                              \
-        LLAMA_ATTENTION,                                                                                     \
-        [MODULE_Q_NORM] = "self_attn.q_norm",                                                                \
-        [MODULE_K_NORM] = "self_attn.k_norm",                                                                \
-        [MODULE_ATTN_POST_NORM] = "post_attention_layernorm",                                                \
-        [MODULE_FFN_NORM] = "pre_feedforward_layernorm",                                                     \
-        LLAMA_FEED_FORWARD,                                                                                  \
-        [MODULE_FFN_POST_NORM] = "post_feedforward_layernorm",                                               \
+        GEMMA_NORMED_LAYER,                                                                                  \
         [MODULE_TOKEN_GATE] = "per_layer_input_gate",                                                        \
         [MODULE_TOKEN_UP] = "per_layer_projection",                                                          \
         [MODULE_TOKEN_NORM] = "post_per_layer_input_norm",                                                   \

@@ -84,6 +84,15 @@ static void test_goes_on_at_once(void **state) {
     program_free(&run);
 }
 
+// Frees `before`, what the file held.
+static void expect_unchanged(const char *path, Bytes *before) {
+    Bytes after = bytes_of_file(path);
+    assert_int_equal(before->size, after.size);
+    assert_memory_equal(before->data, after.data, after.size);
+    bytes_free(before);
+    bytes_free(&after);
+}
+
 // What is only read has the snapshot as well, and leaves it as it is.
 static void test_without_saving(void **state) {
     Run run;
@@ -94,11 +103,7 @@ static void test_without_saving(void **state) {
     expect_status(&run, 0);
     expect_err(&run, "[restored ");
     program_free(&run);
-    Bytes after = bytes_of_file(kept(*state, "talk.kv"));
-    assert_int_equal(before.size, after.size);
-    assert_memory_equal(before.data, after.data, after.size);
-    bytes_free(&before);
-    bytes_free(&after);
+    expect_unchanged(kept(*state, "talk.kv"), &before);
 }
 
 static void test_undo_and_another_branch(void **state) {
@@ -221,11 +226,7 @@ static void test_full_disk(void **state) {
     expect_status(&run, 0);
     expect_err(&run, "[no snapshot of this conversation, it will be read again: ");
     program_free(&run);
-    Bytes after = bytes_of_file(kept(*state, "talk.kv"));
-    assert_int_equal(before.size, after.size);
-    assert_memory_equal(before.data, after.data, after.size);
-    bytes_free(&before);
-    bytes_free(&after);
+    expect_unchanged(kept(*state, "talk.kv"), &before);
     program_run(&run, AGAIN, "One more.\n"); // the older one is a beginning of the talk
     expect_err(&run, "[restored ");
     program_free(&run);
