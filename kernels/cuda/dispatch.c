@@ -9,6 +9,21 @@ static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
 
+// ---- cards -------------------------------------------------------------------------------------------------
+
+const CardFeatures *dispatch_features(const Card *card) {
+    // What 10.x and 12.x share with Hopper is bulk copies, barriers for them, and kernels that overlap.
+    static const CardFeatures TABLE[] = {
+        {120, true, false}, {100, true, false}, {90, true, true}, {80, false, false}};
+    int i = 0;
+    while (i < 3 && card->compute < TABLE[i].compute) i++;
+    return &TABLE[i];
+}
+
+static bool has_wgmma(const Card *card) {
+    return dispatch_features(card)->wgmma;
+}
+
 // ---- steps -------------------------------------------------------------------------------------------------
 
 int dispatch_decode_lanes(int head_dim) {
@@ -26,8 +41,8 @@ StepPath dispatch_step(const Card *card, const StepCase *c) {
     const DecoderShape *s = c->shape;
     if (c->n_tokens != c->n_sequences || c->kind == STEP_READING) return STEP_PATH_OPS;
     if (c->n_sequences == 1 && c->kind == STEP_ANY && c->has_code && s->latent.rank == 0 &&
-        card->compute >= 90 && dispatch_decode_lanes(s->head_dim) && s->n_kv_heads <= card->n_sms &&
-        s->hidden_size % 4 == 0 && s->n_heads / s->n_kv_heads * s->head_dim < 4096)
+        dispatch_decode_lanes(s->head_dim) && s->n_kv_heads <= card->n_sms && s->hidden_size % 4 == 0 &&
+        s->n_heads / s->n_kv_heads * s->head_dim < 4096)
         return STEP_PATH_PERSISTENT;
     return c->n_tokens <= c->most_rows ? STEP_PATH_GRAPH : STEP_PATH_OPS;
 }
@@ -78,9 +93,9 @@ static Format format_of_operand(DType operand) {
 FlatKernel dispatch_flat(const Card *card, DType operand, Format format) {
     bool same = format == format_of_operand(operand), quantised = format >= FORMAT_Q8;
     if (!is_16_bit(operand)) return FLAT_PLAIN;
-    if (format == FORMAT_W8) return card->compute == 90 ? FLAT_WGMMA : FLAT_PLAIN;
+    if (format == FORMAT_W8) return has_wgmma(card) ? FLAT_WGMMA : FLAT_PLAIN;
     if (!same && !(quantised && operand == DTYPE_F16)) return FLAT_PLAIN;
-    return card->compute == 90 ? FLAT_WGMMA : FLAT_MMA;
+    return has_wgmma(card) ? FLAT_WGMMA : FLAT_MMA;
 }
 
 // Heads that a GEMM's own epilogue can finish.
@@ -133,11 +148,11 @@ static const DispatchTable OTHERS = {14,
                                       {0, 0, DTYPE_NF4, 5, 65}}};
 
 const DispatchTable *dispatch_built_in(const Card *card) {
-    return card->compute == 90 ? &HOPPER : &OTHERS;
+    return has_wgmma(card) ? &HOPPER : &OTHERS;
 }
 
 const char *dispatch_class(const Card *card) {
-    return card->compute == 90 ? "Hopper" : "cards without Hopper's code";
+    return has_wgmma(card) ? "Hopper" : "cards without Hopper's code";
 }
 
 static const DispatchRow *find_row(const DispatchTable *table, const GemmCase *g) {
@@ -194,10 +209,9 @@ static GemmKernel gemm_unpacked(const GemmCase *g) {
 // W8's sums are exact in every kernel, so that none of them shows which it was.
 static GemmKernel gemm_of_w8(const Card *card, const GemmCase *g) {
     // Of what cuBLASLt finishes, all rows are finished.
-    bool whole = is_16_bit(g->operand) && g->rows % 8 == 0 && !g->counted,
-         tiles = card->compute == 90 && whole;
+    bool whole = is_16_bit(g->operand) && g->rows % 8 == 0 && !g->counted, tiles = has_wgmma(card) && whole;
     bool plain = !g->biased;
-    int most = card->compute == 90 ? W8_FLAT_MOST : W8_PLAIN_MOST;
+    int most = has_wgmma(card) ? W8_FLAT_MOST : W8_PLAIN_MOST;
     if (g->n <= most && g->epilogue != EPILOGUE_HEADS) return GEMM_FLAT;
     switch (g->epilogue) {
     case EPILOGUE_HEADS:
@@ -221,8 +235,8 @@ GemmKernel dispatch_gemm(const Card *card, const GemmCase *g) {
     LinearWay way = g->kind == STEP_ANY ? dispatch_linear(card, g) : LINEAR_BY_TABLE;
     if (way == LINEAR_GEMV) return g->epilogue == EPILOGUE_HEADS ? GEMM_SEPARATE : GEMM_GEMV;
     if (way == LINEAR_FLAT || g->kind == STEP_DECODING) return flat_or_separate(card, g);
-    if (g->quantised && g->operand == DTYPE_F16 && card->compute == 90) return gemm_unpacked(g);
-    bool tiles = card->compute == 90 && is_16_bit(g->operand);
+    if (g->quantised && g->operand == DTYPE_F16 && has_wgmma(card)) return gemm_unpacked(g);
+    bool tiles = has_wgmma(card) && is_16_bit(g->operand);
     switch (g->epilogue) {
     case EPILOGUE_HEADS:
         return tiles && heads_in_registers(g) && g->octets && tiles_keep_busy(card, g) ? GEMM_TILE
@@ -258,7 +272,7 @@ HeadsKernel dispatch_heads(const HeadsCase *h) {
 // A tile of 64 slots lies in one page; behind the kernel's own memory lies a list of the tiles.
 static bool wgmma_fits(const Card *card, const AttendCase *a, bool octets, uint32_t page_size) {
     size_t tiles = (a->n_slots + ATTEND_KEYS - 1) / ATTEND_KEYS;
-    return card->compute == 90 && (a->head_dim == 64 || a->head_dim == 128) && octets &&
+    return has_wgmma(card) && (a->head_dim == 64 || a->head_dim == 128) && octets &&
            a->group <= ATTEND_ROWS && page_size % ATTEND_KEYS == 0 &&
            ATTEND_WGMMA_BYTES(a->head_dim) + tiles * (sizeof(int) + 1) <= card->shared_limit;
 }
@@ -273,15 +287,14 @@ static bool split_fits(const Card *card, const AttendCase *a) {
     bool integers = a->cache == DTYPE_INT8 || a->cache == DTYPE_INT4;
     if (integers && (a->scale_group < 8 || !is_power_of_two(a->scale_group))) return false;
     return is_power_of_two(a->page_size) && a->whole_pieces && a->head_dim % 16 == 0 &&
-           a->head_dim <= (a->cache == DTYPE_F32 ? 128 : 256) && card->compute >= 80 &&
-           a->split_shared <= card->shared_limit && a->n_splits <= 65535;
+           a->head_dim <= (a->cache == DTYPE_F32 ? 128 : 256) && a->split_shared <= card->shared_limit &&
+           a->n_splits <= 65535;
 }
 
 // A row of all heads; the plain kernel goes through it once for each.
 static bool latent_fits(const Card *card, const AttendCase *a) {
     return a->latent && a->head_dim == ATTEND_LATENT_ROW && is_16_bit(a->cache) && !a->alibi && !a->capped &&
-           a->whole_pieces && card->compute >= 80 && ATTEND_LATENT_BYTES <= card->shared_limit &&
-           a->n_splits <= 65535;
+           a->whole_pieces && ATTEND_LATENT_BYTES <= card->shared_limit && a->n_splits <= 65535;
 }
 
 AttendKernel dispatch_attend(const Card *card, const AttendCase *a) {

@@ -8,7 +8,7 @@
 // table of dispatch_linear, on Hopper the flat kernels; 8 tokens of one of many prompts unpack; 8 rows that decode are flat.
 //
 // A step (dispatch_step):
-//   persistent   one token of one sequence of kind ANY, on sm_90 and later, where decode/decode.cuh takes the model
+//   persistent   one token of one sequence of kind ANY, where decode/decode.cuh takes the model and its rings find room
 //   graph        else one token of each of at most 64 sequences, of kind ANY or DECODING
 //   ops          everything else
 //
@@ -85,10 +85,20 @@ extern "C" {
 
 // What of a card decides.
 typedef struct Card {
-    int compute;         // compute capability times ten; 80 where a card runs code for that
+    int compute; // compute capability times ten of the code that it runs: 80 where a later card runs code for 8.0
     int n_sms;           // multiprocessors
     size_t shared_limit; // bytes of shared memory that a block may ask for
 } Card;
+
+// What code for a capability can do; nothing else of this header asks for a capability.
+typedef struct CardFeatures {
+    int compute;  // the lowest; up to the next row's
+    bool overlap; // a kernel may begin while the one before it ends: device/launch.cuh
+    bool wgmma;   // products by warpgroups, copies of tiles for clusters: "sm_90a", which is Hopper's alone
+} CardFeatures;
+
+// The table's row of the card.
+const CardFeatures *dispatch_features(const Card *card);
 
 // ---- steps -------------------------------------------------------------------------------------------------
 

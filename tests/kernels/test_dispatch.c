@@ -27,8 +27,8 @@ static void steps_take_the_path_of_their_kind(void **state) {
     } CASES[] = {
         {STEP_ANY, 1, 1, true, &HOPPER, STEP_PATH_PERSISTENT},
         {STEP_ANY, 1, 1, false, &HOPPER, STEP_PATH_GRAPH},
-        {STEP_ANY, 1, 1, true, &AMPERE, STEP_PATH_GRAPH},
-        {STEP_ANY, 1, 1, true, &PORTABLE, STEP_PATH_GRAPH},
+        {STEP_ANY, 1, 1, true, &AMPERE, STEP_PATH_PERSISTENT},
+        {STEP_ANY, 1, 1, true, &ADA, STEP_PATH_PERSISTENT},
         {STEP_DECODING, 1, 1, true, &HOPPER, STEP_PATH_GRAPH},
         {STEP_DECODING, 64, 64, true, &HOPPER, STEP_PATH_GRAPH},
         {STEP_DECODING, 65, 65, true, &HOPPER, STEP_PATH_OPS},

@@ -153,6 +153,8 @@ static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) 
 
 // Lays shared memory out; the rings take what is left. False if there is not enough.
 static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const DecodeLayer *layers) {
+    const DecodeBlock block = decode_block(cuda->device.code);
+    const int warps = block.warps;
     int used = 0, slot = chunk_bytes(a->output.format, chunk_elements(a->output.format));
     for (int l = 0; l < a->n_layers; l++) {
         const DecodeMatrix *rows[] = {&layers[l].rows[PHASE_QKV],
@@ -175,14 +177,14 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     };
     DecodeShared *s = &a->shared;
     int lanes = dispatch_decode_lanes(a->head_dim), chunk = chunk_slots(a);
-    s->layers = take(a->n_layers * (int)sizeof(DecodeLayer));
-    s->scales = take(a->kind == DECODE_F16 ? 0 : a->n_layers * (int)sizeof(DecodeScales));
+    s->layers = take(block.near ? a->n_layers * (int)sizeof(DecodeLayer) : 0);
+    s->scales = take(a->kind == DECODE_F16 || !block.near ? 0 : a->n_layers * (int)sizeof(DecodeScales));
     s->rope = take(a->n_tables * layer_turns(*a) * (int)sizeof(float2));
     s->residual = take(a->hidden * 4);
     s->sums = take(32 * 4);
     s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
     s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
-    s->barriers = take(DECODE_WARPS * DECODE_MAX_STAGES * 16);
+    s->barriers = take(warps * DECODE_MAX_STAGES * 16);
     const InputForms forms = forms_of(a, layers);
     int cols = forms.quant_cols;
     s->input = take(round_up(forms.float_cols, 256) * 4);
@@ -194,20 +196,19 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (cols) take(s->quant_sums - s->quants + cols / 16 * 4 + 16);
     if (used < behind) used = behind;
     int heads = dispatch_decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
-    int streams = DECODE_WARPS / n_parts, elements = a->group * a->head_dim;
-    int attend =
-        ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
-         (a->kind == DECODE_F16 ? 0 : a->head_dim / 8 + a->head_dim + DECODE_WARPS * chunk * MOST_GROUPS) +
-         (a->n_evicted > 0 ? elements : 0)) *
-        4;
+    int streams = warps / n_parts, elements = a->group * a->head_dim;
+    int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
+                  (a->kind == DECODE_F16 ? 0 : a->head_dim / 8 + a->head_dim + warps * chunk * MOST_GROUPS) +
+                  (a->n_evicted > 0 ? elements : 0)) *
+                 4;
     if (used - s->input < attend) used = round_up(s->input + attend, 128);
     s->ring = used;
     s->slot_bytes = slot;
-    s->n_stages = ((int)cuda->device.card.shared_limit - STATIC_SHARED - used) / (DECODE_WARPS * slot);
+    s->n_stages = ((int)cuda->device.card.shared_limit - STATIC_SHARED - used) / (warps * slot);
     if (s->n_stages > DECODE_MAX_STAGES) s->n_stages = DECODE_MAX_STAGES;
-    s->total = used + DECODE_WARPS * s->n_stages * slot;
+    s->total = used + warps * s->n_stages * slot;
     // A warp for each part of the group's heads, besides one that rounds.
-    return s->n_stages >= 2 && n_parts <= DECODE_WARPS - (a->kind == DECODE_F16 ? 0 : 1);
+    return s->n_stages >= 2 && n_parts <= warps - (a->kind == DECODE_F16 ? 0 : 1);
 }
 
 // The token's index, and pages that the kernel can go through: powers of two, of whole chunks. The last page is looked
@@ -279,6 +280,7 @@ bool arguments_fill(const CudaBackend *cuda, const DecodeStep *t, DecodeArgument
     a->layers = d->table, a->scales = d->scales;
     fill_phases(s, d, a);
     a->round = d->round, a->head_round = d->head_round;
+    a->threads = decode_block(cuda->device.code).threads();
     if (!able || !multiplies(a, &a->output)) return false;
     choose_splits(d, a);
     return lay_out_shared(cuda, a, d->wanted);

@@ -40,7 +40,7 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
 size_t decoder_bytes(const CudaBackend *cuda) {
     Decoder d = {};
     d.max_splits = cuda->device.card.n_sms / cuda->shape->n_kv_heads;
-    return cuda->device.card.compute < 90 ? 0 : lay_out(cuda->shape, &d, NULL);
+    return lay_out(cuda->shape, &d, NULL);
 }
 
 static Status decoder_open(CudaBackend *cuda, Error *error) {
@@ -57,7 +57,9 @@ static Status decoder_open(CudaBackend *cuda, Error *error) {
     Status status = STATUS_OK;
     if (!d->host_table || !d->wanted || !d->host_scales || !d->wanted_scales)
         status = error_set(error, STATUS_MEMORY, "no memory for decoding");
-    if (!status) status = cuda_check(cudaMalloc(&d->memory, bytes), error, "%zu bytes for decoding", bytes);
+    if (!status)
+        status = cuda_check(device_allocate(&cuda->device, &d->memory, bytes), error,
+                            "%zu bytes for decoding", bytes);
     if (!status)
         status = cuda_check(cudaMemsetAsync(d->memory, 0, bytes, cuda->device.stream), error, "decoding");
     if (status) {

@@ -1,15 +1,16 @@
 // One token through the whole model in one persistent kernel: what its parts share.
 //
-// One block of 12 warps (and four that only copy) on every multiprocessor goes through five phases a layer, together:
+// One block on every multiprocessor, of warps that compute and warps that only copy, goes through five phases a layer,
+// together:
 //
 //   qkv → attend → out → gate_up → down, and after the last layer logits
 //
-// Weights and cache arrive by bulk copies into rings, one ring a warp. A warp knows long before the activations
-// which rows it will multiply, so its ring runs ahead across phases and layers: memory works on while blocks wait
-// for each other. Activations go through global memory (the L2) as float32 whose lowest four bits say in which
-// round they were written: a reader that finds another round's bits reads again. No fence is needed, and a
-// counter of arrivals a phase only tells when reading is worth while. The counters do order reuse: a buffer is
-// overwritten a layer later, after every block has arrived at phases that come after its reading.
+// Weights and cache arrive by copies in the background into rings, one ring a warp. A warp knows long before the
+// activations which rows it will multiply, so its ring runs ahead across phases and layers: memory works on while blocks
+// wait for each other. Activations go through global memory (the L2) as float32 whose lowest four bits say in which
+// round they were written: a reader that finds another round's bits reads again. No fence is needed, and a counter of
+// arrivals a phase only tells when reading is worth while. The counters do order reuse: a buffer is overwritten a layer
+// later, after every block has arrived at phases that come after its reading.
 #ifndef PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_DECODE_CUH
 
@@ -17,11 +18,32 @@
 #include "kernels/cuda/device/formats.cuh"
 #include "kernels/kv_layout.h"
 
+// A block's warps: those that compute, and those that fill their rings.
+struct DecodeBlock {
+    int warps, fillers;
+    bool near; // the tables of layers are in shared memory, too
+    __host__ __device__ constexpr int threads() const { return (warps + fillers) * 32; }
+};
+
+// By the architecture that the code is made for (__CUDA_ARCH__). 16 warps leave 128 registers, of which on Hopper the
+// filling ones give some away. Elsewhere they would not do: 12 warps have 168, and their rings find room in the 99 KB
+// of cards that are not made for data centres, where the tables stay in the L1.
+__host__ __device__ constexpr DecodeBlock decode_block(int architecture) {
+    return architecture >= 900 && architecture < 1200 ? DecodeBlock{12, 4, true} : DecodeBlock{8, 4, false};
+}
+
+// The block of this code; nothing that runs on the host may go by it, which asks decode_block() for the device's.
+#ifdef __CUDA_ARCH__
+constexpr DecodeBlock THIS_BLOCK = decode_block(__CUDA_ARCH__);
+#else
+constexpr DecodeBlock THIS_BLOCK = decode_block(0);
+#endif
+
 enum {
-    DECODE_WARPS = 12,
+    DECODE_WARPS = THIS_BLOCK.warps,
     DECODE_THREADS = DECODE_WARPS * 32, // that compute
-    DECODE_FILLERS = 4,                 // warps that fill the rings: 16 in all leave 128 registers
-    DECODE_ALL_THREADS = DECODE_THREADS + DECODE_FILLERS * 32,
+    DECODE_FILLERS = THIS_BLOCK.fillers,
+    DECODE_ALL_THREADS = THIS_BLOCK.threads(),
     DECODE_MAX_STAGES = 8, // of a ring
     ROWS_AT_ONCE = 4,      // of a warp, against one reading of the input
     ROUND_BITS = 15,       // of an activation's float that carry its round
@@ -134,6 +156,7 @@ struct DecodeArguments {
     unsigned *head_arrived;      // [n_kv_heads] every 32nd
     unsigned round;              // layers done before this token
     unsigned head_round;         // arrivals at each KV head before this token
+    int threads;                 // of a block
     DecodeShared shared;
 };
 
@@ -142,8 +165,8 @@ __host__ __device__ inline int layer_turns(const DecodeArguments &a) {
     return (a.n_evicted > 0 ? 2 : 1) * (a.rotary_dim / 2);
 }
 
-enum { ADDED_TURNS = 4 }; // of an input that is normed before it is added: so wide is the hidden size at most
-constexpr int ADDED_MOST = ADDED_TURNS * DECODE_WARPS * 32 * 4;
+// An input that is normed before it is added: its most elements, so many a turn of the block.
+enum { ADDED_MOST = 6144, ADDED_TURNS = ADDED_MOST / (DECODE_THREADS * 4) };
 
 // Launches the kernel for the arguments' shape on n_blocks multiprocessors.
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);

@@ -71,7 +71,7 @@ struct InputSource {
     bool keep;                          // as the residual stream
 };
 
-enum { NORM_TURNS = 3, INPUT_SPAN = DECODE_THREADS * 4 };
+enum { INPUT_SPAN = DECODE_THREADS * 4, NORM_TURNS = 4608 / INPUT_SPAN };
 
 // Elements first + t·INPUT_SPAN + 4·thread … of the input: all loads at once, and again until all are there.
 template <int TURNS>

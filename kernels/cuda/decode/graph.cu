@@ -85,7 +85,9 @@ static Status graphs_open(CudaBackend *cuda, Error *error) {
     Status status = STATUS_OK;
     if (!b->layers || !b->kv || !b->windows)
         status = error_set(error, STATUS_MEMORY, "no memory for decoding");
-    if (!status) status = cuda_check(cudaMalloc(&b->memory, bytes), error, "%zu bytes for decoding", bytes);
+    if (!status)
+        status = cuda_check(device_allocate(&cuda->device, &b->memory, bytes), error,
+                            "%zu bytes for decoding", bytes);
     if (!status)
         status = cuda_check(cudaMemsetAsync(b->memory, 0, bytes, cuda->device.stream), error, "decoding");
     if (status) {

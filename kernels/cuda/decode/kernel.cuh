@@ -229,7 +229,7 @@ __device__ __forceinline__ void start_barriers(uint32_t barriers) {
     static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
     if (threadIdx.x < DECODE_WARPS * DECODE_MAX_STAGES * 2) {
         bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
-        barrier_init(barriers + threadIdx.x * 8, empty && CHECKED ? 32 : 1);
+        barrier_init(barriers + threadIdx.x * 8, !empty ? FULL_ARRIVALS : CHECKED ? 32 : 1);
     }
     show_barriers();
 }
@@ -290,8 +290,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     __shared__ CacheShare share;
     const DecodeShared &at = a.shared;
     constexpr bool SCALED = Cache::KIND != DECODE_F16;
-    DecodeLayer *layers = (DecodeLayer *)(memory + at.layers);
-    DecodeScales *scales = (DecodeScales *)(memory + at.scales);
+    const DecodeLayer *layers = THIS_BLOCK.near ? (const DecodeLayer *)(memory + at.layers) : a.layers;
+    const DecodeScales *scales = THIS_BLOCK.near ? (const DecodeScales *)(memory + at.scales) : a.scales;
     uint32_t *masks = (uint32_t *)(memory + at.masks);
     int32_t *pages = (int32_t *)(memory + at.pages);
     int warp = threadIdx.x / 32;
@@ -301,8 +301,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
         for (int i = threadIdx.x; i < a.n_layers * (int)each / 4; i += DECODE_ALL_THREADS)
             ((uint32_t *)to)[i] = __ldg((const uint32_t *)from + i);
     };
-    bring(layers, a.layers, sizeof *layers);
-    if (SCALED) bring(scales, a.scales, sizeof *scales);
+    if (THIS_BLOCK.near) bring(memory + at.layers, a.layers, sizeof *layers);
+    if (THIS_BLOCK.near && SCALED) bring(memory + at.scales, a.scales, sizeof *scales);
     start_barriers(barriers);
     if (threadIdx.x == 0) share = share_of_cache<LANES, HEADS, Cache>(a, masks, pages);
     __syncthreads();
@@ -329,7 +329,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     if (threadIdx.x < 32) sums[threadIdx.x] = 0;
     fill_residual(a, residual);
 
-    constexpr int TURNS = LANES == 16 && HEADS < 4 ? 8 : 6; // as many as leave enough registers
+    constexpr int TURNS =
+        DECODE_WARPS == 12 && LANES == 16 && HEADS < 4 ? 8 : 6; // as many as leave enough registers
     // One loop over phases rather than five calls a layer: the code is there once, and stays in its cache.
     int layer = 0, phase = PHASE_QKV;
 #pragma unroll 1
@@ -368,7 +369,7 @@ cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t s
     together.val.cooperative = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)n_blocks);
-    config.blockDim = dim3(DECODE_ALL_THREADS);
+    config.blockDim = dim3((unsigned)a->threads);
     config.dynamicSmemBytes = (size_t)a->shared.total;
     config.stream = stream;
     config.attrs = &together;

@@ -5,6 +5,8 @@
 //   filling lane ── bulk copy ──→ slot 0 │ slot 1 │ … │ slot n_stages-1 ──→ the computing warp
 //                  `full` of a slot completes when its bytes have come,
 //                  `empty` when the warp is done with them and the lane may copy again
+//
+// Before Hopper there are no bulk copies: what a lane would copy, its warp copies together, 16 bytes a lane.
 #ifndef PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 #define PALAVER_KERNELS_CUDA_DECODE_RING_CUH
 
@@ -12,10 +14,15 @@
 #include "kernels/cuda/cache/store.cuh"
 #include "kernels/cuda/decode/decode.cuh"
 
-__device__ inline void ring_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
-    barrier_expect(barrier, bytes);
-    copy_bulk(to, from, bytes, barrier);
-}
+#include <type_traits>
+
+// Whether a lane copies by itself, and how many lanes arrive at `full` of a slot.
+#if __CUDA_ARCH__ >= 900
+constexpr bool BULK_COPIES = true;
+#else
+constexpr bool BULK_COPIES = false;
+#endif
+constexpr int FULL_ARRIVALS = BULK_COPIES ? 1 : 32;
 
 // The part of the cache that an attending block looks at: indexes [begin, end) for one KV head, in chunks. Its
 // computing warps form streams of `parts` warps, which go through the stream's chunks together and divide the query
@@ -80,49 +87,69 @@ struct Ring {
 template <class Cache> struct Filler {
     static constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeArguments &a;
-    const DecodeLayer *layers; // these three in shared memory
+    const DecodeLayer *layers;
     const DecodeScales *scales;
-    const CacheShare &cache;
+    // In shared memory, and where a warp copies for a lane, with registers to spare, in them.
+    std::conditional_t<BULK_COPIES, const CacheShare &, const CacheShare> cache;
     uint32_t slots, full, empty;
     int warp, stage;
     uint32_t parity;
     // The next copy: a chunk of a row, row after row of a group, or keys (then values) of a chunk of the cache.
     int layer, phase, unit;
-    int row, n_rows, column, format; // of the group that begins at `unit`; n_rows 0: a new one is to begin
-    const DecodeMatrix *matrix;
-    int offset;          // bytes from the beginning of a row
-    bool second, masked; // masked: the masks are there
+    int row, n_rows, left; // of the group that begins at `unit`: this row, rows, elements from this column on
+    int whole, whole_bytes,
+        rest; // elements and bytes of a whole chunk; bytes of a row's last, where it is not whole
+    int to_odd, to_even,
+        step; // bytes to the group's next row, by its number, and from one unit to the warp's next
+    const char *group, *column_at; // the group's first row, and where it goes on
+    const char *keys;              // of the layer and the KV head
+    int64_t to_values;             // bytes from a chunk's keys to its values
+    int window;                    // of the layer
+    bool second, masked;           // masked: the masks are there
     const char *from;
     uint32_t bytes;
 
-    __device__ void begin_group() {
+    // What all of a phase's groups have in common; where q, k and v are matrices of their own, of a unit.
+    __device__ void begin_rows() {
         const DecodeLayer &l = layers[layer];
-        int units = units_left(unit, gridDim.x * DECODE_WARPS, a.phases[phase].units);
-        matrix = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
-        n_rows = min(ROWS_AT_ONCE, phase == PHASE_GATE_UP ? 2 * units : units);
-        if (phase == PHASE_QKV && l.split_qkv) {
-            n_rows = 1;
-            if (unit >= a.q_dim) matrix = unit < a.q_dim + a.kv_dim ? &l.k : &l.v;
+        const DecodeMatrix *m = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
+        const bool pairs = phase == PHASE_GATE_UP;
+        int r = pairs ? 2 * unit : unit;
+        if (phase == PHASE_QKV && l.split_qkv && unit >= a.q_dim) {
+            const bool is_key = unit < a.q_dim + a.kv_dim;
+            m = is_key ? &l.k : &l.v;
+            r -= is_key ? a.q_dim : a.q_dim + a.kv_dim;
         }
-        format = matrix->format;
-        row = column = offset = 0;
-        begin_copy();
+        const int row_bytes = m->row_bytes;
+        whole = chunk_elements(m->format), whole_bytes = chunk_bytes(m->format, whole);
+        rest = chunk_bytes(m->format, a.phases[phase].cols % whole);
+        step = (int)gridDim.x * DECODE_WARPS * row_bytes * (pairs ? 2 : 1);
+        to_odd = pairs ? row_bytes : step, to_even = pairs ? step - row_bytes : step;
+        group = m->data + (int64_t)r * row_bytes;
+        begin_group();
     }
 
-    __device__ void begin_copy() {
-        int stride = gridDim.x * DECODE_WARPS, full = chunk_elements(format);
-        int r = phase == PHASE_GATE_UP ? 2 * (unit + (row >> 1) * stride) + (row & 1) : unit + row * stride;
-        if (phase == PHASE_QKV && matrix != &layers[layer].rows[PHASE_QKV])
-            r -= matrix == &layers[layer].k ? a.q_dim : a.q_dim + a.kv_dim;
-        from = matrix->data + (int64_t)r * matrix->row_bytes + offset;
-        bytes = chunk_bytes(format, min(a.phases[phase].cols - column, full));
+    __device__ void begin_group() {
+        const int units = units_left(unit, gridDim.x * DECODE_WARPS, a.phases[phase].units);
+        n_rows = min(ROWS_AT_ONCE, phase == PHASE_GATE_UP ? 2 * units : units);
+        if (phase == PHASE_QKV && layers[layer].split_qkv) n_rows = 1;
+        row = 0, left = a.phases[phase].cols;
+        from = column_at = group;
+        bytes = left < whole ? rest : whole_bytes;
+    }
+
+    // Behind a group: the phase's next one, or what comes after the phase.
+    __device__ void leave_group() {
+        const int units = phase == PHASE_GATE_UP ? n_rows / 2 : n_rows;
+        unit += units * gridDim.x * DECODE_WARPS;
+        if (unit >= a.phases[phase].units || (phase == PHASE_QKV && layers[layer].split_qkv)) return seek();
+        group += (int64_t)units * step;
+        begin_group();
     }
 
     __device__ void begin_chunk() {
-        const DecodeLayer &l = layers[layer];
         int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
-        int64_t at = cache.kv_head * a.cache.head_stride + (int64_t)cache.slot(index) * a.head_dim;
-        from = (second ? l.values : l.keys) + at * cache_bits(Cache::KIND) / 8;
+        from = keys + (int64_t)cache.slot(index) * (a.head_dim * cache_bits(Cache::KIND) / 8);
         bytes = (uint32_t)(n * a.head_dim) * cache_bits(Cache::KIND) / 8;
     }
 
@@ -132,24 +159,32 @@ template <class Cache> struct Filler {
         bytes = (uint32_t)min(FEEDBACK_PIECE, all - first) * 4;
     }
 
+    __device__ void begin_attending() {
+        const DecodeLayer &l = layers[layer];
+        keys = l.keys + cache.kv_head * a.cache.head_stride * cache_bits(Cache::KIND) / 8;
+        to_values = l.values - l.keys, window = l.window;
+        unit = first_chunk(cache, warp);
+    }
+
     // From (phase, unit) on to the next thing there is to copy.
     __device__ void seek() {
         while (phase != PHASE_END) {
             if (phase == PHASE_ATTEND) {
                 if (cache.any) {
                     if (!masked) return;
-                    unit = next_chunk(cache, layers[layer].window, unit);
+                    unit = next_chunk(cache, window, unit);
                     if (unit < cache.n_chunks) return begin_chunk();
                     if constexpr (SCALED)
                         if (warp == DECODE_WARPS - 1 && unit < cache.n_chunks + cache.pieces)
                             return begin_piece();
                 }
             } else if (unit < a.phases[phase].units) {
-                return begin_group();
+                return begin_rows();
             }
             phase++;
             if (phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
-            unit = phase == PHASE_ATTEND ? first_chunk(cache, warp) : warp * gridDim.x + blockIdx.x;
+            unit = warp * gridDim.x + blockIdx.x;
+            if (phase == PHASE_ATTEND) begin_attending();
         }
     }
 
@@ -160,22 +195,57 @@ template <class Cache> struct Filler {
         }
         if (phase == PHASE_ATTEND) {
             second = !second;
-            if (second) return begin_chunk();
+            if (second) {
+                from += to_values;
+                return;
+            }
             unit += cache.streams;
             return seek();
         }
-        if (++row < n_rows) return begin_copy();
+        if (++row < n_rows) {
+            from += row % 2 ? to_odd : to_even;
+            return;
+        }
+        left -= whole;
+        if (left <= 0) return leave_group();
         row = 0;
-        column += chunk_elements(format);
-        offset += bytes;
-        if (column < a.phases[phase].cols) return begin_copy();
-        unit += (phase == PHASE_GATE_UP ? n_rows / 2 : n_rows) * gridDim.x * DECODE_WARPS;
-        seek();
+        from = column_at += bytes;
+        if (left < whole) bytes = rest;
     }
 
-    __device__ void issue() {
-        ring_copy(slots + stage * a.shared.slot_bytes, from, bytes, full + stage * 8);
+    __device__ void next_stage() {
         if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
+    }
+
+    // The next copy, by this lane.
+    __device__ void issue() {
+        uint32_t barrier = full + stage * 8;
+        barrier_expect(barrier, bytes);
+        copy_bulk(slots + stage * a.shared.slot_bytes, from, bytes, barrier);
+        next_stage();
+    }
+
+    // The next copies of those of the warp's first LANES lanes that are `ready`, by the whole warp.
+    template <int LANES> __device__ void issue_together(bool ready) {
+        constexpr uint32_t USUAL = 2048; // bytes; scales may lie behind
+        const int lane = threadIdx.x % 32;
+        const uint32_t to = slots + stage * a.shared.slot_bytes, barrier = full + stage * 8;
+        const unsigned lanes = __ballot_sync(~0u, ready);
+#pragma unroll
+        for (int of = 0; of < LANES; of++) {
+            if (!(lanes >> of & 1)) continue; // for all lanes
+            const uint32_t place = __shfl_sync(~0u, to, of), n = __shfl_sync(~0u, bytes, of);
+            const char *piece = (const char *)__shfl_sync(~0u, (unsigned long long)from, of);
+            auto copy = [&](uint32_t at) {
+                if (at < n) copy_streaming(place + at, piece + at);
+            };
+#pragma unroll
+            for (uint32_t at = 0; at < USUAL; at += 32 * 16) copy(at + lane * 16);
+#pragma unroll 1
+            for (uint32_t at = USUAL; at < n; at += 32 * 16) copy(at + lane * 16);
+            barrier_arrive_behind_copies(__shfl_sync(~0u, barrier, of));
+        }
+        if (ready) next_stage();
     }
 };
 
@@ -202,10 +272,15 @@ __device__ inline void fill_rings(Filler<Cache> f, uint32_t slots, uint32_t barr
             // One lane after the other: racecheck looks at one barrier a warp.
             if (CHECKED && lane != turn) continue;
             ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
-            if (ready) {
-                f.issue();
-                f.advance();
-            }
+            if constexpr (BULK_COPIES)
+                if (ready) {
+                    f.issue();
+                    f.advance();
+                }
+        }
+        if constexpr (!BULK_COPIES) {
+            f.template issue_together<EACH>(ready);
+            if (ready) f.advance();
         }
         if (__any_sync(~0u, ready)) continue;
         if (held) { // rings are full, or nothing else can be had before the masks are there
@@ -214,6 +289,8 @@ __device__ inline void fill_rings(Filler<Cache> f, uint32_t slots, uint32_t barr
             f.masked = true;
             if (filling && f.phase == PHASE_ATTEND) f.seek();
         } else if (!__any_sync(~0u, more)) {
+            if constexpr (!BULK_COPIES)
+                await_all_copies(); // those of a warp that is gone: nothing is said of them
             return;
         }
     }

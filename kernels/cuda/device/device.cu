@@ -114,22 +114,56 @@ static Status read_properties(CudaDevice *device, Error *error) {
     device->card.compute = properties.major * 10 + properties.minor;
     device->card.shared_limit = properties.sharedMemPerBlockOptin;
     memcpy(device->name, properties.name, sizeof device->name);
-    return STATUS_OK;
+    size_t total, available;
+    status = cuda_check(cudaMemGetInfo(&available, &total), error, "the memory of device %d", device->index);
+    device->available = (int64_t)available;
+    return status ? status : limits_read(getenv(LIMITS_VARIABLE), &device->limits, error);
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------
+
+void device_memory(const CudaDevice *device, int64_t *total, int64_t *available) {
+    size_t there = 0, unused = 0;
+    if (cudaMemGetInfo(&unused, &there) != cudaSuccess) cudaGetLastError();
+    *total = (int64_t)there, *available = (int64_t)unused;
+    if (device->limits.memory == 0 || device->limits.memory > *total) return;
+    const int64_t left = device->limits.memory - (device->available - *available);
+    *total = device->limits.memory;
+    if (*available > left) *available = left > 0 ? left : 0;
+}
+
+cudaError_t device_allocate(const CudaDevice *device, void **memory, size_t bytes) {
+    int64_t total, available;
+    if (device->limits.memory) {
+        device_memory(device, &total, &available);
+        if ((int64_t)bytes > available) return cudaErrorMemoryAllocation;
+    }
+    return cudaMalloc(memory, bytes);
 }
 
 // ---- which code ---------------------------------------------------------------------------------------------
 
-__global__ void probe_kernel(int *is_90a) {
+struct Code {
+    int architecture; // that the code was made for
+    bool is_90a;
+};
+
+__global__ void probe_kernel(Code *code) {
+#ifdef __CUDA_ARCH__
+    code->architecture = __CUDA_ARCH__;
+#endif
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    *is_90a = 1;
+    code->is_90a = true;
 #else
-    *is_90a = 0;
+    code->is_90a = false;
 #endif
 }
 
-// Tries whether there is code for the card, and which: Hopper's kernels are empty but for sm_90a.
+// Tries whether there is code for the card, and which. Hopper's kernels are empty but for sm_90a: other code for 9.0
+// counts as code for 8.0.
 static Status probe_code(CudaDevice *device, Error *error) {
-    int *there = NULL, is_90a = 0, compute = device->card.compute;
+    int compute = device->card.compute;
+    Code *there = NULL, found = {};
     Status status = cuda_check(cudaMalloc(&there, sizeof *there), error, "a first kernel");
     if (status) return status;
     probe_kernel<<<1, 1, 0, device->stream>>>(there);
@@ -141,12 +175,15 @@ static Status probe_code(CudaDevice *device, Error *error) {
             "CUDA_ARCH='-gencode arch=compute_%d,code=sm_%d'",
             device->name, compute / 10, compute % 10, compute, compute);
     if (code == cudaSuccess)
-        code = cudaMemcpyAsync(&is_90a, there, sizeof is_90a, cudaMemcpyDeviceToHost, device->stream);
+        code = cudaMemcpyAsync(&found, there, sizeof found, cudaMemcpyDeviceToHost, device->stream);
     if (code == cudaSuccess) code = cudaStreamSynchronize(device->stream);
     cudaFree(there);
-    device->portable = compute == 90 && !is_90a;
-    if (device->portable) device->card.compute = 80;
-    return status ? status : cuda_check(code, error, "a first kernel");
+    if (!status) status = cuda_check(code, error, "a first kernel");
+    if (status) return status;
+    device->code = found.architecture;
+    device->portable = compute == 90 && !found.is_90a;
+    device->card.compute = found.architecture / 10 == 90 && !found.is_90a ? 80 : found.architecture / 10;
+    return limits_apply(&device->limits, &device->card, error);
 }
 
 // ---- open, close ---------------------------------------------------------------------------------------------
@@ -187,9 +224,8 @@ Status device_card(const char *name, CardFacts *facts, Error *error) {
     facts->compute = device.card.compute;
     cudaError_t code = cudaDriverGetVersion(&facts->driver);
     if (code == cudaSuccess) code = cudaRuntimeGetVersion(&facts->runtime);
-    size_t available = 0, total = 0;
-    if (code == cudaSuccess) code = cudaMemGetInfo(&available, &total);
-    facts->available = (int64_t)available;
+    int64_t total;
+    device_memory(&device, &total, &facts->available);
     return cuda_check(code, error, "versions");
 }
 

@@ -3,7 +3,7 @@
 #define PALAVER_KERNELS_CUDA_DEVICE_DEVICE_CUH
 
 #include "kernels/base/status.h"
-#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/limits.h"
 
 #include <cuda_runtime.h>
 
@@ -19,7 +19,10 @@ constexpr bool CHECKED = false;
 struct CudaDevice {
     int index; // of CUDA's devices
     Card card;
+    int code;            // architecture that the kernels at work were made for, as __CUDA_ARCH__
     bool portable;       // it is a Hopper, and the plug-in was built without code for sm_90a
+    CardLimits limits;   // of PALAVER_CUDA_LIMITS; `card` has them
+    int64_t available;   // bytes of its memory when it was chosen
     char name[256];      // as long as CUDA's own
     cudaStream_t stream; // all work goes here
     double *inv_freq;    // [n_tables, n_sets, rotary_dim/2] on the device; NULL: no rotary embedding
@@ -44,6 +47,12 @@ Status device_choose(CudaDevice *device, const BackendOptions *options, Error *e
 // by device_close(), also after an error.
 Status device_open(CudaDevice *device, const DecoderShape *shape, Error *error);
 void device_close(CudaDevice *device);
+// cudaMalloc() and cudaMemGetInfo() within the limits.
+cudaError_t device_allocate(const CudaDevice *device, void **memory, size_t bytes);
+template <class T> cudaError_t device_allocate(const CudaDevice *device, T **memory, size_t bytes) {
+    return device_allocate(device, (void **)memory, bytes);
+}
+void device_memory(const CudaDevice *device, int64_t *total, int64_t *available);
 // What a table of measured kernels is kept for: TuningOps.card.
 Status device_card(const char *name, struct CardFacts *facts, Error *error);
 // One line about every device: Ops.devices.

@@ -16,8 +16,8 @@ static inline cudaError_t launch_overlapping(const CudaBackend *cuda, void (*ker
     config.gridDim = grid, config.blockDim = block;
     config.dynamicSmemBytes = shared;
     config.stream = cuda->device.stream;
-    // Before Hopper there is no such thing; later cards run code for compute_80, in which kernels_before() is empty.
-    config.attrs = &attribute, config.numAttrs = cuda->device.card.compute == 90;
+    // Elsewhere kernels_before() is empty.
+    config.attrs = &attribute, config.numAttrs = dispatch_features(&cuda->device.card)->overlap;
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 

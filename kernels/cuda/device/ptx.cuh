@@ -113,6 +113,14 @@ __device__ inline void end_copies() {
 template <int N> __device__ inline void await_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
+// Waits until none of this thread's is under way, in a group or not.
+__device__ inline void await_all_copies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+// 16 bytes past the L1, for which 256 come into the L2 at once.
+__device__ inline void copy_streaming(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 
 // ---- barriers of a block, by number (0 is that of __syncthreads) -------------------------------------------
 
@@ -132,13 +140,6 @@ __device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
-    asm volatile("{\n.reg .pred done;\nagain:\n"
-                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
-
 __device__ inline bool barrier_passed(uint32_t barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(
@@ -149,8 +150,26 @@ __device__ inline bool barrier_passed(uint32_t barrier, uint32_t parity) {
     return done;
 }
 
+// Until it has passed; from Hopper on without asking again and again.
+__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .pred done;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+#else
+    while (!barrier_passed(barrier, parity)) {
+    }
+#endif
+}
+
 __device__ inline void barrier_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives when all copies that this thread has asked for piece by piece ("cp.async") have come.
+__device__ inline void barrier_arrive_behind_copies(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 // Arrives, and has the barrier wait for so many bytes besides.
@@ -174,7 +193,9 @@ __device__ inline void cluster_sync() {
 
 // Fresh barriers, for the copies and the blocks of the cluster.
 __device__ inline void show_barriers() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
 }
 
 // Arrives at the same barrier of the cluster's block `rank`. It releases nothing to that block: a fence of the whole

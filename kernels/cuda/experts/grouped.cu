@@ -8,7 +8,7 @@ enum { GROUP_COLUMNS = 256 };
 bool experts_tiled(const CudaBackend *cuda, const Layer *layer) {
     const DType type = cuda->operand;
     const int format = type == DTYPE_BF16 ? FORMAT_BF16 : FORMAT_F16;
-    return cuda->device.card.compute == 90 && type != DTYPE_F32 &&
+    return dispatch_features(&cuda->device.card)->wgmma && type != DTYPE_F32 &&
            cuda->shape->activation == ACTIVATION_SILU && layer->gate_up.part[0].format == format &&
            layer->down.part[0].format == format && !layer->b_gate && !layer->b_up;
 }

@@ -172,7 +172,7 @@ static cudaError_t launch(const CudaBackend *cuda, const ExpertRowsCall *c) {
     int blocks = (a.units + GEMV_WARPS - 1) / GEMV_WARPS,
         most = (a_sm > 0 ? a_sm : 1) * cuda->device.card.n_sms;
     dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)c->n);
-    return cuda->device.card.compute == 90
+    return dispatch_features(&cuda->device.card)->overlap
                ? launch_dependent(cuda, kernel, grid, GEMV_WARPS * 32, (size_t)shared, a)
                : launch_overlapping(cuda, kernel, grid, GEMV_WARPS * 32, (size_t)shared, a);
 }

@@ -79,7 +79,7 @@ static cudaError_t launch_gemv_rows(const CudaBackend *cuda, const FlatArguments
         most = (a_sm > 0 ? a_sm : 1) * cuda->device.card.n_sms;
     if (blocks > most) blocks = most;
     // Where kernels overlap, all divide a multiprocessor's memory in one way; elsewhere the L1 gets what is left for x.
-    return cuda->device.card.compute == 90
+    return dispatch_features(&cuda->device.card)->overlap
                ? launch_dependent(cuda, kernel, blocks, GEMV_WARPS * 32, (size_t)shared, *a)
                : launch_overlapping(cuda, kernel, blocks, GEMV_WARPS * 32, (size_t)shared, *a);
 }

@@ -372,8 +372,8 @@ Status cuda_load_layer(Backend *backend, const LayerWeights *host, Layer **out, 
     Status status = check_layer(cuda->shape, host, layer, error);
     if (!status) {
         lay_out_layer(cuda->shape, host, layer, &arena);
-        status =
-            cuda_check(cudaMalloc(&layer->memory, arena.used), error, "%zu bytes for a layer", arena.used);
+        status = cuda_check(device_allocate(&cuda->device, &layer->memory, arena.used), error,
+                            "%zu bytes for a layer", arena.used);
     }
     if (!status) {
         arena = Arena{layer->memory, 0};
@@ -438,8 +438,8 @@ Status cuda_load_head(Backend *backend, const HeadWeights *host, Head **out, Err
     Status status = check_head(s, host, head, error);
     if (!status) {
         lay_out_head(s, host, head, &arena);
-        status =
-            cuda_check(cudaMalloc(&head->memory, arena.used), error, "%zu bytes for the head", arena.used);
+        status = cuda_check(device_allocate(&cuda->device, &head->memory, arena.used), error,
+                            "%zu bytes for the head", arena.used);
     }
     if (!status) {
         arena = Arena{head->memory, 0};
