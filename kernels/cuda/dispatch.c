@@ -106,9 +106,9 @@ static bool heads_in_registers(const GemmCase *g) {
 // ---- the table ---------------------------------------------------------------------------------------------
 
 DType dispatch_type(Format format) {
-    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,
-                                  DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4,
-                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3, DTYPE_NF4};
+    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,   DTYPE_Q8_0,  DTYPE_Q8_0, DTYPE_Q8_0,
+                                  DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4, DTYPE_Q2_K, DTYPE_Q3_K,
+                                  DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q6_K,   DTYPE_E4M3,  DTYPE_NF4};
     return (size_t)format < sizeof TYPES / sizeof *TYPES ? TYPES[format] : DTYPE_COUNT;
 }
 
@@ -116,12 +116,13 @@ DType dispatch_type(Format format) {
 // the points that lose least over its five kinds of layers. Float32 has no flat kernel on tensor cores. The second is
 // of the same card without Hopper's code, beside a cuBLAS that has it: elsewhere the library may be worse at few rows,
 // which tuning shows.
-static const DispatchTable HOPPER = {14,
+static const DispatchTable HOPPER = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 1, 17},
                                       {0, 0, DTYPE_BF16, 1, 17},
                                       {0, 0, DTYPE_Q8_0, 5, 65},
                                       {0, 0, DTYPE_Q6_K, 5, 65},
+                                      {0, 0, DTYPE_Q5_0, 5, 65},
                                       {0, 0, DTYPE_Q5_1, 5, 65},
                                       {0, 0, DTYPE_Q4_0, 5, 65},
                                       {0, 0, DTYPE_Q4_1, 5, 65},
@@ -131,12 +132,13 @@ static const DispatchTable HOPPER = {14,
                                       {0, 0, DTYPE_Q3_K, 5, 65},
                                       {0, 0, DTYPE_E4M3, 5, 65},
                                       {0, 0, DTYPE_NF4, 5, 65}}};
-static const DispatchTable OTHERS = {14,
+static const DispatchTable OTHERS = {15,
                                      {{0, 0, DTYPE_F32, 5, 5},
                                       {0, 0, DTYPE_F16, 3, 3},
                                       {0, 0, DTYPE_BF16, 3, 3},
                                       {0, 0, DTYPE_Q8_0, 5, 65},
                                       {0, 0, DTYPE_Q6_K, 5, 65},
+                                      {0, 0, DTYPE_Q5_0, 5, 65},
                                       {0, 0, DTYPE_Q5_1, 5, 65},
                                       {0, 0, DTYPE_Q4_0, 5, 65},
                                       {0, 0, DTYPE_Q4_1, 5, 65},
@@ -159,8 +161,8 @@ static const DispatchRow *find_row(const DispatchTable *table, const GemmCase *g
     for (int i = 0; table && i < table->n; i++) {
         const DispatchRow *row = &table->rows[i];
         bool any = row->n_out == 0 && row->n_in == 0;
-        if (format_of(row->type) == g->format && (any || (row->n_out == g->rows && row->n_in == g->cols)))
-            return row;
+        bool same = dispatch_type(format_of(row->type)) == dispatch_type(g->format);
+        if (same && (any || (row->n_out == g->rows && row->n_in == g->cols))) return row;
     }
     return NULL;
 }

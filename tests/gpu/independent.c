@@ -307,6 +307,7 @@ static const Case CASES[] = {
     {"rows: 64 of mxfp4", DTYPE_MXFP4, 352, 3, 1, 64, 4128, 203, ROWS(64, 100), .kv = DTYPE_F16},
     {"rows: 64 of q3_k and q2_k", DTYPE_Q3_K, 768, 4, 1, 64, 4352, 203, ROWS(64, 100), .v_type = DTYPE_Q2_K,
      .down_type = DTYPE_Q2_K, .kv = DTYPE_F16},
+    {"rows: 64 of q5_0", DTYPE_Q5_0, 352, 3, 1, 64, 2144, 203, ROWS(64, 100), .kv = DTYPE_F16},
     {"rows: 64 of q5_1", DTYPE_Q5_1, 352, 3, 1, 64, 2144, 203, ROWS(64, 100), .kv = DTYPE_F16},
     {"rows: f32", DTYPE_F32, 256, 4, 2, 64, 512, 301, ROWS(12, 500), .kv = DTYPE_F32},
     {"rows: bf16 window, f32 cache", DTYPE_BF16, 512, 8, 2, 64, 1024, 777, ROWS(7, 500), .window = 100,

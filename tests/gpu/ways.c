@@ -12,9 +12,9 @@
 enum { MOST_N = 9, VOCAB = 301 };
 
 static DispatchTable table_of(LinearWay way) {
-    static const DType TYPES[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,
-                                  DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL, DTYPE_MXFP4,
-                                  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3, DTYPE_NF4};
+    static const DType TYPES[] = {DTYPE_F32,   DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q6_K,
+                                  DTYPE_Q5_0,  DTYPE_Q5_1, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_IQ4_NL,
+                                  DTYPE_MXFP4, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_E4M3, DTYPE_NF4};
     DispatchTable table = {.n = sizeof TYPES / sizeof *TYPES};
     for (int i = 0; i < table.n; i++)
         table.rows[i] = (DispatchRow){.type = TYPES[i],

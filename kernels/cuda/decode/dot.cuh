@@ -269,22 +269,18 @@ template <int FORMAT> struct Slice4 {
             if (!WHOLE && i * 32 >= n) continue;
             u[t] = *(const uint4 *)(x.quants + group * 16);
             v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
-            scale[t] = x.scales[group];
+            scale[t] = x.scales[group] * 0.0625f; // for 16 times the sums
             float2 both = *(const float2 *)(x.sums + group * 2);
             sums[t] = (both.x + both.y) * (FORMAT == FORMAT_Q4 ? -8 : 1);
         }
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
-        const uint32_t mask = 0x0f0f0f0f;
         const char *scales = chunk + n / 2;
         float2 shares[4];
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
-            uint4 w = *(const uint4 *)(chunk + i * 16);
-            uint4 low = make_uint4(w.x & mask, w.y & mask, w.z & mask, w.w & mask);
-            uint4 high = make_uint4(w.x >> 4 & mask, w.y >> 4 & mask, w.z >> 4 & mask, w.w >> 4 & mask);
-            float dot = (float)(dot_4x4(high, v[t]) + dot_4x4(low, u[t]));
+            float dot = (float)nibbles_dot(*(const uint4 *)(chunk + i * 16), u[t], v[t]);
             shares[t] = make_float2(0, 0);
             if (FORMAT == FORMAT_Q4) {
                 shares[t].x = __half2float(((const __half *)scales)[i]) * fmaf(scale[t], dot, sums[t]);
@@ -336,6 +332,34 @@ template <> struct Slice<FORMAT_NF4> : SliceBook<FORMAT_NF4> {};
 // Likewise, of groups that hold their scales.
 template <int FORMAT> struct SlicePacked {
     uint4 u[4], v[4];
+    PackedInput<FORMAT> in[4];
+    template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = t * 32 + lane, group = first / 32 + i;
+            u[t] = v[t] = make_uint4(0, 0, 0, 0);
+            in[t] = {};
+            if (!WHOLE && i * 32 >= n) continue;
+            u[t] = *(const uint4 *)(x.quants + group * 16);
+            v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
+            in[t] = packed_input<FORMAT>(x.scales[group], *(const float2 *)(x.sums + group * 2));
+        }
+    }
+    template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
+            sum = packed_product<FORMAT>(packed_group<FORMAT>(chunk, n, i), u[t], v[t], in[t], sum);
+        }
+        return sum;
+    }
+};
+template <> struct Slice<FORMAT_Q2> : SlicePacked<FORMAT_Q2> {};
+template <> struct Slice<FORMAT_Q3> : SlicePacked<FORMAT_Q3> {};
+
+// Likewise, of wide codes.
+template <int FORMAT> struct SliceWide {
+    uint4 u[4], v[4];
     float scale[4];
     float2 sums[4];
     template <bool WHOLE> __device__ void load(const Input &x, int first, int n, int lane) {
@@ -347,21 +371,21 @@ template <int FORMAT> struct SlicePacked {
             if (!WHOLE && i * 32 >= n) continue;
             u[t] = *(const uint4 *)(x.quants + group * 16);
             v[t] = *(const uint4 *)(x.quants + x.plane + group * 16);
-            scale[t] = packed_scale<FORMAT>(x.scales[group]);
-            sums[t] = packed_sums<FORMAT>(*(const float2 *)(x.sums + group * 2));
+            scale[t] = x.scales[group];
+            sums[t] = wide_sums<FORMAT>(*(const float2 *)(x.sums + group * 2));
         }
     }
     template <bool WHOLE> __device__ float2 dot(const char *chunk, int n, int lane, float2 sum) const {
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             int i = WHOLE || (t * 32 + lane) * 32 < n ? t * 32 + lane : 0;
-            sum =
-                packed_product<FORMAT>(*(const uint4 *)(chunk + i * 16), u[t], v[t], scale[t], sums[t], sum);
+            sum = wide_product(wide_group<FORMAT>(chunk, n, i), u[t], v[t], scale[t], sums[t], sum);
         }
         return sum;
     }
 };
-template <> struct Slice<FORMAT_Q2> : SlicePacked<FORMAT_Q2> {};
-template <> struct Slice<FORMAT_Q3> : SlicePacked<FORMAT_Q3> {};
+template <> struct Slice<FORMAT_Q5> : SliceWide<FORMAT_Q5> {};
+template <> struct Slice<FORMAT_Q5M> : SliceWide<FORMAT_Q5M> {};
+template <> struct Slice<FORMAT_Q6> : SliceWide<FORMAT_Q6> {};
 
 #endif

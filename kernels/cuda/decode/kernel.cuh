@@ -62,6 +62,12 @@ __device__ inline void gemv_group(int format, int n, int cols, const Input &x, R
         return gemv_group<FORMAT_Q2>(n, cols, x, ring, dots);
     case FORMAT_Q3:
         return gemv_group<FORMAT_Q3>(n, cols, x, ring, dots);
+    case FORMAT_Q5:
+        return gemv_group<FORMAT_Q5>(n, cols, x, ring, dots);
+    case FORMAT_Q5M:
+        return gemv_group<FORMAT_Q5M>(n, cols, x, ring, dots);
+    case FORMAT_Q6:
+        return gemv_group<FORMAT_Q6>(n, cols, x, ring, dots);
     case FORMAT_E4M3:
         return gemv_group<FORMAT_E4M3>(n, cols, x, ring, dots);
     case FORMAT_NF4:

@@ -2,12 +2,21 @@
 //
 // A group of the formats IQ4 and FP4 is four words; word j has the codes of elements 4j … 4j + 3 in its lower half and of
 // 16 + 4j … in its upper one, so that half a word selects four entries of a codebook at once (`prmt`). A group of Q2 and
-// Q3 is four words with everything, its scales too. What of its elements is at bit 8b + … belongs to the b-th of four
-// neighbours, so that a mask gives four of them as bytes; `four` counts them, 0 … 7:
+// Q3 is four words with everything, its scales too: of Q2 when it is read. What of its elements is at bit 8b + … belongs
+// to the b-th of four neighbours, so that a mask gives four of them as bytes; `four` counts them, 0 … 7:
 //
-//   Q2   fours 0 … 3, at 2·four; fours 4 … 7 likewise; f16 (scale, min) of the first sixteen elements; of the last
+//   Q2   fours 0 … 3, at 2·four; fours 4 … 7 likewise; bytes scale | min·16 of the first sixteen elements and of the last;
+//        f16 (d, dmin), which is negative. The second pair of words is put together from a record of 512 elements: the
+//        groups' two bytes; (d, dmin) of both halves; 8 bytes of nothing
 //   Q3   fours 0, 1, at 3·four; 2, 3; 4, 5; two f16 scales. Above those are, at 6 of the first two words, the lower two
 //        bits of fours 6 and 7, and in the third word, at 6 and 7, their third bits
+//
+// Wide formats have codes of five or six bits: the four words have those of fours 0 … 3 in their lower bits and the upper
+// three (two) bits of fours 4 … 7 above them. What is left of these stands in words of a record behind all groups:
+//
+//   Q5   two groups' rest, a word each, four 4 + i at 2·i; their two f16 scales
+//   Q5M  a group's rest likewise; f16 (scale, min)
+//   Q6   a group's rest in two words, fours 4 and 6, 5 and 7, at 0 and 4; f16 scales of the first and the last sixteen
 #ifndef PALAVER_KERNELS_CUDA_DEVICE_CODES_CUH
 #define PALAVER_KERNELS_CUDA_DEVICE_CODES_CUH
 
@@ -135,7 +144,27 @@ template <> __device__ inline int book_dot<FORMAT_NF4>(uint4 q, uint4 u, uint4 v
     return 256 * upper + lower;
 }
 
+// 16 times the sum of a group's nibbles times x: the upper ones stay where they are.
+__device__ inline int nibbles_dot(uint4 q, uint4 u, uint4 v) {
+    int low = 0, high = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        low = __dp4a((int)(word_of(q, j) & 0x0f0f0f0f), (int)word_of(u, j), low);
+        high = dot_bytes(word_of(q, j) & 0xf0f0f0f0, word_of(v, j), high);
+    }
+    return low * 16 + high;
+}
+
 // ---- groups of four words ------------------------------------------------------------------------------------------
+
+// Group i of the chunk that has n elements.
+template <int FORMAT> __device__ inline uint4 packed_group(const char *chunk, int n, int i) {
+    if (FORMAT == FORMAT_Q3) return *(const uint4 *)(chunk + i * 16);
+    const uint2 codes = *(const uint2 *)(chunk + i * 8);
+    const char *record = chunk + quant_bytes(FORMAT, n) + i / 16 * Q2_RECORD;
+    return make_uint4(codes.x, codes.y, *(const uint16_t *)(record + i % 16 * 2),
+                      *(const uint32_t *)(record + 32 + i % 16 / 8 * 4));
+}
 
 // The codes of a four, as bytes.
 template <int FORMAT> __device__ inline uint32_t packed_bytes(const uint4 &q, int four) {
@@ -144,13 +173,23 @@ template <int FORMAT> __device__ inline uint32_t packed_bytes(const uint4 &q, in
     return (word_of(q, four - 6) >> 6 & 0x03030303) | (q.z >> (four - 2) & 0x04040404);
 }
 
-// The group's element `in`, 0 … 31.
+// The element `in` of a group that holds its scales, 0 … 31.
 template <int FORMAT> __device__ inline float packed_element(const uint4 &q, int in) {
     int code = (int)(packed_bytes<FORMAT>(q, in / 4) >> in % 4 * 8 & 255);
-    uint32_t scales = FORMAT == FORMAT_Q2 && in < 16 ? q.z : q.w;
-    float2 s = __half22float2(*(__half2 *)&scales);
-    if (FORMAT == FORMAT_Q2) return s.x * (float)code + s.y;
+    float2 s = __half22float2(*(const __half2 *)&q.w);
+    if (FORMAT == FORMAT_Q2) {
+        uint32_t byte = q.z >> in / 16 * 8;
+        return s.x * (float)(byte & 15) * (float)code + s.y * (float)(byte >> 4 & 15);
+    }
     return (in < 16 ? s.x : s.y) * (float)(code - 4);
+}
+
+// Of Q2, f16 (scale, min) of the group's first sixteen elements (i = 0), or of its last.
+__device__ inline uint32_t packed_scales(const uint4 &q, int i) {
+    const uint32_t byte = q.z >> 8 * i, raised = masked(byte | byte << 12, 0x000f000f, 0x64006400);
+    __half2 both = __hsub2(*(const __half2 *)&raised, __float2half2_rn(1024));
+    both = __hmul2(both, *(const __half2 *)&q.w);
+    return *(uint32_t *)&both;
 }
 
 // 64 times the sums of both halves' codes times x. Bits are left where they are, and products weighed instead.
@@ -178,26 +217,145 @@ template <> __device__ inline int2 packed_dots<FORMAT_Q3>(uint4 q, uint4 u, uint
     return make_int2(first, by_1 * most + (by_8 * eight + (third_6 * four + (third_7 * two + by_64))));
 }
 
-// What packed_product() takes of an input: its scale, for sums of 64 times the integers, and what belongs to minimums or
-// to the codes' offset of the first sixteen elements' sum, and of the last.
-template <int FORMAT> __device__ inline float packed_scale(float scale) {
-    return scale * 0.015625f;
+// What packed_product() takes of an input: its scale, for sums of 64 times the integers, and of the sums of the first
+// sixteen elements and the last what belongs to the codes' offset (Q3), or the integers in both halves of a word, four
+// times (Q2).
+template <int FORMAT> struct PackedInput { float scale; };
+template <> struct PackedInput<FORMAT_Q2> {
+    float scale;
+    uint32_t sums;
+};
+template <> struct PackedInput<FORMAT_Q3> {
+    float scale;
+    float2 sums;
+};
+template <int FORMAT> __device__ inline PackedInput<FORMAT> packed_input(float scale, float2 sums);
+template <> __device__ inline PackedInput<FORMAT_Q2> packed_input(float scale, float2 sums) {
+    const float unit = 12582912, inverse = scale > 0 ? __fdividef(4, scale) : 0; // see store_quants()
+    uint32_t first = __float_as_uint(fmaf(sums.x, inverse, unit)),
+             last = __float_as_uint(fmaf(sums.y, inverse, unit));
+    return PackedInput<FORMAT_Q2>{scale * 0.015625f, __byte_perm(first, last, 0x5410)};
 }
-template <int FORMAT> __device__ inline float2 packed_sums(float2 sums) {
-    return FORMAT == FORMAT_Q3 ? make_float2(-4 * sums.x, -4 * sums.y) : sums;
+template <> __device__ inline PackedInput<FORMAT_Q3> packed_input(float scale, float2 sums) {
+    return PackedInput<FORMAT_Q3>{scale * 0.015625f, make_float2(-4 * sums.x, -4 * sums.y)};
 }
 
 // `sum` and the product of a group with its 32 elements of x.
 template <int FORMAT>
-__device__ inline float2 packed_product(uint4 q, uint4 u, uint4 v, float scale, float2 sums, float2 sum) {
+__device__ inline float2 packed_product(const uint4 &q, uint4 u, uint4 v, const PackedInput<FORMAT> &x,
+                                        float2 sum) {
     int2 dots = packed_dots<FORMAT>(q, u, v);
-    float2 s = __half22float2(*(__half2 *)&q.w);
-    if (FORMAT == FORMAT_Q3)
+    float2 s = __half22float2(*(const __half2 *)&q.w);
+    if constexpr (FORMAT == FORMAT_Q3) {
+        return make_float2(fmaf(s.x, fmaf(x.scale, (float)dots.x, x.sums.x), sum.x),
+                           fmaf(s.y, fmaf(x.scale, (float)dots.y, x.sums.y), sum.y));
+    } else { // integers below 2^24, of 64 times the products; the minimums' are 16 and 4 times
+        int products = (int)(q.z & 15) * dots.x + (int)(q.z >> 8 & 15) * dots.y,
+            minimums = dot_halves(x.sums, q.z & 0xf0f0, 0);
+        return make_float2(fmaf(x.scale, fmaf(s.y, (float)minimums, s.x * (float)products), sum.x), sum.y);
+    }
+}
+
+// ---- wide codes -----------------------------------------------------------------------------------------------------
+
+constexpr int WIDE_WORDS = 2; // of a group's rest, at most
+
+template <int FORMAT> struct WideGroup {
+    uint4 codes;
+    uint32_t rest[WIDE_WORDS]; // of Q5 and Q5M one
+    uint32_t scales;
+};
+
+// What lies with group i of the chunk that has n elements.
+template <int FORMAT>
+__device__ inline void load_rest(const char *chunk, int n, int i, WideGroup<FORMAT> *g) {
+    const char *records = chunk + quant_bytes(FORMAT, n);
+    if (FORMAT == FORMAT_Q6) {
+        const uint32_t *record = (const uint32_t *)records + 3 * i;
+        g->rest[0] = record[0], g->rest[1] = record[1], g->scales = record[2];
+    } else if (FORMAT == FORMAT_Q5M) {
+        uint2 record = ((const uint2 *)records)[i];
+        g->rest[0] = record.x, g->scales = record.y;
+    } else {
+        const uint32_t *record = (const uint32_t *)records + i / 2 * 3;
+        g->rest[0] = record[i % 2], g->scales = ((const uint16_t *)(record + 2))[i % 2];
+    }
+}
+
+template <int FORMAT> __device__ inline WideGroup<FORMAT> wide_group(const char *chunk, int n, int i) {
+    WideGroup<FORMAT> g;
+    g.codes = *(const uint4 *)(chunk + i * 16);
+    load_rest<FORMAT>(chunk, n, i, &g);
+    return g;
+}
+
+// The codes of a four, as bytes.
+template <int FORMAT> __device__ inline uint32_t wide_bytes(const WideGroup<FORMAT> &g, int four) {
+    const uint32_t w = word_of(g.codes, four % 4);
+    const int i = four % 4;
+    if (FORMAT == FORMAT_Q6)
+        return four < 4 ? w & 0x3f3f3f3f : (w >> 2 & 0x30303030) | (g.rest[i % 2] >> i / 2 * 4 & 0x0f0f0f0f);
+    return four < 4 ? w & 0x1f1f1f1f : (w >> 3 & 0x1c1c1c1c) | (g.rest[0] >> 2 * i & 0x03030303);
+}
+
+// What code `in` of the group stands for.
+template <int FORMAT> __device__ inline float wide_value(const WideGroup<FORMAT> &g, int code, int in) {
+    float2 s = __half22float2(*(const __half2 *)&g.scales);
+    if (FORMAT == FORMAT_Q5M) return s.x * (float)code + s.y;
+    if (FORMAT == FORMAT_Q5) return s.x * (float)(code - 16);
+    return (in < 16 ? s.x : s.y) * (float)(code - 32);
+}
+
+// The group's element `in`, 0 … 31.
+template <int FORMAT> __device__ inline float wide_element(const WideGroup<FORMAT> &g, int in) {
+    return wide_value(g, (int)(wide_bytes(g, in / 4) >> in % 4 * 8 & 255), in);
+}
+
+// What wide_product() takes of an input's sums of the first sixteen elements and the last.
+template <int FORMAT> __device__ inline float2 wide_sums(float2 sums) {
+    if (FORMAT == FORMAT_Q6) return make_float2(-32 * sums.x, -32 * sums.y);
+    return make_float2((sums.x + sums.y) * (FORMAT == FORMAT_Q5 ? -16 : 1), 0);
+}
+
+// Sums of codes times x, bits left where they are and weighed as those of packed_dots(): of Q6 the first half's, and 16
+// times the last's; of the others 64 times the whole group's.
+template <int FORMAT> __device__ inline int2 wide_dots(const WideGroup<FORMAT> &g, uint4 u, uint4 v) {
+    const uint32_t lower = FORMAT == FORMAT_Q6 ? 0x3f3f3f3f : 0x1f1f1f1f;
+    const int one = unknown_one(), four = 4 * one, sixteen = 16 * one;
+    int first = 0, upper = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        first = __dp4a((int)(word_of(g.codes, i) & lower), (int)word_of(u, i), first);
+        upper = dot_bytes(word_of(g.codes, i) & ~lower, word_of(v, i), upper);
+    }
+    if (FORMAT == FORMAT_Q6) {
+        int by_16 = dot_bytes(g.rest[0] & 0xf0f0f0f0, v.z, dot_bytes(g.rest[1] & 0xf0f0f0f0, v.w, 0));
+        int by_1 = __dp4a((int)(g.rest[0] & 0x0f0f0f0f), (int)v.x, 0);
+        by_1 = __dp4a((int)(g.rest[1] & 0x0f0f0f0f), (int)v.y, by_1);
+        return make_int2(first, by_1 * sixteen + (upper * four + by_16));
+    }
+    const uint32_t r = g.rest[0];
+    first = __dp4a((int)(r & 0x03030303), (int)v.x, first);
+    int by_4 = __dp4a((int)(r & 0x0c0c0c0c), (int)v.y, 0), by_16 = __dp4a((int)(r & 0x30303030), (int)v.z, 0);
+    int by_64 = dot_bytes(r & 0xc0c0c0c0, v.w, 0);
+    int sum = by_16 * four + by_64;
+    sum = upper * (8 * one) + sum;
+    sum = by_4 * sixteen + sum;
+    return make_int2(first * (64 * one) + sum, 0);
+}
+
+// `sum` and the product of a group with its 32 elements of x, whose scale is `scale`.
+template <int FORMAT>
+__device__ inline float2 wide_product(const WideGroup<FORMAT> &g, uint4 u, uint4 v, float scale, float2 sums,
+                                      float2 sum) {
+    int2 dots = wide_dots(g, u, v);
+    float2 s = __half22float2(*(const __half2 *)&g.scales);
+    if (FORMAT == FORMAT_Q6)
         return make_float2(fmaf(s.x, fmaf(scale, (float)dots.x, sums.x), sum.x),
-                           fmaf(s.y, fmaf(scale, (float)dots.y, sums.y), sum.y));
-    float2 r = __half22float2(*(__half2 *)&q.z);
-    float both = fmaf(r.x, (float)dots.x, s.x * (float)dots.y);
-    return make_float2(fmaf(scale, both, sum.x), fmaf(r.y, sums.x, fmaf(s.y, sums.y, sum.y)));
+                           fmaf(s.y, fmaf(scale * 0.0625f, (float)dots.y, sums.y), sum.y));
+    float dot = scale * 0.015625f;
+    if (FORMAT == FORMAT_Q5) return make_float2(fmaf(s.x, fmaf(dot, (float)dots.x, sums.x), sum.x), sum.y);
+    return make_float2(fmaf(s.x, dot * (float)dots.x, sum.x), fmaf(s.y, sums.x, sum.y));
 }
 
 #endif

@@ -17,10 +17,13 @@ __device__ inline float row_element(int format, const char *row, int cols, int c
         return __low2float(e4m3_pair((uint8_t)chunk[i])) *
                ((const float *)(chunk + quant_bytes(format, n)))[i / 128];
     if (format_packed(format)) {
-        uint4 group = *(const uint4 *)(chunk + i / 32 * 16);
-        return format == FORMAT_Q2 ? packed_element<FORMAT_Q2>(group, i % 32)
-                                   : packed_element<FORMAT_Q3>(group, i % 32);
+        return format == FORMAT_Q2
+                   ? packed_element<FORMAT_Q2>(packed_group<FORMAT_Q2>(chunk, n, i / 32), i % 32)
+                   : packed_element<FORMAT_Q3>(packed_group<FORMAT_Q3>(chunk, n, i / 32), i % 32);
     }
+    if (format == FORMAT_Q5) return wide_element(wide_group<FORMAT_Q5>(chunk, n, i / 32), i % 32);
+    if (format == FORMAT_Q5M) return wide_element(wide_group<FORMAT_Q5M>(chunk, n, i / 32), i % 32);
+    if (format == FORMAT_Q6) return wide_element(wide_group<FORMAT_Q6>(chunk, n, i / 32), i % 32);
     const __half *scales = (const __half *)(chunk + quant_bytes(format, n));
     int q;
     if (format_book(format)) {

@@ -17,6 +17,9 @@ typedef enum Format {
     FORMAT_FP4,
     FORMAT_Q2,
     FORMAT_Q3,
+    FORMAT_Q5,
+    FORMAT_Q5M,
+    FORMAT_Q6,
     FORMAT_E4M3,
     FORMAT_NF4,
     FORMAT_W8
@@ -36,11 +39,13 @@ static inline Format format_of(DType type) {
     case DTYPE_Q4_1:
     case DTYPE_Q4_K:
         return FORMAT_Q4M;
+    case DTYPE_Q5_0:
+        return FORMAT_Q5;
     case DTYPE_Q5_1:
     case DTYPE_Q5_K:
-        return FORMAT_Q8M;
+        return FORMAT_Q5M;
     case DTYPE_Q6_K:
-        return FORMAT_Q8S;
+        return FORMAT_Q6;
     case DTYPE_IQ4_NL:
     case DTYPE_IQ4_XS:
         return FORMAT_IQ4;

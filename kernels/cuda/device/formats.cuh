@@ -10,10 +10,15 @@
 //   Q4M  nibbles[n/2], f16 (scale, min)[n/32]  value = scale·q + min
 //   IQ4  nibbles[n/2], f16 scale[n/32]         value = scale·book[q], in another order: see codes.cuh
 //   FP4  nibbles[n/2], f16 scale[n/32]         likewise, with the book of e2m1
-//   Q2   16 bytes a group of 32 with two f16 (scale, min); value = scale·q + min; q has two bits
+//   Q2   8 bytes a group of 32, then records of 512 elements with Q2_K's scales; value = d·scale·q + dmin·min
 //   Q3   16 bytes a group of 32 with two f16 scales; value = scale·(q - 4); q has three bits
+//   Q5   16 bytes a group of 32, then records with the rest of two groups and their f16 scales; value = scale·(q - 16)
+//   Q5M  likewise, then records with the rest of a group and its f16 (scale, min); value = scale·q + min
+//   Q6   likewise with its two f16 scales; value = scale·(q - 32)
 //   E4M3 8-bit floats[n], f32 scale[n/128]     value = scale·number; of a row's end the last scale has fewer
 //   NF4  nibbles[n/2], f32 scale[n/64]         as IQ4, with the book of NF4
+//
+// Q8S and Q8M are for rows of two types in one matrix. How codes of two, three, five and six bits lie: codes.cuh.
 //
 // W8, whose inputs are quantised too (kernels/w8.h), has rows of int8, zeros up to a multiple of 16 bytes, and the
 // rows' scales in an array of their own behind them, so that tiles and chunks of a row are integers alone.
@@ -27,8 +32,6 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-enum { MAX_CHUNK_BYTES = 2560 }; // of Q4M, the largest
-
 __host__ __device__ constexpr bool format_quantized(int format) {
     return format >= FORMAT_Q8;
 }
@@ -40,13 +43,21 @@ __host__ __device__ constexpr bool format_nibbles(int format) {
 __host__ __device__ constexpr bool format_book(int format) {
     return format == FORMAT_IQ4 || format == FORMAT_FP4 || format == FORMAT_NF4;
 }
-// Groups that hold their scales too, four words each.
+// Groups that are, or that are made when they are read, four words with their scales.
 __host__ __device__ constexpr bool format_packed(int format) {
     return format == FORMAT_Q2 || format == FORMAT_Q3;
 }
-// Of which a group of 32 has 16 bytes, scales or not.
+// Codes of more than four bits, which a group's four words do not hold: the rest lies with its scales.
+__host__ __device__ constexpr bool format_wide(int format) {
+    return format == FORMAT_Q5 || format == FORMAT_Q5M || format == FORMAT_Q6;
+}
+// Which are taken in groups of 32, and have 16 bytes for each or less.
 __host__ __device__ constexpr bool format_halved(int format) {
-    return format_nibbles(format) || format_packed(format);
+    return format_nibbles(format) || format_packed(format) || format_wide(format);
+}
+// Bytes that n elements of a wide format have behind their quants.
+__host__ __device__ constexpr int wide_rest_bytes(int format, int n) {
+    return format == FORMAT_Q6 ? n / 32 * 12 : format == FORMAT_Q5M ? n / 32 * 8 : (n + 63) / 64 * 12;
 }
 // In groups that have scales of their own.
 __host__ __device__ constexpr bool format_grouped(int format) {
@@ -70,17 +81,23 @@ __host__ __device__ constexpr int chunk_elements(int format) {
 __host__ __device__ constexpr int quant_bytes(int format, int n) {
     return format == FORMAT_F32        ? n * 4
            : !format_quantized(format) ? n * 2
+           : format == FORMAT_Q2       ? n / 4
            : format_halved(format)     ? n / 2
                                        : n;
 }
+
+enum { Q2_RECORD = 48, Q2_RECORD_ELEMENTS = 512 }; // bytes of a record of Q2, and what it is for
 
 // Bytes of a chunk of n elements.
 __host__ __device__ constexpr int chunk_bytes(int format, int n) {
     int quants = quant_bytes(format, n);
     if (format == FORMAT_W8) return (quants + 15) / 16 * 16;
-    if (!format_quantized(format) || format_packed(format)) return quants;
+    if (!format_quantized(format) || format == FORMAT_Q3) return quants;
+    if (format == FORMAT_Q2) return quants + (n + Q2_RECORD_ELEMENTS - 1) / Q2_RECORD_ELEMENTS * Q2_RECORD;
     if (format == FORMAT_E4M3) return quants + ((n + 127) / 128 * 4 + 15) / 16 * 16;
-    int scales = format == FORMAT_Q8 || format == FORMAT_Q4 || format_book(format) ? n / 16 : n / 8;
+    int scales = format_wide(format) ? wide_rest_bytes(format, n)
+                 : format == FORMAT_Q8 || format == FORMAT_Q4 || format_book(format) ? n / 16
+                                                                                     : n / 8;
     return quants + (scales + 15) / 16 * 16;
 }
 

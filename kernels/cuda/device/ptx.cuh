@@ -42,6 +42,13 @@ __device__ inline int dot_bytes(uint32_t a, uint32_t b, int c) {
     return d;
 }
 
+// c + the sum of the products of two halves of a, with sign, and the lower two bytes of b, without.
+__device__ inline int dot_halves(uint32_t a, uint32_t b, int c) {
+    int d;
+    asm("dp2a.lo.s32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 // 2^x to 22 bits, 0 for -inf; 1/x to 23 bits. Both flush denormal numbers to 0.
 #if __CUDA_ARCH__ >= 890
 // The two e4m3 numbers of a pair of bytes, the lower one first (9.7.9.22, "cvt").

@@ -10,6 +10,7 @@ static ExpertRowsLaunch *rows_kernels_for(int format) {
         expert_rows_launch<FORMAT_Q8>,   expert_rows_launch<FORMAT_Q8S>, expert_rows_launch<FORMAT_Q8M>,
         expert_rows_launch<FORMAT_Q4>,   expert_rows_launch<FORMAT_Q4M>, expert_rows_launch<FORMAT_IQ4>,
         expert_rows_launch<FORMAT_FP4>,  expert_rows_launch<FORMAT_Q2>,  expert_rows_launch<FORMAT_Q3>,
+        expert_rows_launch<FORMAT_Q5>,   expert_rows_launch<FORMAT_Q5M>, expert_rows_launch<FORMAT_Q6>,
         expert_rows_launch<FORMAT_E4M3>, expert_rows_launch<FORMAT_NF4>};
     static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8,
                   "a kernel for each format but W8, which experts have not");

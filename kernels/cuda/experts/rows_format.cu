@@ -1,6 +1,6 @@
 // GEMVs over the experts that a token takes, for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
-// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_E4M3 FORMAT_NF4
+// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_Q5 FORMAT_Q5M FORMAT_Q6 FORMAT_E4M3 FORMAT_NF4
 //
 // As in gemm/gemv_format.cu a warp has two rows of W on their way at a time: of gate_up a pair of gate and up, of down
 // the same row of two experts, one pair of experts after the other, so that the sum over all is the warp's own.
@@ -51,11 +51,11 @@ __device__ inline void multiply_down(const FlatArguments &in, const GemvRow<FORM
     for (int r = 0; r < GEMV_ROWS; r++) {
         const int j = min(first + r, in.n - 1);
 #pragma unroll
-        for (int t = 0; t < GEMV_TURNS; t++) {
+        for (int t = 0; t < GemvShape<FORMAT>::TURNS; t++) {
             const int col = gemv_place<FORMAT>(in, chunk, t);
             if constexpr (format_rounds_input(FORMAT)) {
                 Input x = gemv_input(shared, in.w.cols, j);
-                multiply_piece<FORMAT>(rows[r].q[t], rows[r].s[t], x, col, sums[r][0]);
+                multiply_piece<FORMAT>(rows[r], t, x, col, sums[r][0]);
             } else {
                 constexpr int N = EACH < 8 ? EACH : 8;
 #pragma unroll

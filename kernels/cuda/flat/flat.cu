@@ -45,6 +45,9 @@ static FlatLaunch *kernels_for(int format) {
                                       flat_launch<FORMAT_FP4>,
                                       flat_launch<FORMAT_Q2>,
                                       flat_launch<FORMAT_Q3>,
+                                      flat_launch<FORMAT_Q5>,
+                                      flat_launch<FORMAT_Q5M>,
+                                      flat_launch<FORMAT_Q6>,
                                       flat_launch<FORMAT_E4M3>,
                                       flat_launch<FORMAT_NF4>};
     static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8, "a kernel for each format but W8");

@@ -22,7 +22,8 @@ template <int FORMAT> struct FlatRow {
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M;
     static constexpr int LOADS = HALVED ? 1 : format_quantized(FORMAT) ? 2 : 4;
     uint4 q[LOADS];
-    uint32_t s[LOADS]; // scale, and minimum above it
+    uint32_t s[LOADS];      // scale, and minimum above it
+    WideGroup<FORMAT> wide; // of wide codes, instead
 
     // Columns [col, col + FLAT_STEP) of a row, a multiple of FLAT_STEP; zeros beyond `cols`.
     __device__ void load(const char *row, int col, int cols, int t) {
@@ -41,7 +42,16 @@ template <int FORMAT> struct FlatRow {
             for (int i = 0; i < LOADS; i++) {
                 int in = col - first + 64 * i + EACH * t;
                 bool there = in < n;
-                q[i] = there ? load_streaming(chunk + quant_bytes(FORMAT, in)) : make_uint4(0, 0, 0, 0);
+                q[i] = make_uint4(0, 0, 0, 0);
+                if (there && FORMAT == FORMAT_Q2)
+                    q[i] = packed_group<FORMAT>(chunk, n, in / 32);
+                else if (there)
+                    q[i] = load_streaming(chunk + quant_bytes(FORMAT, in));
+                if constexpr (format_wide(FORMAT)) {
+                    wide = WideGroup<FORMAT>{q[i], {0, 0}, 0};
+                    if (there) load_rest(chunk, n, in / 32, &wide);
+                    continue;
+                }
                 if (!there || format_packed(FORMAT))
                     s[i] = 0;
                 else if (FORMAT == FORMAT_NF4)
@@ -65,12 +75,18 @@ template <int FORMAT> struct FlatRow {
     __device__ void pairs(int p, uint32_t out[4]) const {
         if constexpr (!format_quantized(FORMAT)) {
             out[0] = q[p].x, out[1] = q[p].y, out[2] = q[p].z, out[3] = q[p].w;
-        } else if constexpr (format_packed(FORMAT)) {
-            const uint32_t both = FORMAT == FORMAT_Q2 && p < 2 ? q[0].z : q[0].w;
-            const bool second = FORMAT == FORMAT_Q3 && p >= 2;
+        } else if constexpr (format_packed(FORMAT) || format_wide(FORMAT)) {
+            const uint32_t both = format_wide(FORMAT)   ? wide.scales
+                                  : FORMAT == FORMAT_Q2 ? packed_scales(q[0], p / 2)
+                                                        : q[0].w;
+            const bool second = (FORMAT == FORMAT_Q3 || FORMAT == FORMAT_Q6) && p >= 2;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                uint32_t w = packed_bytes<FORMAT>(q[0], 2 * p + i), scale = second ? both >> 16 : both;
+                uint32_t w, scale = second ? both >> 16 : both;
+                if constexpr (format_wide(FORMAT))
+                    w = wide_bytes(wide, 2 * p + i);
+                else
+                    w = packed_bytes<FORMAT>(q[0], 2 * p + i);
                 out[2 * i] = value(__byte_perm(w, 0x64646464, 0x4140), scale);
                 out[2 * i + 1] = value(__byte_perm(w, 0x64646464, 0x4342), scale);
             }
@@ -106,10 +122,12 @@ template <int FORMAT> struct FlatRow {
 
     // Quants below the leading bit of 1024, times the scale; exact but for one rounding.
     __device__ static uint32_t value(uint32_t raised, uint32_t scale) {
-        constexpr bool WITH_MIN = PAIRS || FORMAT == FORMAT_Q2;
+        constexpr bool WITH_MIN = PAIRS || FORMAT == FORMAT_Q2 || FORMAT == FORMAT_Q5M;
         const __half2 offset = __float2half2_rn(!HALVED || format_book(FORMAT) ? 1152
                                                 : WITH_MIN                     ? 1024
                                                 : FORMAT == FORMAT_Q3          ? 1028
+                                                : FORMAT == FORMAT_Q5          ? 1040
+                                                : FORMAT == FORMAT_Q6          ? 1056
                                                                                : 1032);
         uint32_t low = __byte_perm(scale, 0, 0x1010), high = __byte_perm(scale, 0, 0x3232);
         __half2 q = __hsub2(*(__half2 *)&raised, offset);
@@ -127,6 +145,7 @@ __device__ inline void mma_half(float c[4], const uint32_t *a, const uint32_t *b
 
 template <int FORMAT, int TILES> struct FlatShape {
     static constexpr int DEPTH = !format_quantized(FORMAT)            ? 2
+                                 : format_wide(FORMAT)                ? (TILES < 4 ? 3 : 2)
                                  : format_halved(FORMAT) && TILES < 8 ? 4
                                  : TILES < 4                          ? 3
                                                                       : 2;

@@ -2,15 +2,26 @@
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/device/element.cuh"
 
-// The same of a chunk of n elements from i on, of packed formats or such with a codebook.
-__device__ inline void codes_octet(int format, const char *chunk, int n, int i, float v[8]) {
-    if (format_packed(format)) {
-        uint4 group = *(const uint4 *)(chunk + i / 32 * 16);
-        for (int j = 0; j < 8; j++)
-            v[j] = format == FORMAT_Q2 ? packed_element<FORMAT_Q2>(group, i % 32 + j)
-                                       : packed_element<FORMAT_Q3>(group, i % 32 + j);
-        return;
+template <int FORMAT> __device__ inline void packed_octet(const char *chunk, int n, int i, float v[8]) {
+    const uint4 group = packed_group<FORMAT>(chunk, n, i / 32);
+    for (int j = 0; j < 8; j++) v[j] = packed_element<FORMAT>(group, i % 32 + j);
+}
+
+template <int FORMAT> __device__ inline void wide_octet(const char *chunk, int n, int i, float v[8]) {
+    const WideGroup<FORMAT> g = wide_group<FORMAT>(chunk, n, i / 32);
+    for (int k = 0; k < 2; k++) {
+        uint32_t codes = wide_bytes(g, i % 32 / 4 + k);
+        for (int j = 0; j < 4; j++) v[4 * k + j] = wide_value(g, (int)(codes >> 8 * j & 255), i % 32);
     }
+}
+
+// Eight elements of a chunk of n from i on, of packed or wide formats or such with a codebook.
+__device__ inline void codes_octet(int format, const char *chunk, int n, int i, float v[8]) {
+    if (format == FORMAT_Q5) return wide_octet<FORMAT_Q5>(chunk, n, i, v);
+    if (format == FORMAT_Q5M) return wide_octet<FORMAT_Q5M>(chunk, n, i, v);
+    if (format == FORMAT_Q6) return wide_octet<FORMAT_Q6>(chunk, n, i, v);
+    if (format == FORMAT_Q2) return packed_octet<FORMAT_Q2>(chunk, n, i, v);
+    if (format == FORMAT_Q3) return packed_octet<FORMAT_Q3>(chunk, n, i, v);
     const char *scales = chunk + quant_bytes(format, n);
     float scale = format == FORMAT_NF4 ? ((const float *)scales)[i / 64] * NF4_UNIT
                                        : __half2float(((const __half *)scales)[i / 32]);
@@ -47,7 +58,7 @@ __device__ inline void row_octet(int format, const char *row, int cols, int col,
         }
         return;
     }
-    if (format_packed(format) || format_book(format)) {
+    if (format_packed(format) || format_book(format) || format_wide(format)) {
         codes_octet(format, chunk, n, i, v);
         return;
     }

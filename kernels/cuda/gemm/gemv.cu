@@ -3,10 +3,11 @@
 
 static GemvLaunch *kernels_for(int format) {
     static GemvLaunch *const ALL[] = {
-        gemv_launch<FORMAT_F32>,  gemv_launch<FORMAT_F16>, gemv_launch<FORMAT_BF16>, gemv_launch<FORMAT_Q8>,
-        gemv_launch<FORMAT_Q8S>,  gemv_launch<FORMAT_Q8M>, gemv_launch<FORMAT_Q4>,   gemv_launch<FORMAT_Q4M>,
-        gemv_launch<FORMAT_IQ4>,  gemv_launch<FORMAT_FP4>, gemv_launch<FORMAT_Q2>,   gemv_launch<FORMAT_Q3>,
-        gemv_launch<FORMAT_E4M3>, gemv_launch<FORMAT_NF4>};
+        gemv_launch<FORMAT_F32>, gemv_launch<FORMAT_F16>, gemv_launch<FORMAT_BF16>, gemv_launch<FORMAT_Q8>,
+        gemv_launch<FORMAT_Q8S>, gemv_launch<FORMAT_Q8M>, gemv_launch<FORMAT_Q4>,   gemv_launch<FORMAT_Q4M>,
+        gemv_launch<FORMAT_IQ4>, gemv_launch<FORMAT_FP4>, gemv_launch<FORMAT_Q2>,   gemv_launch<FORMAT_Q3>,
+        gemv_launch<FORMAT_Q5>,  gemv_launch<FORMAT_Q5M>, gemv_launch<FORMAT_Q6>,   gemv_launch<FORMAT_E4M3>,
+        gemv_launch<FORMAT_NF4>};
     static_assert(sizeof ALL / sizeof *ALL == FORMAT_W8, "a kernel for each format but W8");
     return ALL[format];
 }

@@ -1,6 +1,6 @@
 // The kernels of gemv.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_F32 FORMAT_F16 FORMAT_BF16 FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M
-// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_E4M3 FORMAT_NF4
+// INSTANCES: FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3 FORMAT_Q5 FORMAT_Q5M FORMAT_Q6 FORMAT_E4M3 FORMAT_NF4
 #include "kernels/cuda/gemm/gemv_rows.cuh"
 
 // The sums of rows `row` and row + 1 of W by all rows of x.

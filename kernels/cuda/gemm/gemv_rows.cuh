@@ -1,7 +1,8 @@
 // How GEMVs go through rows of W in one format: a lane's share of them, and what it multiplies that with.
 //
-// A row of W is cut into the chunks of formats.cuh (a plain type has none: they are counted all the same). A warp's
-// lane holds of a chunk four pieces of 16 bytes, `turns`: piece t covers elements (32·t + lane)·EACH and on.
+// A row of W is cut into the chunks of formats.cuh (a plain type has none: they are counted all the same), of wide codes
+// into halves of them. A warp's lane holds of one as many pieces of 16 bytes as there are `turns`: piece t covers
+// elements (32·t + lane)·EACH and on.
 #ifndef PALAVER_KERNELS_CUDA_GEMM_GEMV_ROWS_CUH
 #define PALAVER_KERNELS_CUDA_GEMM_GEMV_ROWS_CUH
 
@@ -13,35 +14,45 @@
 enum {
     GEMV_WARPS = 8, // of a block; two blocks of at most 128 registers fill a multiprocessor
     GEMV_ROWS = 2,  // of a warp at a time
-    GEMV_TURNS = 4,
     GEMV_AHEAD = 4, // loads of x that a thread has under way while it is rounded
 };
 
 template <int FORMAT> struct GemvShape {
     static constexpr bool QUANTS = format_rounds_input(FORMAT),
                           PAIRS = FORMAT == FORMAT_Q8M || FORMAT == FORMAT_Q4M; // scales and minimums
-    static constexpr int FULL = chunk_elements(FORMAT), EACH = FULL / (32 * GEMV_TURNS);
+    static constexpr int TURNS = format_wide(FORMAT) ? 2 : 4; // more would take registers that are not there
+    static constexpr int CHUNK = chunk_elements(FORMAT), EACH = CHUNK / 128, FULL = EACH * 32 * TURNS;
 };
 
 // A lane's share of a chunk of one row of W; zeros beyond the row's end.
 template <int FORMAT> struct GemvRow {
     typedef GemvShape<FORMAT> Shape;
-    uint4 q[GEMV_TURNS];
-    uint32_t s[GEMV_TURNS]; // quants: scale, and minimum above it; E4M3, NF4: the scale's bits
+    uint4 q[Shape::TURNS];
+    uint32_t s[Shape::TURNS]; // quants: scale, and minimum above it; E4M3, NF4: the scale's bits
+    uint32_t rest[format_wide(FORMAT) ? Shape::TURNS : 1][WIDE_WORDS]; // of wide codes
 
     __device__ void load(const char *row, int chunk, int cols) {
-        const int n = min(Shape::FULL, cols - chunk * Shape::FULL), lane = threadIdx.x % 32;
-        const char *from = row + (int64_t)chunk * chunk_bytes(FORMAT, Shape::FULL);
+        const int whole = chunk * Shape::FULL / Shape::CHUNK, first = whole * Shape::CHUNK;
+        const int n = min(Shape::CHUNK, cols - first), lane = threadIdx.x % 32;
+        const char *from = row + (int64_t)whole * chunk_bytes(FORMAT, Shape::CHUNK);
         const char *scales = from + quant_bytes(FORMAT, n);
 #pragma unroll
-        for (int t = 0; t < GEMV_TURNS; t++) {
-            int i = (t * 32 + lane) * Shape::EACH;
+        for (int t = 0; t < Shape::TURNS; t++) {
+            int i = chunk * Shape::FULL - first + (t * 32 + lane) * Shape::EACH;
             bool there = i < n;
-            q[t] = there ? load_streaming(from + (t * 32 + lane) * 16) : make_uint4(0, 0, 0, 0);
+            q[t] = make_uint4(0, 0, 0, 0);
+            if (there && FORMAT == FORMAT_Q2)
+                q[t] = packed_group<FORMAT>(from, n, i / 32);
+            else if (there)
+                q[t] = load_streaming(from + quant_bytes(FORMAT, i));
             if constexpr (format_packed(FORMAT)) {
                 s[t] = 0;
             } else if constexpr (FORMAT == FORMAT_E4M3) {
                 s[t] = there ? __ldg((const uint32_t *)scales + i / 128) : 0;
+            } else if constexpr (format_wide(FORMAT)) {
+                WideGroup<FORMAT> g = {};
+                if (there) load_rest(from, n, i / 32, &g);
+                rest[t][0] = g.rest[0], rest[t][1] = g.rest[1], s[t] = g.scales;
             } else if constexpr (Shape::QUANTS) {
                 if (!there)
                     s[t] = 0;
@@ -124,7 +135,7 @@ __device__ inline void multiply_plain(const FlatArguments &a, const GemvRow<FORM
                   N = EACH < 8 ? EACH : 8; // more would take too many registers
     const T *x = (const T *)a.x;
 #pragma unroll
-    for (int piece = 0; piece < GEMV_TURNS * EACH; piece += N) {
+    for (int piece = 0; piece < GemvShape<FORMAT>::TURNS * EACH; piece += N) {
         const int t = piece / EACH, first = piece % EACH, col = gemv_place<FORMAT>(a, chunk, t) + first;
         float w[GEMV_ROWS][N];
 #pragma unroll
@@ -178,40 +189,45 @@ template <class T> __device__ inline void quantise_input(const FlatArguments &a,
     }
 }
 
-// What a piece of W gives with its 16 or 32 elements of x.
+// What piece t of a row of W gives with its 16 or 32 elements of x.
 template <int FORMAT>
-__device__ inline void multiply_piece(uint4 q, uint32_t s, const Input &x, int at, GemvSum &sum) {
+__device__ inline void multiply_piece(const GemvRow<FORMAT> &row, int t, const Input &x, int at,
+                                      GemvSum &sum) {
     constexpr bool PAIRS = GemvShape<FORMAT>::PAIRS;
-    if constexpr (format_packed(FORMAT)) {
+    const uint4 q = row.q[t];
+    const uint32_t s = row.s[t];
+    if constexpr (format_packed(FORMAT) || format_wide(FORMAT)) {
         const uint4 u = *(const uint4 *)(x.quants + at / 2),
                     v = *(const uint4 *)(x.quants + x.plane + at / 2);
-        float2 both = packed_product<FORMAT>(q, u, v, packed_scale<FORMAT>(x.scales[at / 32]),
-                                             packed_sums<FORMAT>(*(const float2 *)(x.sums + at / 16)),
-                                             make_float2(sum.even, sum.odd));
+        const float2 sums = *(const float2 *)(x.sums + at / 16);
+        float2 both = make_float2(sum.even, sum.odd);
+        if constexpr (format_packed(FORMAT))
+            both = packed_product<FORMAT>(q, u, v, packed_input<FORMAT>(x.scales[at / 32], sums), both);
+        else
+            both = wide_product(WideGroup<FORMAT>{q, {row.rest[t][0], row.rest[t][1]}, s}, u, v,
+                                x.scales[at / 32], wide_sums<FORMAT>(sums), both);
         sum.even = both.x, sum.odd = both.y;
         return;
     }
     float2 scale =
         FORMAT == FORMAT_NF4 ? make_float2(__uint_as_float(s) * NF4_UNIT, 0) : __half22float2(*(__half2 *)&s);
     int product;
-    float sums;
+    float sums, unit = 1; // of the product
     if constexpr (format_book(FORMAT)) {
         product = book_dot<FORMAT>(q, *(const uint4 *)(x.quants + at / 2),
                                    *(const uint4 *)(x.quants + x.plane + at / 2));
         sums = 0;
     } else if constexpr (format_nibbles(FORMAT)) {
-        const uint32_t mask = 0x0f0f0f0f;
-        uint4 low = make_uint4(q.x & mask, q.y & mask, q.z & mask, q.w & mask);
-        uint4 high = make_uint4(q.x >> 4 & mask, q.y >> 4 & mask, q.z >> 4 & mask, q.w >> 4 & mask);
-        product = dot_4x4(high, *(const uint4 *)(x.quants + x.plane + at / 2)) +
-                  dot_4x4(low, *(const uint4 *)(x.quants + at / 2));
+        product = nibbles_dot(q, *(const uint4 *)(x.quants + at / 2),
+                              *(const uint4 *)(x.quants + x.plane + at / 2));
+        unit = 0.0625f;
         float2 both = *(const float2 *)(x.sums + at / 16);
         sums = both.x + both.y;
     } else {
         product = dot_4x4(q, *(const uint4 *)(x.quants + (at / 16 & 1) * x.plane + at / 32 * 16));
         sums = PAIRS ? x.sums[at / 16] : 0;
     }
-    float scaled = x.scales[at / 32] * (float)product;
+    float scaled = x.scales[at / 32] * unit * (float)product;
     if (FORMAT == FORMAT_Q4) scaled = fmaf(-8, sums, scaled);
     sum.even = fmaf(scale.x, scaled, sum.even);
     if (PAIRS) sum.odd = fmaf(scale.y, sums, sum.odd);
@@ -221,14 +237,13 @@ template <int FORMAT, int NX>
 __device__ inline void multiply_quants(const FlatArguments &a, const GemvRow<FORMAT> *rows, char *shared,
                                        int chunk, GemvSum (*sums)[NX]) {
 #pragma unroll
-    for (int t = 0; t < GEMV_TURNS; t++) {
+    for (int t = 0; t < GemvShape<FORMAT>::TURNS; t++) {
         const int at = gemv_place<FORMAT>(a, chunk, t);
 #pragma unroll
         for (int j = 0; j < NX; j++) {
             Input x = gemv_input(shared, a.w.cols, min(j, a.n - 1));
 #pragma unroll
-            for (int r = 0; r < GEMV_ROWS; r++)
-                multiply_piece<FORMAT>(rows[r].q[t], rows[r].s[t], x, at, sums[r][j]);
+            for (int r = 0; r < GEMV_ROWS; r++) multiply_piece<FORMAT>(rows[r], t, x, at, sums[r][j]);
         }
     }
 }

@@ -157,41 +157,54 @@ template <int FORMAT, int AT_ONCE = format_nibbles(FORMAT) ? 8 : 4> struct Unpac
     }
 };
 
-// Groups that hold their scales (codes.cuh): a lane reads all of one, as three others of its row do.
+// Groups that have their scales in four words (codes.cuh): a lane reads all of one, as three others of its row do.
 template <int FORMAT> struct UnpackPacked {
-    static constexpr int COLUMNS = 256, GROUPS = COLUMNS / 32, SCALE_BYTES = 0, TILES_A_BOX = 1, RAW = 4;
+    static constexpr bool TWO = FORMAT == FORMAT_Q2; // bits, and records beside
+    static constexpr int COLUMNS = TWO ? Q2_RECORD_ELEMENTS : 256, GROUPS = COLUMNS / 32, RAW = 4,
+                         SCALE_BYTES = TWO ? Q2_RECORD : 0, TILES_A_BOX = 1;
     uint32_t quants;   // of row g in shared memory: its first group's place
+    uint32_t records;  // its record
     int n_groups;      // that are there; the others count as zeros
     uint32_t selector; // of a lane's two bytes of a word, each in a half
     int shift;         // of the lane's codes in them
 
     __device__ UnpackPacked() {
         selector = threadIdx.x % 2 ? 0x4342 : 0x4140;
-        shift = threadIdx.x % 4 / 2 * (FORMAT == FORMAT_Q2 ? 2 : 3);
+        shift = threadIdx.x % 4 / 2 * (TWO ? 2 : 3);
     }
-    __device__ void begin(uint32_t tile, uint32_t, int, int row, int groups_there) {
+    __device__ void begin(uint32_t tile, uint32_t records_of_tile, int, int row, int groups_there) {
         int g = threadIdx.x % 32 / 4;
         quants = (tile + (row + g) * 128) ^ g << 4;
+        records = records_of_tile + (row + g) * SCALE_BYTES;
         n_groups = groups_there;
     }
     __device__ void load_scales(int) {}
     __device__ void load(int group, uint32_t raw[2][RAW]) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            load_words<4>((quants ^ group << 4) + r * 1024, raw[r]);
+            if constexpr (TWO) {
+                const uint32_t record = records + r * 8 * SCALE_BYTES;
+                load_words<2>((quants ^ group / 2 << 4) + r * 1024 + group % 2 * 8, raw[r]);
+                load_words<1>(record + group / 2 * 4, &raw[r][2]);
+                load_words<1>(record + 32 + group / 8 * 4, &raw[r][3]);
+            } else {
+                load_words<4>((quants ^ group << 4) + r * 1024, raw[r]);
+            }
             if (group >= n_groups) raw[r][2] = raw[r][3] = 0;
         }
     }
-    __device__ void fragments(int, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
+    __device__ void fragments(int group, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t *w = raw[r];
             uint32_t first = pair_of(w[0]), second = pair_of(w[1]);
-            if constexpr (FORMAT == FORMAT_Q2) {
-                a[0][r] = value(first >> shift & 0x00030003, w[2], 0);
-                a[0][r + 2] = value(first >> shift >> 4 & 0x00030003, w[2], 0);
-                a[1][r] = value(second >> shift & 0x00030003, w[3], 0);
-                a[1][r + 2] = value(second >> shift >> 4 & 0x00030003, w[3], 0);
+            if constexpr (TWO) {
+                const uint4 q = make_uint4(0, 0, group % 2 ? w[2] >> 16 : w[2] & 0xffff, w[3]);
+                const uint32_t scales = packed_scales(q, 0), last = packed_scales(q, 1);
+                a[0][r] = value(first >> shift & 0x00030003, scales, 0);
+                a[0][r + 2] = value(first >> shift >> 4 & 0x00030003, scales, 0);
+                a[1][r] = value(second >> shift & 0x00030003, last, 0);
+                a[1][r + 2] = value(second >> shift >> 4 & 0x00030003, last, 0);
             } else {
                 uint32_t third = pair_of(w[2]), spread = shift ? second : first;
                 a[0][r] = value(first >> shift & 0x00070007, w[3], 0);
@@ -218,6 +231,9 @@ template <int FORMAT> struct UnpackPacked {
         return *(uint32_t *)&q;
     }
 };
+template <int AT_ONCE> struct Unpack<FORMAT_Q2, AT_ONCE> : UnpackPacked<FORMAT_Q2> {};
+template <int AT_ONCE> struct Unpack<FORMAT_Q3, AT_ONCE> : UnpackPacked<FORMAT_Q3> {};
+
 // Numbers of 8 bits, whose scale is that of a whole tile's row: a box of scales is four tiles'.
 template <int AT_ONCE> struct Unpack<FORMAT_E4M3, AT_ONCE> {
     static constexpr int COLUMNS = 128, GROUPS = COLUMNS / 32, SCALE_BYTES = 16, TILES_A_BOX = 4, RAW = 4;
@@ -260,7 +276,87 @@ template <int AT_ONCE> struct Unpack<FORMAT_E4M3, AT_ONCE> {
     }
 };
 
-template <int AT_ONCE> struct Unpack<FORMAT_Q2, AT_ONCE> : UnpackPacked<FORMAT_Q2> {};
-template <int AT_ONCE> struct Unpack<FORMAT_Q3, AT_ONCE> : UnpackPacked<FORMAT_Q3> {};
+// Wide codes (codes.cuh), whose records lie where others have scales. A lane finds its codes' lower bits, or all of those
+// of a group's first product, where nibbles lie; of the second product the upper bits are above them, as multiples of 4
+// or 8, and the rest is put below these.
+template <int FORMAT> struct UnpackWide {
+    static constexpr int COLUMNS = 256, GROUPS = COLUMNS / 32, TILES_A_BOX = 1, RAW = 4,
+                         SCALE_BYTES = wide_rest_bytes(FORMAT, COLUMNS);
+    static constexpr bool SIX = FORMAT == FORMAT_Q6, MIN = FORMAT == FORMAT_Q5M;
+    uint32_t quants, records; // of row g in shared memory
+    int n_groups;             // that are there; the others count as zeros
+    uint32_t selector;        // of a lane's bytes among those of two words
+    uint32_t halves;          // of its two bytes of the rest, each in a half
+    uint32_t factor;          // that brings its bits of these where they belong
+
+    __device__ UnpackWide() {
+        bool odd = threadIdx.x % 2, second = threadIdx.x % 4 / 2;
+        selector = odd ? 0x7362 : 0x5140;
+        halves = odd ? 0x4342 : 0x4140;
+        factor = SIX ? 4 : second ? 2 : 8;
+    }
+    __device__ void begin(uint32_t tile, uint32_t records_of_tile, int, int row, int groups_there) {
+        int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        quants = (tile + (row + g) * 128 + t / 2 * 4) ^ g << 4;
+        records = records_of_tile + (row + g) * SCALE_BYTES;
+        n_groups = groups_there;
+    }
+    __device__ void load_scales(int) {}
+    // Two words of codes, one of the rest, the scales.
+    __device__ void load(int group, uint32_t raw[2][RAW]) const {
+        const int second = threadIdx.x % 4 / 2;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            uint32_t piece = (quants ^ group << 4) + r * 1024, record = records + r * 8 * SCALE_BYTES;
+            load_words<1>(piece, &raw[r][0]);
+            load_words<1>(piece + 8, &raw[r][1]);
+            if constexpr (SIX) {
+                load_words<1>(record + group * 12 + second * 4, &raw[r][2]);
+                load_words<1>(record + group * 12 + 8, &raw[r][3]);
+            } else if constexpr (MIN) {
+                load_words<2>(record + group * 8, &raw[r][2]);
+            } else {
+                load_words<1>(record + group / 2 * 12 + group % 2 * 4, &raw[r][2]);
+                load_words<1>(record + group / 2 * 12 + 8, &raw[r][3]);
+            }
+            if (group >= n_groups) raw[r][3] = 0;
+        }
+    }
+    __device__ void fragments(int group, const uint32_t raw[2][RAW], uint32_t a[2][4]) const {
+        constexpr uint32_t LOWER = SIX ? 0x003f003f : 0x001f001f, UPPER = LOWER ^ 0x00ff00ff,
+                           REST = SIX ? 0x003c003c : 0x00180018;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            uint32_t w = __byte_perm(raw[r][0], raw[r][1], selector), high = w >> 8, scales = raw[r][3];
+            uint32_t rest = __byte_perm(raw[r][2], 0, halves) * factor, min = __byte_perm(scales, 0, 0x3232);
+            uint32_t low_scale = __byte_perm(scales, 0, FORMAT == FORMAT_Q5 && group % 2 ? 0x3232 : 0x1010);
+            uint32_t last_scale = SIX ? min : low_scale;
+            a[0][r] = lower(masked(w, LOWER, 0x64006400), low_scale, min);
+            a[0][r + 2] = lower(masked(high, LOWER, 0x64006400), low_scale, min);
+            a[1][r] = upper(masked(w, UPPER, 0x64006400) | (rest & REST), last_scale, min);
+            a[1][r + 2] = upper(masked(high, UPPER, 0x64006400) | (rest >> 4 & REST), last_scale, min);
+        }
+    }
+
+  private:
+    static constexpr int OFFSET = SIX ? 32 : MIN ? 0 : 16; // of codes
+    // Of 1024 + q.
+    __device__ static uint32_t lower(uint32_t raised, uint32_t scale, uint32_t min) {
+        return value(__hsub2(*(__half2 *)&raised, __float2half2_rn(1024 + OFFSET)), scale, min);
+    }
+    // Of 1024 + 4·q of six bits, 1024 + 8·q of five.
+    __device__ static uint32_t upper(uint32_t raised, uint32_t scale, uint32_t min) {
+        return value(__hfma2(*(__half2 *)&raised, __float2half2_rn(SIX ? 0.25f : 0.125f),
+                             __float2half2_rn(SIX ? -256 - OFFSET : -128 - OFFSET)),
+                     scale, min);
+    }
+    __device__ static uint32_t value(__half2 q, uint32_t scale, uint32_t min) {
+        q = MIN ? __hfma2(q, *(__half2 *)&scale, *(__half2 *)&min) : __hmul2(q, *(__half2 *)&scale);
+        return *(uint32_t *)&q;
+    }
+};
+template <int AT_ONCE> struct Unpack<FORMAT_Q5, AT_ONCE> : UnpackWide<FORMAT_Q5> {};
+template <int AT_ONCE> struct Unpack<FORMAT_Q5M, AT_ONCE> : UnpackWide<FORMAT_Q5M> {};
+template <int AT_ONCE> struct Unpack<FORMAT_Q6, AT_ONCE> : UnpackWide<FORMAT_Q6> {};
 
 #endif

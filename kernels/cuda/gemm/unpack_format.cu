@@ -1,6 +1,6 @@
 // The kernels of unpack_tile.cuh for weights of one format each, compiled by themselves.
 // INSTANCES: FORMAT_Q8 FORMAT_Q8S FORMAT_Q8M FORMAT_Q4 FORMAT_Q4M FORMAT_IQ4 FORMAT_FP4 FORMAT_Q2 FORMAT_Q3
-// INSTANCES: FORMAT_E4M3 FORMAT_NF4
+// INSTANCES: FORMAT_Q5 FORMAT_Q5M FORMAT_Q6 FORMAT_E4M3 FORMAT_NF4
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/gemm/unpack_gemm.cuh"
 #include "kernels/cuda/gemm/unpack_tile.cuh"
@@ -9,7 +9,7 @@
 template <int FORMAT> static cudaError_t make_maps(UnpackTileMaps *maps, const FlatArguments &a, int tokens) {
     int dim = a.epilogue == EPILOGUE_HEADS ? a.heads.head_dim : 0;
     cudaError_t code = make_bytes_map(&maps->w, a.w.data, a.w.row_bytes, a.w.rows, dim, 128);
-    if (code == cudaSuccess && !format_packed(FORMAT))
+    if (code == cudaSuccess && Unpack<FORMAT>::SCALE_BYTES > 0)
         code = make_bytes_map(&maps->scales, a.w.data, a.w.row_bytes, a.w.rows, dim,
                               Unpack<FORMAT>::SCALE_BYTES);
     if (code == cudaSuccess) code = make_tile_map(&maps->x, a.x, a.n, a.w.cols, tokens / 2);

@@ -19,6 +19,12 @@ static UnpackLaunch *kernels_for(int format) {
         return unpack_launch<FORMAT_Q2>;
     case FORMAT_Q3:
         return unpack_launch<FORMAT_Q3>;
+    case FORMAT_Q5:
+        return unpack_launch<FORMAT_Q5>;
+    case FORMAT_Q5M:
+        return unpack_launch<FORMAT_Q5M>;
+    case FORMAT_Q6:
+        return unpack_launch<FORMAT_Q6>;
     case FORMAT_E4M3:
         return unpack_launch<FORMAT_E4M3>;
     case FORMAT_NF4:

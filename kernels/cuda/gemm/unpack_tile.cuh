@@ -32,7 +32,9 @@ enum {
 
 template <int FORMAT, int TOKENS> struct alignas(1024) UnpackTileShared {
     static constexpr int SCALES = FLAT_ROWS * Unpack<FORMAT>::SCALE_BYTES, W_STAGES = 3,
-                         X_STAGES = TOKENS > 128 ? 5 : 8;
+                         X_STAGES = TOKENS <= 128   ? 8
+                                    : SCALES > 6144 ? 4
+                                                    : 5; // of what 227 KB hold
     static constexpr int X_BYTES = TOKENS * 128, W_BYTES = FLAT_ROWS * 128;
     char x[X_STAGES][X_BYTES], w[W_STAGES][W_BYTES], scales[W_STAGES][SCALES ? SCALES : 16];
     uint64_t x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];

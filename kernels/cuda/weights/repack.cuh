@@ -10,6 +10,7 @@
 struct Group {
     int q[32];
     float scale[2], min[2]; // of the first and the last sixteen
+    uint32_t steps, units;  // of Q2_K the same as the file has it: bytes scale | min·16, and f16 (d, -dmin)
 };
 
 __device__ inline float half_at(const uint8_t *bytes) {
@@ -53,6 +54,8 @@ __device__ void unpack_q2_k(const uint8_t *block, int group, Group *g) {
         g->scale[i] = half_at(block + 80) * (block[group * 2 + i] & 15);
         g->min[i] = -(half_at(block + 82) * (block[group * 2 + i] >> 4));
     }
+    g->steps = block[group * 2] | block[group * 2 + 1] << 8;
+    g->units = (block[80] | block[81] << 8 | block[82] << 16 | (uint32_t)block[83] << 24) ^ 0x80000000;
 }
 
 __device__ void unpack_q3_k(const uint8_t *block, int group, Group *g) {
@@ -128,28 +131,60 @@ __device__ inline uint32_t pack_bytes(const int *q) {
     return (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
 }
 
-// A group's words of FORMAT_Q2 or FORMAT_Q3: see codes.cuh.
-__device__ inline uint4 packed_group(int format, const Group &g) {
-    uint32_t words[3] = {0, 0, 0}, scales[2];
+// A group's words of FORMAT_Q3, and of FORMAT_Q2 with what of a record is its own: see codes.cuh.
+__device__ inline void put_q3_group(const Group &g, char *chunk, int group) {
+    uint32_t words[3] = {0, 0, 0};
     for (int i = 0; i < 32; i++) {
-        uint32_t q = (uint32_t)(g.q[i] + (format == FORMAT_Q3 ? 4 : 0));
+        uint32_t q = (uint32_t)(g.q[i] + 4);
         int four = i / 4, at = i % 4 * 8;
-        if (format == FORMAT_Q2) {
-            words[four / 4] |= q << (at + four % 4 * 2);
-        } else if (four < 6) {
+        if (four < 6) {
             words[four / 2] |= q << (at + four % 2 * 3);
         } else {
             words[four - 6] |= (q & 3) << (at + 6);
             words[2] |= q >> 2 << (at + four);
         }
     }
-    for (int i = 0; i < 2; i++) {
-        uint32_t scale = __half_as_ushort(__float2half_rn(g.scale[i])),
-                 min = __half_as_ushort(__float2half_rn(g.min[i]));
-        scales[i] = scale | min << 16;
+    uint32_t first = __half_as_ushort(__float2half_rn(g.scale[0])),
+             last = __half_as_ushort(__float2half_rn(g.scale[1]));
+    *(uint4 *)(chunk + group * 16) = make_uint4(words[0], words[1], words[2], first | last << 16);
+}
+__device__ inline void put_q2_group(const Group &g, char *chunk, int n, int group) {
+    uint32_t words[2] = {0, 0};
+    for (int i = 0; i < 32; i++) words[i / 16] |= (uint32_t)g.q[i] << (i % 4 * 8 + i % 16 / 4 * 2);
+    char *record = chunk + quant_bytes(FORMAT_Q2, n) + group / 16 * Q2_RECORD;
+    *(uint2 *)(chunk + group * 8) = make_uint2(words[0], words[1]);
+    *(uint16_t *)(record + group % 16 * 2) = (uint16_t)g.steps;
+    if (group % 8 == 0) *(uint32_t *)(record + 32 + group % 16 / 8 * 4) = g.units;
+}
+
+// A group's words of a wide format, and its rest with its scales: see codes.cuh.
+__device__ inline void put_wide_group(int format, const Group &g, char *chunk, int n, int group) {
+    const bool six = format == FORMAT_Q6;
+    const int offset = six ? 32 : format == FORMAT_Q5 ? 16 : 0, lower = six ? 6 : 5, kept = 8 - lower;
+    uint32_t words[4] = {0, 0, 0, 0}, rest[2] = {0, 0};
+    for (int i = 0; i < 16; i++) {
+        const uint32_t first = (uint32_t)(g.q[i] + offset), last = (uint32_t)(g.q[i + 16] + offset);
+        const int four = i / 4, at = i % 4 * 8, left = lower - kept; // bits that are left of the last's
+        words[four] |= (first | last >> left << lower) << at;
+        if (six)
+            rest[four % 2] |= (last & 15) << (at + four / 2 * 4);
+        else
+            rest[0] |= (last & 3) << (at + 2 * four);
     }
-    if (format == FORMAT_Q2) return make_uint4(words[0], words[1], scales[0], scales[1]);
-    return make_uint4(words[0], words[1], words[2], __byte_perm(scales[0], scales[1], 0x5410));
+    *(uint4 *)(chunk + group * 16) = make_uint4(words[0], words[1], words[2], words[3]);
+    uint32_t *records = (uint32_t *)(chunk + quant_bytes(format, n));
+    uint32_t scale = __half_as_ushort(__float2half_rn(g.scale[0])),
+             other = __half_as_ushort(__float2half_rn(six ? g.scale[1] : g.min[0]));
+    if (six) {
+        records += group * 3;
+        records[0] = rest[0], records[1] = rest[1], records[2] = scale | other << 16;
+    } else if (format == FORMAT_Q5M) {
+        ((uint2 *)records)[group] = make_uint2(rest[0], scale | other << 16);
+    } else {
+        records += group / 2 * 3;
+        records[group % 2] = rest[0];
+        ((uint16_t *)(records + 2))[group % 2] = (uint16_t)scale;
+    }
 }
 
 // Words of a group's codes that lie as a codebook wants them.
@@ -181,8 +216,10 @@ __global__ void __launch_bounds__(64) repack_kernel(DType type, const uint8_t *s
     char *chunk = w.data + (first + (int64_t)blockIdx.x * stride) * w.row_bytes +
                   (int64_t)(col / full) * chunk_bytes(w.format, full);
     int n = min(full, w.cols - col / full * full), i = col % full;
-    if (format_packed(w.format)) {
-        *(uint4 *)(chunk + i / 2) = packed_group(w.format, g);
+    if (w.format == FORMAT_Q2) return put_q2_group(g, chunk, n, i / 32);
+    if (w.format == FORMAT_Q3) return put_q3_group(g, chunk, i / 32);
+    if (format_wide(w.format)) {
+        put_wide_group(w.format, g, chunk, n, i / 32);
         return;
     }
     uint32_t words[8]; // bytes one by one would cost a write each
@@ -253,13 +290,17 @@ __device__ inline float random_span(int format) {
            : format == FORMAT_E4M3                       ? 172
            : format == FORMAT_NF4                        ? 1
            : format == FORMAT_Q4 || format == FORMAT_Q4M ? 8
+           : format == FORMAT_Q5 || format == FORMAT_Q5M ? 16
+           : format == FORMAT_Q6                         ? 32
                                                          : 128;
 }
 
-// Half a word, the i-th of eight, of a group that holds its scales.
-__device__ inline uint16_t random_packed(int format, int i, float step, uint32_t bits) {
-    bool is_scale = i >= (format == FORMAT_Q2 ? 4 : 6), is_min = format == FORMAT_Q2 && i % 2;
-    return is_scale ? __half_as_ushort(__float2half_rn(is_min ? -1.5f * step : step)) : (uint16_t)bits;
+// Half a word at byte `in` of a chunk of Q2 or Q3, of which `quants` are codes. Q2's scales and minimums of any bits are
+// about 8 in the mean.
+__device__ inline uint16_t random_packed(int format, int in, int quants, float step, uint32_t bits) {
+    if (format == FORMAT_Q3) return in % 16 >= 12 ? __half_as_ushort(__float2half_rn(step)) : (uint16_t)bits;
+    if (in < quants || (in - quants) % Q2_RECORD < 32) return (uint16_t)bits;
+    return __half_as_ushort(__float2half_rn(in / 2 % 2 ? -1.5f / 8 * step : step / 8));
 }
 
 // Made-up weights, for measuring: quants of any bits, scales and plain values such that a row's norm is about 1, as
@@ -285,7 +326,7 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
         int quants = quant_bytes(w.format, n);
         float step = scale / random_span(w.format);
         if (format_packed(w.format)) {
-            row[i] = random_packed(w.format, i % 8, step, h);
+            row[i] = random_packed(w.format, in, quants, step, h);
             continue;
         }
         if (w.format == FORMAT_E4M3) { // without the codes of NaN
@@ -296,9 +337,13 @@ __global__ void random_kernel(Weight w, int64_t first, int stride, uint32_t seed
             row[i] = (uint16_t)(in < quants ? h : __float_as_uint(step) >> i % 2 * 16);
             continue;
         }
-        bool is_min = (w.format == FORMAT_Q8M || w.format == FORMAT_Q4M) && (in - quants) / 2 % 2;
-        float min = w.format == FORMAT_Q4M ? -7.5f * step : 0;
-        row[i] = in < quants ? (uint16_t)h : __half_as_ushort(__float2half_rn(is_min ? min : step));
+        const bool pairs = w.format == FORMAT_Q8M || w.format == FORMAT_Q4M || w.format == FORMAT_Q5M;
+        bool is_min = pairs && (in - quants) / 2 % 2;
+        float min = w.format == FORMAT_Q4M ? -7.5f * step : w.format == FORMAT_Q5M ? -15.5f * step : 0;
+        // The halves of a record of a wide format: two or four of codes, two of scales.
+        const int halves = w.format == FORMAT_Q5M ? 4 : 6;
+        const bool code = in < quants || (format_wide(w.format) && (in - quants) / 2 % halves < halves - 2);
+        row[i] = code ? (uint16_t)h : __half_as_ushort(__float2half_rn(is_min ? min : step));
     }
 }
 

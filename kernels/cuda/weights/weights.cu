@@ -15,8 +15,8 @@ static bool common_format(DType a, DType b, Format *format) {
     if (fa == FORMAT_E4M3 || fb == FORMAT_E4M3) return false; // whose numbers are no integers
     if (fa == FORMAT_NF4 || fb == FORMAT_NF4) return false;
     if (fa == FORMAT_Q2 || fb == FORMAT_Q2) return false; // minimums of 16 elements
-    bool fine = fa == FORMAT_Q8S || fb == FORMAT_Q8S || fa == FORMAT_Q3 || fb == FORMAT_Q3;
-    bool with_min = fa == FORMAT_Q4M || fb == FORMAT_Q4M || fa == FORMAT_Q8M || fb == FORMAT_Q8M;
+    bool fine = fa == FORMAT_Q6 || fb == FORMAT_Q6 || fa == FORMAT_Q3 || fb == FORMAT_Q3;
+    bool with_min = fa == FORMAT_Q4M || fb == FORMAT_Q4M || fa == FORMAT_Q5M || fb == FORMAT_Q5M;
     *format = fine ? FORMAT_Q8S : with_min ? FORMAT_Q8M : FORMAT_Q8;
     return !(fine && with_min);
 }
