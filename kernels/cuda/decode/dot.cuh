@@ -14,6 +14,8 @@
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/device/codes.cuh"
 
+constexpr float QUANT_LEAST = 0x1p-100f, QUANT_MOST = 0x1p120f;
+
 struct Input {
     const float *floats;
     const char *quants;
@@ -21,26 +23,49 @@ struct Input {
     const float *scales, *sums;
 };
 
-// Elements i … i + 3 of the input become quants; i >= cols: nothing to store. Eight neighbouring lanes hold a group of
-// 32, which is rounded to the nearest multiples of its largest magnitude / 127.
-__device__ inline void store_quants(const Input &x, float4 f, int i, int cols) {
-    uint32_t top = __float_as_uint(fabsf(f.x));
-    top = max(top, __float_as_uint(fabsf(f.y)));
-    top = max(top, max(__float_as_uint(fabsf(f.z)), __float_as_uint(fabsf(f.w))));
+// Elements first … first + 3 of the input become quants, and those `step` elements on, N times; those from cols on are not
+// stored. Eight neighbouring lanes hold a group of 32, which is rounded to the nearest multiples of its largest
+// magnitude / 127. All N go side by side, for each waits for its shuffles. A group below QUANT_LEAST is zeros; one that
+// holds an infinity or NaN, or what has no quick inverse, has scale NaN, so that the error stays visible.
+template <int N>
+__device__ inline void store_quants(const Input &x, const float4 *f, int first, int step, int cols) {
+    const float unit = 12582912; // 1.5·2^23: what is added to it is rounded to integers, in the lowest bits
+    uint32_t top[N], packed[N];
+    float scale[N];
+    int sum[N];
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        top[n] = max(__float_as_uint(fabsf(f[n].x)), __float_as_uint(fabsf(f[n].y)));
+        top[n] = max(top[n], max(__float_as_uint(fabsf(f[n].z)), __float_as_uint(fabsf(f[n].w))));
+    }
+#pragma unroll
     for (int o = 1; o < 8; o *= 2)
-        top = max(top, __shfl_xor_sync(~0u, top, o)); // NaN and infinity are largest
-    float largest = __uint_as_float(top), inverse = largest > 0 ? 127 / largest : 0;
-    int q[4] = {__float2int_rn(f.x * inverse), __float2int_rn(f.y * inverse), __float2int_rn(f.z * inverse),
-                __float2int_rn(f.w * inverse)};
-    int sum = q[0] + q[1] + q[2] + q[3];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    if (i >= cols) return;
-    float scale = largest * (1.0f / 127);
-    uint32_t packed = (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (uint32_t)(q[3] & 255) << 24;
-    *(uint32_t *)(x.quants + (i >> 4 & 1) * x.plane + i / 32 * 16 + i % 16) = packed;
-    if (i % 32 == 0) ((float *)x.scales)[i / 32] = scale;
-    if (i % 16 == 0) ((float *)x.sums)[i / 16] = scale * (float)sum;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            top[n] = max(top[n], __shfl_xor_sync(~0u, top[n], o)); // NaN and infinity are largest
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float largest = __uint_as_float(top[n]),
+              inverse = largest > QUANT_LEAST ? __fdividef(127, largest) : 0;
+        scale[n] = largest < QUANT_MOST ? largest * (1.0f / 127) : __int_as_float(0x7fffffff);
+        uint32_t q[4] = {
+            __float_as_uint(fmaf(f[n].x, inverse, unit)), __float_as_uint(fmaf(f[n].y, inverse, unit)),
+            __float_as_uint(fmaf(f[n].z, inverse, unit)), __float_as_uint(fmaf(f[n].w, inverse, unit))};
+        packed[n] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410);
+        sum[n] = __dp4a((int)packed[n], 0x01010101, 0);
+    }
+#pragma unroll
+    for (int o = 1; o < 4; o *= 2)
+#pragma unroll
+        for (int n = 0; n < N; n++) sum[n] += __shfl_xor_sync(~0u, sum[n], o);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        int i = first + n * step;
+        if (i >= cols) continue;
+        *(uint32_t *)(x.quants + (i >> 4 & 1) * x.plane + i / 32 * 16 + i % 16) = packed[n];
+        if (i % 32 == 0) ((float *)x.scales)[i / 32] = scale[n];
+        if (i % 16 == 0) ((float *)x.sums)[i / 16] = scale[n] * (float)sum[n];
+    }
 }
 
 // Elements i … i + 3 of the input become halves. Eight neighbouring lanes hold a group of 32, which is divided by the power

@@ -112,12 +112,14 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
 #pragma unroll 1
     for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
         uint4 v[TURNS];
+        float4 all[TURNS];
         if (s.from) receive_turns(s, begin + mine, v);
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
             int i = begin + t * INPUT_SPAN + mine;
+            all[t] = make_float4(0, 0, 0, 0);
             if (begin + t * INPUT_SPAN < s.cols) {
-                float4 f = make_float4(0, 0, 0, 0), w = norms[t < NORM_TURNS ? t : 0];
+                float4 f = all[t], w = norms[t < NORM_TURNS ? t : 0];
                 if (i < s.cols) {
                     f = s.from ? carried_4(v[t]) : *(const float4 *)(residual + i);
                     if (s.from && s.keep) *(float4 *)(residual + i) = f;
@@ -128,10 +130,15 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
                     f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
                 }
                 if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
-                if (s.quants) store_quants(x, f, i, s.cols);
                 if (s.halves) store_halves(x, f, i, s.cols);
+                all[t] = f;
             }
         }
+        if (!s.quants) continue;
+#pragma unroll
+        for (int t = 0; t < TURNS; t += TURNS / 2)
+            if (begin + t * INPUT_SPAN < s.cols)
+                store_quants<TURNS / 2>(x, all + t, begin + t * INPUT_SPAN + mine, INPUT_SPAN, s.cols);
     }
     if (s.norm) {
         squares = warp_sum(squares);
@@ -198,7 +205,7 @@ __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x
             }
         }
         if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
-        if (s.quants) store_quants(x, f, i, s.cols);
+        if (s.quants) store_quants<1>(x, &f, i, 0, s.cols);
         if (s.halves) store_halves(x, f, i, s.cols);
     }
     squares = warp_sum(squares);

@@ -175,16 +175,13 @@ template <class T> __device__ inline void quantise_input(const FlatArguments &a,
         const T *x = (const T *)a.x + (int64_t)j * cols;
         // Several loads at once; lanes behind the end take part in the others' shuffles.
         for (int first = 0; first < cols; first += GEMV_AHEAD * STRIDE) {
-            float f[GEMV_AHEAD][4] = {};
+            float4 f[GEMV_AHEAD] = {};
 #pragma unroll
             for (int k = 0; k < GEMV_AHEAD; k++) {
                 int i = first + k * STRIDE + (int)threadIdx.x * 4;
-                if (i < cols) load_floats<4>(x + i, f[k]);
+                if (i < cols) load_floats<4>(x + i, &f[k].x);
             }
-#pragma unroll
-            for (int k = 0; k < GEMV_AHEAD; k++)
-                store_quants(to, make_float4(f[k][0], f[k][1], f[k][2], f[k][3]),
-                             first + k * STRIDE + (int)threadIdx.x * 4, cols);
+            store_quants<GEMV_AHEAD>(to, f, first + (int)threadIdx.x * 4, STRIDE, cols);
         }
     }
 }
