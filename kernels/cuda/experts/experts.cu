@@ -47,15 +47,21 @@ static Status rows_call(CudaBackend *cuda, const Weight &w, ExpertRowsCall *c, b
 
 // ---- one expert after the other --------------------------------------------------------------------------------
 
-// Runs `each(expert, first pair, pairs)` for those that have any. The host waits for their numbers.
-template <class Each> static Status for_experts(CudaBackend *cuda, Error *error, Each each) {
+// Brings the numbers of the experts' pairs to the host, which waits for them: once a layer, for down is told the same.
+static Status await_numbers(CudaBackend *cuda, Error *error) {
     const CudaRoutes *r = &cuda->scratch.routes;
     const int n = cuda->shape->experts.n;
-    int32_t *start = r->host_start;
-    cudaError_t code = cudaMemcpyAsync(start, r->start, (size_t)(n + 1) * sizeof *start,
+    cudaError_t code = cudaMemcpyAsync(r->host_start, r->start, (size_t)(n + 1) * sizeof *r->host_start,
                                        cudaMemcpyDeviceToHost, cuda->device.stream);
     if (code == cudaSuccess) code = cudaStreamSynchronize(cuda->device.stream);
-    Status status = cuda_check(code, error, "the numbers of %d experts' tokens", n);
+    return cuda_check(code, error, "the numbers of %d experts' tokens", n);
+}
+
+// Runs `each(expert, first pair, pairs)` for those that have any, by the numbers that the host has.
+template <class Each> static Status for_experts(CudaBackend *cuda, Each each) {
+    const int n = cuda->shape->experts.n;
+    const int32_t *start = cuda->scratch.routes.host_start;
+    Status status = STATUS_OK;
     for (int e = 0; e < n && !status; e++)
         if (start[e + 1] > start[e]) status = each(e, start[e], start[e + 1] - start[e]);
     return status;
@@ -64,7 +70,9 @@ template <class Each> static Status for_experts(CudaBackend *cuda, Error *error,
 static Status gate_up_each(CudaBackend *cuda, const Layer *layer, void *g, Error *error) {
     const Experts *e = &cuda->shape->experts;
     const size_t bytes = operand_bytes(cuda->operand), hidden = (size_t)cuda->shape->hidden_size;
-    return for_experts(cuda, error, [&](int expert, int first, int n) {
+    const Status status = await_numbers(cuda, error);
+    if (status) return status;
+    return for_experts(cuda, [&](int expert, int first, int n) {
         const Linear w = part_of(&layer->gate_up, expert, e->n);
         Gemm gemm = {&w, (const char *)cuda->scratch.routes.pairs + (size_t)first * hidden * bytes, n,
                      EPILOGUE_GATED, (char *)g + (size_t)first * (size_t)e->size * bytes};
@@ -77,7 +85,7 @@ static Status gate_up_each(CudaBackend *cuda, const Layer *layer, void *g, Error
 static Status down_each(CudaBackend *cuda, const Layer *layer, const void *g, Error *error) {
     const Experts *e = &cuda->shape->experts;
     const size_t bytes = operand_bytes(cuda->operand), hidden = (size_t)cuda->shape->hidden_size;
-    return for_experts(cuda, error, [&](int expert, int first, int n) {
+    return for_experts(cuda, [&](int expert, int first, int n) {
         const Linear w = part_of(&layer->down, expert, e->n);
         Gemm gemm = {&w, (const char *)g + (size_t)first * (size_t)e->size * bytes, n, EPILOGUE_STORE,
                      (char *)cuda->scratch.routes.pairs + (size_t)first * hidden * bytes};
