@@ -19,7 +19,7 @@ __device__ inline float activate(Activation activation, float x) {
     return activation == ACTIVATION_SILU ? silu(x) : gelu_tanh(x);
 }
 
-// Every activation; the persistent decoding kernel has code for those of activate() only.
+// Every activation; the persistent decoding kernel has code for those of activate(), and clamped_swiglu().
 __device__ inline float activate_any(Activation activation, float x) {
     if (activation == ACTIVATION_GELU) return x * normcdff(x);
     if (activation == ACTIVATION_RELU) return x < 0 ? 0 : x; // NaN stays
@@ -27,13 +27,17 @@ __device__ inline float activate_any(Activation activation, float x) {
     return activate(activation, x);
 }
 
-// activation(gate) · up.
-__device__ inline float activate_pair(Activation activation, float gate, float up) {
-    if (activation != ACTIVATION_CLAMPED_SWIGLU) return activate_any(activation, gate) * up;
+__device__ inline float clamped_swiglu(float gate, float up) {
     const float limit = CLAMPED_SWIGLU_LIMIT;
     gate = gate > limit ? limit : gate; // NaN stays
     up = up > limit ? limit : up < -limit ? -limit : up;
     return gate / (1 + expf(-CLAMPED_SWIGLU_ALPHA * gate)) * (up + 1);
+}
+
+// activation(gate) · up.
+__device__ inline float activate_pair(Activation activation, float gate, float up) {
+    return activation == ACTIVATION_CLAMPED_SWIGLU ? clamped_swiglu(gate, up)
+                                                   : activate_any(activation, gate) * up;
 }
 
 #endif

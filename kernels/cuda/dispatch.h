@@ -66,7 +66,7 @@
 //   rows         DECODING (and with it every graph); ANY, up to 4 tokens
 //   grouped      everything else: tiles for all experts at once on sm_90, silu, W of a 16-bit operand's
 //                type, no biases; else a GEMM for each
-// and no step of such a model is for the persistent kernel.
+// The persistent kernel takes a model's one token where all layers have up to 256 experts and none for all tokens.
 //
 // Heads that follow a stored qkv (dispatch_heads):
 //   whole        plain heads of 64 or 128

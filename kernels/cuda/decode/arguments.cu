@@ -29,6 +29,15 @@ static bool multiplies(const DecodeArguments *a, const DecodeMatrix *m) {
     return !m->data || decode_multiplies(a->kind, m->format);
 }
 
+// What gate_up of the experts multiplies is the router's input, in the forms that both want.
+static void describe_experts(const Layer *layer, DecodeLayer *l) {
+    l->forms[PHASE_ROUTE] |= l->forms[PHASE_GATE_UP];
+    l->bias[PHASE_ROUTE] = layer->router_bias;
+    l->choice_bias = layer->choice_bias;
+    l->bias[PHASE_GATE_UP] = layer->b_gate, l->up_bias = layer->b_up;
+    l->bias[PHASE_DOWN] = layer->b_down;
+}
+
 static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, DecodeArguments *a,
                            DecodeLayer *l) {
     const Weight *part = layer->qkv.part;
@@ -39,11 +48,15 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->rows[PHASE_OUT] = matrix_of(&layer->out.part[0]);
     l->rows[PHASE_GATE_UP] = matrix_of(&layer->gate_up.part[0]);
     l->rows[PHASE_DOWN] = matrix_of(&layer->down.part[0]);
+    if (layer->router)
+        l->rows[PHASE_ROUTE] = {(const char *)layer->router, NULL, layer->qkv.cols * (int)sizeof(float),
+                                FORMAT_F32};
     for (int p = 0; p < PHASE_LOGITS; p++)
         if (p != PHASE_ATTEND) l->forms[p] = (uint8_t)form_of(l->rows[p].format);
     for (int i = 1; i < layer->qkv.n_parts; i++) l->forms[PHASE_QKV] |= (uint8_t)form_of(part[i].format);
     l->norm[PHASE_QKV] = layer->attn_norm.weight;
-    l->norm[PHASE_GATE_UP] = layer->ffn_norm.weight;
+    l->norm[layer->router ? PHASE_ROUTE : PHASE_GATE_UP] = layer->ffn_norm.weight;
+    if (layer->router) describe_experts(layer, l);
     l->bias[PHASE_QKV] = layer->b_qkv;
     l->bias[PHASE_OUT] = layer->bo;
     l->q_norm = layer->q_norm;
@@ -51,7 +64,7 @@ static bool describe_layer(const Layer *layer, const KvLayer *kv, int window, De
     l->keys = (char *)kv->k;
     l->values = (char *)kv->v;
     l->out_post = layer->attn_post_norm.weight, l->down_post = layer->ffn_post_norm.weight;
-    l->bases = kv->score_bases, l->rope = kv->rope;
+    l->bases = kv->score_bases, l->sinks = kv->sink_scores, l->rope = kv->rope;
     l->window = window_index(a, window);
     for (const DecodeMatrix &m : l->rows)
         if (!multiplies(a, &m)) return false;
@@ -137,7 +150,7 @@ struct InputForms {
 static InputForms forms_of(const DecodeArguments *a, const DecodeLayer *layers) {
     InputForms f = {};
     auto count = [&](int phase, int wanted) {
-        const int cols = a->phases[phase].cols;
+        const int cols = a->phases[phase].pieces * a->phases[phase].pitch;
         const bool floats = wanted & FORM_FLOATS, quants = wanted & ~FORM_FLOATS;
         f.halves = f.halves || (wanted & FORM_HALVES);
         if (floats && cols > f.float_cols) f.float_cols = cols;
@@ -181,10 +194,12 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     s->scales = take(a->kind == DECODE_F16 || !block.near ? 0 : a->n_layers * (int)sizeof(DecodeScales));
     s->rope = take(a->n_tables * layer_turns(*a) * (int)sizeof(float2));
     s->residual = take(a->hidden * 4);
-    s->sums = take(32 * 4);
+    s->sums = take((ROUTED_SCALE + 1) * 4);
     s->masks = take(a->n_windows * (a->split_slots / chunk + 1) * 4);
     s->pages = take(((a->split_slots >> a->page_shift) + 2) * 4);
-    s->barriers = take(warps * DECODE_MAX_STAGES * 16);
+    s->barriers = take(warps * DECODE_MAX_STAGES * 16 + 8); // the last: experts are chosen
+    s->chosen =
+        take(a->experts.n > 0 ? (int)sizeof(ChosenExperts) + (2 + a->route_parts) * a->experts.n * 4 : 0);
     const InputForms forms = forms_of(a, layers);
     int cols = forms.quant_cols;
     s->input = take(round_up(forms.float_cols, 256) * 4);
@@ -197,7 +212,7 @@ static bool lay_out_shared(const CudaBackend *cuda, DecodeArguments *a, const De
     if (used < behind) used = behind;
     int heads = dispatch_decode_heads(a->group, lanes, a->n_slots), n_parts = (a->group + heads - 1) / heads;
     int streams = warps / n_parts, elements = a->group * a->head_dim;
-    int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 1) * a->group +
+    int attend = ((a->group + 2) * a->head_dim + streams * elements + 2 * (streams + 2) * a->group +
                   (a->kind == DECODE_F16 ? 0 : a->head_dim / 8 + a->head_dim + warps * chunk * MOST_GROUPS) +
                   (a->n_evicted > 0 ? elements : 0)) *
                  4;
@@ -233,16 +248,29 @@ static bool find_token(const Step *step, DecodeArguments *a) {
 
 static void fill_phases(const DecoderShape *s, const Decoder *d, DecodeArguments *a) {
     auto counter = [&](int phase) { return d->arrived + phase * 32; };
-    int hidden = s->hidden_size, pairs = s->intermediate_size;
+    const Experts *e = &s->experts;
+    int hidden = s->hidden_size, pairs = e->n > 0 ? e->n_active * e->size : s->intermediate_size;
     DecodePhaseShape *p = a->phases;
     p[PHASE_QKV] = {hidden, a->q_dim + 2 * a->kv_dim, d->x, d->qkv, counter(PHASE_DOWN), counter(PHASE_QKV),
                     true};
     p[PHASE_ATTEND] = {0, 0, d->qkv, d->attended, counter(PHASE_QKV), counter(PHASE_ATTEND), false};
     p[PHASE_OUT] = {a->q_dim,           hidden, d->attended, d->middle, counter(PHASE_ATTEND),
                     counter(PHASE_OUT), false};
+    if (e->n > 0)
+        p[PHASE_ROUTE] = {hidden,    e->n * route_parts(s), d->middle,
+                          d->routed, counter(PHASE_OUT),    counter(PHASE_ROUTE),
+                          true};
     p[PHASE_GATE_UP] = {hidden, pairs, d->middle, d->gated, counter(PHASE_OUT), counter(PHASE_GATE_UP), true};
     p[PHASE_DOWN] = {pairs, hidden, d->gated, d->x, counter(PHASE_GATE_UP), counter(PHASE_DOWN), false};
     p[PHASE_LOGITS] = {hidden, s->vocab_size, d->x, NULL, counter(PHASE_DOWN), NULL, false};
+    for (int i = 0; i < PHASE_END; i++) p[i].pieces = 1, p[i].pitch = p[i].cols;
+    if (e->n > 0) {
+        p[PHASE_GATE_UP].from = NULL, p[PHASE_GATE_UP].awaited = NULL; // its input is the router's
+        p[PHASE_DOWN].pieces = e->n_active, p[PHASE_DOWN].cols = e->size;
+        p[PHASE_DOWN].pitch = round_up(e->size, PIECE_PITCH);
+        a->experts = *e, a->route_parts = route_parts(s);
+        a->size_factor = (unsigned)((((uint64_t)1 << 32) + (unsigned)e->size - 1) / (unsigned)e->size);
+    }
     a->qkv = d->qkv, a->attended = d->attended, a->parts = d->parts, a->weights = d->weights;
     a->head_arrived = counter(PHASE_END);
 }

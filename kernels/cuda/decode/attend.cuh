@@ -89,9 +89,11 @@ __device__ __forceinline__ void attend_own(const DecodeArguments &a, const Atten
     }
 }
 
-// Puts the block's streams together, and publishes: the result, or the split's share of it with its log-sum.
+// Puts the block's streams together, and publishes: the result, or the split's share of it with its log-sum. Learned
+// attention sinks have a share in the weights of the token's owner.
 __device__ __forceinline__ void publish_attended(const DecodeArguments &a, const CacheShare &c,
-                                                 const AttendShared &s, int used, unsigned round) {
+                                                 const AttendShared &s, int used, unsigned round,
+                                                 bool sinks) {
     int dim = a.head_dim, n_elements = a.group * dim, n = used + (c.owner ? 1 : 0);
 #pragma unroll 1
     for (int e = threadIdx.x; e < n_elements; e += DECODE_THREADS) {
@@ -99,7 +101,9 @@ __device__ __forceinline__ void publish_attended(const DecodeArguments &a, const
         float largest = -INFINITY, weight = 0, sum = 0;
 #pragma unroll 4
         for (int i = 0; i < n; i++) largest = fmaxf(largest, s.weights[i * a.group + h].x);
+        if (sinks) largest = fmaxf(largest, s.sink_scores[h]);
         float base = largest == -INFINITY ? 0 : largest;
+        if (sinks) weight = exp2_approx(s.sink_scores[h] - base);
 #pragma unroll 4
         for (int i = 0; i < n; i++) {
             float2 w = s.weights[i * a.group + h];
@@ -123,7 +127,7 @@ __device__ __forceinline__ void publish_attended(const DecodeArguments &a, const
 }
 
 // The phase of one layer; `input`: shared memory.
-template <int LANES, int HEADS, class Cache>
+template <int LANES, int HEADS, class Cache, bool EXPERTS>
 __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerView &view, char *input,
                                     const float2 *turns, const CacheShare &c, Ring &ring) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
@@ -139,7 +143,9 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerV
     constexpr int DIM = LANES * 8, CHUNK = decode_passes(Cache::KIND, HEADS) * (32 / LANES);
     ScaleLoader<CHUNK, DIM> chunk_scales;
     int stream = warp / c.parts, first_head = warp % c.parts * HEADS;
-    float balance = 0, base = 0;
+    float balance = 0, base = 0, sink = 0;
+    if (EXPERTS && owner && l.sinks && (int)threadIdx.x < a.group)
+        sink = __ldg(l.sinks + c.kv_head * a.group + threadIdx.x) * 1.44269504f;
     if (l.bases && first_head + (int)threadIdx.x % 32 < a.group)
         base = __ldg(l.bases + c.kv_head * a.group + first_head + threadIdx.x % 32);
     if constexpr (!PLAIN) {
@@ -151,6 +157,7 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerV
     await(a.phases[PHASE_ATTEND].awaited, round * gridDim.x);
     receive_vectors(a, c, round, s.vectors);
     if (!PLAIN && threadIdx.x < DIM) s.balance[threadIdx.x] = balance;
+    if (EXPERTS && owner && l.sinks && (int)threadIdx.x < a.group) s.sink_scores[threadIdx.x] = sink;
     sync_warps();
     finish_vectors<DIM, Cache>(a, l, !PLAIN && scales.balance ? s.balance : NULL, c, rope, s);
     sync_warps();
@@ -164,7 +171,7 @@ __device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerV
     if (!PLAIN && owner && last) finish_own<DIM>(a, view, c, rope, ring, s);
     if (owner && (PLAIN || last)) attend_own<Cache>(a, s, used);
     sync_warps();
-    publish_attended(a, c, s, used, round);
+    publish_attended(a, c, s, used, round, EXPERTS && owner && l.sinks);
     if (a.n_splits > 1) attend_combine(a, c, round, view.index);
 }
 

@@ -19,7 +19,8 @@ struct AttendShared {
     float *sinks;   // [group, head_dim] the queries for the attention sinks, where tokens were evicted
     float2
         *weights; // [streams + 1, group] largest score and sum of each stream's; the last is the token's own
-    float *sums;  // [streams, group, head_dim]
+    float *sink_scores; // [group] learned attention sinks, times log2 e
+    float *sums;        // [streams, group, head_dim]
     // Where the cache is quantised: scales of the token's own key or value [head_dim / 8], the KV head's balance
     // [head_dim], and of each warp's chunk: see ScaleLoader.
     float *own_scales, *balance;
@@ -36,7 +37,8 @@ __device__ __forceinline__ AttendShared attend_shared(const DecodeArguments &a, 
     s.vectors = (float *)input;
     s.sums = s.vectors + (a.group + 2) * dim;
     s.weights = (float2 *)(s.sums + c.streams * n_elements);
-    s.own_scales = (float *)(s.weights + (c.streams + 1) * a.group);
+    s.sink_scores = (float *)(s.weights + (c.streams + 1) * a.group);
+    s.own_scales = s.sink_scores + 2 * a.group;
     s.balance = s.own_scales + (PLAIN ? 0 : dim / 8);
     s.sinks = s.balance + (PLAIN ? 0 : dim);
     s.chunk_scales = (__half *)(s.sinks + (c.sinks > 0 ? n_elements : 0));

@@ -27,7 +27,8 @@ static size_t lay_out(const DecoderShape *s, Decoder *d, char *base) {
     d->qkv = (uint32_t *)take((q + 2 * kv) * 4);
     d->attended = (uint32_t *)take(q * 4);
     d->middle = (uint32_t *)take((size_t)s->hidden_size * 4);
-    d->gated = (uint32_t *)take((size_t)s->intermediate_size * 4);
+    d->gated = (uint32_t *)take((size_t)decoder_ffn_width(s) * 4);
+    d->routed = (uint32_t *)take((size_t)s->experts.n * (size_t)route_parts(s) * 4);
     d->x = (uint32_t *)take((size_t)s->hidden_size * 4);
     d->parts = (uint32_t *)take(d->parts_bytes);
     d->weights = (unsigned long long *)take((size_t)d->max_splits * s->n_heads * 8);
@@ -100,23 +101,41 @@ static bool is_w8(const Layer *layer) {
     return linear_is_w8(&layer->qkv) || linear_is_w8(&layer->gate_up);
 }
 
-// Whether there is code for such a layer: a gated feed-forward part, no biases but attention's, norms of heads; no
-// experts; behind a part a norm of what fits in registers, and then no W8.
+// Whether there is code for layers of experts: so many that a lane's scores fit in registers, all of them behind the
+// router; scores that are softmaxes or sigmoids, weights of what experts give; heads of up to 128 elements.
+static bool experts_decodable(const DecoderShape *s) {
+    const Experts *e = &s->experts;
+    const int64_t units = (int64_t)e->n_active * e->size;
+    return s->head_dim <= 128 && e->n <= MOST_ROUTED && e->shared_size == 0 &&
+           e->score != ROUTER_SPARSEMIXER && !e->scales_input && units * e->size < (int64_t)1 << 32;
+}
+
+// Whether there is code for such a layer: a gated feed-forward part, no biases but attention's and those of experts,
+// norms of heads; experts in all layers or in none; behind a part a norm of what fits in registers, and then neither W8
+// nor experts.
 static bool layer_decodable(const DecoderShape *s, const Layer *layer, bool whole_head) {
     const bool post = layer->attn_post_norm.weight || layer->ffn_post_norm.weight;
-    if (!layer->gated || layer->b_gate || layer->b_up || layer->b_down || layer->row_norms || layer->router)
-        return false;
+    if (!layer->gated || layer->row_norms || (layer->router != NULL) != (s->experts.n > 0)) return false;
+    if (layer->router) return experts_decodable(s) && !post;
+    if (layer->b_gate || layer->b_up || layer->b_down) return false;
     return !post || (s->hidden_size <= ADDED_MOST && !is_w8(layer) && !whole_head);
 }
 
-// The same for the decoder: RMS norms, no caps of scores, no learned attention sinks, a temperature in every layer.
+static bool activation_decodable(const DecoderShape *s) {
+    return s->activation <= ACTIVATION_GELU_TANH ||
+           (s->activation == ACTIVATION_CLAMPED_SWIGLU && s->experts.n > 0);
+}
+
+// The same for the decoder: RMS norms, no caps of scores, learned attention sinks in layers of experts only, a
+// temperature in every layer.
 static bool decodable(const DecoderShape *s, const DecodeStep *t) {
-    if (s->norm != NORM_RMS || s->activation > ACTIVATION_GELU_TANH || s->parallel_residual || s->alibi ||
+    if (s->norm != NORM_RMS || !activation_decodable(s) || s->parallel_residual || s->alibi ||
         s->attention_cap > 0 || s->norms_turned || s->head_layer_norms || s->temperature_unturned)
         return false;
     if (t->head->positions.data || t->head->embedding_norm.weight || t->head->output_bias) return false;
     for (int l = 0; l < s->n_layers; l++)
-        if (t->kv[l].sink_scores || !layer_decodable(s, t->layers[l], linear_is_w8(&t->head->output)))
+        if ((t->kv[l].sink_scores && s->experts.n == 0) ||
+            !layer_decodable(s, t->layers[l], linear_is_w8(&t->head->output)))
             return false;
     return true;
 }

@@ -5,6 +5,9 @@
 //
 //   qkv → attend → out → gate_up → down, and after the last layer logits
 //
+// In layers of experts a router's phase comes before gate_up. It publishes its logits, from which every block chooses the
+// experts for itself; only then are the addresses known of what is multiplied next.
+//
 // Weights and cache arrive by copies in the background into rings, one ring a warp. A warp knows long before the
 // activations which rows it will multiply, so its ring runs ahead across phases and layers: memory works on while blocks
 // wait for each other. Activations go through global memory (the L2) as float32 whose lowest four bits say in which
@@ -49,6 +52,9 @@ enum {
     ROUND_BITS = 15,       // of an activation's float that carry its round
     FEEDBACK_PIECE = 512,  // floats of key_feedback that a ring's slot holds
     MOST_GROUPS = 8,       // scales of a head of a quantised cache
+    MOST_ROUTED = 256,     // experts of a layer
+    ROUTE_PART = 512,      // columns of a router's row that a warp multiplies
+    PIECE_PITCH = 256,     // elements: where a chosen expert's input of down begins is a multiple of it
 };
 
 enum DecodeCacheKind { DECODE_F16, DECODE_INT8, DECODE_INT4 };
@@ -68,7 +74,18 @@ __host__ __device__ constexpr bool decode_multiplies(DecodeCacheKind kind, int f
     return kind == DECODE_F16 || format != FORMAT_NF4;
 }
 
-enum DecodePhase { PHASE_QKV, PHASE_ATTEND, PHASE_OUT, PHASE_GATE_UP, PHASE_DOWN, PHASE_LOGITS, PHASE_END };
+enum DecodePhase {
+    PHASE_QKV,
+    PHASE_ATTEND,
+    PHASE_OUT,
+    PHASE_ROUTE, // of layers of experts
+    PHASE_GATE_UP,
+    PHASE_DOWN,
+    PHASE_LOGITS,
+    PHASE_END
+};
+
+enum { ROUTED_SCALE = 32 }; // the place behind the sums of warps where the factor of a router's input is kept
 
 struct DecodeMatrix {
     const char *data;
@@ -85,12 +102,15 @@ struct DecodeLayer {
     char *keys, *values;
     const float *out_post, *down_post; // norms of what these phases give, before it is added to x; NULL: none
     const float *bases;                // KvLayer.score_bases; NULL: none
-    int rope;                          // KvLayer.rope
-    int window;                        // index into DecodeArguments.windows
-    bool split_qkv;                    // k and v are matrices of their own
-    uint8_t forms[PHASE_LOGITS];       // DecodeForm
+    const float *sinks;                // KvLayer.sink_scores; NULL: none
+    // Of experts, as the biases of gate_up and down; of gate_up `bias` is the gate's. NULL: none
+    const float *up_bias, *choice_bias;
+    int rope;                    // KvLayer.rope
+    int window;                  // index into DecodeArguments.windows
+    bool split_qkv;              // k and v are matrices of their own
+    uint8_t forms[PHASE_LOGITS]; // DecodeForm
 };
-static_assert(sizeof(DecodeLayer) <= 320,
+static_assert(sizeof(DecodeLayer) <= 384,
               "every block has all layers', in shared memory that its rings go without");
 
 // What a quantised cache has besides, of one layer; see KvLayer.
@@ -106,11 +126,22 @@ struct DecodePhaseShape {
     uint32_t *to;                // [units]
     unsigned *awaited, *arrived; // counters of the phase before and of this one
     bool keep;                   // its input is the residual stream
+    // Of down of experts: a unit is a row of each of `pieces` matrices, all of `cols`; the p-th one's input begins `pitch`
+    // behind that of the one before.
+    int pieces, pitch;
+};
+
+// The experts that a token takes, in a block's shared memory.
+struct ChosenExperts {
+    int32_t ids[EXPERTS_MOST_ACTIVE];
+    int32_t
+        ahead[EXPERTS_MOST_ACTIVE]; // what leads from the chosen ones' units to those of all: (id - j)·size
+    float weights[EXPERTS_MOST_ACTIVE];
 };
 
 // Where things lie in a block's shared memory, bytes from its beginning.
 struct DecodeShared {
-    int layers, scales, rope, residual, sums, masks, pages, barriers, input, quants, ring;
+    int layers, scales, rope, residual, sums, masks, pages, barriers, chosen, input, quants, ring;
     int quant_sums;  // within quants
     int quant_plane; // bytes from the first to the second half of the groups
     int n_stages, slot_bytes, total;
@@ -147,7 +178,10 @@ struct DecodeArguments {
     const float *norm;
     float *logits;
     DeviceCounts *counts;
-    int output_forms; // DecodeForm
+    Experts experts;      // n 0: all layers are dense; else none is
+    int route_parts;      // of a router's row, a chunk each: a unit of its phase is a part of a row
+    unsigned size_factor; // u / experts.size = u·size_factor >> 32, of the chosen ones' units u
+    int output_forms;     // DecodeForm
 
     DecodePhaseShape phases[PHASE_END];
     uint32_t *qkv, *attended;
@@ -180,7 +214,7 @@ __device__ inline int units_left(int unit, int stride, int units) {
 // The same by the kernel for a kind of cache, LANES = dispatch_decode_lanes() and HEADS = dispatch_decode_heads():
 // kernel.cu.
 typedef cudaError_t DecodeLaunch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
-template <DecodeCacheKind KIND, int LANES, int HEADS>
+template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream);
 
 #endif

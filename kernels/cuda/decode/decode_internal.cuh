@@ -8,6 +8,7 @@
 struct Decoder {
     char *memory;                                          // of everything on the device
     uint32_t *qkv, *attended, *middle, *gated, *x, *parts; // middle: x after attention
+    uint32_t *routed;                                      // a router's logits
     unsigned long long *weights;
     unsigned *arrived;                                  // [PHASE_END], then [n_kv_heads], every 32nd
     DecodeLayer *table;                                 // [n_layers] on the device
@@ -21,6 +22,11 @@ struct Decoder {
     size_t parts_bytes;
     unsigned round, head_round;
 };
+
+// See DecodeArguments.
+static inline int route_parts(const DecoderShape *s) {
+    return (s->hidden_size + ROUTE_PART - 1) / ROUTE_PART;
+}
 
 // The arguments for a step, but for its pages; the tables of layers that it wants are left in the decoder. False: the
 // kernel is not made for this cache, or it wants more shared memory than there is.

@@ -23,12 +23,12 @@ struct Input {
     const float *scales, *sums;
 };
 
-// Elements first … first + 3 of the input become quants, and those `step` elements on, N times; those from cols on are not
-// stored. Eight neighbouring lanes hold a group of 32, which is rounded to the nearest multiples of its largest
-// magnitude / 127. All N go side by side, for each waits for its shuffles. A group below QUANT_LEAST is zeros; one that
-// holds an infinity or NaN, or what has no quick inverse, has scale NaN, so that the error stays visible.
+// N times four elements of the input become quants, at place[n] … place[n] + 3; those from cols on are not stored. Eight
+// neighbouring lanes hold a group of 32, which is rounded to the nearest multiples of its largest magnitude / 127. All N
+// go side by side, for each waits for its shuffles. A group below QUANT_LEAST is zeros; one that holds an infinity or
+// NaN, or what has no quick inverse, has scale NaN, so that the error stays visible.
 template <int N>
-__device__ inline void store_quants(const Input &x, const float4 *f, int first, int step, int cols) {
+__device__ inline void store_quants(const Input &x, const float4 *f, const int *place, int cols) {
     const float unit = 12582912; // 1.5·2^23: what is added to it is rounded to integers, in the lowest bits
     uint32_t top[N], packed[N];
     float scale[N];
@@ -60,7 +60,7 @@ __device__ inline void store_quants(const Input &x, const float4 *f, int first, 
         for (int n = 0; n < N; n++) sum[n] += __shfl_xor_sync(~0u, sum[n], o);
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        int i = first + n * step;
+        int i = place[n];
         if (i >= cols) continue;
         *(uint32_t *)(x.quants + (i >> 4 & 1) * x.plane + i / 32 * 16 + i % 16) = packed[n];
         if (i % 32 == 0) ((float *)x.scales)[i / 32] = scale[n];

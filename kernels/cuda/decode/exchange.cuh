@@ -69,6 +69,12 @@ struct InputSource {
     int cols;
     bool floats, quants, halves, whole; // its forms: see dot.cuh
     bool keep;                          // as the residual stream
+    // In shared memory every `piece` elements begin `gap` further than they would one behind the other; piece_factor:
+    // i / piece = i·piece_factor >> 32. gap 0: they do not.
+    int gap, width; // width: of all with their gaps
+    unsigned piece_factor;
+
+    __device__ int place(int i) const { return gap ? i + (int)__umulhi((unsigned)i, piece_factor) * gap : i; }
 };
 
 enum { INPUT_SPAN = DECODE_THREADS * 4, NORM_TURNS = 4608 / INPUT_SPAN };
@@ -91,10 +97,11 @@ __device__ inline void receive_turns(const InputSource &s, int first, uint4 (&v)
 }
 
 // Brings a phase's input into shared memory, and returns what its dot products are to be multiplied with: the RMS
-// norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once.
-template <int TURNS>
+// norm's factor, or 1. Four elements a thread and turn, TURNS turns asked for at once. PIECES: it may have gaps.
+template <int TURNS, bool PIECES>
 __device__ inline float load_input(const DecodeArguments &a, const InputSource &s, const Input &x,
                                    float *residual, float *sums) {
+    const int width = PIECES ? s.width : s.cols;
     float squares = 0;
     // The first turns' weights of the norm are there before the input is: they come from far.
     float4 norms[NORM_TURNS];
@@ -113,11 +120,13 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
     for (int begin = 0; begin < s.cols; begin += TURNS * INPUT_SPAN) {
         uint4 v[TURNS];
         float4 all[TURNS];
+        int at[TURNS];
         if (s.from) receive_turns(s, begin + mine, v);
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
             int i = begin + t * INPUT_SPAN + mine;
             all[t] = make_float4(0, 0, 0, 0);
+            at[t] = width;
             if (begin + t * INPUT_SPAN < s.cols) {
                 float4 f = all[t], w = norms[t < NORM_TURNS ? t : 0];
                 if (i < s.cols) {
@@ -129,16 +138,16 @@ __device__ inline float load_input(const DecodeArguments &a, const InputSource &
                     squares += f.x * f.x + f.y * f.y + f.z * f.z + f.w * f.w;
                     f = make_float4(f.x * w.x, f.y * w.y, f.z * w.z, f.w * w.w);
                 }
-                if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
-                if (s.halves) store_halves(x, f, i, s.cols);
+                at[t] = PIECES ? s.place(i) : i;
+                if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(at[t])) = f;
+                if (s.halves) store_halves(x, f, at[t], width);
                 all[t] = f;
             }
         }
         if (!s.quants) continue;
 #pragma unroll
         for (int t = 0; t < TURNS; t += TURNS / 2)
-            if (begin + t * INPUT_SPAN < s.cols)
-                store_quants<TURNS / 2>(x, all + t, begin + t * INPUT_SPAN + mine, INPUT_SPAN, s.cols);
+            if (begin + t * INPUT_SPAN < s.cols) store_quants<TURNS / 2>(x, all + t, at + t, width);
     }
     if (s.norm) {
         squares = warp_sum(squares);
@@ -205,7 +214,7 @@ __device__ __noinline__ float load_added_input(float eps, InputSource s, Input x
             }
         }
         if (s.floats && i < s.cols) *(float4 *)(x.floats + float_index(i)) = f;
-        if (s.quants) store_quants<1>(x, &f, i, 0, s.cols);
+        if (s.quants) store_quants<1>(x, &f, &i, s.cols);
         if (s.halves) store_halves(x, f, i, s.cols);
     }
     squares = warp_sum(squares);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/decode/attend.cuh"
+#include "kernels/cuda/decode/choose.cuh"
 #include "kernels/cuda/device/element.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 
@@ -23,60 +24,79 @@ __device__ inline void gemv_chunks(int n, int first, int elements, const Input &
         }
 }
 
-// The dot products of the ring's next n rows, chunk after chunk, in all lanes.
-template <int FORMAT>
-__device__ inline void gemv_group(int n, int cols, const Input &x, Ring &ring, float dots[ROWS_AT_ONCE]) {
+// The dot products of the ring's next n rows, chunk after chunk, in all lanes; of several pieces each row is the sum of
+// what all its pieces give.
+template <int FORMAT, bool EXPERTS>
+__device__ inline void gemv_group(int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
+                                  float dots[ROWS_AT_ONCE]) {
     constexpr int FULL = chunk_elements(FORMAT);
     typename DotOf<FORMAT>::Sum sums[ROWS_AT_ONCE] = {};
     int first = 0;
+    if constexpr (EXPERTS) {
+        const int end = p.pieces * p.pitch;
 #pragma unroll 1
-    for (; first + FULL <= cols; first += FULL) gemv_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
-    if (first < cols) gemv_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
+        for (int left = p.cols; first < end;) {
+            if (left >= FULL) {
+                gemv_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
+                first += FULL, left -= FULL;
+            } else {
+                gemv_chunks<FORMAT, false>(n, first, left, x, ring, sums);
+                first += left, left = 0;
+            }
+            if (left == 0) first += p.pitch - p.cols, left = p.cols;
+        }
+    } else {
+        const int cols = p.cols;
+#pragma unroll 1
+        for (; first + FULL <= cols; first += FULL) gemv_chunks<FORMAT, true>(n, first, FULL, x, ring, sums);
+        if (first < cols) gemv_chunks<FORMAT, false>(n, first, cols - first, x, ring, sums);
+    }
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) dots[r] = DotOf<FORMAT>::total(sums[r]);
 }
 
-template <DecodeCacheKind KIND>
-__device__ inline void gemv_group(int format, int n, int cols, const Input &x, Ring &ring,
+template <DecodeCacheKind KIND, bool EXPERTS>
+__device__ inline void gemv_group(int format, int n, const DecodePhaseShape &p, const Input &x, Ring &ring,
                                   float dots[ROWS_AT_ONCE]) {
     switch (format) {
     case FORMAT_F32:
-        return gemv_group<FORMAT_F32>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_F32, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_F16:
-        return gemv_group<FORMAT_F16>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_F16, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_BF16:
-        return gemv_group<FORMAT_BF16>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_BF16, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q8:
-        return gemv_group<FORMAT_Q8>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q8, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q8S:
-        return gemv_group<FORMAT_Q8S>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q8S, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q8M:
-        return gemv_group<FORMAT_Q8M>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q8M, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q4:
-        return gemv_group<FORMAT_Q4>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q4, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_IQ4:
-        return gemv_group<FORMAT_IQ4>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_IQ4, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_FP4:
-        return gemv_group<FORMAT_FP4>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_FP4, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q2:
-        return gemv_group<FORMAT_Q2>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q2, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q3:
-        return gemv_group<FORMAT_Q3>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q3, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q5:
-        return gemv_group<FORMAT_Q5>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q5, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q5M:
-        return gemv_group<FORMAT_Q5M>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q5M, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_Q6:
-        return gemv_group<FORMAT_Q6>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q6, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_E4M3:
-        return gemv_group<FORMAT_E4M3>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_E4M3, EXPERTS>(n, p, x, ring, dots);
     case FORMAT_NF4:
-        if constexpr (decode_multiplies(KIND, FORMAT_NF4)) gemv_group<FORMAT_NF4>(n, cols, x, ring, dots);
+        if constexpr (decode_multiplies(KIND, FORMAT_NF4))
+            gemv_group<FORMAT_NF4, EXPERTS>(n, p, x, ring, dots);
         return;
     case FORMAT_W8:
-        return gemv_group<FORMAT_W8>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_W8, EXPERTS>(n, p, x, ring, dots);
     default:
-        return gemv_group<FORMAT_Q4M>(n, cols, x, ring, dots);
+        return gemv_group<FORMAT_Q4M, EXPERTS>(n, p, x, ring, dots);
     }
 }
 
@@ -86,20 +106,58 @@ struct PhaseOfLayer {
     int phase, layer;
 };
 
+// What is added to a row's product, or to those of a gate and an up: biases. That of down of experts is every chosen
+// one's, by its weight.
+struct RowBias {
+    float first, up;
+};
+template <bool EXPERTS>
+__device__ __forceinline__ RowBias row_bias(const DecodeArguments &a, const PhaseOfLayer &at,
+                                            const ChosenExperts &chosen, int row) {
+    const float *bias = at.l.bias[at.phase];
+    RowBias add = {0, 0};
+    if (EXPERTS && at.phase == PHASE_GATE_UP) {
+        row += chosen.ahead[__umulhi((unsigned)row, a.size_factor)];
+        if (at.l.up_bias) add.up = __ldg(at.l.up_bias + row);
+    }
+    if (!bias) return add;
+    if (EXPERTS && at.phase == PHASE_DOWN)
+#pragma unroll 1
+        for (int j = 0; j < a.experts.n_active; j++)
+            add.first =
+                fmaf(chosen.weights[j], __ldg(bias + (int64_t)chosen.ids[j] * a.hidden + row), add.first);
+    else
+        add.first = __ldg(bias + row);
+    return add;
+}
+
+template <bool EXPERTS> __device__ __forceinline__ float gated(Activation activation, float gate, float up) {
+    return EXPERTS && activation == ACTIVATION_CLAMPED_SWIGLU ? clamped_swiglu(gate, up)
+                                                              : activate(activation, gate) * up;
+}
+
+// What a phase multiplies, in shared memory: x times `scale`; and the residual stream.
+struct PhaseInput {
+    const Input &x;
+    float scale;
+    const float *residual;
+};
+
 // The rows of a phase that are this warp's, in groups, in the order in which its ring brings them. After a group
 // lane r holds row r (of pairs, lane r pair r), and publishes it.
-template <DecodeCacheKind KIND>
-__device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &at, float scale,
-                                 const float *residual, const Input &x, Ring &ring) {
+template <DecodeCacheKind KIND, bool EXPERTS>
+__device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &at, const PhaseInput &in,
+                                 const ChosenExperts &chosen, Ring &ring) {
+    const Input &x = in.x;
+    const float scale = in.scale, *residual = in.residual;
     const DecodeLayer &l = at.l;
     const int phase = at.phase;
     const unsigned round = a.round + at.layer + 1;
     const DecodePhaseShape &p = a.phases[phase];
-    const int cols = p.cols, n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
+    const int n_units = p.units, lane = threadIdx.x % 32, stride = gridDim.x * DECODE_WARPS;
     const bool last = phase == PHASE_LOGITS, pairs = phase == PHASE_GATE_UP;
     const bool split = phase == PHASE_QKV && l.split_qkv;
     const int at_once = split ? 1 : pairs ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE; // units
-    const float *bias = last ? NULL : l.bias[phase];
     const bool adds = (phase == PHASE_OUT && !l.out_post) || (phase == PHASE_DOWN && !l.down_post);
     int format = last ? a.output.format : l.rows[phase].format;
     const float *channels = last ? a.output.scales : l.rows[phase].scales;
@@ -107,29 +165,53 @@ __device__ inline void gemv_rows(const DecodeArguments &a, const PhaseOfLayer &a
     for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x; unit < n_units; unit += at_once * stride) {
         int mine = unit + lane * stride;
         bool publishes = lane < at_once && mine < n_units;
-        float add = 0, s[ROWS_AT_ONCE];
+        float s[ROWS_AT_ONCE];
         float2 factors = make_float2(scale, scale); // of a row, or of both of a pair
         if (channels && publishes) {
             factors.x *= __ldg(channels + (pairs ? 2 * mine : mine));
             if (pairs) factors.y *= __ldg(channels + 2 * mine + 1);
         }
-        if (bias && publishes) add = __ldg(bias + mine);
-        if (adds && publishes) add += residual[mine];
+        RowBias add = {0, 0};
+        if (!last && publishes) add = row_bias<EXPERTS>(a, at, chosen, mine);
+        if (adds && publishes) add.first += residual[mine];
         if (split && unit >= a.q_dim) format = unit < a.q_dim + a.kv_dim ? l.k.format : l.v.format;
         int units = min(at_once, units_left(unit, stride, n_units));
-        gemv_group<KIND>(format, pairs ? 2 * units : units, cols, x, ring, s);
+        gemv_group<KIND, EXPERTS>(format, pairs ? 2 * units : units, p, x, ring, s);
         if (!publishes) continue;
         float value;
         if (pairs) {
             float gate = lane ? s[2] : s[0], up = lane ? s[3] : s[1];
-            value = activate(a.activation, gate * factors.x) * (up * factors.y);
+            value = gated<EXPERTS>(a.activation, gate * factors.x + add.first, up * factors.y + add.up);
+            if (EXPERTS) value *= chosen.weights[__umulhi((unsigned)mine, a.size_factor)];
         } else {
-            value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * factors.x + add;
+            value = (lane == 0 ? s[0] : lane == 1 ? s[1] : lane == 2 ? s[2] : s[3]) * factors.x + add.first;
         }
         if (last)
             a.logits[mine] = a.logit_cap > 0 ? a.logit_cap * tanhf(value / a.logit_cap) : value;
         else
             publish(p.to + mine, value, round);
+    }
+}
+
+// The parts of the router's rows that are this warp's: few, and each the sooner done.
+__device__ __forceinline__ void route_rows(const DecodeArguments &a, const PhaseOfLayer &at, const Input &x,
+                                           float scale, Ring &ring) {
+    const DecodePhaseShape &p = a.phases[PHASE_ROUTE];
+    const unsigned round = a.round + at.layer + 1;
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x; unit < p.units;
+         unit += gridDim.x * DECODE_WARPS) {
+        const int row = unit / a.route_parts, part = unit - row * a.route_parts;
+        const int first = part * ROUTE_PART, n = min(ROUTE_PART, a.hidden - first);
+        float add = 0;
+        if (part == 0 && at.l.bias[PHASE_ROUTE]) add = __ldg(at.l.bias[PHASE_ROUTE] + row);
+        Slice<FORMAT_F32> slice;
+        slice.template load<false>(x, first, n, lane);
+        const float2 sum = slice.template dot<false>(ring.take(), n, lane, make_float2(0, 0));
+        ring.give_back();
+        const float dot = DotOf<FORMAT_F32>::total(sum);
+        if (lane == 0) publish(p.to + unit, dot * scale + add, round);
     }
 }
 
@@ -207,7 +289,8 @@ __device__ inline InputSource input_of(const DecodeArguments &a, const PhaseOfLa
     s.from = phase == PHASE_QKV && layer == 0 ? NULL : p.from;
     s.counter = p.awaited;
     s.target = s.round * gridDim.x;
-    s.cols = p.cols;
+    s.cols = p.pieces * p.cols, s.width = p.pieces * p.pitch;
+    s.gap = p.pitch - p.cols, s.piece_factor = a.size_factor;
     s.keep = p.keep;
     s.norm = last ? a.norm : l.norm[phase];
     s.post = phase == PHASE_GATE_UP ? l.out_post : last ? l.down_post : NULL;
@@ -230,6 +313,11 @@ template <int HEADS> __device__ inline void share_registers(bool computes) {
 
 // ---- the prologue: what a block has in shared memory ------------------------------------------------------------
 
+// The barrier at which fillers wait for a layer's experts, behind those of the rings.
+__device__ __forceinline__ uint32_t choice_barrier(uint32_t barriers) {
+    return barriers + DECODE_WARPS * DECODE_MAX_STAGES * 2 * 8;
+}
+
 // For each ring `full` barriers, then `empty` ones.
 __device__ __forceinline__ void start_barriers(uint32_t barriers) {
     static_assert(DECODE_WARPS * DECODE_MAX_STAGES * 2 <= DECODE_ALL_THREADS, "a thread a barrier");
@@ -237,6 +325,7 @@ __device__ __forceinline__ void start_barriers(uint32_t barriers) {
         bool empty = threadIdx.x % (2 * DECODE_MAX_STAGES) >= DECODE_MAX_STAGES;
         barrier_init(barriers + threadIdx.x * 8, !empty ? FULL_ARRIVALS : CHECKED ? 32 : 1);
     }
+    if (threadIdx.x == DECODE_ALL_THREADS - 1) barrier_init(choice_barrier(barriers), 1);
     show_barriers();
 }
 
@@ -289,7 +378,7 @@ __device__ __forceinline__ void fill_residual(const DecodeArguments &a, float *r
 // ---- the kernel -------------------------------------------------------------------------------------------------
 
 // Grid: a block a multiprocessor, all at once. Block: DECODE_WARPS warps that compute, DECODE_FILLERS that fill rings.
-template <int LANES, int HEADS, class Cache>
+template <int LANES, int HEADS, class Cache, bool EXPERTS>
 __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
     extern __shared__ __align__(128) char memory[];
@@ -300,6 +389,7 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     const DecodeScales *scales = THIS_BLOCK.near ? (const DecodeScales *)(memory + at.scales) : a.scales;
     uint32_t *masks = (uint32_t *)(memory + at.masks);
     int32_t *pages = (int32_t *)(memory + at.pages);
+    ChosenExperts &chosen = *(ChosenExperts *)(memory + at.chosen);
     int warp = threadIdx.x / 32;
     uint32_t barriers = shared_at(memory + at.barriers);
 
@@ -314,8 +404,8 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     __syncthreads();
     if (warp >= DECODE_WARPS) {
         share_registers<HEADS>(false);
-        return fill_rings(Filler<Cache>{a, layers, scales, share}, shared_at(memory + at.ring), barriers,
-                          warp - DECODE_WARPS);
+        return fill_rings(Filler<Cache, EXPERTS>{a, layers, scales, share, chosen, choice_barrier(barriers)},
+                          shared_at(memory + at.ring), barriers, warp - DECODE_WARPS);
     }
     share_registers<HEADS>(true);
 
@@ -343,19 +433,30 @@ __global__ void __launch_bounds__(DECODE_ALL_THREADS, 1)
     for (;;) {
         const DecodeLayer &l = layers[layer];
         if (phase == PHASE_ATTEND) {
-            attend_phase<LANES, HEADS, Cache>(a, DecodeLayerView{l, scales[layer], layer}, memory + at.input,
-                                              rope, share, ring);
+            attend_phase<LANES, HEADS, Cache, EXPERTS>(a, DecodeLayerView{l, scales[layer], layer},
+                                                       memory + at.input, rope, share, ring);
         } else {
             const PhaseOfLayer here = {l, phase, layer};
-            const InputSource from = input_of(a, here);
-            float scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
-                          : from.whole ? load_whole_input<TURNS>(a, from, x, residual, sums)
-                                       : load_input<TURNS>(a, from, x, residual, sums);
-            gemv_rows<Cache::KIND>(a, here, scale, residual, x, ring);
+            float scale;
+            if (EXPERTS && phase == PHASE_GATE_UP) { // whose input is the router's
+                choose_experts(a, l, layer, chosen, choice_barrier(barriers));
+                scale = sums[ROUTED_SCALE];
+            } else {
+                const InputSource from = input_of(a, here);
+                scale = from.post    ? load_added_input<ADDED_TURNS>(a.eps, from, x, residual, sums)
+                        : from.whole ? load_whole_input<TURNS>(a, from, x, residual, sums)
+                                     : load_input<TURNS, EXPERTS>(a, from, x, residual, sums);
+                if (EXPERTS && phase == PHASE_ROUTE) sums[ROUTED_SCALE] = scale;
+            }
+            if (EXPERTS && phase == PHASE_ROUTE)
+                route_rows(a, here, x, scale, ring);
+            else
+                gemv_rows<Cache::KIND, EXPERTS>(a, here, PhaseInput{x, scale, residual}, chosen, ring);
         }
         if (phase == PHASE_LOGITS) break;
         arrive(a.phases[phase].arrived);
-        if (++phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
+        if (++phase == PHASE_ROUTE && !EXPERTS) phase++;
+        if (phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
     }
 }
 
@@ -364,10 +465,10 @@ template <> struct CacheOf<DECODE_F16> { typedef CacheF16 Cache; };
 template <> struct CacheOf<DECODE_INT8> { typedef CacheInt8 Cache; };
 template <> struct CacheOf<DECODE_INT4> { typedef CacheInt4 Cache; };
 
-template <DecodeCacheKind KIND, int LANES, int HEADS>
+template <DecodeCacheKind KIND, int LANES, int HEADS, bool EXPERTS>
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
     typedef typename CacheOf<KIND>::Cache Cache;
-    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS, Cache>,
+    cudaError_t code = cudaFuncSetAttribute(decode_kernel<LANES, HEADS, Cache, EXPERTS>,
                                             cudaFuncAttributeMaxDynamicSharedMemorySize, a->shared.total);
     if (code != cudaSuccess) return code;
     cudaLaunchAttribute together = {};
@@ -380,7 +481,7 @@ cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t s
     config.stream = stream;
     config.attrs = &together;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, decode_kernel<LANES, HEADS, Cache>, *a);
+    return cudaLaunchKernelEx(&config, decode_kernel<LANES, HEADS, Cache, EXPERTS>, *a);
 }
 
 #endif

@@ -2,25 +2,32 @@
 #include "kernels/cuda/decode/decode.cuh"
 
 // The kernels of a kind for heads of up to 128 elements, or NULL.
-template <DecodeCacheKind KIND> static DecodeLaunch *kernel_for(int lanes, int heads) {
+template <DecodeCacheKind KIND, bool EXPERTS> static DecodeLaunch *kernel_for(int lanes, int heads) {
     static const struct {
         int lanes, heads;
         DecodeLaunch *launch;
-    } KERNELS[] = {{8, 1, decode_launch<KIND, 8, 1>},   {8, 2, decode_launch<KIND, 8, 2>},
-                   {8, 4, decode_launch<KIND, 8, 4>},   {16, 1, decode_launch<KIND, 16, 1>},
-                   {16, 2, decode_launch<KIND, 16, 2>}, {16, 4, decode_launch<KIND, 16, 4>}};
+    } KERNELS[] = {
+        {8, 1, decode_launch<KIND, 8, 1, EXPERTS>},   {8, 2, decode_launch<KIND, 8, 2, EXPERTS>},
+        {8, 4, decode_launch<KIND, 8, 4, EXPERTS>},   {16, 1, decode_launch<KIND, 16, 1, EXPERTS>},
+        {16, 2, decode_launch<KIND, 16, 2, EXPERTS>}, {16, 4, decode_launch<KIND, 16, 4, EXPERTS>}};
     for (auto &k : KERNELS)
         if (k.lanes == lanes && k.heads == heads) return k.launch;
     return NULL;
 }
 
+template <DecodeCacheKind KIND> static DecodeLaunch *kernel_for(bool experts, int lanes, int heads) {
+    return experts ? kernel_for<KIND, true>(lanes, heads) : kernel_for<KIND, false>(lanes, heads);
+}
+
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
+    const bool experts = a->experts.n > 0;
     int lanes = dispatch_decode_lanes(a->head_dim),
         heads = dispatch_decode_heads(a->group, lanes, a->n_slots);
-    DecodeLaunch *launch = a->kind == DECODE_INT8   ? kernel_for<DECODE_INT8>(lanes, heads)
-                           : a->kind == DECODE_INT4 ? kernel_for<DECODE_INT4>(lanes, heads)
-                                                    : kernel_for<DECODE_F16>(lanes, heads);
-    if (lanes == 32 && a->kind == DECODE_F16)
-        launch = heads == 1 ? decode_launch<DECODE_F16, 32, 1> : decode_launch<DECODE_F16, 32, 2>;
+    DecodeLaunch *launch = a->kind == DECODE_INT8   ? kernel_for<DECODE_INT8>(experts, lanes, heads)
+                           : a->kind == DECODE_INT4 ? kernel_for<DECODE_INT4>(experts, lanes, heads)
+                                                    : kernel_for<DECODE_F16>(experts, lanes, heads);
+    if (lanes == 32 && a->kind == DECODE_F16 && !experts)
+        launch =
+            heads == 1 ? decode_launch<DECODE_F16, 32, 1, false> : decode_launch<DECODE_F16, 32, 2, false>;
     return launch ? launch(a, n_blocks, stream) : cudaErrorInvalidValue;
 }

@@ -84,90 +84,136 @@ struct Ring {
 
 // ---- the filling side: one a lane ------------------------------------------------------------------------------
 
-template <class Cache> struct Filler {
+// What is copied next: of `n_rows` rows, at `first`, first + between, and the same behind `third`, chunk after chunk of
+// all of them; keys and values of a chunk of the cache are two rows. It is put together once for many copies, which take
+// few instructions each, and what a layer's chunks have in common once a layer: that is what keeps the rings full.
+template <class Cache, bool EXPERTS> struct Filler {
     static constexpr bool SCALED = Cache::KIND != DECODE_F16;
     const DecodeArguments &a;
     const DecodeLayer *layers;
     const DecodeScales *scales;
     // In shared memory, and where a warp copies for a lane, with registers to spare, in them.
     std::conditional_t<BULK_COPIES, const CacheShare &, const CacheShare> cache;
+    const ChosenExperts &chosen;
+    uint32_t choice; // barrier: a layer's experts are chosen
     uint32_t slots, full, empty;
     int warp, stage;
     uint32_t parity;
-    // The next copy: a chunk of a row, row after row of a group, or keys (then values) of a chunk of the cache.
+    bool masked; // the masks are there
     int layer, phase, unit;
-    int row, n_rows, left; // of the group that begins at `unit`: this row, rows, elements from this column on
-    int whole, whole_bytes,
-        rest; // elements and bytes of a whole chunk; bytes of a row's last, where it is not whole
-    int to_odd, to_even,
-        step; // bytes to the group's next row, by its number, and from one unit to the warp's next
-    const char *group, *column_at; // the group's first row, and where it goes on
-    const char *keys;              // of the layer and the KV head
-    int64_t to_values;             // bytes from a chunk's keys to its values
-    int window;                    // of the layer
-    bool second, masked;           // masked: the masks are there
-    const char *from;
-    uint32_t bytes;
+    int row, n_rows, chunk, n_chunks; // n_rows 0: to be put together
+    int piece, n_pieces;              // DecodePhaseShape.pieces
+    int done;                         // units that it takes
+    const char *first, *third;
+    int64_t between;
+    const char *keys; // of the layer that is attended in, and of the KV head
+    int window;       // of that layer
+    uint32_t bytes, last_bytes, offset;
+    int ahead;           // the layer up to which qkv is in the L2, or on its way there
+    uint32_t full_bytes; // of the group's chunks but the last, and its rows
+    int group_rows;
 
-    // What all of a phase's groups have in common; where q, k and v are matrices of their own, of a unit.
-    __device__ void begin_rows() {
-        const DecodeLayer &l = layers[layer];
-        const DecodeMatrix *m = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
-        const bool pairs = phase == PHASE_GATE_UP;
-        int r = pairs ? 2 * unit : unit;
-        if (phase == PHASE_QKV && l.split_qkv && unit >= a.q_dim) {
-            const bool is_key = unit < a.q_dim + a.kv_dim;
-            m = is_key ? &l.k : &l.v;
-            r -= is_key ? a.q_dim : a.q_dim + a.kv_dim;
+    __device__ void begin_rows(const char *at, uint32_t each) {
+        first = third = at, bytes = last_bytes = each;
+        row = chunk = 0, offset = 0, n_chunks = 1, n_rows = 1;
+    }
+
+    __device__ const char *pair_of_unit(const DecodeMatrix &m, int u) const {
+        if (EXPERTS) u += chosen.ahead[__umulhi((unsigned)u, a.size_factor)];
+        return m.data + (int64_t)(2 * u) * m.row_bytes;
+    }
+
+    // A part of a router's row.
+    __device__ void begin_part() {
+        const int row = unit / a.route_parts, from = (unit - row * a.route_parts) * ROUTE_PART;
+        begin_rows(layers[layer].rows[PHASE_ROUTE].data + ((int64_t)row * a.hidden + from) * 4,
+                   (uint32_t)min(ROUTE_PART, a.hidden - from) * 4);
+        done = gridDim.x * DECODE_WARPS;
+    }
+
+    // The same rows of the next expert, whose matrix follows by so many others.
+    __device__ void begin_next_piece() {
+        const int64_t each = (int64_t)a.hidden * layers[layer].rows[phase].row_bytes;
+        first += (chosen.ids[piece] - chosen.ids[piece - 1]) * each;
+        third = first + 2 * between;
+        row = chunk = 0, offset = 0, n_rows = group_rows;
+        bytes = n_chunks == 1 ? last_bytes : full_bytes;
+    }
+
+    // While it waits for the router, memory has nothing to do: the warp's rows of the next layer's qkv go into the L2,
+    // where experts, which are read once, do not drive them out.
+    __device__ void prefetch_next_layer() {
+        if (ahead > layer || layer + 1 >= a.n_layers) return;
+        const DecodeLayer &l = layers[ahead = layer + 1];
+        const DecodeMatrix *m = &l.rows[PHASE_QKV];
+        for (int u = warp * gridDim.x + blockIdx.x; u < a.phases[PHASE_QKV].units;
+             u += gridDim.x * DECODE_WARPS) {
+            int r = u;
+            if (l.split_qkv && u >= a.q_dim) {
+                const bool key = u < a.q_dim + a.kv_dim;
+                m = key ? &l.k : &l.v, r -= key ? a.q_dim : a.q_dim + a.kv_dim;
+            }
+            prefetch_bulk(m->data + (int64_t)r * m->row_bytes, (uint32_t)m->row_bytes);
         }
-        const int row_bytes = m->row_bytes;
-        whole = chunk_elements(m->format), whole_bytes = chunk_bytes(m->format, whole);
-        rest = chunk_bytes(m->format, a.phases[phase].cols % whole);
-        step = (int)gridDim.x * DECODE_WARPS * row_bytes * (pairs ? 2 : 1);
-        to_odd = pairs ? row_bytes : step, to_even = pairs ? step - row_bytes : step;
-        group = m->data + (int64_t)r * row_bytes;
-        begin_group();
     }
 
+    // Rows of a matrix: a group of units.
     __device__ void begin_group() {
-        const int units = units_left(unit, gridDim.x * DECODE_WARPS, a.phases[phase].units);
-        n_rows = min(ROWS_AT_ONCE, phase == PHASE_GATE_UP ? 2 * units : units);
-        if (phase == PHASE_QKV && layers[layer].split_qkv) n_rows = 1;
-        row = 0, left = a.phases[phase].cols;
-        from = column_at = group;
-        bytes = left < whole ? rest : whole_bytes;
+        const DecodeLayer &l = layers[layer];
+        const int stride = gridDim.x * DECODE_WARPS, cols = a.phases[phase].cols;
+        const int units = units_left(unit, stride, a.phases[phase].units);
+        if (EXPERTS && phase == PHASE_ROUTE) return begin_part();
+        const DecodeMatrix *m = phase == PHASE_LOGITS ? &a.output : &l.rows[phase];
+        const bool pairs = phase == PHASE_GATE_UP, split = phase == PHASE_QKV && l.split_qkv;
+        int r = unit, n = min(ROWS_AT_ONCE, pairs ? 2 * units : units);
+        if (split) {
+            n = 1;
+            if (unit >= a.q_dim) {
+                const bool key = unit < a.q_dim + a.kv_dim;
+                m = key ? &l.k : &l.v;
+                r -= key ? a.q_dim : a.q_dim + a.kv_dim;
+            }
+        }
+        if (EXPERTS && phase == PHASE_DOWN) r += chosen.ids[0] * a.hidden;
+        // A chunk's elements are a power of two.
+        const int format = m->format, of_chunk = chunk_elements(format), rest = cols & (of_chunk - 1);
+        begin_rows(pairs ? pair_of_unit(*m, unit) : m->data + (int64_t)r * m->row_bytes,
+                   chunk_bytes(format, of_chunk));
+        between = pairs ? m->row_bytes : (int64_t)stride * m->row_bytes;
+        third = !pairs ? first + 2 * between : n > 2 ? pair_of_unit(*m, unit + stride) : first;
+        n_rows = n, done = (pairs ? n / 2 : n) * stride, n_chunks = cols >> (__ffs(of_chunk) - 1);
+        if (rest) last_bytes = chunk_bytes(format, rest), n_chunks++;
+        full_bytes = bytes, group_rows = n;
+        if (n_chunks == 1) bytes = last_bytes;
     }
 
-    // Behind a group: the phase's next one, or what comes after the phase.
-    __device__ void leave_group() {
-        const int units = phase == PHASE_GATE_UP ? n_rows / 2 : n_rows;
-        unit += units * gridDim.x * DECODE_WARPS;
-        if (unit >= a.phases[phase].units || (phase == PHASE_QKV && layers[layer].split_qkv)) return seek();
-        group += (int64_t)units * step;
-        begin_group();
-    }
-
+    // Keys and values of a chunk; `between` them is the same for all of a layer.
     __device__ void begin_chunk() {
-        int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
-        from = keys + (int64_t)cache.slot(index) * (a.head_dim * cache_bits(Cache::KIND) / 8);
-        bytes = (uint32_t)(n * a.head_dim) * cache_bits(Cache::KIND) / 8;
+        const int index = cache.index(unit), n = min(cache.chunk_slots, cache.end - index);
+        const int of_slot = a.head_dim * cache_bits(Cache::KIND) / 8;
+        begin_rows(keys + (int64_t)cache.slot(index) * of_slot, (uint32_t)(n * of_slot));
+        n_rows = 2, done = cache.streams;
     }
 
     __device__ void begin_piece() {
-        int first = (unit - cache.n_chunks) * FEEDBACK_PIECE, all = feedback_floats(a.head_dim);
-        from = (const char *)(scales[layer].feedback + (int64_t)cache.kv_head * all + first);
-        bytes = (uint32_t)min(FEEDBACK_PIECE, all - first) * 4;
+        int at = (unit - cache.n_chunks) * FEEDBACK_PIECE, all = feedback_floats(a.head_dim);
+        begin_rows((const char *)(scales[layer].feedback + (int64_t)cache.kv_head * all + at),
+                   (uint32_t)min(FEEDBACK_PIECE, all - at) * 4);
+        done = 1;
     }
 
     __device__ void begin_attending() {
         const DecodeLayer &l = layers[layer];
         keys = l.keys + cache.kv_head * a.cache.head_stride * cache_bits(Cache::KIND) / 8;
-        to_values = l.values - l.keys, window = l.window;
+        between = l.values - l.keys, window = l.window;
         unit = first_chunk(cache, warp);
     }
 
-    // From (phase, unit) on to the next thing there is to copy.
-    __device__ void seek() {
+    // Puts together what comes next, unless it is not known yet where that lies.
+    __device__ void begin() {
+        if (EXPERTS && ++piece < n_pieces) return begin_next_piece();
+        unit += done;
+        done = piece = 0, n_pieces = 1;
         while (phase != PHASE_END) {
             if (phase == PHASE_ATTEND) {
                 if (cache.any) {
@@ -179,50 +225,42 @@ template <class Cache> struct Filler {
                             return begin_piece();
                 }
             } else if (unit < a.phases[phase].units) {
-                return begin_rows();
+                if (EXPERTS && phase == PHASE_GATE_UP && !barrier_passed(choice, layer & 1)) {
+                    if constexpr (BULK_COPIES) prefetch_next_layer();
+                    return;
+                }
+                if (EXPERTS && phase == PHASE_DOWN) n_pieces = a.experts.n_active;
+                return begin_group();
             }
-            phase++;
+            if (++phase == PHASE_ROUTE && !EXPERTS) phase++;
             if (phase == PHASE_LOGITS && layer + 1 < a.n_layers) phase = PHASE_QKV, layer++;
             unit = warp * gridDim.x + blockIdx.x;
             if (phase == PHASE_ATTEND) begin_attending();
         }
     }
 
-    __device__ void advance() {
-        if (SCALED && phase == PHASE_ATTEND && unit >= cache.n_chunks) {
-            unit++;
-            return seek();
-        }
-        if (phase == PHASE_ATTEND) {
-            second = !second;
-            if (second) {
-                from += to_values;
-                return;
-            }
-            unit += cache.streams;
-            return seek();
-        }
-        if (++row < n_rows) {
-            from += row % 2 ? to_odd : to_even;
-            return;
-        }
-        left -= whole;
-        if (left <= 0) return leave_group();
-        row = 0;
-        from = column_at += bytes;
-        if (left < whole) bytes = rest;
+    __device__ const char *from() const {
+        return (row & 2 ? third : first) + (row & 1 ? between : 0) + offset;
     }
 
-    __device__ void next_stage() {
+    __device__ void advance() {
         if (++stage == a.shared.n_stages) stage = 0, parity ^= 1;
+        if (++row < n_rows) return;
+        row = 0, offset += bytes;
+        if (++chunk == n_chunks) n_rows = 0;
+        if (chunk + 1 == n_chunks) bytes = last_bytes;
     }
 
     // The next copy, by this lane.
     __device__ void issue() {
         uint32_t barrier = full + stage * 8;
         barrier_expect(barrier, bytes);
-        copy_bulk(slots + stage * a.shared.slot_bytes, from, bytes, barrier);
-        next_stage();
+        const uint32_t to = slots + stage * a.shared.slot_bytes;
+        if (EXPERTS)
+            copy_bulk(to, from(), bytes, barrier, read_once());
+        else
+            copy_bulk(to, from(), bytes, barrier);
+        advance();
     }
 
     // The next copies of those of the warp's first LANES lanes that are `ready`, by the whole warp.
@@ -231,11 +269,12 @@ template <class Cache> struct Filler {
         const int lane = threadIdx.x % 32;
         const uint32_t to = slots + stage * a.shared.slot_bytes, barrier = full + stage * 8;
         const unsigned lanes = __ballot_sync(~0u, ready);
+        const char *source = from();
 #pragma unroll
         for (int of = 0; of < LANES; of++) {
             if (!(lanes >> of & 1)) continue; // for all lanes
             const uint32_t place = __shfl_sync(~0u, to, of), n = __shfl_sync(~0u, bytes, of);
-            const char *piece = (const char *)__shfl_sync(~0u, (unsigned long long)from, of);
+            const char *piece = (const char *)__shfl_sync(~0u, (unsigned long long)source, of);
             auto copy = [&](uint32_t at) {
                 if (at < n) copy_streaming(place + at, piece + at);
             };
@@ -245,14 +284,14 @@ template <class Cache> struct Filler {
             for (uint32_t at = USUAL; at < n; at += 32 * 16) copy(at + lane * 16);
             barrier_arrive_behind_copies(__shfl_sync(~0u, barrier, of));
         }
-        if (ready) next_stage();
+        if (ready) advance();
     }
 };
 
 // A filling warp, the `filler`-th of them. The first weights set out before it is known which slots are seen; nothing
-// of the cache does.
-template <class Cache>
-__device__ inline void fill_rings(Filler<Cache> f, uint32_t slots, uint32_t barriers, int filler) {
+// of the cache does; and of experts nothing before they are chosen.
+template <class Cache, bool EXPERTS>
+__device__ inline void fill_rings(Filler<Cache, EXPERTS> f, uint32_t slots, uint32_t barriers, int filler) {
     const DecodeArguments &a = f.a;
     constexpr int EACH = DECODE_WARPS / DECODE_FILLERS;
     int lane = threadIdx.x % 32, warp = filler * EACH + lane % EACH;
@@ -262,33 +301,28 @@ __device__ inline void fill_rings(Filler<Cache> f, uint32_t slots, uint32_t barr
     f.full = barriers + warp * DECODE_MAX_STAGES * 16;
     f.empty = f.full + DECODE_MAX_STAGES * 8;
     f.stage = 0, f.parity = 1; // a fresh barrier has passed the phase before its first
-    f.layer = 0, f.phase = PHASE_QKV, f.unit = warp * gridDim.x + blockIdx.x, f.second = false;
+    f.layer = 0, f.phase = PHASE_QKV, f.unit = warp * gridDim.x + blockIdx.x;
+    f.n_rows = 0, f.done = 0, f.piece = 0, f.n_pieces = 1, f.ahead = 0;
     f.masked = false;
-    if (filling) f.seek();
     for (;;) {
-        bool more = filling && f.phase != PHASE_END && (f.masked || f.phase != PHASE_ATTEND);
+        const bool going = filling && f.phase != PHASE_END;
+        if (going && f.n_rows == 0) f.begin();
+        const bool more = going && f.n_rows > 0;
         bool ready = false;
         for (int turn = 0; turn < (CHECKED ? EACH : 1); turn++) {
             // One lane after the other: racecheck looks at one barrier a warp.
             if (CHECKED && lane != turn) continue;
             ready = more && barrier_passed(f.empty + f.stage * 8, f.parity);
             if constexpr (BULK_COPIES)
-                if (ready) {
-                    f.issue();
-                    f.advance();
-                }
+                if (ready) f.issue();
         }
-        if constexpr (!BULK_COPIES) {
-            f.template issue_together<EACH>(ready);
-            if (ready) f.advance();
-        }
+        if constexpr (!BULK_COPIES) f.template issue_together<EACH>(ready);
         if (__any_sync(~0u, ready)) continue;
         if (held) { // rings are full, or nothing else can be had before the masks are there
             named_barrier_sync<3, DECODE_ALL_THREADS>();
             held = false;
             f.masked = true;
-            if (filling && f.phase == PHASE_ATTEND) f.seek();
-        } else if (!__any_sync(~0u, more)) {
+        } else if (!__any_sync(~0u, going)) {
             if constexpr (!BULK_COPIES)
                 await_all_copies(); // those of a warp that is gone: nothing is said of them
             return;

@@ -241,6 +241,19 @@ __device__ inline uint64_t read_often() {
     return policy;
 }
 
+// The same as copy_bulk(), treated so by the L2.
+__device__ inline void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier,
+                                 uint64_t policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+// `bytes` that lie one behind the other, 16 and a multiple of it, into the L2.
+__device__ inline void prefetch_bulk(const void *from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 // The map's tile whose first element is (col, row) to `to`; what lies beyond the matrix becomes 0 and counts.
 __device__ inline void copy_tile(uint32_t to, const CUtensorMap *map, int col, int row, uint32_t barrier,
                                  uint64_t policy) {

@@ -176,12 +176,13 @@ template <class T> __device__ inline void quantise_input(const FlatArguments &a,
         // Several loads at once; lanes behind the end take part in the others' shuffles.
         for (int first = 0; first < cols; first += GEMV_AHEAD * STRIDE) {
             float4 f[GEMV_AHEAD] = {};
+            int place[GEMV_AHEAD];
 #pragma unroll
             for (int k = 0; k < GEMV_AHEAD; k++) {
-                int i = first + k * STRIDE + (int)threadIdx.x * 4;
+                int i = place[k] = first + k * STRIDE + (int)threadIdx.x * 4;
                 if (i < cols) load_floats<4>(x + i, &f[k].x);
             }
-            store_quants<GEMV_AHEAD>(to, f, first + (int)threadIdx.x * 4, STRIDE, cols);
+            store_quants<GEMV_AHEAD>(to, f, place, cols);
         }
     }
 }
