@@ -1,10 +1,12 @@
 // Every CUDA op against the CPU's plain loops, over a table of shapes around the edges of tiles, chunks and warps,
 // then the whole engine (engine_tests.h):
 //
-//   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [NAME]
+//   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [--part I/N] [NAME]
 //
 // NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, snapshot, memory,
 // fault; or attend-speed, sample-speed, snapshot-speed, which measure.
+// --part: every N-th case and group of them, from the I-th on, counted from 0, so that N processes share the work; memory,
+// which takes all that the card has, is then left out.
 // Inputs are the CPU's at every op, so that errors do not add up; outputs are poisoned and have sentinels behind them.
 // One closing line: N passed, N failed.
 #include "engine/backend.h"
@@ -276,10 +278,25 @@ static void test_case(const Ops *cuda, const Case *c) {
 
 typedef struct Wish {
     const char *plugin, *golden, *model, *only;
+    int part, parts;
 } Wish;
 
+static bool in_part(const Wish *w, int number) {
+    return number % w->parts == w->part;
+}
+
+// Groups of tests, in the order in which parts take them: long ones apart.
+static const char *const GROUPS[] = {"golden", "flat",    "ways",  "rows",     "sample", "sums",
+                                     "caches", "refused", "ahead", "snapshot", "text",   "fault"};
+static bool group_in_part(const Wish *w, const char *name) {
+    int i = 0;
+    if (!strcmp(name, "memory")) return w->parts == 1;
+    while (strcmp(GROUPS[i], name) != 0) i++;
+    return in_part(w, i);
+}
+
 static bool wanted(const Wish *w, const char *name) {
-    return !w->only || !strcmp(w->only, name);
+    return w->only ? !strcmp(w->only, name) : group_in_part(w, name);
 }
 static bool begins(const Wish *w, const char *name) {
     if (wanted(w, name)) printf("== %s\n", name);
@@ -287,7 +304,7 @@ static bool begins(const Wish *w, const char *name) {
 }
 
 static void read_wishes(int argc, char **argv, Wish *w) {
-    *w = (Wish){.plugin = "./libpalaver-cuda.so"};
+    *w = (Wish){.plugin = "./libpalaver-cuda.so", .parts = 1};
     for (int i = 1; i < argc; i++) {
         if (i == 1 && argv[i][0] != '-')
             w->plugin = argv[i];
@@ -295,8 +312,15 @@ static void read_wishes(int argc, char **argv, Wish *w) {
             w->golden = argv[++i];
         else if (!strcmp(argv[i], "--model") && i + 1 < argc)
             w->model = argv[++i];
+        else if (!strcmp(argv[i], "--part") && i + 1 < argc)
+            w->part = atoi(argv[i + 1]),
+            w->parts = strchr(argv[i + 1], '/') ? atoi(strchr(argv[i + 1], '/') + 1) : 0, i++;
         else
             w->only = argv[i];
+    }
+    if (w->parts < 1 || w->part < 0 || w->part >= w->parts) {
+        fprintf(stderr, "--part I/N: I from 0, less than N\n");
+        exit(2);
     }
     // In the tree, or in a bundle.
     if (!w->golden) w->golden = access(GOLDEN, R_OK) ? "golden" : GOLDEN;
@@ -339,12 +363,10 @@ int main(int argc, char **argv) {
     if (w.only && !strcmp(w.only, "sample-speed")) return sample_speed(cuda), 0;
     if (w.only && !strcmp(w.only, "snapshot-speed")) return snapshot_speed(), 0;
     for (int i = 0; i < N_CASES; i++)
-        if (!w.only || strstr(CASES[i].name, w.only)) {
-            test_case(cuda, &CASES[i]);
-        }
+        if (w.only ? strstr(CASES[i].name, w.only) != NULL : in_part(&w, i)) test_case(cuda, &CASES[i]);
     if (!w.only) report_bases();
-    test_flat(cuda, w.only, test_case);
-    if (!w.only || !strcmp(w.only, "rows") || strstr("rows: small", w.only)) test_independent(cuda, w.only);
+    if (w.only || group_in_part(&w, "flat")) test_flat(cuda, w.only, test_case);
+    if (wanted(&w, "rows") || (w.only && strstr("rows: small", w.only))) test_independent(cuda, w.only);
     if (begins(&w, "sums")) test_w8_sums(cuda);
     if (begins(&w, "ways")) test_ways(cuda);
     if (begins(&w, "refused")) test_refused(cuda);
