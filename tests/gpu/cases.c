@@ -136,6 +136,12 @@ const Case CASES[] = {
      .kv = DTYPE_INT8, .group = 32, .scale = DTYPE_F16},
     {"bf16 experts, evicted", DTYPE_BF16, 512, 8, 2, 64, 704, 515, EXPERTS(8, 2, 1), .past = 300,
      .n_tokens = 1, .page_size = 128, .n_sinks = 20, .n_evicted = 70, F16KV},
+    {"q5_0 experts, one", DTYPE_Q5_0, 544, 8, 2, 64, 704, 300, EXPERTS(8, 3, 1), .past = 65, .n_tokens = 1,
+     F16KV},
+    {"q6_k experts, one", DTYPE_Q6_K, 512, 8, 2, 64, 768, 300, EXPERTS(8, 3, 1), .past = 65, .n_tokens = 1,
+     F16KV},
+    {"q2_k experts, one", DTYPE_Q2_K, 768, 8, 2, 64, 256, 300, EXPERTS(8, 3, 1), .past = 65, .n_tokens = 1,
+     F16KV},
     {"q4_k experts, int4", DTYPE_Q4_K, 1024, 8, 2, 128, 768, 999, .down_type = DTYPE_Q6_K, EXPERTS(8, 2, 0),
      .past = 265, .n_tokens = 1, .kv = DTYPE_INT4, .group = 32, .scale = DTYPE_F16},
 #define LATENT(n, low, p, v) .rank = (n), .q_rank = (low), .plain = (p), .value = (v)
