@@ -84,6 +84,17 @@ static void test_bench_past_the_context(void **state) {
     program_free(&run);
 }
 
+// Prompts that are profiled are read, though the same benchmark has read as many before: no branch has them.
+static void test_bench_profile(void **state) {
+    (void)state;
+    Run run;
+    program_run(&run, "bench|" BABBLER "|--device=cpu|--context=4096|--prefill=256|--decode=4|--profile", "");
+    expect_status(&run, 0);
+    expect_out(&run, "prefill of 256 tokens, op by op (mean of 5)\n");
+    expect_out(&run, "a token at 1 tokens, op by op, ");
+    program_free(&run);
+}
+
 static void test_config_can_be_read_again(void **state) {
     char path[200], arguments[300];
     Run run, again;
@@ -113,11 +124,9 @@ static void test_config_can_be_read_again(void **state) {
 int main(int argc, char **argv) {
 #define WITH_HOME(test) cmocka_unit_test_setup_teardown(test, program_set_up, program_tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOME(test_inspect),
-        WITH_HOME(test_tokenize),
-        WITH_HOME(test_perplexity),
-        WITH_HOME(test_bench_past_the_context),
-        WITH_HOME(test_config_can_be_read_again),
+        WITH_HOME(test_inspect),       WITH_HOME(test_tokenize),
+        WITH_HOME(test_perplexity),    WITH_HOME(test_bench_past_the_context),
+        WITH_HOME(test_bench_profile), WITH_HOME(test_config_can_be_read_again),
     };
     return test_main("looking", argc, argv, tests);
 }
