@@ -45,6 +45,7 @@ Status grammar_compile(GrammarKind kind, const char *text, size_t size, Grammar 
     build(kind, &builder, copy, size);
     Status status = net_make(&builder, &g->net, error);
     expr_close(&builder);
+    if (!status && !regions_find(&g->net, &g->regions)) status = error_no_memory(error, "a grammar");
     if (status)
         grammar_close(g);
     else
@@ -55,6 +56,11 @@ Status grammar_compile(GrammarKind kind, const char *text, size_t size, Grammar 
 Grammar *grammar_share(Grammar *g) {
     if (g) g->references++;
     return g;
+}
+
+bool grammar_no_memory(Grammar *g) {
+    g->states.error.status = error_no_memory(&g->states.error, "a grammar");
+    return false;
 }
 
 void grammar_free_room(Grammar *g) {
@@ -75,6 +81,7 @@ void grammar_close(Grammar *g) {
     vocabulary_close(g->vocabulary);
     net_free(&g->net);
     grammar_free_room(g);
+    regions_free(&g->regions);
     for (size_t i = 0; i < g->n_units; i++) free(g->units[i].unit);
     free(g->units);
     free(g->text);

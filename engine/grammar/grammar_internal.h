@@ -3,6 +3,7 @@
 #define PALAVER_ENGINE_GRAMMAR_INTERNAL_H
 
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/regions.h"
 #include "engine/grammar/states.h"
 #include "engine/grammar/vocabulary.h"
 
@@ -25,6 +26,7 @@ struct Grammar {
     size_t size;
     int references;
     Net net;
+    Regions regions;
     States states;            // open where there is a vocabulary
     Vocabulary *vocabulary;   // that the states' masks are of; NULL: none yet
     struct Matcher *matchers; // a list
@@ -36,8 +38,11 @@ struct Grammar {
     uint32_t *ended;        // [vocabulary->n_nodes] of a walk
     Place *places;          // [STATES_MOST_PLACES]
     BasedPlace *based;      // likewise
+    uint64_t n_walked;      // nodes of the vocabulary's tree that a mask's walks have met
 };
 
+// Sets the states' error; false.
+bool grammar_no_memory(Grammar *grammar);
 void grammar_free_room(Grammar *grammar); // what masks_open() has made
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "kernels/base/array.h"
 
-enum { END = 0 }; // of a net
+enum { END = 0, MOST_COMPARED = 64 }; // the end of a net; places of one shape that are compared with each
 
 // ---- tables -------------------------------------------------------------------------------------------------------
 
@@ -50,6 +50,26 @@ static bool table_grow(States *s, PairTable *t, size_t n, uint32_t (*hash)(const
 
 // ---- stacks -------------------------------------------------------------------------------------------------------
 
+// The repetition that a node belongs to if its text need not come any more, and may still come so often; 0: none.
+static uint32_t family_of(const Net *net, uint32_t back) {
+    const uint32_t number = net->nodes[back].chain;
+    const NetChain *chain = &net->chains[number - 1];
+    return number && chain->needed == 0 && chain->left >= 0 ? number - (uint32_t)chain->left : 0;
+}
+
+// Whether all that may follow on stack `less` may on `more`: they differ in repetitions that may come more often there.
+static bool covers(const States *s, uint32_t more, uint32_t less) {
+    const Net *net = s->net;
+    for (; more != less; more = s->stacks[more].below, less = s->stacks[less].below) {
+        if (more == STATES_BOTTOM || less == STATES_BOTTOM) return false;
+        const uint32_t a = s->stacks[more].back, b = s->stacks[less].back;
+        if (a == b) continue;
+        const uint32_t family = family_of(net, a);
+        if (!family || family != family_of(net, b) || net->nodes[a].chain < net->nodes[b].chain) return false;
+    }
+    return true;
+}
+
 // The stack with one call more; false: there is none so deep, or no memory.
 static bool push_stack(States *s, uint32_t back, uint32_t below, uint32_t *stack) {
     if (!table_grow(s, &s->of_stacks, s->n_stacks, hash_of_stack)) return false;
@@ -65,7 +85,13 @@ static bool push_stack(States *s, uint32_t back, uint32_t below, uint32_t *stack
         return no_memory(s);
     *stack = (uint32_t)s->n_stacks++;
     uint32_t base = s->net->nodes[back].chain ? s->stacks[below].base : *stack;
-    s->stacks[*stack] = (StackCell){back, below, depth, base};
+    const uint32_t family = family_of(s->net, back);
+    s->stacks[*stack] = (StackCell){.back = back,
+                                    .below = below,
+                                    .depth = depth,
+                                    .base = base,
+                                    .shape = hash_pair(family ? ~family : back, s->stacks[below].shape),
+                                    .counted = family || s->stacks[below].counted};
     s->bytes += sizeof *s->stacks;
     s->of_stacks.slots[at] = *stack + 1;
     return true;
@@ -175,8 +201,61 @@ static uint32_t intern(States *s, const Place *places, size_t n, bool may_end) {
     return (uint32_t)s->n++;
 }
 
+// Leaves out a place of one node and shape where one that is kept does more. Returns how many of them [n] are kept.
+static size_t keep_largest(const States *s, Place *places, size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        const Place place = places[i];
+        size_t left = 0;
+        bool is_more = true;
+        for (size_t k = 0; k < kept && is_more; k++)
+            is_more = k >= MOST_COMPARED || !covers(s, places[k].stack, place.stack);
+        if (!is_more) continue;
+        for (size_t k = 0; k < kept; k++)
+            if (k >= MOST_COMPARED || !covers(s, place.stack, places[k].stack)) places[left++] = places[k];
+        places[left++] = place;
+        kept = left;
+    }
+    return kept;
+}
+
+typedef struct Shaped {
+    uint32_t node, shape, stack;
+} Shaped;
+
+static int by_shape(const void *a, const void *b) {
+    const Shaped *x = a, *y = b;
+    if (x->node != y->node) return x->node < y->node ? -1 : 1;
+    return x->shape < y->shape ? -1 : x->shape > y->shape;
+}
+
+// Leaves out of the places found what others do as well.
+static void prune(States *s) {
+    size_t n_counted = 0, n_kept = 0, same;
+    for (size_t i = 0; i < s->n_found; i++) n_counted += s->stacks[s->found[i].stack].counted;
+    if (n_counted < 2) return;
+    Shaped *shaped = malloc(s->n_found * sizeof *shaped);
+    if (!shaped) {
+        no_memory(s);
+        return;
+    }
+    for (size_t i = 0; i < s->n_found; i++)
+        shaped[i] = (Shaped){s->found[i].node, s->stacks[s->found[i].stack].shape, s->found[i].stack};
+    qsort(shaped, s->n_found, sizeof *shaped, by_shape);
+    for (size_t i = 0; i < s->n_found; i++) s->found[i] = (Place){shaped[i].node, shaped[i].stack};
+    for (size_t i = 0; i < s->n_found; i += same) {
+        for (same = 1; i + same < s->n_found && !by_shape(&shaped[i], &shaped[i + same]);) same++;
+        const size_t kept = same > 1 ? keep_largest(s, s->found + i, same) : 1;
+        memmove(s->found + n_kept, s->found + i, kept * sizeof *s->found);
+        n_kept += kept;
+    }
+    s->n_found = n_kept;
+    free(shaped);
+}
+
 static uint32_t closure_end(States *s) {
     bool may_end = follow(s);
+    prune(s);
     if (s->n_found > 1) qsort(s->found, s->n_found, sizeof *s->found, by_stack);
     return intern(s, s->found, s->n_found, may_end);
 }

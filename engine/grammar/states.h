@@ -5,7 +5,8 @@
 //     stack = (node to come back to, stack below), 0: the bottom
 //
 // Stacks and states are kept once each (hash-consing); a rule's last call leaves nothing behind, so lists that are
-// written as a rule that ends with itself do not grow.
+// written as a rule that ends with itself do not grow. A place is left out where another one does what it does and more:
+// the same, but with repetitions that may still come more often.
 #ifndef PALAVER_ENGINE_GRAMMAR_STATES_H
 #define PALAVER_ENGINE_GRAMMAR_STATES_H
 
@@ -27,7 +28,9 @@ typedef struct Place {
 
 typedef struct StackCell {
     uint32_t back, below, depth;
-    uint32_t base; // the stack from here down to the first call that is no repetition's, or the bottom
+    uint32_t base;  // the stack from here down to the first call that is no repetition's, or the bottom
+    uint32_t shape; // a hash: stacks of one shape differ in how often repetitions may still come, if at all
+    bool counted;   // there is such a repetition
 } StackCell;
 
 typedef struct State {

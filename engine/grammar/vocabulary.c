@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 4096 }; // bytes of a token that is used
+enum {
+    LONGEST = 4096,      // bytes of a token that is used
+    MOST_CLASSES = 4096, // nodes of a tree of classes
+};
 
 typedef struct Piece {
     const uint8_t *bytes;
@@ -92,8 +95,11 @@ Status vocabulary_open(const Tokenizer *tokenizer, int n_ids, Vocabulary **out, 
     size_t n = 0, n_bytes = 0;
     Piece *pieces = malloc((size_t)(tokenizer_size(tokenizer) + 1) * sizeof *pieces);
     if (v && pieces) {
-        *v = (Vocabulary){
-            .tokenizer = tokenizer, .n_tokens = tokenizer_size(tokenizer), .n_ids = n_ids, .references = 1};
+        *v = (Vocabulary){.tokenizer = tokenizer,
+                          .n_tokens = tokenizer_size(tokenizer),
+                          .n_ids = n_ids,
+                          .most_classes = MOST_CLASSES,
+                          .references = 1};
         n = list_pieces(v, pieces, &n_bytes);
         v->nodes = calloc(n_bytes + 1, sizeof *v->nodes);
         v->tokens = malloc((n + 1) * sizeof *v->tokens);
@@ -124,6 +130,7 @@ Vocabulary *vocabulary_share(Vocabulary *v) {
 void vocabulary_close(Vocabulary *v) {
     if (!v || --v->references > 0) return;
     if (v->loops) v->free_loops(v->loops);
+    if (v->classes) v->free_classes(v->classes);
     free(v->parents);
     free(v->by_byte);
     free(v->nodes);

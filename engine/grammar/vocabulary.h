@@ -29,6 +29,9 @@ typedef struct Vocabulary {
     int32_t spaced;          // an ordinary token that begins with a space; −1: there is none
     struct LoopTable *loops; // what loops.c has found for repetitions: the newest, and what frees them
     void (*free_loops)(struct LoopTable *newest);
+    struct ClassTree *classes; // likewise, of classes.c
+    uint32_t most_classes;     // nodes of such a tree; what would be larger saves too little
+    void (*free_classes)(struct ClassTree *newest);
     int references;
 } Vocabulary;
 

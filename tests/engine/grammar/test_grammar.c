@@ -3,7 +3,10 @@
 #include "engine/grammar/matcher.h"
 #include "tests/support/test.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+
 #include <jansson.h>
+#include <pcre2.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -391,8 +394,9 @@ static void open_talk(Talk *t) {
     assert_int_equal(vocabulary_open(t->tokenizer, n_ids, &t->vocabulary, &error), STATUS_OK);
 }
 
+static int without_classes; // a test's state: masks are found without trees of classes
+
 static void masks_are_tokens_that_fit(void **state) {
-    (void)state;
     static const struct {
         GrammarKind kind;
         const char *text;
@@ -407,6 +411,9 @@ static void masks_are_tokens_that_fit(void **state) {
         {GRAMMAR_REGEX, "((\\w|é){2,5}[ ,]){2,8}[.]{3}"},
         {GRAMMAR_REGEX, "([^,]*,){0,4}[^,]{40}|(a|an|[a-z])*x*"},
         {GRAMMAR_REGEX, "([a-z ]{1,30}[.]? ?)+"},
+        {GRAMMAR_REGEX, "([a-z]{1,12} ?){1,60}"},
+        {GRAMMAR_REGEX, "(([a-z]{0,9}[a-m]){0,3} ){3,5}|([a-z ]{2,9}){4,7}"},
+        {GRAMMAR_JSON_SCHEMA, "{\"pattern\": \"^[a-z]+( [a-z]+)*$\", \"maxLength\": 30, \"minLength\": 12}"},
         {GRAMMAR_JSON_SCHEMA, "{\"minLength\": 20, \"maxLength\": 40}"},
         {GRAMMAR_JSON_SCHEMA, "{\"items\": {\"maxLength\": 9}, \"maxItems\": 5}"},
         {GRAMMAR_JSON_SCHEMA, "{\"type\": \"object\"}"},
@@ -417,9 +424,10 @@ static void masks_are_tokens_that_fit(void **state) {
     Talk talk;
     int n_ended = 0;
     open_talk(&talk);
+    if (*state == &without_classes) talk.vocabulary->most_classes = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         Grammar *grammar = compile(all[i].kind, all[i].text);
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 2; k++) {
             char *text = draw_text(&talk, grammar, 40);
             if (!text) continue;
             n_ended++;
@@ -460,11 +468,11 @@ static size_t draw_pattern(Talk *t, char *text, size_t n, int depth) {
 }
 
 static void masks_of_any_pattern(void **state) {
-    (void)state;
     Talk talk;
     char pattern[4096];
     open_talk(&talk);
-    for (int i = 0; i < 24; i++) {
+    if (*state == &without_classes) talk.vocabulary->most_classes = 0;
+    for (int i = 0; i < 16; i++) {
         draw_pattern(&talk, pattern, 0, 2);
         Grammar *grammar = compile(GRAMMAR_REGEX, pattern);
         free(draw_text(&talk, grammar, 12));
@@ -472,6 +480,85 @@ static void masks_of_any_pattern(void **state) {
     }
     vocabulary_close(talk.vocabulary);
     tokenizer_close(talk.tokenizer);
+}
+
+// A text that the grammar takes, byte by byte; false: it did not end in time.
+static bool write_text(Talk *t, States *states, char *text, size_t most) {
+    static const char usual[] = "aan the,xQ7 \xC3\xA9z";
+    uint32_t at = states_start(states);
+    for (size_t n = 0; n < most; n++) {
+        text[n] = 0;
+        if (states->states[at].may_end && (states->states[at].n == 0 || next_random(t) % 9 == 0)) return true;
+        uint32_t next = STATES_DEAD;
+        for (int tries = 0; next <= STATES_DEAD && tries < 200; tries++) {
+            const uint32_t random = next_random(t);
+            text[n] = tries < 100 ? usual[random % (sizeof usual - 1)] : (char)(1 + random % 255);
+            next = states_step(states, at, (uint8_t)text[n]);
+        }
+        if (next <= STATES_DEAD) return false;
+        at = next;
+    }
+    return false;
+}
+
+// Changes a character of ASCII: leaves it out, doubles it, or puts another one there.
+static void change_text(Talk *t, char *text) {
+    const size_t n = strlen(text), at = n ? next_random(t) % n : 0;
+    if (n == 0 || (unsigned char)text[at] >= 0x80) return;
+    switch (next_random(t) % 3) {
+    case 0:
+        memmove(text + at, text + at + 1, n - at);
+        break;
+    case 1:
+        memmove(text + at + 1, text + at, n - at + 1);
+        break;
+    default:
+        text[at] = "ae ,X7"[next_random(t) % 6];
+    }
+}
+
+// Which texts fit, against PCRE2: also where repetitions count within each other.
+static void patterns_as_elsewhere(void **state) {
+    (void)state;
+    Talk t = {.random = 11};
+    Error error;
+    char pattern[4096], text[512];
+    size_t compared = 0, matched = 0;
+    pcre2_match_context *limits = pcre2_match_context_create(NULL);
+    assert_non_null(limits);
+    pcre2_set_match_limit(limits, 20000);
+    for (int i = 0; i < 200; i++) {
+        draw_pattern(&t, pattern, 0, 2);
+        int code;
+        PCRE2_SIZE offset;
+        pcre2_code *other =
+            pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                          PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED, &code, &offset, NULL);
+        if (!other) continue; // it is too large there
+        pcre2_match_data *data = pcre2_match_data_create_from_pattern(other, NULL);
+        Grammar *g = compile(GRAMMAR_REGEX, pattern);
+        States states;
+        assert_int_equal(states_open(&g->net, &states, &error), STATUS_OK);
+        for (int k = 0; k < 12; k++) {
+            if (!write_text(&t, &states, text, sizeof text - 8)) continue;
+            for (int changes = 0; changes < 6; changes++, change_text(&t, text)) {
+                uint32_t at = states_start(&states);
+                for (const char *c = text; *c && at > STATES_DEAD; c++)
+                    at = states_step(&states, at, (uint8_t)*c);
+                const bool ours = at > STATES_DEAD && states.states[at].may_end;
+                const int found = pcre2_match(other, (PCRE2_SPTR)text, strlen(text), 0, 0, data, limits);
+                if (found < PCRE2_ERROR_NOMATCH) continue; // it takes too long there
+                if (ours != (found >= 0)) fail_msg("%s: %s: %d, elsewhere %d", pattern, text, ours, found);
+                compared++, matched += ours;
+            }
+        }
+        states_close(&states);
+        grammar_close(g);
+        pcre2_match_data_free(data);
+        pcre2_code_free(other);
+    }
+    pcre2_match_context_free(limits);
+    assert_true(compared > 1000 && matched > 300 && compared - matched > 300);
 }
 
 // What would take more memory than there may be ends with an error, and the next text begins as if nothing had been.
@@ -507,7 +594,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(refused),
         cmocka_unit_test(hostile),
         cmocka_unit_test(masks_are_tokens_that_fit),
+        {"masks_without_classes", masks_are_tokens_that_fit, NULL, NULL, &without_classes},
         cmocka_unit_test(masks_of_any_pattern),
+        {"masks_of_any_pattern_without_classes", masks_of_any_pattern, NULL, NULL, &without_classes},
+        cmocka_unit_test(patterns_as_elsewhere),
         cmocka_unit_test(too_many_ways),
     };
     return test_main("grammar", argc, argv, tests);
