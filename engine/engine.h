@@ -54,6 +54,12 @@ const struct Tokenizer *engine_tokenizer(const Engine *engine); // NULL after en
 // The model's own Jinja chat template, NULL if it has none.
 const char *engine_jinja_template(const Engine *engine);
 EngineMemory engine_memory(const Engine *engine);
+// Of a model whose first layers lie on the host: what the newest token that was evaluated by itself took of each, or one
+// of those tried at loading, in seconds. 0: there was none.
+typedef struct EngineTokenTimes {
+    double host, device;
+} EngineTokenTimes;
+EngineTokenTimes engine_token_times(const Engine *engine);
 double engine_load_seconds(const Engine *engine); // that reading the weights, or uploading them, took
 int engine_context_size(const Engine *engine);    // most tokens of a session
 int64_t engine_token_bytes(const Engine *engine); // of the cache for one token

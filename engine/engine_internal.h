@@ -6,6 +6,7 @@
 #include "engine/forward.h"
 #include "engine/session_slot.h"
 #include "engine/calibration.h"
+#include "engine/trial.h"
 #include "tokenizer/tokenizer.h"
 
 // The step of a token that was being drawn for a session: session_ahead.c. Who evaluates anything, or moves what is
@@ -35,6 +36,8 @@ struct Engine {
     bool wants_unified;            // SOFTMAX_UNIFIED was asked for
     CacheOptions cache_options;    // n_sequences as it came to be
     bool fits_layers;              // of a backend of two, the memory plan says how many layers each has
+    bool host_is_scarce; // by that plan the CPU's memory has less room for its part than the device's
+    SplitTimes trial;    // then measured, else zeros
     EngineMemory memory;
     double load_seconds;
     EngineDispatch dispatch;
@@ -50,6 +53,13 @@ Status engine_vocabulary(Engine *engine, struct Vocabulary **vocabulary, Error *
 // weights, scratch and cache do not fit in what is free; STATUS_USAGE: a context that the model or the cache cannot
 // have.
 Status memory_plan(Engine *engine, const EngineOptions *options, const BackendOptions *backend, Error *error);
+
+// ---- placement.c: where the layers run --------------------------------------------------------------------------
+
+// Opens the device that was asked for; with "auto" the GPU if it can take the model, else the CPU, and says why. Loads
+// the weights, unless the options want nothing but the plan. What fails leaves nothing behind.
+Status placement_open(Engine *engine, const EngineOptions *options, Error *error);
+void placement_close(Engine *engine);
 
 // ---- loading.c: weights from the model's files to the backend, converted on the way where that is planned ----------
 

@@ -16,6 +16,7 @@ typedef struct Loading {
     const Progress *progress;
     Threads *threads;  // NULL: nothing is converted or made
     bool by_reference; // the layer in hand
+    bool made_up;      // the files' are not looked at
     bool keeps;        // what was made for it stays: others, or it, are taken by reference
     void *room;        // of the largest layer, where the backend uploads
     int64_t done;      // bytes of the files
@@ -31,7 +32,7 @@ static Status report(const Loading *l, Error *error) {
 static void read_in(Loading *l, const Matrix *m) {
     const int n_pieces = m->pieces ? m->n_pieces : 1;
     const int64_t n = m->data ? m->rows * dtype_row_bytes(m->type, m->cols) : 0;
-    for (int piece = 0; piece < n_pieces && l->by_reference; piece++) {
+    for (int piece = 0; piece < n_pieces && l->by_reference && !l->made_up; piece++) {
         const volatile char *bytes = m->pieces ? m->pieces[piece] : m->data;
         for (int64_t i = 0; i < n / n_pieces; i += 4096) (void)bytes[i];
     }
@@ -172,8 +173,10 @@ static Status load_layer(Loading *l, int index, Error *error) {
 
 Status loading_run(Engine *engine, const EngineOptions *options, Error *error) {
     const int n_layers = engine->model->shape.n_layers;
-    Loading l = {
-        .engine = engine, .progress = &options->progress, .keeps = backend_maps_any(engine->backend)};
+    Loading l = {.engine = engine,
+                 .progress = &options->progress,
+                 .keeps = backend_maps_any(engine->backend),
+                 .made_up = options->random_weights};
     engine->forward.layers = calloc((size_t)n_layers, sizeof(Layer *));
     if (!engine->forward.layers) return error_set(error, STATUS_MEMORY, "no memory for %d layers", n_layers);
     Status status = begin_converting(&l, options->n_threads, error);

@@ -9,7 +9,9 @@ enum {
     SPARED_SHARE = 16,         // of the memory that is left, where the cache could take all
     SMALLEST_CONTEXT = 512,    // below this a fitted context is refused rather than cut further
     LARGEST_CONTEXT = 1 << 24, // slots and positions stay far from overflow
-    BESIDE_CONTEXT = 4096,     // where layers go to the CPU for want of room, and no context was asked for
+    SPARED_OF_DEVICE =
+        32, // the share of a device's memory that layers leave for what its driver takes by the way
+    BESIDE_CONTEXT = 4096, // where layers go to the CPU for want of room, and no context was asked for
 };
 
 // Of the context windows that are wanted as many as fit in `left` bytes, of which a part stays free for what a device
@@ -45,10 +47,12 @@ static int64_t left_for_cache(Engine *engine, const BackendOptions *backend, int
     if (!host) return m->available - m->weights - m->scratch - besides;
     m->host_scratch = scratch_of(engine, host, backend, size);
     besides += size * (int64_t)sizeof(int32_t); // both sides keep all positions
-    const int64_t of_device = m->available - m->weights - m->scratch - besides,
+    const int64_t spared = engine->fits_layers ? m->available / SPARED_OF_DEVICE + trial_bytes(shape) : 0,
+                  of_device = m->available - m->weights - m->scratch - besides - spared,
                   of_host = m->host_available - m->host_weights - m->host_scratch - besides;
     const int64_t by_device = of_device / (m->n_layers - m->host_layers) * m->n_layers,
                   by_host = of_host / m->host_layers * m->n_layers;
+    engine->host_is_scarce = by_host < by_device;
     return by_device < by_host ? by_device : by_host;
 }
 

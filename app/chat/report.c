@@ -4,6 +4,7 @@
 #include "app/chat/way.h"
 #include "app/chat/window.h"
 #include "app/model_name.h"
+#include "app/plan_shown.h"
 #include "app/terminal/text_shown.h"
 #include "app/tools/bench.h"
 #include "engine/model/conversion.h"
@@ -170,27 +171,11 @@ static void print_weights(Chat *chat) {
     screen_say(chat->screen, "%s", line);
 }
 
-// Which layers lie where, of a model that is larger than the device.
-static void print_layers(Chat *chat) {
-    const EngineMemory m = engine_memory(chat->model.engine);
-    char weights[FORMAT_ROOM], cache[FORMAT_ROOM], host_weights[FORMAT_ROOM], host_cache[FORMAT_ROOM];
-    if (!m.host_layers) return;
-    format_bytes((double)m.weights, weights);
-    format_bytes((double)(m.cache - m.host_cache), cache);
-    format_bytes((double)m.host_weights, host_weights);
-    format_bytes((double)m.host_cache, host_cache);
-    screen_say(chat->screen,
-               "layers        the first %d on the CPU (weights %s, cache %s), the last %d and the head on "
-               "the device "
-               "(weights %s, cache %s)",
-               m.host_layers, host_weights, host_cache, m.n_layers - m.host_layers, weights, cache);
-}
-
 void report_stats(Chat *chat) {
     EngineMemory memory = engine_memory(chat->model.engine);
     const char *note = engine_backend_note(chat->model.engine);
     char weights[FORMAT_ROOM], cache[FORMAT_ROOM], scratch[FORMAT_ROOM], held[FORMAT_ROOM], backend[256],
-        softmax[256];
+        softmax[256], plan[PLAN_ROOM];
     Error error;
     if (engine_describe_softmax(chat->model.engine, softmax, sizeof softmax, &error))
         snprintf(softmax, sizeof softmax, "unknown: %.200s", error.message);
@@ -215,7 +200,8 @@ void report_stats(Chat *chat) {
                text_plural(tokens), chat->numbers.seed, cached, size, held, cache,
                dtype_name(engine_cache_type(chat->model.engine)), weights, cache, scratch, backend,
                *note ? " (" : "", note, *note ? ")" : "", softmax);
-    print_layers(chat);
+    plan_shown(chat->model.engine, plan);
+    if (memory.host_layers) screen_say(chat->screen, "%s", plan);
     print_weights(chat);
     const EngineDispatch *dispatch = engine_dispatch(chat->model.engine);
     if (*dispatch->origin) screen_say(chat->screen, "dispatch      %s", dispatch->origin);

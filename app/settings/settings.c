@@ -156,7 +156,7 @@ static const ConfigKey keys[] = {
 
     TEXT(backend, device, engine.device, device_words, accepts_device,
          "\"auto\", \"cpu\", \"cpu:reference\", \"cuda\" or \"cuda:N\" with N from 0 to 99", "where it runs"),
-    INTEGER_OR(backend, gpu_layers, engine.device_layers, 1, 100000, "all", 0,
+    INTEGER_OR(backend, gpu_layers, engine.device_layers, 1, 100000, "auto", DEVICE_LAYERS_FIT,
                "last layers that lie on the GPU, the others on the CPU"),
     INTEGER_OR(backend, threads, engine.n_threads, 0, 1024, "auto", 0, "threads of the CPU backend"),
     CHOICE(backend, softmax, engine.softmax, softmax_words, "how attention keeps its weights in range"),

@@ -2,6 +2,7 @@
 #include "app/tools/shape.h"
 #include "app/tools/tune.h"
 
+#include "app/plan_shown.h"
 #include "app/settings/settings_tell.h"
 #include "engine/session_step.h"
 #include "kernels/base/clock.h"
@@ -278,6 +279,9 @@ static void print_memory(const Engine *engine, FILE *out) {
             "memory    weights %.1f MB, cache %.1f MB (%d tokens, %s), scratch %.1f MB; %.1f GB were free\n",
             (double)m.weights / 1e6, (double)m.cache / 1e6, engine_context_size(engine),
             dtype_name(engine_cache_type(engine)), (double)m.scratch / 1e6, (double)m.available / 1e9);
+    char plan[PLAN_ROOM];
+    plan_shown(engine, plan);
+    if (m.host_layers) fprintf(out, "%s\n", plan);
 }
 
 static Status print_softmax(const Engine *engine, FILE *out, Error *error) {

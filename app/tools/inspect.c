@@ -1,5 +1,7 @@
 #include "app/tools/inspect.h"
 
+#include "app/load.h"
+#include "app/plan_shown.h"
 #include "app/terminal/text_shown.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/files/tokenizer_source.h"
@@ -285,8 +287,41 @@ static Status print_model(const char *path, FILE *out, Error *error) {
     return status;
 }
 
+// Where it would run and what it would take there, with the settings as they are: nothing is loaded for it.
+static Status print_plan(Program *program, FILE *out, Error *error) {
+    EngineOptions options = program->settings.engine;
+    Engine *engine;
+    char backend[256], plan[PLAN_ROOM];
+    options.model = program->model;
+    options.cache = load_cache_options(program->screen, &program->settings, program_room(program));
+    options.plans_only = true;
+    Status status = engine_open(&options, &engine, error);
+    if (status) return status;
+    const char *note = engine_backend_note(engine);
+    engine_describe_backend(engine, backend, sizeof backend);
+    plan_shown(engine, plan);
+    fprintf(out, "plan          %s; context %d tokens (%s)\n%s\n", backend, engine_context_size(engine),
+            dtype_name(engine_cache_type(engine)), plan);
+    if (*note) fprintf(out, "              not on the GPU: %s\n", note);
+    engine_close(engine);
+    return STATUS_OK;
+}
+
+// Who says where, or what there shall be room for.
+static bool asks_for_plan(const Options *o) {
+    bool asks = false;
+    for (int i = 0; i < o->n_settings; i++) {
+        const char *section = o->settings[i].key->section;
+        asks =
+            asks || !strcmp(section, "backend") || !strcmp(section, "cache") || !strcmp(section, "context");
+    }
+    return asks;
+}
+
 int inspect_main(Program *program) {
     Error error;
     if (program_find_model(program, NULL, &error)) return program_fail(program, &error, EXIT_MODEL);
-    return program_finish(program, print_model(program->model, stdout, &error), &error);
+    Status status = print_model(program->model, stdout, &error);
+    if (!status && asks_for_plan(&program->options)) status = print_plan(program, stdout, &error);
+    return program_finish(program, status, &error);
 }

@@ -173,6 +173,7 @@ Status model_of_shape(const char *name, DType type, DType head, Model **out, Err
     m->tied_head = named->tied_head;
     for (int l = 0; l < named->n_layers; l++) {
         make_layer(m, type, named->n_experts == 0 || (named->latent && l == 0), &m->layers[l]);
+        m->layers[l].index = l;
         if (named->gpt_oss) make_biases(m, &m->layers[l]);
     }
     m->head.norm = made_up(m, DTYPE_F32, 1, named->hidden_size);

@@ -51,6 +51,7 @@ static CpuBackend with_options(const BackendOptions *options) {
         .max_tokens = options->max_tokens,
         .max_logits = options->max_logits,
         .loops = choose_loops(options->device),
+        .makes_up = options->random_weights,
     };
 }
 

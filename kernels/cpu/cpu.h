@@ -8,6 +8,7 @@
 #define PALAVER_KERNELS_CPU_CPU_H
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/made_up.h"
 #include "kernels/cpu/sample/sample.h"
 #include "kernels/ops.h"
 
@@ -59,6 +60,8 @@ typedef struct CpuBackend {
     Threads *threads;
     Layer *layers; // all that were loaded
     Head *heads;
+    bool makes_up; // their weights: BackendOptions.random_weights
+    MadeUp *made_up;
 
     // The current step.
     int n_tokens, n_sequences, n_tiles;

@@ -61,6 +61,12 @@ static Status take_over(const Expected *expected, int n, float **vectors, Error 
     return STATUS_OK;
 }
 
+// Of a struct that begins with nothing but matrices.
+static Status make_up(CpuBackend *cpu, void *weights, size_t size, Error *error) {
+    if (!cpu->makes_up) return STATUS_OK;
+    return made_up_matrices(weights, (int)(size / sizeof(Matrix)), cpu->threads, &cpu->made_up, error);
+}
+
 static Need norm_bias_of(const DecoderShape *s) {
     return s->norm == NORM_LAYER ? OPTIONAL : NEVER;
 }
@@ -72,6 +78,11 @@ Status cpu_load_layer(Backend *backend, const LayerWeights *host, Layer **out, E
     if (layer == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for a layer");
     layer->weights = *host;
     const LayerWeights *w = &layer->weights;
+    Status made = make_up(cpu, &layer->weights, sizeof layer->weights, error);
+    if (made) {
+        free(layer);
+        return made;
+    }
     const Experts *e = &s->experts;
     const bool experts = w->router.data != NULL; // of which all are one below the other
     const int64_t n = experts ? e->n : 1, hidden = s->hidden_size,
@@ -168,6 +179,14 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
     if (head == NULL) return error_set(error, STATUS_MEMORY, "not enough memory for the head");
     head->weights = *host;
     const HeadWeights *w = &head->weights;
+    const bool tied = w->output.data == w->embedding.data;
+    if (tied && cpu->makes_up) head->weights.output.data = NULL; // made once
+    Status made = make_up(cpu, &head->weights, sizeof head->weights, error);
+    if (tied) head->weights.output.data = w->embedding.data;
+    if (made) {
+        free(head);
+        return made;
+    }
     int64_t hidden = s->hidden_size, vocab = s->vocab_size, of_layers = (int64_t)s->n_layers * s->token_size;
     const Need of_tokens = s->token_size ? REQUIRED : NEVER;
     Need norm_bias = norm_bias_of(s), positions = s->n_positions > 0 ? REQUIRED : NEVER;
@@ -201,6 +220,7 @@ Status cpu_load_head(Backend *backend, const HeadWeights *host, Head **out, Erro
 }
 
 void cpu_free_weights(CpuBackend *cpu) {
+    made_up_free(cpu->made_up);
     while (cpu->layers != NULL) {
         Layer *layer = cpu->layers;
         cpu->layers = layer->next;

@@ -1,7 +1,10 @@
 #include "kernels/split/split_internal.h"
 
+#include "kernels/base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // ---- opening ----------------------------------------------------------------------------------------------
 
@@ -37,8 +40,6 @@ static Status check_options(const SplitOptions *o, const BackendOptions *options
             error, STATUS_UNSUPPORTED,
             "split: a model whose layers look at each other's keys and values, or have embeddings of "
             "their own, runs on one backend");
-    if (options->random_weights)
-        return error_set(error, STATUS_UNSUPPORTED, "split: made-up weights lie on one backend");
     for (int side = 0; side < SPLIT_SIDES; side++)
         if (o->ops[side]->activation_bytes != sizeof(float))
             return error_set(error, STATUS_UNSUPPORTED, "split: %s keeps x in %zu bytes", o->ops[side]->name,
@@ -55,6 +56,18 @@ static Status open_side(Split *s, const SplitOptions *o, const BackendOptions *o
     Status status = o->ops[side]->open(&own, &s->sides[side], error);
     if (status) s->sides[side] = NULL;
     return status;
+}
+
+// What a device is called in its own description, "cuda:0"; else by its table's name.
+static void find_name(Split *s) {
+    const Backend *two = s->sides[SPLIT_SECOND];
+    const size_t n = strlen(two->ops->name);
+    char how[256];
+    two->ops->describe(two, how, sizeof how);
+    const char *at = strstr(how, two->ops->name);
+    const size_t digits = at && at[n] == ':' ? strspn(at + n + 1, "0123456789") : 0;
+    snprintf(s->device, sizeof s->device, "%.*s", (int)(digits > 0 ? n + 1 + digits : n),
+             digits > 0 ? at : two->ops->name);
 }
 
 static const Ops SPLIT_OPS; // the table below
@@ -79,6 +92,7 @@ Status split_open(const SplitOptions *o, const BackendOptions *options, Backend 
         return status;
     }
     split_set_border(&s->base, o->border);
+    find_name(s);
     *out = &s->base;
     return STATUS_OK;
 }
@@ -106,7 +120,7 @@ static void split_describe(const Backend *backend, char *text, size_t size) {
     char how[SPLIT_SIDES][128];
     one->ops->describe(one, how[SPLIT_FIRST], sizeof how[0]);
     two->ops->describe(two, how[SPLIT_SECOND], sizeof how[0]);
-    snprintf(text, size, "%s %d of %d layers, %s %d (%s; %s)", two->ops->name, s->n_layers - s->border,
+    snprintf(text, size, "%s %d of %d layers, %s %d (%s; %s)", s->device, s->n_layers - s->border,
              s->n_layers, one->ops->name, s->border, how[SPLIT_SECOND], how[SPLIT_FIRST]);
 }
 
@@ -123,6 +137,16 @@ static int64_t split_scratch_bytes(const Backend *backend, int n_rows, int n_slo
 
 // ---- a step -----------------------------------------------------------------------------------------------
 
+SplitTimes split_times(const Backend *backend) {
+    return ((const Split *)backend)->times;
+}
+
+void split_waited(Split *s) {
+    if (s->crossed == 0) return;
+    if (s->n_tokens == 1) s->times = (SplitTimes){{s->crossed - s->began, clock_seconds() - s->crossed}};
+    s->crossed = 0;
+}
+
 // Brings x to the side, if the other has the newest one.
 static Status cross(Split *s, int side, const void *x, Error *error) {
     const int from = s->x_side;
@@ -133,8 +157,10 @@ static Status cross(Split *s, int side, const void *x, Error *error) {
     if (!status)
         status =
             split_ops(s, side)->write(s->sides[side], split_memory_at(s, side, x), s->staging, bytes, error);
-    if (!status) s->x_side = side;
-    return status;
+    if (status) return status;
+    s->x_side = side;
+    if (side == SPLIT_SECOND) s->crossed = clock_seconds();
+    return STATUS_OK;
 }
 
 // A layer's cache as its side knows it.
@@ -153,6 +179,7 @@ static KvLayer kv_at(const Split *s, int side, const KvLayer *kv) {
 static Status split_begin(Backend *backend, const Step *step, const KvLayer *kv, Error *error) {
     Split *s = split_of(backend);
     Status status = STATUS_OK;
+    s->began = clock_seconds(), s->crossed = 0;
     for (int side = 0; side < SPLIT_SIDES && !status; side++) {
         Step own = *step;
         own.slot_positions = split_memory_at(s, side, step->slot_positions);
@@ -224,9 +251,11 @@ static Status split_logits(Backend *backend, const Head *head, const void *x, co
 static Status split_sample(Backend *backend, const float *logits, int n_rows, const SampleParams *params,
                            int32_t *ids, Error *error) {
     Split *s = split_of(backend);
-    return split_ops(s, SPLIT_SECOND)
-        ->sample(s->sides[SPLIT_SECOND], split_memory_at(s, SPLIT_SECOND, logits), n_rows, params, ids,
-                 error);
+    Status status = split_ops(s, SPLIT_SECOND)
+                        ->sample(s->sides[SPLIT_SECOND], split_memory_at(s, SPLIT_SECOND, logits), n_rows,
+                                 params, ids, error);
+    split_waited(s);
+    return status;
 }
 
 // q and g are where the newest x is.

@@ -19,7 +19,7 @@ typedef struct SplitOptions {
     int border;               // the first layer of the second side: 1 … n_layers-1
 } SplitOptions;
 
-// STATUS_UNSUPPORTED: layers lend each other keys and values, or have rows that embed() makes; or weights are made up.
+// STATUS_UNSUPPORTED: layers lend each other keys and values, or have rows that embed() makes.
 // STATUS_USAGE: a border that leaves a side without layers.
 Status split_open(const SplitOptions *split, const BackendOptions *options, Backend **backend, Error *error);
 
@@ -28,6 +28,13 @@ Backend *split_side(const Backend *backend, int side);
 int split_border(const Backend *backend);
 // Before weights are loaded and memory of layers is taken. 1 <= border < n_layers.
 void split_set_border(Backend *backend, int border);
+
+// Seconds that the last step of one token took that was waited for: up to where x crosses, and from there to its logits,
+// or to the token drawn from them. 0: there was none.
+typedef struct SplitTimes {
+    double seconds[SPLIT_SIDES];
+} SplitTimes;
+SplitTimes split_times(const Backend *backend);
 
 // Bytes that the weights of all `layers` and of the head take of each side.
 void split_weight_bytes(const Backend *backend, const LayerWeights *layers, const HeadWeights *head,

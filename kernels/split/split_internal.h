@@ -38,6 +38,10 @@ typedef struct Split {
     int n_tokens;
     int x_side;     // that has the newest x
     float *staging; // [max_tokens, hidden_size] of x on its way
+    // Its times: when it began, when x had crossed; 0: that is not known, or has been told.
+    double began, crossed;
+    SplitTimes times; // of the step before, or of this one once it was waited for
+    char device[32];  // the second side's name, "cuda:0"
 } Split;
 
 static inline Split *split_of(Backend *backend) {
@@ -50,6 +54,9 @@ static inline const Ops *split_ops(const Split *split, int side) {
 
 // The same memory as a side's op takes it. NULL stays NULL, and so does what the side has nothing of.
 void *split_memory_at(const Split *split, int side, const void *memory);
+
+// Someone has waited for the second side: a step that had come there is done.
+void split_waited(Split *split);
 
 // Ops of the table.
 Status split_memory_alloc(Backend *backend, size_t bytes, void **memory, Error *error);

@@ -117,5 +117,7 @@ Status split_memory_read(Backend *backend, void *host, const void *memory, size_
     if (first > 0) status = one->ops->read(one, host, (char *)area->at[SPLIT_FIRST] + offset, first, error);
     if (status || first == bytes) return status;
     const char *from = (char *)area->at[SPLIT_SECOND] + (offset + first - area->of_first);
-    return two->ops->read(two, (char *)host + first, from, bytes - first, error);
+    status = two->ops->read(two, (char *)host + first, from, bytes - first, error);
+    split_waited(s);
+    return status;
 }

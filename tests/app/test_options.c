@@ -277,7 +277,6 @@ static void test_flags_that_nobody_looks_at(void **state) {
     refuse("perplexity|model|file|--template=chatml", STATUS_USAGE, "--template has no meaning for");
     refuse("bench|model|--overflow=shift", STATUS_USAGE,
            "--overflow has no meaning for palaver bench without --stream");
-    refuse("bench|--shape=x|--threads=2", STATUS_USAGE, "--threads has no meaning for palaver bench --shape");
     refuse("inspect|model|--weights=int8", STATUS_USAGE, "--weights has no meaning for palaver inspect");
     refuse("bench|--shape=x|--head=int8", STATUS_USAGE, "--head has no meaning for palaver bench --shape");
     refuse("bench|model|--decode=1", STATUS_USAGE, "--decode 1: allowed is 2 to");
@@ -288,6 +287,8 @@ static void test_flags_that_nobody_looks_at(void **state) {
         "perplexity|model|file|--overflow=shift|--discard=1|--keep=4|--by=token|--type=int8|--against=shift",
         "bench|model|--stream=9|--overflow=shift|--by=token",
         "bench|--shape=x|--weights=bf16|--context=64|--stream=9|--discard=1",
+        "bench|--shape=x|--device=cpu|--gpu-layers=3|--threads=2",
+        "inspect|model|--device=cuda|--gpu-layers=auto|--context=4096|--type=int8",
         "model|--jsonl|--temperature=0|--overflow=shift|--reserve=9|--system=x",
         "bench|model|--weights=int8|--head=int8",
         "perplexity|model|file|--weights=int4",

@@ -3,6 +3,7 @@
 // within rounding.
 #include "engine/batch.h"
 #include "engine/engine_internal.h"
+#include "engine/model/model_shape.h"
 #include "engine/session_step.h"
 #include "engine/snapshot_internal.h"
 #include "kernels/split/split.h"
@@ -12,6 +13,7 @@
 #include "tests/support/kernels/random.h"
 #include "tests/support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +227,57 @@ static void it_says_where_layers_run(void **state) {
     engine_close(engine);
 }
 
+// Of a model with made-up weights, as benchmarks have it: what a token takes of either side is known once it is
+// evaluated.
+static void a_token_is_timed(void **state) {
+    (void)state;
+    static const DType TYPES[] = {DTYPE_F32, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_MXFP4};
+    for (int i = 0; i < 5; i++) {
+        Model *model;
+        Engine *engine;
+        Session *session;
+        float *logits;
+        const int32_t ids[] = {5, 9};
+        const EngineOptions options = {.device = "cpu",
+                                       .device_layers = 20,
+                                       .context_size = CONTEXT,
+                                       .cache = cache_options(DTYPE_F16),
+                                       .chunk = 16,
+                                       .random_weights = true};
+        assert_ok(model_of_shape("smollm2-135m", TYPES[i], TYPES[i], &model, &error), &error);
+        logits = malloc((size_t)model->shape.vocab_size * sizeof *logits);
+        assert_ok(engine_open_model(model, &options, &engine, &error), &error);
+        assert_true(engine_token_times(engine).host == 0 && engine_token_times(engine).device == 0);
+        assert_ok(session_open(engine, &session, &error), &error);
+        assert_ok(session_sync(session, ids, 2, NULL, &error), &error);
+        assert_ok(session_logits(session, logits, &error), &error);
+        assert_true(engine_token_times(engine).host == 0); // two tokens
+        assert_ok(session_sync(session, ids, 1, NULL, &error), &error);
+        assert_ok(session_logits(session, logits, &error), &error);
+        assert_true(engine_token_times(engine).host > 0 && engine_token_times(engine).device > 0);
+        for (int t = 0; t < model->shape.vocab_size; t++) assert_true(fabsf(logits[t]) < INFINITY);
+        session_close(session);
+        engine_close(engine);
+        free(logits);
+    }
+}
+
+// To look at the plan nothing is loaded.
+static void a_plan_alone(void **state) {
+    (void)state;
+    Engine *engine;
+    const EngineOptions options = {.model = "tests/golden/babbler",
+                                   .device = "cpu",
+                                   .device_layers = 1,
+                                   .context_size = CONTEXT,
+                                   .cache = cache_options(DTYPE_F16),
+                                   .plans_only = true};
+    assert_ok(engine_open(&options, &engine, &error), &error);
+    assert_null(engine->forward.layers);
+    assert_true(engine_memory(engine).host_layers == 1 && engine_memory(engine).host_weights > 0);
+    engine_close(engine);
+}
+
 static void what_cannot_be_split_is_refused(void **state) {
     (void)state;
     Engine *engine = NULL;
@@ -348,6 +401,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(snapshots_know_the_border, folder_set_up, folder_tear_down),
         cmocka_unit_test(many_sessions_at_once),
         cmocka_unit_test(it_says_where_layers_run),
+        cmocka_unit_test(a_token_is_timed),
+        cmocka_unit_test(a_plan_alone),
         cmocka_unit_test(what_cannot_be_split_is_refused),
         cmocka_unit_test(as_many_layers_as_fit),
         cmocka_unit_test(memory_is_written_and_read_across),

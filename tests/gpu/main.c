@@ -3,7 +3,7 @@
 //
 //   test-gpu PLUGIN [--golden FOLDER] [--model FILE] [--part I/N] [NAME]
 //
-// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, snapshot, memory,
+// NAME: cases whose name has it, or one of flat, rows, ways, sums, caches, sample, golden, text, ahead, snapshot, divided, memory,
 // fault; or attend-speed, sample-speed, snapshot-speed, which measure.
 // --part: every N-th case and group of them, from the I-th on, counted from 0, so that N processes share the work; memory,
 // which takes all that the card has, is then left out.
@@ -330,7 +330,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     const Ops *beside;
     Error error;
     if (!wanted(w, "golden") && !wanted(w, "memory") && !wanted(w, "text") && !wanted(w, "ahead") &&
-        !wanted(w, "snapshot") && !wanted(w, "fault"))
+        !wanted(w, "snapshot") && !wanted(w, "divided") && !wanted(w, "fault"))
         return;
     if (backend_cuda_ops(&beside, &error) || beside != cuda) {
         printf("FAILED the engine: %s is not the plug-in beside this program\n", w->plugin);
@@ -341,6 +341,7 @@ static void test_engine(const Ops *cuda, const Wish *w) {
     snprintf(models, sizeof models, "%s/models", w->golden);
     if (begins(w, "ahead")) test_steps_ahead(w->golden, report);
     if (begins(w, "snapshot")) test_snapshots(w->golden, report);
+    if (begins(w, "divided")) test_splits(w->golden, report);
     if (begins(w, "memory")) test_memory(cuda, models, report);
     if (begins(w, "text") && w->model) test_greedy_text(w->model, report);
     if (begins(w, "fault")) test_fault(w->plugin, report);

@@ -12,6 +12,17 @@ static void test_inspect(void **state) {
     expect_status(&run, 0);
     expect_out(&run, "architecture  llama");
     program_free(&run);
+    program_run(&run, "inspect|" BABBLER "|--device|cpu|--context|64", "");
+    expect_status(&run, 0);
+    expect_out(&run, "plan          cpu: ");
+    expect_out(&run, "; context 64 tokens (");
+    expect_out(&run, "layers        all 2: weights ");
+    program_free(&run);
+    program_run(&run, "inspect|" BABBLER "|--device|cpu|--gpu-layers|1", "");
+    expect_status(&run, 0);
+    expect_out(&run, "layers        the last 1 and the head on the device: weights ");
+    expect_out(&run, "              the first 1 on the CPU: weights ");
+    program_free(&run);
     program_run(&run, "inspect|tests/golden/models/blocks.gguf", "");
     expect_status(&run, 3);
     expect_out(&run, "blocks.gguf (GGUF, 1 file)");

@@ -1,0 +1,41 @@
+#include "app/plan_shown.h"
+
+#include "kernels/base/format.h"
+
+#include <stdio.h>
+
+typedef struct Part {
+    int64_t weights, cache, scratch, available;
+} Part;
+
+static void print_part(const Part *part, char *text, size_t size) {
+    char weights[FORMAT_ROOM], cache[FORMAT_ROOM], scratch[FORMAT_ROOM], available[FORMAT_ROOM];
+    format_bytes((double)part->weights, weights);
+    format_bytes((double)part->cache, cache);
+    format_bytes((double)part->scratch, scratch);
+    format_bytes((double)part->available, available);
+    snprintf(text, size, "weights %s, cache %s, working space %s; %s was free", weights, cache, scratch,
+             available);
+}
+
+void plan_shown(const Engine *engine, char text[PLAN_ROOM]) {
+    const EngineMemory m = engine_memory(engine);
+    const EngineTokenTimes times = engine_token_times(engine);
+    const Part device = {m.weights, m.cache - m.host_cache, m.scratch, m.available},
+               host = {m.host_weights, m.host_cache, m.host_scratch, m.host_available};
+    char on_device[160], on_host[160];
+    print_part(&device, on_device, sizeof on_device);
+    print_part(&host, on_host, sizeof on_host);
+    if (!m.host_layers) {
+        snprintf(text, PLAN_ROOM, "layers        all %d: %s", m.n_layers, on_device);
+        return;
+    }
+    const int n = snprintf(text, PLAN_ROOM,
+                           "layers        the last %d and the head on the device: %s\n"
+                           "              the first %d on the CPU: %s",
+                           m.n_layers - m.host_layers, on_device, m.host_layers, on_host);
+    if (times.host > 0)
+        snprintf(text + n, PLAN_ROOM - (size_t)n,
+                 "\n              a token takes %.2f ms on the CPU and %.2f ms on the device",
+                 1e3 * times.host, 1e3 * times.device);
+}
