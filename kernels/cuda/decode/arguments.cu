@@ -84,6 +84,8 @@ static bool describe_cache(const DecoderShape *s, const KvLayer *kv, const Step 
     a->kind = kv->type == DTYPE_INT8 ? DECODE_INT8 : kv->type == DTYPE_INT4 ? DECODE_INT4 : DECODE_F16;
     if (kv->slot_stride != s->head_dim || kv->head_stride * cache_bits(a->kind) / 8 % 16) return false;
     if (a->kind == DECODE_F16) return kv->type == DTYPE_F16 && !kv->rotate_keys;
+    if (s->experts.n > 0)
+        return false; // graphs: six more kernels of a kind are half a minute of compiling each
     a->scale_shift = __builtin_ctz((unsigned)kv->group);
     if ((s->head_dim != 64 && s->head_dim != 128) || kv->group < 8 || kv->group & (kv->group - 1) ||
         s->head_dim / kv->group > MOST_GROUPS || kv->scale_type != DTYPE_F16 ||

@@ -128,8 +128,9 @@ __device__ __forceinline__ void publish_attended(const DecodeArguments &a, const
 
 // The phase of one layer; `input`: shared memory.
 template <int LANES, int HEADS, class Cache, bool EXPERTS>
-__device__ inline void attend_phase(const DecodeArguments &a, const DecodeLayerView &view, char *input,
-                                    const float2 *turns, const CacheShare &c, Ring &ring) {
+__device__ __forceinline__ void attend_phase(const DecodeArguments &a, const DecodeLayerView &view,
+                                             char *input, const float2 *turns, const CacheShare &c,
+                                             Ring &ring) {
     constexpr bool PLAIN = Cache::KIND == DECODE_F16;
     if (!c.any) return sync_warps(); // between two arrivals
     const DecodeLayer &l = view.layer;

@@ -118,8 +118,9 @@ __device__ inline void finish_vectors(const DecodeArguments &a, const DecodeLaye
 
 // The last warp's of the block that owns the token, where the cache is quantised: its key and value.
 template <int DIM>
-__device__ inline void finish_own(const DecodeArguments &a, const DecodeLayerView &view, const CacheShare &c,
-                                  const float2 *rope, Ring &ring, const AttendShared &shared) {
+__device__ __forceinline__ void finish_own(const DecodeArguments &a, const DecodeLayerView &view,
+                                           const CacheShare &c, const float2 *rope, Ring &ring,
+                                           const AttendShared &shared) {
     const DecodeLayer &l = view.layer;
     const DecodeScales &s = view.scales;
     float *key = shared.vectors + a.group * DIM;

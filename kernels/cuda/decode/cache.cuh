@@ -97,9 +97,10 @@ struct OwnRow {
 };
 
 // A warp rounds the row, stores it, and leaves it as later tokens will see it. Keys with feedback take
-// its rows from the ring, in pieces of FEEDBACK_PIECE floats.
+// its rows from the ring, in pieces of FEEDBACK_PIECE floats. What has a ring is inlined, always: called, it puts the
+// ring's state into local memory for the whole kernel, rows' products included (q4_0 with an int8 cache: 2.64 ms for 1.9).
 template <int DIM>
-__device__ inline void store_own(const KvLayer &kv, const OwnRow &row, int shift, Ring &ring) {
+__device__ __forceinline__ void store_own(const KvLayer &kv, const OwnRow &row, int shift, Ring &ring) {
     constexpr int dim = DIM;
     const bool is_key = row.is_key;
     const int64_t at = row.at;

@@ -15,17 +15,14 @@ template <DecodeCacheKind KIND, bool EXPERTS> static DecodeLaunch *kernel_for(in
     return NULL;
 }
 
-template <DecodeCacheKind KIND> static DecodeLaunch *kernel_for(bool experts, int lanes, int heads) {
-    return experts ? kernel_for<KIND, true>(lanes, heads) : kernel_for<KIND, false>(lanes, heads);
-}
-
 cudaError_t decode_launch(const DecodeArguments *a, int n_blocks, cudaStream_t stream) {
     const bool experts = a->experts.n > 0;
     int lanes = dispatch_decode_lanes(a->head_dim),
         heads = dispatch_decode_heads(a->group, lanes, a->n_slots);
-    DecodeLaunch *launch = a->kind == DECODE_INT8   ? kernel_for<DECODE_INT8>(experts, lanes, heads)
-                           : a->kind == DECODE_INT4 ? kernel_for<DECODE_INT4>(experts, lanes, heads)
-                                                    : kernel_for<DECODE_F16>(experts, lanes, heads);
+    DecodeLaunch *launch = experts                  ? kernel_for<DECODE_F16, true>(lanes, heads)
+                           : a->kind == DECODE_INT8 ? kernel_for<DECODE_INT8, false>(lanes, heads)
+                           : a->kind == DECODE_INT4 ? kernel_for<DECODE_INT4, false>(lanes, heads)
+                                                    : kernel_for<DECODE_F16, false>(lanes, heads);
     if (lanes == 32 && a->kind == DECODE_F16 && !experts)
         launch =
             heads == 1 ? decode_launch<DECODE_F16, 32, 1, false> : decode_launch<DECODE_F16, 32, 2, false>;
