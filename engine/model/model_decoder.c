@@ -29,11 +29,28 @@ static const Size SIZES[] = {
     {{"intermediate_size", "feed_forward_length"}, SHAPE(intermediate_size), MAX_INTERMEDIATE, true},
 };
 
+// In GGUF a size may be told for each layer: the first one's is that of most, and of the others model_layer_heads.c.
+static Status read_first(const ParamSource *source, Key key, int64_t *value, Error *error) {
+    char text[KEY_SIZE];
+    const MetaValue *list =
+        key.gguf ? checkpoint_meta(source->checkpoint, source_gguf_key(source, key.gguf, text)) : NULL;
+    MetaCursor cursor = {0};
+    MetaValue first;
+    if (!list || list->type != META_ARRAY) return param_integer(source, key, value, error);
+    unread_take_meta(source, text);
+    if (!checkpoint_meta_next(list, &cursor, &first) || first.type != META_INTEGER)
+        return error_set(error, STATUS_FILE, "%s: %s should be a list of numbers", source->path, text);
+    *value = first.integer;
+    return STATUS_OK;
+}
+
 static Status read_size(DecoderShape *shape, const ParamSource *source, const Size *size, Error *error) {
     int64_t value = INT64_MIN;
     int *member = (int *)(void *)((char *)shape + size->offset);
     char text[KEY_SIZE];
-    Status status = param_integer(source, size->key, &value, error);
+    Status status = source->config || !source->architecture->heads_by_window
+                        ? param_integer(source, size->key, &value, error)
+                        : read_first(source, size->key, &value, error);
     if (status) return status;
     const char *name = source->config || !size->key.gguf ? source_config_key(source, size->key.hf)
                                                          : source_gguf_key(source, size->key.gguf, text);

@@ -131,13 +131,13 @@ static Status read_router(const ParamSource *source, Experts *e, Error *error) {
 }
 
 // The shared expert's size, or how many of the others' it is worth.
-static Status read_shared(const ParamSource *source, Experts *e, Error *error) {
+static Status read_shared(const ParamSource *source, const DecoderShape *shape, Experts *e, Error *error) {
     const ExpertRules *rules = &source->architecture->experts;
     int64_t n = -1;
     e->shared_size = rules->shared_alike ? e->size : 0;
     if (rules->shared_size)
-        return read_size(source, (Key){rules->shared_size, "expert_shared_feed_forward_length"}, 0,
-                         &e->shared_size, error);
+        return read_size(source, (Key){rules->shared_size, "expert_shared_feed_forward_length"},
+                         !source->config && e->beside ? shape->intermediate_size : 0, &e->shared_size, error);
     if (!rules->shared_count) return STATUS_OK;
     Status status = param_integer(source, (Key){rules->shared_count, "expert_shared_count"}, &n, error);
     if (status) return status;
@@ -243,5 +243,5 @@ Status model_read_experts(Model *model, const ParamSource *source, Error *error)
     if (!status && (!source->config || rules->size))
         status = read_size(source, (Key){rules->size, "expert_feed_forward_length"},
                            source->config ? 0 : shape->intermediate_size, &e->size, error);
-    return status ? status : read_shared(source, e, error);
+    return status ? status : read_shared(source, shape, e, error);
 }

@@ -23,6 +23,7 @@ static const ExpertNames GGUF_NAMES[] = {{.router = "ffn_gate_inp",
                                           .down = "ffn_down.%d.weight"}};
 
 enum { NAME_SIZE = 160, GATES = 0, UPS = 1, DOWNS = 2 };
+static const int BOTH[] = {GATES, UPS};
 
 typedef struct ExpertReader {
     Model *model;
@@ -127,8 +128,9 @@ static Status take_gguf(const ExpertReader *r, Error *error) {
     const char *const each[] = {r->names->gate, r->names->up, r->names->down};
     const Experts *e = &r->model->shape.experts;
     Matrix *biases[] = {&r->to->b_gate, &r->to->b_up, &r->to->b_down};
-    Status status = STATUS_OK;
-    for (int kind = GATES; kind <= DOWNS && !status; kind++) {
+    const CheckpointTensor *both = find(r, "ffn_gate_up_exps", ".weight");
+    Status status = both ? take_stacked(r, both, BOTH, 2, error) : STATUS_OK;
+    for (int kind = both ? DOWNS : GATES; kind <= DOWNS && !status; kind++) {
         const CheckpointTensor *all = find(r, STACKED[kind], ".weight");
         status = all ? take_stacked(r, all, &kind, 1, error) : take_each(r, kind, each[kind], error);
         if (!status)
@@ -139,7 +141,7 @@ static Status take_gguf(const ExpertReader *r, Error *error) {
 }
 
 static Status take_folder(const ExpertReader *r, Error *error) {
-    static const int BOTH[] = {GATES, UPS}, LAST[] = {DOWNS};
+    static const int LAST[] = {DOWNS};
     const ExpertNames *names = r->names;
     if (names->gate_up) {
         const CheckpointTensor *gate_up = find(r, names->gate_up, ""), *down = find(r, names->all_down, "");
@@ -163,8 +165,10 @@ static Status take_folder(const ExpertReader *r, Error *error) {
 // The expert that every token takes; its router is a row, of GGUF a vector.
 static Status take_shared(const ExpertReader *r, Error *error) {
     static const char *const GGUF[] = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp",
-                                       "ffn_gate_inp_shexp"};
-    const char *const *names = r->source->config ? r->source->architecture->experts.shared : GGUF;
+                                       "ffn_gate_inp_shexp"},
+                             *const DENSE[] = {"ffn_gate", "ffn_up", "ffn_down", NULL};
+    const ExpertRules *rules = &r->source->architecture->experts;
+    const char *const *names = r->source->config ? rules->shared : rules->beside[0] ? DENSE : GGUF;
     Matrix *parts[] = {&r->to->shared_gate, &r->to->shared_up, &r->to->shared_down};
     const int64_t wide = r->model->shape.experts.shared_size, hidden = r->model->shape.hidden_size;
     Status status = STATUS_OK;
@@ -174,7 +178,7 @@ static Status take_shared(const ExpertReader *r, Error *error) {
         status = model_take_tensor(r->model, r->source, tensor, i == DOWNS ? hidden : wide,
                                    i == DOWNS ? wide : hidden, parts[i], error);
     }
-    if (status || !r->source->architecture->experts.shared[3]) return status;
+    if (status || !rules->shared[3]) return status;
     const CheckpointTensor *tensor = find(r, names[3], ".weight");
     return tensor ? take_vector(r, tensor, hidden, &r->to->shared_router, error)
                   : missing(r, names[3], error);
@@ -182,11 +186,15 @@ static Status take_shared(const ExpertReader *r, Error *error) {
 
 // What experts beside a dense part have more.
 static Status take_beside(const ExpertReader *r, Error *error) {
-    const char *const *names = r->source->architecture->experts.beside;
+    static const char *const GGUF[] = {"ffn_gate_inp.scale", "pre_ffw_norm_2.weight",
+                                       "post_ffw_norm_1.weight", "post_ffw_norm_2.weight",
+                                       "ffn_down_exps.scale"};
+    const bool there = r->source->architecture->experts.beside[0] != NULL;
+    const char *const *names = r->source->config ? r->source->architecture->experts.beside : GGUF;
     Matrix *parts[] = {&r->to->router_norm, &r->to->expert_norm, &r->to->shared_post_norm,
                        &r->to->expert_post_norm, &r->to->expert_scale};
     Status status = STATUS_OK;
-    for (int i = 0; i < 5 && names[0] && !status; i++) {
+    for (int i = 0; i < 5 && there && !status; i++) {
         const CheckpointTensor *tensor = find(r, names[i], "");
         if (!tensor) return missing(r, names[i], error);
         status = take_vector(r, tensor, i == 4 ? r->model->shape.experts.n : r->model->shape.hidden_size,

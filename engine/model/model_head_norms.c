@@ -16,7 +16,7 @@ enum { STEM_SIZE = 128 };
 Status model_read_unit_norm(Model *model, const ParamSource *source, Error *error) {
     const Architecture *a = source->architecture;
     const int head = decoder_most_head_dim(&model->shape);
-    bool there = source->config || model->shape.experts.n != a->gguf_no_unit_norm;
+    bool there = source->config || a->value_norm || model->shape.experts.n != a->gguf_no_unit_norm;
     if (!a->qk_unit_norm && !a->value_norm) return STATUS_OK;
     Status status = a->value_norm ? STATUS_OK : param_bool(source, (Key){"use_qk_norm", NULL}, &there, error);
     if (status || !there) return status;

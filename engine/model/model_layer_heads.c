@@ -76,7 +76,8 @@ static Status read_heads(Model *model, const ParamSource *source, const Global *
 // The last ones look at what the last before them of their kind has stored.
 static Status read_lenders(Model *model, const ParamSource *source, LayerHeads *heads, Error *error) {
     int64_t shared = 0;
-    Status status = param_integer(source, (Key){"num_kv_shared_layers", NULL}, &shared, error);
+    Status status =
+        param_integer(source, (Key){"num_kv_shared_layers", "attention.shared_kv_layers"}, &shared, error);
     const int n = model->shape.n_layers, own = n - (int)shared;
     if (status) return status;
     if (shared < 0 || shared >= n)
@@ -95,8 +96,73 @@ static Status read_lenders(Model *model, const ParamSource *source, LayerHeads *
     return STATUS_OK;
 }
 
+// A number of every layer, or one for all, which is there already; `numbers` [n_layers].
+static Status read_gguf_numbers(const Model *model, const ParamSource *source, const char *key,
+                                int64_t *numbers, Error *error) {
+    char text[KEY_SIZE];
+    const MetaValue *list = checkpoint_meta(source->checkpoint, source_gguf_key(source, key, text));
+    MetaCursor cursor = {0};
+    if (!list || list->type != META_ARRAY) return STATUS_OK;
+    for (int l = 0; l < model->shape.n_layers; l++) {
+        MetaValue value;
+        if (!checkpoint_meta_next(list, &cursor, &value) || value.type != META_INTEGER || value.integer < 1 ||
+            value.integer > 1 << 22)
+            return error_set(error, STATUS_FILE, "%s: %s has no number for layer %d of %d", source->path,
+                             text, l, model->shape.n_layers);
+        numbers[l] = value.integer;
+    }
+    return STATUS_OK;
+}
+
+static Status read_gguf_kv_heads(const Model *model, const ParamSource *source, LayerHeads *heads,
+                                 Error *error) {
+    int64_t *numbers = calloc((size_t)model->shape.n_layers, sizeof *numbers);
+    if (!numbers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    for (int l = 0; l < model->shape.n_layers; l++) numbers[l] = heads[l].n_kv_heads;
+    Status status = read_gguf_numbers(model, source, "attention.head_count_kv", numbers, error);
+    for (int l = 0; l < model->shape.n_layers && !status; l++) {
+        heads[l].n_kv_heads = (int)numbers[l];
+        status = check_sizes(model, source, &heads[l], error);
+    }
+    free(numbers);
+    return status;
+}
+
+// The layers that borrow keys and values may be wider than the others, and no others.
+static Status read_gguf_widths(Model *model, const ParamSource *source, const LayerHeads *heads,
+                               Error *error) {
+    DecoderShape *s = &model->shape;
+    int64_t *numbers = calloc((size_t)s->n_layers, sizeof *numbers);
+    if (!numbers) return error_set(error, STATUS_MEMORY, "%s: out of memory", source->path);
+    for (int l = 0; l < s->n_layers; l++) numbers[l] = s->intermediate_size;
+    Status status = read_gguf_numbers(model, source, "feed_forward_length", numbers, error);
+    const int64_t usual = numbers[0], last = numbers[s->n_layers - 1];
+    for (int l = 0; l < s->n_layers && !status; l++)
+        if (numbers[l] != (heads[l].lender == l ? usual : last) || numbers[l] > last)
+            status = error_set(
+                error, STATUS_UNSUPPORTED,
+                "%s: layer %d is %lld wide, where the first is %lld and the last %lld; palaver runs "
+                "models whose layers differ only where they borrow keys",
+                source->path, l, (long long)numbers[l], (long long)usual, (long long)last);
+    model->usual_intermediate = (int)usual, s->intermediate_size = (int)last;
+    free(numbers);
+    return status;
+}
+
+// Whether values are keys: the first layer without a window has no matrix of values.
+static bool values_are_keys(const Model *model, const ParamSource *source) {
+    int l = 0;
+    while (l < model->shape.n_layers - 1 && model->attention_windows[l] > 0) l++;
+    return !model_find_tensor(source, MODULE_V, l, "weight") &&
+           model_find_tensor(source, MODULE_K, l, "weight");
+}
+
 static Status read_global(const Model *model, const ParamSource *source, Global *global, Error *error) {
     *global = (Global){.head_dim = model->global_head_dim};
+    if (!source->config) {
+        global->same_values = values_are_keys(model, source);
+        return STATUS_OK;
+    }
     Status status =
         param_integer(source, (Key){"num_global_key_value_heads", NULL}, &global->n_kv_heads, error);
     if (!status) status = param_bool(source, (Key){"attention_k_eq_v", NULL}, &global->same_values, error);
@@ -117,12 +183,39 @@ static int64_t listed_head(const ParamSource *source, int usual, int64_t global)
     return dim;
 }
 
+// In GGUF a key's length is that of the layers without a window; the others' has a key of its own.
+static Status read_gguf_heads(Model *model, const ParamSource *source, int64_t *global, Error *error) {
+    const int64_t whole = model->shape.head_dim;
+    int64_t own = whole, value = whole, own_value = -1, turned = -1;
+    Status status = param_integer(source, (Key){NULL, "attention.key_length_swa"}, &own, error);
+    if (!status) status = param_integer(source, (Key){NULL, "attention.value_length"}, &value, error);
+    if (!status) status = param_integer(source, (Key){NULL, "attention.value_length_swa"}, &own_value, error);
+    if (!status) status = param_integer(source, (Key){NULL, "rope.dimension_count_swa"}, &turned, error);
+    if (status) return status;
+    if (own < 2 || own > whole || value != whole || (own_value >= 0 && own_value != own) ||
+        (turned >= 0 && turned != own))
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "%s: heads of %lld with values of %lld, behind a window %lld with values of %lld, of "
+            "which %lld turn; palaver runs models whose values are as long as their keys, which "
+            "behind a window are no longer than elsewhere and turn whole",
+            source->path, (long long)whole, (long long)value, (long long)own,
+            (long long)(own_value >= 0 ? own_value : own), (long long)(turned >= 0 ? turned : own));
+    *global = whole;
+    model->shape.head_dim = (int)own;
+    return STATUS_OK;
+}
+
 Status model_read_global_head(Model *model, const ParamSource *source, Error *error) {
-    int64_t dim = 512, rows = 256, vocab = 262144;
+    const bool is_gguf = !source->config;
+    int64_t dim = 512, rows = is_gguf ? 0 : 256, vocab = is_gguf ? model->shape.vocab_size : 262144;
     if (!source->architecture->heads_by_window) return STATUS_OK;
-    Status status = param_integer(source, (Key){"global_head_dim", NULL}, &dim, error);
-    dim = listed_head(source, model->shape.head_dim, dim);
-    if (!status) status = param_integer(source, (Key){"hidden_size_per_layer_input", NULL}, &rows, error);
+    Status status = is_gguf ? read_gguf_heads(model, source, &dim, error)
+                            : param_integer(source, (Key){"global_head_dim", NULL}, &dim, error);
+    if (!is_gguf) dim = listed_head(source, model->shape.head_dim, dim);
+    if (!status)
+        status = param_integer(
+            source, (Key){"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, &rows, error);
     if (!status) status = param_integer(source, (Key){"vocab_size_per_layer_input", NULL}, &vocab, error);
     if (!status && rows > 0 && vocab != model->shape.vocab_size)
         status = error_set(error, STATUS_UNSUPPORTED,
@@ -148,6 +241,7 @@ Status model_read_layer_heads(Model *model, const ParamSource *source, Error *er
     model->layer_heads = heads;
     Status status = read_global(model, source, &global, error);
     if (!status) status = read_heads(model, source, &global, heads, error);
+    if (!status && !source->config) status = read_gguf_kv_heads(model, source, heads, error);
     if (!status) status = read_lenders(model, source, heads, error);
     if (!status && global.same_values && heads[s->n_layers - 1].lender != s->n_layers - 1)
         status = error_set(error, STATUS_UNSUPPORTED,
@@ -161,7 +255,8 @@ Status model_read_layer_heads(Model *model, const ParamSource *source, Error *er
                          model->architecture);
     model->same_values = global.same_values;
     model->usual_intermediate = s->intermediate_size;
+    if (!source->config) status = read_gguf_widths(model, source, heads, error);
     if (wide && heads[s->n_layers - 1].lender != s->n_layers - 1) s->intermediate_size *= 2;
     s->heads_of_layers = heads;
-    return STATUS_OK;
+    return status;
 }

@@ -258,10 +258,11 @@ static void leave_borrowed(const Reader *r, int index) {
 
 // The number that multiplies x at the layer's end.
 static Status take_x_scale(const Reader *r, int index, LayerWeights *layer, Error *error) {
-    const char *name = r->architecture->x_scale;
-    if (!name) return STATUS_OK;
+    const char *name = r->is_gguf ? "layer_output_scale.weight" : r->architecture->x_scale;
+    if (!r->architecture->x_scale) return STATUS_OK;
     const CheckpointTensor *tensor = model_find_of_layer(r->source, index, name, "");
     Matrix one;
+    if (!tensor && r->is_gguf) return STATUS_OK; // old files: 1
     if (!tensor) return model_missing_tensor(r->model, r->source, MODULE_FFN_POST_NORM, index, name, error);
     Status status = take_tensor(r, tensor, 0, 1, &one, error);
     if (status) return status;

@@ -298,6 +298,11 @@ Status rope_spec_divide(const RopeFactors *factors, const ParamSource *source, d
     for (int i = 0; i < n; i++) {
         double divisor = t ? (double)((const float *)t->data)[i]
                            : json_number_value(json_array_get(factors->list, (size_t)i));
+        if (t && divisor > 1e29 &&
+            divisor < 1e31) { // how GGUF's converter of Gemma 4 says that a pair does not turn
+            inv_freq[i] = 0;
+            continue;
+        }
         if (!(divisor > 1e-9 && divisor < 1e9)) {
             return error_set(error, STATUS_FILE, "%s: %s[%d] is %g; it must be between 1e-9 and 1e9",
                              source->path, factors->name, i, divisor);

@@ -145,7 +145,7 @@ MODELS.update({
     # E2B and E4B: per-layer embeddings, the last layers look at the keys of others; in today's form.
     "gemma4-e": dict(model_type="gemma4_text", num_hidden_layers=5, num_key_value_heads=1, head_dim=16, hidden_activation="gelu_pytorch_tanh",
                      rms_norm_eps=1e-6, sliding_window=5, layer_types=[SLIDING, SLIDING, FULL, SLIDING, FULL],
-                     hidden_size_per_layer_input=12, vocab_size_per_layer_input=56, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                     hidden_size_per_layer_input=24, vocab_size_per_layer_input=56, num_kv_shared_layers=2, use_double_wide_mlp=True,
                      attention_k_eq_v=False, per_layer_config={"2": dict(head_dim=32), "4": dict(head_dim=32)},
                      rope_parameters={FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=90000.0),
                                       SLIDING: dict(rope_type="default", rope_theta=7000.0)}),
@@ -365,7 +365,7 @@ def make_model(name, report, index):
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 
 ARCHES = {"gemma3_text": "gemma3", "olmo3": "olmo2", "cohere": "command-r", "phi": "phi2", "glm": "chatglm",
-          "hunyuan_v1_dense": "hunyuan-dense"}
+          "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4"}
 MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
            "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output",
            "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
@@ -374,7 +374,14 @@ MODULES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_a
            "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm",
            "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up",
            "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
-BEHIND = ("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
+GEMMA4 = {"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+          "layer_scalar": "layer_output_scale", "router.proj": "ffn_gate_inp", "experts.gate_up_proj": "ffn_gate_up_exps",
+          "experts.down_proj": "ffn_down_exps", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+          "post_feedforward_layernorm_1": "post_ffw_norm_1", "post_feedforward_layernorm_2": "post_ffw_norm_2"}
+GEMMA4_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
+GEMMA4_HEAD = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
+               "model.per_layer_projection_norm": "per_layer_proj_norm"}
+BEHIND = ("gemma4_text", "gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4", "seed_oss") # whose post_attention_layernorm is just that
 PERMUTED = ("smollm3", "granite", "minicpm", "baichuan")
 FALCON = {"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output", "ln_attn": "attn_norm_2",
           "ln_mlp": "attn_norm", "input_layernorm": "attn_norm", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
@@ -395,7 +402,15 @@ def permuted(value, n_heads):
 
 
 def gguf_name(kind, key):
+    if kind == "gemma4_text" and "layers." in key:
+        layer, rest = key.removeprefix("model.layers.").split(".", 1)
+        if rest in GEMMA4_WHOLE:
+            return f"blk.{layer}.{GEMMA4_WHOLE[rest]}"
+        if rest.removesuffix(".weight") in GEMMA4:
+            return f"blk.{layer}.{GEMMA4[rest.removesuffix('.weight')]}.weight"
     stem, what = key.rsplit(".", 1)
+    if stem in GEMMA4_HEAD:
+        return f"{GEMMA4_HEAD[stem]}.{what}"
     if kind == "falcon":
         layer, _, rest = stem.removeprefix("transformer.h.").partition(".")
         return f"blk.{layer}.{FALCON[rest]}.{what}" if "transformer.h." in stem else f"{FALCON[stem]}.{what}"
@@ -459,10 +474,48 @@ def add_numbers(writer, kind, config):
         writer.add_logit_scale(config.logit_scale)
 
 
+def add_gemma4(writer, config_dict):
+    """Heads of two sizes, what is shared, and the experts; the lengths without "_swa" are of layers without a window."""
+    slides = [kind == SLIDING for kind in config_dict["layer_types"]]
+    heads, shared = config_dict["num_key_value_heads"], config_dict["num_kv_shared_layers"]
+    per_layer = config_dict.get("per_layer_config", {})
+    whole = config_dict.get("global_head_dim") or next(own["head_dim"] for own in per_layer.values())
+    n, wide = len(slides), config_dict["intermediate_size"]
+    writer.add_context_length(config_dict["max_position_embeddings"])
+    writer.add_embedding_length(config_dict["hidden_size"])
+    writer.add_block_count(n)
+    writer.add_feed_forward_length([wide] * (n - shared) + [2 * wide] * shared if config_dict["use_double_wide_mlp"] else wide)
+    writer.add_head_count(config_dict["num_attention_heads"])
+    few = config_dict.get("num_global_key_value_heads")
+    writer.add_head_count_kv([heads if slide else few for slide in slides] if few else heads)
+    writer.add_layer_norm_rms_eps(config_dict["rms_norm_eps"])
+    writer.add_key_length(whole)
+    writer.add_value_length(whole)
+    writer.add_key_length_swa(config_dict["head_dim"])
+    writer.add_value_length_swa(config_dict["head_dim"])
+    rope = config_dict["rope_parameters"]
+    writer.add_rope_freq_base(rope[FULL]["rope_theta"])
+    writer.add_rope_freq_base_swa(rope[SLIDING]["rope_theta"])
+    writer.add_rope_dimension_count(whole)
+    writer.add_rope_dimension_count_swa(config_dict["head_dim"])
+    writer.add_sliding_window(config_dict["sliding_window"])
+    writer.add_sliding_window_pattern(slides)
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(config_dict["hidden_size_per_layer_input"])
+    if "final_logit_softcapping" in config_dict:
+        writer.add_final_logit_softcapping(config_dict["final_logit_softcapping"])
+    if config_dict.get("enable_moe_block"):
+        writer.add_expert_count(config_dict["num_experts"])
+        writer.add_expert_used_count(config_dict["top_k_experts"])
+        writer.add_expert_feed_forward_length(config_dict["moe_intermediate_size"])
+    turning = int(whole * rope[FULL]["partial_rotary_factor"] / 2)
+    writer.add_tensor("rope_freqs.weight", np.array([1.0] * turning + [1e30] * (whole // 2 - turning), np.float32))
+
+
 # Not of the others: a second of a kind, or settings that no GGUF file can have.
 GGUF_OF = ("gemma2", "gemma3", "smollm3", "granite", "minicpm", "seed_oss", "glm", "glm4", "olmo3", "exaone4", "cohere2",
            "nemotron", "falcon-40b", "baichuan", "qwen", "hunyuan", "gemma", "ernie4_5", "olmo2", "phi", "falcon-7b",
-           "stablelm", "cohere-plus", "stablelm-12b")
+           "stablelm", "cohere-plus", "stablelm-12b", "gemma4", "gemma4-e", "gemma4-moe")
 
 
 def with_stacked_norms(state):
@@ -481,7 +534,10 @@ def make_gguf(name, config, config_dict, state):
     kind = config_dict["model_type"]
     writer = gguf.GGUFWriter(os.path.join(OUT, f"{name}.gguf"), ARCHES.get(kind, kind))
     writer.add_name(f"palaver golden {name}")
-    add_numbers(writer, kind, config)
+    if kind == "gemma4_text":
+        add_gemma4(writer, config_dict)
+    else:
+        add_numbers(writer, kind, config)
     if kind == "qwen":
         for layer in range(config.num_hidden_layers):
             for what in ("weight", "bias"):
@@ -502,7 +558,7 @@ def make_gguf(name, config, config_dict, state):
             value = value + 1
         if kind in PERMUTED and ("q_proj" in key or "k_proj" in key):
             value = permuted(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
-        half = value.ndim == 2 and "norm" not in key
+        half = value.ndim >= 2 and "norm" not in key and "router" not in key
         if half and tensor.dtype == torch.bfloat16:
             writer.add_tensor(gguf_name(kind, key), gguf.quants.quantize(value, gguf.GGMLQuantizationType.BF16),
                               raw_dtype=gguf.GGMLQuantizationType.BF16)

@@ -84,9 +84,9 @@ static const Architecture ROWS[] = {
      .gguf_wide_layers = 62,
      .default_context = 131072,
      .default_window = 4096},
-    // Of two sizes of heads; 26B-A4B has experts beside its dense part. GGUF files have them too, which palaver does not
-    // read yet.
+    // Of two sizes of heads; 26B-A4B has experts beside its dense part.
     {.name = "gemma4_text",
+     .gguf = "gemma4",
      .when = {{"enable_moe_block", 1}},
      GEMMA4_NAMES,
      GEMMA4_VALUES,
@@ -104,8 +104,10 @@ static const Architecture ROWS[] = {
                  .beside = {"router.scale", "pre_feedforward_layernorm_2.weight",
                             "post_feedforward_layernorm_1.weight", "post_feedforward_layernorm_2.weight",
                             "router.per_expert_scale"},
-                 .renormalise = true}},
+                 .renormalise = true,
+                 .gguf_renormalise = true}},
     {.name = "gemma4_text",
+     .gguf = "gemma4",
      GEMMA4_NAMES,
      GEMMA4_VALUES,
      .aliases = {{"hidden_act", "hidden_activation"}},

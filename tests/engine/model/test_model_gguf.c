@@ -221,7 +221,7 @@ static const struct {
      STATUS_FILE,
      "tensor blk.0.ffn_gate.bias is missing"}, // one announces all
     {{.architecture = "gptj"}, STATUS_UNSUPPORTED, "reads gptj models only as Hugging Face folders"},
-    {{.architecture = "gemma4"}, STATUS_UNSUPPORTED, "reads gemma4 models only as Hugging Face folders"},
+    {{.architecture = "gemma4"}, STATUS_FILE, "tensor blk.0.attn_q_norm.weight is missing"},
     {{.architecture = "gptneox"}, STATUS_FILE, "1 key-value heads for 2 attention heads"},
     {{.extra = "output.weight", .extra_size = 64},
      STATUS_FILE,
